@@ -1,0 +1,135 @@
+/// The one error of the system: a value on the wire, an exception for users.
+///
+///     try { ctx.get(ref); }
+///     catch (const troupe::TaskFailed& e) { std::cerr << e.where().node << ": " << e.what() <<
+///     '\n'; }
+///
+/// An Error is cheap to copy (one shared pointer) and immutable. Inside troupe errors are values;
+/// raise() turns one into the exception class of its code.
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+
+namespace troupe {
+
+/// A code exists only if some caller could react to it differently. Numbers are wire format:
+/// append, never renumber.
+enum class Code : std::uint16_t {
+  internal = 0,           ///< a bug in troupe
+  task_failed = 1,        ///< the user's function threw
+  actor_died = 2,         ///< the actor is gone for good
+  actor_unavailable = 3,  ///< the actor cannot be reached now; it may come back
+  object_lost = 4,        ///< no copy is left and it cannot be rebuilt
+  cancelled = 5,
+  timed_out = 6,
+  overloaded = 7,   ///< a bounded queue is full
+  unavailable = 8,  ///< a part of the cluster cannot be reached now
+  invalid_argument = 9,
+  infeasible = 10,  ///< no node could ever satisfy the request
+  out_of_memory = 11,
+  out_of_disk = 12,
+  no_space = 13,     ///< control refuses writes below its low-water mark
+  poison_task = 14,  ///< the task killed three workers and is quarantined
+  worker_died = 15,  ///< the process that ran the work died
+};
+
+/// Snake-case name of a code, as printed and in JSON.
+TROUPE_API std::string_view name_of(Code code) noexcept;
+/// One sentence: what a caller can do about it.
+TROUPE_API std::string_view advice_for(Code code) noexcept;
+
+/// Whether the work behind an error took place.
+enum class Outcome : std::uint8_t { not_executed = 0, executed = 1, unknown = 2 };
+TROUPE_API std::string_view name_of(Outcome outcome) noexcept;
+
+/// Where an error arose. Empty fields are unknown.
+struct Origin {
+  std::string node;
+  int pid = 0;
+  std::string function;
+  int attempt = 0;
+};
+
+class Error;
+
+/// Everything an Error says; filled once, then shared.
+struct ErrorInfo {
+  Code code = Code::internal;
+  Outcome outcome = Outcome::unknown;
+  std::string message;  ///< what went wrong, and why
+  Origin origin;
+  std::string type;          ///< typeid name of the user's exception, if there was one
+  std::string remote_stack;  ///< frames of the throwing thread, one a line; may be empty
+  std::shared_ptr<const ErrorInfo> cause;
+};
+
+class TROUPE_API Error : public std::exception {
+ public:
+  explicit Error(ErrorInfo info);
+  Error(Code code, std::string message, Outcome outcome = Outcome::not_executed);
+  ~Error() override;
+
+  Code code() const noexcept { return info_->code; }
+  /// The message with its place: `message [function, node, pid]`.
+  const char* what() const noexcept override { return what_->c_str(); }
+  const std::string& message() const noexcept { return info_->message; }
+  const Origin& where() const noexcept { return info_->origin; }
+  Outcome outcome() const noexcept { return info_->outcome; }
+  bool maybe_executed() const noexcept { return info_->outcome != Outcome::not_executed; }
+  /// The error behind this one, or nullptr.
+  std::shared_ptr<const Error> cause() const;
+  const std::string& remote_stack() const noexcept { return info_->remote_stack; }
+  /// True when the user's exception was exactly a T (the type is compared by name across
+  /// processes).
+  template <class T>
+  bool is() const noexcept {
+    return info_->type == typeid(T).name();
+  }
+  const ErrorInfo& info() const noexcept { return *info_; }
+  const std::shared_ptr<const ErrorInfo>& shared_info() const noexcept { return info_; }
+
+ private:
+  std::shared_ptr<const ErrorInfo> info_;
+  std::shared_ptr<const std::string> what_;
+};
+
+#define TROUPE_ERROR_CLASS(Name)         \
+  class TROUPE_API Name : public Error { \
+   public:                               \
+    using Error::Error;                  \
+    ~Name() override;                    \
+  }
+TROUPE_ERROR_CLASS(TaskFailed);
+TROUPE_ERROR_CLASS(ActorDied);
+TROUPE_ERROR_CLASS(ActorUnavailable);
+TROUPE_ERROR_CLASS(ObjectLost);
+TROUPE_ERROR_CLASS(Cancelled);
+TROUPE_ERROR_CLASS(TimedOut);
+TROUPE_ERROR_CLASS(Overloaded);
+TROUPE_ERROR_CLASS(Unavailable);
+TROUPE_ERROR_CLASS(InvalidArgument);
+TROUPE_ERROR_CLASS(Infeasible);
+TROUPE_ERROR_CLASS(OutOfMemory);
+TROUPE_ERROR_CLASS(OutOfDisk);
+TROUPE_ERROR_CLASS(NoSpace);
+TROUPE_ERROR_CLASS(PoisonTask);
+TROUPE_ERROR_CLASS(WorkerDied);
+#undef TROUPE_ERROR_CLASS
+
+/// Throws the class that belongs to error.code().
+[[noreturn]] TROUPE_API void raise(const Error& error);
+
+/// The error with its cause chain, one line each, and the advice of the outermost code; for people.
+TROUPE_API std::string explain(const Error& error);
+
+/// A demangled type name, for messages.
+TROUPE_API std::string readable_type(const char* mangled);
+
+}  // namespace troupe

@@ -1,0 +1,81 @@
+/// Identifiers. Each kind is a type of its own, so that one cannot stand where another is meant.
+///
+///     NodeId node = NodeId::random();       // 128 bits of getrandom
+///     std::string s = node.str();           // 32 hex digits
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// 128-bit value: `high` names who made it (node, process), `low` counts there; or both are random.
+template <class Tag>
+struct Id {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  friend constexpr auto operator<=>(const Id&, const Id&) = default;
+  explicit constexpr operator bool() const noexcept { return (high | low) != 0; }
+
+  /// 128 bits from getrandom(2). Never zero.
+  static Id random();
+  /// 32 lower-case hex digits.
+  std::string str() const;
+  /// The inverse of str(); nullopt when the text is anything else.
+  static std::optional<Id> parse(std::string_view text);
+};
+
+using ClusterId = Id<struct ClusterTag>;
+using NodeId = Id<struct NodeTag>;
+using ProcessId =
+    Id<struct ProcessTag>;  ///< one process of a cluster: driver, worker, agent or control
+using JobId = Id<struct JobTag>;
+using TaskId = Id<struct TaskTag>;
+using ObjectId = Id<struct ObjectTag>;
+using ActorId = Id<struct ActorTag>;
+using GroupId = Id<struct GroupTag>;
+using SessionId = Id<struct SessionTag>;  ///< one start of one process, for Link
+
+/// Counts the lives of a node or actor; higher replaces lower for ever.
+using Epoch = std::uint64_t;
+
+namespace detail {
+TROUPE_API void random_id(std::uint64_t& high, std::uint64_t& low);
+TROUPE_API std::string id_to_string(std::uint64_t high, std::uint64_t low);
+TROUPE_API bool id_from_string(std::string_view text, std::uint64_t& high, std::uint64_t& low);
+}  // namespace detail
+
+template <class Tag>
+Id<Tag> Id<Tag>::random() {
+  Id id;
+  detail::random_id(id.high, id.low);
+  return id;
+}
+template <class Tag>
+std::string Id<Tag>::str() const {
+  return detail::id_to_string(high, low);
+}
+template <class Tag>
+std::optional<Id<Tag>> Id<Tag>::parse(std::string_view text) {
+  Id id;
+  if (!detail::id_from_string(text, id.high, id.low)) return std::nullopt;
+  return id;
+}
+
+}  // namespace troupe
+
+template <class Tag>
+struct std::hash<troupe::Id<Tag>> {
+  std::size_t operator()(const troupe::Id<Tag>& id) const noexcept {
+    std::uint64_t x = id.high ^ (id.low * 0x9e3779b97f4a7c15ULL);
+    return static_cast<std::size_t>(x ^ (x >> 32));
+  }
+};

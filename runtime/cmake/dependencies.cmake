@@ -1,0 +1,25 @@
+# Third-party libraries. Each is linked privately by the one room that uses it.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(CapnProto REQUIRED)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
+find_package(RocksDB REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+find_package(CAF REQUIRED)  # FindCAF.cmake of ours: CAF 0.17 ships none
+
+# RocksDB's config names a static and a shared library; the static one is not position independent everywhere.
+if(TARGET RocksDB::rocksdb-shared)
+  set(TROUPE_ROCKSDB RocksDB::rocksdb-shared)
+else()
+  set(TROUPE_ROCKSDB RocksDB::rocksdb)
+endif()
+if(TROUPE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_path(RAPIDCHECK_INCLUDE rapidcheck.h)
+  find_library(RAPIDCHECK_LIBRARY rapidcheck)
+endif()

@@ -1,0 +1,90 @@
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/random.hpp"
+#include "troupe/runtime/base/result.hpp"
+
+#include <gtest/gtest.h>
+#include <set>
+#include <stdexcept>
+
+namespace troupe {
+namespace {
+
+TEST(Error, RaiseThrowsTheClassOfItsCode) {
+  const Error error(Code::object_lost, "gone", Outcome::executed);
+  try {
+    raise(error);
+    FAIL() << "raise returned";
+  } catch (const ObjectLost& e) {
+    EXPECT_EQ(e.message(), "gone");
+    EXPECT_EQ(e.outcome(), Outcome::executed);
+    EXPECT_TRUE(e.maybe_executed());
+  }
+}
+
+TEST(Error, WhatNamesThePlace) {
+  ErrorInfo info;
+  info.code = Code::task_failed;
+  info.message = "boom";
+  info.origin = {.node = "n1", .pid = 42, .function = "area(double)", .attempt = 2};
+  EXPECT_STREQ(Error(info).what(), "boom [area(double), node n1, pid 42, attempt 2]");
+}
+
+TEST(Error, ExplainWalksTheCauseChainAndAdvises) {
+  ErrorInfo inner;
+  inner.code = Code::worker_died;
+  inner.message = "killed by signal 9";
+  ErrorInfo outer;
+  outer.code = Code::object_lost;
+  outer.message = "no copy left";
+  outer.cause = std::make_shared<const ErrorInfo>(inner);
+  const std::string text = explain(Error(outer));
+  EXPECT_NE(text.find("object_lost: no copy left"), std::string::npos) << text;
+  EXPECT_NE(text.find("caused by worker_died: killed by signal 9"), std::string::npos) << text;
+  EXPECT_NE(text.find("next: "), std::string::npos) << text;
+}
+
+TEST(Error, RemembersTheUsersExceptionType) {
+  ErrorInfo info;
+  info.code = Code::task_failed;
+  info.type = typeid(std::out_of_range).name();
+  const Error error(info);
+  EXPECT_TRUE(error.is<std::out_of_range>());
+  EXPECT_FALSE(error.is<std::runtime_error>());
+}
+
+TEST(Error, EveryCodeHasANameAndItsOwnAdvice) {
+  std::set<std::string_view> names;
+  std::set<std::string_view> advice;
+  for (int c = 0; c <= 15; ++c) {
+    names.insert(name_of(static_cast<Code>(c)));
+    advice.insert(advice_for(static_cast<Code>(c)));
+  }
+  EXPECT_EQ(names.size(), 16u);
+  EXPECT_EQ(advice.size(), 16u);
+}
+
+TEST(Result, ValueRaisesTheError) {
+  const Result<int> good = 3;
+  EXPECT_EQ(good.value(), 3);
+  const Result<int> bad = Error(Code::timed_out, "too late");
+  EXPECT_FALSE(bad);
+  EXPECT_THROW((void)bad.value(), TimedOut);
+}
+
+TEST(Id, TextRoundTrips) {
+  const NodeId id = NodeId::random();
+  EXPECT_EQ(NodeId::parse(id.str()), id);
+  EXPECT_EQ((NodeId{0x1234, 0xabcd}.str()), "0000000000001234000000000000abcd");
+  EXPECT_FALSE(NodeId::parse("xyz"));
+  EXPECT_FALSE(NodeId::parse(std::string(32, 'G')));
+}
+
+TEST(Random, SameSeedSameNumbers) {
+  Random a(7), b(7);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a(), b());
+  for (int i = 0; i < 1000; ++i) EXPECT_LT(a.below(10), 10u);
+}
+
+}  // namespace
+}  // namespace troupe
