@@ -1,0 +1,119 @@
+#include "troupe/runtime/ring/doorbell.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <cerrno>
+#include <cstring>
+
+namespace troupe::ring {
+namespace {
+Error system_error(Code code, const char* what) {
+  return Error(code, std::string(what) + ": " + std::strerror(errno));
+}
+}  // namespace
+
+Result<Doorbell> Doorbell::create() {
+  Fd memory(memfd_create("troupe-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return system_error(Code::out_of_memory, "cannot create a doorbell (memfd_create)");
+  if (ftruncate(memory.get(), sizeof(DoorbellPage)) != 0)
+    return system_error(Code::out_of_memory, "cannot size a doorbell (ftruncate)");
+  fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) return system_error(Code::out_of_memory, "cannot create a doorbell (eventfd)");
+  return attach(std::move(memory), std::move(event));
+}
+
+Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
+  struct stat info{};
+  if (fstat(memory.get(), &info) != 0 || info.st_size != sizeof(DoorbellPage))
+    return Error(Code::invalid_argument, "a peer's doorbell has the wrong size");
+  void* at =
+      mmap(nullptr, sizeof(DoorbellPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (at == MAP_FAILED) return system_error(Code::out_of_memory, "cannot map a doorbell");
+  Doorbell bell;
+  bell.memory_ = std::move(memory);
+  bell.event_ = std::move(event);
+  bell.page_ = static_cast<DoorbellPage*>(at);
+  return bell;
+}
+
+Doorbell::Doorbell(Doorbell&& other) noexcept
+    : memory_(std::move(other.memory_)),
+      event_(std::move(other.event_)),
+      page_(std::exchange(other.page_, nullptr)) {}
+
+Doorbell& Doorbell::operator=(Doorbell&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(event_, other.event_);
+  std::swap(page_, other.page_);
+  return *this;
+}
+
+Doorbell::~Doorbell() {
+  if (page_ != nullptr) munmap(page_, sizeof(DoorbellPage));
+}
+
+void Doorbell::ring(std::uint32_t line) noexcept {
+  const std::uint32_t word = (line / 64) % 64;
+  const std::uint64_t bit = 1ULL << (line % 64);
+  if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
+    page_->words[word].fetch_or(bit, std::memory_order_seq_cst);
+  // Checked on its own: a writer that died between the two marks must not silence the others.
+  if ((page_->summary.load(std::memory_order_seq_cst) & (1ULL << word)) == 0)
+    page_->summary.fetch_or(1ULL << word, std::memory_order_seq_cst);
+  nudge();
+}
+
+void Doorbell::nudge() noexcept {
+  if (page_->sleeping.load(std::memory_order_seq_cst) == 0) return;
+  if (page_->sleeping.exchange(0, std::memory_order_seq_cst) == 0) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n =
+      write(event_.get(), &one, sizeof one);  // EAGAIN: it is awake anyway
+}
+
+bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {
+  lines.clear();
+  if (!pending()) return false;
+  std::uint64_t summary = page_->summary.exchange(0, std::memory_order_seq_cst);
+  while (summary != 0) {
+    const auto word = static_cast<std::uint32_t>(__builtin_ctzll(summary));
+    summary &= summary - 1;
+    std::uint64_t bits = page_->words[word].exchange(0, std::memory_order_seq_cst);
+    while (bits != 0) {
+      lines.push_back(64 * word + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
+      bits &= bits - 1;
+    }
+  }
+  return !lines.empty();
+}
+
+bool Doorbell::prepare_sleep() noexcept {
+  page_->sleeping.exchange(1, std::memory_order_seq_cst);
+  if (!pending()) return true;
+  page_->sleeping.exchange(0, std::memory_order_seq_cst);
+  return false;
+}
+
+void Doorbell::finish_sleep() noexcept {
+  page_->sleeping.exchange(0, std::memory_order_seq_cst);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto n = read(event_.get(), &count, sizeof count);
+}
+
+void Doorbell::sleep(Duration timeout) noexcept {
+  if (!prepare_sleep()) return;
+  pollfd entry{event_.get(), POLLIN, 0};
+  timespec limit{};
+  if (timeout < Duration::zero()) timeout = Duration::zero();
+  if (timeout > std::chrono::hours(1)) timeout = std::chrono::hours(1);
+  limit.tv_sec = static_cast<time_t>(timeout.count() / 1'000'000'000);
+  limit.tv_nsec = static_cast<long>(timeout.count() % 1'000'000'000);
+  ppoll(&entry, 1, &limit, nullptr);
+  finish_sleep();
+}
+
+}  // namespace troupe::ring

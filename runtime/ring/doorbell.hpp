@@ -1,0 +1,81 @@
+/// One wake-up line per process, shared by everybody who writes to it.
+///
+/// A writer marks its line ready; the reader takes all ready lines at once. The eventfd is written
+/// only when the reader has said that it sleeps, so a busy pair exchanges messages without a system
+/// call.
+///
+///     reader: bell.take(lines);                         // which channels have something
+///             bell.prepare_sleep() && poll(bell.fd());  // false: something arrived meanwhile
+///             bell.finish_sleep();
+///     writer: peer_bell.ring(line);
+///
+/// Sleep flag and ready words are sequentially consistent read-modify-writes: between the writer's
+/// mark and its look at the flag, and the reader's flag and its look at the marks, at least one
+/// side sees the other (Dekker).
+#pragma once
+
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/units.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace troupe::ring {
+
+/// Lines a process can own: one per peer channel.
+inline constexpr std::uint32_t kMaxLines = 4096;
+
+/// The shared page. Everybody who holds it may wake its owner; the worst that a bad writer does is
+/// a wake-up too many.
+struct DoorbellPage {
+  alignas(64) std::atomic<std::uint32_t> sleeping;
+  alignas(64) std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
+  alignas(64) std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
+};
+
+/// One end of a doorbell: the owner's or a peer's.
+class Doorbell {
+ public:
+  Doorbell() noexcept = default;
+  /// A new doorbell of this process. Errors: out_of_memory when memfd or eventfd cannot be had.
+  static Result<Doorbell> create();
+  /// A peer's doorbell from its descriptors; takes them over. Errors: invalid_argument when the
+  /// size is wrong.
+  static Result<Doorbell> attach(Fd memory, Fd event);
+  Doorbell(Doorbell&&) noexcept;
+  Doorbell& operator=(Doorbell&&) noexcept;
+  ~Doorbell();
+
+  explicit operator bool() const noexcept { return page_ != nullptr; }
+  int memory_fd() const noexcept { return memory_.get(); }
+  int event_fd() const noexcept { return event_.get(); }
+
+  // --- writer ---
+  /// Marks the line and wakes the owner if it sleeps. One or two atomic operations when the owner
+  /// is busy.
+  void ring(std::uint32_t line) noexcept;
+  /// Wakes the owner without marking a line.
+  void nudge() noexcept;
+
+  // --- owner ---
+  /// Moves the ready lines into `lines` (cleared first); false when there are none. A line may be
+  /// spurious.
+  bool take(std::vector<std::uint32_t>& lines) noexcept;
+  /// True when some line is marked; cheap, for spinning.
+  bool pending() const noexcept { return page_->summary.load(std::memory_order_seq_cst) != 0; }
+  /// Announces sleep; false (and not asleep) when a line is ready already.
+  bool prepare_sleep() noexcept;
+  /// Takes the announcement back and empties the eventfd.
+  void finish_sleep() noexcept;
+  /// prepare, poll, finish in one; returns when something may be ready or at the timeout.
+  void sleep(Duration timeout) noexcept;
+
+ private:
+  Fd memory_;
+  Fd event_;
+  DoorbellPage* page_ = nullptr;
+};
+
+}  // namespace troupe::ring

@@ -1,0 +1,381 @@
+/// Every message between processes of one node, as plain structs: cores and shells see these and
+/// never Cap'n Proto.
+///
+/// encode() writes the schema's bytes, decode() checks and reads them; both live in one unit. Bulk
+/// bytes travel beside a message, in the same frame, never inside it: `payload` below points at
+/// them and is valid until the buffer changes.
+///
+///     FrameWriter writer;
+///     channel.push(writer.encode(CallMessage{Call{…}}), payload);
+///     Result<CallMessage> m = decode_call(frame);
+#pragma once
+
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/units.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace troupe::wire {
+
+/// Bounds checked by every reader.
+inline constexpr std::size_t kInlineValue = 4096;   ///< a larger value travels as an object
+inline constexpr std::size_t kMaxArguments = 4096;  ///< of one call
+inline constexpr std::size_t kMaxText = 2048;       ///< one message or name; stacks are cut to 4096
+inline constexpr std::size_t kMaxRefs = 512;        ///< of one inline value; more make it an object
+
+/// Where the bytes of a large object are: objectstore's location, opaque here.
+struct Location {
+  std::uint32_t segment = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t extent = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  friend bool operator==(const Location&, const Location&) = default;
+};
+
+/// A value as it crosses: one of nothing yet, inline bytes (in the frame's payload), a location, an
+/// error.
+struct Value {
+  enum class Kind : std::uint8_t {
+    pending = 0,
+    inline_bytes = 1,
+    shared = 2,
+    error = 3,
+    forwarded = 4
+  };
+  Kind kind = Kind::pending;
+  std::uint32_t payload_offset = 0;  ///< inline_bytes: range of the frame's payload
+  std::uint32_t payload_size = 0;
+  Location location;            ///< shared
+  std::uint32_t ref_count = 0;  ///< shared: how many ids the object's trailer holds
+  std::vector<ObjectId> refs;   ///< inline_bytes: ids inside, in order
+  std::shared_ptr<const ErrorInfo> error;
+  ObjectId forward;  ///< forwarded: the value of this (escaped) object
+};
+
+/// An entry point: module build-id (folded) + offset of its thunk in the module, and a name for
+/// people.
+struct FunctionKey {
+  std::uint64_t module = 0;
+  std::uint64_t offset = 0;
+  friend auto operator<=>(const FunctionKey&, const FunctionKey&) = default;
+};
+
+/// What a call or lease needs; amounts in 1/10000.
+struct Shape {
+  std::int64_t cpus = 10'000;
+  std::int64_t gpus = 0;
+  std::uint64_t memory_bytes = 0;
+  std::vector<std::pair<std::string, std::int64_t>> resources;
+  std::vector<std::pair<std::string, std::string>> labels;
+  std::uint8_t placement = 0;  ///< detail::Request::Placement
+  NodeId node;
+  bool soft = false;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// --- caller <-> worker: one channel per pair
+// -----------------------------------------------------------------------
+
+/// Caller -> worker. Executed in the order of `sequence`, which counts the calls of this channel
+/// from 1.
+struct Call {
+  std::uint64_t sequence = 0;
+  FunctionKey function;
+  std::uint64_t actor_low = 0;  ///< low half of the ActorId for methods and constructors, else 0
+  std::uint32_t attempt = 1;
+  std::uint32_t results = 1;     ///< 0: a tell
+  std::vector<Value> arguments;  ///< never pending, never error
+};
+/// Worker -> caller: result `index` of call `sequence`. A call with no results answers index 0 of
+/// kind pending when it ended well, or an error.
+struct Reply {
+  std::uint64_t sequence = 0;
+  std::uint32_t index = 0;
+  bool last = true;  ///< the call has ended
+  std::uint64_t ran_ns = 0;
+  Value value;
+};
+/// Worker -> caller: these calls were not started and never will be here: a contiguous range of
+/// sequences.
+struct HandBack {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+/// Caller -> worker: hand back what you have not started.
+struct Recall {};
+using CallMessage = std::variant<Call, Reply, HandBack, Recall>;
+
+// --- process <-> its agent
+// -----------------------------------------------------------------------------------------
+
+enum class ProcessKind : std::uint8_t { driver = 0, worker = 1 };
+
+/// First message of a process, over its socket, with descriptors: doorbell memory, doorbell event.
+struct Hello {
+  std::uint32_t protocol = 0;
+  std::string build;  ///< build-id of the executable, for people
+  ProcessKind kind = ProcessKind::driver;
+  std::uint32_t pid = 0;
+  std::uint64_t token = 0;  ///< workers: what the agent gave the zygote
+};
+/// Agent's answer, with descriptors: channel memory, agent's doorbell memory, agent's doorbell
+/// event.
+struct Welcome {
+  std::uint32_t protocol = 0;
+  NodeId node;
+  std::string node_name;
+  std::uint64_t process = 0;     ///< index of this process on its node, unique for the node's life
+  std::uint32_t my_line = 0;     ///< line of the agent's channel in the process's doorbell
+  std::uint32_t agent_line = 0;  ///< line of this process in the agent's doorbell
+  std::uint32_t cpus = 1;        ///< whole CPU slots of the node, for spin budgets
+};
+/// Agent -> process, over the socket, when a peer channel is made; descriptors: channel memory, the
+/// peer's doorbell memory, the peer's doorbell event.
+struct Channel {
+  std::uint64_t peer = 0;  ///< process index of the other side
+  std::uint32_t side = 0;  ///< 0 or 1: which producer is mine
+  std::uint32_t my_line = 0;
+  std::uint32_t peer_line = 0;
+};
+/// Agent -> process: the peer is dead (its channel can be drained a last time).
+struct PeerDied {
+  std::uint64_t peer = 0;
+  std::string reason;  ///< "killed by signal 9", "exited with code 3"
+};
+/// Process -> agent: up to `backlog` workers for this shape, please. The newest message for a key
+/// replaces older ones; backlog 0 withdraws.
+struct RequestLease {
+  std::uint64_t key = 0;  ///< the caller's name for the shape
+  std::uint32_t backlog = 0;
+  Shape shape;
+};
+/// Agent -> process. The channel to `worker` was or will be announced by Channel.
+struct LeaseGranted {
+  std::uint64_t key = 0;
+  std::uint64_t lease = 0;
+  std::uint64_t worker = 0;
+  std::vector<std::int32_t> gpus;
+};
+/// Agent -> process: the shape can never be satisfied; all calls of this key fail with the
+/// sentence.
+struct LeaseRefused {
+  std::uint64_t key = 0;
+  std::string why;
+};
+/// Agent -> process: others wait; return the lease as soon as its calls have ended.
+struct LeaseReclaim {
+  std::uint64_t lease = 0;
+};
+/// Process -> agent.
+struct LeaseReturned {
+  std::uint64_t lease = 0;
+};
+/// Worker -> agent: its thread waits for others; its resources are free meanwhile.
+struct Blocked {};
+struct Unblocked {};
+
+/// Process -> agent: this object's record is the agent's from now on. The sender holds one count.
+struct Escape {
+  ObjectId object;
+  Value value;  ///< pending, or what is known
+};
+/// Process -> agent: an escaped object that was pending has its value (sent by whoever runs its
+/// task).
+struct Fulfil {
+  ObjectId object;
+  Value value;
+};
+/// Process -> agent: counts of holders. `process` holds `delta` more (sender registers for the
+/// receiver before the message with the ref is published); a process drops its own with a negative
+/// delta.
+struct Hold {
+  ObjectId object;
+  std::uint64_t process = 0;
+  std::int32_t delta = 0;
+};
+/// Process -> agent: tell me the value when it is ready (once).
+struct Await {
+  ObjectId object;
+};
+/// Agent -> process. Holds for the refs inside are already counted for the receiver.
+struct Ready {
+  ObjectId object;
+  Value value;
+};
+/// Process -> agent: the location's object is dead (never escaped, or the owner process frees its
+/// own).
+struct Free {
+  Location location;
+};
+
+/// Process -> agent: a new actor. `creation` is the constructor's call; its payload are the inline
+/// arguments.
+struct CreateActor {
+  ActorId actor;
+  ObjectId lifetime;
+  std::string name;
+  std::string name_space;
+  std::string class_name;
+  bool detached = false;
+  bool get_if_exists = false;
+  std::int32_t max_restarts = 0;
+  std::uint64_t restart_window_ns = 0;
+  std::uint32_t max_concurrency = 1;
+  Shape shape;
+  Call creation;
+};
+/// Agent -> worker: become this actor; run `creation`. Answered by ActorCreated.
+struct StartActor {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::uint32_t max_concurrency = 1;
+  bool restarted = false;
+  std::string name;
+  std::vector<std::int32_t> gpus;
+  Call creation;
+};
+/// Worker -> agent.
+struct ActorCreated {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::shared_ptr<const ErrorInfo> error;  ///< set: the constructor threw
+};
+/// Process -> agent: keep me told where the actor is.
+struct WatchActor {
+  ActorId actor;
+};
+enum class ActorState : std::uint8_t { pending = 0, alive = 1, restarting = 2, dead = 3 };
+/// Agent -> watchers.
+struct ActorUpdate {
+  ActorId actor;
+  ActorState state = ActorState::pending;
+  std::uint64_t incarnation = 0;
+  std::uint64_t worker = 0;  ///< alive: its process; the channel is announced by Channel
+  std::shared_ptr<const ErrorInfo> error;  ///< dead: why
+};
+struct KillActor {
+  ActorId actor;
+  bool may_restart = false;
+};
+/// Process -> agent, answered by FoundActor with the same request number.
+struct FindActor {
+  std::uint64_t request = 0;
+  std::string name;
+  std::string name_space;
+};
+struct FoundActor {
+  std::uint64_t request = 0;
+  bool found = false;
+  ActorId actor;  ///< when found: the receiver already holds one count of `lifetime`
+  ObjectId lifetime;
+  std::string class_name;
+};
+
+/// Process -> agent: I need an extent of at least this many bytes. Answered over the socket.
+struct NeedExtent {
+  std::uint64_t bytes = 0;
+};
+/// Agent -> process, with one descriptor; or an error and none.
+struct GiveExtent {
+  std::uint64_t extent = 0;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Process -> agent: mapped; seal it. Answered by ExtentSealed once readers may have it.
+struct ExtentMapped {
+  std::uint64_t extent = 0;
+};
+struct ExtentSealed {
+  std::uint64_t extent = 0;
+};
+/// Process -> agent: descriptors for reading a process's publications segment or an extent.
+struct NeedReader {
+  bool is_segment = false;
+  std::uint64_t id = 0;
+};
+/// Agent -> process, with one descriptor (none with an error: it is gone).
+struct GiveReader {
+  bool is_segment = false;
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Agent -> writer: slots whose objects are dead and unpinned: reuse them.
+struct Recycle {
+  std::vector<std::uint32_t> slots;
+};
+
+/// Process -> agent, answered by Nodes.
+struct ListNodes {
+  std::uint64_t request = 0;
+};
+struct NodeRow {
+  NodeId id;
+  std::string name;
+  bool alive = true;
+  std::int64_t cpus = 0, cpus_free = 0;  ///< 1/10000
+  std::int64_t gpus = 0, gpus_free = 0;
+  std::uint64_t memory = 0, store_capacity = 0, store_used = 0;
+  std::uint32_t workers = 0;
+  std::vector<std::pair<std::string, std::int64_t>> resources;
+};
+struct Nodes {
+  std::uint64_t request = 0;
+  std::vector<NodeRow> rows;
+};
+/// Agent -> process: end yourself now (the node goes down); why, for the log.
+struct Shutdown {
+  std::string why;
+};
+
+using NodeMessage =
+    std::variant<Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused,
+                 LeaseReclaim, LeaseReturned, Blocked, Unblocked, Escape, Fulfil, Hold, Await,
+                 Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
+                 KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
+                 ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown>;
+
+// --- bytes
+// -----------------------------------------------------------------------------------------------------------
+
+/// A decoded frame: the message and the payload beside it (points into the frame's bytes).
+template <class Message>
+struct Decoded {
+  Message message;
+  BlobView payload;
+};
+
+/// Writes messages into one reused buffer; the result is valid until the next call. Not for two
+/// threads at once. Errors: none: a message of ours that would break a bound is a broken invariant,
+/// except texts, which are cut.
+class FrameWriter {
+ public:
+  FrameWriter();
+  ~FrameWriter();
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+  BlobView encode(const CallMessage& message);
+  BlobView encode(const NodeMessage& message);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Checks everything (segment table, bounds, counts, enum values, payload ranges) before it is
+/// used. Errors: invalid_argument with the field; an unknown message kind is `unavailable`
+/// ("unsupported").
+Result<Decoded<CallMessage>> decode_call(BlobView frame);
+Result<Decoded<NodeMessage>> decode_node(BlobView frame);
+
+}  // namespace troupe::wire
