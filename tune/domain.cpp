@@ -1,0 +1,237 @@
+#include "troupe/tune/domain.hpp"
+
+#include "troupe/tune/internal/text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace troupe::tune {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& why) {
+  throw InvalidArgument(Code::invalid_argument, what + ": " + why);
+}
+
+Domain bounded(const char* name, Domain::Kind kind, double low, double high, double step,
+               bool log) {
+  Domain domain;
+  domain.kind = kind;
+  domain.low = low;
+  domain.high = high;
+  domain.step = step;
+  domain.log = log;
+  const std::string what =
+      std::string("tune::") + name + "(" + number(low) + ", " + number(high) + ")";
+  if (!std::isfinite(low) || !std::isfinite(high)) refuse(what, "the bounds must be finite");
+  if (low > high) refuse(what, "the lower bound is above the upper one");
+  if (log && low <= 0) refuse(what, "a log scale needs a lower bound above 0");
+  if (!(step >= 0) || !std::isfinite(step)) refuse(what, "the step must be a positive number");
+  if (step > high - low && high > low) refuse(what, "the step is larger than the range");
+  return domain;
+}
+
+/// Nearest multiple of the step inside the bounds.
+double rounded(const Domain& d, double value) {
+  if (d.step <= 0) return std::clamp(value, d.low, d.high);
+  if (d.kind == Domain::Kind::normal) return std::round(value / d.step) * d.step;
+  const double last = std::floor((d.high - d.low) / d.step * (1 + 1e-12));
+  const double k = std::clamp(std::round((value - d.low) / d.step), 0.0, last);
+  return d.low + k * d.step;
+}
+
+/// Inverse of the normal distribution function (Acklam's rational approximation, relative error
+/// below 1.2e-9).
+double normal_quantile(double p) {
+  static constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
+                                 -2.759285104469687e+02, 1.383577518672690e+02,
+                                 -3.066479806614716e+01, 2.506628277459239e+00};
+  static constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02,
+                                 -1.556989798598866e+02, 6.680131188771972e+01,
+                                 -1.328068155288572e+01};
+  static constexpr double c[] = {-7.784894002430293e-03, -3.223964580411365e-01,
+                                 -2.400758277161838e+00, -2.549732539343734e+00,
+                                 4.374664141464968e+00,  2.938163982698783e+00};
+  static constexpr double d[] = {7.784695709041462e-03, 3.224671290700398e-01,
+                                 2.445134137142996e+00, 3.754408661907416e+00};
+  p = std::clamp(p, 1e-300, 1 - 1e-16);
+  if (p < 0.02425 || p > 1 - 0.02425) {
+    const double q = std::sqrt(-2 * std::log(std::min(p, 1 - p)));
+    const double x = (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
+                     ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+    return p < 0.5 ? x : -x;
+  }
+  const double q = p - 0.5;
+  const double r = q * q;
+  return (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
+         (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+}
+
+std::size_t distinct_values(const Domain& d) {
+  if (d.kind == Domain::Kind::choice) return d.options.size();
+  if (d.step <= 0 || d.kind == Domain::Kind::normal) return std::numeric_limits<std::size_t>::max();
+  return static_cast<std::size_t>(std::floor((d.high - d.low) / d.step * (1 + 1e-12))) + 1;
+}
+
+}  // namespace
+
+Domain uniform(double low, double high) {
+  return bounded("uniform", Domain::Kind::real, low, high, 0, false);
+}
+Domain log_uniform(double low, double high) {
+  return bounded("log_uniform", Domain::Kind::real, low, high, 0, true);
+}
+Domain quantized(double low, double high, double step) {
+  if (!(step > 0)) refuse("tune::quantized", "the step must be above 0");
+  return bounded("quantized", Domain::Kind::real, low, high, step, false);
+}
+Domain log_quantized(double low, double high, double step) {
+  if (!(step > 0)) refuse("tune::log_quantized", "the step must be above 0");
+  return bounded("log_quantized", Domain::Kind::real, low, high, step, true);
+}
+Domain integers(long long low, long long high) {
+  return bounded("integers", Domain::Kind::integer, static_cast<double>(low),
+                 static_cast<double>(high), low == high ? 0 : 1, false);
+}
+Domain log_integers(long long low, long long high) {
+  return bounded("log_integers", Domain::Kind::integer, static_cast<double>(low),
+                 static_cast<double>(high), low == high ? 0 : 1, true);
+}
+Domain normal(double mean, double deviation, double step) {
+  if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
+    refuse("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
+           "the mean must be finite and the deviation above 0");
+  }
+  if (!(step >= 0)) refuse("tune::normal", "the step must not be negative");
+  Domain domain;
+  domain.kind = Domain::Kind::normal;
+  domain.low = -std::numeric_limits<double>::infinity();
+  domain.high = std::numeric_limits<double>::infinity();
+  domain.mean = mean;
+  domain.deviation = deviation;
+  domain.step = step;
+  return domain;
+}
+Domain choices(std::vector<std::string> shown) {
+  if (shown.empty()) refuse("tune::choice()", "it needs at least one option");
+  Domain domain;
+  domain.kind = Domain::Kind::choice;
+  domain.low = 0;
+  domain.high = static_cast<double>(shown.size() - 1);
+  domain.step = 1;
+  domain.options = std::move(shown);
+  return domain;
+}
+
+double sample(const Domain& d, Random& random) {
+  if (d.kind == Domain::Kind::choice) return static_cast<double>(random.below(d.options.size()));
+  return at_quantile(d, random.uniform());
+}
+
+double at_quantile(const Domain& d, double u) {
+  if (d.kind == Domain::Kind::choice) {
+    const auto n = static_cast<double>(d.options.size());
+    return std::min(std::floor(u * n), n - 1);
+  }
+  if (d.kind == Domain::Kind::normal) return rounded(d, d.mean + d.deviation * normal_quantile(u));
+  // discrete domains are widened by half a step, so that the end points are as likely as the rest
+  const double half = d.step / 2;
+  const double low = d.low - half;
+  const double high = d.high + half;
+  if (!d.log) return rounded(d, low + u * (high - low));
+  const double floor_value = low > 0 ? low : d.low;
+  return rounded(d, std::exp(std::log(floor_value) + u * (std::log(high) - std::log(floor_value))));
+}
+
+bool contains(const Domain& d, double value) {
+  if (!std::isfinite(value)) return false;
+  const double slack = 1e-9 * std::max({1e-300, std::abs(d.low), std::abs(d.high), d.step});
+  if (d.kind == Domain::Kind::normal) {
+    return d.step <= 0 || std::abs(rounded(d, value) - value) <= 1e-9 * d.step;
+  }
+  if (value < d.low - slack || value > d.high + slack) return false;
+  return d.step <= 0 || std::abs(rounded(d, value) - value) <= slack + 1e-9 * d.step;
+}
+
+double clamp(const Domain& d, double value) {
+  if (std::isnan(value)) return d.kind == Domain::Kind::normal ? d.mean : d.low;
+  return rounded(d, value);
+}
+
+std::vector<double> grid_values(const Domain& d, std::size_t count) {
+  std::vector<double> values;
+  if (distinct_values(d) <= count || d.kind == Domain::Kind::choice) {
+    for (std::size_t i = 0; i < distinct_values(d); ++i) {
+      values.push_back(d.low + static_cast<double>(i) * d.step);
+    }
+    return values;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    double value = 0;
+    const double at = count == 1 ? 0.5 : static_cast<double>(i) / static_cast<double>(count - 1);
+    if (d.kind == Domain::Kind::normal) {
+      value = at_quantile(d, (static_cast<double>(i) + 0.5) / static_cast<double>(count));
+    } else if (d.log) {
+      value = clamp(d, std::exp(std::log(d.low) + at * (std::log(d.high) - std::log(d.low))));
+    } else {
+      value = clamp(d, d.low + at * (d.high - d.low));
+    }
+    if (values.empty() || value != values.back()) values.push_back(value);
+  }
+  return values;
+}
+
+std::string show(const Domain& d, double value) {
+  if (d.kind == Domain::Kind::choice) {
+    const auto i = static_cast<std::size_t>(value);
+    return value >= 0 && i < d.options.size() ? d.options[i] : number(value);
+  }
+  return number(value);
+}
+
+std::string show(const Domain& d) {
+  if (d.kind == Domain::Kind::choice) {
+    std::string text = d.grid ? "grid(" : "choice(";
+    for (std::size_t i = 0; i < d.options.size(); ++i) text += (i ? ", " : "") + d.options[i];
+    return text + ")";
+  }
+  if (d.kind == Domain::Kind::normal) {
+    return "normal(" + number(d.mean) + ", " + number(d.deviation) +
+           (d.step > 0 ? ", step " + number(d.step) : "") + ")";
+  }
+  const bool whole = d.kind == Domain::Kind::integer;
+  std::string text = d.log ? "log_" : "";
+  text += whole ? "integers(" : d.step > 0 ? "quantized(" : "uniform(";
+  text += number(d.low) + ", " + number(d.high);
+  if (!whole && d.step > 0) text += ", " + number(d.step);
+  return text + ")";
+}
+
+Point SearchSpace::sample(Random& random) const {
+  Point point;
+  point.reserve(size());
+  for (const Parameter& p : parameters) point.push_back(tune::sample(p.domain, random));
+  return point;
+}
+
+void SearchSpace::check(const Point& point) const {
+  if (point.size() != size()) {
+    refuse("a point of " + std::to_string(point.size()) + " values",
+           "the space has " + std::to_string(size()) + " parameters");
+  }
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (contains(parameters[i].domain, point[i])) continue;
+    refuse(parameters[i].name + " = " + tune::show(parameters[i].domain, point[i]),
+           "outside " + tune::show(parameters[i].domain));
+  }
+}
+
+std::string SearchSpace::show(const Point& point) const {
+  std::string text;
+  for (std::size_t i = 0; i < size() && i < point.size(); ++i) {
+    text += (i ? ", " : "") + parameters[i].name + " " + tune::show(parameters[i].domain, point[i]);
+  }
+  return text;
+}
+
+}  // namespace troupe::tune

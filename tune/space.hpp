@@ -1,0 +1,231 @@
+/// The search space of a user's struct: parameters are members, not strings.
+///
+///     struct Hp { double lr; int width; std::string optimizer; double decay; };
+///     auto space = tune::Space<Hp>{}.with(&Hp::lr, tune::log_uniform(1e-5, 1e-1))
+///                                   .with(&Hp::width, tune::integers(16, 512))
+///                                   .with(&Hp::optimizer, tune::choice("adam", "sgd"))
+///                                   .derive(&Hp::decay, [](const Hp& hp) { return hp.lr / 10; });
+///
+/// Members that no call names keep the value of a default-constructed Hp. A parameter is shown by
+/// its member's name; with("rate", &Hp::lr, …) says another.
+#pragma once
+
+#include "troupe/tune/detail/member_name.hpp"
+#include "troupe/tune/domain.hpp"
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace troupe::tune {
+
+/// Options of one parameter, in order: population-based training moves to a neighbour.
+template <class T>
+struct Choice {
+  std::vector<T> values;
+  bool grid = false;
+};
+
+namespace detail {
+template <class T>
+using choice_value = std::conditional_t<std::is_convertible_v<T, const char*>, std::string, T>;
+template <class... T>
+using choice_of = choice_value<std::common_type_t<std::decay_t<T>...>>;
+template <class T>
+std::string shown(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_enum_v<T>) {
+    return std::to_string(static_cast<long long>(value));
+  } else {
+    std::ostringstream out;
+    out << value;
+    return out.str();
+  }
+}
+}  // namespace detail
+
+/// One of the values, each as likely as the others.
+template <class... T>
+Choice<detail::choice_of<T...>> choice(T&&... values) {
+  return {{detail::choice_of<T...>(std::forward<T>(values))...}, false};
+}
+/// Every one of the values, crossed with the other grid() parameters and with each random sample.
+template <class... T>
+Choice<detail::choice_of<T...>> grid(T&&... values) {
+  return {{detail::choice_of<T...>(std::forward<T>(values))...}, true};
+}
+
+template <class Hp>
+class Space {
+  static_assert(std::is_default_constructible_v<Hp>,
+                "troupe: the struct of hyper-parameters needs a default constructor");
+
+ public:
+  /// Adds a parameter. Throws InvalidArgument when the member is already a parameter or when a
+  /// domain of fractions meets a whole-number member.
+  template <class M>
+  Space& with(M Hp::* member, const Domain& domain) & {
+    return add(detail::member_name(member), member, domain);
+  }
+  template <class M, class T>
+  Space& with(M Hp::* member, const Choice<T>& options) & {
+    return add_choice(detail::member_name(member), member, options);
+  }
+  template <class M, class D>
+  Space& with(std::string name, M Hp::* member, const D& domain) & {
+    if constexpr (std::is_same_v<D, Domain>) {
+      return add(std::move(name), member, domain);
+    } else {
+      return add_choice(std::move(name), member, domain);
+    }
+  }
+  /// The same with the member in angle brackets; its name is known for every class.
+  template <auto Member, class D>
+  Space& with(const D& domain) & {
+    return with(detail::member_name<Member>(), Member, domain);
+  }
+  /// A member computed from the others, after them and in the order of the derive() calls. It is no
+  /// parameter: searchers and schedulers do not see it.
+  template <class M, class F>
+  Space& derive(M Hp::* member, F f) & {
+    derived_.push_back([member, f](Hp& hp) { hp.*member = static_cast<M>(f(std::as_const(hp))); });
+    return *this;
+  }
+  /// A point to try before the searcher's own (a known good one). Throws InvalidArgument when it
+  /// lies outside the domains given so far.
+  Space& start_at(const Hp& hp) & {
+    starts_.push_back(to_point(hp));
+    search_.check(starts_.back());
+    return *this;
+  }
+
+  template <class... A>
+  Space&& with(A&&... a) && {
+    with(std::forward<A>(a)...);
+    return std::move(*this);
+  }
+  template <auto Member, class D>
+  Space&& with(const D& domain) && {
+    this->template with<Member>(domain);
+    return std::move(*this);
+  }
+  template <class M, class F>
+  Space&& derive(M Hp::* member, F f) && {
+    derive(member, std::move(f));
+    return std::move(*this);
+  }
+  Space&& start_at(const Hp& hp) && {
+    start_at(hp);
+    return std::move(*this);
+  }
+
+  const SearchSpace& search() const noexcept { return search_; }
+  const std::vector<Point>& starts() const noexcept { return starts_; }
+
+  /// A default Hp with the point's values in its members. The point needs the right length;
+  /// InvalidArgument otherwise. Values outside a domain are taken as they are (a scheduler may have
+  /// left it), except an option that does not exist.
+  Hp from_point(const Point& point) const {
+    if (point.size() != bindings_.size()) search_.check(point);
+    Hp hp{};
+    for (std::size_t i = 0; i < bindings_.size(); ++i) bindings_[i].set(hp, point[i]);
+    for (const auto& derive : derived_) derive(hp);
+    return hp;
+  }
+  /// The inverse. Throws InvalidArgument when a member holds none of its options.
+  Point to_point(const Hp& hp) const {
+    Point point;
+    for (const Binding& b : bindings_) point.push_back(b.get(hp));
+    return point;
+  }
+
+ private:
+  struct Binding {
+    std::function<void(Hp&, double)> set;
+    std::function<double(const Hp&)> get;
+    std::function<bool(const Hp&, const void*)> is;
+  };
+
+  /// Gives a nameless parameter its fallback name and refuses doubles.
+  void claim(std::string& name, const void* probe_member, const Hp& probe) {
+    if (name.empty()) name = "p" + std::to_string(bindings_.size());
+    for (std::size_t i = 0; i < bindings_.size(); ++i) {
+      if (bindings_[i].is(probe, probe_member)) {
+        throw InvalidArgument(Code::invalid_argument, "tune::Space: " + name +
+                                                          " is already a parameter (" +
+                                                          search_.parameters[i].name + ")");
+      }
+      if (search_.parameters[i].name == name) {
+        throw InvalidArgument(Code::invalid_argument,
+                              "tune::Space: two parameters are called " + name);
+      }
+    }
+  }
+
+  template <class M>
+  void bind(std::string name, M Hp::* member, Domain domain, std::function<void(Hp&, double)> set,
+            std::function<double(const Hp&)> get) {
+    const Hp probe{};
+    Binding b{std::move(set), std::move(get), [member](const Hp& hp, const void* at) {
+                return static_cast<const void*>(std::addressof(hp.*member)) == at;
+              }};
+    claim(name, std::addressof(probe.*member), probe);
+    search_.parameters.push_back({std::move(name), std::move(domain)});
+    bindings_.push_back(std::move(b));
+  }
+
+  template <class M>
+  Space& add(std::string name, M Hp::* member, const Domain& domain) {
+    static_assert(std::is_arithmetic_v<M>,
+                  "troupe: a range of numbers needs a member that is a number; "
+                  "for other types use tune::choice(…)");
+    if (std::is_integral_v<M> && domain.kind != Domain::Kind::integer) {
+      throw InvalidArgument(Code::invalid_argument,
+                            "tune::Space: " + (name.empty() ? "the member" : name) +
+                                " is a whole number and " + show(domain) +
+                                " makes fractions; use tune::integers(low, high)");
+    }
+    bind(
+        std::move(name), member, domain,
+        [member](Hp& hp, double v) { hp.*member = static_cast<M>(v); },
+        [member](const Hp& hp) { return static_cast<double>(hp.*member); });
+    return *this;
+  }
+
+  template <class M, class T>
+  Space& add_choice(std::string name, M Hp::* member, const Choice<T>& options) {
+    static_assert(std::is_convertible_v<T, M>,
+                  "troupe: the options of this choice do not convert to the member's type");
+    std::vector<std::string> shown;
+    std::vector<M> values;
+    for (const T& value : options.values) {
+      shown.push_back(detail::shown(value));
+      values.push_back(static_cast<M>(value));
+    }
+    Domain domain = choices(std::move(shown));
+    domain.grid = options.grid;
+    bind(
+        name, member, domain,
+        [member, values](Hp& hp, double v) { hp.*member = values.at(static_cast<std::size_t>(v)); },
+        [member, values, name](const Hp& hp) {
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            if (values[i] == hp.*member) return static_cast<double>(i);
+          }
+          throw InvalidArgument(Code::invalid_argument,
+                                "tune::Space: " + name + " holds none of its options");
+        });
+    return *this;
+  }
+
+  SearchSpace search_;
+  std::vector<Binding> bindings_;
+  std::vector<std::function<void(Hp&)>> derived_;
+  std::vector<Point> starts_;
+};
+
+}  // namespace troupe::tune
