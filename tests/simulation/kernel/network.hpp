@@ -1,0 +1,199 @@
+/// The virtual network: for each message when it arrives, or that it does not.
+///
+///     Network::Fate fate = network.route(from, to, now, faulting);
+///     if (!fate.lost) schedule(fate.at);
+#pragma once
+
+#include "tests/simulation/kernel/faults.hpp"
+#include "troupe/runtime/base/clock.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace troupe::sim {
+
+using NodeIndex = std::uint32_t;
+using RouteKey = std::uint64_t;
+
+constexpr RouteKey route_key(NodeIndex from, NodeIndex to) noexcept {
+  return (static_cast<RouteKey>(from) << 32) | to;
+}
+constexpr RouteKey pair_key(NodeIndex a, NodeIndex b) noexcept {
+  return a < b ? route_key(a, b) : route_key(b, a);
+}
+
+enum class Delivery : std::uint8_t { datagram, reliable };
+
+/// A cut of the network: what goes from a member of `inside` to a non-member is lost, and the
+/// other way too unless it is one-way.
+struct Cut {
+  std::vector<bool> inside;
+  bool one_way = false;
+  bool inbound = false;  ///< one-way only: it is the other direction that is lost
+  Fault kind = Fault::partition_two_way;
+  bool met = false;          ///< whether a message has run into it
+  std::uint64_t number = 0;  ///< set by the network
+
+  bool blocks(NodeIndex from, NodeIndex to) const noexcept {
+    if (inside[from] == inside[to]) return false;
+    return !one_way || inside[from] != inbound;
+  }
+};
+
+/// Routes, connections and cuts. Iteration order never depends on hashing.
+class Network {
+ public:
+  struct Fate {
+    bool lost = false;
+    bool twice = false;
+    Time at{}, again{};
+    std::uint64_t connection = 0;
+  };
+
+  Network(Delivery delivery, const FaultPlan& plan, Random random, FaultCounts& counts)
+      : delivery_(delivery), plan_(plan), random_(random), counts_(counts) {}
+
+  /// Decides about one message; counts the faults that strike it.
+  Fate route(NodeIndex from, NodeIndex to, Time now, bool faulting) {
+    Fate fate;
+    Route& route = routes_[route_key(from, to)];
+    Connection& connection = connections_[pair_key(from, to)];
+    fate.connection = connection.number;
+    const bool datagram = delivery_ == Delivery::datagram;
+    if (datagram && (connection.down || (faulting && hit(plan_.drop, Fault::drop)))) {
+      if (connection.down) count_once(connection.counted, connection.kind);
+      fate.lost = true;
+      return fate;
+    }
+    Duration delay = one_delay();
+    if (faulting && hit(plan_.delay_spike, Fault::delay_spike)) delay *= 1 + random_.below(100);
+    if (now < route.slow_until) {
+      delay += route.slow_by;
+      count_once(route.slow_counted, Fault::slow_route);
+    }
+    fate.at = now + delay;
+    if (datagram && faulting && hit(plan_.reorder, Fault::reorder)) {
+      fate.at += one_delay() * random_.below(20);  // later ones may overtake it
+    } else {
+      fate.at = std::max({fate.at, route.last_arrival, connection.stalled_until});
+      route.last_arrival = fate.at;
+    }
+    fate.twice = datagram && faulting && hit(plan_.duplicate, Fault::duplicate);
+    if (fate.twice) fate.again = fate.at + one_delay() * random_.below(20);
+    return fate;
+  }
+
+  bool blocked(NodeIndex from, NodeIndex to) {
+    for (Cut& cut : cuts_) {
+      if (!cut.blocks(from, to)) continue;
+      if (!cut.met) counts_.hit(cut.kind);
+      cut.met = true;
+      return true;
+    }
+    return false;
+  }
+  bool would_block(NodeIndex from, NodeIndex to) const {
+    for (const Cut& cut : cuts_)
+      if (cut.blocks(from, to)) return true;
+    return false;
+  }
+  std::uint64_t add(Cut cut) {
+    cut.number = ++cut_numbers_;
+    cuts_.push_back(std::move(cut));
+    return cut_numbers_;
+  }
+  void remove(std::uint64_t number) {
+    cuts_.erase(std::remove_if(cuts_.begin(), cuts_.end(),
+                               [&](const Cut& cut) { return cut.number == number; }),
+                cuts_.end());
+  }
+  bool has_cuts() const noexcept { return !cuts_.empty(); }
+  void heal() {
+    cuts_.clear();
+    for (auto& entry : routes_) entry.second.slow_until = Time{};  // order does not matter here
+  }
+
+  /// The connection closes; what is in flight on it is lost under datagram delivery.
+  void close(NodeIndex a, NodeIndex b, Fault kind, Time until) {
+    Connection& connection = connections_[pair_key(a, b)];
+    ++connection.number;
+    connection.down = delivery_ == Delivery::datagram;
+    connection.kind = kind;
+    connection.counted = false;
+    connection.stalled_until = until;
+  }
+  void open(NodeIndex a, NodeIndex b) { connections_[pair_key(a, b)].down = false; }
+  bool is_open(NodeIndex a, NodeIndex b) { return !connections_[pair_key(a, b)].down; }
+  /// Whether the connection a message was sent on still stands; counts its loss.
+  bool survived(NodeIndex from, NodeIndex to, std::uint64_t number) {
+    Connection& connection = connections_[pair_key(from, to)];
+    if (delivery_ == Delivery::reliable || connection.number == number) return true;
+    count_once(connection.counted, connection.kind);
+    return false;
+  }
+  void slow_down(NodeIndex a, NodeIndex b, Time until, Duration by) {
+    for (RouteKey key : {route_key(a, b), route_key(b, a)}) {
+      routes_[key].slow_until = until;
+      routes_[key].slow_by = by;
+      routes_[key].slow_counted = false;
+    }
+  }
+
+  enum class Life : std::uint8_t { known, restarted, outdated };
+  /// Reliable delivery: what `node` knows of the life that a message comes from.
+  Life life_of(NodeIndex node, NodeIndex from, std::uint32_t life) {
+    std::uint32_t& seen = routes_[route_key(from, node)].life_seen;
+    if (seen > life + 1) return Life::outdated;
+    const bool restarted = seen != 0 && seen != life + 1;
+    seen = life + 1;
+    return restarted ? Life::restarted : Life::known;
+  }
+  void forget_lives_seen_by(NodeIndex node, std::size_t nodes) {
+    for (NodeIndex i = 0; i < nodes; ++i) {
+      const auto at = routes_.find(route_key(i, node));
+      if (at != routes_.end()) at->second.life_seen = 0;
+    }
+  }
+
+ private:
+  struct Route {
+    Time last_arrival{}, slow_until{};
+    Duration slow_by{};
+    bool slow_counted = false;
+    std::uint32_t life_seen = 0;  // incarnation + 1
+  };
+  struct Connection {
+    std::uint64_t number = 0;
+    bool down = false;
+    bool counted = false;
+    Fault kind = Fault::connection_drop;
+    Time stalled_until{};
+  };
+  Duration one_delay() {
+    const auto jitter = static_cast<std::uint64_t>(plan_.jitter.count());
+    return plan_.delay +
+           Duration(jitter == 0 ? 0 : static_cast<Duration::rep>(random_.below(jitter)));
+  }
+  void count_once(bool& counted, Fault kind) {
+    if (!counted) counts_.hit(kind);
+    counted = true;
+  }
+  bool hit(double probability, Fault kind) {
+    if (probability <= 0 || !random_.chance(probability)) return false;
+    counts_.hit(kind);
+    return true;
+  }
+
+  Delivery delivery_;
+  FaultPlan plan_;
+  Random random_;
+  FaultCounts& counts_;
+  std::unordered_map<RouteKey, Route> routes_;
+  std::unordered_map<RouteKey, Connection> connections_;
+  std::vector<Cut> cuts_;
+  std::uint64_t cut_numbers_ = 0;
+};
+
+}  // namespace troupe::sim

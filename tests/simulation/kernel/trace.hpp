@@ -1,0 +1,54 @@
+/// An order-sensitive 64-bit hash of everything that happened in a simulated run.
+///
+///     Trace trace;
+///     trace.mix(42).mix("sent");
+///     std::uint64_t fingerprint = trace.value();   // equal runs, equal value
+#pragma once
+
+#include "troupe/runtime/base/random.hpp"
+#include "troupe/runtime/base/units.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace troupe::sim {
+
+/// Collects values; the same values in another order give another hash. Addresses must not go in.
+class Trace {
+ public:
+  Trace& mix(std::uint64_t value) noexcept {
+    std::uint64_t x = state_ ^ (value + 0x9e3779b97f4a7c15ULL);
+    state_ = splitmix64(x);
+    return *this;
+  }
+  Trace& mix(std::string_view text) noexcept { return bytes(text.data(), text.size()); }
+  Trace& mix(BlobView view) noexcept { return bytes(view.data(), view.size()); }
+  std::uint64_t value() const noexcept { return state_; }
+
+ private:
+  Trace& bytes(const void* data, std::size_t size) noexcept {
+    mix(static_cast<std::uint64_t>(size));
+    const char* at = static_cast<const char*>(data);
+    while (size > 0) {
+      std::uint64_t word = 0;
+      const std::size_t n = size < sizeof word ? size : sizeof word;
+      std::memcpy(&word, at, n);
+      mix(word);
+      at += n;
+      size -= n;
+    }
+    return *this;
+  }
+  std::uint64_t state_ = 0x243f6a8885a308d3ULL;
+};
+
+/// How a message enters the trace; a scenario with its own message type overloads this beside it.
+inline void trace_into(Trace& trace, const Blob& message) {
+  trace.mix(BlobView(message));
+}
+inline void trace_into(Trace& trace, std::uint64_t message) {
+  trace.mix(message);
+}
+
+}  // namespace troupe::sim

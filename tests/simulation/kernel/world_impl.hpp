@@ -1,0 +1,462 @@
+/// Bodies of World; include world.hpp instead.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace troupe::sim {
+
+template <class M>
+World<M>::World(const WorldOptions& options, Factory factory)
+    : options_(options),
+      factory_(std::move(factory)),
+      scope_(options.seed, options.plan.buggify),
+      faults_(options.seed ^ 0x6661756c74ULL),
+      workload_(options.seed ^ 0x776f726bULL),
+      network_(options.delivery, options_.plan, Random(options.seed ^ 0x6e6574ULL), report_.faults),
+      members_(options.nodes) {
+  report_.seed = options.seed;
+  report_.nodes = options.nodes;
+  Random setup(options.seed ^ 0x7365747570ULL);
+  for (Member& member : members_) {
+    member.random = Random(setup());
+    member.clock_offset = std::chrono::milliseconds(1000 + setup.below(1'000'000'000));
+  }
+}
+
+template <class M>
+void World<M>::at(Duration when, Call call) {
+  Event event{.kind = Kind::call};
+  event.tag = calls_.size();
+  calls_.push_back(std::move(call));
+  push(Time{} + when, std::move(event));
+}
+
+template <class M>
+Report World<M>::run(const Phases& phases) {
+  for (NodeIndex i = 0; i < members_.size(); ++i)
+    if (!members_[i].started) start(i);
+  schedule_tick();
+  const Time heal_at = now_ + phases.faults_for;
+  while (report_.violation.empty() && !heap_.empty() && heap_.front().at <= heal_at) step();
+  if (report_.violation.empty()) {
+    now_ = std::max(now_, heal_at);
+    heal();
+    const Time limit = now_ + phases.liveness_within;
+    while (report_.violation.empty() && !phases.done()) {
+      if (heap_.empty() || heap_.front().at > limit) {
+        fail("liveness: the work was not done in bounded time after the faults had stopped");
+        break;
+      }
+      step();
+    }
+  }
+  report_.faults.hit(Fault::buggify, scope_.buggified());
+  report_.virtual_time = now_ - Time{};
+  report_.trace = trace_.mix(report_.faults.total()).mix(report_.calls).value();
+  return report_;
+}
+
+template <class M>
+void World<M>::push(Time at, Event event) {
+  std::uint32_t slot;
+  if (free_.empty()) {
+    slot = static_cast<std::uint32_t>(slots_.size());
+    slots_.push_back(std::move(event));
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+    slots_[slot] = std::move(event);
+  }
+  heap_.push_back({std::max(at, now_), sequence_++, slot});
+  std::push_heap(heap_.begin(), heap_.end());
+}
+
+template <class M>
+void World<M>::step() {
+  std::pop_heap(heap_.begin(), heap_.end());
+  const Order order = heap_.back();
+  heap_.pop_back();
+  now_ = order.at;
+  Event event = std::move(slots_[order.slot]);
+  free_.push_back(order.slot);
+  execute(event);
+  for (const auto& invariant : invariants_) {
+    std::string broken = invariant();
+    if (!broken.empty()) fail(std::move(broken));
+  }
+}
+
+template <class M>
+void World<M>::execute(Event& event) {
+  ++report_.events;
+  switch (event.kind) {
+    case Kind::call: calls_[event.tag](); break;
+    case Kind::resume:
+      if (members_[event.node].paused && members_[event.node].incarnation == event.to_life)
+        resume(event.node);
+      break;
+    case Kind::restart:
+      if (!alive(event.node) && members_[event.node].incarnation == event.to_life)
+        start(event.node);
+      break;
+    case Kind::uncut:
+      network_.remove(event.tag);
+      release_held();
+      break;
+    case Kind::tick:
+      if (!faulting_) break;
+      schedule_tick();
+      for (int attempt = 0; attempt < 4; ++attempt) {
+        double sum = 0;
+        for (double w : options_.plan.weight) sum += w;
+        double at = faults_.uniform() * sum;
+        std::size_t kind = 0;
+        while (kind + 1 < fault_kinds && at >= options_.plan.weight[kind])
+          at -= options_.plan.weight[kind++];
+        if (sum <= 0 || inject(static_cast<Fault>(kind))) break;
+      }
+      break;
+    case Kind::message:
+    case Kind::timer:
+    case Kind::connection: deliver(event); break;
+  }
+}
+
+template <class M>
+void World<M>::deliver(Event& event) {
+  if (event.kind == Kind::message) {
+    const RouteKey key = route_key(event.from, event.node);
+    const auto waiting = blocked_.find(key);
+    if (waiting != blocked_.end() || network_.blocked(event.from, event.node)) {
+      if (options_.delivery == Delivery::reliable) blocked_[key].push_back(std::move(event));
+      return;
+    }
+    if (!network_.survived(event.from, event.node, event.tag)) return;
+  }
+  Member& member = members_[event.node];
+  if (event.kind == Kind::connection && event.up && alive(event.node) && alive(event.from))
+    network_.open(event.node, event.from);
+  if (!alive(event.node) || member.incarnation != event.to_life) return;
+  if (member.paused) {
+    member.held.push_back(std::move(event));
+    return;
+  }
+  arrive(event);
+}
+
+template <class M>
+void World<M>::arrive(Event& event) {
+  Member& member = members_[event.node];
+  Env<M> env(*this, event.node);
+  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()))
+      .mix(static_cast<std::uint64_t>(event.kind) | static_cast<std::uint64_t>(event.up) << 8)
+      .mix(route_key(event.from, event.node));
+  if (event.kind == Kind::timer) {
+    const auto armed =
+        member.timers.find(event.from_life | static_cast<std::uint64_t>(event.from) << 32);
+    if (armed == member.timers.end() || armed->second != event.tag) return;
+    const std::uint64_t id = armed->first;
+    member.timers.erase(armed);
+    trace_.mix(id);
+    member.node->on_timer(env, id);
+  } else if (event.kind == Kind::connection) {
+    member.node->on_connection(env, event.from, event.up);
+  } else {
+    trace_into(trace_, event.message);
+    if (options_.delivery == Delivery::reliable) {
+      const Network::Life life = network_.life_of(event.node, event.from, event.from_life);
+      if (life == Network::Life::outdated) return;
+      if (life == Network::Life::restarted) member.node->on_peer_restarted(env, event.from);
+    }
+    member.node->on_message(env, event.from, std::move(event.message));
+  }
+  finish_call(event.node);
+}
+
+template <class M>
+void World<M>::finish_call(NodeIndex i) {
+  if (!members_[i].exiting) return;
+  members_[i].exiting = false;
+  end_process(i, false, Fault::count_);
+}
+
+template <class M>
+void World<M>::send(NodeIndex from, NodeIndex to, M&& message) {
+  TROUPE_ASSERT(to < members_.size(), "a message to a node that does not exist");
+  members_[from].contacts.insert(to);
+  members_[to].contacts.insert(from);
+  const Network::Fate fate = network_.route(from, to, now_, faulting_);
+  if (fate.lost) return;
+  Event event{.kind = Kind::message};
+  event.node = to;
+  event.from = from;
+  event.to_life = members_[to].incarnation;
+  event.from_life = members_[from].incarnation;
+  event.tag = fate.connection;
+  event.message = std::move(message);
+  if (fate.twice) push(fate.again, event);
+  push(fate.at, std::move(event));
+}
+
+template <class M>
+void World<M>::set_timer(NodeIndex i, std::uint64_t id, Time at) {
+  const std::uint64_t generation = ++generation_;
+  members_[i].timers[id] = generation;
+  Event event{.kind = Kind::timer};
+  event.node = i;
+  event.from = static_cast<NodeIndex>(id >> 32);
+  event.from_life = static_cast<std::uint32_t>(id);
+  event.to_life = members_[i].incarnation;
+  event.tag = generation;
+  push(at - members_[i].clock_offset, std::move(event));
+}
+
+template <class M>
+void World<M>::start(NodeIndex i) {
+  Member& member = members_[i];
+  TROUPE_ASSERT(member.node == nullptr, "a running node is started again");
+  if (member.started) ++member.incarnation;
+  member.started = true;
+  member.node = factory_(i);
+  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("start");
+  for (NodeIndex peer : member.contacts) {
+    if (!alive(peer) || peer == i) continue;
+    network_.close(i, peer, Fault::count_, now_);
+    network_.open(i, peer);
+  }
+  announce(i, true);
+  Env<M> env(*this, i);
+  member.node->on_start(env);
+  finish_call(i);
+}
+
+template <class M>
+void World<M>::announce(NodeIndex i, bool up) {
+  for (NodeIndex peer : members_[i].contacts) {
+    if (!alive(peer) || peer == i || network_.would_block(i, peer)) continue;
+    Event event{.kind = Kind::connection, .up = up};
+    event.node = peer;
+    event.from = i;
+    event.to_life = members_[peer].incarnation;
+    push(now_ + std::chrono::milliseconds(1), std::move(event));
+  }
+}
+
+template <class M>
+void World<M>::end_process(NodeIndex i, bool silent, Fault kind) {
+  Member& member = members_[i];
+  if (!alive(i)) return;
+  if (kind != Fault::count_) report_.faults.hit(kind);
+  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("end");
+  member.node.reset();
+  member.timers.clear();
+  member.held.clear();
+  member.paused = false;
+  member.exiting = false;
+  network_.forget_lives_seen_by(i, members_.size());
+  for (NodeIndex peer : member.contacts) blocked_.erase(route_key(i, peer));
+  if (!silent) announce(i, false);
+  if (member.disk != nullptr) {
+    if (!silent) {
+      member.disk->on_process_death();
+    } else {
+      damage(i, faults_.chance(0.5) ? Fault::torn_write : Fault::lost_unsynced);
+    }
+  }
+  if (!options_.restart) return;
+  Event event{.kind = Kind::restart};
+  event.node = i;
+  event.to_life = member.incarnation;
+  const bool fast = kind == Fault::restart_fast || !faulting_;
+  push(now_ + (fast ? random_span(std::chrono::milliseconds(50))
+                    : random_span(options_.plan.longest_down)),
+       std::move(event));
+}
+
+template <class M>
+bool World<M>::damage(NodeIndex victim, Fault fault) {
+  Disk* disk = members_[victim].disk.get();
+  const bool did = disk != nullptr && disk->inject(fault, faults_);
+  if (did) report_.faults.hit(fault);
+  return did;
+}
+
+template <class M>
+void World<M>::pause(NodeIndex i, Duration length, Fault kind) {
+  if (!alive(i) || members_[i].paused) return;
+  members_[i].paused = true;
+  report_.faults.hit(kind);
+  Event event{.kind = Kind::resume};
+  event.node = i;
+  event.to_life = members_[i].incarnation;
+  push(now_ + length, std::move(event));
+}
+
+template <class M>
+void World<M>::resume(NodeIndex i) {
+  members_[i].paused = false;
+  std::deque<Event> held = std::move(members_[i].held);
+  members_[i].held.clear();
+  // They waited in its socket buffers: no cut and no closed connection takes them back.
+  for (Event& event : held) {
+    if (!alive(i) || members_[i].incarnation != event.to_life) return;
+    if (members_[i].paused) {
+      members_[i].held.push_back(std::move(event));
+    } else {
+      arrive(event);
+    }
+  }
+}
+
+template <class M>
+void World<M>::cut(Cut cut, Duration length) {
+  Event event{.kind = Kind::uncut};
+  event.tag = network_.add(std::move(cut));
+  push(now_ + length, std::move(event));
+}
+
+template <class M>
+void World<M>::release_held() {
+  for (auto at = blocked_.begin(); at != blocked_.end();) {
+    const auto from = static_cast<NodeIndex>(at->first >> 32);
+    const auto to = static_cast<NodeIndex>(at->first);
+    if (network_.would_block(from, to)) {
+      ++at;
+      continue;
+    }
+    std::deque<Event> events = std::move(at->second);
+    at = blocked_.erase(at);
+    for (Event& event : events) {
+      const Network::Fate fate = network_.route(from, to, now_, false);
+      push(fate.at, std::move(event));
+    }
+  }
+}
+
+template <class M>
+void World<M>::drop_connection(NodeIndex a, NodeIndex b, Duration down, Fault kind) {
+  network_.close(a, b, kind, now_ + down);
+  for (const bool up : {false, true}) {
+    for (const NodeIndex node : {a, b}) {
+      if (options_.delivery == Delivery::reliable || !alive(node)) continue;
+      Event event{.kind = Kind::connection, .up = up};
+      event.node = node;
+      event.from = node == a ? b : a;
+      event.to_life = members_[node].incarnation;
+      push(up ? now_ + down : now_, std::move(event));
+    }
+  }
+}
+
+template <class M>
+void World<M>::heal() {
+  faulting_ = false;
+  scope_.calm();
+  network_.heal();
+  release_held();
+  trace_.mix("heal");
+  for (NodeIndex i = 0; i < members_.size(); ++i) {
+    if (members_[i].paused) resume(i);
+    if (members_[i].disk != nullptr) members_[i].disk->heal();
+    if (!alive(i) && options_.restart) start(i);
+  }
+}
+
+template <class M>
+void World<M>::schedule_tick() {
+  const double mean = static_cast<double>(options_.plan.between_events.count());
+  const double wait = -std::log(1.0 - faults_.uniform()) * mean;
+  push(now_ + Duration(1 + static_cast<Duration::rep>(wait)), Event{.kind = Kind::tick});
+}
+
+template <class M>
+bool World<M>::inject(Fault fault) {
+  return strike(fault, static_cast<NodeIndex>(faults_.below(members_.size())));
+}
+
+template <class M>
+bool World<M>::strike(Fault fault, NodeIndex victim) {
+  const std::size_t n = members_.size();
+  const auto other = static_cast<NodeIndex>((victim + 1 + faults_.below(n > 1 ? n - 1 : 1)) % n);
+  switch (fault) {
+    case Fault::slow_route:
+      network_.slow_down(victim, other, now_ + random_span(options_.plan.longest_partition),
+                         random_span(std::chrono::milliseconds(500)));
+      return true;
+    case Fault::connection_drop:
+      drop_connection(victim, other, random_span(std::chrono::milliseconds(500)));
+      return true;
+    case Fault::connection_flap:
+      for (int i = 0; i < 8; ++i)
+        at((now_ - Time{}) + i * std::chrono::milliseconds(20), [this, victim, other] {
+          drop_connection(victim, other, random_span(std::chrono::milliseconds(15)),
+                          Fault::connection_flap);
+        });
+      return true;
+    case Fault::partition_one_way:
+    case Fault::partition_two_way:
+    case Fault::partition_rolling:
+    case Fault::isolate: cut_randomly(fault, victim); return true;
+    case Fault::stall:
+    case Fault::pause:
+      if (!alive(victim) || members_[victim].paused) return false;
+      pause(victim,
+            random_span(fault == Fault::stall ? Duration(std::chrono::milliseconds(900))
+                                              : options_.plan.longest_pause),
+            fault);
+      return true;
+    case Fault::kill:
+    case Fault::restart_fast:
+    case Fault::crash:
+      if (!alive(victim)) return false;
+      end_process(victim, fault == Fault::crash, fault);
+      return true;
+    case Fault::kill_many:
+      for (NodeIndex i = 0; i < n; ++i)
+        if (faults_.chance(0.4)) end_process(i, false, Fault::kill_many);
+      return true;
+    case Fault::clock_jump: {
+      const std::int64_t hour = 3'600'000'000'000;
+      members_[victim].wall_offset +=
+          static_cast<std::int64_t>(faults_.below(2 * static_cast<std::uint64_t>(hour))) - hour;
+      report_.faults.hit(fault);
+      return true;
+    }
+    case Fault::bit_flip:
+    case Fault::disk_full:
+    case Fault::slow_disk: return damage(victim, fault);
+    default: return false;  // decided for each message, or part of a crash
+  }
+}
+
+template <class M>
+void World<M>::cut_randomly(Fault fault, NodeIndex victim) {
+  const std::size_t n = members_.size();
+  if (fault == Fault::partition_rolling) {
+    const Duration each = random_span(options_.plan.longest_partition / 4);
+    for (std::size_t i = 0; i < n && i < 8; ++i) {
+      const auto alone = static_cast<NodeIndex>((victim + i) % n);
+      at((now_ - Time{}) + each * static_cast<int>(i), [this, n, alone, each, fault] {
+        if (!faulting_) return;
+        Cut one;
+        one.inside.assign(n, false);
+        one.inside[alone] = true;
+        one.kind = fault;
+        cut(std::move(one), each);
+      });
+    }
+    return;
+  }
+  Cut made;
+  made.inside.assign(n, false);
+  made.inside[victim] = true;
+  made.kind = fault;
+  if (fault != Fault::isolate)
+    for (std::size_t i = 0; i < n; ++i) made.inside[i] = made.inside[i] || faults_.chance(0.4);
+  made.one_way = fault == Fault::partition_one_way;
+  made.inbound = faults_.chance(0.5);
+  cut(std::move(made), random_span(options_.plan.longest_partition));
+}
+
+}  // namespace troupe::sim
