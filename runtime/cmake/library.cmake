@@ -1,17 +1,23 @@
+include(GNUInstallDirs)
+
 # One shared library made of every room, and interface targets that name its parts.
 add_library(troupe SHARED ${CMAKE_SOURCE_DIR}/runtime/version.cpp)
 target_link_libraries(troupe PRIVATE troupe_flags)
 foreach(room IN LISTS TROUPE_ROOMS)
   target_link_libraries(troupe PRIVATE "-Wl,--whole-archive" ${room} "-Wl,--no-whole-archive")
 endforeach()
-target_include_directories(troupe PUBLIC $<BUILD_INTERFACE:${TROUPE_INCLUDE}> $<INSTALL_INTERFACE:include>)
+target_include_directories(troupe PUBLIC $<BUILD_INTERFACE:${TROUPE_INCLUDE}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(troupe PUBLIC cxx_std_20)
 set_target_properties(troupe PROPERTIES
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+  INSTALL_RPATH "$ORIGIN")  # plug-ins stand beside the library
 add_library(troupe::troupe ALIAS troupe)
-foreach(part base objectstore runtime actors kernels train tune)
+set(TROUPE_PARTS base objectstore runtime actors kernels train tune)
+foreach(part IN LISTS TROUPE_PARTS)
   add_library(troupe_part_${part} INTERFACE)
   target_link_libraries(troupe_part_${part} INTERFACE troupe)
   set_target_properties(troupe_part_${part} PROPERTIES EXPORT_NAME ${part})
   add_library(troupe::${part} ALIAS troupe_part_${part})
 endforeach()
+
+troupe_cuda_plugin(${CMAKE_SOURCE_DIR}/kernels/plugin)

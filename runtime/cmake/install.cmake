@@ -1,0 +1,50 @@
+# The package: public headers, libtroupe.so with its plug-ins, the CMake package and the pkg-config file. The CMake
+# package is troupe::troupe plus one component per room; every component is an interface on the one library.
+include(CMakePackageConfigHelpers)
+
+set(TROUPE_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+list(TRANSFORM TROUPE_PARTS PREPEND troupe_part_ OUTPUT_VARIABLE troupe_part_targets)
+install(TARGETS troupe ${troupe_part_targets} EXPORT troupe-targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Headers as they are included: "troupe/<room>/x.hpp". internal/ and seam/ are nobody else's business; of runtime and
+# objectstore only the top of the folder (with base/ and detail/) is for users, the folders below are the machinery.
+foreach(room runtime objectstore actors kernels train tune)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${room}/*.hpp)
+  list(FILTER headers EXCLUDE REGEX "/(internal|seam|plugin)/")
+  if(room MATCHES "^(runtime|objectstore)$")
+    list(FILTER headers INCLUDE REGEX "^${room}/((base|detail)/)?[^/]+$")
+  endif()
+  foreach(header IN LISTS headers)
+    get_filename_component(folder ${header} DIRECTORY)
+    install(FILES ${CMAKE_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder})
+  endforeach()
+endforeach()
+install(FILES ${CMAKE_SOURCE_DIR}/runtime/troupe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
+
+# The command line tool and the plug-ins, where this build has them.
+foreach(program troupe_cli)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+get_property(troupe_plugins GLOBAL PROPERTY TROUPE_PLUGINS)
+foreach(plugin IN LISTS troupe_plugins)
+  install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endforeach()
+
+install(EXPORT troupe-targets NAMESPACE troupe:: DESTINATION ${TROUPE_CMAKE_FOLDER})
+string(REPLACE ";" " " TROUPE_PART_NAMES "${TROUPE_PARTS}")
+configure_package_config_file(${CMAKE_SOURCE_DIR}/runtime/cmake/troupe-config.cmake.in
+                              ${CMAKE_BINARY_DIR}/troupe-config.cmake INSTALL_DESTINATION ${TROUPE_CMAKE_FOLDER})
+# Before 1.0 a new minor version may change anything, and so does the library's SONAME.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+        DESTINATION ${TROUPE_CMAKE_FOLDER})
+
+# pkg-config finds the prefix from where the file lies, so that the installed folder may be moved.
+file(RELATIVE_PATH TROUPE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" TROUPE_PC_PREFIX "${TROUPE_PC_PREFIX}")
+configure_file(${CMAKE_SOURCE_DIR}/runtime/cmake/troupe.pc.in ${CMAKE_BINARY_DIR}/troupe.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/troupe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

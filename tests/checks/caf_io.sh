@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# CAF's network layer lets an unauthenticated peer spawn and kill actors, so nothing may link it: neither the binaries
+# that were built nor the words of the build.
+# usage: caf_io.sh BUILD_FOLDER
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+build=$1
+name='caf''_io'
+
+count=0
+while read -r file; do
+  needed=$(readelf -d "$file" 2>/dev/null | grep NEEDED || true)
+  [[ -n $needed ]] || continue
+  count=$((count + 1))
+  if grep -q "lib$name" <<<"$needed"; then offence "$file: links lib$name"; fi
+done < <(find "$build/bin" "$build/lib" -type f 2>/dev/null | sort)
+for file in "$build/build.ninja" "$build/compile_commands.json"; do
+  [[ -f $file ]] || continue
+  while IFS=: read -r line _; do offence "$file:$line: names $name"; done < <(grep -nE -- "-l$name|lib$name\." "$file" || true)
+done
+while IFS=: read -r file line _; do
+  offence "$file:$line: includes caf/io"
+done < <(sources hpp cpp | tr '\n' '\0' | xargs -0 -r grep -HnE '#[[:space:]]*include[[:space:]]*[<"]caf/(io|openssl)/' || true)
+finish "$count binaries"

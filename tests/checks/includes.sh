@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Includes go down the house only, stay out of other packages' internals, and keep third-party headers out of what
+# users include (they see the standard library and troupe).
+#   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, train on kernels; floors may be skipped.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# Rooms that a room may include. Everybody may include runtime/base.
+declare -A below=(
+  [base]=''
+  [objectstore]='objectstore'
+  [kernels]='kernels'
+  [runtime]='runtime objectstore'
+  [actors]='actors runtime objectstore'
+  [train]='train kernels actors runtime objectstore'
+  [tune]='tune train actors runtime objectstore'
+  [examples]='train tune kernels actors runtime objectstore'
+  [tests]='tests train tune kernels actors runtime objectstore'
+)
+third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/|^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\.h|\.hpp)?>|\.capnp\.h[">]$'
+
+room_of() {
+  case $1 in
+    runtime/base/*) echo base ;;
+    *) echo "${1%%/*}" ;;
+  esac
+}
+
+check_include() {
+  local file=$1 line=$2 what=$3 room target target_room package
+  room=$(room_of "$file")
+  if [[ $what =~ $third_party ]]; then
+    if [[ $file == *.hpp && $file != */internal/* && $file != tests/* ]]; then
+      offence "$file:$line: third-party header $what outside a .cpp or an internal/ header"
+    fi
+    return
+  fi
+  [[ $what == '"'* ]] || return 0
+  target=${what//\"/}
+  if [[ $target != troupe/* ]]; then
+    if [[ $file == *.hpp && $room != tests && $room != examples ]]; then
+      offence "$file:$line: $what: includes read \"troupe/<room>/x.hpp\""
+    fi
+    return
+  fi
+  target=${target#troupe/}
+  [[ $target == */* ]] || target=runtime/$target
+  target_room=$(room_of "$target")
+  # The umbrella is the one header that names every room.
+  if [[ $file != runtime/troupe.hpp && $target_room != base && " ${below[$room]} " != *" $target_room "* ]]; then
+    offence "$file:$line: $room may not include $target_room ($what)"
+  fi
+  if [[ $target == runtime/troupe.hpp && $room != examples && $room != tests && $room != tune && $room != train ]]; then
+    offence "$file:$line: the umbrella is for users of the library"
+  fi
+  if [[ $target == */internal/* ]]; then
+    package=${target%%/internal/*}/
+    if [[ $room != tests && $file != "$package"* ]]; then
+      offence "$file:$line: $what belongs to ${package%/} alone"
+    elif [[ $file == *.hpp && $file != */internal/* && $room != tests ]]; then
+      offence "$file:$line: $what must not be seen outside .cpp and internal/ headers"
+    fi
+  fi
+  if [[ $target == */seam/* ]]; then
+    case $room in
+      train | tune | examples) offence "$file:$line: $room uses the public API only, not $what" ;;
+    esac
+    if [[ $file == *.hpp && $file != */internal/* && $file != */seam/* && $room != tests ]] && is_public "$file"; then
+      offence "$file:$line: $what is not installed, so an installed header cannot include it"
+    fi
+  fi
+}
+
+# What the install rules give to users.
+is_public() {
+  case $1 in
+    */internal/* | */seam/* | */plugin/*) return 1 ;;
+    runtime/base/* | runtime/detail/* | objectstore/detail/*) return 0 ;;
+    runtime/*/* | objectstore/*/*) return 1 ;;
+  esac
+}
+
+count=0
+while IFS=: read -r file line what; do
+  check_include "$file" "$line" "$what"
+  count=$((count + 1))
+done < <(sources hpp cpp cu cuh | tr '\n' '\0' | xargs -0 -r grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*("[^"]+"|<[^>]+>)' |
+  sed -E 's/^([^:]*:[0-9]+:)[[:space:]]*#[[:space:]]*include[[:space:]]*/\1/')
+finish "$count includes"

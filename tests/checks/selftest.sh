@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# A check that finds nothing proves nothing until it has found something: each is run on a tree with planted offences.
+set -euo pipefail
+checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+mkdir -p runtime/base runtime/internal runtime/seam objectstore actors kernels train tune examples tests
+touch {runtime,objectstore,actors,kernels,train,tune}/CMakeLists.txt
+
+failures=0
+# expect CHECK PATTERN: the check fails and its output has a line that matches.
+expect() {
+  local output
+  if output=$("$checks/$1.sh" 2>&1); then
+    echo "$1 passed, but should have said: $2"
+    failures=$((failures + 1))
+  elif ! grep -qE -- "$2" <<<"$output"; then
+    printf '%s did not say: %s; it said:\n%s\n' "$1" "$2" "$output"
+    failures=$((failures + 1))
+  fi
+}
+clean() {
+  local output
+  if ! output=$("$checks/$1.sh" 2>&1); then
+    printf '%s objects to a clean tree:\n%s\n' "$1" "$output"
+    failures=$((failures + 1))
+  fi
+}
+header() {
+  local file=$1
+  shift
+  { printf '/// %s\n#pragma once\n' "${comment:-Purpose.}"; printf '%s\n' "$@"; } >"$file"
+}
+
+for check in layout includes cores text; do clean $check; done
+
+mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
+
+header objectstore/a.hpp '#include "troupe/runtime/ref.hpp"'
+expect includes '^objectstore/a.hpp:3: objectstore may not include runtime'
+header objectstore/a.hpp '#include <vector>' '#include "troupe/runtime/base/error.hpp"'
+clean includes
+header kernels/a.hpp '#include "troupe/objectstore/a.hpp"'
+expect includes '^kernels/a.hpp:3: kernels may not'
+rm kernels/a.hpp
+header runtime/a.hpp '#include <caf/all.hpp>'
+expect includes '^runtime/a.hpp:3: third-party header'
+header runtime/a.hpp '#include <zmq.h>'
+expect includes 'third-party header <zmq.h>'
+header runtime/a.hpp '#include "a.hpp"'
+expect includes 'includes read'
+header runtime/a.hpp '#include "troupe/runtime/internal/b.hpp"'
+expect includes 'must not be seen outside'
+header runtime/a.hpp '#include "troupe/runtime/seam/b.hpp"'
+expect includes 'not installed'
+rm runtime/a.hpp
+header runtime/internal/b.hpp '#include <caf/all.hpp>'
+clean includes
+echo '#include "troupe/runtime/internal/b.hpp"' >train/a.cpp
+expect includes '^train/a.cpp:1: .* belongs to runtime alone'
+echo '#include "troupe/runtime/seam/b.hpp"' >train/a.cpp
+expect includes 'public API only'
+rm train/a.cpp runtime/internal/b.hpp
+
+comment='Leases: a plain state machine.'
+header runtime/core.hpp '#include <unordered_map>' 'struct S { std::unordered_map<int, long> table_; };'
+echo 'void f(S& s) { s.table_.erase(1); }  // steady_now' >runtime/core.cpp
+clean cores
+echo 'void f(S& s) { for (auto& [k, v] : table_) use(k); }' >runtime/core.cpp
+expect cores '^runtime/core.cpp:1: iterates the unordered container table_'
+printf '#include <mutex>\n' >runtime/core.cpp
+expect cores 'does not use #include<mutex>'
+echo 'auto t = steady_now();' >runtime/core.cpp
+expect cores 'is told the time'
+echo 'std::map<Actor*, int> m;' >runtime/core.cpp
+expect cores 'no keys'
+rm runtime/core.*
+comment=
+
+printf '#pragma once\n' >runtime/a.hpp
+expect text 'begins with a ///'
+printf '/// A.\n' >runtime/a.hpp
+expect text 'no #pragma once'
+header runtime/a.hpp '// TO''DO: later'
+expect text 'finish it'
+header runtime/a.hpp 'auto x = co_await actor.call<&A::m>(Hp{1, 2});'
+expect text 'name the braced value'
+header runtime/a.hpp 'auto x = co_await actor.with({.retry = 3}).call<&A::m>(hp);'
+clean text
+rm runtime/a.hpp
+
+[[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
+echo 'each check finds what it is for'

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs the build into a folder of its own and uses the package as a stranger would: through find_package, through
+# pkg-config, and header by header, with nothing of the source tree in the include path.
+# usage: package_test.sh BUILD SOURCE COMPILER [example...]
+set -euo pipefail
+build=$1 source=$2 compiler=$3
+shift 3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+say() { printf '== %s\n' "$*"; }
+
+say install
+cmake --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix"   # a package that was moved still works
+prefix=$work/prefix
+for unwanted in internal seam schema plugin; do
+  [[ -z $(find "$prefix/include" -name "$unwanted") ]] || { say "$unwanted/ was installed"; exit 1; }
+done
+
+programs=("$source/tests/package/consumer.cpp")
+for example in "$@"; do programs+=("$source/examples/$example.cpp"); done
+
+# run_program FILE: within a minute, and without the build's library in reach.
+run_program() {
+  case $(basename "$1") in
+    03_map_reduce) timeout 60 "$1" "$source/LICENSE" >/dev/null ;;
+    *) timeout 60 "$1" ;;
+  esac
+}
+
+say find_package
+sources=$(IFS=';' && echo "${programs[*]}")
+cmake -S "$source/tests/package" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCONSUMER="$source/tests/package/consumer.cpp" -DSOURCES="$sources" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/cmake" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+for program in "${programs[@]}"; do run_program "$work/cmake/$(basename "$program" .cpp)"; done
+"$work/cmake/by_component"
+
+say pkg-config
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name troupe.pc)")
+export PKG_CONFIG_PATH
+libraries=$(pkg-config --variable=libdir troupe)
+for program in "${programs[@]}"; do
+  name=$(basename "$program" .cpp)
+  # shellcheck disable=SC2046
+  "$compiler" -std=c++20 -Wall -Wextra -Werror "$program" -o "$work/$name" $(pkg-config --cflags --libs troupe)
+  LD_LIBRARY_PATH=$libraries run_program "$work/$name"
+done
+
+say 'every installed header alone'
+cd "$prefix/include"
+find troupe -name '*.hpp' | sort >"$work/headers"
+while read -r header; do
+  printf '#include "%s"\n' "$header" >"$work/$(tr / _ <<<"$header").cpp"
+done <"$work/headers"
+printf '%s\0' "$work"/troupe_*.cpp | xargs -0 -n 8 -P 2 "$compiler" -std=c++20 -fsyntax-only -I "$prefix/include"
+say "$(wc -l <"$work/headers") headers, ${#programs[@]} programs, two ways: all good"
