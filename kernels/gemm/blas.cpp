@@ -1,0 +1,210 @@
+#include "troupe/kernels/gemm/blas.hpp"
+
+#include "troupe/kernels/gemm/gemm.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace troupe::kernels {
+namespace {
+
+using Gemm = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t,
+                      const float*, std::int64_t, float, float*, std::int64_t);
+// dnnl_status_t dnnl_sgemm(...): row-major, 64-bit dimensions; the same in oneDNN 2 and 3.
+using DnnlSgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*,
+                          std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
+// cblas_sgemm of a library with 32-bit integers.
+using CblasSgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*,
+                            int, float, float*, int);
+
+DnnlSgemm dnnl_sgemm = nullptr;
+CblasSgemm cblas_sgemm = nullptr;
+
+void onednn_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                 std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+                 std::int64_t ldc) {
+  const int status = dnnl_sgemm(static_cast<char>(a_op), static_cast<char>(b_op), m, n, k, 1.0f, a,
+                                lda, b, ldb, beta, c, ldc);
+  if (status != 0) builtin_gemm(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
+}
+
+void openblas_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                   std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+                   std::int64_t ldc) {
+  constexpr std::int64_t limit = 0x7fffffff;  // its integers have 32 bits
+  if (m > limit || n > limit || k > limit || lda > limit || ldb > limit || ldc > limit)
+    return builtin_gemm(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
+  constexpr int row_major = 101, no_transpose = 111, transpose = 112;
+  cblas_sgemm(row_major, a_op == Op::none ? no_transpose : transpose,
+              b_op == Op::none ? no_transpose : transpose, static_cast<int>(m), static_cast<int>(n),
+              static_cast<int>(k), 1.0f, a, static_cast<int>(lda), b, static_cast<int>(ldb), beta,
+              c, static_cast<int>(ldc));
+}
+
+/// Sets an environment variable that the user has not set, for the time of a load.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const char* value) {
+    if (value == nullptr || std::getenv(name) != nullptr) return;
+    if (::setenv(name, value, 0) == 0) name_ = name;
+  }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+  ~ScopedEnvironment() {
+    if (name_ != nullptr) ::unsetenv(name_);
+  }
+
+ private:
+  const char* name_ = nullptr;
+};
+
+/// What OpenBLAS should take this CPU for: it mistakes CPUs newer than itself for ancient ones.
+const char* openblas_core() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return nullptr;
+}
+
+/// A small product with a known result; it also makes a library finish its lazy set-up.
+bool multiplies_rightly(Gemm gemm) {
+  constexpr std::int64_t size = 24;
+  std::vector<float> a(size * size), b(size * size), c(size * size, 1.0f), expected(c);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
+    b[i] = static_cast<float>(static_cast<int>(i * 5 % 13) - 6);
+  }
+  gemm(Op::none, Op::transpose, size, size, size, a.data(), size, b.data(), size, 1, c.data(),
+       size);
+  builtin_gemm(Op::none, Op::transpose, size, size, size, a.data(), size, b.data(), size, 1,
+               expected.data(), size);
+  return c == expected;  // small integers: every order of summation is exact
+}
+
+struct Library {
+  Blas kind;
+  const char* name;
+  const char* symbol;
+  std::array<const char*, 3> files;
+};
+// In order of preference, as measured (README).
+constexpr std::array<Library, 2> libraries = {{
+    {Blas::onednn, "oneDNN", "dnnl_sgemm", {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}},
+    {Blas::openblas,
+     "OpenBLAS",
+     "cblas_sgemm",
+     {"libopenblas.so.0", "libopenblas.so", "libcblas.so.3"}},
+}};
+
+/// The file that was opened, or nullopt. A library stays open for the life of the process.
+std::optional<std::string> open(const Library& library) {
+  const ScopedEnvironment omp("OMP_NUM_THREADS", "1");
+  const ScopedEnvironment threads("OPENBLAS_NUM_THREADS", "1");
+  const ScopedEnvironment core("OPENBLAS_CORETYPE", openblas_core());
+  // AMX that a virtual machine announces but does not allow is a SIGILL.
+  const ScopedEnvironment isa("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16");
+  for (const char* file : library.files) {
+    void* handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) continue;
+    void* symbol = ::dlsym(handle, library.symbol);
+    if (symbol == nullptr) {
+      ::dlclose(handle);
+      continue;
+    }
+    const bool onednn = library.kind == Blas::onednn;
+    if (onednn)
+      dnnl_sgemm = reinterpret_cast<DnnlSgemm>(symbol);
+    else
+      cblas_sgemm = reinterpret_cast<CblasSgemm>(symbol);
+    if (multiplies_rightly(onednn ? onednn_gemm : openblas_gemm)) return file;
+  }
+  return std::nullopt;
+}
+
+/// What is loaded and what is in use.
+struct State {
+  std::mutex mutex;
+  bool chosen = false;
+  Blas kind = Blas::builtin;
+  std::string description = "built-in";
+  std::array<std::optional<std::string>, libraries.size()> files;
+};
+State& state() {
+  static State s;
+  return s;
+}
+std::atomic<Gemm> current{nullptr};
+
+bool use_locked(State& s, Blas which) {
+  if (which == Blas::builtin) {
+    s.description = "built-in";
+    current.store(builtin_gemm, std::memory_order_release);
+  }
+  for (std::size_t i = 0; i < libraries.size(); ++i) {
+    if (libraries[i].kind != which) continue;
+    if (!s.files[i]) s.files[i] = open(libraries[i]);
+    if (!s.files[i]) return false;
+    s.description = std::string(libraries[i].name) + " (" + *s.files[i] + ")";
+    current.store(which == Blas::onednn ? onednn_gemm : openblas_gemm, std::memory_order_release);
+  }
+  s.kind = which;
+  s.chosen = true;
+  return true;
+}
+
+Gemm loaded() {
+  Gemm gemm = current.load(std::memory_order_acquire);
+  if (__builtin_expect(gemm == nullptr, 0)) {
+    load_blas();
+    gemm = current.load(std::memory_order_acquire);
+  }
+  return gemm;
+}
+
+}  // namespace
+
+Blas load_blas() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.chosen) return s.kind;
+  const char* wish = std::getenv("TROUPE_BLAS");
+  const std::string wanted = wish == nullptr ? "" : wish;
+  if (wanted == "openblas" && use_locked(s, Blas::openblas)) return s.kind;
+  if (wanted != "builtin" && use_locked(s, Blas::onednn)) return s.kind;
+  if (wanted != "builtin" && use_locked(s, Blas::openblas)) return s.kind;
+  use_locked(s, Blas::builtin);
+  return s.kind;
+}
+
+bool use_blas(Blas which) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return use_locked(s, which);
+}
+
+std::string blas_description() {
+  load_blas();
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return s.description;
+}
+
+void gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+          std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+          std::int64_t ldc) {
+  if (m <= 0 || n <= 0) return;
+  if (k <= 0) return builtin_gemm(a_op, b_op, m, n, 0, a, lda, b, ldb, beta, c, ldc);
+  loaded()(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
+}
+
+}  // namespace troupe::kernels

@@ -1,0 +1,38 @@
+/// Matrix products of row-major float matrices, and the bias of a linear layer.
+///
+///     // y[rows, out] = x[rows, in] * w[out, in]^T + b
+///     gemm(Op::none, Op::transpose, rows, out, in, x, in, w, in, 0, y, out);
+///     add_bias(y, b, rows, out);
+///
+/// gemm() runs on the BLAS library of blas.hpp when one is found, else on builtin_gemm().
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+#include <cstdint>
+
+namespace troupe::kernels {
+
+enum class Op : char { none = 'N', transpose = 'T' };
+
+/// c[m, n] = op(a)[m, k] * op(b)[k, n] + beta * c. `lda`, `ldb`, `ldc` are elements between rows as
+/// stored: at least the stored row's length. With beta 0, c is written and never read. Any size may
+/// be 0. Blocks for the computation, on the calling thread only; may be called from many threads.
+/// The order of summation is the library's: equal on equal shapes, not across libraries.
+TROUPE_API void gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k,
+                     const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                     float* c, std::int64_t ldc);
+
+/// The same without a library: packed, cache-blocked (Goto and van de Geijn 2008), each element
+/// summed over k in ascending order, so the bits depend neither on shape nor on machine.
+TROUPE_API void builtin_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k,
+                             const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
+                             float beta, float* c, std::int64_t ldc);
+
+/// out[r, c] += bias[c].
+TROUPE_API void add_bias(float* out, const float* bias, std::int64_t rows, std::int64_t columns);
+/// dbias[c] += sum over rows of dout[r, c], rows ascending.
+TROUPE_API void add_bias_backward(float* dbias, const float* dout, std::int64_t rows,
+                                  std::int64_t columns);
+
+}  // namespace troupe::kernels

@@ -1,0 +1,78 @@
+/// What the CPU kernels share: one body compiled for several vector widths, sums in a fixed order
+/// of 16 lanes, and branch-free exp and tanh that vectorise.
+///
+///     TROUPE_KERNEL void twice(float* x, std::int64_t n) { for (...) x[i] *= 2; }
+///
+/// The same bits come out at every width: no fused multiply-add, no reassociation.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TROUPE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TROUPE_SANITIZED 1
+#endif
+#endif
+
+// The loader picks the clone before a sanitizer is set up, so instrumented builds have one body.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(TROUPE_SANITIZED)
+#define TROUPE_KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TROUPE_KERNEL
+#endif
+#define TROUPE_INLINE inline __attribute__((always_inline))
+
+namespace troupe::kernels::internal {
+
+/// Lanes of every reduction; a constant, so that the order of a sum is one on all machines.
+inline constexpr std::int64_t kLanes = 16;
+
+/// Adds the lanes pairwise: ((0+8)+(4+12))+... .
+template <class T>
+TROUPE_INLINE T sum_lanes(T* lane) {
+  for (std::int64_t width = kLanes / 2; width > 0; width /= 2)
+    for (std::int64_t j = 0; j < width; ++j) lane[j] += lane[j + width];
+  return lane[0];
+}
+
+/// Sum of f(i) for i in [0, n): lane i mod 16 takes element i.
+template <class T, class F>
+TROUPE_INLINE T sum(std::int64_t n, F f) {
+  T lane[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) lane[j] += f(i + j);
+  for (std::int64_t j = 0; i + j < n; ++j) lane[j] += f(i + j);
+  return sum_lanes(lane);
+}
+
+/// e^x to about 2 ulp for x in [-87, 88], clamped beyond (Cephes expf: Cody-Waite reduction and a
+/// polynomial of degree 5). NaN gives an unspecified number: check inputs first.
+TROUPE_INLINE float exp(float x) {
+  x = x > 88.0f ? 88.0f : x;
+  x = x < -87.0f ? -87.0f : x;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float n = (x * 1.44269504088896341f + magic) - magic;
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float mantissa = (p * (r * r) + r) + 1.0f;
+  const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) + 127) << 23;
+  return mantissa * std::bit_cast<float>(power);
+}
+
+/// tanh(x) with an absolute error below 2e-7.
+TROUPE_INLINE float tanh(float x) {
+  x = x > 10.0f ? 10.0f : x;
+  x = x < -10.0f ? -10.0f : x;
+  return 1.0f - 2.0f / (exp(2.0f * x) + 1.0f);
+}
+
+}  // namespace troupe::kernels::internal
