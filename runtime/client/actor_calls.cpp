@@ -1,0 +1,132 @@
+#include "troupe/runtime/client/actor_calls.hpp"
+
+#include <algorithm>
+
+namespace troupe::client {
+namespace {
+constexpr std::size_t kMaxQueued = 1 << 20;
+}
+
+void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
+  const auto [at, fresh] = peers_.try_emplace(call->actor);
+  Peer& peer = at->second;
+  if (fresh) out_.watch(call->actor);
+  if (peer.queue.size() >= kMaxQueued)
+    throw Overloaded(Code::overloaded, "1,048,576 calls wait for one actor: wait for results first");
+  ++live_;
+  peer.queue.push_back(std::move(call));
+  flush(peer);
+}
+
+void ActorCalls::argument_ready(ActorCall& call) {
+  TROUPE_ASSERT(call.waiting > 0, "an argument became ready twice");
+  --call.waiting;
+  flush(peers_.at(call.actor));
+}
+
+void ActorCalls::argument_failed(ActorCall& call, const Error& error) {
+  if (!call.doomed) call.doomed = std::make_shared<const Error>(error);
+  argument_ready(call);
+}
+
+void ActorCalls::update(const wire::ActorUpdate& update) {
+  const auto found = peers_.find(update.actor);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  if (update.incarnation < peer.incarnation) return;  // a late message of an earlier life
+  peer.incarnation = update.incarnation;
+  peer.state = update.state;
+  if (update.state == wire::ActorState::alive) {
+    peer.worker = update.worker;
+    peer.full = false;
+    by_worker_[update.worker] = update.actor;
+  } else if (update.state == wire::ActorState::dead) {
+    peer.error = update.error ? std::make_shared<const Error>(*update.error)
+                              : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
+  }
+  flush(peer);
+}
+
+void ActorCalls::writable(std::uint64_t worker) {
+  const auto found = by_worker_.find(worker);
+  if (found == by_worker_.end()) return;
+  Peer& peer = peers_.at(found->second);
+  peer.full = false;
+  flush(peer);
+}
+
+ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+  const auto found = by_worker_.find(worker);
+  if (found == by_worker_.end()) return nullptr;
+  auto& calls = peers_.at(found->second).in_flight;
+  const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
+                                   [](const auto& c, std::uint64_t s) { return c->sequence < s; });
+  return at != calls.end() && (*at)->sequence == sequence ? at->get() : nullptr;
+}
+
+void ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
+  Peer& peer = peers_.at(by_worker_.at(worker));
+  auto& calls = peer.in_flight;
+  const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
+                                   [](const auto& c, std::uint64_t s) { return c->sequence < s; });
+  TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence, "a call that is not in flight ended");
+  calls.erase(at);
+  --live_;
+}
+
+void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {
+  const auto found = by_worker_.find(worker);
+  if (found == by_worker_.end()) return;
+  Peer& peer = peers_.at(found->second);
+  by_worker_.erase(found);
+  if (peer.worker != worker) return;
+  peer.worker = 0;
+  if (peer.state == wire::ActorState::alive) peer.state = wire::ActorState::restarting;
+  while (!peer.in_flight.empty()) {
+    std::unique_ptr<ActorCall> call = std::move(peer.in_flight.back());
+    peer.in_flight.pop_back();
+    if (call->sequence > started) {
+      peer.queue.push_front(std::move(call));
+    } else {
+      --live_;
+      out_.fail(*call, reason);
+    }
+  }
+  flush(peer);  // a dead actor's queue fails at once
+}
+
+void ActorCalls::flush(Peer& peer) {
+  if (peer.state == wire::ActorState::dead) {
+    fail_all(peer);
+    return;
+  }
+  while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
+    ActorCall& call = *peer.queue.front();
+    if (call.doomed) {
+      const auto gone = std::move(peer.queue.front());
+      peer.queue.pop_front();
+      --live_;
+      out_.fail(*gone, *gone->doomed);
+      continue;
+    }
+    if (peer.state != wire::ActorState::alive || peer.full) return;
+    if (!out_.send(peer.worker, call)) {
+      peer.full = true;
+      return;
+    }
+    peer.in_flight.push_back(std::move(peer.queue.front()));
+    peer.queue.pop_front();
+  }
+}
+
+void ActorCalls::fail_all(Peer& peer) {
+  // A call that still waits for an argument stays: its waiter points at it.
+  while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
+    const auto gone = std::move(peer.queue.front());
+    peer.queue.pop_front();
+    --live_;
+    out_.fail(*gone, *peer.error);
+  }
+}
+
+}  // namespace troupe::client

@@ -1,0 +1,80 @@
+/// The calls of this process to actors: one queue per actor, in caller order. A plain state machine.
+///
+/// Calls start in the order in which they were made: a call whose argument is not ready holds back the later ones. When an
+/// actor dies, a call that its worker had not begun goes to the next incarnation; one that it had begun ends in an
+/// error whose outcome is unknown (at most once).
+///
+/// Invariants: A-1 a call is sent at most once to each incarnation, and never after it may have begun elsewhere. A-2 order
+/// of sending is order of calling.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace troupe::client {
+
+struct ActorCall {
+  ActorId actor;
+  detail::Call call;
+  std::vector<detail::ObjectHandle> results;  ///< empty: a tell
+  detail::ObjectHandle lifetime;              ///< a handle as long as the call is under way
+  std::uint32_t waiting = 0;                  ///< arguments that are not ready
+  std::shared_ptr<const Error> doomed;        ///< an argument ended in this error: fails in its turn
+  std::uint64_t sequence = 0;
+};
+
+class ActorCalls {
+ public:
+  class Out {
+   public:
+    virtual ~Out() = default;
+    /// Writes the call to the worker's ring and sets call.sequence; false when the ring is full.
+    virtual bool send(std::uint64_t worker, ActorCall& call) = 0;
+    virtual void watch(ActorId actor) = 0;
+    virtual void fail(ActorCall& call, const Error& error) = 0;
+  };
+
+  explicit ActorCalls(Out& out) : out_(out) {}
+  ActorCalls(const ActorCalls&) = delete;
+  ActorCalls& operator=(const ActorCalls&) = delete;
+
+  /// Queues the call. Throws Overloaded at 1 Mi queued calls of one actor.
+  void submit(std::unique_ptr<ActorCall> call);
+  void argument_ready(ActorCall& call);
+  void argument_failed(ActorCall& call, const Error& error);
+
+  void update(const wire::ActorUpdate& update);
+  void writable(std::uint64_t worker);
+  ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
+  void ended(std::uint64_t worker, std::uint64_t sequence);
+  /// `started`: the highest sequence that the worker began; its ring was drained before.
+  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason);
+  bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }
+  std::size_t live() const noexcept { return live_; }
+
+ private:
+  struct Peer {
+    wire::ActorState state = wire::ActorState::pending;
+    std::uint64_t incarnation = 0;
+    std::uint64_t worker = 0;
+    bool full = false;
+    std::shared_ptr<const Error> error;
+    std::deque<std::unique_ptr<ActorCall>> queue;
+    std::deque<std::unique_ptr<ActorCall>> in_flight;
+  };
+  void flush(Peer& peer);
+  void fail_all(Peer& peer);
+
+  Out& out_;
+  std::map<ActorId, Peer> peers_;
+  std::map<std::uint64_t, ActorId> by_worker_;
+  std::size_t live_ = 0;
+};
+
+}  // namespace troupe::client

@@ -1,0 +1,47 @@
+#include "troupe/runtime/client/objects.hpp"
+
+namespace troupe::client {
+
+detail::ObjectHandle ObjectTable::create() {
+  auto* entry = new Entry;
+  entry->id = ObjectId{high_, next_low()};
+  ++live_;
+  return detail::ObjectHandle::adopt(entry);
+}
+
+Entry* ObjectTable::find(ObjectId id) noexcept {
+  const auto found = escaped_.find(id);
+  return found == escaped_.end() ? nullptr : found->second;
+}
+
+detail::ObjectHandle ObjectTable::adopt(ObjectId id, bool& fresh) {
+  fresh = false;
+  if (Entry* entry = find(id)) {
+    // A record whose last handle is gone is on its way out (its release waits for our lock): never revived.
+    std::uint32_t handles = entry->handles.load(std::memory_order_acquire);
+    while (handles != 0)
+      if (entry->handles.compare_exchange_weak(handles, handles + 1, std::memory_order_acq_rel))
+        return detail::ObjectHandle::adopt(entry);
+  }
+  fresh = true;
+  auto* entry = new Entry;
+  entry->id = id;
+  entry->escaped = true;
+  ++live_;
+  escaped_[id] = entry;
+  return detail::ObjectHandle::adopt(entry);
+}
+
+void ObjectTable::mark_escaped(Entry& entry) {
+  entry.escaped = true;
+  escaped_.emplace(entry.id, &entry);
+}
+
+void ObjectTable::erase(Entry& entry) {
+  if (entry.escaped)
+    if (const auto found = escaped_.find(entry.id); found != escaped_.end() && found->second == &entry)
+      escaped_.erase(found);
+  --live_;
+}
+
+}  // namespace troupe::client

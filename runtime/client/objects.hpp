@@ -1,0 +1,76 @@
+/// The reference table of one process: a record for every object that some handle here names.
+///
+/// An object that never left the process is known here alone. Once its id has been serialized (*escaped*) its record
+/// is the agent's, and what stands here is this process's share: one count, and the value once it is known.
+#pragma once
+
+#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <unordered_map>
+
+namespace troupe::client {
+
+/// Bytes of a small value with the handles inside it, in one allocation-friendly record.
+struct Stored {
+  Blob bytes;
+  std::vector<detail::ObjectHandle> refs;
+};
+
+struct Entry;
+
+/// Somebody to be told when an entry is ready. `fire` runs under the engine's lock.
+struct Waiter {
+  void (*fire)(void* who, Entry& entry) = nullptr;
+  void* who = nullptr;
+};
+
+struct Entry final : detail::ObjectEntry {
+  /// Written last, with release: a reader that sees `ready` may read the value without the lock.
+  std::atomic<bool> ready{false};
+  wire::Value::Kind kind = wire::Value::Kind::pending;
+  bool escaped = false;      ///< the agent has the record; we hold one count there
+  bool awaited = false;      ///< Await was sent
+  bool fulfil = false;       ///< escaped while pending here: the agent waits for our Fulfil
+  bool owns_location = false;  ///< this process frees the location when the last handle goes
+  std::uint32_t ref_count = 0;
+  wire::Location location;
+  std::shared_ptr<const Stored> value;             ///< inline bytes
+  std::shared_ptr<const ErrorInfo> error;
+  std::vector<detail::ObjectHandle> nested;        ///< shared: handles of the refs in its trailer, once opened
+  detail::ObjectHandle source;                     ///< forwarded: keeps the object whose value this is
+  std::vector<Waiter> waiters;
+};
+
+inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
+  return *static_cast<Entry*>(handle.entry());
+}
+
+/// Escaped entries by id. Under the engine's lock.
+class ObjectTable {
+ public:
+  /// Ids of this process: `high` is unique to it.
+  explicit ObjectTable(std::uint64_t high) : high_(high) {}
+
+  /// A new pending object with one handle.
+  detail::ObjectHandle create();
+  /// The entry of an escaped id, or nullptr.
+  Entry* find(ObjectId id) noexcept;
+  /// A handle for an id that arrived in a message; `fresh` tells that there was no entry before.
+  detail::ObjectHandle adopt(ObjectId id, bool& fresh);
+  /// The entry becomes findable by id.
+  void mark_escaped(Entry& entry);
+  /// Takes the entry out once its last handle is gone; the caller deletes it.
+  void erase(Entry& entry);
+  std::uint64_t next_low() noexcept { return ++low_; }
+  std::uint64_t high() const noexcept { return high_; }
+  std::size_t live() const noexcept { return live_; }
+
+ private:
+  std::uint64_t high_;
+  std::uint64_t low_ = 0;
+  std::size_t live_ = 0;
+  std::unordered_map<ObjectId, Entry*> escaped_;
+};
+
+}  // namespace troupe::client

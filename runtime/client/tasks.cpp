@@ -1,0 +1,295 @@
+#include "troupe/runtime/client/tasks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Work that may wait at one worker: enough to hide a round trip, little enough to move elsewhere.
+constexpr double kPipelineNs = 400e3;
+constexpr std::size_t kMaxDepth = 256;
+/// A worker that has shown no progress for so long is relieved of what it has not started, if others are idle.
+constexpr Duration kStuck = 1ms;
+/// An idle lease stays warm for so long.
+constexpr Duration kWarm = 50ms;
+constexpr std::uint32_t kMaxBacklog = 4096;
+
+}  // namespace
+
+TaskManager::~TaskManager() {
+  while (first_ != nullptr) {
+    Task* task = first_;
+    forget(*task);
+  }
+}
+
+void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
+  Task* task = owned.release();
+  task->next = first_;
+  if (first_ != nullptr) first_->previous = task;
+  first_ = task;
+  ++live_count_;
+  if (task->waiting != 0) return;
+  Pool& pool = pools_[task->key];
+  pool.ready.push_back(task);
+  ++queued_;
+  dispatch(task->key, pool, now);
+}
+
+void TaskManager::argument_ready(Task& task, Time now) {
+  TROUPE_ASSERT(task.waiting > 0, "an argument became ready twice");
+  if (--task.waiting != 0) return;
+  Pool& pool = pools_[task.key];
+  pool.ready.push_back(&task);
+  ++queued_;
+  dispatch(task.key, pool, now);
+}
+
+void TaskManager::argument_failed(Task& task, const Error& error) {
+  out_.fail(task, error);
+  forget(task);
+}
+
+void TaskManager::granted(std::uint64_t key, std::uint64_t id, std::uint64_t worker, Time now) {
+  Pool& pool = pools_[key];
+  auto lease = std::make_unique<Lease>();
+  lease->id = id;
+  lease->key = key;
+  lease->worker = worker;
+  lease->since = now;
+  TROUPE_ASSERT(leases_.count(worker) == 0, "a worker is leased once at a time");
+  pool.leases.push_back(lease.get());
+  leases_.emplace(worker, std::move(lease));
+  if (pool.requested > 0) --pool.requested;
+  dispatch(key, pool, now);
+}
+
+void TaskManager::refused(std::uint64_t key, const Error& error) {
+  Pool& pool = pools_[key];
+  pool.requested = 0;
+  while (!pool.ready.empty()) {
+    Task* task = pool.ready.front();
+    pool.ready.pop_front();
+    --queued_;
+    out_.fail(*task, error);
+    forget(*task);
+  }
+}
+
+void TaskManager::reclaim(std::uint64_t id, Time) {
+  for (auto& [worker, lease] : leases_) {
+    if (lease->id != id) continue;
+    lease->reclaimed = true;
+    if (lease->in_flight.empty()) {
+      give_back(*lease);
+    } else if (lease->in_flight.size() > 1 && !lease->recalled) {
+      lease->recalled = true;
+      out_.recall(lease->worker);
+    }
+    return;
+  }
+}
+
+void TaskManager::writable(std::uint64_t worker, Time now) {
+  const auto found = leases_.find(worker);
+  if (found == leases_.end() || !found->second->full) return;
+  found->second->full = false;
+  dispatch(found->second->key, pools_[found->second->key], now);
+}
+
+Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+  const auto found = leases_.find(worker);
+  if (found == leases_.end()) return nullptr;
+  auto& tasks = found->second->in_flight;
+  const auto at = std::lower_bound(tasks.begin(), tasks.end(), sequence,
+                                   [](const Task* t, std::uint64_t s) { return t->sequence < s; });
+  return at != tasks.end() && (*at)->sequence == sequence ? *at : nullptr;
+}
+
+void TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now) {
+  Lease& lease = *leases_.at(worker);
+  Task* task = in_flight(worker, sequence);
+  TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
+  lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
+  lease.since = now;
+  lease.recalled = false;
+  Pool& pool = pools_[lease.key];
+  const auto ns = static_cast<double>(ran.count());
+  pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
+  forget(*task);
+  if (lease.reclaimed && lease.in_flight.empty()) {
+    const std::uint64_t key = lease.key;
+    give_back(lease);
+    ask_for_leases(key, pool);
+    return;
+  }
+  dispatch(lease.key, pool, now);
+}
+
+bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) {
+  Task* task = in_flight(worker, sequence);
+  if (task == nullptr || task->retries_left == 0) return false;
+  if (task->retries_left > 0) --task->retries_left;
+  ++task->attempt;
+  Lease& lease = *leases_.at(worker);
+  lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
+  lease.since = now;
+  Pool& pool = pools_[lease.key];
+  pool.ready.push_back(task);
+  ++queued_;
+  dispatch(lease.key, pool, now);
+  return true;
+}
+
+void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now) {
+  const auto found = leases_.find(worker);
+  if (found == leases_.end()) return;
+  Lease& lease = *found->second;
+  const std::uint64_t key = lease.key;
+  Pool& pool = pools_[key];
+  std::deque<Task*> kept;
+  std::vector<Task*> back;
+  for (Task* task : lease.in_flight)
+    if (task->sequence >= first && task->sequence - first < count)
+      back.push_back(task);
+    else
+      kept.push_back(task);
+  lease.in_flight.swap(kept);
+  for (auto at = back.rbegin(); at != back.rend(); ++at) {
+    pool.ready.push_front(*at);
+    ++queued_;
+  }
+  // A worker that hands back is busy for long: what it keeps is one call, so others take these.
+  lease.since = now;
+  if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
+  dispatch(key, pool, now);
+}
+
+void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, Time now) {
+  const auto found = leases_.find(worker);
+  if (found == leases_.end()) return;
+  const std::unique_ptr<Lease> lease = std::move(found->second);
+  leases_.erase(found);
+  Pool& pool = pools_[lease->key];
+  std::erase(pool.leases, lease.get());
+  for (auto at = lease->in_flight.rbegin(); at != lease->in_flight.rend(); ++at) {
+    Task& task = **at;
+    if (task.sequence > started) {
+      requeue(pool, task);
+    } else if (task.retries_left != 0) {
+      if (task.retries_left > 0) --task.retries_left;
+      ++task.attempt;
+      requeue(pool, task);
+    } else {
+      out_.fail(task, reason);
+      forget(task);
+    }
+  }
+  dispatch(lease->key, pool, now);
+}
+
+Time TaskManager::tick(Time now) {
+  Time next = Time::max();
+  std::vector<Lease*> idle;
+  for (auto& [key, pool] : pools_) {
+    const bool somebody_idle = std::any_of(pool.leases.begin(), pool.leases.end(), [](const Lease* l) {
+      return l->in_flight.empty() && !l->reclaimed;
+    });
+    for (Lease* lease : pool.leases) {
+      if (lease->in_flight.empty()) {
+        if (now - lease->since >= kWarm)
+          idle.push_back(lease);
+        else
+          next = std::min(next, lease->since + kWarm);
+      } else if (lease->in_flight.size() > 1 && !lease->recalled) {
+        if (now - lease->since < kStuck) {
+          next = std::min(next, lease->since + kStuck);
+        } else if (somebody_idle || !pool.ready.empty()) {
+          lease->recalled = true;
+          out_.recall(lease->worker);
+        } else {
+          // Nobody could take them yet: ask for one more worker, and look again.
+          if (pool.requested == 0) {
+            pool.requested = 1;
+            out_.request_lease(key, 1);
+          }
+          next = std::min(next, now + kStuck);
+        }
+      }
+    }
+  }
+  for (Lease* lease : idle) give_back(*lease);
+  return next;
+}
+
+std::size_t TaskManager::depth(const Pool& pool) noexcept {
+  if (pool.run_ns < 0) return 1;
+  if (pool.run_ns >= 2e6) return 1;
+  const auto fit = static_cast<std::size_t>(kPipelineNs / std::max(pool.run_ns, 100.0));
+  return std::clamp<std::size_t>(fit, 2, kMaxDepth);
+}
+
+TaskManager::Lease* TaskManager::best_lease(Pool& pool) const {
+  Lease* best = nullptr;
+  const std::size_t limit = depth(pool);
+  for (Lease* lease : pool.leases) {
+    if (lease->reclaimed || lease->full || lease->in_flight.size() >= limit) continue;
+    // One that has shown no progress and was asked to hand back gets nothing until it moves.
+    if (lease->recalled && !lease->in_flight.empty()) continue;
+    if (best == nullptr || lease->in_flight.size() < best->in_flight.size()) best = lease;
+  }
+  return best;
+}
+
+void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
+  while (!pool.ready.empty()) {
+    Lease* lease = best_lease(pool);
+    if (lease == nullptr) break;
+    Task* task = pool.ready.front();
+    if (!out_.send(lease->worker, *task)) {
+      lease->full = true;
+      continue;
+    }
+    pool.ready.pop_front();
+    --queued_;
+    if (lease->in_flight.empty()) lease->since = now;
+    lease->in_flight.push_back(task);
+  }
+  ask_for_leases(key, pool);
+}
+
+void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool) {
+  const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(pool.ready.size(), kMaxBacklog));
+  if (want == pool.requested) return;
+  const bool first = pool.requested == 0 && want > 0;
+  const bool grew = want >= 2 * pool.requested && want > 0;
+  const bool drained = want == 0;
+  if (!first && !grew && !drained) return;
+  pool.requested = want;
+  out_.request_lease(key, want);
+}
+
+void TaskManager::give_back(Lease& lease) {
+  Pool& pool = pools_[lease.key];
+  std::erase(pool.leases, &lease);
+  out_.return_lease(lease.id);
+  leases_.erase(lease.worker);
+}
+
+void TaskManager::requeue(Pool& pool, Task& task) {
+  pool.ready.push_front(&task);
+  ++queued_;
+}
+
+void TaskManager::forget(Task& task) {
+  if (task.previous != nullptr) task.previous->next = task.next;
+  if (task.next != nullptr) task.next->previous = task.previous;
+  if (first_ == &task) first_ = task.next;
+  --live_count_;
+  delete &task;
+}
+
+}  // namespace troupe::client

@@ -1,0 +1,122 @@
+/// The tasks that this process has submitted: waiting for arguments, ready, in flight, retried. A plain state machine.
+///
+/// Tasks of one shape share leases. A lease is a worker that runs only our calls, fed through its ring; how many calls
+/// wait there depends on how long they run, so that short ones stream and long ones stay movable.
+///
+///     tasks.submit(task);            // → out.send(worker, task), or out.request_lease(key, backlog)
+///     tasks.ended(worker, sequence, ran_ns, now);
+///     tasks.worker_died(worker, started, reason);
+///
+/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an unstarted call never costs a
+/// retry. T-3 a reclaimed lease gets no new call.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/detail/engine.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace troupe::client {
+
+struct Task {
+  std::uint64_t key = 0;                 ///< shape
+  detail::Call call;
+  std::vector<detail::ObjectHandle> results;
+  std::shared_ptr<const detail::Request> request;  ///< null: defaults
+  std::int32_t retries_left = 3;         ///< -1: without limit
+  std::uint32_t attempt = 1;
+  std::uint32_t waiting = 0;             ///< arguments that are not ready
+  std::uint64_t sequence = 0;            ///< in flight: its number on the worker's channel
+  // intrusive list of all live tasks
+  Task* previous = nullptr;
+  Task* next = nullptr;
+};
+
+class TaskManager {
+ public:
+  /// What follows from an input. Calls come while an input is handled; they must not call back in.
+  class Out {
+   public:
+    virtual ~Out() = default;
+    /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full (writable() follows).
+    virtual bool send(std::uint64_t worker, Task& task) = 0;
+    virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
+    virtual void return_lease(std::uint64_t lease) = 0;
+    virtual void recall(std::uint64_t worker) = 0;
+    /// The task's results end in this error.
+    virtual void fail(Task& task, const Error& error) = 0;
+  };
+
+  explicit TaskManager(Out& out) : out_(out) {}
+  TaskManager(const TaskManager&) = delete;
+  TaskManager& operator=(const TaskManager&) = delete;
+  ~TaskManager();
+
+  /// Takes the task over; it is sent when its arguments are ready and a lease has room.
+  void submit(std::unique_ptr<Task> task, Time now);
+  /// One argument of a waiting task became ready.
+  void argument_ready(Task& task, Time now);
+  /// A waiting task whose argument ended in an error: it never runs.
+  void argument_failed(Task& task, const Error& error);
+
+  void granted(std::uint64_t key, std::uint64_t lease, std::uint64_t worker, Time now);
+  /// Every ready task of the key fails.
+  void refused(std::uint64_t key, const Error& error);
+  void reclaim(std::uint64_t lease, Time now);
+  void writable(std::uint64_t worker, Time now);
+
+  /// The task behind a reply, or nullptr when there is none (a late or invented reply).
+  Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
+  /// Its last reply came.
+  void ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
+  /// It threw an exception that is worth a retry and has one left; false: it has none, deliver the error.
+  bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
+  void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
+  /// `started` is the highest sequence that the worker began; all replies in its ring were delivered before.
+  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, Time now);
+
+  /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after other inputs).
+  Time tick(Time now);
+
+  std::size_t live() const noexcept { return live_count_; }
+  std::size_t queued() const noexcept { return queued_; }
+  bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
+
+ private:
+  struct Lease {
+    std::uint64_t id = 0;
+    std::uint64_t key = 0;
+    std::uint64_t worker = 0;
+    std::deque<Task*> in_flight;   ///< by sequence
+    Time since{};                  ///< of the last progress
+    bool reclaimed = false;
+    bool full = false;             ///< its ring had no room
+    bool recalled = false;
+  };
+  struct Pool {
+    std::deque<Task*> ready;
+    std::vector<Lease*> leases;
+    double run_ns = -1;            ///< smoothed; negative: unknown
+    std::uint32_t requested = 0;
+  };
+
+  void dispatch(std::uint64_t key, Pool& pool, Time now);
+  Lease* best_lease(Pool& pool) const;
+  void ask_for_leases(std::uint64_t key, Pool& pool);
+  void give_back(Lease& lease);
+  void forget(Task& task);
+  void requeue(Pool& pool, Task& task);
+  static std::size_t depth(const Pool& pool) noexcept;
+
+  Out& out_;
+  std::map<std::uint64_t, Pool> pools_;
+  std::map<std::uint64_t, std::unique_ptr<Lease>> leases_;  ///< by worker
+  Task* first_ = nullptr;
+  std::size_t live_count_ = 0;
+  std::size_t queued_ = 0;
+};
+
+}  // namespace troupe::client

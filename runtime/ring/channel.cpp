@@ -1,0 +1,38 @@
+#include "troupe/runtime/ring/channel.hpp"
+
+namespace troupe::ring {
+
+bool Channel::try_send(BlobView head, BlobView body) {
+  if (!overflow_.empty() || !out_.push(head, body)) return false;
+  peer_->ring(peer_line_);
+  return true;
+}
+
+bool Channel::send(BlobView head, BlobView body) {
+  if (try_send(head, body)) return true;
+  if (overflow_.size() >= kMaxOverflow) return false;
+  Blob frame;
+  frame.reserve(head.size() + body.size());
+  frame.insert(frame.end(), head.begin(), head.end());
+  frame.insert(frame.end(), body.begin(), body.end());
+  overflow_.push_back(std::move(frame));
+  return true;
+}
+
+bool Channel::flush() {
+  bool sent = false;
+  while (!overflow_.empty() && out_.push(overflow_.front())) {
+    overflow_.pop_front();
+    sent = true;
+  }
+  if (sent) peer_->ring(peer_line_);
+  return overflow_.empty();
+}
+
+Pop Channel::receive(std::byte* buffer, std::size_t& size) noexcept {
+  const Pop pop = in_.pop(buffer, size);
+  if (pop == Pop::frame && in_.take_starved()) peer_->ring(peer_line_);
+  return pop;
+}
+
+}  // namespace troupe::ring
