@@ -106,13 +106,24 @@ std::shared_ptr<const Error> Error::cause() const {
   return std::make_shared<const Error>(*info_->cause);
 }
 
-#define TROUPE_EACH_ERROR(X)                                                                    \
-  X(task_failed, TaskFailed)                                                                    \
-  X(actor_died, ActorDied) X(actor_unavailable, ActorUnavailable) X(object_lost, ObjectLost)    \
-      X(cancelled, Cancelled) X(timed_out, TimedOut) X(overloaded, Overloaded)                  \
-          X(unavailable, Unavailable) X(invalid_argument, InvalidArgument)                      \
-              X(infeasible, Infeasible) X(out_of_memory, OutOfMemory) X(out_of_disk, OutOfDisk) \
-                  X(no_space, NoSpace) X(poison_task, PoisonTask) X(worker_died, WorkerDied)
+// clang-format off
+#define TROUPE_EACH_ERROR(X) \
+  X(task_failed, TaskFailed) \
+  X(actor_died, ActorDied) \
+  X(actor_unavailable, ActorUnavailable) \
+  X(object_lost, ObjectLost) \
+  X(cancelled, Cancelled) \
+  X(timed_out, TimedOut) \
+  X(overloaded, Overloaded) \
+  X(unavailable, Unavailable) \
+  X(invalid_argument, InvalidArgument) \
+  X(infeasible, Infeasible) \
+  X(out_of_memory, OutOfMemory) \
+  X(out_of_disk, OutOfDisk) \
+  X(no_space, NoSpace) \
+  X(poison_task, PoisonTask) \
+  X(worker_died, WorkerDied)
+// clang-format on
 
 #define TROUPE_KEY_FUNCTION(code, Name) Name::~Name() = default;
 TROUPE_EACH_ERROR(TROUPE_KEY_FUNCTION)
