@@ -1,0 +1,169 @@
+#include "troupe/tune/searcher.hpp"
+#include "troupe/tune/internal/parzen.hpp"
+#include "troupe/tune/internal/tpe.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace troupe::tune {
+namespace {
+
+SearchSpace plane() {
+  return {{{"x", uniform(-5, 5)}, {"y", uniform(-5, 5)}}};
+}
+
+TEST(RandomSearch, GridParametersMeetEverySample) {
+  Domain mode = choices({"a", "b", "c"});
+  mode.grid = true;
+  const SearchSpace space{{{"x", uniform(0, 1)}, {"mode", mode}}};
+  auto searcher = make_searcher(RandomSearch{}, space, minimize, 1);
+  std::set<double> xs;
+  for (int sample = 0; sample < 4; ++sample) {
+    std::set<double> modes;
+    for (int k = 0; k < 3; ++k) {
+      const Point p = *searcher->ask(sample * 3 + k);
+      xs.insert(p[0]);
+      modes.insert(p[1]);
+    }
+    EXPECT_EQ(modes.size(), 3U);
+  }
+  EXPECT_EQ(xs.size(), 4U);
+}
+
+TEST(GridSearch, GivesEveryCombinationOnceThenNothing) {
+  const SearchSpace space{
+      {{"x", uniform(0, 1)}, {"n", integers(1, 2)}, {"o", choices({"a", "b"})}}};
+  auto searcher = make_searcher(GridSearch{3}, space, minimize, 1);
+  std::set<Point> seen;
+  int n = 0;
+  while (auto p = searcher->ask(n)) {
+    seen.insert(*p);
+    ++n;
+  }
+  EXPECT_EQ(n, 12);
+  EXPECT_EQ(seen.size(), 12U);
+  EXPECT_THROW(make_searcher(GridSearch{0}, space, minimize, 1), InvalidArgument);
+}
+
+TEST(Halton, FillsEveryCellOfAThirtySixCellPlane) {
+  auto searcher =
+      make_searcher(Halton{}, {{{"x", uniform(0, 1)}, {"y", uniform(0, 1)}}}, minimize, 9);
+  std::set<int> cells;
+  for (int i = 0; i < 36; ++i) {  // periods of base 2 and 3: 4 x 9 cells hold one point each
+    const Point p = *searcher->ask(i);
+    cells.insert(static_cast<int>(p[0] * 4) * 9 + static_cast<int>(p[1] * 9));
+  }
+  EXPECT_GE(cells.size(), 30U);  // the shift may split cells
+}
+
+TEST(Tpe, GammaTable) {
+  EXPECT_EQ(tpe_gamma(9), 1U);
+  EXPECT_EQ(tpe_gamma(10), 1U);
+  EXPECT_EQ(tpe_gamma(11), 2U);
+  EXPECT_EQ(tpe_gamma(20), 2U);
+  EXPECT_EQ(tpe_gamma(100), 10U);
+  EXPECT_EQ(tpe_gamma(241), 25U);
+  EXPECT_EQ(tpe_gamma(1000), 25U);
+}
+
+// Values printed by Optuna for the same observations.
+TEST(Tpe, GoldenParzenEstimator) {
+  const ParzenEstimator e(uniform(-1, 1), {-0.4, 0.4, 0.41, 0.42});
+  const std::vector<double> sigma = {0.8, 0.8, 1.0 / 3, 1.0 / 3, 2};
+  ASSERT_EQ(e.sigmas().size(), 5U);
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(e.sigmas()[i], sigma[i], 1e-12);
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(e.weights()[i], 0.2, 1e-12);
+  EXPECT_EQ(e.centers().back(), 0);
+  const double at[] = {-1, -0.4, 0, 0.41, 0.9};
+  const double log_pdf[] = {-1.49576, -1.06211, -0.55530, -0.20106, -0.87866};
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(e.log_pdf(at[i]), log_pdf[i], 1e-5) << at[i];
+}
+
+TEST(Tpe, DensitiesIntegrateToOne) {
+  for (const Domain& d : {log_uniform(1e-3, 1), uniform(-2, 2)}) {
+    const ParzenEstimator e(d, {0.01, 0.5, 0.02});
+    double mass = 0;
+    const int n = 4000;
+    for (int i = 0; i < n; ++i) {
+      const double u = (i + 0.5) / n;
+      // log densities live on the log scale
+      mass += std::exp(e.log_pdf(at_quantile(d, u))) *
+              (d.log ? std::log(d.high / d.low) : d.high - d.low) / n;
+    }
+    EXPECT_NEAR(mass, 1, 1e-3);
+  }
+  for (const Domain& d : {integers(-3, 4), log_integers(1, 40), quantized(-1, 1, 0.25)}) {
+    const ParzenEstimator e(d, {1, 1, 1});
+    double mass = 0;
+    for (const double v : grid_values(d, 1000)) mass += std::exp(e.log_pdf(v));
+    EXPECT_NEAR(mass, 1, 1e-6) << show(d);
+  }
+  const ParzenEstimator e(choices({"a", "b", "c"}), {0, 0, 2});
+  EXPECT_NEAR(std::exp(e.log_pdf(0)) + std::exp(e.log_pdf(1)) + std::exp(e.log_pdf(2)), 1, 1e-12);
+  EXPECT_NEAR(std::exp(e.log_pdf(0)), (2 * 1.25 / 1.75 + 0.25 / 1.75 + 1.0 / 3) / 4, 1e-12);
+}
+
+TEST(Tpe, OldObservationsWeighLess) {
+  const ParzenEstimator e(uniform(0, 1), std::vector<double>(50, 0.5));
+  EXPECT_LT(e.weights()[0], e.weights()[24]);
+  EXPECT_EQ(e.weights()[25], e.weights()[49]);
+  EXPECT_NEAR(e.weights()[0] * 50, e.weights()[49], 1e-12);
+}
+
+double best_of(const AnySearcher& settings, std::uint64_t seed) {
+  auto searcher = make_searcher(settings, plane(), minimize, seed);
+  double best = 1e9;
+  for (int i = 0; i < 60; ++i) {
+    const Point p = *searcher->ask(i);
+    const double loss = (p[0] - 1) * (p[0] - 1) + (p[1] + 2) * (p[1] + 2);
+    best = std::min(best, loss);
+    searcher->tell({.trial = i, .score = loss});
+  }
+  return best;
+}
+
+TEST(Tpe, BeatsRandomSearchOnAQuadratic) {
+  int wins = 0;
+  for (std::uint64_t seed = 0; seed < 15; ++seed) {
+    wins += best_of(Tpe{}, seed) < best_of(RandomSearch{}, seed);
+  }
+  EXPECT_GE(wins, 11);
+}
+
+TEST(Tpe, RunningTrialsRepelFailedOnesAreForgotten) {
+  auto searcher = make_searcher(Tpe{}, plane(), minimize, 3);
+  for (int i = 0; i < 10; ++i) {
+    searcher->take(i, {0.3 * i - 1.5, 0});
+    searcher->tell({.trial = i, .score = std::abs(0.3 * i - 1.5)});
+  }
+  for (int i = 10; i < 14; ++i) {
+    EXPECT_TRUE(searcher->ask(i));
+    searcher->tell({.trial = i, .state = Ended::State::failed});
+  }
+  std::set<double> pending;
+  for (int i = 14; i < 24; ++i) pending.insert((*searcher->ask(i))[0]);
+  EXPECT_EQ(pending.size(), 10U);
+}
+
+TEST(Searchers, TheSameSeedGivesTheSamePoints) {
+  for (const AnySearcher& s :
+       {AnySearcher(RandomSearch{}), AnySearcher(Halton{}), AnySearcher(Tpe{})}) {
+    auto a = make_searcher(s, plane(), minimize, 4);
+    auto b = make_searcher(s, plane(), minimize, 4);
+    auto c = make_searcher(s, plane(), minimize, 5);
+    bool differs = false;
+    for (int i = 0; i < 20; ++i) {
+      const Point p = *a->ask(i);
+      EXPECT_EQ(p, *b->ask(i)) << show(s);
+      differs |= p != *c->ask(i);
+      a->tell({.trial = i, .score = p[0]});
+      b->tell({.trial = i, .score = p[0]});
+    }
+    EXPECT_TRUE(differs) << show(s);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::tune

@@ -1,0 +1,37 @@
+/// The Parzen estimator of one parameter, as Optuna builds it (samplers/_tpe/parzen_estimator.py).
+#pragma once
+
+#include "troupe/tune/domain.hpp"
+
+namespace troupe::tune {
+
+/// A mixture of truncated normals (or of categorical rows) around observations, plus the prior.
+class ParzenEstimator {
+ public:
+  /// Observations are values of the domain, in the order of their trials: older ones weigh less
+  /// from 25 on.
+  ParzenEstimator(const Domain& domain, const std::vector<double>& observations);
+  double draw(Random& random) const;
+  /// Log density (log mass for discrete domains) at a value of the domain.
+  double log_pdf(double value) const;
+
+  const std::vector<double>& weights() const noexcept { return weights_; }
+  const std::vector<double>& centers() const noexcept { return centers_; }
+  const std::vector<double>& sigmas() const noexcept { return sigmas_; }
+
+ private:
+  void build_kernels(const std::vector<double>& observations);
+  void build_rows(const std::vector<double>& observations);
+  double inner(double value) const;  ///< to the scale that kernels live on
+  double outer(double value) const;
+
+  Domain domain_;
+  double low_ = 0;  ///< on the kernels' scale, widened by half a step
+  double high_ = 1;
+  std::vector<double> weights_;
+  std::vector<double> centers_;
+  std::vector<double> sigmas_;
+  std::vector<std::vector<double>> rows_;  ///< choice only: probability of each option
+};
+
+}  // namespace troupe::tune

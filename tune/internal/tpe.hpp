@@ -1,0 +1,38 @@
+/// The TPE searcher (samplers/_tpe/sampler.py of Optuna 4: independent sampling, constant liar on).
+#pragma once
+
+#include "troupe/tune/searcher.hpp"
+
+#include <map>
+
+namespace troupe::tune {
+
+/// How many of n ended trials count as good: min(ceil(n / 10), 25).
+std::size_t tpe_gamma(std::size_t n);
+
+class TpeSearcher final : public Searcher {
+ public:
+  TpeSearcher(const Tpe& settings, const SearchSpace& space, Goal goal, std::uint64_t seed);
+  std::optional<Point> ask(int trial) override;
+  void take(int trial, const Point& point) override;
+  void tell(const Ended& outcome) override;
+
+ private:
+  struct Known {
+    Point point;
+    bool running = true;
+    Ended end;
+  };
+  /// Trial numbers of the good ones, best first.
+  std::vector<int> good_trials() const;
+  Point suggest();
+
+  Tpe settings_;
+  SearchSpace space_;
+  Goal goal_;
+  Random random_;
+  std::map<int, Known> known_;  // running, complete and pruned trials; failed ones are forgotten
+  std::size_t ended_ = 0;
+};
+
+}  // namespace troupe::tune

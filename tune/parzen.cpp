@@ -1,0 +1,171 @@
+#include "troupe/tune/internal/parzen.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace troupe::tune {
+namespace {
+
+constexpr double eps = 1e-12;
+
+/// P(a < Z <= b) of a standard normal, accurate in both tails.
+double normal_mass(double a, double b) {
+  constexpr double root_half = 0.70710678118654752440;
+  if (a > 0) return 0.5 * (std::erfc(a * root_half) - std::erfc(b * root_half));
+  return 0.5 * (std::erfc(-b * root_half) - std::erfc(-a * root_half));
+}
+
+double log_sum_exp(const std::vector<double>& terms) {
+  const double top = *std::max_element(terms.begin(), terms.end());
+  if (!std::isfinite(top)) return top;
+  double sum = 0;
+  for (const double t : terms) sum += std::exp(t - top);
+  return top + std::log(sum);
+}
+
+/// Weights by age: 1 for the latest 25, falling linearly to 1/n for the oldest.
+std::vector<double> age_weights(std::size_t n) {
+  std::vector<double> weights(n, 1.0);
+  if (n < 25) return weights;
+  const std::size_t ramp = n - 25;
+  for (std::size_t i = 0; i < ramp; ++i) {
+    const double at = ramp == 1 ? 0 : static_cast<double>(i) / static_cast<double>(ramp - 1);
+    weights[i] = 1.0 / static_cast<double>(n) * (1 - at) + at;
+  }
+  return weights;
+}
+
+double standard_normal(Random& random) {
+  const double u = 1 - random.uniform();
+  return std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * random.uniform());
+}
+
+/// A draw from N(mean, sigma) inside [low, high]: rejection, then bisection on the mass.
+double truncated_normal(double mean, double sigma, double low, double high, Random& random) {
+  for (int i = 0; i < 16; ++i) {
+    const double x = mean + sigma * standard_normal(random);
+    if (x >= low && x <= high) return x;
+  }
+  const double from = (low - mean) / sigma;
+  const double target = random.uniform() * normal_mass(from, (high - mean) / sigma);
+  double a = low;
+  double b = high;
+  for (int i = 0; i < 60; ++i) {
+    const double mid = (a + b) / 2;
+    (normal_mass(from, (mid - mean) / sigma) < target ? a : b) = mid;
+  }
+  return (a + b) / 2;
+}
+
+}  // namespace
+
+ParzenEstimator::ParzenEstimator(const Domain& domain, const std::vector<double>& observations)
+    : domain_(domain) {
+  weights_ = age_weights(observations.size());
+  weights_.push_back(1);  // the prior
+  const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  for (double& w : weights_) w /= total;
+  if (domain_.kind == Domain::Kind::choice) {
+    build_rows(observations);
+    return;
+  }
+  if (domain_.kind == Domain::Kind::normal) {  // bounded here: 4 deviations hold 99.99 % of it
+    low_ = domain_.mean - 4 * domain_.deviation;
+    high_ = domain_.mean + 4 * domain_.deviation;
+  } else {
+    low_ = domain_.low - domain_.step / 2;
+    high_ = domain_.high + domain_.step / 2;
+    if (domain_.log) {
+      low_ = std::log(low_ > 0 ? low_ : domain_.low);
+      high_ = std::log(high_);
+    }
+  }
+  build_kernels(observations);
+}
+
+double ParzenEstimator::inner(double value) const {
+  return domain_.log ? std::log(value) : value;
+}
+double ParzenEstimator::outer(double value) const {
+  return clamp(domain_, domain_.log ? std::exp(value) : value);
+}
+
+/// sigma_i is the larger gap to the sorted neighbours; the outermost observations use their inner
+/// gap, a single one its gaps to the bounds. The prior is no neighbour.
+void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
+  const std::size_t n = observations.size();
+  const double range = high_ - low_;
+  for (const double value : observations) centers_.push_back(inner(value));
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return centers_[a] < centers_[b]; });
+  sigmas_.assign(n + 1, range);
+  const double floor_sigma = range / std::min(100.0, static_cast<double>(n) + 2);
+  for (std::size_t i = 0; i < n; ++i) {
+    double left = centers_[order[i]] - (i > 0 ? centers_[order[i - 1]] : low_);
+    double right = (i + 1 < n ? centers_[order[i + 1]] : high_) - centers_[order[i]];
+    if (n >= 2 && i == 0) left = right;
+    if (n >= 2 && i + 1 == n) right = left;
+    sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
+  }
+  centers_.push_back((low_ + high_) / 2);  // the prior: all of the range
+}
+
+/// Each row has probability 1/(n+1) of prior per option and 1 on the observed one, normalised.
+void ParzenEstimator::build_rows(const std::vector<double>& observations) {
+  const std::size_t options = domain_.options.size();
+  const double prior = 1.0 / static_cast<double>(observations.size() + 1);
+  for (const double value : observations) {
+    std::vector<double> row(options, prior);
+    row[static_cast<std::size_t>(value)] += 1;
+    const double total = std::accumulate(row.begin(), row.end(), 0.0);
+    for (double& p : row) p /= total;
+    rows_.push_back(std::move(row));
+  }
+  rows_.emplace_back(options, 1.0 / static_cast<double>(options));
+}
+
+double ParzenEstimator::draw(Random& random) const {
+  double u = random.uniform();
+  std::size_t k = 0;
+  while (k + 1 < weights_.size() && u >= weights_[k]) u -= weights_[k++];
+  if (domain_.kind != Domain::Kind::choice) {
+    return outer(truncated_normal(centers_[k], sigmas_[k], low_, high_, random));
+  }
+  u = random.uniform();
+  std::size_t option = 0;
+  while (option + 1 < rows_[k].size() && u >= rows_[k][option]) u -= rows_[k][option++];
+  return static_cast<double>(option);
+}
+
+double ParzenEstimator::log_pdf(double value) const {
+  std::vector<double> terms;
+  terms.reserve(weights_.size());
+  for (std::size_t k = 0; k < weights_.size(); ++k) {
+    double term = std::log(weights_[k]);
+    if (domain_.kind == Domain::Kind::choice) {
+      terms.push_back(term + std::log(rows_[k][static_cast<std::size_t>(value)]));
+      continue;
+    }
+    const double s = sigmas_[k];
+    term -=
+        std::log(std::max(normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s), eps));
+    if (domain_.step > 0) {
+      const double from = value - domain_.step / 2;
+      const double a = domain_.log && from <= 0 ? low_ : std::max(inner(from), low_);
+      const double b = std::min(inner(value + domain_.step / 2), high_);
+      term +=
+          std::log(std::max(normal_mass((a - centers_[k]) / s, (b - centers_[k]) / s), eps * eps));
+    } else {
+      const double z = (inner(value) - centers_[k]) / s;
+      term -= 0.5 * z * z + std::log(s) + 0.91893853320467274178;
+    }
+    terms.push_back(term);
+  }
+  return log_sum_exp(terms);
+}
+
+}  // namespace troupe::tune

@@ -1,0 +1,154 @@
+#include "troupe/tune/searcher.hpp"
+
+#include "troupe/tune/internal/text.hpp"
+#include "troupe/tune/internal/tpe.hpp"
+
+#include <array>
+
+namespace troupe::tune {
+namespace {
+
+/// Combination number `cell` of the given values per parameter, the last parameter fastest.
+Point combination(const std::vector<std::vector<double>>& values, std::size_t cell) {
+  Point point(values.size());
+  for (std::size_t i = values.size(); i-- > 0;) {
+    point[i] = values[i][cell % values[i].size()];
+    cell /= values[i].size();
+  }
+  return point;
+}
+
+std::size_t combinations(const std::vector<std::vector<double>>& values) {
+  std::size_t n = 1;
+  for (const auto& v : values) {
+    if (__builtin_mul_overflow(n, v.size(), &n) || n > (std::size_t{1} << 40)) {
+      throw InvalidArgument(Code::invalid_argument, "tune: the grid has more than 2^40 points");
+    }
+  }
+  return n;
+}
+
+class RandomSearcher final : public Searcher {
+ public:
+  RandomSearcher(const SearchSpace& space, std::uint64_t seed) : space_(space), random_(seed) {
+    for (std::size_t i = 0; i < space_.size(); ++i) {
+      const Domain& d = space_.parameters[i].domain;
+      if (!d.grid) continue;
+      crossed_.push_back(i);
+      values_.push_back(grid_values(d, d.options.size()));
+    }
+    cells_ = combinations(values_);
+  }
+  std::optional<Point> ask(int) override {
+    const std::size_t cell = asked_++ % cells_;
+    if (cell == 0) sample_ = space_.sample(random_);  // one sample meets every grid cell
+    Point point = sample_;
+    const Point crossed = combination(values_, cell);
+    for (std::size_t k = 0; k < crossed_.size(); ++k) point[crossed_[k]] = crossed[k];
+    return point;
+  }
+  void take(int, const Point&) override {}
+  void tell(const Ended&) override {}
+
+ private:
+  SearchSpace space_;
+  Random random_;
+  std::vector<std::size_t> crossed_;
+  std::vector<std::vector<double>> values_;
+  std::size_t cells_ = 1;
+  std::size_t asked_ = 0;
+  Point sample_;
+};
+
+class GridSearcher final : public Searcher {
+ public:
+  GridSearcher(const SearchSpace& space, int points) {
+    if (points < 1) {
+      throw InvalidArgument(Code::invalid_argument, "tune::GridSearch: points must be at least 1");
+    }
+    for (const Parameter& p : space.parameters) {
+      values_.push_back(grid_values(p.domain, static_cast<std::size_t>(points)));
+    }
+    count_ = combinations(values_);
+  }
+  std::optional<Point> ask(int) override {
+    if (next_ == count_) return std::nullopt;
+    return combination(values_, next_++);
+  }
+  void take(int, const Point&) override {}
+  void tell(const Ended&) override {}
+
+ private:
+  std::vector<std::vector<double>> values_;
+  std::size_t count_ = 0;
+  std::size_t next_ = 0;
+};
+
+class HaltonSearcher final : public Searcher {
+ public:
+  HaltonSearcher(const SearchSpace& space, std::uint64_t seed) : space_(space) {
+    if (space_.size() > primes.size()) {
+      throw InvalidArgument(Code::invalid_argument,
+                            "tune::Halton: at most " + std::to_string(primes.size()) +
+                                " parameters, and best below 10; use RandomSearch");
+    }
+    Random random(seed);
+    for (std::size_t i = 0; i < space_.size(); ++i) shifts_.push_back(random.uniform());
+  }
+  std::optional<Point> ask(int) override {
+    ++index_;
+    Point point;
+    for (std::size_t i = 0; i < space_.size(); ++i) {
+      double u = radical_inverse(index_, primes[i]) + shifts_[i];
+      point.push_back(at_quantile(space_.parameters[i].domain, u < 1 ? u : u - 1));
+    }
+    return point;
+  }
+  void take(int, const Point&) override {}
+  void tell(const Ended&) override {}
+
+ private:
+  static constexpr std::array<unsigned, 20> primes = {2,  3,  5,  7,  11, 13, 17, 19, 23, 29,
+                                                      31, 37, 41, 43, 47, 53, 59, 61, 67, 71};
+  static double radical_inverse(std::uint64_t n, unsigned base) {
+    double value = 0;
+    double place = 1.0 / base;
+    for (; n > 0; n /= base, place /= base) value += static_cast<double>(n % base) * place;
+    return value;
+  }
+  SearchSpace space_;
+  std::vector<double> shifts_;
+  std::uint64_t index_ = 0;
+};
+
+}  // namespace
+
+Searcher::~Searcher() = default;
+
+std::unique_ptr<Searcher> make_searcher(const AnySearcher& settings, const SearchSpace& space,
+                                        Goal goal, std::uint64_t seed) {
+  if (const auto* grid = std::get_if<GridSearch>(&settings)) {
+    return std::make_unique<GridSearcher>(space, grid->points);
+  }
+  if (std::holds_alternative<Halton>(settings)) {
+    return std::make_unique<HaltonSearcher>(space, seed);
+  }
+  if (const auto* tpe = std::get_if<Tpe>(&settings)) {
+    return std::make_unique<TpeSearcher>(*tpe, space, goal, seed);
+  }
+  return std::make_unique<RandomSearcher>(space, seed);
+}
+
+std::string show(const AnySearcher& settings) {
+  if (const auto* grid = std::get_if<GridSearch>(&settings)) {
+    return "grid(points " + std::to_string(grid->points) + ")";
+  }
+  if (std::holds_alternative<Halton>(settings)) return "halton";
+  if (const auto* tpe = std::get_if<Tpe>(&settings)) {
+    return "tpe(startup_trials " + std::to_string(tpe->startup_trials) + ", candidates " +
+           std::to_string(tpe->candidates) + ")";
+  }
+  return "random";
+}
+
+}  // namespace troupe::tune
