@@ -1,0 +1,178 @@
+/// Control's durable state: an ordered map of byte strings in which an acknowledged commit is never
+/// lost without being noticed.
+///
+///     auto store = open_rocks_store(folder, {});             // or open_memory_store(disk, {})
+///     Batch batch; batch.put("job/7", record); batch.del("job/6");
+///     store.value()->commit({&batch, 1}).value();            // durable when it returns
+///     store.value()->scan("job/", [](auto key, auto value) { … });
+///
+/// How loss is noticed. Commit n stores under `chain/n` a link of a hash chain that covers the
+/// commit's bytes and a digest of the *whole* map after it. Then the medium is synced, then a mark
+/// (n, chain, epoch, checksum) goes by synchronous write into the older of two 4 KiB slots, and
+/// only then the commit is acknowledged. open() takes the best valid mark, requires the link n to
+/// give the same chain value, follows a longer unbroken chain (commits that were synced but never
+/// acknowledged), and requires the digest of all keys found to equal the one in the last link. So a
+/// lost tail, a lost middle, a stale or foreign copy of a file and a flipped bit are all refused.
+/// The digest is the sum of the entries' hashes (incremental multiset hashing, Clarke et al. 2003).
+///
+/// Not thread-safe; commit() and open() block on the disk, so they belong on a thread of their own.
+#pragma once
+
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/units.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace troupe::control {
+
+/// One change of one key; no value means delete.
+struct Write {
+  std::string key;
+  std::optional<std::string> value;
+};
+
+/// Changes that become visible together or not at all. A later write to the same key wins.
+class Batch {
+ public:
+  void put(std::string key, std::string value) {
+    writes_.push_back({std::move(key), std::move(value)});
+  }
+  void del(std::string key) { writes_.push_back({std::move(key), std::nullopt}); }
+  void append(Batch other) {
+    for (auto& write : other.writes_) writes_.push_back(std::move(write));
+  }
+  bool empty() const noexcept { return writes_.empty(); }
+  std::span<const Write> writes() const noexcept { return writes_; }
+
+ private:
+  std::vector<Write> writes_;
+};
+
+using Visit = std::function<void(std::string_view key, std::string_view value)>;
+
+inline constexpr std::size_t kSlotSize = 4096;
+using Slot = std::array<std::byte, kSlotSize>;
+
+/// What a Store stands on: an atomic, durable map and two mark slots. Two of these exist, RocksDB
+/// in a folder and the simulator's disk; every rule above them is in Store, once.
+class StoreMedium {
+ public:
+  virtual ~StoreMedium();
+  /// True when nothing was ever acknowledged here; Store then writes its first commit and calls
+  /// settle().
+  virtual bool is_new() const = 0;
+  /// The first commit and both marks are durable: from now on a missing mark is damage.
+  virtual Result<void> settle() = 0;
+  /// Applies all writes as one atomic unit; durable when it returns.
+  virtual Result<void> write(std::span<const Write> writes) = 0;
+  virtual Result<std::optional<std::string>> get(std::string_view key) = 0;
+  /// Visits the keys that begin with `prefix`, in byte order.
+  virtual Result<void> scan(std::string_view prefix, const Visit& visit) = 0;
+  /// nullopt when the slot cannot be read in full.
+  virtual std::optional<Slot> read_slot(int index) = 0;
+  /// Durable when it returns.
+  virtual Result<void> write_slot(int index, const Slot& slot) = 0;
+  virtual Bytes free_space() = 0;
+  /// Space is short / is there again: give up or restore what is kept in reserve. Cheap to repeat.
+  virtual void use_reserve(bool use) = 0;
+  /// Names the mark and the data, for messages: `/x/mark`, `/x/db`.
+  virtual std::string mark_name() const = 0;
+  virtual std::string data_name() const = 0;
+};
+
+struct StoreOptions {
+  /// Below this much free space ordinary commits answer no_space, and are accepted again as soon as
+  /// there is more.
+  Bytes low_water{64ull << 20};
+  /// Below this even essential commits (fences, epochs) answer no_space: RocksDB aborts the process
+  /// on a full disk.
+  Bytes floor{16ull << 20};
+  /// A commit larger than this answers invalid_argument before anything is written.
+  Bytes max_commit{32ull << 20};
+  /// Names a store that is created; zero: random. The simulator sets it, so that a seed repeats.
+  SessionId identity{};
+};
+
+/// What open() found, for the log line.
+struct Recovery {
+  bool created = false;
+  std::uint64_t commits = 0;         ///< number of the last commit found
+  std::uint64_t unacknowledged = 0;  ///< how many of them lie beyond the mark
+  bool mark_repaired = false;        ///< one of the two slots was unreadable
+};
+
+enum class Need : std::uint8_t { ordinary, essential };
+
+class Store {
+ public:
+  /// Checks everything that is said above and begins a new epoch. invalid_argument when the folder
+  /// is damaged or not a store (says file, offset and what to run), no_space below the floor,
+  /// unavailable for I/O errors.
+  static Result<std::unique_ptr<Store>> open(std::unique_ptr<StoreMedium> medium,
+                                             StoreOptions options);
+
+  /// One durable, atomic commit of all batches, in order: one sync and one mark whatever their
+  /// number. no_space and invalid_argument: nothing was written. Any other error: the outcome is
+  /// unknown, every later commit fails alike, and the process must start again and recover. Empty
+  /// groups cost nothing.
+  Result<void> commit(std::span<const Batch> group, Need need = Need::ordinary);
+
+  /// Whether an ordinary commit would be accepted now (one statvfs). Ask *before* a core takes a
+  /// request that writes, so that its memory never runs ahead of a refused commit.
+  bool accepts_writes();
+
+  /// Visits user keys with this prefix in byte order; the internal keys are never shown.
+  Result<void> scan(std::string_view prefix, const Visit& visit);
+  Result<std::optional<std::string>> get(std::string_view key);
+
+  /// Counts the starts of control on this store; durable before open() returned.
+  Epoch epoch() const noexcept { return epoch_; }
+  std::uint64_t commits() const noexcept { return number_; }
+  const Recovery& recovery() const noexcept { return recovery_; }
+  StoreMedium& medium() noexcept { return *medium_; }
+
+ private:
+  struct Hash {
+    std::uint64_t high = 0, low = 0;
+    friend bool operator==(const Hash&, const Hash&) = default;
+  };
+  struct Link;
+  struct Mark;
+  Store(std::unique_ptr<StoreMedium> medium, StoreOptions options);
+  static Hash hash_of(std::string_view bytes);
+  static Hash entry_hash(std::string_view key, std::string_view value);
+  static Hash chain_of(std::uint64_t number, const Link& link);
+  static std::optional<Mark> decode(const std::optional<Slot>& slot);
+
+  Result<void> create();
+  Result<void> recover();
+  Result<void> follow_chain(const Mark& best);
+  Result<void> check_digest(const Link& last);
+  Result<void> check_space(Need need);
+  Result<void> apply(std::span<const Batch> group, bool internal);
+  Result<void> write_mark();
+  Error damaged(const std::string& where, const std::string& what) const;
+
+  std::unique_ptr<StoreMedium> medium_;
+  StoreOptions options_;
+  SessionId store_id_;  ///< ties the mark to the data
+  std::uint64_t number_ = 0;
+  Hash chain_;
+  Hash digest_;
+  Epoch epoch_ = 0;
+  int next_slot_ = 0;
+  bool failed_ = false;
+  Recovery recovery_;
+};
+
+}  // namespace troupe::control

@@ -1,0 +1,258 @@
+// The folder: 300 damaged copies are refused or whole, a second control is refused by pid, a killed
+// one loses nothing acknowledged.
+#include "troupe/runtime/control/rocks_store.hpp"
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/random.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+namespace troupe::control {
+namespace {
+
+namespace fs = std::filesystem;
+using Map = std::map<std::string, std::string>;
+
+class RocksStoreTest : public testing::Test {
+ protected:
+  RocksStoreTest() {
+    std::string path = (fs::temp_directory_path() / "troupe-rocks-XXXXXX").string();
+    root_ = ::mkdtemp(path.data());
+    data_ = root_ + "/data";
+  }
+  ~RocksStoreTest() override { fs::remove_all(root_); }
+  static RocksStoreOptions options() {
+    RocksStoreOptions options;
+    options.reserve = Bytes{0};
+    options.free_space = [] { return Bytes{1ull << 40}; };
+    return options;
+  }
+  static Map contents(Store& store) {
+    Map found;
+    EXPECT_TRUE(store.scan("", [&](auto k, auto v) { found.emplace(k, v); }).ok());
+    return found;
+  }
+  /// Three lives, so that logs, tables and manifests all have something in them.
+  Map fill() {
+    Map model;
+    for (int life = 0; life < 3; ++life) {
+      auto store = open_rocks_store(data_, options()).value();
+      for (int i = 0; i < 25; ++i) {
+        Batch batch;
+        const std::string key = "k/" + std::to_string(life * 20 + i);
+        model[key] = std::string(40, static_cast<char>('a' + i)) + std::to_string(life);
+        batch.put(key, model[key]);
+        EXPECT_TRUE(store->commit({&batch, 1}).ok());
+      }
+    }
+    return model;
+  }
+  std::string root_, data_;
+};
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+void spill(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+/// Bit flip, cut, zeroed part, two parts swapped, two files swapped, or a file removed.
+std::string mutate(const fs::path& folder, Random& random) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.file_size() > 0 && entry.path().filename() != "lock" &&
+        entry.path().filename().string().rfind("LOG", 0) != 0)
+      files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  const fs::path& file = files[random.below(files.size())];
+  std::string bytes = slurp(file);
+  const std::size_t at = random.below(bytes.size());
+  const std::string name = file.filename().string();
+  switch (random.below(6)) {
+    case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.below(8))); break;
+    case 1: bytes.resize(at); break;
+    case 2:
+      std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                  std::min<std::size_t>(1 + random.below(4096), bytes.size() - at), '\0');
+      break;
+    case 3: {
+      const std::size_t n = bytes.size() / 2;
+      std::swap_ranges(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(n));
+      break;
+    }
+    case 4: {
+      const fs::path& other = files[random.below(files.size())];
+      const std::string theirs = slurp(other);
+      spill(other, bytes);
+      bytes = theirs;
+      break;
+    }
+    default: fs::remove(file); return "removed " + name;
+  }
+  spill(file, bytes);
+  return "changed " + name + " at " + std::to_string(at);
+}
+
+TEST_F(RocksStoreTest, ThreeHundredDamagedFoldersLoseNothingInSilence) {
+  const Map model = fill();
+  int refused = 0, whole = 0;
+  Random random(2024);
+  for (int i = 0; i < 300; ++i) {
+    const std::string copy = root_ + "/copy";
+    fs::copy(data_, copy, fs::copy_options::recursive);
+    const std::string what = mutate(copy, random);
+    auto store = open_rocks_store(copy, options());
+    if (store.ok()) {
+      ++whole;
+      ASSERT_EQ(contents(**store), model) << "silent loss: case " << i << ", " << what;
+      store = Error(Code::cancelled, "closed");
+    } else {
+      ++refused;
+      EXPECT_NE(store.error().message().find(copy), std::string::npos) << store.error().what();
+    }
+    fs::remove_all(copy);
+  }
+  std::printf("300 mutations: %d refused, %d whole, 0 silent losses\n", refused, whole);
+  EXPECT_GT(refused, 100);
+  auto healthy = open_rocks_store(data_, options());
+  ASSERT_TRUE(healthy.ok()) << healthy.error().what();
+  EXPECT_EQ(contents(**healthy), model);
+}
+
+TEST_F(RocksStoreTest, ADamagedLogIsNamedWithItsOffset) {
+  fill();
+  fs::path log;
+  for (const auto& entry : fs::directory_iterator(data_ + "/db"))
+    if (entry.path().extension() == ".log" && entry.file_size() > 1000) log = entry.path();
+  ASSERT_FALSE(log.empty());
+  std::string bytes = slurp(log);
+  bytes[bytes.size() / 2] ^= 1;
+  spill(log, bytes);
+  auto store = open_rocks_store(data_, options());
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code(), Code::invalid_argument);
+  const std::string& text = store.error().message();
+  EXPECT_NE(text.find(log.filename().string() + ", offset "), std::string::npos) << text;
+  EXPECT_NE(text.find("troupe doctor --salvage"), std::string::npos) << text;
+}
+
+TEST_F(RocksStoreTest, ASecondControlIsRefusedAtOnceAndNamesTheFirst) {
+  auto first = open_rocks_store(data_, options());
+  ASSERT_TRUE(first.ok());
+  const Time before = steady_now();
+  auto second = open_rocks_store(data_, options());
+  EXPECT_LT(steady_now() - before, std::chrono::seconds(1));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code(), Code::unavailable);
+  EXPECT_NE(second.error().message().find("pid " + std::to_string(::getpid())), std::string::npos);
+  first = Error(Code::cancelled, "closed");
+  EXPECT_TRUE(open_rocks_store(data_, options()).ok());
+}
+
+TEST_F(RocksStoreTest, OfTwentyRacersOneServes) {
+  for (int round = 0; round < 5; ++round) {
+    int ready[2], go[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    ASSERT_EQ(::pipe(go), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        auto store = open_rocks_store(data_, options());
+        const char answer = store.ok() ? 'y' : 'n';
+        char byte = 0;
+        (void)!::write(ready[1], &answer, 1);
+        (void)!::read(go[0], &byte, 1);  // keep the lock until everybody has tried
+        ::_exit(0);
+      }
+      children.push_back(pid);
+    }
+    int served = 0;
+    for (int i = 0; i < 4; ++i) {
+      char answer = 0;
+      ASSERT_EQ(::read(ready[0], &answer, 1), 1);
+      served += answer == 'y' ? 1 : 0;
+    }
+    EXPECT_EQ(served, 1);
+    ASSERT_EQ(::write(go[1], "gggg", 4), 4);
+    for (const pid_t pid : children) ::waitpid(pid, nullptr, 0);
+    for (const int fd : {ready[0], ready[1], go[0], go[1]}) ::close(fd);
+  }
+}
+
+TEST_F(RocksStoreTest, KillLosesNothingAcknowledged) {
+  int kills = 0, acknowledged = 0;
+  Map model;
+  for (int round = 0; round < 12; ++round) {
+    int acks[2];
+    ASSERT_EQ(::pipe(acks), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      auto store = open_rocks_store(data_, options());
+      for (int i = 0; store.ok() && i < 10000; ++i) {
+        Batch batch;
+        batch.put("r" + std::to_string(round) + "/" + std::to_string(i), std::to_string(i));
+        if (!(*store)->commit({&batch, 1}).ok()) break;
+        if (::write(acks[1], &i, sizeof i) != sizeof i) break;
+      }
+      ::_exit(1);
+    }
+    ::close(acks[1]);
+    int last = -1, number = 0;
+    while (last < 20 + round * 3 && ::read(acks[0], &number, sizeof number) == sizeof number)
+      last = number;
+    ::kill(pid, SIGKILL);
+    ++kills;
+    while (::read(acks[0], &number, sizeof number) == sizeof number) last = number;
+    ::waitpid(pid, nullptr, 0);
+    ::close(acks[0]);
+    auto store = open_rocks_store(data_, options());
+    ASSERT_TRUE(store.ok()) << store.error().what();
+    const Map found = contents(**store);
+    for (int i = 0; i <= last; ++i)
+      ASSERT_TRUE(found.count("r" + std::to_string(round) + "/" + std::to_string(i)) == 1) << i;
+    acknowledged += last + 1;
+  }
+  EXPECT_EQ(kills, 12);
+  EXPECT_GT(acknowledged, 12 * 20);
+}
+
+TEST_F(RocksStoreTest, ForeignFoldersAreRefusedUntouched) {
+  fs::create_directory(data_);
+  fs::permissions(data_, fs::perms::owner_all);
+  spill(data_ + "/letter.txt", "dear");
+  auto store = open_rocks_store(data_, options());
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code(), Code::invalid_argument);
+  EXPECT_EQ(slurp(data_ + "/letter.txt"), "dear");
+  EXPECT_EQ(std::distance(fs::directory_iterator(data_), fs::directory_iterator()), 1);
+  fs::remove(data_ + "/letter.txt");
+  fs::permissions(data_, fs::perms::owner_all | fs::perms::group_write);
+  EXPECT_FALSE(open_rocks_store(data_, options()).ok());
+}
+
+TEST_F(RocksStoreTest, AFirstStartThatWasKilledIsRepeated) {
+  fs::create_directory(data_);
+  fs::permissions(data_, fs::perms::owner_all);
+  for (const char* name : {"/lock", "/creating", "/mark"}) spill(data_ + name, "half");
+  fs::create_directory(data_ + "/db");
+  spill(data_ + "/db/CURRENT", "half");
+  auto store = open_rocks_store(data_, options());
+  ASSERT_TRUE(store.ok()) << store.error().what();
+  EXPECT_TRUE((*store)->recovery().created);
+}
+
+}  // namespace
+}  // namespace troupe::control
