@@ -1,0 +1,444 @@
+// Model test of the pin protocol: every interleaving of every shared access of up to three
+// readers (two of them threads of one process), the agent that frees, the writer that recycles, and
+// the death of a reader or of the writer.
+//
+// Proven on the product's own PinProtocol: (1) a reader whose get succeeded reads the bytes and the
+// fields of its generation and no others; (2) from every reachable state the free can still be
+// completed, and no state without a successor has one open (no lost wake-up). Each broken variant
+// must be found.
+//
+// How: explicit states, breadth first. A thread's place in the code is the list of values its
+// operation has read so far: to make its next access, the operation runs again from its start with
+// those values replayed and its writes suppressed, performs one new access, and stops before the
+// one after it. Plain (relaxed) stores go through a store buffer per thread that drains at any
+// later time (x86-TSO: Owens, Sarkar, Sewell 2009); seq_cst accesses drain it first.
+#include "troupe/objectstore/internal/pin_protocol.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace troupe::objectstore::internal {
+namespace {
+
+enum Address : std::uint8_t { kPins0, kPins1, kRetired, kHead, kField, kContent, kWords };
+enum ThreadName : int { kReaderA, kReaderB, kReaderC, kAgent, kWriter, kThreads };
+
+constexpr int kHistory = 10;
+constexpr int kBuffer = 4;
+
+struct ThreadState {
+  std::uint8_t op = 0;
+  std::uint8_t result = 0;  // what the last operation left for the next
+  std::uint8_t reads = 0;   // accesses already made in this operation, with their values
+  std::uint8_t buffered = 0;
+  bool dead = false;
+  bool done = false;
+  std::array<std::uint16_t, kHistory> history{};
+  std::array<std::array<std::uint16_t, 2>, kBuffer> buffer{};
+};
+
+struct State {
+  std::array<std::uint16_t, kWords> words{};
+  std::array<ThreadState, kThreads> threads{};
+  bool hint = false;            // an unpin report or a death notice waits for the agent
+  bool recycle_sent = false;    // agent -> writer
+  bool published_sent = false;  // writer -> agent
+  std::uint8_t freed = 0;       // highest generation whose free is complete
+  bool operator==(const State& o) const { return std::memcmp(this, &o, sizeof(State)) == 0; }
+};
+
+// The Memory of the model. One access is new per step; earlier ones are replayed, later ones are
+// refused (`stopped`), after which the operation runs to its end without effect.
+class ModelMemory {
+ public:
+  ModelMemory(State& state, int thread, int process)
+      : state_(state), self_(state.threads[thread]), process_(process) {}
+  bool stopped() const { return stopped_; }
+  bool stepped() const { return stepped_; }
+
+  std::uint16_t load(int at) {
+    return access([&] {
+      for (int i = self_.buffered - 1; i >= 0; --i)  // a thread sees its own buffered stores
+        if (self_.buffer[i][0] == at) return self_.buffer[i][1];
+      return state_.words[at];
+    });
+  }
+  void store(int at, std::uint16_t value) {
+    access([&] { return drain(), state_.words[at] = value; });
+  }
+  void plain_store(int at, std::uint16_t value) {
+    access([&] {
+      if (self_.buffered == kBuffer) drain_one();
+      self_.buffer[self_.buffered++] = {static_cast<std::uint16_t>(at), value};
+      return value;
+    });
+  }
+  std::uint16_t fetch_add(int at, int by) {
+    return access([&] {
+      drain();
+      const std::uint16_t old = state_.words[at];
+      state_.words[at] = static_cast<std::uint16_t>(old + by);
+      return old;
+    });
+  }
+  void drain_one() {
+    state_.words[self_.buffer[0][0]] = self_.buffer[0][1];
+    for (int i = 1; i < self_.buffered; ++i) self_.buffer[i - 1] = self_.buffer[i];
+    self_.buffer[--self_.buffered] = {};
+  }
+  void drain() {
+    while (self_.buffered > 0) drain_one();
+  }
+
+  // What PinProtocol asks of a Memory.
+  void add_pin() { fetch_add(kPins0 + process_, 1); }
+  std::uint16_t remove_pin() { return fetch_add(kPins0 + process_, -1); }
+  std::uint64_t retired() { return load(kRetired); }
+  std::uint64_t head() { return load(kHead); }
+  void set_retired(std::uint64_t g) { store(kRetired, static_cast<std::uint16_t>(g)); }
+  void set_head(std::uint64_t w) { store(kHead, static_cast<std::uint16_t>(w)); }
+  void set_fields(std::uint64_t g) { plain_store(kField, static_cast<std::uint16_t>(g)); }
+  std::uint32_t processes() const { return 2; }
+  // The agent forgets the pins of the dead: it has been told of the death by then.
+  std::uint64_t pins_of(std::uint32_t p) {
+    const std::uint16_t pins = load(static_cast<int>(kPins0 + p));
+    return dead_process_known(p) ? 0 : pins;
+  }
+  int process() const { return process_; }
+
+ private:
+  bool dead_process_known(std::uint32_t p) const { return p == 1 && state_.threads[kReaderB].dead; }
+  template <class Effect>
+  std::uint16_t access(Effect effect) {
+    if (stopped_) return 0;
+    if (next_ < self_.reads) return self_.history[next_++];
+    if (stepped_) {
+      stopped_ = true;
+      return 0;
+    }
+    stepped_ = true;
+    EXPECT_LT(self_.reads, kHistory);
+    const std::uint16_t value = static_cast<std::uint16_t>(effect());
+    self_.history[self_.reads++] = value;
+    ++next_;
+    return value;
+  }
+  State& state_;
+  ThreadState& self_;
+  int process_;
+  int next_ = 0;
+  bool stepped_ = false;
+  bool stopped_ = false;
+};
+
+using Right = PinProtocol<ModelMemory>;
+
+// The variants that the checker must find.
+struct ScanBeforeRetire : Right {
+  static void retire(ModelMemory&, std::uint64_t) {}
+  static bool is_clear(ModelMemory& m) {
+    const bool clear = Right::is_clear(m);
+    if (clear) Right::retire(m, m.head() >> 8);
+    return clear;
+  }
+};
+struct NoReread : Right {
+  static bool pin(ModelMemory& m, std::uint64_t generation) {
+    const bool good =
+        m.retired() < generation && m.head() == head_word(generation, SlotState::sealed);
+    m.add_pin();  // looked first, pinned then
+    return good;
+  }
+};
+struct NoGenerationCheck : Right {
+  static bool pin(ModelMemory& m, std::uint64_t generation) {
+    m.add_pin();
+    return m.retired() < generation && (m.head() & 0xff) == 1;
+  }
+};
+struct NoRetirementCheck : Right {
+  static bool pin(ModelMemory& m, std::uint64_t generation) {
+    m.add_pin();
+    return m.head() == head_word(generation, SlotState::sealed);
+  }
+};
+struct PlainPinStore : Right {  // mov instead of a locked add: the pin sits in the store buffer
+  static bool pin(ModelMemory& m, std::uint64_t generation) {
+    const std::uint16_t old = m.load(kPins0 + m.process());
+    m.plain_store(kPins0 + m.process(), static_cast<std::uint16_t>(old + 1));
+    return m.retired() < generation && m.head() == head_word(generation, SlotState::sealed);
+  }
+};
+struct PublishBeforeFields : Right {
+  template <class Fields>
+  static void publish(ModelMemory& m, std::uint64_t generation, const Fields& fields) {
+    m.set_head(head_word(generation, SlotState::sealed));
+    m.set_fields(fields);
+  }
+};
+struct UnpinWithoutReport : Right {
+  static bool unpin(ModelMemory& m, std::uint64_t) { return m.remove_pin(), false; }
+};
+struct FailedUnpinWithoutReport : Right {
+  static bool unpin_failed(ModelMemory& m) { return m.remove_pin(), false; }
+};
+struct ReportBeforeUnpin : Right {  // looks at the retirement before the pin is off
+  static bool unpin(ModelMemory& m, std::uint64_t generation) {
+    const bool report = m.retired() >= generation;
+    m.remove_pin();
+    return report;
+  }
+};
+struct NoScan : Right {
+  static bool is_clear(ModelMemory&) { return true; }
+};
+
+struct Setup {
+  bool same_process = false;  // readers A and B are threads of one process
+  bool third_reader = false;  // and C, always a thread of A's process
+  bool reader_dies = false;   // reader B may be killed at any point
+  bool writer_dies = false;   // the writer may be killed at any point
+  bool ignore_death = false;  // broken: nobody tells the agent of a death
+};
+
+struct Verdict {
+  std::size_t states = 0;
+  bool wrong_bytes = false;
+  bool stuck = false;  // a state from which the free is never completed
+  bool good() const { return !wrong_bytes && !stuck; }
+};
+
+template <class Protocol>
+class Checker {
+ public:
+  explicit Checker(Setup setup) : setup_(setup) {}
+
+  Verdict run() {
+    State first{};
+    first.words[kHead] = static_cast<std::uint16_t>(head_word(1, SlotState::sealed));
+    first.words[kField] = first.words[kContent] = 1;
+    first.threads[kReaderC].done = !setup_.third_reader;
+    visit(first, -1);
+    for (std::size_t i = 0; i < states_.size() && !verdict_.wrong_bytes; ++i)
+      expand(static_cast<int>(i));
+    verdict_.states = states_.size();
+    if (!verdict_.wrong_bytes) find_stuck();
+    return verdict_;
+  }
+
+ private:
+  // Runs one access of `thread`; at the end of an operation sets up the next one.
+  void step(State& s, int thread) {
+    ThreadState& t = s.threads[thread];
+    ModelMemory memory(s, thread, thread == kReaderB && !setup_.same_process ? 1 : 0);
+    const int next = thread <= kReaderC ? reader(s, t, memory)
+                     : thread == kAgent ? agent(s, t, memory)
+                                        : writer(s, t, memory);
+    if (memory.stopped()) return;
+    t.history.fill(0);
+    t.reads = 0;
+    t.op = static_cast<std::uint8_t>(next);
+  }
+
+  // Reader: gets generation 1, reads it, unpins; the same with 2.
+  int reader(State& s, ThreadState& t, ModelMemory& m) {
+    const std::uint16_t generation = t.op < 3 ? 1 : 2;
+    switch (t.op % 3) {
+      case 0: {
+        const bool good = Protocol::pin(m, generation);
+        if (!m.stopped()) t.result = good;
+        return t.op + (good ? 1 : 2);
+      }
+      case 1: {
+        const std::uint16_t field = m.load(kField);
+        const std::uint16_t content = m.load(kContent);
+        if (!m.stopped() && (field != generation || content != generation))
+          verdict_.wrong_bytes = true;
+        return t.op + 1;
+      }
+      default: {
+        const bool report = t.result ? Protocol::unpin(m, generation) : Protocol::unpin_failed(m);
+        if (!m.stopped()) {
+          t.result = 0;
+          s.hint = s.hint || report;
+          t.done = generation == 2;
+        }
+        return t.op + 1;
+      }
+    }
+  }
+
+  // Agent: frees generation 1, tells the writer; when the writer has published 2, frees that.
+  int agent(State& s, ThreadState& t, ModelMemory& m) {
+    const std::uint16_t generation = t.op < 4 ? 1 : 2;
+    switch (t.op % 4) {
+      case 0: {
+        Protocol::retire(m, generation);
+        return t.op + 1;
+      }
+      case 1: {
+        const bool clear = Protocol::is_clear(m);
+        if (!m.stopped() && clear) {
+          s.freed = static_cast<std::uint8_t>(generation);
+          s.recycle_sent = true;
+          t.done = generation == 2;
+        }
+        return t.op + (clear ? 2 : 1);
+      }
+      case 2: {  // waits for a report (see enabled())
+        s.hint = false;
+        return t.op - 1;
+      }
+      default: {  // waits for the writer's message or death
+        if (s.published_sent) return t.op + 1;
+        const bool there = m.load(kHead) == head_word(2, SlotState::sealed);
+        if (!m.stopped() && !there) {
+          t.done = true;
+          s.freed = 2;  // nothing to free
+        }
+        return t.op + 1;
+      }
+    }
+  }
+
+  int writer(State& s, ThreadState& t, ModelMemory& m) {
+    if (t.op == 0) {
+      m.plain_store(kContent, 99);  // half-written
+      m.plain_store(kContent, 2);
+      Protocol::publish(m, 2, std::uint64_t{2});
+      return 1;
+    }
+    s.published_sent = true;
+    t.done = true;
+    return 2;
+  }
+
+  bool enabled(const State& s, int thread) const {
+    const ThreadState& t = s.threads[thread];
+    if (t.dead || t.done) return false;
+    if (thread == kAgent && t.op % 4 == 2) return s.hint;
+    if (thread == kAgent && t.op == 3)
+      return s.published_sent || (s.threads[kWriter].dead && s.threads[kWriter].buffered == 0);
+    if (thread == kWriter && t.op == 0) return s.recycle_sent;
+    return true;
+  }
+
+  void expand(int from) {
+    for (int thread = 0; thread < kThreads; ++thread) {
+      if (enabled(states_[from], thread)) {
+        State s = states_[from];
+        step(s, thread);
+        visit(s, from);
+      }
+      if (states_[from].threads[thread].buffered > 0) {
+        State s = states_[from];
+        ModelMemory(s, thread, 0).drain_one();
+        visit(s, from);
+      }
+    }
+    if (setup_.reader_dies) kill(from, kReaderB);
+    if (setup_.writer_dies) kill(from, kWriter);
+  }
+
+  void kill(int from, int thread) {
+    State s = states_[from];
+    ThreadState& t = s.threads[thread];
+    if (t.dead || t.done) return;
+    const std::uint8_t buffered = t.buffered;  // what the core has buffered still reaches memory
+    const auto buffer = t.buffer;
+    t = ThreadState{};
+    t.buffered = buffered;
+    t.buffer = buffer;
+    if (!setup_.ignore_death || thread != kReaderB) {
+      t.dead = true;
+      s.hint = true;
+    } else {
+      t.done = true;
+    }
+    visit(s, from);
+  }
+
+  void visit(const State& s, int from) {
+    const std::string key(reinterpret_cast<const char*>(&s), sizeof s);
+    const auto found = index_.try_emplace(key, static_cast<int>(states_.size()));
+    if (found.second) {
+      states_.push_back(s);
+      before_.emplace_back();
+    }
+    if (from >= 0) before_[found.first->second].push_back(from);
+  }
+
+  // Backwards from the states in which every free is complete; whatever is not reached is stuck.
+  void find_stuck() {
+    std::vector<bool> fine(states_.size());
+    std::deque<int> queue;
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      if (states_[i].freed == 2) fine[i] = true, queue.push_back(static_cast<int>(i));
+    while (!queue.empty()) {
+      const int at = queue.front();
+      queue.pop_front();
+      for (const int previous : before_[at])
+        if (!fine[previous]) fine[previous] = true, queue.push_back(previous);
+    }
+    verdict_.stuck = std::find(fine.begin(), fine.end(), false) != fine.end();
+  }
+
+  Setup setup_;
+  Verdict verdict_;
+  std::deque<State> states_;
+  std::vector<std::vector<int>> before_;
+  std::unordered_map<std::string, int> index_;
+};
+
+template <class Protocol>
+Verdict check(Setup setup = {}) {
+  return Checker<Protocol>(setup).run();
+}
+
+TEST(PinModel, TwoProcesses) {
+  const Verdict v = check<Right>();
+  EXPECT_TRUE(v.good());
+  RecordProperty("states", static_cast<int>(v.states));
+  EXPECT_GT(v.states, 4000u) << "the model has lost its interleavings";
+}
+TEST(PinModel, ThreeReadersAndBothDeaths) {
+  const Verdict v = check<Right>({.third_reader = true, .reader_dies = true, .writer_dies = true});
+  EXPECT_TRUE(v.good());
+  RecordProperty("states", static_cast<int>(v.states));
+  EXPECT_GT(v.states, 100'000u) << "the model has lost its interleavings";
+}
+TEST(PinModel, TwoThreadsOfOneProcess) {
+  EXPECT_TRUE(check<Right>({.same_process = true}).good());
+}
+TEST(PinModel, ReaderDiesAnywhere) {
+  EXPECT_TRUE(check<Right>({.reader_dies = true}).good());
+}
+TEST(PinModel, WriterDiesAnywhere) {
+  EXPECT_TRUE(check<Right>({.writer_dies = true}).good());
+}
+
+TEST(PinModel, FindsWrongBytesOfBrokenVariants) {
+  EXPECT_TRUE(check<ScanBeforeRetire>().wrong_bytes);
+  EXPECT_TRUE(check<NoReread>().wrong_bytes);
+  EXPECT_TRUE(check<NoGenerationCheck>().wrong_bytes);
+  EXPECT_TRUE(check<NoRetirementCheck>().wrong_bytes);
+  EXPECT_TRUE(check<PlainPinStore>().wrong_bytes);
+  EXPECT_TRUE(check<PublishBeforeFields>().wrong_bytes);
+  EXPECT_TRUE(check<NoScan>().wrong_bytes);
+}
+TEST(PinModel, FindsLostWakeUpsOfBrokenVariants) {
+  EXPECT_TRUE(check<UnpinWithoutReport>().stuck);
+  EXPECT_TRUE(check<FailedUnpinWithoutReport>().stuck);
+  EXPECT_TRUE(check<ReportBeforeUnpin>().stuck);
+  EXPECT_TRUE(check<Right>({.reader_dies = true, .ignore_death = true}).stuck);
+}
+
+}  // namespace
+}  // namespace troupe::objectstore::internal
