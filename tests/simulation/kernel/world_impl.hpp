@@ -1,6 +1,8 @@
 /// Bodies of World; include world.hpp instead.
 #pragma once
 
+#include "tests/simulation/kernel/world.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -135,6 +137,8 @@ void World<M>::deliver(Event& event) {
     if (!network_.survived(event.from, event.node, event.tag)) return;
   }
   Member& member = members_[event.node];
+  if (event.kind == Kind::connection && event.up && network_.would_block(event.from, event.node))
+    return push(now_ + std::chrono::milliseconds(500), std::move(event));  // it keeps trying
   if (event.kind == Kind::connection && event.up && alive(event.node) && alive(event.from))
     network_.open(event.node, event.from);
   if (!alive(event.node) || member.incarnation != event.to_life) return;
@@ -234,7 +238,7 @@ void World<M>::start(NodeIndex i) {
 template <class M>
 void World<M>::announce(NodeIndex i, bool up) {
   for (NodeIndex peer : members_[i].contacts) {
-    if (!alive(peer) || peer == i || network_.would_block(i, peer)) continue;
+    if (!alive(peer) || peer == i || (!up && network_.would_block(i, peer))) continue;
     Event event{.kind = Kind::connection, .up = up};
     event.node = peer;
     event.from = i;

@@ -1,0 +1,509 @@
+#include "troupe/runtime/net/link.hpp"
+
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/base/random.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace troupe::net {
+namespace {
+
+constexpr std::uint16_t frame_magic = 0x4c74;  // "tL"
+constexpr std::uint8_t flag_want_reply = 1;    // in a hello: I have not adopted you yet
+constexpr std::uint8_t flag_want_ack = 2;      // tell me at once what you have
+constexpr std::size_t max_build_id = 64;
+constexpr std::size_t hello_fixed_size = 4 + 8 + 8 + 1;
+constexpr std::size_t resend_burst = 64;
+constexpr Duration min_between_gap_resends = std::chrono::milliseconds(20);
+constexpr Duration min_between_hellos = std::chrono::milliseconds(10);
+
+template <class T>
+void put(std::byte*& at, T value) noexcept {
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    *at++ = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+}
+template <class T>
+T take(const std::byte*& at) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<std::uint64_t>(*at++) << (8 * i);
+  return static_cast<T>(value);
+}
+
+}  // namespace
+
+void encode_header(const Frame& frame, std::byte (&out)[frame_header_size]) noexcept {
+  std::byte* at = out;
+  put(at, frame_magic);
+  put(at, static_cast<std::uint8_t>(frame.kind));
+  put(at, frame.flags);
+  put(at, static_cast<std::uint32_t>(frame.payload != nullptr ? frame.payload->size() : 0));
+  put(at, frame.sequence);
+  put(at, frame.ack);
+  put(at, frame.epoch);
+  put(at, frame.from.high);
+  put(at, frame.from.low);
+  put(at, frame.to.high);
+  put(at, frame.to.low);
+}
+
+Blob encode(const Frame& frame) {
+  std::byte header[frame_header_size];
+  encode_header(frame, header);
+  Blob bytes;
+  bytes.reserve(sizeof header + (frame.payload != nullptr ? frame.payload->size() : 0));
+  bytes.assign(header, header + sizeof header);
+  if (frame.payload != nullptr)
+    bytes.insert(bytes.end(), frame.payload->begin(), frame.payload->end());
+  return bytes;
+}
+
+Result<Frame> decode(BlobView bytes) {
+  auto bad = [](const char* why) { return Error(Code::invalid_argument, why); };
+  if (bytes.size() < frame_header_size) return bad("a frame shorter than its header");
+  if (bytes.size() > max_frame_size) return bad("a frame larger than 1 MiB");
+  const std::byte* at = bytes.data();
+  if (take<std::uint16_t>(at) != frame_magic) return bad("not a Link frame");
+  Frame frame;
+  const auto kind = take<std::uint8_t>(at);
+  if (kind < 1 || kind > 4) return bad("a frame of unknown kind");
+  frame.kind = static_cast<FrameKind>(kind);
+  frame.flags = take<std::uint8_t>(at);
+  const auto size = take<std::uint32_t>(at);
+  if (size != bytes.size() - frame_header_size) return bad("a frame whose length is a lie");
+  frame.sequence = take<std::uint64_t>(at);
+  frame.ack = take<std::uint64_t>(at);
+  frame.epoch = take<std::uint64_t>(at);
+  frame.from.high = take<std::uint64_t>(at);
+  frame.from.low = take<std::uint64_t>(at);
+  frame.to.high = take<std::uint64_t>(at);
+  frame.to.low = take<std::uint64_t>(at);
+  if (!frame.from) return bad("a frame without a session");
+  const BlobView payload = bytes.subspan(frame_header_size);
+  frame.payload = std::make_shared<Blob>(payload.begin(), payload.end());
+  return frame;
+}
+
+Link::Link(LinkOptions options, SessionId mine, Time now)
+    : options_(std::move(options)),
+      mine_(mine),
+      resend_after_(options_.resend_first),
+      hello_after_(options_.resend_first),
+      last_heard_(now),
+      last_used_(now) {
+  TROUPE_ASSERT(static_cast<bool>(mine), "a Link needs a session id");
+  std::uint64_t seed = mine.low;
+  nonce_ = splitmix64(seed) | 1;
+  options_.build_id.resize(std::min(options_.build_id.size(), max_build_id));
+}
+
+Frame Link::make(FrameKind kind) const {
+  Frame frame;
+  frame.kind = kind;
+  frame.from = mine_;
+  frame.to = peer_;
+  frame.epoch = epoch_;
+  frame.ack = received_;
+  return frame;
+}
+
+void Link::push_hello(SessionId to, std::uint64_t echo, LinkOutput& out) {
+  Frame frame = make(FrameKind::hello);
+  frame.to = to;
+  const bool known = peer_ && to == peer_;
+  if (!known) frame.ack = 0;  // what we received came from another session
+  frame.flags = known ? flag_want_ack : flag_want_reply;
+  Blob payload(hello_fixed_size + options_.build_id.size());
+  std::byte* at = payload.data();
+  put(at, options_.protocol);
+  put(at, nonce_);
+  put(at, echo);
+  put(at, static_cast<std::uint8_t>(options_.build_id.size()));
+  if (!options_.build_id.empty())
+    std::memcpy(at, options_.build_id.data(), options_.build_id.size());
+  frame.payload = std::make_shared<const Blob>(std::move(payload));
+  out.transmit.push_back(std::move(frame));
+}
+
+bool Link::parse_hello(const Frame& frame, Hello& hello) {
+  const Blob& payload = *frame.payload;
+  if (payload.size() < hello_fixed_size) return false;
+  const std::byte* at = payload.data();
+  hello.protocol = take<std::uint32_t>(at);
+  hello.nonce = take<std::uint64_t>(at);
+  hello.echo = take<std::uint64_t>(at);
+  const auto size = take<std::uint8_t>(at);
+  if (size > max_build_id || payload.size() != hello_fixed_size + size) return false;
+  for (std::size_t i = 0; i < size; ++i) {
+    const char c = static_cast<char>(*at++);
+    hello.build += c >= ' ' && c <= '~' ? c : '?';  // it ends up in messages for people
+  }
+  return true;
+}
+
+void Link::push_ack(LinkOutput& out) {
+  Frame frame = make(FrameKind::ack);
+  frame.sequence = reorder_.empty() ? 0 : reorder_.begin()->first;
+  if (TROUPE_MUTANT("link.ack_beyond_gap") && !reorder_.empty())
+    frame.ack = reorder_.rbegin()->first;
+  out.transmit.push_back(std::move(frame));
+  unacked_ = 0;
+  ack_due_ = Time::max();
+}
+
+void Link::push_fenced(SessionId to, LinkOutput& out) {
+  Frame frame = make(FrameKind::fenced);
+  frame.to = to;
+  frame.sequence = min_epoch_;
+  if (to != peer_) frame.ack = 0;
+  out.transmit.push_back(std::move(frame));
+  ++stats_.fenced;
+}
+
+bool Link::can_send(std::size_t size) const noexcept {
+  return !ended_ && size <= max_payload_size && window_.size() < options_.window_messages &&
+         (window_.empty() || window_used_ + size <= options_.window_bytes);
+}
+
+Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
+  if (ended_)
+    return Error(Code::unavailable, "the connection to this peer has ended and takes no messages");
+  if (payload.size() > max_payload_size)
+    return Error(Code::invalid_argument,
+                 "a message of " + std::to_string(payload.size()) + " bytes exceeds the limit of " +
+                     std::to_string(max_payload_size) + "; send it as an object");
+  if (!can_send(payload.size()) || TROUPE_BUGGIFY(0.05))
+    return Error(Code::overloaded, "the resend window of this peer is full (" +
+                                       std::to_string(window_.size()) + " messages, " +
+                                       std::to_string(window_used_) + " bytes unacknowledged)");
+  window_used_ += payload.size();
+  window_.push_back({std::make_shared<const Blob>(std::move(payload)), epoch_});
+  ++stats_.accepted;
+  last_used_ = now;
+  if (idle_) {
+    idle_ = false;
+    out.events.push_back(Open{});
+  }
+  transmit_new(now, out);
+  return base_ + acked_ + window_.size();
+}
+
+void Link::transmit(std::uint64_t sequence, Time now, LinkOutput& out) {
+  Pending& pending = window_[sequence - acked_ - 1];
+  Frame frame = make(FrameKind::data);
+  frame.sequence = sequence;
+  frame.epoch = pending.epoch;
+  frame.payload = pending.payload;
+  out.transmit.push_back(std::move(frame));
+  if (pending.sent != Time{}) ++stats_.resent;
+  pending.sent = now;
+  ++stats_.transmitted;
+  unacked_ = 0;  // the header carries the acknowledgement
+  if (reorder_.empty()) ack_due_ = Time::max();
+  if (resend_due_ == Time::max()) resend_due_ = now + resend_after_;
+}
+
+void Link::transmit_new(Time now, LinkOutput& out) {
+  if (!connected_ || !peer_ || ended_) return;
+  while (sent_ < acked_ + window_.size()) transmit(++sent_, now, out);
+}
+
+void Link::resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out) {
+  if (!connected_ || !peer_ || ended_) return;
+  first = std::max(first, acked_ + 1);
+  last = std::min({last, sent_, first + resend_burst - 1});
+  for (std::uint64_t sequence = first; sequence <= last; ++sequence) transmit(sequence, now, out);
+}
+
+/// Sends again what was sent and not acknowledged: a burst now, the next with each acknowledgement.
+void Link::recover(Time now, LinkOutput& out) {
+  last_gap_resend_ = now;
+  recover_next_ = std::min(acked_ + resend_burst, sent_) + 1;
+  recover_through_ = sent_;
+  resend(acked_ + 1, sent_, now, out);
+}
+
+void Link::on_connected(Time now, LinkOutput& out) {
+  if (ended_) return;
+  connected_ = true;
+  idle_ = false;
+  asked_ = 0;
+  last_heard_ = now;
+  last_used_ = std::max(last_used_, now - options_.idle_close / 2);
+  hello_after_ = options_.resend_first;
+  hello_due_ = now + hello_after_;
+  push_hello(peer_, 0, out);
+  resend_after_ = options_.resend_first;
+  recover(now, out);
+  transmit_new(now, out);
+}
+
+void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
+  if (ended_) return;
+  Result<Frame> decoded = decode(bytes);
+  if (!decoded) return violation(decoded.error().message(), out);
+  Frame& frame = *decoded;
+  if (frame.from == mine_) return violation("a frame from ourselves", out);
+  if (idle_) {  // the peer has something to say
+    idle_ = false;
+    out.events.push_back(Open{});
+  }
+  if (frame.kind == FrameKind::hello) return on_hello(frame, now, out);
+  if (frame.to != mine_ && !TROUPE_MUTANT("link.ignore_receiver")) {
+    ++stats_.stale;  // meant for a predecessor of this process: tell it who lives here now
+    return ask_for_hello(frame.from, now, out);
+  }
+  if (frame.kind == FrameKind::fenced) return on_fenced(frame, out);
+  if (frame.from != peer_) {
+    ++stats_.stale;
+    return ask_for_hello(frame.from, now, out);
+  }
+  last_heard_ = now;
+  asked_ = 0;
+  if (!take_ack(frame.ack, now, out)) return;
+  if (frame.kind == FrameKind::data) {
+    on_data(frame, now, out);
+  } else {
+    on_ack(frame, now, out);
+  }
+}
+
+void Link::ask_for_hello(SessionId from, Time now, LinkOutput& out) {
+  if (!connected_ || now < last_hello_ + min_between_hellos) return;
+  last_hello_ = now;
+  push_hello(from, 0, out);
+}
+
+void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
+  Hello hello;
+  if (!parse_hello(frame, hello)) return violation("a malformed hello", out);
+  if (hello.protocol != options_.protocol) {
+    if ((frame.flags & flag_want_reply) != 0) push_hello(frame.from, hello.nonce, out);
+    ended_ = true;
+    out.events.push_back(Incompatible{Error(
+        Code::unavailable, "the peer speaks protocol " + std::to_string(hello.protocol) +
+                               " (build " + hello.build + ") and this process protocol " +
+                               std::to_string(options_.protocol) + " (build " + options_.build_id +
+                               "): run the same release of troupe on both")});
+    return;
+  }
+  if (frame.epoch < min_epoch_) return push_fenced(frame.from, out);
+  const bool echoes = frame.to == mine_ && hello.echo == nonce_;
+  if (frame.from != peer_ && (echoes || TROUPE_MUTANT("link.adopt_without_echo")))
+    adopt(frame, hello, now, out);
+  if (frame.from == peer_) {
+    last_heard_ = now;
+    asked_ = 0;
+    if (frame.to == mine_ && !take_ack(frame.ack, now, out)) return;
+  }
+  if ((frame.flags & flag_want_reply) != 0) {
+    push_hello(frame.from, hello.nonce, out);
+  } else if (frame.from == peer_ && (frame.flags & flag_want_ack) != 0 && !echoes) {
+    push_ack(out);
+  }
+  if (frame.from != peer_) {
+    if ((frame.flags & flag_want_reply) == 0) ask_for_hello(frame.from, now, out);
+    return;
+  }
+  hello_due_ = Time::max();
+  if (now >= last_gap_resend_ + min_between_gap_resends) recover(now, out);
+  transmit_new(now, out);
+}
+
+void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& out) {
+  if (peer_) {
+    if (!TROUPE_MUTANT("link.keep_window_at_reset")) {
+      out.events.push_back(drop_window());
+    } else {
+      sent_ = 0;  // the planted bug: the old messages go to the new process
+      base_ += acked_;
+      acked_ = 0;
+    }
+    ++stats_.resets;
+  }
+  peer_ = frame.from;
+  peer_build_ = hello.build;
+  nonce_ += 2;
+  received_ = 0;
+  peer_fenced_ = false;
+  reorder_.clear();
+  reorder_used_ = 0;
+  unacked_ = 0;
+  ack_due_ = Time::max();
+  resend_due_ = Time::max();
+  resend_after_ = options_.resend_first;
+  last_used_ = now;
+  out.events.push_back(Established{peer_, peer_build_});
+}
+
+Reset Link::drop_window() {
+  Reset reset;
+  reset.delivered_through = base_ + acked_;
+  reset.sent_through = base_ + sent_;
+  reset.accepted_through = base_ + acked_ + window_.size();
+  base_ = reset.accepted_through;
+  acked_ = sent_ = recover_through_ = 0;
+  recover_next_ = 1;
+  window_.clear();
+  window_used_ = 0;
+  resend_due_ = Time::max();
+  return reset;
+}
+
+Reset Link::abandon() noexcept {
+  ended_ = true;
+  return drop_window();
+}
+
+bool Link::take_ack(std::uint64_t ack, Time now, LinkOutput& out) {
+  if (ack > sent_) {
+    violation("an acknowledgement of something never sent", out);
+    return false;
+  }
+  if (ack <= acked_) return true;
+  while (acked_ < ack) {
+    window_used_ -= window_.front().payload->size();
+    window_.pop_front();
+    ++acked_;
+  }
+  resend_after_ = options_.resend_first;
+  resend_due_ = acked_ == sent_ ? Time::max() : now + resend_after_;
+  last_used_ = now;
+  if (recover_next_ <= recover_through_) {
+    const std::uint64_t from = std::max(recover_next_, acked_ + 1);
+    recover_next_ = from + resend_burst;
+    resend(from, recover_through_, now, out);
+  }
+  return true;
+}
+
+void Link::on_ack(const Frame& frame, Time now, LinkOutput& out) {
+  if (frame.sequence > frame.ack + 1 && frame.sequence <= sent_ && frame.ack == acked_ &&
+      now >= last_gap_resend_ + min_between_gap_resends) {
+    last_gap_resend_ = now;
+    resend(frame.ack + 1, frame.sequence - 1, now, out);
+  }
+  if ((frame.flags & flag_want_ack) != 0) push_ack(out);
+}
+
+void Link::on_data(Frame& frame, Time now, LinkOutput& out) {
+  if (frame.epoch < min_epoch_ || peer_fenced_) {
+    peer_fenced_ = true;
+    return push_fenced(peer_, out);
+  }
+  if (frame.sequence == 0) return violation("a message without a number", out);
+  last_used_ = now;
+  if (frame.sequence <= received_ && !TROUPE_MUTANT("link.accept_duplicates")) {
+    ++stats_.duplicates;
+    ack_due_ = std::min(ack_due_, now + options_.ack_delay);  // our acknowledgement was lost
+    return;
+  }
+  const std::size_t size = frame.payload->size();
+  if (frame.sequence > received_ + options_.window_messages ||
+      (frame.sequence > received_ + 1 && reorder_used_ + size > options_.window_bytes)) {
+    ++stats_.beyond_window;
+    return;
+  }
+  if (reorder_.count(frame.sequence) != 0) {
+    ++stats_.duplicates;
+    return;
+  }
+  Delivered message{std::move(*std::const_pointer_cast<Blob>(frame.payload)), frame.epoch};
+  if (frame.sequence != received_ + 1 && frame.sequence > received_) {
+    reorder_used_ += size;
+    reorder_.emplace(frame.sequence, std::move(message));
+    ack_due_ = std::min(ack_due_, now + options_.ack_delay);  // it names the gap
+    return;
+  }
+  received_ = std::max(received_, frame.sequence);
+  ++stats_.delivered;
+  ++unacked_;
+  out.deliver.push_back(std::move(message));
+  deliver_in_order(out);
+  ack_due_ = std::min(ack_due_, now + options_.ack_delay);
+  if (unacked_ >= options_.ack_every || TROUPE_BUGGIFY(0.1)) push_ack(out);
+}
+
+void Link::deliver_in_order(LinkOutput& out) {
+  while (!reorder_.empty() && reorder_.begin()->first == received_ + 1) {
+    reorder_used_ -= reorder_.begin()->second.payload.size();
+    out.deliver.push_back(std::move(reorder_.begin()->second));
+    reorder_.erase(reorder_.begin());
+    ++received_;
+    ++stats_.delivered;
+    ++unacked_;
+  }
+}
+
+void Link::on_fenced(const Frame& frame, LinkOutput& out) {
+  if (frame.sequence <= epoch_) {
+    ++stats_.stale;  // it refused an epoch that we no longer have
+    return;
+  }
+  Reset reset;
+  if (frame.from == peer_) {
+    // The refusal is final, so its acknowledgement is the last word on what arrived.
+    if (frame.ack > sent_) return violation("an acknowledgement of something never sent", out);
+    const Ticket delivered = base_ + std::max(acked_, frame.ack);
+    reset = drop_window();
+    reset.delivered_through = reset.sent_through = delivered;
+  } else {
+    reset = drop_window();
+  }
+  ended_ = true;
+  out.events.push_back(reset);
+  out.events.push_back(Fenced{frame.sequence});
+}
+
+void Link::violation(std::string why, LinkOutput& out) {
+  ++stats_.violations;
+  out.events.push_back(Violation{std::move(why)});
+}
+
+void Link::on_time(Time now, LinkOutput& out) {
+  if (ended_ || !connected_) return;
+  if (now >= hello_due_ && !peer_) {
+    hello_after_ = std::min(2 * hello_after_, options_.resend_last);
+    hello_due_ = now + hello_after_;
+    push_hello(peer_, 0, out);
+  } else if (now >= hello_due_) {
+    hello_due_ = Time::max();
+  }
+  if (now >= ack_due_) push_ack(out);
+  if (now >= resend_due_ && !TROUPE_MUTANT("link.no_resend")) {
+    resend_after_ = std::min(2 * resend_after_, options_.resend_last);
+    resend_due_ = now + resend_after_;
+    recover(now, out);
+  } else if (now >= resend_due_) {
+    resend_due_ = Time::max();
+  }
+  const bool busy = !window_.empty() || !peer_ || !reorder_.empty();
+  if (options_.idle_close > Duration{} && !busy && now >= last_used_ + options_.idle_close) {
+    if (ack_due_ != Time::max()) push_ack(out);
+    connected_ = false;
+    idle_ = true;
+    out.events.push_back(IdleClose{});
+    return;
+  }
+  if (now < last_heard_ + (asked_ + 1) * options_.keepalive) return;
+  ++asked_;
+  if (asked_ % 3 == 0 && busy) {
+    out.events.push_back(Reconnect{});
+  } else if (peer_) {
+    Frame frame = make(FrameKind::ack);
+    frame.flags = flag_want_ack;
+    out.transmit.push_back(std::move(frame));
+  }
+}
+
+Time Link::next_deadline() const noexcept {
+  if (ended_ || !connected_) return Time::max();
+  Time due = std::min({hello_due_, ack_due_, resend_due_});
+  due = std::min(due, last_heard_ + (asked_ + 1) * options_.keepalive);
+  const bool busy = !window_.empty() || !peer_ || !reorder_.empty();
+  if (options_.idle_close > Duration{} && !busy)
+    due = std::min(due, last_used_ + options_.idle_close);
+  return due;
+}
+
+}  // namespace troupe::net
