@@ -1,0 +1,163 @@
+#include "troupe/tune/internal/schedulers.hpp"
+
+#include <gtest/gtest.h>
+#include <cmath>
+
+namespace troupe::tune {
+namespace {
+
+SchedulerSetup setup(Goal goal = maximize) {
+  return {{{{"x", uniform(0, 1)}}}, goal, 8, 1};
+}
+
+bool stops(Scheduler& s, int trial, long step, double score) {
+  std::vector<Decision> out;
+  s.reported({.trial = trial, .step = step, .score = score}, out);
+  EXPECT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].action == Decision::Action::stop, !out[0].why.empty());
+  return out[0].action == Decision::Action::stop;
+}
+
+TEST(AsyncHyperBand, RungsOfABracket) {
+  EXPECT_EQ(AsyncHyperBandScheduler::rung_steps({.max_steps = 100}, 0),
+            (std::vector<double>{1, 4, 16, 64}));
+  EXPECT_EQ(AsyncHyperBandScheduler::rung_steps({.max_steps = 100}, 1),
+            (std::vector<double>{4, 16, 64}));
+}
+
+TEST(AsyncHyperBand, JudgesAgainstThoseBeforeStrictly) {
+  auto s = make_scheduler(AsyncHyperBand{.max_steps = 10, .eta = 2}, setup());
+  for (int i = 0; i < 5; ++i) s->created(i, {0});
+  EXPECT_FALSE(stops(*s, 0, 1, 1));  // the first one goes on
+  EXPECT_TRUE(stops(*s, 1, 1, 0.5));
+  EXPECT_FALSE(stops(*s, 2, 1, 0.75));  // equals the median of {1, 0.5}
+  EXPECT_FALSE(stops(*s, 0, 5, 1));     // rung 4
+  EXPECT_TRUE(stops(*s, 2, 5, 0.9));
+  EXPECT_TRUE(stops(*s, 0, 10, 5));  // max_steps
+}
+
+TEST(AsyncHyperBand, ASkippedRungDoesNotJudgeLater) {
+  auto s = make_scheduler(AsyncHyperBand{.max_steps = 100, .eta = 4}, setup());
+  s->created(0, {0});
+  s->created(1, {0});
+  EXPECT_FALSE(stops(*s, 0, 1, 10));
+  EXPECT_FALSE(stops(*s, 1, 4, 1));  // comes first to rung 4, past rung 1
+  EXPECT_FALSE(stops(*s, 1, 5, 1));  // Ray would now judge it at rung 1
+}
+
+TEST(AsyncHyperBand, NanIsIgnored) {
+  auto s = make_scheduler(AsyncHyperBand{.max_steps = 100}, setup());
+  for (int i = 0; i < 3; ++i) s->created(i, {0});
+  EXPECT_FALSE(stops(*s, 0, 1, NAN));
+  EXPECT_FALSE(stops(*s, 1, 1, -5));
+  EXPECT_TRUE(stops(*s, 2, 1, -6));
+}
+
+TEST(SuccessiveHalving, BestFloorOfNOverEtaGoOnAndTiesToo) {
+  auto s = make_scheduler(SuccessiveHalving{.min_steps = 1, .eta = 2}, setup(minimize));
+  EXPECT_FALSE(stops(*s, 0, 1, 3));
+  EXPECT_TRUE(stops(*s, 1, 1, 4));   // not the best of 2
+  EXPECT_FALSE(stops(*s, 2, 1, 3));  // ties with the best
+  EXPECT_FALSE(stops(*s, 3, 1, 3));  // among the best 2 of 4
+  EXPECT_TRUE(stops(*s, 4, 1, 3.5));
+  EXPECT_TRUE(stops(*s, 5, 1, NAN));
+}
+
+TEST(SuccessiveHalving, OneReportMayClearSeveralRungs) {
+  auto s = make_scheduler(SuccessiveHalving{.min_steps = 1, .eta = 2}, setup());
+  EXPECT_FALSE(stops(*s, 0, 5, 1));  // recorded at rungs 1, 2 and 4
+  EXPECT_TRUE(stops(*s, 1, 1, 0.5));
+  EXPECT_TRUE(stops(*s, 2, 4, 0.9));
+}
+
+TEST(SuccessiveHalving, BootstrapStopsTheFirstOnes) {
+  auto s = make_scheduler(SuccessiveHalving{.eta = 2, .bootstrap = 2}, setup());
+  EXPECT_TRUE(stops(*s, 0, 1, 1));
+  EXPECT_TRUE(stops(*s, 1, 1, 2));
+  EXPECT_FALSE(stops(*s, 2, 1, 3));
+}
+
+TEST(MedianStopping, BestAgainstTheMedianOfRunningMeans) {
+  auto s = make_scheduler(MedianStopping{.grace = 2, .min_samples = 2}, setup());
+  for (long step = 1; step <= 4; ++step) {
+    EXPECT_FALSE(stops(*s, 0, step, static_cast<double>(step)));  // means from step 2: 2, 2.5, 3
+    EXPECT_FALSE(stops(*s, 1, step, static_cast<double>(step)));
+  }
+  EXPECT_FALSE(stops(*s, 2, 1, -100));  // grace
+  EXPECT_FALSE(stops(*s, 2, 2, 2));     // ties go on
+  EXPECT_TRUE(stops(*s, 2, 3, 2.4));    // best 2.4 < 2.5
+}
+
+TEST(MedianStopping, NeedsEnoughTrialsThatCameAsFar) {
+  auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 3}, setup());
+  for (const long step : {3, 5}) {
+    stops(*s, 0, step, 10);
+    stops(*s, 1, step, 10);
+  }
+  stops(*s, 2, 2, 10);
+  EXPECT_FALSE(stops(*s, 3, 3, 0));  // trial 2 is behind
+  stops(*s, 2, 3, 10);
+  EXPECT_TRUE(stops(*s, 3, 3, 0));
+}
+
+TEST(PercentileStopping, OnlyCompletedTrialsAtTheSameStepCount) {
+  auto s = make_scheduler(PercentileStopping{.startup_trials = 2}, setup(minimize));
+  std::vector<Decision> none;
+  for (int i = 0; i < 2; ++i) {
+    for (long step = 1; step <= 3; ++step) EXPECT_FALSE(stops(*s, i, step, 1.0 + i));
+    s->finished(i, none);
+  }
+  EXPECT_FALSE(stops(*s, 2, 1, 1.5));  // equals the median of {1, 2}
+  EXPECT_FALSE(stops(*s, 2, 7, 9));    // nobody has that step
+  EXPECT_TRUE(stops(*s, 3, 2, 1.6));
+  EXPECT_TRUE(stops(*s, 4, 1, NAN));
+}
+
+TEST(Patience, StopsOnlyWhenTheLatestAreWorse) {
+  auto s = make_scheduler(Patience{.patience = 1, .min_delta = 0.1}, setup(minimize));
+  EXPECT_FALSE(stops(*s, 0, 1, 1.0));
+  EXPECT_FALSE(stops(*s, 0, 2, 1.5));
+  EXPECT_TRUE(stops(*s, 0, 3, 1.2));
+  EXPECT_FALSE(stops(*s, 1, 1, 1.0));
+  EXPECT_FALSE(stops(*s, 1, 2, 1.05));
+  EXPECT_FALSE(stops(*s, 1, 3, 1.08));  // within min_delta
+}
+
+TEST(Hyperband, TablesOfThePaper) {
+  using Brackets = std::vector<std::vector<Rung>>;
+  EXPECT_EQ(hyperband_brackets(81, 3, HyperbandTable::formula),
+            (Brackets{{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}},
+                      {{34, 3}, {11, 9}, {3, 27}, {1, 81}},
+                      {{15, 9}, {5, 27}, {1, 81}},
+                      {{8, 27}, {2, 81}},
+                      {{5, 81}}}));
+  EXPECT_EQ(hyperband_brackets(81, 3, HyperbandTable::printed),
+            (Brackets{{{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}},
+                      {{27, 3}, {9, 9}, {3, 27}, {1, 81}},
+                      {{9, 9}, {3, 27}, {1, 81}},
+                      {{6, 27}, {2, 81}},
+                      {{5, 81}}}));
+  auto starts = [](long max_steps, int eta) {
+    std::vector<int> n;
+    for (const auto& b : hyperband_brackets(max_steps, eta, HyperbandTable::formula)) {
+      n.push_back(b.front().trials);
+    }
+    return n;
+  };
+  EXPECT_EQ(starts(27, 3), (std::vector<int>{27, 12, 6, 4}));
+  EXPECT_EQ(starts(16, 2), (std::vector<int>{16, 10, 7, 5, 5}));
+  EXPECT_EQ(starts(256, 4), (std::vector<int>{256, 80, 27, 10, 5}));
+}
+
+TEST(Schedulers, BadOptionsAreNamed) {
+  EXPECT_THROW(make_scheduler(AsyncHyperBand{.max_steps = 0}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(AsyncHyperBand{.eta = 1}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(SuccessiveHalving{.eta = 1}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(MedianStopping{.min_samples = 0}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(PercentileStopping{.percentile = 101}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(Patience{.patience = -1}, setup()), InvalidArgument);
+  EXPECT_THROW(hyperband_brackets(0, 3, HyperbandTable::formula), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::tune

@@ -1,0 +1,173 @@
+#include "troupe/tune/internal/schedulers.hpp"
+#include "troupe/tune/internal/text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace troupe::tune {
+namespace {
+
+[[noreturn]] void refuse(const std::string& who, const std::string& why) {
+  throw InvalidArgument(Code::invalid_argument, "tune::" + who + ": " + why);
+}
+
+Decision stop(int trial, std::string why) {
+  Decision decision{.trial = trial, .action = Decision::Action::stop};
+  decision.why = std::move(why);
+  return decision;
+}
+
+}  // namespace
+
+std::optional<double> percentile(std::vector<double> values, double percent) {
+  values.erase(std::remove_if(values.begin(), values.end(), [](double v) { return std::isnan(v); }),
+               values.end());
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const double at = percent / 100 * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(std::floor(at));
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
+}
+
+std::vector<double> AsyncHyperBandScheduler::rung_steps(const AsyncHyperBand& o, int bracket) {
+  const double grace = static_cast<double>(o.grace);
+  const auto count = static_cast<int>(
+      std::log(static_cast<double>(o.max_steps) / grace) / std::log(o.eta) - bracket + 1);
+  std::vector<double> steps;
+  for (int k = 0; k < count; ++k) steps.push_back(grace * std::pow(o.eta, k + bracket));
+  return steps;
+}
+
+AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
+                                                 const SchedulerSetup& setup)
+    : options_(options), goal_(setup.goal), random_(setup.seed) {
+  if (options.max_steps < 1) refuse("AsyncHyperBand", "max_steps must be at least 1");
+  if (options.grace < 1 || options.grace > options.max_steps) {
+    refuse("AsyncHyperBand", "grace must be from 1 to max_steps");
+  }
+  if (!(options.eta > 1)) refuse("AsyncHyperBand", "eta must be above 1");
+  if (options.brackets < 1) refuse("AsyncHyperBand", "brackets must be at least 1");
+  for (int b = 0; b < options.brackets; ++b) {
+    std::vector<RungState> rungs;
+    for (const double steps : rung_steps(options, b)) rungs.push_back({steps, {}});
+    brackets_.push_back(std::move(rungs));
+  }
+}
+
+void AsyncHyperBandScheduler::created(int trial, const Point&) {
+  double total = 0;
+  for (const auto& rungs : brackets_) total += std::exp(static_cast<double>(rungs.size()));
+  double u = random_.uniform() * total;
+  std::size_t bracket = 0;
+  while (bracket + 1 < brackets_.size()) {
+    const double weight = std::exp(static_cast<double>(brackets_[bracket].size()));
+    if (u < weight) break;
+    u -= weight;
+    ++bracket;
+  }
+  places_[trial].bracket = bracket;
+}
+
+std::optional<double> AsyncHyperBandScheduler::record(Place& place) {
+  std::vector<RungState>& rungs = brackets_[place.bracket];
+  for (std::size_t k = rungs.size(); k-- > place.next_rung;) {
+    if (static_cast<double>(place.step) < rungs[k].steps) continue;
+    const auto cutoff = percentile(rungs[k].gains, 100 * (1 - 1 / options_.eta));
+    rungs[k].gains.push_back(place.gain);
+    place.next_rung = k + 1;
+    return cutoff;
+  }
+  return std::nullopt;
+}
+
+void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decision>& out) {
+  Place& place = places_[report.trial];
+  place.step = report.step;
+  place.gain = goal_.gain(report.score);
+  place.reported = true;
+  if (options_.stop_at_max && report.step >= options_.max_steps) {
+    out.push_back(stop(report.trial, "reached max_steps " + std::to_string(options_.max_steps)));
+    return;
+  }
+  const auto cutoff = record(place);
+  if (cutoff && place.gain < *cutoff) {
+    out.push_back(stop(report.trial, "at step " + std::to_string(report.step) + " its score " +
+                                         number(report.score) + " is worse than the cutoff " +
+                                         number(goal_.gain(*cutoff))));
+    return;
+  }
+  out.push_back({.trial = report.trial});
+}
+
+void AsyncHyperBandScheduler::finished(int trial, std::vector<Decision>&) {
+  Place& place = places_[trial];
+  if (place.reported) record(place);
+}
+
+SuccessiveHalvingScheduler::SuccessiveHalvingScheduler(const SuccessiveHalving& options,
+                                                       const SchedulerSetup& setup)
+    : options_(options), goal_(setup.goal) {
+  if (options.min_steps < 1) refuse("SuccessiveHalving", "min_steps must be at least 1");
+  if (options.eta < 2) refuse("SuccessiveHalving", "eta must be at least 2");
+  if (options.rate < 0 || options.bootstrap < 0) {
+    refuse("SuccessiveHalving", "rate and bootstrap must not be negative");
+  }
+}
+
+double SuccessiveHalvingScheduler::rung_step(std::size_t rung) const {
+  return static_cast<double>(options_.min_steps) *
+         std::pow(options_.eta, static_cast<double>(rung) + options_.rate);
+}
+
+void SuccessiveHalvingScheduler::reported(const Report& report, std::vector<Decision>& out) {
+  std::size_t& rung = next_rung_[report.trial];
+  const double gain = goal_.gain(report.score);
+  while (static_cast<double>(report.step) >= rung_step(rung)) {  // one report may clear several
+    const std::string where =
+        "at rung " + std::to_string(rung) + " (step " + std::to_string(report.step) + ") ";
+    if (std::isnan(gain)) {
+      out.push_back(stop(report.trial, where + "its score is not a number"));
+      return;
+    }
+    if (rungs_.size() <= rung) rungs_.resize(rung + 1);
+    std::vector<double>& gains = rungs_[rung++];
+    gains.insert(std::upper_bound(gains.begin(), gains.end(), gain), gain);
+    const std::size_t n = gains.size();
+    if (n <= static_cast<std::size_t>(options_.bootstrap)) {
+      out.push_back(stop(report.trial, where + "fewer trials than bootstrap came before"));
+      return;
+    }
+    const std::size_t k = std::max<std::size_t>(n / static_cast<std::size_t>(options_.eta), 1);
+    if (gain < gains[n - k]) {
+      out.push_back(stop(report.trial, where + "its score " + number(report.score) +
+                                           " is not among the best " + std::to_string(k) + " of " +
+                                           std::to_string(n)));
+      return;
+    }
+  }
+  out.push_back({.trial = report.trial});
+}
+
+std::vector<std::vector<Rung>> hyperband_brackets(long max_steps, int eta, HyperbandTable table) {
+  if (max_steps < 1) refuse("hyperband_brackets", "max_steps must be at least 1");
+  if (eta < 2) refuse("hyperband_brackets", "eta must be at least 2");
+  std::vector<long> powers = {1};  // integers: a floating logarithm errs at exact powers
+  while (powers.back() <= max_steps / eta) powers.push_back(powers.back() * eta);
+  const auto smax = static_cast<long>(powers.size()) - 1;
+  std::vector<std::vector<Rung>> brackets;
+  for (long s = smax; s >= 0; --s) {
+    const long power = powers[static_cast<std::size_t>(s)];
+    const long n = table == HyperbandTable::formula ? ((smax + 1) * power + s) / (s + 1)
+                                                    : (smax + 1) / (s + 1) * power;
+    std::vector<Rung> bracket;
+    for (long i = 0; i <= s; ++i) {
+      bracket.push_back({static_cast<int>(n / powers[static_cast<std::size_t>(i)]),
+                         max_steps * powers[static_cast<std::size_t>(i)] / power});
+    }
+    brackets.push_back(std::move(bracket));
+  }
+  return brackets;
+}
+
+}  // namespace troupe::tune

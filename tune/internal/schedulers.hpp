@@ -1,0 +1,146 @@
+/// The schedulers behind make_scheduler(), one class each; semantics as in scheduler.hpp.
+#pragma once
+
+#include "troupe/tune/scheduler.hpp"
+
+#include <map>
+
+namespace troupe::tune {
+
+class PbtScheduler final : public Scheduler {
+ public:
+  PbtScheduler(const Pbt& options, const SchedulerSetup& setup);
+  void created(int trial, const Point& params) override;
+  void reported(const Report& report, std::vector<Decision>& out) override;
+  void finished(int trial, std::vector<Decision>& out) override;
+  void failed(int trial, std::vector<Decision>& out) override;
+  int pick(const std::vector<int>& waiting) override;
+
+  /// Parameters of a copy: each drawn anew or moved a little.
+  Point explore(const Point& donor);
+
+ private:
+  struct Member {
+    Point params;
+    bool done = false;
+    bool has_score = false;
+    double gain = 0;  ///< larger is better
+    long last_step = 0;
+    long last_perturb = 0;
+    bool can_save = false;
+    bool saved = false;  ///< has (or was told to make) a checkpoint of its last interval
+    bool held = false;
+  };
+  struct Quantiles {
+    std::vector<int> top;
+    std::vector<int> bottom;
+  };
+  Quantiles quantiles() const;
+  void decide(int trial, const Report& report, std::vector<Decision>& out);
+  bool exploit(int trial, const std::vector<int>& top, Decision& decision);
+  void leave(int trial, std::vector<Decision>& out);
+  void try_barrier(std::vector<Decision>& out);
+  void pass_barrier(std::vector<Decision>& out);
+
+  Pbt options_;
+  SearchSpace space_;
+  Goal goal_;
+  int population_;
+  Random random_;
+  std::map<int, Member> members_;
+  long next_sync_ = 0;
+};
+
+class AsyncHyperBandScheduler final : public Scheduler {
+ public:
+  AsyncHyperBandScheduler(const AsyncHyperBand& options, const SchedulerSetup& setup);
+  void created(int trial, const Point& params) override;
+  void reported(const Report& report, std::vector<Decision>& out) override;
+  void finished(int trial, std::vector<Decision>& out) override;
+  /// Steps of the rungs of a bracket, lowest first.
+  static std::vector<double> rung_steps(const AsyncHyperBand& options, int bracket);
+
+ private:
+  struct RungState {
+    double steps = 0;
+    std::vector<double> gains;
+  };
+  struct Place {
+    std::size_t bracket = 0;
+    std::size_t next_rung = 0;  ///< rungs below were recorded or skipped
+    long step = 0;
+    double gain = 0;
+    bool reported = false;
+  };
+  /// Records the trial at the highest rung it has reached; the cutoff from before, if any.
+  std::optional<double> record(Place& place);
+
+  AsyncHyperBand options_;
+  Goal goal_;
+  Random random_;
+  std::vector<std::vector<RungState>> brackets_;
+  std::map<int, Place> places_;
+};
+
+class SuccessiveHalvingScheduler final : public Scheduler {
+ public:
+  SuccessiveHalvingScheduler(const SuccessiveHalving& options, const SchedulerSetup& setup);
+  void reported(const Report& report, std::vector<Decision>& out) override;
+
+ private:
+  double rung_step(std::size_t rung) const;
+  SuccessiveHalving options_;
+  Goal goal_;
+  std::vector<std::vector<double>> rungs_;  ///< gains recorded at each rung
+  std::map<int, std::size_t> next_rung_;
+};
+
+class MedianScheduler final : public Scheduler {
+ public:
+  MedianScheduler(const MedianStopping& options, const SchedulerSetup& setup);
+  void reported(const Report& report, std::vector<Decision>& out) override;
+
+ private:
+  struct Sample {
+    long step;
+    double gain;
+  };
+  MedianStopping options_;
+  Goal goal_;
+  std::map<int, std::vector<Sample>> history_;
+};
+
+class PercentileScheduler final : public Scheduler {
+ public:
+  PercentileScheduler(const PercentileStopping& options, const SchedulerSetup& setup);
+  void reported(const Report& report, std::vector<Decision>& out) override;
+  void finished(int trial, std::vector<Decision>& out) override;
+
+ private:
+  struct Curve {
+    std::map<long, double> gains;
+    bool stopped = false;
+    bool complete = false;
+  };
+  PercentileStopping options_;
+  Goal goal_;
+  std::map<int, Curve> curves_;
+  int complete_ = 0;
+};
+
+class PatienceScheduler final : public Scheduler {
+ public:
+  PatienceScheduler(const Patience& options, const SchedulerSetup& setup);
+  void reported(const Report& report, std::vector<Decision>& out) override;
+
+ private:
+  Patience options_;
+  Goal goal_;
+  std::map<int, std::vector<double>> gains_;
+};
+
+/// The linear-interpolation percentile (numpy's default) of values that are not NaN; nothing
+/// without any.
+std::optional<double> percentile(std::vector<double> values, double percent);
+
+}  // namespace troupe::tune
