@@ -307,12 +307,41 @@ struct NeedReader {
 struct GiveReader {
   bool is_segment = false;
   std::uint64_t id = 0;
+  std::uint32_t incarnation = 0;  ///< of a segment
   std::uint64_t bytes = 0;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Agent -> writer: slots whose objects are dead and unpinned: reuse them.
+/// Agent -> writer: the object of this slot is dead and unpinned: reuse its memory.
 struct Recycle {
-  std::vector<std::uint32_t> slots;
+  std::uint32_t slot = 0;
+  std::uint64_t generation = 0;
+};
+/// Agent -> process, over the socket, once after Welcome; descriptors: publications, pins,
+/// retirements.
+struct StoreTables {
+  std::uint32_t processes = 0;  ///< objectstore::Layout
+  std::uint32_t slots = 0;
+  std::uint32_t extents = 0;
+  std::uint32_t process = 0;
+  std::uint32_t incarnation = 0;
+  std::uint64_t extent_bytes = 0;
+};
+/// Process -> agent: the tables are mapped; seal them.
+struct StoreAttached {};
+/// Process -> agent: this object of mine is about to be named in a message to another process: keep
+/// it until Free.
+struct Adopt {
+  Location location;
+};
+/// Process -> agent: the last view of a freed object is gone here.
+struct Unpinned {
+  std::uint32_t process = 0;
+  std::uint32_t slot = 0;
+};
+/// Agent -> every process: the extent or segment is gone; unmap it.
+struct Forget {
+  bool is_segment = false;
+  std::uint64_t id = 0;
 };
 
 /// Process -> agent, answered by Nodes.
@@ -343,7 +372,8 @@ using NodeMessage =
                  LeaseReclaim, LeaseReturned, Blocked, Unblocked, Escape, Fulfil, Hold, Await,
                  Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
-                 ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown>;
+                 ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
+                 StoreTables, StoreAttached, Adopt, Unpinned, Forget>;
 
 // --- bytes
 // -----------------------------------------------------------------------------------------------------------
