@@ -189,14 +189,12 @@ Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
 }
 
 void Link::transmit(std::uint64_t sequence, Time now, LinkOutput& out) {
-  Pending& pending = window_[sequence - acked_ - 1];
+  const Pending& pending = window_[sequence - acked_ - 1];
   Frame frame = make(FrameKind::data);
   frame.sequence = sequence;
   frame.epoch = pending.epoch;
   frame.payload = pending.payload;
   out.transmit.push_back(std::move(frame));
-  if (pending.sent != Time{}) ++stats_.resent;
-  pending.sent = now;
   ++stats_.transmitted;
   unacked_ = 0;  // the header carries the acknowledgement
   if (reorder_.empty()) ack_due_ = Time::max();
@@ -204,15 +202,18 @@ void Link::transmit(std::uint64_t sequence, Time now, LinkOutput& out) {
 }
 
 void Link::transmit_new(Time now, LinkOutput& out) {
-  if (!connected_ || !peer_ || ended_) return;
+  if (!connected_ || !confirmed_ || ended_) return;
   while (sent_ < acked_ + window_.size()) transmit(++sent_, now, out);
 }
 
 void Link::resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out) {
-  if (!connected_ || !peer_ || ended_) return;
+  if (!connected_ || !confirmed_ || ended_) return;
   first = std::max(first, acked_ + 1);
   last = std::min({last, sent_, first + resend_burst - 1});
-  for (std::uint64_t sequence = first; sequence <= last; ++sequence) transmit(sequence, now, out);
+  for (std::uint64_t sequence = first; sequence <= last; ++sequence) {
+    transmit(sequence, now, out);
+    ++stats_.resent;
+  }
 }
 
 /// Sends again what was sent and not acknowledged: a burst now, the next with each acknowledgement.
@@ -226,6 +227,7 @@ void Link::recover(Time now, LinkOutput& out) {
 void Link::on_connected(Time now, LinkOutput& out) {
   if (ended_) return;
   connected_ = true;
+  confirmed_ = false;
   idle_ = false;
   asked_ = 0;
   last_heard_ = now;
@@ -234,6 +236,15 @@ void Link::on_connected(Time now, LinkOutput& out) {
   hello_due_ = now + hello_after_;
   push_hello(peer_, 0, out);
   resend_after_ = options_.resend_first;
+}
+
+/// The process at the other end of this connection is the peer that we know.
+void Link::confirm(Time now, LinkOutput& out) {
+  last_heard_ = now;
+  asked_ = 0;
+  hello_due_ = Time::max();
+  if (confirmed_) return;
+  confirmed_ = true;
   recover(now, out);
   transmit_new(now, out);
 }
@@ -258,9 +269,8 @@ void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
     ++stats_.stale;
     return ask_for_hello(frame.from, now, out);
   }
-  last_heard_ = now;
-  asked_ = 0;
   if (!take_ack(frame.ack, now, out)) return;
+  confirm(now, out);
   if (frame.kind == FrameKind::data) {
     on_data(frame, now, out);
   } else {
@@ -291,11 +301,7 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   const bool echoes = frame.to == mine_ && hello.echo == nonce_;
   if (frame.from != peer_ && (echoes || TROUPE_MUTANT("link.adopt_without_echo")))
     adopt(frame, hello, now, out);
-  if (frame.from == peer_) {
-    last_heard_ = now;
-    asked_ = 0;
-    if (frame.to == mine_ && !take_ack(frame.ack, now, out)) return;
-  }
+  if (frame.from == peer_ && frame.to == mine_ && !take_ack(frame.ack, now, out)) return;
   if ((frame.flags & flag_want_reply) != 0) {
     push_hello(frame.from, hello.nonce, out);
   } else if (frame.from == peer_ && (frame.flags & flag_want_ack) != 0 && !echoes) {
@@ -305,9 +311,9 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
     if ((frame.flags & flag_want_reply) == 0) ask_for_hello(frame.from, now, out);
     return;
   }
-  hello_due_ = Time::max();
-  if (now >= last_gap_resend_ + min_between_gap_resends) recover(now, out);
-  transmit_new(now, out);
+  const bool again = confirmed_ && now >= last_gap_resend_ + min_between_gap_resends;
+  confirm(now, out);
+  if (again) recover(now, out);  // it says that the connection is new to it
 }
 
 void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& out) {
@@ -323,6 +329,7 @@ void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& o
   }
   peer_ = frame.from;
   peer_build_ = hello.build;
+  confirmed_ = false;
   nonce_ += 2;
   received_ = 0;
   peer_fenced_ = false;
@@ -462,12 +469,10 @@ void Link::violation(std::string why, LinkOutput& out) {
 
 void Link::on_time(Time now, LinkOutput& out) {
   if (ended_ || !connected_) return;
-  if (now >= hello_due_ && !peer_) {
+  if (now >= hello_due_) {
     hello_after_ = std::min(2 * hello_after_, options_.resend_last);
     hello_due_ = now + hello_after_;
     push_hello(peer_, 0, out);
-  } else if (now >= hello_due_) {
-    hello_due_ = Time::max();
   }
   if (now >= ack_due_) push_ack(out);
   if (now >= resend_due_ && !TROUPE_MUTANT("link.no_resend")) {

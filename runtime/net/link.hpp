@@ -149,7 +149,8 @@ class Link {
 
   // Use. Nothing blocks; nothing throws but for lack of memory.
 
-  /// Accepts a message and returns its ticket; it is sent as soon as a connection exists.
+  /// Accepts a message and returns its ticket; it is sent as soon as the peer has said on a
+  /// connection that it is still the same.
   /// Errors: Overloaded (window full), InvalidArgument (larger than max_payload_size), Unavailable
   /// (incompatible or fenced). All of them: not executed.
   Result<Ticket> send(Blob payload, Time now, LinkOutput& out);
@@ -188,7 +189,6 @@ class Link {
   struct Pending {
     std::shared_ptr<const Blob> payload;
     Epoch epoch = 0;
-    Time sent{};  ///< last transmission; Time{} = never
   };
   struct Hello {
     std::uint32_t protocol = 0;
@@ -203,6 +203,7 @@ class Link {
   void transmit(std::uint64_t sequence, Time now, LinkOutput& out);
   void transmit_new(Time now, LinkOutput& out);
   void resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out);
+  void confirm(Time now, LinkOutput& out);
   void recover(Time now, LinkOutput& out);
   void on_hello(const Frame& frame, Time now, LinkOutput& out);
   void on_data(Frame& frame, Time now, LinkOutput& out);
@@ -219,7 +220,9 @@ class Link {
   LinkOptions options_;
   SessionId mine_, peer_;
   std::string peer_build_;
-  bool connected_ = false, ended_ = false, idle_ = false;
+  bool connected_ = false;
+  bool confirmed_ = false;  ///< the peer has spoken on this connection; no data before that
+  bool ended_ = false, idle_ = false;
   std::uint64_t nonce_;
   Epoch epoch_ = 0, min_epoch_ = 0;
 

@@ -225,9 +225,7 @@ void World<M>::start(NodeIndex i) {
   member.node = factory_(i);
   trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("start");
   for (NodeIndex peer : member.contacts) {
-    if (!alive(peer) || peer == i) continue;
-    network_.close(i, peer, Fault::count_, now_);
-    network_.open(i, peer);
+    if (alive(peer) && peer != i) network_.open(i, peer);  // what its former life sent still comes
   }
   announce(i, true);
   Env<M> env(*this, i);
