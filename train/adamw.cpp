@@ -1,0 +1,48 @@
+#include "troupe/train/adamw.hpp"
+
+#include "troupe/kernels/adamw/adamw.hpp"
+#include "troupe/kernels/norm/norm.hpp"
+#include "troupe/train/internal/reject.hpp"
+
+#include <cmath>
+
+namespace troupe::train {
+
+double global_norm(std::span<const float> gradients) {
+  return std::sqrt(
+      kernels::sum_of_squares(gradients.data(), static_cast<std::int64_t>(gradients.size())));
+}
+
+float clip_factor(double norm, double max_norm) {
+  if (max_norm <= 0) return 1.0f;
+  const double factor = max_norm / (norm + 1e-6);
+  return factor < 1.0 ? static_cast<float>(factor) : 1.0f;
+}
+
+double AdamW::update(const ParameterMap& map, std::span<float> parameters,
+                     std::span<const float> gradients, const AdamWOptions& options) {
+  const auto size = static_cast<std::size_t>(map.size());
+  internal::require(parameters.size() == size, "AdamW: the parameters do not fit the map");
+  internal::require(gradients.size() == size, "AdamW: the gradients do not fit the map");
+  internal::require(m_.size() == size && v_.size() == size,
+                    "AdamW: the optimizer's state does not fit the map");
+  const double norm = global_norm(gradients);
+  if (!std::isfinite(norm)) return norm;
+  ++steps_;
+  kernels::AdamWStep step{.rate = options.rate,
+                          .beta1 = options.beta1,
+                          .beta2 = options.beta2,
+                          .epsilon = options.epsilon,
+                          .decay = 0.0f,
+                          .gradient_scale = clip_factor(norm, options.max_norm),
+                          .step = steps_};
+  for (const Parameter& tensor : map.tensors()) {
+    step.decay = tensor.decay ? options.decay : 0.0f;
+    const auto first = static_cast<std::size_t>(tensor.offset);
+    kernels::adamw(parameters.data() + first, m_.data() + first, v_.data() + first,
+                   gradients.data() + first, tensor.size, step);
+  }
+  return norm;
+}
+
+}  // namespace troupe::train

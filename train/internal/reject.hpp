@@ -1,0 +1,19 @@
+/// One way to refuse an argument.
+#pragma once
+
+#include "troupe/runtime/base/error.hpp"
+
+#include <string>
+
+namespace troupe::train::internal {
+
+[[noreturn]] inline void reject(std::string message) {
+  throw InvalidArgument(Code::invalid_argument, std::move(message));
+}
+
+/// Rejects unless the condition holds.
+inline void require(bool condition, const char* message) {
+  if (!condition) reject(message);
+}
+
+}  // namespace troupe::train::internal

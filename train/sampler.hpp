@@ -1,0 +1,67 @@
+/// Which samples a rank sees, and when: one global order that every rank computes for itself.
+///
+///     Sampler sampler(data.size(), {.seed = 7, .global_batch = 32});
+///     while (...) model.forward_backward(data.batch(sampler.next(rank, world)));
+///
+/// The order depends on (seed, epoch) only. A global batch is the next `global_batch` samples of
+/// it, cut into `world` consecutive shares, so any number of workers sees the same batches in the
+/// same order, and a change of their number changes nothing but the cut.
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+namespace troupe::train {
+
+/// Element i of a random permutation of [0, n), without memory: a four-round Feistel network of
+/// Philox on the next even power of two, walked until it falls below n (Black and Rogaway 2002).
+/// Preconditions: i < n, n <= 2^62.
+TROUPE_API std::uint64_t permuted(std::uint64_t i, std::uint64_t n, std::uint64_t seed,
+                                  std::uint64_t epoch) noexcept;
+
+struct SamplerOptions {
+  std::uint64_t seed = 0;
+  std::uint64_t global_batch = 32;  ///< samples per step over all workers
+  /// Skip what is left of an epoch when it does not fill a batch. When false, the last batch is
+  /// short and its shares differ by at most one; a share may be empty.
+  bool drop_last = true;
+  bool shuffle = true;
+};
+
+class TROUPE_API Sampler {
+ public:
+  Sampler() = default;
+  /// Throws InvalidArgument when there are no samples, the batch is 0, or drop_last would drop all.
+  Sampler(std::uint64_t samples, const SamplerOptions& options);
+
+  /// This rank's share of the next global batch; starts the next epoch by itself. Every rank must
+  /// call it once per step. Throws InvalidArgument unless 0 <= rank < world.
+  std::vector<std::uint64_t> next(int rank, int world);
+  /// Skips batches without computing them.
+  void skip(std::uint64_t batches);
+
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Samples of this epoch already handed out. With epoch() it is the whole state.
+  std::uint64_t position() const noexcept { return position_; }
+  std::uint64_t batches_per_epoch() const noexcept;
+
+  friend auto fields(Sampler& s) {
+    return std::tie(s.samples_, s.seed_, s.batch_, s.drop_last_, s.shuffle_, s.epoch_, s.position_);
+  }
+  friend auto fields(const Sampler& s) {
+    return std::tie(s.samples_, s.seed_, s.batch_, s.drop_last_, s.shuffle_, s.epoch_, s.position_);
+  }
+
+ private:
+  /// Samples of the batch at position_, after the turn of the epoch.
+  std::uint64_t begin_batch();
+
+  std::uint64_t samples_ = 0, seed_ = 0, batch_ = 0;
+  bool drop_last_ = true, shuffle_ = true;
+  std::uint64_t epoch_ = 0, position_ = 0;
+};
+
+}  // namespace troupe::train

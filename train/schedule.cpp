@@ -1,0 +1,43 @@
+#include "troupe/train/schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace troupe::train {
+namespace {
+
+bool warming(const RateSchedule& s, std::int64_t step) {
+  return step < s.warmup;
+}
+
+float warm(const RateSchedule& s, std::int64_t step) {
+  return s.peak * static_cast<float>(static_cast<double>(step + 1) / static_cast<double>(s.warmup));
+}
+
+/// Part of the way from the end of the warm-up to the last step, in [0, 1].
+double progress(const RateSchedule& s, std::int64_t step) {
+  if (s.total <= s.warmup) return 1.0;
+  const double part =
+      static_cast<double>(step - s.warmup) / static_cast<double>(s.total - s.warmup);
+  return std::clamp(part, 0.0, 1.0);
+}
+
+}  // namespace
+
+float constant_rate(const RateSchedule& s, std::int64_t step) {
+  return warming(s, step) ? warm(s, step) : s.peak;
+}
+
+float linear_rate(const RateSchedule& s, std::int64_t step) {
+  if (warming(s, step)) return warm(s, step);
+  return s.floor + (s.peak - s.floor) * static_cast<float>(1.0 - progress(s, step));
+}
+
+float cosine_rate(const RateSchedule& s, std::int64_t step) {
+  if (warming(s, step)) return warm(s, step);
+  constexpr double pi = 3.141592653589793;
+  return s.floor +
+         (s.peak - s.floor) * static_cast<float>(0.5 * (1.0 + std::cos(pi * progress(s, step))));
+}
+
+}  // namespace troupe::train

@@ -1,0 +1,27 @@
+/// Learning-rate schedules: plain functions of the step.
+///
+///     float rate = cosine_rate({.peak = 3e-3f, .warmup = 50, .total = 1000, .floor = 3e-4f},
+///     step);
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+#include <cstdint>
+
+namespace troupe::train {
+
+struct RateSchedule {
+  float peak = 1e-3f;
+  std::int64_t warmup = 0;  ///< steps of linear rise; step 0 already has peak / warmup
+  std::int64_t total = 1;   ///< steps after which the floor holds
+  float floor = 0.0f;
+};
+
+/// The peak for ever, after the warm-up.
+TROUPE_API float constant_rate(const RateSchedule& schedule, std::int64_t step);
+/// Warm-up, then a straight line down to the floor.
+TROUPE_API float linear_rate(const RateSchedule& schedule, std::int64_t step);
+/// Warm-up, then half a cosine down to the floor (Loshchilov and Hutter 2017, eq. 5).
+TROUPE_API float cosine_rate(const RateSchedule& schedule, std::int64_t step);
+
+}  // namespace troupe::train
