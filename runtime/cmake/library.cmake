@@ -10,7 +10,8 @@ target_include_directories(troupe PUBLIC $<BUILD_INTERFACE:${TROUPE_INCLUDE}> $<
 target_compile_features(troupe PUBLIC cxx_std_20)
 set_target_properties(troupe PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-  INSTALL_RPATH "$ORIGIN")  # plug-ins stand beside the library
+  # plug-ins stand beside the library; at build time too, since CMake pads the path with empty entries, which mean "."
+  INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
 add_library(troupe::troupe ALIAS troupe)
 set(TROUPE_PARTS base objectstore runtime actors kernels train tune)
 foreach(part IN LISTS TROUPE_PARTS)
