@@ -1,0 +1,192 @@
+#include "troupe/train/safetensors.hpp"
+
+#include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/safetensors_header.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace troupe::train {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+struct TypeInfo {
+  std::string_view name;
+  std::int64_t size;
+};
+// In the order of DType.
+constexpr std::array<TypeInfo, 19> types = {{{"BOOL", 1},
+                                             {"U8", 1},
+                                             {"I8", 1},
+                                             {"F8_E5M2", 1},
+                                             {"F8_E4M3", 1},
+                                             {"F8_E8M0", 1},
+                                             {"F8_E4M3FNUZ", 1},
+                                             {"F8_E5M2FNUZ", 1},
+                                             {"I16", 2},
+                                             {"U16", 2},
+                                             {"F16", 2},
+                                             {"BF16", 2},
+                                             {"I32", 4},
+                                             {"U32", 4},
+                                             {"F32", 4},
+                                             {"C64", 8},
+                                             {"F64", 8},
+                                             {"I64", 8},
+                                             {"U64", 8}}};
+
+std::optional<DType> find_type(std::string_view name) {
+  for (std::size_t i = 0; i < types.size(); ++i)
+    if (types[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+/// Bytes of a tensor, or nullopt when a dimension is negative or the product overflows.
+std::optional<std::uint64_t> byte_size(DType type, const std::vector<std::int64_t>& shape) {
+  auto size = static_cast<std::uint64_t>(size_of(type));
+  bool empty = false;
+  for (const std::int64_t dimension : shape) {
+    if (dimension < 0) return std::nullopt;
+    if (dimension == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(size, static_cast<std::uint64_t>(dimension), &size))
+      return std::nullopt;
+  }
+  return empty ? 0 : size;
+}
+
+Error broken(const std::string& why) {
+  return Error(Code::invalid_argument, "not a safetensors file: " + why);
+}
+
+std::string quoted(std::string_view name) {
+  return '"' + std::string(name.substr(0, 200)) + '"';
+}
+
+/// Checks one entry of the header against the type, the shape and the size of the data.
+Result<TensorView> check_entry(const internal::HeaderEntry& entry, BlobView data) {
+  const std::optional<DType> type = find_type(entry.type);
+  if (!type)
+    return broken("tensor " + quoted(entry.name) + " has unknown type " + quoted(entry.type));
+  const std::optional<std::uint64_t> size = byte_size(*type, entry.shape);
+  if (!size) return broken("tensor " + quoted(entry.name) + " has an impossible shape");
+  if (entry.begin > entry.end || entry.end > data.size() || entry.end - entry.begin != *size)
+    return broken("tensor " + quoted(entry.name) +
+                  " has offsets that do not fit its shape or the file");
+  return TensorView{
+      entry.name, *type, entry.shape,
+      data.subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(*size))};
+}
+
+}  // namespace
+
+std::string_view name_of(DType type) noexcept {
+  return types[static_cast<std::size_t>(type)].name;
+}
+std::int64_t size_of(DType type) noexcept {
+  return types[static_cast<std::size_t>(type)].size;
+}
+
+const TensorView* SafetensorsFile::find(std::string_view name) const {
+  for (const TensorView& tensor : tensors)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+Blob write_safetensors(std::span<const TensorView> tensors, const Metadata& metadata) {
+  std::vector<const TensorView*> order;
+  for (const TensorView& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+    return std::pair(-size_of(a->type), std::string_view(a->name)) <
+           std::pair(-size_of(b->type), std::string_view(b->name));
+  });
+  std::vector<internal::HeaderEntry> entries;
+  std::uint64_t offset = 0;
+  for (const TensorView* tensor : order) {
+    if (byte_size(tensor->type, tensor->shape) != tensor->bytes.size())
+      internal::reject("tensor " + quoted(tensor->name) + ": the bytes do not fit type and shape");
+    entries.push_back({tensor->name, std::string(name_of(tensor->type)), tensor->shape, offset,
+                       offset + tensor->bytes.size()});
+    offset += tensor->bytes.size();
+  }
+  std::string header = internal::write_header(entries, metadata);
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = header.size();
+  Blob bytes(sizeof length + header.size() + static_cast<std::size_t>(offset));
+  std::memcpy(bytes.data(), &length, sizeof length);
+  std::memcpy(bytes.data() + sizeof length, header.data(), header.size());
+  std::byte* data = bytes.data() + sizeof length + header.size();
+  for (const TensorView* tensor : order) {
+    if (!tensor->bytes.empty()) std::memcpy(data, tensor->bytes.data(), tensor->bytes.size());
+    data += tensor->bytes.size();
+  }
+  return bytes;
+}
+
+Result<SafetensorsFile> parse_safetensors(Blob bytes) {
+  constexpr std::uint64_t max_header = 100'000'000;
+  std::uint64_t length = 0;
+  if (bytes.size() < sizeof length) return broken("it is shorter than 8 bytes");
+  std::memcpy(&length, bytes.data(), sizeof length);
+  if (length > max_header) return broken("its header claims more than 100,000,000 bytes");
+  if (length > bytes.size() - sizeof length) return broken("its header runs past the end");
+  const auto size = static_cast<std::size_t>(length);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length, size);
+  Result<internal::Header> header = internal::parse_header(text);
+  if (!header) return broken(header.error().message());
+
+  SafetensorsFile file;
+  file.storage = std::move(bytes);
+  file.metadata = std::move(header->metadata);
+  std::vector<internal::HeaderEntry>& entries = header->entries;
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  const BlobView data = BlobView(file.storage).subspan(sizeof length + size);
+  std::uint64_t covered = 0;
+  for (const internal::HeaderEntry& entry : entries) {
+    Result<TensorView> tensor = check_entry(entry, data);
+    if (!tensor) return tensor.error();
+    if (entry.begin != covered)
+      return broken("a hole or an overlap before tensor " + quoted(entry.name));
+    covered = entry.end;
+    file.tensors.push_back(std::move(*tensor));
+  }
+  if (covered != data.size()) return broken("bytes are left over after the last tensor");
+  return file;
+}
+
+std::vector<TensorView> views(const ParameterMap& map, std::span<const float> slab) {
+  internal::require(slab.size() == static_cast<std::size_t>(map.size()),
+                    "the slab does not fit the map");
+  std::vector<TensorView> result;
+  for (const Parameter& tensor : map.tensors())
+    result.push_back({tensor.name, DType::f32, tensor.shape,
+                      std::as_bytes(slab.subspan(static_cast<std::size_t>(tensor.offset),
+                                                 static_cast<std::size_t>(tensor.size)))});
+  return result;
+}
+
+void load_parameters(const SafetensorsFile& file, const ParameterMap& map, std::span<float> slab) {
+  internal::require(slab.size() == static_cast<std::size_t>(map.size()),
+                    "the slab does not fit the map");
+  std::vector<const TensorView*> sources;
+  for (const Parameter& tensor : map.tensors()) {
+    const TensorView* source = file.find(tensor.name);
+    if (source == nullptr) internal::reject("the file has no tensor " + quoted(tensor.name));
+    if (source->type != DType::f32 || source->shape != tensor.shape)
+      internal::reject("tensor " + quoted(tensor.name) + " of the file has another type or shape");
+    sources.push_back(source);
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (!sources[i]->bytes.empty())
+      std::memcpy(slab.data() + map.tensors()[i].offset, sources[i]->bytes.data(),
+                  sources[i]->bytes.size());
+}
+
+}  // namespace troupe::train

@@ -1,0 +1,106 @@
+/// Reads and writes the safetensors format (Hugging Face, README of the format): a JSON header of
+/// names, types, shapes and places, then the bytes. PyTorch, NumPy and others read it.
+///
+///     std::vector<TensorView> tensors = views(model.map(), model.parameters());
+///     write_safetensors_file("step-100.safetensors", tensors, {{"step", "100"}});
+///     SafetensorsFile file = read_safetensors_file("step-100.safetensors").value();
+///     load_parameters(file, model.map(), model.parameters());
+///
+/// A file is not trusted: everything in it is checked before use.
+#pragma once
+
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/units.hpp"
+#include "troupe/train/parameters.hpp"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::train {
+
+/// Element types with a whole number of bytes. (The format's F4 and F6 types are refused.)
+enum class DType : std::uint8_t {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  f8_e8m0,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  c64,
+  f64,
+  i64,
+  u64
+};
+/// "F32"; the format's name of a type.
+TROUPE_API std::string_view name_of(DType type) noexcept;
+/// Bytes of one element.
+TROUPE_API std::int64_t size_of(DType type) noexcept;
+
+/// A named tensor whose bytes (row-major, little-endian) belong to somebody else.
+struct TensorView {
+  std::string name;
+  DType type = DType::f32;
+  std::vector<std::int64_t> shape;
+  BlobView bytes;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+/// A whole file in memory; the tensors point into `storage`. Movable, not copyable.
+struct TROUPE_API SafetensorsFile {
+  SafetensorsFile() = default;
+  SafetensorsFile(SafetensorsFile&&) = default;
+  SafetensorsFile& operator=(SafetensorsFile&&) = default;
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  Blob storage;
+  std::vector<TensorView> tensors;  ///< in the order of their bytes
+  Metadata metadata;
+
+  /// nullptr when there is none of that name.
+  const TensorView* find(std::string_view name) const;
+};
+
+/// The bytes of a file: tensors ordered by type (widest first), then name; header padded with
+/// spaces to a multiple of 8. Throws InvalidArgument for two equal names, the name "__metadata__",
+/// names that are not UTF-8, or bytes that do not fit type and shape.
+TROUPE_API Blob write_safetensors(std::span<const TensorView> tensors,
+                                  const Metadata& metadata = {});
+
+/// Checks and indexes a file's bytes. Errors (invalid_argument) say what is wrong: a header past
+/// 100,000,000 bytes or the end, bad JSON, an unknown type, a duplicate key, a negative or
+/// overflowing size, holes, overlaps, or bytes left over.
+TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
+
+/// Writes to path + ".tmp", syncs, renames over path, syncs the folder: a crash leaves the old file
+/// or the new. Errors: out_of_disk, unavailable.
+TROUPE_API Result<void> write_safetensors_file(const std::string& path,
+                                               std::span<const TensorView> tensors,
+                                               const Metadata& metadata = {});
+/// Reads a file of at most max_size. Errors: unavailable (cannot be read), and those of parse.
+TROUPE_API Result<SafetensorsFile> read_safetensors_file(const std::string& path,
+                                                         Bytes max_size = {16ull << 30});
+
+/// Every tensor of a slab as a view on it.
+TROUPE_API std::vector<TensorView> views(const ParameterMap& map, std::span<const float> slab);
+/// Copies every tensor of the map from the file into the slab. Throws InvalidArgument, and changes
+/// nothing, when one is missing, is not F32 or has another shape. Tensors of the file that the map
+/// does not know are ignored.
+TROUPE_API void load_parameters(const SafetensorsFile& file, const ParameterMap& map,
+                                std::span<float> slab);
+
+}  // namespace troupe::train
