@@ -1,0 +1,508 @@
+#include "troupe/runtime/scheduling/lease_table.hpp"
+
+#include "troupe/runtime/base/assert.hpp"
+#include "troupe/runtime/base/buggify.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace troupe::scheduling {
+namespace {
+
+constexpr std::size_t kCpu = 0;
+constexpr std::size_t kMemory = 1;
+constexpr std::size_t kFixed = 2;
+
+}  // namespace
+
+LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
+    : options_(std::move(options)), self_(self) {
+  std::sort(options_.total.custom.begin(), options_.total.custom.end());
+  total_ = {options_.total.cpus, options_.total.memory};
+  for (const auto& [name, amount] : options_.total.custom) {
+    custom_names_.push_back(name);
+    total_.push_back(amount);
+  }
+  gpu_base_ = total_.size();
+  for (Amount left = options_.total.gpus; left >= kUnit; left -= kUnit) total_.push_back(kUnit);
+  free_ = total_;
+  view_.self = self_;
+  refresh_view();
+}
+
+// --- amounts -----------------------------------------------------------------------------------
+
+std::optional<LeaseTable::Amounts> LeaseTable::amounts_for(const Resources& need,
+                                                           const Amounts& free) const {
+  Amounts amounts(total_.size(), 0);
+  amounts[kCpu] = need.cpus;
+  amounts[kMemory] = need.memory;
+  for (const auto& [name, amount] : need.custom) {
+    if (amount == 0) continue;
+    const auto at = std::lower_bound(custom_names_.begin(), custom_names_.end(), name);
+    if (at == custom_names_.end() || *at != name) return std::nullopt;
+    amounts[kFixed + static_cast<std::size_t>(at - custom_names_.begin())] += amount;
+  }
+  if (need.gpus > 0) {
+    const std::vector<Amount> devices(free.begin() + static_cast<std::ptrdiff_t>(gpu_base_),
+                                      free.end());
+    const auto chosen = choose_gpus(devices, need.gpus);
+    if (chosen.empty()) return std::nullopt;
+    for (const std::int32_t device : chosen)
+      amounts[gpu_base_ + static_cast<std::size_t>(device)] = std::min(need.gpus, kUnit);
+  }
+  for (std::size_t i = 0; i < amounts.size(); ++i)
+    if (amounts[i] < 0 || amounts[i] > free[i]) return std::nullopt;
+  return amounts;
+}
+
+std::vector<std::int32_t> LeaseTable::gpus_of(const Amounts& need) const {
+  std::vector<std::int32_t> devices;
+  for (std::size_t i = gpu_base_; i < need.size(); ++i)
+    if (need[i] > 0) devices.push_back(static_cast<std::int32_t>(i - gpu_base_));
+  return devices;
+}
+
+Resources LeaseTable::resources_of(const Amounts& amounts) const {
+  Resources resources;
+  resources.cpus = amounts[kCpu];
+  resources.memory = amounts[kMemory];
+  for (std::size_t i = 0; i < custom_names_.size(); ++i)
+    resources.custom.emplace_back(custom_names_[i], amounts[kFixed + i]);
+  for (std::size_t i = gpu_base_; i < amounts.size(); ++i) resources.gpus += amounts[i];
+  return resources;
+}
+
+bool LeaseTable::in_debt() const {
+  return std::any_of(leases_.begin(), leases_.end(), [](const auto& entry) {
+    return !entry.second.blocked && entry.second.taken != entry.second.need;
+  });
+}
+
+/// Gives what is free to the leases that run without having got everything back, oldest first.
+void LeaseTable::settle_debts() {
+  for (auto& [id, lease] : leases_) {
+    if (lease.blocked) continue;
+    for (std::size_t i = 0; i < free_.size(); ++i) {
+      const std::int64_t got = std::min(free_[i], lease.need[i] - lease.taken[i]);
+      lease.taken[i] += got;
+      free_[i] -= got;
+    }
+  }
+}
+
+void LeaseTable::release(Lease& lease) {
+  for (std::size_t i = 0; i < free_.size(); ++i) free_[i] += std::exchange(lease.taken[i], 0);
+}
+
+void LeaseTable::refresh_view() {
+  NodeView row;
+  row.id = self_;
+  row.name = options_.name;
+  row.labels = options_.labels;
+  row.total = resources_of(total_);
+  row.free = resources_of(free_);
+  row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
+  row.accepts = !draining_ && !in_debt();
+  row.waiting = static_cast<std::uint32_t>(waiting());
+  view_.update(std::move(row));
+}
+
+// --- owners ------------------------------------------------------------------------------------
+
+void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
+                         std::uint32_t backlog, Time now, RequestKind kind) {
+  const WishKey name{owner, key};
+  if (backlog == 0) {
+    wishes_.erase(name);
+  } else {
+    const auto [at, is_new] = wishes_.try_emplace(name);
+    Wish& wish = at->second;
+    if (is_new) {
+      wish.turn = next_turn_++;
+      wish.since = now;
+    }
+    wish.shape = shape;
+    wish.count = backlog;
+    wish.kind = kind;
+  }
+  pump(now);
+}
+
+void LeaseTable::returned(LeaseId id, Time now) {
+  const auto at = leases_.find(id);
+  if (at == leases_.end() || at->second.ending) return;
+  end_lease(id);
+  pump(now);
+}
+
+/// The lease ends and its worker, if it lives, is idle again (or stopped, when it was for an
+/// actor).
+void LeaseTable::end_lease(LeaseId id) {
+  const auto at = leases_.find(id);
+  release(at->second);
+  const auto worker = workers_.find(at->second.worker);
+  if (worker != workers_.end()) {
+    worker->second.lease = 0;
+    if (worker->second.dedicated && !worker->second.stopping) {
+      worker->second.stopping = true;
+      emit(StopWorker{worker->first, "its actor has ended"});
+    }
+  }
+  leases_.erase(at);
+}
+
+void LeaseTable::owner_died(OwnerId owner, Time now) {
+  wishes_.erase(wishes_.lower_bound({owner, 0}), wishes_.upper_bound({owner, ~std::uint64_t{0}}));
+  for (auto& [id, lease] : leases_) {
+    if (lease.owner != owner || lease.ending) continue;
+    lease.ending = true;  // its resources are in use until the worker is dead
+    Worker& worker = workers_.at(lease.worker);
+    if (!worker.stopping) emit(StopWorker{lease.worker, "the process it worked for has died"});
+    worker.stopping = true;
+  }
+  pump(now);
+}
+
+// --- workers -----------------------------------------------------------------------------------
+
+void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated) {
+  auto& starting = dedicated ? starting_dedicated_ : starting_;
+  if (starting > 0) --starting;
+  TROUPE_ASSERT(workers_.find(id) == workers_.end(), "a worker number was used twice");
+  Worker worker;
+  worker.dedicated = dedicated;
+  workers_.emplace(id, worker);
+  pump(now);
+}
+
+void LeaseTable::worker_start_failed(Time now, bool dedicated) {
+  auto& starting = dedicated ? starting_dedicated_ : starting_;
+  if (starting > 0) --starting;
+  no_start_before_ = now + options_.restart_delay;
+  pump(now);
+}
+
+void LeaseTable::worker_died(WorkerId id, Time now) {
+  const auto at = workers_.find(id);
+  if (at == workers_.end()) return;
+  const LeaseId held = at->second.lease;
+  workers_.erase(at);
+  if (held != 0) {
+    const Lease& lease = leases_.at(held);
+    if (!lease.ending) emit(LeaseLost{lease.owner, held, id});
+    end_lease(held);
+  }
+  pump(now);
+}
+
+void LeaseTable::blocked(WorkerId id, Time now) {
+  const auto worker = workers_.find(id);
+  if (worker == workers_.end() || worker->second.lease == 0) return;
+  Lease& lease = leases_.at(worker->second.lease);
+  if (lease.blocked) return;
+  lease.blocked = true;
+  if (!TROUPE_MUTANT("leases.blocked_keeps_resources")) release(lease);
+  pump(now);
+}
+
+void LeaseTable::unblocked(WorkerId id, Time now) {
+  const auto worker = workers_.find(id);
+  if (worker == workers_.end() || worker->second.lease == 0) return;
+  Lease& lease = leases_.at(worker->second.lease);
+  if (!lease.blocked) return;
+  lease.blocked = false;
+  pump(now);
+}
+
+std::optional<WorkerId> LeaseTable::idle_worker(bool dedicated) const {
+  for (const auto& [id, worker] : workers_)
+    if (worker.lease == 0 && !worker.stopping && worker.dedicated == dedicated) return id;
+  return std::nullopt;
+}
+
+std::uint32_t LeaseTable::running_pool_workers() const {
+  std::uint32_t count = starting_;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.dedicated || worker.stopping) continue;
+    if (worker.lease == 0 || !leases_.at(worker.lease).blocked) ++count;
+  }
+  return count;
+}
+
+// --- cluster -----------------------------------------------------------------------------------
+
+void LeaseTable::update_node(const NodeView& node, Time now) {
+  if (node.id == self_) return;
+  view_.update(node);
+  pump(now);
+}
+
+void LeaseTable::node_gone(NodeId node, Time now) {
+  if (node == self_) return;
+  view_.erase(node);
+  pump(now);
+}
+
+void LeaseTable::set_draining(bool draining, Time now) {
+  draining_ = draining;
+  pump(now);
+}
+
+void LeaseTable::on_timer(Time now) {
+  pump(now);
+}
+
+std::optional<Time> LeaseTable::next_deadline() const {
+  return deadline_;
+}
+
+void LeaseTable::wake_at(Time time) {
+  if (!deadline_ || time < *deadline_) deadline_ = time;
+}
+
+// --- the one place where things are granted ----------------------------------------------------
+
+std::vector<LeaseTable::WishKey> LeaseTable::queue() const {
+  std::vector<WishKey> keys;
+  for (const auto& [key, wish] : wishes_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(), [this](const WishKey& a, const WishKey& b) {
+    return wishes_.at(a).turn < wishes_.at(b).turn;
+  });
+  return keys;
+}
+
+void LeaseTable::pump(Time now) {
+  deadline_.reset();
+  settle_debts();
+  refresh_view();
+  while (pump_one(now)) {
+  }
+  start_workers(now);
+  reclaim_for_waiting(now);
+  trim_idle();
+  refresh_view();
+  check();
+}
+
+/// Serves the first wish in turn that can be served.
+bool LeaseTable::pump_one(Time now) {
+  for (const WishKey& key : queue()) {
+    Wish& wish = wishes_.at(key);
+    const Served served = serve(key, wish, now);
+    if (served == Served::yes) return true;
+    if (served == Served::waits && reserves(wish, now)) return false;
+  }
+  return false;
+}
+
+/// A wish that has waited long keeps younger ones from taking what it needs, in every second period
+/// of `patience`: a large shape is served once tasks are shorter than that, and a shape that waits
+/// for long tasks does not idle the node for ever.
+bool LeaseTable::reserves(const Wish& wish, Time now) {
+  if (!could_fit(self_view(), wish.shape) || decide(wish).kind != Decision::Kind::busy)
+    return false;
+  const auto periods = (now - wish.since) / options_.patience;
+  if (wishes_.size() > 1) wake_at(wish.since + (periods + 1) * options_.patience);
+  return periods % 2 == 1;
+}
+
+Decision LeaseTable::decide(const Wish& wish) const {
+  if (!wish.kind.spilled && !wish.kind.dedicated) return place(view_, wish.shape);
+  ClusterView here;
+  here.self = self_;
+  here.nodes.push_back(self_view());
+  Shape shape = wish.shape;  // somebody else has chosen this node already
+  shape.placement = Placement::any;
+  return place(here, shape);
+}
+
+LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
+  const Decision decision = decide(wish);
+  switch (decision.kind) {
+    case Decision::Kind::place:
+      if (decision.node == self_) return grant_here(key, wish, now);
+      emit(Spilled{key.first, key.second, decision.node});
+      take(*view_.find(decision.node), wish.shape.need);  // until its next gossip
+      count_down(key, now);
+      return Served::yes;
+    case Decision::Kind::busy:
+      if (draining_ && wish.kind.spilled) break;
+      return Served::waits;
+    case Decision::Kind::infeasible: {
+      const Duration limit = options_.infeasible_timeout;
+      if (wish.kind.spilled || wish.kind.dedicated) break;
+      if (limit < Duration::zero()) return Served::waits;
+      if (now < wish.since + limit) {
+        wake_at(wish.since + limit);
+        return Served::waits;
+      }
+      break;
+    }
+  }
+  emit(Refused{key.first, key.second, decision.why});
+  wishes_.erase(key);
+  return Served::yes;
+}
+
+LeaseTable::Served LeaseTable::grant_here(const WishKey& key, Wish& wish, Time now) {
+  const auto worker = idle_worker(wish.kind.dedicated);
+  if (!worker) return Served::needs_worker;
+  const auto amounts = amounts_for(wish.shape.need, free_);
+  TROUPE_ASSERT(amounts.has_value(), "the policy granted what is not free");
+  Lease lease;
+  lease.owner = key.first;
+  lease.key = key.second;
+  lease.worker = *worker;
+  lease.need = lease.taken = *amounts;
+  lease.dedicated = wish.kind.dedicated;
+  lease.since = now;
+  for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
+  const LeaseId id = next_lease_++;
+  workers_.at(*worker).lease = id;
+  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts)});
+  leases_.emplace(id, std::move(lease));
+  count_down(key, now);
+  refresh_view();
+  return Served::yes;
+}
+
+void LeaseTable::count_down(const WishKey& key, Time now) {
+  Wish& wish = wishes_.at(key);
+  wish.turn = next_turn_++;
+  wish.since = now;
+  if (--wish.count == 0) wishes_.erase(key);
+}
+
+/// Starts as many workers as there are wishes whose resources are free but who lack a worker.
+void LeaseTable::start_workers(Time now) {
+  if (draining_ || in_debt()) return;
+  Amounts left = free_;
+  std::uint32_t pool = 0, dedicated = 0;
+  for (const WishKey& key : queue()) {
+    const Wish& wish = wishes_.at(key);
+    const Decision decision = decide(wish);
+    if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
+    for (std::uint32_t i = 0; i < wish.count && pool + dedicated < 1024; ++i) {
+      const auto amounts = amounts_for(wish.shape.need, left);
+      if (!amounts) break;
+      for (std::size_t k = 0; k < left.size(); ++k) left[k] -= (*amounts)[k];
+      ++(wish.kind.dedicated ? dedicated : pool);
+    }
+  }
+  if (pool + dedicated == 0) return;
+  if (now < no_start_before_) return wake_at(no_start_before_);
+  for (; starting_dedicated_ < dedicated; ++starting_dedicated_) emit(StartWorker{true});
+  start_pool_workers(pool, now);
+}
+
+/// Blocked workers do not count against max_workers, but once there are that many processes,
+/// further ones start at a limited rate: a deep chain grows steadily instead of at once.
+void LeaseTable::start_pool_workers(std::uint32_t needed, Time now) {
+  std::uint32_t running = running_pool_workers();
+  auto processes = static_cast<std::uint32_t>(
+      std::count_if(workers_.begin(), workers_.end(),
+                    [](const auto& entry) { return !entry.second.dedicated; }) +
+      starting_);
+  while (starting_ < needed && running < options_.max_workers) {
+    if (processes >= options_.max_workers) {
+      if (now < next_extra_start_) return wake_at(next_extra_start_);
+      next_extra_start_ = now + options_.extra_worker_interval;
+    }
+    ++starting_;
+    ++running;
+    ++processes;
+    emit(StartWorker{false});
+  }
+}
+
+/// Asks for back as many leases as there are waiting wishes, oldest leases first. Never a key's own
+/// leases, and only when the wish waits for something that a lease holds.
+void LeaseTable::reclaim_for_waiting(Time now) {
+  std::size_t asked = 0;
+  for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
+  std::size_t wanted = 0;
+  for (const WishKey& key : queue()) {
+    const Wish& wish = wishes_.at(key);
+    if (wish.kind.dedicated) continue;
+    const Decision decision = decide(wish);
+    if (decision.kind == Decision::Kind::infeasible) continue;
+    if (decision.kind == Decision::Kind::busy && !could_fit(self_view(), wish.shape)) continue;
+    if (decision.kind == Decision::Kind::place && starting_ > 0) continue;
+    wanted += wish.count;
+    for (auto& [id, lease] : leases_) {
+      if (asked >= wanted) break;
+      if (lease.reclaiming || lease.ending || lease.dedicated || lease.blocked) continue;
+      if (WishKey{lease.owner, lease.key} == key) continue;
+      if (now < lease.since + options_.min_hold) {
+        wake_at(lease.since + options_.min_hold);
+        continue;
+      }
+      lease.reclaiming = true;
+      ++asked;
+      emit(ReclaimLease{lease.owner, id});
+    }
+  }
+}
+
+/// Idle workers beyond max_workers, left over from blocked chains, are ended.
+void LeaseTable::trim_idle() {
+  std::uint32_t running = running_pool_workers();
+  for (auto& [id, worker] : workers_) {
+    if (running <= options_.max_workers) return;
+    if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
+    worker.stopping = true;
+    --running;
+    emit(StopWorker{id, "more workers than the node needs"});
+  }
+}
+
+// --- observe -----------------------------------------------------------------------------------
+
+std::size_t LeaseTable::waiting() const {
+  std::size_t count = 0;
+  for (const auto& [key, wish] : wishes_) count += wish.count;
+  return count;
+}
+
+std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
+  const auto at = wishes_.find({owner, key});
+  if (at == wishes_.end()) return {};
+  const Decision decision = decide(at->second);
+  if (decision.kind != Decision::Kind::place) {
+    if (decision.kind == Decision::Kind::busy && in_debt())
+      return decision.why + "; tasks that were blocked run again and come first";
+    return decision.why;
+  }
+  if (starting_ + starting_dedicated_ > 0) return "waits for a worker that is being started";
+  return "waits for one of the " + std::to_string(options_.max_workers) +
+         " workers, all of which are in use";
+}
+
+std::optional<std::string> LeaseTable::broken_invariant() const {
+  Amounts sum = free_;
+  for (const auto& [id, lease] : leases_) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += lease.taken[i];
+      if (lease.taken[i] < 0 || lease.taken[i] > lease.need[i])
+        return "lease " + std::to_string(id) + " holds more than it needs or less than nothing";
+    }
+    const auto worker = workers_.find(lease.worker);
+    if (worker == workers_.end() || worker->second.lease != id)
+      return "lease " + std::to_string(id) + " and its worker do not name each other";
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    if (free_[i] < 0 || sum[i] != total_[i])
+      return "taken + free is not total for resource " + std::to_string(i);
+  for (const auto& [id, worker] : workers_)
+    if (worker.lease != 0 && leases_.find(worker.lease) == leases_.end())
+      return "worker " + std::to_string(id) + " has a lease that is not there";
+  return std::nullopt;
+}
+
+void LeaseTable::check() const {
+  const auto broken = broken_invariant();
+  TROUPE_ASSERT(!broken, "leases, workers and resources disagree");
+}
+
+}  // namespace troupe::scheduling

@@ -1,0 +1,228 @@
+/// The agent's leases and workers: who may use which worker with which resources. A plain state
+/// machine: inputs take the time and append what follows to an outbox.
+///
+///     LeaseTable table({.total = {.cpus = 4 * kUnit}, .max_workers = 4}, self);
+///     table.request(owner, key, shape, backlog, now);
+///     for (auto& event : table.take_events()) carry_out(event);   // StartWorker{}
+///     table.worker_started(7, now);                               // -> Granted{owner, key, lease,
+///     7} timer.set(table.next_deadline());                                // on_timer(now)
+///
+/// Blocking cannot deadlock: a worker that blocks gives everything back and another may be started
+/// in its place, beyond max_workers at a limited rate that is never zero. When it runs again it
+/// takes its resources at once; what is not free it owes, and nothing is granted until every debt
+/// is paid by releases. Invariant, checked after every input: taken + free = total for each
+/// resource and each GPU, and neither is negative.
+///
+/// An owner is a process of this node (or another agent's number for a spilled request); its wish
+/// is a number of leases per key, and the newest wish replaces older ones. Waiting keys are served
+/// in turn; one that has waited over `patience` keeps younger ones back in every second period of
+/// it.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/scheduling/policy.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace troupe::scheduling {
+
+using OwnerId = std::uint64_t;
+using WorkerId = std::uint64_t;
+using LeaseId = std::uint64_t;
+
+struct LeaseOptions {
+  Resources total;
+  Labels labels;
+  std::string name;
+  /// Workers that are not blocked and serve leases; more only for blocked chains.
+  std::uint32_t max_workers = 4;
+  /// Least time between two starts beyond max_workers.
+  Duration extra_worker_interval = std::chrono::milliseconds(100);
+  /// After a failed start, before the next one.
+  Duration restart_delay = std::chrono::milliseconds(200);
+  Duration patience = std::chrono::seconds(2);
+  /// A lease is not reclaimed for others before it was held this long.
+  Duration min_hold = std::chrono::milliseconds(10);
+  /// How long an infeasible shape may wait for a node that has it; negative: without limit.
+  Duration infeasible_timeout = std::chrono::seconds(60);
+};
+
+/// Start one worker; worker_started or worker_start_failed answers. `dedicated` ones host an actor.
+struct StartWorker {
+  bool dedicated = false;
+};
+/// End this worker (kill it if need be); worker_died answers.
+struct StopWorker {
+  WorkerId worker = 0;
+  std::string why;
+};
+struct Granted {
+  OwnerId owner = 0;
+  std::uint64_t key = 0;
+  LeaseId lease = 0;
+  WorkerId worker = 0;
+  std::vector<std::int32_t> gpus;  ///< device numbers
+};
+/// One lease of this key is to be asked for at that node.
+struct Spilled {
+  OwnerId owner = 0;
+  std::uint64_t key = 0;
+  NodeId node;
+};
+/// The whole wish is dropped: it can never be satisfied.
+struct Refused {
+  OwnerId owner = 0;
+  std::uint64_t key = 0;
+  std::string why;
+};
+/// Others wait: the owner is to return the lease once its running calls have ended.
+struct ReclaimLease {
+  OwnerId owner = 0;
+  LeaseId lease = 0;
+};
+/// The worker died under the lease; the lease is gone.
+struct LeaseLost {
+  OwnerId owner = 0;
+  LeaseId lease = 0;
+  WorkerId worker = 0;
+};
+using LeaseEvent =
+    std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
+
+/// What a request may be besides its shape.
+struct RequestKind {
+  bool spilled = false;    ///< came from another agent: never passed on again
+  bool dedicated = false;  ///< for an actor: a worker of its own, outside max_workers, ended with
+                           ///< the lease
+};
+
+class LeaseTable {
+ public:
+  LeaseTable(LeaseOptions options, NodeId self);
+
+  // --- owners
+  /// Wishes for `backlog` more leases of this shape; replaces the wish of this key, 0 withdraws it.
+  void request(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t backlog,
+               Time now, RequestKind kind = {});
+  /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
+  void returned(LeaseId lease, Time now);
+  /// Its wishes are dropped, its leases end and their workers are stopped.
+  void owner_died(OwnerId owner, Time now);
+
+  // --- workers
+  void worker_started(WorkerId worker, Time now, bool dedicated = false);
+  void worker_start_failed(Time now, bool dedicated = false);
+  void worker_died(WorkerId worker, Time now);
+  /// All its threads wait for others / one runs again. Repeats and unknown workers are ignored.
+  void blocked(WorkerId worker, Time now);
+  void unblocked(WorkerId worker, Time now);
+
+  // --- cluster
+  /// What is known of another node; this node's own row is kept by the table.
+  void update_node(const NodeView& node, Time now);
+  void node_gone(NodeId node, Time now);
+  /// Draining: waiting requests are spilled or wait, nothing new is granted here.
+  void set_draining(bool draining, Time now);
+
+  void on_timer(Time now);
+  /// When on_timer must be called at the latest; nullopt: not at all.
+  std::optional<Time> next_deadline() const;
+  std::vector<LeaseEvent> take_events() { return std::exchange(events_, {}); }
+
+  // --- observe
+  /// This node's row for gossip.
+  const NodeView& self_view() const { return *view_.find(self_); }
+  const ClusterView& view() const noexcept { return view_; }
+  std::size_t lease_count() const noexcept { return leases_.size(); }
+  std::size_t worker_count() const noexcept { return workers_.size(); }
+  std::size_t waiting() const;
+  /// Why this wish is not granted: one sentence; empty when there is no such wish.
+  std::string explain(OwnerId owner, std::uint64_t key) const;
+  /// nullopt, or what is broken; cheap enough for every step of a simulation.
+  std::optional<std::string> broken_invariant() const;
+
+ private:
+  /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU.
+  using Amounts = std::vector<std::int64_t>;
+  using WishKey = std::pair<OwnerId, std::uint64_t>;
+  struct Wish {
+    Shape shape;
+    std::uint32_t count = 0;
+    std::uint64_t turn = 0;  ///< place in the queue; renewed with each grant
+    Time since{};            ///< of the oldest ungranted lease
+    RequestKind kind;
+  };
+  struct Lease {
+    OwnerId owner = 0;
+    std::uint64_t key = 0;
+    WorkerId worker = 0;
+    Amounts need, taken;
+    Time since{};
+    bool dedicated = false;
+    bool blocked = false;
+    bool ending = false;  ///< its owner died: waits for its worker's death
+    bool reclaiming = false;
+  };
+  struct Worker {
+    LeaseId lease = 0;
+    bool dedicated = false;
+    bool stopping = false;
+  };
+
+  void pump(Time now);
+  bool pump_one(Time now);
+  bool reserves(const Wish& wish, Time now);
+  Decision decide(const Wish& wish) const;
+  enum class Served : std::uint8_t { yes, waits, needs_worker };
+  Served serve(const WishKey& key, Wish& wish, Time now);
+  Served grant_here(const WishKey& key, Wish& wish, Time now);
+  void count_down(const WishKey& key, Time now);
+  void start_workers(Time now);
+  void start_pool_workers(std::uint32_t needed, Time now);
+  void reclaim_for_waiting(Time now);
+  void wake_at(Time time);
+  void trim_idle();
+  void settle_debts();
+  void end_lease(LeaseId id);
+  void release(Lease& lease);
+  std::optional<WorkerId> idle_worker(bool dedicated) const;
+  std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
+  std::vector<std::int32_t> gpus_of(const Amounts& need) const;
+  Resources resources_of(const Amounts& amounts) const;
+  std::vector<WishKey> queue() const;
+  bool in_debt() const;
+  std::uint32_t running_pool_workers() const;
+  void refresh_view();
+  template <class Event>
+  void emit(Event event) {
+    events_.emplace_back(std::in_place_type<Event>, std::move(event));
+  }
+  void check() const;
+
+  LeaseOptions options_;
+  NodeId self_;
+  std::vector<std::string> custom_names_;
+  std::size_t gpu_base_ = 0;
+  Amounts total_, free_;
+  ClusterView view_;
+  bool draining_ = false;
+
+  std::map<WishKey, Wish> wishes_;
+  std::map<LeaseId, Lease> leases_;
+  std::map<WorkerId, Worker> workers_;
+  std::uint32_t starting_ = 0, starting_dedicated_ = 0;
+  std::uint64_t next_turn_ = 1;
+  LeaseId next_lease_ = 1;
+  Time next_extra_start_{};
+  Time no_start_before_{};
+  std::optional<Time> deadline_;
+  std::vector<LeaseEvent> events_;
+};
+
+}  // namespace troupe::scheduling

@@ -1,0 +1,306 @@
+#include "troupe/runtime/scheduling/policy.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+namespace troupe::scheduling {
+namespace {
+
+constexpr double kPackUntil = 0.5;
+
+bool enough(const Resources& have, const Resources& need) {
+  if (have.cpus < need.cpus || have.memory < need.memory) return false;
+  return std::all_of(need.custom.begin(), need.custom.end(), [&](const auto& want) {
+    return want.second <= have.custom_amount(want.first);
+  });
+}
+
+bool has_labels(const NodeView& node, const Labels& labels) {
+  return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+    return std::find(node.labels.begin(), node.labels.end(), label) != node.labels.end();
+  });
+}
+
+bool expressible(Amount gpus) {
+  return gpus >= 0 && (gpus <= kUnit || gpus % kUnit == 0);
+}
+
+/// Use of the scarcest resource after the shape is placed, 0 to 1.
+double use_after(const NodeView& node, const Resources& need) {
+  double use = 0;
+  const auto consider = [&use](double total, double free, double want) {
+    if (total > 0) use = std::max(use, (total - free + want) / total);
+  };
+  const auto real = [](std::int64_t amount) { return static_cast<double>(amount); };
+  consider(real(node.total.cpus), real(node.free.cpus), real(need.cpus));
+  consider(real(node.total.gpus), real(node.free.gpus), real(need.gpus));
+  consider(real(node.total.memory), real(node.free.memory), real(need.memory));
+  for (const auto& [name, want] : need.custom)
+    consider(real(node.total.custom_amount(name)), real(node.free.custom_amount(name)), real(want));
+  return use;
+}
+
+std::uint64_t local_bytes(const Shape& shape, NodeId node) {
+  for (const auto& [id, bytes] : shape.locality)
+    if (id == node) return bytes;
+  return 0;
+}
+
+/// Smaller is better; compared in order, the node's id last.
+struct Score {
+  double first = 0, second = 0;
+};
+
+Score score_of(const ClusterView& view, const Shape& shape, const NodeView& node) {
+  const double use = use_after(node, shape.need);
+  if (shape.placement == Placement::pack) return {-use, 0};
+  if (shape.placement == Placement::spread) return {use, 0};
+  const double pressure = use <= kPackUntil ? 0 : use;
+  return {pressure, node.id == view.self ? 0.0 : 1.0};
+}
+
+const NodeView* best_of(const ClusterView& view, const Shape& shape) {
+  const NodeView* best = nullptr;
+  Score best_score;
+  std::uint64_t best_bytes = 0;
+  for (const NodeView& node : view.nodes) {
+    if (!fits_now(node, shape)) continue;
+    const Score score = score_of(view, shape, node);
+    const std::uint64_t bytes = shape.placement == Placement::any ? local_bytes(shape, node.id) : 0;
+    const bool better = best == nullptr || bytes > best_bytes ||
+                        (bytes == best_bytes &&
+                         (score.first < best_score.first ||
+                          (score.first == best_score.first && score.second < best_score.second)));
+    if (!better) continue;
+    best = &node;
+    best_score = score;
+    best_bytes = bytes;
+  }
+  return best;
+}
+
+struct Want {
+  std::int64_t amount;
+  std::string text;
+  std::string most_text;  ///< what the best node has
+  std::int64_t most;
+};
+
+std::vector<Want> wants(const std::vector<const NodeView*>& nodes, const Resources& need,
+                        Resources NodeView::* part) {
+  std::vector<Want> list;
+  const auto most = [&](auto amount_in) {
+    std::int64_t best = 0;
+    for (const NodeView* node : nodes) best = std::max(best, amount_in(node->*part));
+    return best;
+  };
+  const auto add = [&](Amount want, const std::string& unit, auto amount_in) {
+    if (want <= 0) return;
+    const Amount has = most(amount_in);
+    list.push_back({want, amount_text(want, unit), amount_text(has, ""), has});
+  };
+  add(need.gpus, "GPU", [](const Resources& r) { return r.gpus; });
+  add(need.cpus, "CPU", [](const Resources& r) { return r.cpus; });
+  for (const auto& custom : need.custom) {
+    const std::string& name = custom.first;
+    add(custom.second, name, [&name](const Resources& r) { return r.custom_amount(name); });
+  }
+  if (need.memory > 0) {
+    const std::int64_t has = most([](const Resources& r) { return r.memory; });
+    list.push_back({need.memory, memory_text(need.memory) + " memory", memory_text(has), has});
+  }
+  return list;
+}
+
+std::string join(const std::vector<Want>& list) {
+  std::string text;
+  for (const Want& want : list) text += (text.empty() ? "" : ", ") + want.text;
+  return text.empty() ? "nothing" : text;
+}
+
+std::string node_text(const NodeView& node) {
+  return node.name.empty() ? "node " + node.id.str() : "node " + node.name;
+}
+
+std::string explain_infeasible(const ClusterView& view, const Shape& shape) {
+  if (view.nodes.empty()) return "there are no nodes";
+  std::vector<const NodeView*> nodes;
+  for (const NodeView& node : view.nodes) nodes.push_back(&node);
+  if (shape.placement == Placement::node && !shape.soft) {
+    const NodeView* node = view.find(shape.node);
+    if (node == nullptr) return "must run on node " + shape.node.str() + ", which is not here";
+    nodes = {node};
+  }
+  for (const auto& label : shape.labels) {
+    std::vector<const NodeView*> left;
+    for (const NodeView* node : nodes)
+      if (has_labels(*node, {label})) left.push_back(node);
+    if (left.empty())
+      return "needs label " + label.first + "=" + label.second + ", no node " +
+             (nodes.size() < view.nodes.size() ? "that fits otherwise " : "") + "has it";
+    nodes = std::move(left);
+  }
+  if (!expressible(shape.need.gpus))
+    return "needs " + amount_text(shape.need.gpus, "GPU") +
+           ": more than one GPU must be a whole number";
+  const std::string who =
+      nodes.size() == 1 ? node_text(*nodes.front()) + " has only " : "no node has more than ";
+  const std::vector<Want> list = wants(nodes, shape.need, &NodeView::total);
+  for (const Want& want : list)
+    if (want.amount > want.most) return "needs " + want.text + ", " + who + want.most_text;
+  return "needs " + join(list) + ", no single node has all of it";
+}
+
+std::string explain_busy(const ClusterView& view, const Shape& shape) {
+  std::vector<const NodeView*> nodes;
+  std::size_t closed = 0;
+  for (const NodeView& node : view.nodes) {
+    if (!could_fit(node, shape)) continue;
+    if (node.accepts)
+      nodes.push_back(&node);
+    else
+      ++closed;
+  }
+  const std::string count = std::to_string(nodes.size() + closed);
+  if (nodes.empty())
+    return "the " + count + " node(s) that could take it accept nothing new (draining or suspect)";
+  const std::vector<Want> list = wants(nodes, shape.need, &NodeView::free);
+  for (const Want& want : list)
+    if (want.amount > want.most)
+      return "waits for " + want.text + ": of the " + count +
+             " node(s) that have it, none has more than " + want.most_text + " free";
+  return "waits for " + join(list) + ": no node has all of it free at once";
+}
+
+/// Where to wait: the asking node if it could ever take it, else the least crowded.
+const NodeView* place_to_wait(const ClusterView& view, const Shape& shape) {
+  const NodeView* best = nullptr;
+  for (const NodeView& node : view.nodes) {
+    if (!could_fit(node, shape)) continue;
+    const auto rank = [&](const NodeView& n) {
+      return std::make_pair(n.accepts ? 0u : 1u, n.id == view.self ? 0u : n.waiting + 1);
+    };
+    if (best == nullptr || rank(node) < rank(*best)) best = &node;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string amount_text(Amount amount, const std::string& unit) {
+  char text[48];
+  if (amount % kUnit == 0)
+    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(amount / kUnit));
+  else
+    std::snprintf(text, sizeof text, "%.6g",
+                  static_cast<double>(amount) / static_cast<double>(kUnit));
+  return unit.empty() ? text : text + (" " + unit);
+}
+
+std::string memory_text(std::int64_t bytes) {
+  char text[48];
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= 1 << 30)
+    std::snprintf(text, sizeof text, "%.4g GiB", value / (1 << 30));
+  else if (bytes >= 1 << 20)
+    std::snprintf(text, sizeof text, "%.4g MiB", value / (1 << 20));
+  else
+    std::snprintf(text, sizeof text, "%lld B", static_cast<long long>(bytes));
+  return text;
+}
+
+const NodeView* ClusterView::find(NodeId id) const {
+  const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
+                                   [](const NodeView& node, NodeId key) { return node.id < key; });
+  return at != nodes.end() && at->id == id ? &*at : nullptr;
+}
+
+void ClusterView::update(NodeView node) {
+  const auto at =
+      std::lower_bound(nodes.begin(), nodes.end(), node.id,
+                       [](const NodeView& other, NodeId key) { return other.id < key; });
+  if (at != nodes.end() && at->id == node.id)
+    *at = std::move(node);
+  else
+    nodes.insert(at, std::move(node));
+}
+
+void ClusterView::erase(NodeId id) {
+  if (const NodeView* node = find(id)) nodes.erase(nodes.begin() + (node - nodes.data()));
+}
+
+std::vector<std::int32_t> choose_gpus(const std::vector<Amount>& free, Amount gpus) {
+  std::vector<std::int32_t> chosen;
+  if (gpus <= 0 || !expressible(gpus)) return chosen;
+  if (gpus < kUnit) {
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < free.size(); ++i)
+      if (free[i] >= gpus && (!best || free[i] < free[*best])) best = i;
+    if (best) chosen.push_back(static_cast<std::int32_t>(*best));
+    return chosen;
+  }
+  for (std::size_t i = 0; i < free.size(); ++i)
+    if (free[i] == kUnit && static_cast<Amount>(chosen.size()) < gpus / kUnit)
+      chosen.push_back(static_cast<std::int32_t>(i));
+  if (static_cast<Amount>(chosen.size()) < gpus / kUnit) chosen.clear();
+  return chosen;
+}
+
+bool could_fit(const NodeView& node, const Shape& shape) {
+  if (shape.placement == Placement::node && !shape.soft && node.id != shape.node) return false;
+  return has_labels(node, shape.labels) && enough(node.total, shape.need) &&
+         expressible(shape.need.gpus) && node.total.gpus >= shape.need.gpus;
+}
+
+bool fits_now(const NodeView& node, const Shape& shape) {
+  return node.accepts && could_fit(node, shape) && enough(node.free, shape.need) &&
+         (shape.need.gpus == 0 || !choose_gpus(node.gpu_free, shape.need.gpus).empty());
+}
+
+Decision place(const ClusterView& view, const Shape& shape) {
+  if (shape.placement == Placement::node && shape.soft) {
+    const NodeView* wish = view.find(shape.node);
+    if (wish != nullptr && fits_now(*wish, shape))
+      return {Decision::Kind::place, wish->id, "its preferred node has it free"};
+    Shape anywhere = shape;
+    anywhere.placement = Placement::any;
+    return place(view, anywhere);
+  }
+  if (const NodeView* node = best_of(view, shape))
+    return {Decision::Kind::place, node->id, "the node has it free"};
+  if (const NodeView* node = place_to_wait(view, shape))
+    return {Decision::Kind::busy, node->id, explain_busy(view, shape)};
+  return {Decision::Kind::infeasible, NodeId{}, explain_infeasible(view, shape)};
+}
+
+void take(NodeView& node, const Resources& need) {
+  for (const std::int32_t device : choose_gpus(node.gpu_free, need.gpus))
+    node.gpu_free[static_cast<std::size_t>(device)] -= std::min(need.gpus, kUnit);
+  node.free.cpus -= need.cpus;
+  node.free.gpus -= need.gpus;
+  node.free.memory -= need.memory;
+  for (const auto& [name, amount] : need.custom)
+    for (auto& [key, free] : node.free.custom)
+      if (key == name) free -= amount;
+}
+
+void give_back(NodeView& node, const Resources& need) {
+  node.free.cpus = std::min(node.total.cpus, node.free.cpus + need.cpus);
+  node.free.gpus = std::min(node.total.gpus, node.free.gpus + need.gpus);
+  node.free.memory = std::min(node.total.memory, node.free.memory + need.memory);
+  for (const auto& [name, amount] : need.custom)
+    for (auto& [key, free] : node.free.custom)
+      if (key == name) free = std::min(node.total.custom_amount(name), free + amount);
+  // Which devices is not known here: the fullest first; the next gossip corrects it.
+  Amount left = need.gpus;
+  while (left > 0) {
+    auto least = std::min_element(node.gpu_free.begin(), node.gpu_free.end());
+    if (least == node.gpu_free.end() || *least == kUnit) break;
+    const Amount back = std::min(left, kUnit - *least);
+    *least += back;
+    left -= back;
+  }
+}
+
+}  // namespace troupe::scheduling

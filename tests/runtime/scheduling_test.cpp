@@ -1,0 +1,544 @@
+// Placement: what each strategy chooses and what each refusal says. Leases: amounts always add up,
+// blocked chains finish, nobody starves, the dead give everything back.
+#include "troupe/runtime/base/random.hpp"
+#include "troupe/runtime/scheduling/lease_table.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+
+namespace troupe::scheduling {
+namespace {
+
+using namespace std::chrono_literals;
+
+NodeId node_id(std::uint64_t n) {
+  return NodeId{0, n};
+}
+
+NodeView node(std::uint64_t id, double cpus, double gpus = 0) {
+  NodeView view;
+  view.id = node_id(id);
+  view.name = "n" + std::to_string(id);
+  view.total = {.cpus = amount_of(cpus), .gpus = amount_of(gpus), .memory = 8ll << 30};
+  view.free = view.total;
+  view.gpu_free.assign(static_cast<std::size_t>(gpus), kUnit);
+  return view;
+}
+
+ClusterView cluster(std::vector<NodeView> nodes, std::uint64_t self = 1) {
+  ClusterView view;
+  for (auto& n : nodes) view.update(std::move(n));
+  view.self = node_id(self);
+  return view;
+}
+
+Shape shape(double cpus, double gpus = 0) {
+  Shape s;
+  s.need.cpus = amount_of(cpus);
+  s.need.gpus = amount_of(gpus);
+  return s;
+}
+
+// --- policy
+
+TEST(Policy, PacksToHalfUseThenSpreads) {
+  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 2);
+  std::vector<std::uint64_t> order;
+  for (int i = 0; i < 8; ++i) {
+    const Decision d = place(view, shape(1));
+    ASSERT_EQ(d.kind, Decision::Kind::place);
+    order.push_back(d.node.low);
+    take(*view.find(d.node), shape(1).need);
+  }
+  // Here up to half, then the others in order up to half, then the least used, here first.
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{2, 2, 1, 1, 3, 3, 2, 1}));
+}
+
+TEST(Policy, PackAndSpread) {
+  ClusterView view = cluster({node(1, 4), node(2, 4)}, 1);
+  take(*view.find(node_id(2)), shape(2).need);
+  Shape s = shape(1);
+  s.placement = Placement::pack;
+  EXPECT_EQ(place(view, s).node, node_id(2));
+  s.placement = Placement::spread;
+  EXPECT_EQ(place(view, s).node, node_id(1));
+}
+
+TEST(Policy, NodeWishHardAndSoft) {
+  ClusterView view = cluster({node(1, 4), node(2, 1)});
+  Shape s = shape(2);
+  s.placement = Placement::node;
+  s.node = node_id(2);
+  EXPECT_EQ(place(view, s).why, "needs 2 CPU, node n2 has only 1");
+  s.soft = true;
+  EXPECT_EQ(place(view, s).node, node_id(1));
+  s.need.cpus = kUnit;
+  EXPECT_EQ(place(view, s).node, node_id(2));
+  s.soft = false;
+  s.node = node_id(9);
+  EXPECT_EQ(place(view, s).kind, Decision::Kind::infeasible);
+  EXPECT_NE(place(view, s).why.find("which is not here"), std::string::npos);
+}
+
+TEST(Policy, LocalityBeatsTheAskingNode) {
+  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 1);
+  Shape s = shape(1);
+  s.locality = {{node_id(2), 100}, {node_id(3), 5000}};
+  EXPECT_EQ(place(view, s).node, node_id(3));
+  take(*view.find(node_id(3)), shape(4).need);
+  EXPECT_EQ(place(view, s).node, node_id(2));  // the next best, not a queue
+}
+
+TEST(Policy, LabelsMustAllMatch) {
+  ClusterView view = cluster({node(1, 4), node(2, 4)});
+  view.nodes[1].labels = {{"zone", "b"}, {"disk", "ssd"}};
+  Shape s = shape(1);
+  s.labels = {{"zone", "b"}, {"disk", "ssd"}};
+  EXPECT_EQ(place(view, s).node, node_id(2));
+  s.labels = {{"zone", "a"}};
+  EXPECT_EQ(place(view, s).why, "needs label zone=a, no node has it");
+}
+
+TEST(Policy, InfeasibleSaysWhat) {
+  ClusterView view = cluster({node(1, 4, 1), node(2, 8)});
+  EXPECT_EQ(place(view, shape(1, 2)).why, "needs 2 GPU, no node has more than 1");
+  EXPECT_EQ(place(view, shape(16)).why, "needs 16 CPU, no node has more than 8");
+  EXPECT_EQ(place(view, shape(8, 1)).why, "needs 1 GPU, 8 CPU, no single node has all of it");
+  EXPECT_EQ(place(view, shape(1, 1.5)).why,
+            "needs 1.5 GPU: more than one GPU must be a whole number");
+  Shape s = shape(1);
+  s.need.custom = {{"license", kUnit}};
+  EXPECT_EQ(place(view, s).why, "needs 1 license, no node has more than 0");
+  s = shape(0);
+  s.need.memory = 9ll << 30;
+  EXPECT_EQ(place(view, s).why, "needs 9 GiB memory, no node has more than 8 GiB");
+  EXPECT_EQ(place(ClusterView{}, shape(1)).why, "there are no nodes");
+}
+
+TEST(Policy, BusyIsNotInfeasible) {
+  ClusterView view = cluster({node(1, 2), node(2, 2)});
+  for (auto& n : view.nodes) take(n, shape(1.5).need);
+  const Decision d = place(view, shape(1));
+  EXPECT_EQ(d.kind, Decision::Kind::busy);
+  EXPECT_EQ(d.node, view.self);
+  EXPECT_EQ(d.why, "waits for 1 CPU: of the 2 node(s) that have it, none has more than 0.5 free");
+  for (auto& n : view.nodes) n.accepts = false;
+  EXPECT_EQ(place(view, shape(0.1)).kind, Decision::Kind::busy);
+}
+
+TEST(Policy, GpuSharesStayOnOneDevice) {
+  EXPECT_EQ(choose_gpus({kUnit, kUnit / 2}, kUnit / 2),
+            (std::vector<std::int32_t>{1}));  // best fit
+  EXPECT_EQ(choose_gpus({kUnit * 4 / 10, kUnit * 4 / 10}, kUnit / 2),
+            (std::vector<std::int32_t>{}));
+  EXPECT_EQ(choose_gpus({kUnit, kUnit / 2, kUnit}, 2 * kUnit), (std::vector<std::int32_t>{0, 2}));
+  ClusterView view = cluster({node(1, 4, 2)});
+  for (auto& free : view.nodes[0].gpu_free) free = kUnit * 4 / 10;
+  view.nodes[0].free.gpus = kUnit * 8 / 10;
+  EXPECT_EQ(place(view, shape(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 free, but not on one
+}
+
+// --- leases
+
+template <class Event>
+std::vector<Event> pick(const std::vector<LeaseEvent>& events) {
+  std::vector<Event> found;
+  for (const auto& event : events)
+    if (const auto* match = std::get_if<Event>(&event)) found.push_back(*match);
+  return found;
+}
+
+struct Table : LeaseTable {
+  Time now{};
+  explicit Table(LeaseOptions options) : LeaseTable(std::move(options), node_id(1)) {}
+  /// Starts the workers asked for, with running numbers, and returns everything that came out.
+  std::vector<LeaseEvent> settle() {
+    std::vector<LeaseEvent> all;
+    for (bool more = true; more;) {
+      more = false;
+      for (const auto& event : take_events()) {
+        all.push_back(event);
+        if (const auto* start = std::get_if<StartWorker>(&event)) {
+          worker_started(++last_worker, now, start->dedicated);
+          more = true;
+        }
+      }
+      if (!more && next_deadline() && *next_deadline() <= now) on_timer(now);
+    }
+    return all;
+  }
+  WorkerId last_worker = 0;
+};
+
+LeaseOptions options(double cpus, std::uint32_t max_workers, double gpus = 0) {
+  LeaseOptions o;
+  o.total = {.cpus = amount_of(cpus), .gpus = amount_of(gpus), .memory = 1ll << 30};
+  o.max_workers = max_workers;
+  return o;
+}
+
+TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
+  Table table(options(2, 2));
+  table.request(10, 1, shape(1), 3, table.now);
+  auto grants = pick<Granted>(table.settle());
+  ASSERT_EQ(grants.size(), 2u);
+  EXPECT_EQ(table.explain(10, 1),
+            "waits for 1 CPU: of the 1 node(s) that have it, none has more than 0 free");
+  table.returned(grants[0].lease, table.now);
+  const auto next = pick<Granted>(table.settle());
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].worker, grants[0].worker);
+  EXPECT_EQ(table.worker_count(), 2u);
+  EXPECT_EQ(table.waiting(), 0u);
+}
+
+TEST(Leases, ANewWishReplacesTheOldAndZeroWithdraws) {
+  Table table(options(1, 4));
+  table.request(10, 1, shape(1), 50, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+  EXPECT_EQ(table.waiting(), 49u);
+  table.request(10, 1, shape(1), 2, table.now);
+  EXPECT_EQ(table.waiting(), 2u);
+  table.request(10, 1, shape(1), 0, table.now);
+  EXPECT_EQ(table.waiting(), 0u);
+}
+
+TEST(Leases, AChainThreeDeepOnOneCpuFinishes) {
+  Table table(options(1, 1));
+  std::vector<Granted> chain;
+  for (int depth = 0; depth < 3; ++depth) {
+    // The caller (a driver, then each worker) asks for the next level and blocks on it.
+    table.request(100 + static_cast<OwnerId>(depth), 1, shape(1), 1, table.now);
+    for (int i = 0; i < 5 && chain.size() <= static_cast<std::size_t>(depth); ++i) {
+      const auto grants = pick<Granted>(table.settle());
+      chain.insert(chain.end(), grants.begin(), grants.end());
+      if (chain.size() > static_cast<std::size_t>(depth)) break;
+      ASSERT_TRUE(table.next_deadline().has_value()) << "nobody will ever come back";
+      table.now = *table.next_deadline();
+      table.on_timer(table.now);
+    }
+    ASSERT_EQ(chain.size(), static_cast<std::size_t>(depth) + 1);
+    if (depth < 2) table.blocked(chain.back().worker, table.now);
+  }
+  for (int depth = 2; depth >= 0; --depth) {
+    table.returned(chain[static_cast<std::size_t>(depth)].lease, table.now);
+    if (depth > 0) table.unblocked(chain[static_cast<std::size_t>(depth) - 1].worker, table.now);
+    table.settle();
+  }
+  EXPECT_EQ(table.lease_count(), 0u);
+  EXPECT_EQ(table.self_view().free, table.self_view().total);
+}
+
+TEST(Leases, AnUnblockedTaskResumesAtOnceAndNothingIsGrantedUntilBalanced) {
+  Table table(options(1, 2));
+  table.request(1, 1, shape(1), 1, table.now);
+  const auto first = pick<Granted>(table.settle())[0];
+  table.blocked(first.worker, table.now);
+  table.request(2, 1, shape(1), 1, table.now);
+  const auto second = pick<Granted>(table.settle())[0];
+  table.unblocked(first.worker, table.now);  // two run on one CPU: a debt of one
+  EXPECT_EQ(table.self_view().free.cpus, 0);
+  table.request(3, 1, shape(0), 1, table.now);  // would fit, needs nothing
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());
+  EXPECT_NE(table.explain(3, 1).find("tasks that were blocked run again and come first"),
+            std::string::npos);
+  table.returned(second.lease, table.now);  // the debt is paid
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+  EXPECT_EQ(table.self_view().free.cpus, 0);
+  table.returned(first.lease, table.now);
+  EXPECT_EQ(table.self_view().free.cpus, kUnit);
+}
+
+TEST(Leases, ExtraWorkersForBlockedChainsStartAtALimitedRateNeverZero) {
+  Table table(options(1, 1));
+  std::vector<Time> starts;
+  for (OwnerId depth = 0; depth < 6; ++depth) {
+    table.request(depth + 1, 1, shape(1), 1, table.now);
+    auto grants = pick<Granted>(table.settle());
+    while (grants.empty()) {
+      ASSERT_TRUE(table.next_deadline().has_value());
+      table.now = *table.next_deadline();
+      table.on_timer(table.now);
+      grants = pick<Granted>(table.settle());
+    }
+    starts.push_back(table.now);
+    table.blocked(grants[0].worker, table.now);
+  }
+  EXPECT_EQ(starts[1], starts[0]);  // the first extra one at once
+  for (std::size_t i = 2; i < starts.size(); ++i) EXPECT_EQ(starts[i] - starts[i - 1], 100ms);
+}
+
+TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
+  Table table(options(1, 1));
+  table.request(1, 1, shape(1), 1, table.now);
+  const auto held = pick<Granted>(table.settle())[0];
+  table.now += 1s;
+  table.request(2, 1, shape(1), 1, table.now);
+  const auto reclaims = pick<ReclaimLease>(table.settle());
+  ASSERT_EQ(reclaims.size(), 1u);
+  EXPECT_EQ(reclaims[0].owner, 1u);
+  EXPECT_EQ(reclaims[0].lease, held.lease);
+  table.on_timer(table.now);
+  EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());  // asked once
+  table.returned(held.lease, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle())[0].owner, 2u);
+}
+
+TEST(Leases, OwnersTakeTurns) {
+  Table table(options(1, 1));
+  table.request(1, 1, shape(1), 100, table.now);
+  table.request(2, 1, shape(1), 100, table.now);
+  std::vector<OwnerId> order;
+  for (int i = 0; i < 6; ++i) {
+    const auto grant = pick<Granted>(table.settle())[0];
+    order.push_back(grant.owner);
+    table.returned(grant.lease, table.now);
+  }
+  EXPECT_EQ(order, (std::vector<OwnerId>{1, 2, 1, 2, 1, 2}));
+}
+
+TEST(Leases, ALargeShapeIsNotStarvedBySmallOnes) {
+  Table table(options(4, 8));
+  table.request(1, 1, shape(1), 1000, table.now);
+  auto running = pick<Granted>(table.settle());
+  ASSERT_EQ(running.size(), 4u);
+  table.request(2, 1, shape(4), 1, table.now);
+  bool served = false;
+  for (int step = 0; step < 100 && !served; ++step) {  // each small task takes 100 ms
+    table.now += 100ms;
+    const auto lease = running.empty() ? 0 : running.front().lease;
+    if (lease != 0) {
+      running.erase(running.begin());
+      table.returned(lease, table.now);
+    } else {
+      table.on_timer(table.now);
+    }
+    for (const auto& grant : pick<Granted>(table.settle())) {
+      served = served || grant.owner == 2;
+      running.push_back(grant);
+    }
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST(Leases, DeathsGiveEverythingBack) {
+  Table table(options(2, 4, 1));
+  Shape s = shape(1, 0.5);
+  s.need.memory = 1 << 20;
+  table.request(1, 1, s, 2, table.now);
+  const auto grants = pick<Granted>(table.settle());
+  ASSERT_EQ(grants.size(), 2u);
+  EXPECT_EQ(grants[0].gpus, (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(grants[1].gpus, (std::vector<std::int32_t>{0}));
+  table.worker_died(grants[0].worker, table.now);
+  const auto lost = pick<LeaseLost>(table.settle());
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].lease, grants[0].lease);
+  table.owner_died(1, table.now);
+  EXPECT_EQ(pick<StopWorker>(table.settle()).size(), 1u);
+  EXPECT_EQ(table.lease_count(), 1u);  // in use until the worker is really dead
+  table.worker_died(grants[1].worker, table.now);
+  EXPECT_EQ(table.lease_count(), 0u);
+  EXPECT_EQ(table.self_view().free, table.self_view().total);
+}
+
+TEST(Leases, ActorsGetWorkersOfTheirOwn) {
+  Table table(options(2, 1));
+  table.request(1, 1, shape(1), 1, table.now);
+  table.request(0, 77, shape(1), 1, table.now, {.dedicated = true});
+  const auto grants = pick<Granted>(table.settle());
+  ASSERT_EQ(grants.size(), 2u);  // although max_workers is 1
+  const auto& actor = grants[0].key == 77 ? grants[0] : grants[1];
+  table.returned(actor.lease, table.now);
+  EXPECT_EQ(pick<StopWorker>(table.settle())[0].worker, actor.worker);
+}
+
+TEST(Leases, SpillsToTheNodeThePolicyNamesOnce) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 4), table.now);
+  table.request(1, 1, shape(1), 4, table.now);
+  const auto events = table.settle();
+  EXPECT_EQ(pick<Granted>(events).size() + pick<Spilled>(events).size(), 4u);
+  EXPECT_GE(pick<Spilled>(events).size(), 2u);
+  Table full(options(1, 1));
+  full.update_node(node(2, 4), full.now);
+  full.request(9, 1, shape(1), 2, full.now, {.spilled = true});
+  const auto passed = full.settle();
+  EXPECT_EQ(pick<Granted>(passed).size(), 1u);
+  EXPECT_TRUE(pick<Spilled>(passed).empty());  // a spilled request never travels on
+}
+
+TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
+  LeaseOptions o = options(1, 1);
+  Table table(o);
+  table.request(1, 1, shape(8), 1, table.now);
+  EXPECT_TRUE(table.settle().empty());
+  ASSERT_TRUE(table.next_deadline().has_value());
+  EXPECT_EQ(*table.next_deadline(), table.now + 60s);
+  table.now += 60s;
+  table.on_timer(table.now);
+  const auto refused = pick<Refused>(table.settle());
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].why, "needs 8 CPU, no node has more than 1");
+  table.request(1, 1, shape(8), 1, table.now);
+  table.update_node(node(2, 8), table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+  o.infeasible_timeout = 0s;
+  Table embedded(o);
+  embedded.request(1, 1, shape(8), 1, embedded.now);
+  EXPECT_EQ(pick<Refused>(embedded.settle()).size(), 1u);
+}
+
+TEST(Leases, DrainingGrantsNothingNew) {
+  Table table(options(2, 2));
+  table.request(1, 1, shape(1), 1, table.now);
+  table.settle();
+  table.set_draining(true, table.now);
+  table.request(1, 2, shape(1), 1, table.now);
+  EXPECT_TRUE(table.settle().empty());
+  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
+  EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u);  // its own agent asks elsewhere
+  table.set_draining(false, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+}
+
+// --- random trees of tasks that block on their children, on one small node
+
+struct Task {
+  int depth = 0, children_left = 0;
+  int parent = -1;
+  bool started = false, done = false, waiting = false;
+  LeaseId lease = 0;
+  WorkerId worker = 0;
+};
+
+struct Forest {
+  Random random;
+  LeaseTable table;
+  Time now{};
+  std::vector<Task> tasks;
+  std::vector<Shape> shapes;
+  WorkerId next_worker = 0;
+  std::size_t finished = 0;
+  int deaths = 0;
+
+  explicit Forest(std::uint64_t seed)
+      : random(seed),
+        table(options(1 + static_cast<double>(random.below(3)),
+                      1 + static_cast<std::uint32_t>(random.below(3)), 1),
+              node_id(1)) {}
+
+  int add(int parent, int depth) {
+    Task task;
+    task.parent = parent;
+    task.depth = depth;
+    tasks.push_back(task);
+    shapes.push_back(
+        shape(static_cast<double>(random.below(11)) / 10,
+              random.chance(0.3) ? static_cast<double>(1 + random.below(10)) / 10 : 0));
+    wish(static_cast<int>(tasks.size()) - 1);
+    return static_cast<int>(tasks.size()) - 1;
+  }
+  void wish(int id) {
+    table.request(1000, static_cast<std::uint64_t>(id), shapes[static_cast<std::size_t>(id)], 1,
+                  now);
+  }
+  void run() {
+    for (auto roots = 1 + random.below(4); roots > 0; --roots) add(-1, 3);
+    for (int step = 0; step < 20000 && finished < tasks.size(); ++step) {
+      now += Duration(random.below(20'000'000));
+      handle_events();
+      table.on_timer(now);
+      handle_events();
+      act();
+      ASSERT_FALSE(table.broken_invariant().has_value()) << *table.broken_invariant();
+    }
+    EXPECT_EQ(finished, tasks.size()) << "a chain of blocked tasks did not finish";
+    for (int i = 0; i < 20; ++i) {
+      handle_events();
+      table.on_timer(now += 1s);
+    }
+    EXPECT_EQ(table.lease_count(), 0u);
+    EXPECT_EQ(table.self_view().free, table.self_view().total);
+  }
+  void handle_events() {
+    for (bool more = true; more;) {
+      const auto events = table.take_events();
+      more = !events.empty();
+      for (const auto& event : events) handle(event);
+    }
+  }
+  void handle(const LeaseEvent& event) {
+    if (std::holds_alternative<StartWorker>(event)) {
+      if (random.chance(0.1)) return table.worker_start_failed(now);
+      table.worker_started(++next_worker, now);
+    } else if (const auto* granted = std::get_if<Granted>(&event)) {
+      Task& task = tasks[granted->key];
+      task.started = true;
+      task.lease = granted->lease;
+      task.worker = granted->worker;
+    } else if (const auto* stop = std::get_if<StopWorker>(&event)) {
+      table.worker_died(stop->worker, now);
+    } else if (const auto* lost = std::get_if<LeaseLost>(&event)) {
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        Task& task = tasks[i];
+        if (task.lease != lost->lease || task.done || !task.started) continue;
+        task.started = task.waiting = false;  // it is retried; its children run on
+        task.lease = 0;
+        wish(static_cast<int>(i));
+      }
+    }
+  }
+  void act() {
+    const std::size_t i = random.below(tasks.size());
+    Task& task = tasks[i];
+    if (!task.started || task.done) return;
+    if (random.chance(0.01)) {
+      ++deaths;
+      return table.worker_died(task.worker, now);
+    }
+    if (task.waiting) return;
+    if (task.depth > 0 && random.chance(0.7)) {
+      const int depth = task.depth - 1;
+      tasks[i].depth = 0;
+      const int children = 1 + static_cast<int>(random.below(3));
+      tasks[i].children_left = children;
+      tasks[i].waiting = true;
+      for (int c = 0; c < children; ++c) add(static_cast<int>(i), depth);
+      table.blocked(tasks[i].worker, now);
+      return;
+    }
+    if (task.children_left > 0) {  // a retry whose children still run: waits for them again
+      task.waiting = true;
+      return table.blocked(task.worker, now);
+    }
+    finish(i);
+  }
+  void finish(std::size_t i) {
+    tasks[i].done = true;
+    ++finished;
+    table.returned(tasks[i].lease, now);
+    if (tasks[i].parent < 0) return;
+    Task& parent = tasks[static_cast<std::size_t>(tasks[i].parent)];
+    if (--parent.children_left > 0 || !parent.waiting) return;
+    parent.waiting = false;
+    table.unblocked(parent.worker, now);
+  }
+};
+
+TEST(LeaseForest, RandomBlockedTreesAlwaysFinishAndAmountsAddUp) {
+  std::size_t tasks = 0;
+  int deaths = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    Forest forest(seed);
+    forest.run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    tasks += forest.tasks.size();
+    deaths += forest.deaths;
+  }
+  EXPECT_GT(tasks, 1000u);
+  EXPECT_GT(deaths, 20);
+}
+
+}  // namespace
+}  // namespace troupe::scheduling
