@@ -20,7 +20,7 @@ check_unordered() {
   for name in $names; do
     while IFS=: read -r hit _; do
       offence "$file:$hit: iterates the unordered container $name"
-    done < <(code "$file" | grep -nE "for[[:space:]]*\([^;]*:[[:space:]]*(this->)?$name[[:space:]]*\)|\b$name\.c?begin\(" || true)
+    done < <(code "$file" | grep -nE "for[[:space:]]*\([^;]*:[[:space:]]*(this->)?${name}[[:space:]]*\)|\b${name}\.c?begin\(" || true)
   done
 }
 
