@@ -144,8 +144,9 @@ std::string explain_infeasible(const ClusterView& view, const Shape& shape) {
   if (!expressible(shape.need.gpus))
     return "needs " + amount_text(shape.need.gpus, "GPU") +
            ": more than one GPU must be a whole number";
+  const bool named = shape.placement == Placement::node && !shape.soft;
   const std::string who =
-      nodes.size() == 1 ? node_text(*nodes.front()) + " has only " : "no node has more than ";
+      named ? node_text(*nodes.front()) + " has only " : "no node has more than ";
   const std::vector<Want> list = wants(nodes, shape.need, &NodeView::total);
   for (const Want& want : list)
     if (want.amount > want.most) return "needs " + want.text + ", " + who + want.most_text;
