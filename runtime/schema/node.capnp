@@ -1,0 +1,367 @@
+@0xbca936968c7a934c;
+# The conversation of a process (driver or worker) and the agent of its node.
+#
+# Frames are those of call.capnp, with conversation 1. Messages travel through a ring each way; those marked "socket"
+# go over the process's unix socket, because descriptors accompany them. The two are not ordered against each other,
+# but for this: a message that names a channel, an extent or a segment waits at the reader until its descriptors are
+# there.
+#
+# Order. Hello comes first, over the socket; the agent checks the peer's uid, then answers Welcome, or Shutdown with the
+# reason when it cannot serve this protocol. All else follows. Neither side sends anything before it has the other's
+# first message. Everything ends with the socket's closing: the agent then treats the process as dead, the process treats
+# the node as lost.
+#
+# A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N"); the agent
+# drops such a process with Shutdown, saying so, and a process reports it and ends.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::schema");
+using import "value.capnp".Id;
+using import "value.capnp".Value;
+using import "value.capnp".Location;
+using import "value.capnp".ErrorEntry;
+using import "value.capnp".Shape;
+using import "value.capnp".Amount;
+using import "call.capnp".Call;
+
+struct NodeMessage {
+  union {
+    # Meeting.
+    hello @0 :Hello;
+    welcome @1 :Welcome;
+    channel @2 :Channel;
+    peerDied @3 :PeerDied;
+    # Leases.
+    requestLease @4 :RequestLease;
+    leaseGranted @5 :LeaseGranted;
+    leaseRefused @6 :LeaseRefused;
+    leaseReclaim @7 :LeaseReclaim;
+    leaseReturned @8 :LeaseReturned;
+    blocked @9 :Void;     # worker -> agent: its thread waits for others, its resources are free meanwhile
+    unblocked @10 :Void;  # worker -> agent: it runs again, at once; the agent balances by granting nothing new
+    # Objects.
+    escape @11 :Escape;
+    fulfil @12 :Fulfil;
+    hold @13 :Hold;
+    await @14 :Await;
+    ready @15 :Ready;
+    free @16 :Free;
+    # Actors.
+    createActor @17 :CreateActor;
+    startActor @18 :StartActor;
+    actorCreated @19 :ActorCreated;
+    watchActor @20 :WatchActor;
+    actorUpdate @21 :ActorUpdate;
+    killActor @22 :KillActor;
+    findActor @23 :FindActor;
+    foundActor @24 :FoundActor;
+    # Memory.
+    needExtent @25 :NeedExtent;
+    giveExtent @26 :GiveExtent;
+    extentMapped @27 :ExtentMapped;
+    extentSealed @28 :ExtentSealed;
+    needReader @29 :NeedReader;
+    giveReader @30 :GiveReader;
+    recycle @31 :Recycle;
+    # The node.
+    listNodes @32 :ListNodes;
+    nodes @33 :Nodes;
+    shutdown @34 :Shutdown;
+    # More of memory.
+    storeTables @35 :StoreTables;
+    storeAttached @36 :Void;  # process -> agent, answers StoreTables: the tables are mapped, seal them
+    adopt @37 :Adopt;
+    unpinned @38 :Unpinned;
+    forget @39 :Forget;
+  }
+}
+
+# --- meeting ---
+
+struct Hello {
+  # Process -> agent, socket, first; with two descriptors: the process's doorbell memory and event.
+  protocol @0 :UInt32;
+  build @1 :Text;     # build-id of the executable, for people
+  kind @2 :UInt8;     # 0 driver, 1 worker
+  pid @3 :UInt32;
+  token @4 :UInt64;   # workers: what the agent gave the zygote; a wrong one is answered Shutdown
+}
+
+struct Welcome {
+  # Agent -> process, socket, answers Hello; with three descriptors: memory of the channel between the two, the agent's
+  # doorbell memory, its event.
+  protocol @0 :UInt32;
+  node @1 :Id;
+  nodeName @2 :Text;
+  process @3 :UInt64;    # index on the node, unique for the node's life
+  myLine @4 :UInt32;     # the agent's channel in the process's doorbell
+  agentLine @5 :UInt32;  # the process in the agent's doorbell
+  cpus @6 :UInt32 = 1;   # whole slots of the node, for spin budgets
+}
+
+struct Channel {
+  # Agent -> both processes of a new channel, socket; with three descriptors: channel memory, the peer's doorbell
+  # memory, its event.
+  peer @0 :UInt64;      # process index of the other side
+  side @1 :UInt32;      # 0 or 1: which ring is mine to write
+  myLine @2 :UInt32;
+  peerLine @3 :UInt32;
+}
+
+struct PeerDied {
+  # Agent -> every process with a channel to the dead one, after it was reaped: its rings can be drained a last time.
+  peer @0 :UInt64;
+  reason @1 :Text;  # "killed by signal 9", "exited with code 3"
+}
+
+# --- leases ---
+
+struct RequestLease {
+  # Process -> agent: up to `backlog` workers of this shape. The newest message for a key replaces older ones.
+  key @0 :UInt64;      # the caller's name for the shape
+  backlog @1 :UInt32;  # 0 withdraws
+  shape @2 :Shape;
+}
+
+struct LeaseGranted {
+  # Agent -> process. The Channel to `worker` was sent before or is under way.
+  key @0 :UInt64;
+  lease @1 :UInt64;
+  worker @2 :UInt64;      # process index
+  gpus @3 :List(Int32);   # devices that are the worker's under this lease; at most 64
+}
+
+struct LeaseRefused {
+  # Agent -> process: no node can ever satisfy the shape; every call of the key fails.
+  key @0 :UInt64;
+  why @1 :Text;
+}
+
+struct LeaseReclaim {
+  # Agent -> process: others wait. Start no more calls there and return the lease when those in flight have ended.
+  lease @0 :UInt64;
+}
+
+struct LeaseReturned {
+  # Process -> agent. A lease that is not the sender's is ignored: it died meanwhile.
+  lease @0 :UInt64;
+}
+
+# --- objects ---
+
+struct Escape {
+  # Process -> agent: the object's record is the agent's from now on; the sender holds one count. Sent before any message
+  # with the ref, in the same batch.
+  object @0 :Id;
+  value @1 :Value;  # pending, or what is known
+}
+
+struct Fulfil {
+  # Process -> agent: the value of an escaped object that was pending. The first one wins.
+  object @0 :Id;
+  value @1 :Value;
+}
+
+struct Hold {
+  # Process -> agent: `process` holds `delta` more. A sender registers the receiver before it publishes the ref; a process
+  # drops its own counts with a negative delta.
+  object @0 :Id;
+  process @1 :UInt64;
+  delta @2 :Int32;
+}
+
+struct Await {
+  # Process -> agent: send Ready once, when there is a value.
+  object @0 :Id;
+}
+
+struct Ready {
+  # Agent -> process, answers Await. The refs inside are already counted for the receiver.
+  object @0 :Id;
+  value @1 :Value;
+}
+
+struct Free {
+  # Process -> agent: the object at this location is dead. Only its owner says so; from anybody else it is ignored.
+  location @0 :Location;
+}
+
+# --- actors ---
+
+struct CreateActor {
+  # Process -> agent. The inline arguments of `creation` are in this frame's payload.
+  actor @0 :Id;
+  lifetime @1 :Id;               # the object whose counts keep the actor alive
+  name @2 :Text;                 # may be empty
+  nameSpace @3 :Text;
+  className @4 :Text;
+  detached @5 :Bool;
+  getIfExists @6 :Bool;
+  maxRestarts @7 :Int32;         # -1: without limit
+  restartWindowNs @8 :UInt64;    # 0: the actor's life
+  maxConcurrency @9 :UInt32 = 1;
+  shape @10 :Shape;
+  creation @11 :Call;
+}
+
+struct StartActor {
+  # Agent -> worker: become this actor and run `creation`; answered by ActorCreated.
+  actor @0 :Id;
+  incarnation @1 :UInt64;
+  maxConcurrency @2 :UInt32 = 1;
+  restarted @3 :Bool;
+  name @4 :Text;
+  gpus @5 :List(Int32);  # at most 64
+  creation @6 :Call;
+}
+
+struct ActorCreated {
+  # Worker -> agent, answers StartActor. Of an incarnation that is over: ignored.
+  actor @0 :Id;
+  incarnation @1 :UInt64;
+  error @2 :List(ErrorEntry);  # not empty: the constructor threw
+}
+
+struct WatchActor {
+  # Process -> agent: send ActorUpdate now and at every change.
+  actor @0 :Id;
+}
+
+struct ActorUpdate {
+  # Agent -> watchers. A lower incarnation than one already seen is ignored.
+  actor @0 :Id;
+  state @1 :UInt8;             # 0 pending, 1 alive, 2 restarting, 3 dead
+  incarnation @2 :UInt64;
+  worker @3 :UInt64;           # alive: its process; Channel was sent before or is under way
+  error @4 :List(ErrorEntry);  # dead: why
+}
+
+struct KillActor {
+  # Process -> agent.
+  actor @0 :Id;
+  mayRestart @1 :Bool;
+}
+
+struct FindActor {
+  # Process -> agent, answered by FoundActor with the same request number.
+  request @0 :UInt64;
+  name @1 :Text;
+  nameSpace @2 :Text;
+}
+
+struct FoundActor {
+  # Agent -> process, answers FindActor.
+  request @0 :UInt64;
+  found @1 :Bool;
+  actor @2 :Id;        # found: the receiver already holds one count of `lifetime`
+  lifetime @3 :Id;
+  className @4 :Text;
+}
+
+# --- memory ---
+
+struct NeedExtent {
+  # Process -> agent, answered by GiveExtent.
+  lengthBytes @0 :UInt64;  # at least
+}
+
+struct GiveExtent {
+  # Agent -> process, socket; with one descriptor, or an error and none.
+  extent @0 :UInt64;
+  lengthBytes @1 :UInt64;
+  error @2 :List(ErrorEntry);
+}
+
+struct ExtentMapped {
+  # Process -> agent, after GiveExtent: seal it.
+  extent @0 :UInt64;
+}
+
+struct ExtentSealed {
+  # Agent -> process, after ExtentMapped: readers may have it now.
+  extent @0 :UInt64;
+}
+
+struct NeedReader {
+  # Process -> agent, answered by GiveReader: a descriptor to read a publications segment or an extent.
+  isSegment @0 :Bool;
+  id @1 :UInt64;
+}
+
+struct GiveReader {
+  # Agent -> process, socket; with one descriptor, or an error and none: it is gone.
+  isSegment @0 :Bool;
+  id @1 :UInt64;
+  lengthBytes @2 :UInt64;
+  error @3 :List(ErrorEntry);
+  incarnation @4 :UInt32;  # of a segment
+}
+
+struct Recycle {
+  # Agent -> writer: the object of this slot is dead and unpinned; its memory may be used again. With another
+  # generation than the slot's present one: ignored.
+  slot @0 :UInt32;
+  generation @1 :UInt64;
+}
+
+struct StoreTables {
+  # Agent -> process, socket, once after Welcome; with three descriptors: publications, pins, retirements. Answered by
+  # storeAttached. The numbers are the object store's layout; it checks them against the size of the segments.
+  processes @0 :UInt32;
+  slots @1 :UInt32;
+  extents @2 :UInt32;
+  process @3 :UInt32;      # index of the receiver in the tables
+  incarnation @4 :UInt32;  # of that index
+  extentBytes @5 :UInt64;
+}
+
+struct Adopt {
+  # Process -> agent: this object of the sender's is about to be named in a message to another process; keep it until
+  # Free. Sent before that message, in the same batch.
+  location @0 :Location;
+}
+
+struct Unpinned {
+  # Process -> agent: the last view of a freed object is gone here.
+  process @0 :UInt32;  # index of the object's maker in the tables
+  slot @1 :UInt32;
+}
+
+struct Forget {
+  # Agent -> every process: the extent or segment is gone; unmap it. One that is not mapped is ignored.
+  isSegment @0 :Bool;
+  id @1 :UInt64;
+}
+
+# --- the node ---
+
+struct ListNodes {
+  # Process -> agent, answered by Nodes with the same request number.
+  request @0 :UInt64;
+}
+
+struct NodeRow {
+  id @0 :Id;
+  name @1 :Text;
+  alive @2 :Bool = true;
+  cpuTenThousandths @3 :Int64;
+  cpuFreeTenThousandths @4 :Int64;
+  gpuTenThousandths @5 :Int64;
+  gpuFreeTenThousandths @6 :Int64;
+  memoryBytes @7 :UInt64;
+  storeCapacityBytes @8 :UInt64;
+  storeUsedBytes @9 :UInt64;
+  workers @10 :UInt32;
+  resources @11 :List(Amount);  # at most 64
+}
+
+struct Nodes {
+  # Agent -> process, answers ListNodes.
+  request @0 :UInt64;
+  rows @1 :List(NodeRow);  # at most 4096
+}
+
+struct Shutdown {
+  # Agent -> process: end yourself now; for the log.
+  why @0 :Text;
+}

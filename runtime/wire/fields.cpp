@@ -1,0 +1,298 @@
+#include "internal/fields.hpp"
+
+namespace troupe::wire::internal {
+
+void refuse(const char* field, const char* why) {
+  throw Error(Code::invalid_argument, std::string("a message's ") + field + " " + why);
+}
+
+void refuse_count(const char* field, std::size_t count, std::size_t bound) {
+  refuse(field,
+         ("has " + std::to_string(count) + " entries, more than " + std::to_string(bound)).c_str());
+}
+
+void unsupported(unsigned member) {
+  throw Error(Code::unavailable, "unsupported message " + std::to_string(member));
+}
+
+std::string_view cut(std::string_view text, std::size_t bound) noexcept {
+  if (text.size() <= bound) return text;
+  std::size_t end = bound;
+  // 10xxxxxx continues a sequence; one is at most four bytes long.
+  for (int i = 0; i < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80; ++i)
+    --end;
+  return text.substr(0, end);
+}
+
+std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound) {
+  if (in.size() > bound)
+    refuse(field,
+           ("has " + std::to_string(in.size()) + " bytes, more than " + std::to_string(bound))
+               .c_str());
+  return std::string(in.begin(), in.size());
+}
+
+void write(capnp::List<std::int32_t>::Builder out, const std::vector<std::int32_t>& gpus) {
+  for (unsigned i = 0; i < out.size(); ++i) out.set(i, gpus[i]);
+}
+
+void read(capnp::List<std::int32_t>::Reader in, std::vector<std::int32_t>& gpus) {
+  gpus.resize(bounded(in.size(), kMaxGpus, "gpus"));
+  for (unsigned i = 0; i < in.size(); ++i) gpus[i] = in[i];
+}
+
+void write(schema::Location::Builder out, const Location& location) {
+  out.setSegment(location.segment);
+  out.setSlot(location.slot);
+  out.setGeneration(location.generation);
+  out.setExtent(location.extent);
+  out.setOffsetBytes(location.offset);
+  out.setLengthBytes(location.length);
+}
+
+void read(schema::Location::Reader in, Location& location) {
+  location.segment = in.getSegment();
+  location.slot = in.getSlot();
+  location.generation = in.getGeneration();
+  location.extent = in.getExtent();
+  location.offset = in.getOffsetBytes();
+  location.length = in.getLengthBytes();
+}
+
+// --- errors ---
+
+namespace {
+
+std::size_t text_of(const ErrorInfo& e) noexcept {
+  return std::min(e.message.size(), kMaxText) + std::min(e.origin.node.size(), kMaxText) +
+         std::min(e.origin.function.size(), kMaxText) + std::min(e.type.size(), kMaxText) +
+         std::min(e.remote_stack.size(), kMaxStack);
+}
+
+}  // namespace
+
+unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept {
+  unsigned count = 0;
+  std::size_t text = 0;
+  for (const ErrorInfo* e = error.get(); e != nullptr && count < kMaxCauses; e = e->cause.get()) {
+    text += text_of(*e);
+    if (count > 0 && text > kMaxErrorText) break;  // the outermost one is cut to fit instead
+    ++count;
+  }
+  return count;
+}
+
+void write_error(Errors::Builder out, const ErrorInfo& error) {
+  const ErrorInfo* e = &error;
+  std::size_t left = kMaxErrorText;
+  const auto fit = [&left](const std::string& text, std::size_t bound) {
+    const std::string_view part = cut(text, std::min(bound, left));
+    left -= part.size();
+    return to_text(part);
+  };
+  for (unsigned i = 0; i < out.size(); ++i, e = e->cause.get()) {
+    schema::ErrorEntry::Builder entry = out[i];
+    entry.setCode(static_cast<std::uint16_t>(e->code));
+    entry.setOutcome(static_cast<std::uint8_t>(e->outcome));
+    entry.setPid(e->origin.pid);
+    entry.setAttempt(e->origin.attempt);
+    if (!e->message.empty()) entry.setMessage(fit(e->message, kMaxText));
+    if (!e->origin.node.empty()) entry.setNode(fit(e->origin.node, kMaxText));
+    if (!e->origin.function.empty()) entry.setFunction(fit(e->origin.function, kMaxText));
+    if (!e->type.empty()) entry.setType(fit(e->type, kMaxText));
+    if (!e->remote_stack.empty()) entry.setRemoteStack(fit(e->remote_stack, kMaxStack));
+  }
+}
+
+namespace {
+
+ErrorInfo read_entry(schema::ErrorEntry::Reader in, std::size_t& left) {
+  const auto text = [&left](capnp::Text::Reader from, const char* field, std::size_t bound) {
+    std::string s = read_text(from, field, std::min(bound, left));
+    left -= s.size();
+    return s;
+  };
+  ErrorInfo e;
+  e.code = static_cast<Code>(in.getCode());
+  if (in.getOutcome() > static_cast<std::uint8_t>(Outcome::unknown))
+    refuse("error outcome", "is out of range");
+  e.outcome = static_cast<Outcome>(in.getOutcome());
+  e.origin.pid = in.getPid();
+  e.origin.attempt = in.getAttempt();
+  e.message = text(in.getMessage(), "error message", kMaxText);
+  e.origin.node = text(in.getNode(), "error node", kMaxText);
+  e.origin.function = text(in.getFunction(), "error function", kMaxText);
+  e.type = text(in.getType(), "error type", kMaxText);
+  e.remote_stack = text(in.getRemoteStack(), "error stack", kMaxStack);
+  return e;
+}
+
+}  // namespace
+
+std::shared_ptr<const ErrorInfo> read_error(Errors::Reader in) {
+  std::vector<ErrorInfo> chain;
+  std::size_t left = kMaxErrorText;
+  chain.reserve(bounded(in.size(), kMaxCauses, "error chain"));
+  for (const auto entry : in) chain.push_back(read_entry(entry, left));
+  std::shared_ptr<const ErrorInfo> error;
+  for (auto e = chain.rbegin(); e != chain.rend(); ++e) {
+    e->cause = std::move(error);
+    error = std::make_shared<const ErrorInfo>(std::move(*e));
+  }
+  return error;
+}
+
+// --- shapes ---
+
+std::int64_t read_amount(std::int64_t amount, const char* field) {
+  if (amount < 0) refuse(field, "is negative");
+  return amount;
+}
+
+void write(Amounts::Builder out, const std::vector<std::pair<std::string, std::int64_t>>& amounts) {
+  for (unsigned i = 0; i < out.size(); ++i) {
+    out[i].setName(to_text(cut(amounts[i].first, kMaxText)));
+    out[i].setTenThousandths(amounts[i].second);
+  }
+}
+
+void read(Amounts::Reader in, std::vector<std::pair<std::string, std::int64_t>>& amounts) {
+  amounts.reserve(bounded(in.size(), kMaxResources, "resources"));
+  for (const auto amount : in)
+    amounts.emplace_back(read_text(amount.getName(), "resource name"),
+                         read_amount(amount.getTenThousandths(), "resource amount"));
+}
+
+void write(schema::Shape::Builder out, const Shape& shape) {
+  out.setCpuTenThousandths(shape.cpus);
+  out.setGpuTenThousandths(shape.gpus);
+  out.setMemoryBytes(shape.memory_bytes);
+  if (!shape.resources.empty())
+    write(out.initResources(checked(shape.resources.size(), kMaxResources)), shape.resources);
+  if (!shape.labels.empty()) {
+    auto labels = out.initLabels(checked(shape.labels.size(), kMaxLabels));
+    for (unsigned i = 0; i < labels.size(); ++i) {
+      labels[i].setKey(to_text(cut(shape.labels[i].first, kMaxText)));
+      labels[i].setValue(to_text(cut(shape.labels[i].second, kMaxText)));
+    }
+  }
+  out.setPlacement(shape.placement);
+  if (shape.node) write(out.initNode(), shape.node);
+  out.setSoft(shape.soft);
+}
+
+void read(schema::Shape::Reader in, Shape& shape) {
+  constexpr std::uint8_t kPlacements = 4;
+  shape.cpus = read_amount(in.getCpuTenThousandths(), "cpus");
+  shape.gpus = read_amount(in.getGpuTenThousandths(), "gpus");
+  shape.memory_bytes = in.getMemoryBytes();
+  read(in.getResources(), shape.resources);
+  const auto labels = in.getLabels();
+  shape.labels.reserve(bounded(labels.size(), kMaxLabels, "labels"));
+  for (const auto label : labels)
+    shape.labels.emplace_back(read_text(label.getKey(), "label key"),
+                              read_text(label.getValue(), "label value"));
+  shape.placement = in.getPlacement();
+  if (shape.placement >= kPlacements) refuse("placement", "is out of range");
+  read(in.getNode(), shape.node);
+  shape.soft = in.getSoft();
+}
+
+// --- values and calls ---
+
+void write(schema::Value::Builder out, const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::pending: out.setPending(); return;
+    case Value::Kind::inline_bytes: {
+      auto bytes = out.initInlineBytes();
+      bytes.setOffsetBytes(value.payload_offset);
+      bytes.setSizeBytes(value.payload_size);
+      if (value.refs.empty()) return;
+      auto refs = bytes.initRefs(checked(value.refs.size(), kMaxRefs));
+      for (unsigned i = 0; i < refs.size(); ++i) write(refs[i], value.refs[i]);
+      return;
+    }
+    case Value::Kind::shared: {
+      auto shared = out.initShared();
+      write(shared.initLocation(), value.location);
+      shared.setRefCount(value.ref_count);
+      return;
+    }
+    case Value::Kind::error:
+      TROUPE_ASSERT(value.error, "a value of kind error has an error");
+      write_error(out.initError(entries_of(value.error)), *value.error);
+      return;
+    case Value::Kind::forwarded: write(out.initForwarded(), value.forward); return;
+  }
+}
+
+namespace {
+
+void read_inline(schema::Value::InlineBytes::Reader in, Value& value, std::size_t payload_size) {
+  value.kind = Value::Kind::inline_bytes;
+  value.payload_offset = in.getOffsetBytes();
+  value.payload_size = in.getSizeBytes();
+  if (value.payload_size > kInlineValue) refuse("inline value", "is too large");
+  if (value.payload_offset > payload_size ||
+      value.payload_size > payload_size - value.payload_offset)
+    refuse("inline value", "reaches beyond the payload");
+  if (!in.hasRefs()) return;
+  const auto refs = in.getRefs();
+  value.refs.resize(bounded(refs.size(), kMaxRefs, "refs"));
+  for (unsigned i = 0; i < refs.size(); ++i) read(refs[i], value.refs[i]);
+}
+
+}  // namespace
+
+void read(schema::Value::Reader in, Value& value, std::size_t payload_size) {
+  switch (in.which()) {
+    case schema::Value::PENDING: value.kind = Value::Kind::pending; return;
+    case schema::Value::INLINE_BYTES: read_inline(in.getInlineBytes(), value, payload_size); return;
+    case schema::Value::SHARED:
+      value.kind = Value::Kind::shared;
+      read(in.getShared().getLocation(), value.location);
+      value.ref_count = in.getShared().getRefCount();
+      return;
+    case schema::Value::ERROR:
+      value.kind = Value::Kind::error;
+      value.error = read_error(in.getError());
+      if (!value.error) refuse("error value", "has no error");
+      return;
+    case schema::Value::FORWARDED:
+      value.kind = Value::Kind::forwarded;
+      read(in.getForwarded(), value.forward);
+      return;
+  }
+  refuse("value", "is of an unknown kind");
+}
+
+void write(schema::Call::Builder out, const Call& call) {
+  out.setSequence(call.sequence);
+  out.setFunctionModule(call.function.module);
+  out.setFunctionOffsetBytes(call.function.offset);
+  out.setActorLow(call.actor_low);
+  out.setAttempt(call.attempt);
+  out.setResults(call.results);
+  if (call.arguments.empty()) return;
+  auto arguments = out.initArguments(checked(call.arguments.size(), kMaxArguments));
+  for (unsigned i = 0; i < arguments.size(); ++i) write(arguments[i], call.arguments[i]);
+}
+
+void read(schema::Call::Reader in, Call& call, std::size_t payload_size) {
+  call.sequence = in.getSequence();
+  call.function.module = in.getFunctionModule();
+  call.function.offset = in.getFunctionOffsetBytes();
+  call.actor_low = in.getActorLow();
+  call.attempt = in.getAttempt();
+  call.results = in.getResults();
+  const auto arguments = in.getArguments();
+  call.arguments.resize(bounded(arguments.size(), kMaxArguments, "arguments"));
+  for (unsigned i = 0; i < arguments.size(); ++i) {
+    Value& argument = call.arguments[i];
+    read(arguments[i], argument, payload_size);
+    if (argument.kind == Value::Kind::pending || argument.kind == Value::Kind::error)
+      refuse("argument", "has no value");
+  }
+}
+
+}  // namespace troupe::wire::internal

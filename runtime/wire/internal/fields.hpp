@@ -1,0 +1,80 @@
+/// Fields that several messages share, to and from the schema. The write() functions cut texts and
+/// assert other bounds; the read() functions throw Error (invalid_argument) that names the field.
+#pragma once
+
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <capnp/message.h>
+#include <string_view>
+
+#include "schema/call.capnp.h"
+#include "schema/node.capnp.h"
+#include "schema/value.capnp.h"
+
+namespace troupe::wire::internal {
+
+[[noreturn]] void refuse(const char* field, const char* why);
+[[noreturn]] void refuse_count(const char* field, std::size_t count, std::size_t bound);
+
+/// The size of a list from outside, once it is known to be within the bound.
+inline std::size_t bounded(std::size_t count, std::size_t bound, const char* field) {
+  if (count > bound) refuse_count(field, count, bound);
+  return count;
+}
+/// The size of a list of ours, as Cap'n Proto counts.
+inline unsigned checked(std::size_t count, std::size_t bound) {
+  TROUPE_ASSERT(count <= bound, "a list of a message is longer than its readers take");
+  return static_cast<unsigned>(count);
+}
+
+/// At most `bound` bytes of a text, and no half of a UTF-8 sequence at its end.
+std::string_view cut(std::string_view text, std::size_t bound) noexcept;
+inline capnp::Text::Reader to_text(std::string_view text) {
+  return capnp::Text::Reader(text.data(), text.size());
+}
+
+template <class Tag>
+void write(schema::Id::Builder out, const Id<Tag>& id) {
+  out.setHigh(id.high);
+  out.setLow(id.low);
+}
+template <class Tag>
+void read(schema::Id::Reader in, Id<Tag>& id) {
+  id.high = in.getHigh();
+  id.low = in.getLow();
+}
+
+std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound = kMaxText);
+void write(capnp::List<std::int32_t>::Builder out, const std::vector<std::int32_t>& gpus);
+void read(capnp::List<std::int32_t>::Reader in, std::vector<std::int32_t>& gpus);
+
+void write(schema::Location::Builder out, const Location& location);
+void read(schema::Location::Reader in, Location& location);
+
+using Errors = capnp::List<schema::ErrorEntry>;
+/// How many entries write_error() needs for this error: 0 for none.
+unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept;
+void write_error(Errors::Builder out, const ErrorInfo& error);
+std::shared_ptr<const ErrorInfo> read_error(Errors::Reader in);
+
+using Amounts = capnp::List<schema::Amount>;
+void write(Amounts::Builder out, const std::vector<std::pair<std::string, std::int64_t>>& amounts);
+void read(Amounts::Reader in, std::vector<std::pair<std::string, std::int64_t>>& amounts);
+std::int64_t read_amount(std::int64_t amount, const char* field);
+void write(schema::Shape::Builder out, const Shape& shape);
+void read(schema::Shape::Reader in, Shape& shape);
+
+void write(schema::Value::Builder out, const Value& value);
+/// `payload_size` bounds the range of an inline value.
+void read(schema::Value::Reader in, Value& value, std::size_t payload_size);
+
+void write(schema::Call::Builder out, const Call& call);
+void read(schema::Call::Reader in, Call& call, std::size_t payload_size);
+
+/// All members of the conversation with the agent.
+void write(schema::NodeMessage::Builder out, const NodeMessage& message);
+void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payload_size);
+/// An unknown member of a union, as Error (unavailable).
+[[noreturn]] void unsupported(unsigned member);
+
+}  // namespace troupe::wire::internal

@@ -1,0 +1,544 @@
+#include "internal/fields.hpp"
+
+namespace troupe::wire::internal {
+namespace {
+
+void write(schema::Hello::Builder out, const Hello& m) {
+  out.setProtocol(m.protocol);
+  out.setBuild(to_text(cut(m.build, kMaxText)));
+  out.setKind(static_cast<std::uint8_t>(m.kind));
+  out.setPid(m.pid);
+  out.setToken(m.token);
+}
+void read(schema::Hello::Reader in, Hello& m) {
+  m.protocol = in.getProtocol();
+  m.build = read_text(in.getBuild(), "build");
+  if (in.getKind() > static_cast<std::uint8_t>(ProcessKind::worker))
+    refuse("process kind", "is out of range");
+  m.kind = static_cast<ProcessKind>(in.getKind());
+  m.pid = in.getPid();
+  m.token = in.getToken();
+}
+
+void write(schema::Welcome::Builder out, const Welcome& m) {
+  out.setProtocol(m.protocol);
+  internal::write(out.initNode(), m.node);
+  out.setNodeName(to_text(cut(m.node_name, kMaxText)));
+  out.setProcess(m.process);
+  out.setMyLine(m.my_line);
+  out.setAgentLine(m.agent_line);
+  out.setCpus(m.cpus);
+}
+void read(schema::Welcome::Reader in, Welcome& m) {
+  m.protocol = in.getProtocol();
+  internal::read(in.getNode(), m.node);
+  m.node_name = read_text(in.getNodeName(), "node name");
+  m.process = in.getProcess();
+  m.my_line = in.getMyLine();
+  m.agent_line = in.getAgentLine();
+  m.cpus = in.getCpus();
+}
+
+void write(schema::Channel::Builder out, const Channel& m) {
+  out.setPeer(m.peer);
+  out.setSide(m.side);
+  out.setMyLine(m.my_line);
+  out.setPeerLine(m.peer_line);
+}
+void read(schema::Channel::Reader in, Channel& m) {
+  m.peer = in.getPeer();
+  m.side = in.getSide();
+  if (m.side > 1) refuse("channel side", "is out of range");
+  m.my_line = in.getMyLine();
+  m.peer_line = in.getPeerLine();
+}
+
+void write(schema::PeerDied::Builder out, const PeerDied& m) {
+  out.setPeer(m.peer);
+  out.setReason(to_text(cut(m.reason, kMaxText)));
+}
+void read(schema::PeerDied::Reader in, PeerDied& m) {
+  m.peer = in.getPeer();
+  m.reason = read_text(in.getReason(), "reason");
+}
+
+// --- leases ---
+
+void write(schema::RequestLease::Builder out, const RequestLease& m) {
+  out.setKey(m.key);
+  out.setBacklog(m.backlog);
+  internal::write(out.initShape(), m.shape);
+}
+void read(schema::RequestLease::Reader in, RequestLease& m) {
+  m.key = in.getKey();
+  m.backlog = in.getBacklog();
+  internal::read(in.getShape(), m.shape);
+}
+
+void write(schema::LeaseGranted::Builder out, const LeaseGranted& m) {
+  out.setKey(m.key);
+  out.setLease(m.lease);
+  out.setWorker(m.worker);
+  if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
+}
+void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
+  m.key = in.getKey();
+  m.lease = in.getLease();
+  m.worker = in.getWorker();
+  internal::read(in.getGpus(), m.gpus);
+}
+
+void write(schema::LeaseRefused::Builder out, const LeaseRefused& m) {
+  out.setKey(m.key);
+  out.setWhy(to_text(cut(m.why, kMaxText)));
+}
+void read(schema::LeaseRefused::Reader in, LeaseRefused& m) {
+  m.key = in.getKey();
+  m.why = read_text(in.getWhy(), "reason");
+}
+
+void write(schema::LeaseReclaim::Builder out, const LeaseReclaim& m) {
+  out.setLease(m.lease);
+}
+void read(schema::LeaseReclaim::Reader in, LeaseReclaim& m) {
+  m.lease = in.getLease();
+}
+
+void write(schema::LeaseReturned::Builder out, const LeaseReturned& m) {
+  out.setLease(m.lease);
+}
+void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
+  m.lease = in.getLease();
+}
+
+// --- objects: Escape, Fulfil and Ready say the same thing to different ends ---
+
+template <class Builder, class Message>
+void write_object(Builder out, const Message& m) {
+  internal::write(out.initObject(), m.object);
+  internal::write(out.initValue(), m.value);
+}
+template <class Reader, class Message>
+void read_object(Reader in, Message& m, std::size_t payload_size) {
+  internal::read(in.getObject(), m.object);
+  internal::read(in.getValue(), m.value, payload_size);
+}
+
+void write(schema::Hold::Builder out, const Hold& m) {
+  internal::write(out.initObject(), m.object);
+  out.setProcess(m.process);
+  out.setDelta(m.delta);
+}
+void read(schema::Hold::Reader in, Hold& m) {
+  internal::read(in.getObject(), m.object);
+  m.process = in.getProcess();
+  m.delta = in.getDelta();
+}
+
+void write(schema::Await::Builder out, const Await& m) {
+  internal::write(out.initObject(), m.object);
+}
+void read(schema::Await::Reader in, Await& m) {
+  internal::read(in.getObject(), m.object);
+}
+
+void write(schema::Free::Builder out, const Free& m) {
+  internal::write(out.initLocation(), m.location);
+}
+void read(schema::Free::Reader in, Free& m) {
+  internal::read(in.getLocation(), m.location);
+}
+
+// --- actors ---
+
+void write(schema::CreateActor::Builder out, const CreateActor& m) {
+  internal::write(out.initActor(), m.actor);
+  internal::write(out.initLifetime(), m.lifetime);
+  out.setName(to_text(cut(m.name, kMaxText)));
+  out.setNameSpace(to_text(cut(m.name_space, kMaxText)));
+  out.setClassName(to_text(cut(m.class_name, kMaxText)));
+  out.setDetached(m.detached);
+  out.setGetIfExists(m.get_if_exists);
+  out.setMaxRestarts(m.max_restarts);
+  out.setRestartWindowNs(m.restart_window_ns);
+  out.setMaxConcurrency(m.max_concurrency);
+  internal::write(out.initShape(), m.shape);
+  internal::write(out.initCreation(), m.creation);
+}
+void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_size) {
+  internal::read(in.getActor(), m.actor);
+  internal::read(in.getLifetime(), m.lifetime);
+  m.name = read_text(in.getName(), "actor name");
+  m.name_space = read_text(in.getNameSpace(), "name space");
+  m.class_name = read_text(in.getClassName(), "class name");
+  m.detached = in.getDetached();
+  m.get_if_exists = in.getGetIfExists();
+  m.max_restarts = in.getMaxRestarts();
+  m.restart_window_ns = in.getRestartWindowNs();
+  m.max_concurrency = in.getMaxConcurrency();
+  internal::read(in.getShape(), m.shape);
+  internal::read(in.getCreation(), m.creation, payload_size);
+}
+
+void write(schema::StartActor::Builder out, const StartActor& m) {
+  internal::write(out.initActor(), m.actor);
+  out.setIncarnation(m.incarnation);
+  out.setMaxConcurrency(m.max_concurrency);
+  out.setRestarted(m.restarted);
+  out.setName(to_text(cut(m.name, kMaxText)));
+  if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
+  internal::write(out.initCreation(), m.creation);
+}
+void read(schema::StartActor::Reader in, StartActor& m, std::size_t payload_size) {
+  internal::read(in.getActor(), m.actor);
+  m.incarnation = in.getIncarnation();
+  m.max_concurrency = in.getMaxConcurrency();
+  m.restarted = in.getRestarted();
+  m.name = read_text(in.getName(), "actor name");
+  internal::read(in.getGpus(), m.gpus);
+  internal::read(in.getCreation(), m.creation, payload_size);
+}
+
+template <class Builder>
+void write_optional(Builder out, const std::shared_ptr<const ErrorInfo>& error) {
+  if (error) write_error(out.initError(entries_of(error)), *error);
+}
+
+void write(schema::ActorCreated::Builder out, const ActorCreated& m) {
+  internal::write(out.initActor(), m.actor);
+  out.setIncarnation(m.incarnation);
+  write_optional(out, m.error);
+}
+void read(schema::ActorCreated::Reader in, ActorCreated& m) {
+  internal::read(in.getActor(), m.actor);
+  m.incarnation = in.getIncarnation();
+  m.error = read_error(in.getError());
+}
+
+void write(schema::WatchActor::Builder out, const WatchActor& m) {
+  internal::write(out.initActor(), m.actor);
+}
+void read(schema::WatchActor::Reader in, WatchActor& m) {
+  internal::read(in.getActor(), m.actor);
+}
+
+void write(schema::ActorUpdate::Builder out, const ActorUpdate& m) {
+  internal::write(out.initActor(), m.actor);
+  out.setState(static_cast<std::uint8_t>(m.state));
+  out.setIncarnation(m.incarnation);
+  out.setWorker(m.worker);
+  write_optional(out, m.error);
+}
+void read(schema::ActorUpdate::Reader in, ActorUpdate& m) {
+  internal::read(in.getActor(), m.actor);
+  if (in.getState() > static_cast<std::uint8_t>(ActorState::dead))
+    refuse("actor state", "is out of range");
+  m.state = static_cast<ActorState>(in.getState());
+  m.incarnation = in.getIncarnation();
+  m.worker = in.getWorker();
+  m.error = read_error(in.getError());
+}
+
+void write(schema::KillActor::Builder out, const KillActor& m) {
+  internal::write(out.initActor(), m.actor);
+  out.setMayRestart(m.may_restart);
+}
+void read(schema::KillActor::Reader in, KillActor& m) {
+  internal::read(in.getActor(), m.actor);
+  m.may_restart = in.getMayRestart();
+}
+
+void write(schema::FindActor::Builder out, const FindActor& m) {
+  out.setRequest(m.request);
+  out.setName(to_text(cut(m.name, kMaxText)));
+  out.setNameSpace(to_text(cut(m.name_space, kMaxText)));
+}
+void read(schema::FindActor::Reader in, FindActor& m) {
+  m.request = in.getRequest();
+  m.name = read_text(in.getName(), "actor name");
+  m.name_space = read_text(in.getNameSpace(), "name space");
+}
+
+void write(schema::FoundActor::Builder out, const FoundActor& m) {
+  out.setRequest(m.request);
+  out.setFound(m.found);
+  internal::write(out.initActor(), m.actor);
+  internal::write(out.initLifetime(), m.lifetime);
+  out.setClassName(to_text(cut(m.class_name, kMaxText)));
+}
+void read(schema::FoundActor::Reader in, FoundActor& m) {
+  m.request = in.getRequest();
+  m.found = in.getFound();
+  internal::read(in.getActor(), m.actor);
+  internal::read(in.getLifetime(), m.lifetime);
+  m.class_name = read_text(in.getClassName(), "class name");
+}
+
+// --- memory ---
+
+void write(schema::NeedExtent::Builder out, const NeedExtent& m) {
+  out.setLengthBytes(m.bytes);
+}
+void read(schema::NeedExtent::Reader in, NeedExtent& m) {
+  m.bytes = in.getLengthBytes();
+}
+
+void write(schema::GiveExtent::Builder out, const GiveExtent& m) {
+  out.setExtent(m.extent);
+  out.setLengthBytes(m.bytes);
+  write_optional(out, m.error);
+}
+void read(schema::GiveExtent::Reader in, GiveExtent& m) {
+  m.extent = in.getExtent();
+  m.bytes = in.getLengthBytes();
+  m.error = read_error(in.getError());
+}
+
+void write(schema::ExtentMapped::Builder out, const ExtentMapped& m) {
+  out.setExtent(m.extent);
+}
+void read(schema::ExtentMapped::Reader in, ExtentMapped& m) {
+  m.extent = in.getExtent();
+}
+
+void write(schema::ExtentSealed::Builder out, const ExtentSealed& m) {
+  out.setExtent(m.extent);
+}
+void read(schema::ExtentSealed::Reader in, ExtentSealed& m) {
+  m.extent = in.getExtent();
+}
+
+void write(schema::NeedReader::Builder out, const NeedReader& m) {
+  out.setIsSegment(m.is_segment);
+  out.setId(m.id);
+}
+void read(schema::NeedReader::Reader in, NeedReader& m) {
+  m.is_segment = in.getIsSegment();
+  m.id = in.getId();
+}
+
+void write(schema::GiveReader::Builder out, const GiveReader& m) {
+  out.setIsSegment(m.is_segment);
+  out.setId(m.id);
+  out.setIncarnation(m.incarnation);
+  out.setLengthBytes(m.bytes);
+  write_optional(out, m.error);
+}
+void read(schema::GiveReader::Reader in, GiveReader& m) {
+  m.is_segment = in.getIsSegment();
+  m.id = in.getId();
+  m.incarnation = in.getIncarnation();
+  m.bytes = in.getLengthBytes();
+  m.error = read_error(in.getError());
+}
+
+void write(schema::Recycle::Builder out, const Recycle& m) {
+  out.setSlot(m.slot);
+  out.setGeneration(m.generation);
+}
+void read(schema::Recycle::Reader in, Recycle& m) {
+  m.slot = in.getSlot();
+  m.generation = in.getGeneration();
+}
+
+void write(schema::StoreTables::Builder out, const StoreTables& m) {
+  out.setProcesses(m.processes);
+  out.setSlots(m.slots);
+  out.setExtents(m.extents);
+  out.setProcess(m.process);
+  out.setIncarnation(m.incarnation);
+  out.setExtentBytes(m.extent_bytes);
+}
+void read(schema::StoreTables::Reader in, StoreTables& m) {
+  m.processes = in.getProcesses();
+  m.slots = in.getSlots();
+  m.extents = in.getExtents();
+  m.process = in.getProcess();
+  m.incarnation = in.getIncarnation();
+  m.extent_bytes = in.getExtentBytes();
+}
+
+void write(schema::Adopt::Builder out, const Adopt& m) {
+  internal::write(out.initLocation(), m.location);
+}
+void read(schema::Adopt::Reader in, Adopt& m) {
+  internal::read(in.getLocation(), m.location);
+}
+
+void write(schema::Unpinned::Builder out, const Unpinned& m) {
+  out.setProcess(m.process);
+  out.setSlot(m.slot);
+}
+void read(schema::Unpinned::Reader in, Unpinned& m) {
+  m.process = in.getProcess();
+  m.slot = in.getSlot();
+}
+
+void write(schema::Forget::Builder out, const Forget& m) {
+  out.setIsSegment(m.is_segment);
+  out.setId(m.id);
+}
+void read(schema::Forget::Reader in, Forget& m) {
+  m.is_segment = in.getIsSegment();
+  m.id = in.getId();
+}
+
+// --- the node ---
+
+void write(schema::ListNodes::Builder out, const ListNodes& m) {
+  out.setRequest(m.request);
+}
+void read(schema::ListNodes::Reader in, ListNodes& m) {
+  m.request = in.getRequest();
+}
+
+void write(schema::NodeRow::Builder out, const NodeRow& m) {
+  internal::write(out.initId(), m.id);
+  out.setName(to_text(cut(m.name, kMaxText)));
+  out.setAlive(m.alive);
+  out.setCpuTenThousandths(m.cpus);
+  out.setCpuFreeTenThousandths(m.cpus_free);
+  out.setGpuTenThousandths(m.gpus);
+  out.setGpuFreeTenThousandths(m.gpus_free);
+  out.setMemoryBytes(m.memory);
+  out.setStoreCapacityBytes(m.store_capacity);
+  out.setStoreUsedBytes(m.store_used);
+  out.setWorkers(m.workers);
+  if (!m.resources.empty())
+    internal::write(out.initResources(checked(m.resources.size(), kMaxResources)), m.resources);
+}
+void read(schema::NodeRow::Reader in, NodeRow& m) {
+  internal::read(in.getId(), m.id);
+  m.name = read_text(in.getName(), "node name");
+  m.alive = in.getAlive();
+  m.cpus = in.getCpuTenThousandths();
+  m.cpus_free = in.getCpuFreeTenThousandths();
+  m.gpus = in.getGpuTenThousandths();
+  m.gpus_free = in.getGpuFreeTenThousandths();
+  m.memory = in.getMemoryBytes();
+  m.store_capacity = in.getStoreCapacityBytes();
+  m.store_used = in.getStoreUsedBytes();
+  m.workers = in.getWorkers();
+  internal::read(in.getResources(), m.resources);
+}
+
+void write(schema::Nodes::Builder out, const Nodes& m) {
+  out.setRequest(m.request);
+  auto rows = out.initRows(checked(m.rows.size(), kMaxRows));
+  for (unsigned i = 0; i < rows.size(); ++i) write(rows[i], m.rows[i]);
+}
+void read(schema::Nodes::Reader in, Nodes& m) {
+  m.request = in.getRequest();
+  const auto rows = in.getRows();
+  m.rows.resize(bounded(rows.size(), kMaxRows, "rows"));
+  for (unsigned i = 0; i < rows.size(); ++i) read(rows[i], m.rows[i]);
+}
+
+void write(schema::Shutdown::Builder out, const Shutdown& m) {
+  out.setWhy(to_text(cut(m.why, kMaxText)));
+}
+void read(schema::Shutdown::Reader in, Shutdown& m) {
+  m.why = read_text(in.getWhy(), "reason");
+}
+
+/// Picks the member of the union by the type of the message.
+struct Writer {
+  schema::NodeMessage::Builder out;
+  void operator()(const Hello& m) { write(out.initHello(), m); }
+  void operator()(const Welcome& m) { write(out.initWelcome(), m); }
+  void operator()(const Channel& m) { write(out.initChannel(), m); }
+  void operator()(const PeerDied& m) { write(out.initPeerDied(), m); }
+  void operator()(const RequestLease& m) { write(out.initRequestLease(), m); }
+  void operator()(const LeaseGranted& m) { write(out.initLeaseGranted(), m); }
+  void operator()(const LeaseRefused& m) { write(out.initLeaseRefused(), m); }
+  void operator()(const LeaseReclaim& m) { write(out.initLeaseReclaim(), m); }
+  void operator()(const LeaseReturned& m) { write(out.initLeaseReturned(), m); }
+  void operator()(const Blocked&) { out.setBlocked(); }
+  void operator()(const Unblocked&) { out.setUnblocked(); }
+  void operator()(const Escape& m) { write_object(out.initEscape(), m); }
+  void operator()(const Fulfil& m) { write_object(out.initFulfil(), m); }
+  void operator()(const Hold& m) { write(out.initHold(), m); }
+  void operator()(const Await& m) { write(out.initAwait(), m); }
+  void operator()(const Ready& m) { write_object(out.initReady(), m); }
+  void operator()(const Free& m) { write(out.initFree(), m); }
+  void operator()(const CreateActor& m) { write(out.initCreateActor(), m); }
+  void operator()(const StartActor& m) { write(out.initStartActor(), m); }
+  void operator()(const ActorCreated& m) { write(out.initActorCreated(), m); }
+  void operator()(const WatchActor& m) { write(out.initWatchActor(), m); }
+  void operator()(const ActorUpdate& m) { write(out.initActorUpdate(), m); }
+  void operator()(const KillActor& m) { write(out.initKillActor(), m); }
+  void operator()(const FindActor& m) { write(out.initFindActor(), m); }
+  void operator()(const FoundActor& m) { write(out.initFoundActor(), m); }
+  void operator()(const NeedExtent& m) { write(out.initNeedExtent(), m); }
+  void operator()(const GiveExtent& m) { write(out.initGiveExtent(), m); }
+  void operator()(const ExtentMapped& m) { write(out.initExtentMapped(), m); }
+  void operator()(const ExtentSealed& m) { write(out.initExtentSealed(), m); }
+  void operator()(const NeedReader& m) { write(out.initNeedReader(), m); }
+  void operator()(const GiveReader& m) { write(out.initGiveReader(), m); }
+  void operator()(const Recycle& m) { write(out.initRecycle(), m); }
+  void operator()(const ListNodes& m) { write(out.initListNodes(), m); }
+  void operator()(const Nodes& m) { write(out.initNodes(), m); }
+  void operator()(const Shutdown& m) { write(out.initShutdown(), m); }
+  void operator()(const StoreTables& m) { write(out.initStoreTables(), m); }
+  void operator()(const StoreAttached&) { out.setStoreAttached(); }
+  void operator()(const Adopt& m) { write(out.initAdopt(), m); }
+  void operator()(const Unpinned& m) { write(out.initUnpinned(), m); }
+  void operator()(const Forget& m) { write(out.initForget(), m); }
+};
+
+}  // namespace
+
+void write(schema::NodeMessage::Builder out, const NodeMessage& message) {
+  std::visit(Writer{out}, message);
+}
+
+void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payload_size) {
+  using Kind = schema::NodeMessage::Which;
+  switch (in.which()) {
+    case Kind::HELLO: return read(in.getHello(), message.emplace<Hello>());
+    case Kind::WELCOME: return read(in.getWelcome(), message.emplace<Welcome>());
+    case Kind::CHANNEL: return read(in.getChannel(), message.emplace<Channel>());
+    case Kind::PEER_DIED: return read(in.getPeerDied(), message.emplace<PeerDied>());
+    case Kind::REQUEST_LEASE: return read(in.getRequestLease(), message.emplace<RequestLease>());
+    case Kind::LEASE_GRANTED: return read(in.getLeaseGranted(), message.emplace<LeaseGranted>());
+    case Kind::LEASE_REFUSED: return read(in.getLeaseRefused(), message.emplace<LeaseRefused>());
+    case Kind::LEASE_RECLAIM: return read(in.getLeaseReclaim(), message.emplace<LeaseReclaim>());
+    case Kind::LEASE_RETURNED: return read(in.getLeaseReturned(), message.emplace<LeaseReturned>());
+    case Kind::BLOCKED: message.emplace<Blocked>(); return;
+    case Kind::UNBLOCKED: message.emplace<Unblocked>(); return;
+    case Kind::ESCAPE: return read_object(in.getEscape(), message.emplace<Escape>(), payload_size);
+    case Kind::FULFIL: return read_object(in.getFulfil(), message.emplace<Fulfil>(), payload_size);
+    case Kind::HOLD: return read(in.getHold(), message.emplace<Hold>());
+    case Kind::AWAIT: return read(in.getAwait(), message.emplace<Await>());
+    case Kind::READY: return read_object(in.getReady(), message.emplace<Ready>(), payload_size);
+    case Kind::FREE: return read(in.getFree(), message.emplace<Free>());
+    case Kind::CREATE_ACTOR:
+      return read(in.getCreateActor(), message.emplace<CreateActor>(), payload_size);
+    case Kind::START_ACTOR:
+      return read(in.getStartActor(), message.emplace<StartActor>(), payload_size);
+    case Kind::ACTOR_CREATED: return read(in.getActorCreated(), message.emplace<ActorCreated>());
+    case Kind::WATCH_ACTOR: return read(in.getWatchActor(), message.emplace<WatchActor>());
+    case Kind::ACTOR_UPDATE: return read(in.getActorUpdate(), message.emplace<ActorUpdate>());
+    case Kind::KILL_ACTOR: return read(in.getKillActor(), message.emplace<KillActor>());
+    case Kind::FIND_ACTOR: return read(in.getFindActor(), message.emplace<FindActor>());
+    case Kind::FOUND_ACTOR: return read(in.getFoundActor(), message.emplace<FoundActor>());
+    case Kind::NEED_EXTENT: return read(in.getNeedExtent(), message.emplace<NeedExtent>());
+    case Kind::GIVE_EXTENT: return read(in.getGiveExtent(), message.emplace<GiveExtent>());
+    case Kind::EXTENT_MAPPED: return read(in.getExtentMapped(), message.emplace<ExtentMapped>());
+    case Kind::EXTENT_SEALED: return read(in.getExtentSealed(), message.emplace<ExtentSealed>());
+    case Kind::NEED_READER: return read(in.getNeedReader(), message.emplace<NeedReader>());
+    case Kind::GIVE_READER: return read(in.getGiveReader(), message.emplace<GiveReader>());
+    case Kind::RECYCLE: return read(in.getRecycle(), message.emplace<Recycle>());
+    case Kind::LIST_NODES: return read(in.getListNodes(), message.emplace<ListNodes>());
+    case Kind::NODES: return read(in.getNodes(), message.emplace<Nodes>());
+    case Kind::SHUTDOWN: return read(in.getShutdown(), message.emplace<Shutdown>());
+    case Kind::STORE_TABLES: return read(in.getStoreTables(), message.emplace<StoreTables>());
+    case Kind::STORE_ATTACHED: message.emplace<StoreAttached>(); return;
+    case Kind::ADOPT: return read(in.getAdopt(), message.emplace<Adopt>());
+    case Kind::UNPINNED: return read(in.getUnpinned(), message.emplace<Unpinned>());
+    case Kind::FORGET: return read(in.getForget(), message.emplace<Forget>());
+  }
+  unsupported(static_cast<unsigned>(in.which()));
+}
+
+}  // namespace troupe::wire::internal
