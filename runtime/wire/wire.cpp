@@ -92,9 +92,9 @@ std::size_t words_of(BlobView frame, std::uint8_t conversation) {
 template <class Root, class Read>
 void parse(BlobView frame, std::size_t words, std::size_t payload_size, const Read& read_root) {
   // Each part of a message is read once, so it may be walked once: overlapping pointers gain
-  // nothing.
+  // nothing. Cap'n Proto itself counts the root's pointer more than once.
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = words;
+  options.traversalLimitInWords = words + 4;
   options.nestingLimit = kMaxNesting;
   const std::byte* at = frame.data() + sizeof(FrameHead);
   std::unique_ptr<word[]> aligned;
