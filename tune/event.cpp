@@ -138,6 +138,11 @@ std::string json_text(std::string_view text) {
       for (std::size_t k = 1; valid && k < length; ++k) {
         valid = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
       }
+      if (valid) {  // no overlong forms, no surrogates, nothing past U+10FFFF
+        const auto next = static_cast<unsigned char>(text[i + 1]);
+        valid = !(c == 0xE0 && next < 0xA0) && !(c == 0xED && next >= 0xA0) &&
+                !(c == 0xF0 && next < 0x90) && !(c == 0xF4 && next >= 0x90);
+      }
       if (valid) {
         out += text.substr(i, length);
         i += length - 1;

@@ -1,0 +1,120 @@
+#include "troupe/tune/simulate.hpp"
+
+#include <cstring>
+
+namespace troupe::tune {
+namespace {
+
+Duration seconds(double s) {
+  return Duration(static_cast<std::int64_t>(s * 1e9));
+}
+
+/// FNV-1a over the weights' bytes.
+std::string hash_of(const std::vector<double>& weights) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const double w : weights) {
+    unsigned char bytes[sizeof w];
+    std::memcpy(bytes, &w, sizeof w);
+    for (const unsigned char b : bytes) hash = (hash ^ b) * 0x100000001b3ULL;
+  }
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+}  // namespace
+
+Simulator::Simulator(Experiment& experiment, Simulation simulation)
+    : experiment_(experiment), simulation_(std::move(simulation)) {}
+
+void Simulator::at(Time when, What what, int trial, Checkpoint checkpoint, std::string error) {
+  pending_.push({when, order_++, what, trial, attempts_[trial].number, std::move(checkpoint),
+                 std::move(error)});
+}
+
+void Simulator::next_step(int trial) {
+  Attempt& a = attempts_[trial];
+  const Time from = std::max(now_, a.busy_until);
+  if (simulation_.fault) {
+    const std::string error = simulation_.fault(trial, a.number, a.step + 1);
+    if (!error.empty()) return at(from, What::ended, trial, {}, error);
+  }
+  const double cost =
+      simulation_.step_seconds ? simulation_.step_seconds(a.params, a.step + 1) : 1.0;
+  at(from + seconds(cost), What::report, trial);
+}
+
+void Simulator::carry_out(const Command& command) {
+  if (const auto* start = std::get_if<Start>(&command)) {
+    Attempt& a = attempts_[start->trial];
+    a = {start->attempt, start->params, simulation_.weights, 0, true, now_};
+    if (start->from) {
+      const auto found = stored_.find(start->from->key);
+      if (found == stored_.end()) {
+        return at(now_, What::ended, start->trial, {},
+                  "checkpoint " + start->from->key + " is lost");
+      }
+      a.weights = found->second;
+      a.step = start->from->step;
+      at(now_, What::restored, start->trial, {"", hash_of(a.weights), 0, a.step});
+    }
+    next_step(start->trial);
+  } else if (const auto* save = std::get_if<Save>(&command)) {
+    Attempt& a = attempts_[save->trial];
+    const std::string key = "trial" + std::to_string(save->trial) + "-" + std::to_string(a.number) +
+                            "-" + std::to_string(a.step);
+    stored_[key] = a.weights;
+    a.busy_until = now_ + seconds(simulation_.save_seconds);
+    at(a.busy_until, What::saved, save->trial,
+       {key, hash_of(a.weights), a.weights.size() * sizeof(double), a.step});
+  } else if (const auto* reply = std::get_if<Reply>(&command)) {
+    if (reply->go_on) return next_step(reply->trial);
+    at(std::max(now_, attempts_[reply->trial].busy_until), What::ended, reply->trial);
+  } else if (const auto* kill = std::get_if<Kill>(&command)) {
+    at(now_, What::ended, kill->trial, {}, "killed");
+  } else if (const auto* drop = std::get_if<Drop>(&command)) {
+    stored_.erase(drop->checkpoint.key);
+  }
+}
+
+void Simulator::happen(const Pending& p) {
+  Attempt& a = attempts_[p.trial];
+  if (!a.alive || a.number != p.attempt) return;
+  switch (p.what) {
+    case What::restored: return experiment_.restored(p.trial, p.attempt, p.checkpoint.hash, now_);
+    case What::saved: return experiment_.saved(p.trial, p.attempt, p.checkpoint, now_);
+    case What::ended: a.alive = false; return experiment_.ended(p.trial, p.attempt, p.error, now_);
+    case What::report: break;
+  }
+  ++a.step;
+  TrialReport report;
+  report.step = a.step;
+  report.score = simulation_.train(a.weights, a.params, a.step);
+  report.can_save = simulation_.can_save;
+  experiment_.reported(p.trial, p.attempt, report, now_);
+}
+
+void Simulator::run(std::size_t events) {
+  if (!std::exchange(begun_, true)) {
+    if (experiment_.board().trials.empty()) {
+      experiment_.begin(now_);
+    } else {
+      experiment_.interrupted(now_);
+    }
+  }
+  for (std::size_t n = 0;; ++n) {
+    for (const Command& c : experiment_.take_commands()) carry_out(c);
+    for (std::string& line : experiment_.take_log()) log_.push_back(std::move(line));
+    if (experiment_.over() || n >= events) return;
+    if (pending_.empty()) {
+      throw InvalidArgument(Code::invalid_argument, "tune: the simulated experiment is stuck");
+    }
+    const Pending next = pending_.top();
+    pending_.pop();
+    now_ = next.at;
+    experiment_.tick(now_);
+    happen(next);
+  }
+}
+
+}  // namespace troupe::tune
