@@ -289,6 +289,7 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   if (!parse_hello(frame, hello)) return violation("a malformed hello", out);
   if (hello.protocol != options_.protocol) {
     if ((frame.flags & flag_want_reply) != 0) push_hello(frame.from, hello.nonce, out);
+    if (!window_.empty()) out.events.push_back(drop_window());
     ended_ = true;
     out.events.push_back(Incompatible{Error(
         Code::unavailable, "the peer speaks protocol " + std::to_string(hello.protocol) +

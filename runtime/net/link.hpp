@@ -103,7 +103,8 @@ struct Established {
   SessionId peer;
   std::string peer_build;
 };
-/// The peer speaks another protocol; this Link is at its end. `error` names both versions.
+/// The peer speaks another protocol; this Link is at its end, and a Reset comes before it if
+/// messages were waiting. `error` names both versions.
 struct Incompatible {
   Error error;
 };

@@ -215,7 +215,7 @@ TEST(LinkSimulation, ExactlyOnceInOrderOrReset) {
 class LinkMutant : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LinkMutant, IsFound) {
-  const std::uint64_t seeds = sim::seeds_to_find(GetParam(), 2000, link_schedule);
+  const std::uint64_t seeds = sim::seeds_to_find(GetParam(), 20000, link_schedule);
   ASSERT_NE(seeds, 0u) << GetParam() << " survived";
   std::printf("%s: found by seed %llu\n", GetParam(), static_cast<unsigned long long>(seeds));
 }
@@ -223,7 +223,7 @@ TEST_P(LinkMutant, IsFound) {
 INSTANTIATE_TEST_SUITE_P(Planted, LinkMutant,
                          ::testing::Values("link.accept_duplicates", "link.keep_window_at_reset",
                                            "link.ack_beyond_gap", "link.no_resend",
-                                           "link.ignore_receiver"),
+                                           "link.ignore_receiver", "link.adopt_without_echo"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)

@@ -1,0 +1,106 @@
+/// Keys and their files: the cluster key, a node's CURVE key pair, and join tokens.
+///
+///     Result<net::ClusterKey> key = net::load_cluster_key(path);    // refuses a file others can
+///     read Result<net::CurveKeys> mine = net::CurveKeys::generate(); std::string token =
+///     net::encode(net::JoinToken{...});         // head address, pin, one-time secret
+///
+/// Secrets wipe themselves, are never copied and never appear in an error's text.
+#pragma once
+
+#include "troupe/runtime/base/result.hpp"
+
+#include <array>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace troupe::net {
+
+/// Compares in time that depends on the size alone.
+bool equal_in_constant_time(const void* a, const void* b, std::size_t size) noexcept;
+/// Overwrites memory in a way that no compiler removes.
+void wipe(void* data, std::size_t size) noexcept;
+
+/// N secret bytes; move-only, wiped when moved from and when destroyed.
+template <std::size_t N>
+class Secret {
+ public:
+  Secret() noexcept = default;
+  Secret(Secret&& other) noexcept : bytes_(other.bytes_) { other.clear(); }
+  Secret& operator=(Secret&& other) noexcept {
+    if (this != &other) {
+      bytes_ = other.bytes_;
+      other.clear();
+    }
+    return *this;
+  }
+  ~Secret() { clear(); }
+
+  std::byte* data() noexcept { return bytes_.data(); }
+  const std::byte* data() const noexcept { return bytes_.data(); }
+  static constexpr std::size_t size() noexcept { return N; }
+  /// An explicit copy, for the rare case that needs one.
+  Secret copy() const noexcept {
+    Secret other;
+    other.bytes_ = bytes_;
+    return other;
+  }
+  void clear() noexcept { wipe(bytes_.data(), N); }
+  friend bool operator==(const Secret& a, const Secret& b) noexcept {
+    return equal_in_constant_time(a.data(), b.data(), N);
+  }
+
+ private:
+  std::array<std::byte, N> bytes_{};
+};
+
+using ClusterKey = Secret<32>;
+using SecretKey = Secret<32>;
+
+/// A CURVE public key; not secret.
+struct PublicKey {
+  std::array<std::byte, 32> bytes{};
+  friend auto operator<=>(const PublicKey&, const PublicKey&) = default;
+  /// 64 hex digits.
+  std::string str() const;
+  static Result<PublicKey> parse(std::string_view hex);
+};
+
+/// A node's identity on the wire.
+struct CurveKeys {
+  PublicKey public_key;
+  SecretKey secret_key;
+  /// A fresh pair. Errors: Unavailable when libzmq was built without CURVE.
+  static Result<CurveKeys> generate();
+  /// The pair that belongs to a secret.
+  static Result<CurveKeys> from_secret(SecretKey secret);
+};
+
+/// Creates the file with a fresh 256-bit key: mode 0600, O_EXCL, synced.
+/// Errors (InvalidArgument, OutOfDisk): it exists, or cannot be written; the text says which and
+/// why.
+Result<ClusterKey> create_cluster_key(const std::string& path);
+/// Reads it. Refused with the reason (InvalidArgument) when it is missing, a link, no plain file,
+/// not owned by this user, readable or writable by group or world, or does not hold a key.
+Result<ClusterKey> load_cluster_key(const std::string& path);
+/// The same for a node's CURVE pair; the file holds the secret.
+Result<CurveKeys> create_node_keys(const std::string& path);
+Result<CurveKeys> load_node_keys(const std::string& path);
+
+/// What a new node needs to join: shown to the person once, worth one join within 24 hours.
+struct JoinToken {
+  std::string door;    ///< of the head, like tcp://10.0.0.1:6500
+  PublicKey head;      ///< the pin: a man in the middle has another
+  SecretKey one_time;  ///< its public half is admitted for Join only
+};
+inline constexpr std::chrono::hours join_token_life{24};
+
+/// One word of text without spaces.
+std::string encode(const JoinToken& token);
+/// Errors: InvalidArgument for anything that is not a whole token.
+Result<JoinToken> decode_join_token(std::string_view text);
+
+}  // namespace troupe::net
