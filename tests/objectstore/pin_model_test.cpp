@@ -418,10 +418,14 @@ TEST(PinModel, TwoThreadsOfOneProcess) {
   EXPECT_TRUE(check<Right>({.same_process = true}).good());
 }
 TEST(PinModel, ReaderDiesAnywhere) {
-  EXPECT_TRUE(check<Right>({.reader_dies = true}).good());
+  const Verdict v = check<Right>({.reader_dies = true});
+  EXPECT_TRUE(v.good());
+  RecordProperty("states", static_cast<int>(v.states));
 }
 TEST(PinModel, WriterDiesAnywhere) {
-  EXPECT_TRUE(check<Right>({.writer_dies = true}).good());
+  const Verdict v = check<Right>({.writer_dies = true});
+  EXPECT_TRUE(v.good());
+  RecordProperty("states", static_cast<int>(v.states));
 }
 
 TEST(PinModel, FindsWrongBytesOfBrokenVariants) {

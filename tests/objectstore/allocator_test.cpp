@@ -1,0 +1,110 @@
+// The allocator: blocks never overlap, freed neighbours join, what was just freed is used first,
+// and random work leaves bounded holes.
+#include "troupe/objectstore/internal/allocator.hpp"
+#include "troupe/runtime/base/random.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <map>
+
+namespace troupe::objectstore::internal {
+namespace {
+
+constexpr std::uint64_t kExtent = 1 << 20;
+
+TEST(Allocator, JoinsToOneBlockWhenAllIsFreed) {
+  Allocator space;
+  space.add_extent(0, kExtent);
+  std::vector<Allocator::BlockId> blocks;
+  for (Allocator::BlockId b = space.allocate(5000); b != Allocator::kNone; b = space.allocate(5000))
+    blocks.push_back(b);
+  EXPECT_EQ(blocks.size(), kExtent / 5056);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) space.free(blocks[i]);
+  EXPECT_GT(space.totals().free_blocks, 100u);
+  for (std::size_t i = 1; i < blocks.size(); i += 2) space.free(blocks[i]);
+  EXPECT_EQ(space.totals().free_blocks, 1u);
+  EXPECT_EQ(space.largest_free(), kExtent);
+  EXPECT_EQ(space.totals().used, 0u);
+}
+
+TEST(Allocator, AWholeExtentFitsExactly) {
+  Allocator space;
+  const std::uint64_t odd = 12'345'664;  // falls between two classes
+  space.add_extent(7, odd);
+  const Allocator::BlockId block = space.allocate(odd);
+  ASSERT_NE(block, Allocator::kNone);
+  EXPECT_EQ(space.at(block).extent, 7u);
+  EXPECT_EQ(space.allocate(1), Allocator::kNone);
+  EXPECT_EQ(space.largest_free(), 0u);
+}
+
+TEST(Allocator, WhatWasJustFreedIsUsedFirst) {
+  Allocator space;
+  space.add_extent(0, kExtent);
+  const Allocator::BlockId first = space.allocate(8192);
+  space.allocate(8192);
+  const std::uint64_t offset = space.at(first).offset;
+  space.free(first);
+  EXPECT_EQ(space.at(space.allocate(8192)).offset, offset);
+}
+
+TEST(Allocator, RemovesOnlyEmptyExtents) {
+  Allocator space;
+  space.add_extent(0, kExtent);
+  space.add_extent(1, kExtent);
+  const Allocator::BlockId used = space.allocate(64);
+  ASSERT_EQ(space.whole_extents().size(), 1u);
+  EXPECT_FALSE(space.remove_extent(used));
+  EXPECT_TRUE(space.remove_extent(space.whole_extents()[0]));
+  EXPECT_EQ(space.totals().capacity, kExtent);
+}
+
+class AllocatorSeeds : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(AllocatorSeeds, RandomWorkNeverOverlapsAndLosesNothing) {
+  Random random(GetParam());
+  Allocator space;
+  space.add_extent(0, kExtent);
+  space.add_extent(1, 4 * kExtent);
+  using Place = std::pair<std::uint32_t, std::uint64_t>;
+  std::map<Place, std::uint64_t> taken;  // (extent, offset) -> end
+  std::vector<Allocator::BlockId> live;
+  std::uint64_t refused_at = ~std::uint64_t{0};
+  for (int step = 0; step < 4000; ++step) {
+    if (live.empty() || random.chance(0.55)) {
+      const std::uint64_t wanted = 1 + random.below(std::uint64_t{1} << (6 + random.below(13)));
+      const Allocator::BlockId id = space.allocate(wanted);
+      if (id == Allocator::kNone) {
+        if (wanted <= 4096) refused_at = std::min(refused_at, space.totals().used);
+        continue;
+      }
+      const Allocator::Block& block = space.at(id);
+      ASSERT_GE(block.bytes, wanted);
+      ASSERT_LT(block.bytes, wanted + 64);
+      ASSERT_EQ(block.offset % 64, 0u);
+      ASSERT_LE(block.offset + block.bytes, block.extent == 0 ? kExtent : 4 * kExtent);
+      const auto next = taken.lower_bound({block.extent, block.offset});
+      if (next != taken.end() && next->first.first == block.extent) {
+        ASSERT_GE(next->first.second, block.offset + block.bytes);
+      }
+      if (next != taken.begin() && std::prev(next)->first.first == block.extent) {
+        ASSERT_LE(std::prev(next)->second, block.offset);
+      }
+      taken[{block.extent, block.offset}] = block.offset + block.bytes;
+      live.push_back(id);
+    } else {
+      std::swap(live[random.below(live.size())], live.back());
+      taken.erase({space.at(live.back()).extent, space.at(live.back()).offset});
+      space.free(live.back());
+      live.pop_back();
+    }
+  }
+  EXPECT_GT(refused_at, 4 * kExtent) << "4 KiB were refused while a fifth was still free";
+  for (const Allocator::BlockId id : live) space.free(id);
+  EXPECT_EQ(space.totals().free_blocks, 2u);
+  EXPECT_EQ(space.totals().used, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, AllocatorSeeds, testing::Range<std::uint64_t>(1, 9));
+
+}  // namespace
+}  // namespace troupe::objectstore::internal

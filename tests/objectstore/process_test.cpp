@@ -1,0 +1,187 @@
+// Real processes: a writer and a reader that are killed with SIGKILL, and one that tries to damage
+// what is not its own. The children are forked (these tests run one thread) and use only the
+// descriptors that they inherit: the parent's mappings are not.
+#include "node.hpp"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <cerrno>
+#include <csignal>
+
+namespace troupe::objectstore {
+namespace {
+
+// A child with one byte stream each way; killed at the end of the test at the latest.
+class Child {
+ public:
+  template <class Body>
+  explicit Child(Body body) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ours_ = Fd(ends[0]);
+    Fd theirs(ends[1]);
+    pid_ = fork();
+    if (pid_ == 0) {
+      ours_.reset();
+      body(theirs.get());
+      _exit(0);
+    }
+  }
+  ~Child() { kill(); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+  template <class T>
+  bool receive(T& value) {
+    pollfd ready{ours_.get(), POLLIN, 0};
+    return poll(&ready, 1, 10'000) == 1 &&
+           recv(ours_.get(), &value, sizeof value, MSG_WAITALL) == sizeof value;
+  }
+
+ private:
+  Fd ours_;
+  pid_t pid_ = 0;
+};
+
+template <class T>
+void tell(int socket, const T& value) {
+  if (send(socket, &value, sizeof value, MSG_NOSIGNAL) != sizeof value) _exit(2);
+}
+[[noreturn]] void wait_to_be_killed() {
+  for (;;) pause();
+}
+
+TEST(Process, AKilledWritersAdoptedObjectsAreReadAndThenFreed) {
+  Node node;
+  Client& reader = node.join();
+  Membership membership = node.host->register_process().value();
+  const std::uint32_t index = membership.process;
+  ExtentGrant grant = node.host->grant(index, 1).value();
+  const ExtentId extent = grant.id;
+  Child child([&](int socket) {
+    auto client = Client::attach(std::move(membership), {}).value();
+    client->add_extent(std::move(grant)).value();
+    for (const char* text : {"adopted", "its own"}) {
+      Allocation made = std::get<Allocation>(client->create(7).value());
+      std::memcpy(made.bytes().data(), text, 7);
+      tell(socket, client->seal(std::move(made)));
+    }
+    auto half = std::get<Allocation>(client->create(100).value());
+    half.bytes()[0] = std::byte{1};
+    tell(socket, 'w');
+    wait_to_be_killed();
+  });
+  Location adopted, own;
+  char writing = 0;
+  ASSERT_TRUE(child.receive(adopted) && child.receive(own) && child.receive(writing));
+  node.host->confirm_process(index).value();
+  node.host->confirm_extent(index, extent).value();
+  node.host->adopt(index, adopted).value();
+  child.kill();
+  node.host->process_died(index);
+  node.pump();
+  EXPECT_EQ(node.read(reader, adopted), "adopted");
+  EXPECT_EQ(node.open(reader, own).status, OpenStatus::moved);
+  EXPECT_EQ(node.host->free(adopted).value(), Freed::done);
+  node.pump();
+  EXPECT_EQ(node.host->stats().committed, 0u);
+  EXPECT_EQ(node.host->stats().processes.size(), 2u) << "the agent and the reader remain";
+}
+
+TEST(Process, AKilledReadersPinsCountNoMore) {
+  Node node;
+  Client& writer = node.join();
+  const Location at = node.put_shared(writer, "text");
+  Membership membership = node.host->register_process().value();
+  const std::uint32_t index = membership.process;
+  ReaderSegment segment = node.host->segment_for_reader(writer.process()).value();
+  ReaderExtent extent = node.host->extent_for_reader(at.extent).value();
+  Child child([&](int socket) {
+    auto client = Client::attach(std::move(membership), {}).value();
+    client->add_segment(std::move(segment)).value();
+    client->add_reader_extent(std::move(extent)).value();
+    const Opened view = client->open(at);
+    tell(socket, view.status == OpenStatus::pinned && Node::text(view.pinned) == "text");
+    wait_to_be_killed();
+  });
+  bool pinned = false;
+  ASSERT_TRUE(child.receive(pinned) && pinned);
+  node.host->confirm_process(index).value();
+  EXPECT_EQ(node.host->free(at).value(), Freed::waits);
+  node.host->poll();
+  EXPECT_EQ(node.host->stats().waiting, 1u) << "its view is alive";
+  child.kill();
+  node.host->process_died(index);
+  node.pump();
+  EXPECT_EQ(node.host->stats().waiting, 0u);
+  EXPECT_EQ(writer.stats().objects, 0u);
+}
+
+// Attack A13, as far as the store goes: a process with every descriptor that a reader gets.
+TEST(Process, AnotherProcessCannotWriteWhatItMayRead) {
+  Node node;
+  Client& writer = node.join();
+  const Location at = node.put_shared(writer, "mine");
+  const ReaderSegment segment = node.host->segment_for_reader(writer.process()).value();
+  const ReaderExtent extent = node.host->extent_for_reader(at.extent).value();
+  const Membership membership = node.host->register_process().value();
+  Child child([&](int socket) {
+    int failures = 0;
+    for (const int fd : {segment.memory.get(), extent.memory.get(), membership.retirements.get()}) {
+      void* map = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+      failures += map == MAP_FAILED && errno == EPERM;
+      failures += pwrite(fd, "x", 1, 0) < 0 && errno == EPERM;
+      failures += ftruncate(fd, 0) != 0 && errno == EPERM;
+    }
+    tell(socket, failures);
+  });
+  int failures = 0;
+  ASSERT_TRUE(child.receive(failures));
+  EXPECT_EQ(failures, 9);
+  EXPECT_EQ(node.read(writer, at), "mine");
+}
+
+TEST(Process, AWriterThatChangesItsPublicationIsFoundOut) {
+  Node node;
+  Client& reader = node.join();
+  Membership membership = node.host->register_process().value();
+  const std::uint32_t index = membership.process;
+  ExtentGrant grant = node.host->grant(index, 1).value();
+  const ExtentId extent = grant.id;
+  const Fd table(dup(membership.publications.get()));
+  auto* words = static_cast<std::uint64_t*>(
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, table.get(), 0));
+  ASSERT_NE(words, MAP_FAILED);
+  auto client = Client::attach(std::move(membership), {}).value();
+  client->add_extent(std::move(grant)).value();
+  node.host->confirm_process(index).value();
+  EXPECT_FALSE(node.host->confirm_extent(index, extent).ok() &&
+               mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, table.get(), 0) !=
+                   MAP_FAILED)
+      << "a kept descriptor is of no use after sealing";
+  Allocation made = std::get<Allocation>(client->create(100).value());
+  const Location at = client->seal(std::move(made));
+  node.host->adopt(index, at).value();
+  ASSERT_EQ(node.open(reader, at).status, OpenStatus::pinned);
+  const std::uint64_t offset = words[2], length = words[3];
+  for (const std::uint64_t lie : {std::uint64_t{1} << 62, ~std::uint64_t{0}, std::uint64_t{4096}}) {
+    words[2] = lie;
+    EXPECT_EQ(node.open(reader, at).status, OpenStatus::invalid);
+    words[2] = offset;
+    words[3] = lie;
+    EXPECT_EQ(node.open(reader, at).status, OpenStatus::invalid);
+    Location same = at;  // even when the location tells the same lie
+    same.length = lie;
+    const Opened opened = node.open(reader, same);
+    EXPECT_TRUE(opened.status == OpenStatus::invalid || lie <= (1u << 20));
+    words[3] = length;
+  }
+  munmap(words, 4096);
+}
+
+}  // namespace
+}  // namespace troupe::objectstore
