@@ -14,15 +14,19 @@ Entry* ObjectTable::find(ObjectId id) noexcept {
   return found == escaped_.end() ? nullptr : found->second;
 }
 
+detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
+  // A record whose last handle is gone is on its way out (its release waits for our lock): never revived.
+  std::uint32_t handles = entry.handles.load(std::memory_order_acquire);
+  while (handles != 0)
+    if (entry.handles.compare_exchange_weak(handles, handles + 1, std::memory_order_acq_rel))
+      return detail::ObjectHandle::adopt(&entry);
+  return {};
+}
+
 detail::ObjectHandle ObjectTable::adopt(ObjectId id, bool& fresh) {
   fresh = false;
-  if (Entry* entry = find(id)) {
-    // A record whose last handle is gone is on its way out (its release waits for our lock): never revived.
-    std::uint32_t handles = entry->handles.load(std::memory_order_acquire);
-    while (handles != 0)
-      if (entry->handles.compare_exchange_weak(handles, handles + 1, std::memory_order_acq_rel))
-        return detail::ObjectHandle::adopt(entry);
-  }
+  if (Entry* entry = find(id))
+    if (detail::ObjectHandle handle = keep(*entry)) return handle;
   fresh = true;
   auto* entry = new Entry;
   entry->id = id;

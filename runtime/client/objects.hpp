@@ -33,13 +33,14 @@ struct Entry final : detail::ObjectEntry {
   bool awaited = false;      ///< Await was sent
   bool fulfil = false;       ///< escaped while pending here: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
-  std::uint32_t ref_count = 0;
+  bool adopted = false;        ///< the agent keeps the location until Free
   wire::Location location;
   std::shared_ptr<const Stored> value;             ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
-  std::vector<detail::ObjectHandle> nested;        ///< shared: handles of the refs in its trailer, once opened
+  std::vector<detail::ObjectHandle> nested;        ///< shared: handles of the refs inside
   detail::ObjectHandle source;                     ///< forwarded: keeps the object whose value this is
   std::vector<Waiter> waiters;
+  Entry* next_released = nullptr;
 };
 
 inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
@@ -58,6 +59,8 @@ class ObjectTable {
   Entry* find(ObjectId id) noexcept;
   /// A handle for an id that arrived in a message; `fresh` tells that there was no entry before.
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
+  /// One more handle of a live entry, or an empty one.
+  static detail::ObjectHandle keep(Entry& entry) noexcept;
   /// The entry becomes findable by id.
   void mark_escaped(Entry& entry);
   /// Takes the entry out once its last handle is gone; the caller deletes it.

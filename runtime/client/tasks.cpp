@@ -42,6 +42,10 @@ void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
 void TaskManager::argument_ready(Task& task, Time now) {
   TROUPE_ASSERT(task.waiting > 0, "an argument became ready twice");
   if (--task.waiting != 0) return;
+  if (task.failed) {
+    forget(task);
+    return;
+  }
   Pool& pool = pools_[task.key];
   pool.ready.push_back(&task);
   ++queued_;
@@ -49,8 +53,9 @@ void TaskManager::argument_ready(Task& task, Time now) {
 }
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
-  out_.fail(task, error);
-  forget(task);
+  if (!task.failed) out_.fail(task, error);
+  task.failed = true;
+  argument_ready(task, Time{});
 }
 
 void TaskManager::granted(std::uint64_t key, std::uint64_t id, std::uint64_t worker, Time now) {

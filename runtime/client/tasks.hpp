@@ -29,6 +29,7 @@ struct Task {
   std::int32_t retries_left = 3;         ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint32_t waiting = 0;             ///< arguments that are not ready
+  bool failed = false;                   ///< an argument ended in an error: kept only until waiting is 0
   std::uint64_t sequence = 0;            ///< in flight: its number on the worker's channel
   // intrusive list of all live tasks
   Task* previous = nullptr;
@@ -59,7 +60,7 @@ class TaskManager {
   void submit(std::unique_ptr<Task> task, Time now);
   /// One argument of a waiting task became ready.
   void argument_ready(Task& task, Time now);
-  /// A waiting task whose argument ended in an error: it never runs.
+  /// One argument of a waiting task ended in an error: it fails now and never runs.
   void argument_failed(Task& task, const Error& error);
 
   void granted(std::uint64_t key, std::uint64_t lease, std::uint64_t worker, Time now);

@@ -25,6 +25,9 @@
 
 namespace troupe::wire {
 
+/// The doorbell line that says "look at your socket": descriptors travel there.
+inline constexpr std::uint32_t kSocketLine = 0;
+
 /// Bounds checked by every reader.
 inline constexpr std::size_t kInlineValue = 4096;   ///< a larger value travels as an object
 inline constexpr std::size_t kMaxArguments = 4096;  ///< of one call
@@ -395,7 +398,9 @@ struct Decoded {
 
 /// Writes messages into one reused buffer; the result is valid until the next call. Not for two
 /// threads at once. Errors: none: a message of ours that would break a bound is a broken invariant,
-/// except texts, which are cut.
+/// except texts, which are cut, and causes of an error, which are left out. The size is a multiple
+/// of 8 and may exceed what a ring or socket takes: compare before sending. Cost: no allocation up
+/// to 32 KiB; about 120 ns for a call with two small arguments.
 class FrameWriter {
  public:
   FrameWriter();
@@ -412,7 +417,9 @@ class FrameWriter {
 
 /// Checks everything (segment table, bounds, counts, enum values, payload ranges) before it is
 /// used. Errors: invalid_argument with the field; an unknown message kind is `unavailable`
-/// ("unsupported").
+/// ("unsupported message N"). The frame must be private memory (a ring's consumer copies it there),
+/// best aligned to 8: else the message is copied once more. Cost: about 130 ns for a call with two
+/// small arguments; memory is at most five times the frame.
 Result<Decoded<CallMessage>> decode_call(BlobView frame);
 Result<Decoded<NodeMessage>> decode_node(BlobView frame);
 

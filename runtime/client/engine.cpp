@@ -1,0 +1,673 @@
+#include "troupe/runtime/client/engine.hpp"
+
+#include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+std::atomic<ClientEngine*> g_engine{nullptr};
+
+using namespace std::chrono_literals;
+
+/// A get that lasts longer gives the worker's CPU back.
+constexpr Duration kBlockGrace = 100us;
+constexpr std::size_t kMaxInlineArguments = 8 * 1024;  ///< of one call together; larger ones become objects
+constexpr std::size_t kMaxCallArguments = 200;
+constexpr std::size_t kMaxTasks = 4 << 20;
+constexpr Duration kTick = 1ms;
+constexpr Duration kAgentAnswers = 10s;
+
+Time deadline_after(Duration timeout) {
+  const Time now = steady_now();
+  return timeout >= Time::max() - now ? Time::max() : now + timeout;
+}
+
+wire::Shape shape_of(const detail::Request& request) {
+  const auto fixed = [](double amount) { return static_cast<std::int64_t>(std::llround(amount * 10'000)); };
+  wire::Shape shape;
+  shape.cpus = fixed(request.cpus);
+  shape.gpus = fixed(request.gpus);
+  shape.memory_bytes = request.memory.count;
+  for (const auto& [name, amount] : request.resources) shape.resources.emplace_back(name, fixed(amount));
+  shape.labels = request.labels;
+  shape.placement = static_cast<std::uint8_t>(request.placement);
+  shape.node = request.node;
+  shape.soft = request.soft;
+  return shape;
+}
+
+void check_amounts(const detail::Request& request) {
+  const auto check = [](const char* what, double amount) {
+    if (std::isfinite(amount) && amount >= 0 && amount <= 1e9) return;
+    throw InvalidArgument(Code::invalid_argument, std::string("option '") + what + "' is " +
+                                                      std::to_string(amount) + ": give a number from 0 to 1e9");
+  };
+  check("cpus", request.cpus);
+  check("gpus", request.gpus);
+  for (const auto& [name, amount] : request.resources) check(name.c_str(), amount);
+}
+
+}  // namespace
+
+ClientEngine* ClientEngine::current() noexcept { return g_engine.load(std::memory_order_acquire); }
+
+ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
+  socket_ = process::LocalSocket(std::move(start.socket));
+  bell_ = ring::Doorbell::create().value();
+  shapes_.emplace_back();  // key 0: all defaults
+  say_hello(start);
+  pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
+  pump_->start();
+  g_engine.store(this, std::memory_order_seq_cst);
+}
+
+ClientEngine::~ClientEngine() { stop(); }
+
+void ClientEngine::say_hello(const Start& start) {
+  wire::Hello hello;
+  hello.protocol = kProtocolVersion;
+  hello.build = process::executable_build_id();
+  hello.kind = start.kind;
+  hello.pid = static_cast<std::uint32_t>(::getpid());
+  hello.token = start.token;
+  const int descriptors[] = {bell_.memory_fd(), bell_.event_fd()};
+  if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
+    throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
+  const Time deadline = steady_now() + kAgentAnswers;
+  while (!objects_ || !store_) {
+    auto received = socket_.receive(frame_);
+    if (received.kind == process::Received::Kind::closed)
+      throw Unavailable(Code::unavailable, "the node's agent closed the connection before it answered");
+    if (received.kind == process::Received::Kind::empty) {
+      pollfd entry{socket_.fd(), POLLIN, 0};
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_now());
+      if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0)
+        throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+      continue;
+    }
+    auto decoded = wire::decode_node(BlobView(frame_.data(), received.size));
+    if (!decoded) raise(decoded.error());
+    if (auto* shutdown = std::get_if<wire::Shutdown>(&decoded->message))
+      throw Unavailable(Code::unavailable, "the node's agent refused: " + shutdown->why);
+    if (auto* welcome = std::get_if<wire::Welcome>(&decoded->message))
+      be_welcomed(*welcome, std::move(received.descriptors));
+    else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message); tables && objects_)
+      attach_store(*tables, std::move(received.descriptors));
+    else
+      throw Unavailable(Code::unavailable, "the node's agent answered with something else than a welcome");
+  }
+}
+
+void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors) {
+  if (welcome.protocol != kProtocolVersion)
+    throw Unavailable(Code::unavailable, "the node speaks protocol " + std::to_string(welcome.protocol) +
+                                             ", this program protocol " + std::to_string(kProtocolVersion) +
+                                             ": use the same troupe on both sides");
+  if (descriptors.size() != 3)
+    throw Unavailable(Code::unavailable, "the node's welcome came without its descriptors");
+  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0])).value();
+  auto bell = std::make_shared<ring::Doorbell>(
+      ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2])).value());
+  agent_ = ring::Channel(std::move(memory), 1, std::move(bell), welcome.agent_line);
+  agent_.close_fd();
+  agent_line_ = welcome.my_line;
+  node_ = welcome.node;
+  node_name_ = welcome.node_name;
+  process_ = welcome.process;
+  std::uint64_t high = 0, unused = 0;
+  detail::random_id(high, unused);
+  objects_ = std::make_unique<ObjectTable>(high);
+}
+
+void ClientEngine::stop() {
+  if (stopping_.exchange(true)) return;
+  g_engine.store(nullptr, std::memory_order_seq_cst);
+  pump_->stop();
+}
+
+// --- handles ---------------------------------------------------------------------------------------------------------
+
+void ClientEngine::unlock_and_collect(Guard& guard) {
+  do {
+    collect_released();
+    guard.unlock();
+  } while (released_.load(std::memory_order_seq_cst) != nullptr && lock_.try_lock() &&
+           (guard = Guard(lock_, std::adopt_lock), true));
+}
+
+void ClientEngine::release(Entry* entry) noexcept {
+  Entry* head = released_.load(std::memory_order_relaxed);
+  do {
+    entry->next_released = head;
+  } while (!released_.compare_exchange_weak(head, entry, std::memory_order_seq_cst));
+  if (lock_.held_by_this_thread() || !lock_.try_lock()) return;  // the holder collects when it unlocks
+  Guard guard(lock_, std::adopt_lock);
+  unlock_and_collect(guard);
+}
+
+// --- waiting ---------------------------------------------------------------------------------------------------------
+
+/// While it lives, the worker has given back its CPU and its unstarted calls.
+class Blocking {
+ public:
+  explicit Blocking(ClientEngine& engine) : engine_(engine) {
+    engine_.hand_back_unstarted();
+    engine_.blocked_ = true;
+    engine_.tell_agent(wire::Blocked{});
+  }
+  ~Blocking() {
+    engine_.blocked_ = false;
+    engine_.tell_agent(wire::Unblocked{});
+  }
+
+ private:
+  ClientEngine& engine_;
+};
+
+bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline) {
+  if (done()) return true;
+  const auto look = [&] { return done() || agent_lost_; };
+  if (kind_ != wire::ProcessKind::worker || blocked_) {
+    pump_->wait(guard, look, deadline);
+  } else {
+    const Time grace = std::min(deadline, steady_now() + kBlockGrace);
+    if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
+      const Blocking blocking(*this);
+      pump_->wait(guard, look, deadline);
+    }
+  }
+  if (done()) return true;
+  if (stopping_ || agent_lost_)
+    throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",
+                      Outcome::unknown);
+  return false;
+}
+
+void ClientEngine::hand_back_unstarted() {
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
+  std::deque<Incoming> kept;
+  for (auto& call : incoming_) {
+    if (call.call.actor_low != 0) {
+      kept.push_back(std::move(call));
+      continue;
+    }
+    auto [at, fresh] = ranges.try_emplace(call.from, call.call.sequence, call.call.sequence);
+    if (!fresh) at->second.second = call.call.sequence;
+    drop_refs(call.call);
+  }
+  incoming_.swap(kept);
+  for (const auto& [caller, range] : ranges)
+    if (Peer* peer = peer_of(caller))
+      peer->channel.send(writer_.encode(
+          wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
+}
+
+Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
+  if (!object) return Error(Code::invalid_argument, "get of an empty Ref: it was moved from or never assigned");
+  Entry& entry = entry_of(object);
+  if (!entry.ready.load(std::memory_order_acquire)) {
+    Guard lock = guard();
+    need(entry);
+    bool ready = false;
+    try {
+      ready = block_until(lock, [&entry] { return entry.ready.load(std::memory_order_relaxed); },
+                          deadline_after(timeout));
+    } catch (const Error& error) {
+      return error;
+    }
+    unlock_and_collect(lock);
+    if (!ready)
+      return Error(Code::timed_out,
+                   "no result after " + std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
+                   Outcome::unknown);
+  }
+  return materialise(object);
+}
+
+detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
+  return try_get(object, timeout).value();
+}
+
+bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
+  if (!object) return true;
+  Entry& entry = entry_of(object);
+  if (entry.ready.load(std::memory_order_acquire)) return true;
+  Guard lock = guard();
+  need(entry);
+  drain(steady_now());
+  const bool ready = entry.ready.load(std::memory_order_relaxed);
+  unlock_and_collect(lock);
+  return ready;
+}
+
+std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle> objects, std::size_t count,
+                                            Duration timeout) {
+  struct Slot {
+    std::vector<std::size_t>* order;
+    std::size_t index;
+    bool fired = false;
+  };
+  count = std::min(count, objects.size());
+  std::vector<std::size_t> order;
+  std::vector<Slot> slots(objects.size());
+  Guard lock = guard();
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    slots[i] = {&order, i};
+    if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire)) {
+      slots[i].fired = true;
+      order.push_back(i);
+    }
+  }
+  const std::size_t at_once = order.size();
+  if (at_once < count) {
+    const auto fire = [](void* who, Entry&) {
+      auto* slot = static_cast<Slot*>(who);
+      slot->fired = true;
+      slot->order->push_back(slot->index);
+    };
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      if (slots[i].fired) continue;
+      Entry& entry = entry_of(objects[i]);
+      entry.waiters.push_back({fire, &slots[i]});
+      need(entry);
+    }
+    struct Unregister {
+      std::span<const detail::ObjectHandle> objects;
+      std::vector<Slot>& slots;
+      ~Unregister() {
+        for (std::size_t i = 0; i < objects.size(); ++i)
+          if (!slots[i].fired)
+            std::erase_if(entry_of(objects[i]).waiters, [&](const Waiter& w) { return w.who == &slots[i]; });
+      }
+    } unregister{objects, slots};
+    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout));
+  }
+  if (order.size() > count) order.resize(count);
+  unlock_and_collect(lock);
+  return order;
+}
+
+void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
+  Entry& entry = entry_of(object);
+  if (!entry.ready.load(std::memory_order_acquire)) {
+    Guard lock = guard();
+    if (!entry.ready.load(std::memory_order_relaxed)) {
+      struct Resume {
+        ClientEngine* engine;
+        std::function<void()> fire;
+      };
+      auto* resume = new Resume{this, std::move(fire)};
+      entry.waiters.push_back({[](void* who, Entry&) {
+                                 std::unique_ptr<Resume> r(static_cast<Resume*>(who));
+                                 r->engine->resumable_.push_back(std::move(r->fire));
+                               },
+                               resume});
+      need(entry);
+      unlock_and_collect(lock);
+      return;
+    }
+    unlock_and_collect(lock);
+  }
+  fire();
+}
+
+Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) { return materialise(object); }
+
+// --- calls -----------------------------------------------------------------------------------------------------------
+
+std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) {
+  std::uint32_t waiting = 0;
+  for (const auto& argument : call.arguments) {
+    if (!argument.object || entry_of(argument.object).ready.load(std::memory_order_relaxed)) continue;
+    ++waiting;
+    entry_of(argument.object).waiters.push_back(waiter);
+    need(entry_of(argument.object));
+  }
+  return waiting;
+}
+
+const ErrorInfo* ClientEngine::failed_argument(const detail::Call& call) {
+  for (const auto& argument : call.arguments) {
+    if (!argument.object) continue;
+    const Entry& entry = entry_of(argument.object);
+    if (entry.ready.load(std::memory_order_acquire) && entry.kind == wire::Value::Kind::error)
+      return entry.error.get();
+  }
+  return nullptr;
+}
+
+void ClientEngine::shrink_arguments(detail::Call& call) {
+  if (call.arguments.size() > kMaxCallArguments)
+    throw InvalidArgument(Code::invalid_argument,
+                          "a call takes at most 200 arguments: put them into a vector");
+  std::size_t total = 0;
+  for (const auto& argument : call.arguments) total += argument.size;
+  for (auto& argument : call.arguments) {
+    if (argument.object || argument.size < 256) continue;
+    if (argument.size <= wire::kInlineValue && total <= kMaxInlineArguments) continue;
+    total -= argument.size;
+    argument.object = put(BlobView(call.bytes).subspan(argument.offset, argument.size),
+                          std::span(call.refs).subspan(argument.first_ref, argument.ref_count));
+    argument.size = 0;
+    argument.ref_count = 0;
+  }
+  if (total > kMaxInlineArguments)
+    throw InvalidArgument(Code::invalid_argument, "the small arguments of one call exceed 8 KiB together");
+}
+
+std::uint64_t ClientEngine::key_for(const detail::Request* options) {
+  if (options == nullptr) return 0;
+  const wire::Shape shape = shape_of(*options);
+  for (std::size_t key = 0; key < shapes_.size(); ++key)
+    if (shapes_[key] == shape) return key;
+  shapes_.push_back(shape);
+  return shapes_.size() - 1;
+}
+
+void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
+                          std::span<detail::ObjectHandle> results) {
+  if (options != nullptr) check_amounts(*options);
+  shrink_arguments(call);
+  auto owned = std::make_unique<Task>();
+  Task* task = owned.get();
+  if (options != nullptr) {
+    task->request = std::make_shared<const detail::Request>(*options);
+    task->retries_left = options->max_retries;
+  }
+  task->call = std::move(call);
+  Guard lock = guard();
+  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (tasks_.live() >= kMaxTasks)
+    throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
+  for (auto& result : results) result = objects_->create();
+  if (const ErrorInfo* error = failed_argument(task->call)) {
+    for (auto& result : results) settle_error(entry_of(result), Error(*error));
+    unlock_and_collect(lock);
+    return;
+  }
+  task->results.assign(results.begin(), results.end());
+  task->key = key_for(options);
+  task->waiting = watch_arguments(task->call, {[](void* who, Entry& entry) {
+                                                 auto* t = static_cast<Task*>(who);
+                                                 TaskManager& tasks = current()->tasks_;
+                                                 if (entry.kind == wire::Value::Kind::error)
+                                                   tasks.argument_failed(*t, Error(*entry.error));
+                                                 else
+                                                   tasks.argument_ready(*t, steady_now());
+                                               },
+                                               task});
+  const Time now = steady_now();
+  tasks_.submit(std::move(owned), now);
+  next_tick_ = std::min(next_tick_, now + kTick);
+  unlock_and_collect(lock);
+}
+
+detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {
+  detail::Request request;
+  if (options != nullptr) {
+    check_amounts(*options);
+    request = *options;
+  }
+  if (request.cpus == 1) request.cpus = 0;  // an actor that asks for nothing special reserves nothing
+  if (request.get_if_exists && request.name.empty())
+    throw InvalidArgument(Code::invalid_argument, "get_if_exists needs a name");
+  if (request.detached && request.name.empty())
+    throw InvalidArgument(Code::invalid_argument,
+                          "a detached actor needs a name: nobody could find it again");
+  shrink_arguments(call);
+  // The constructor's arguments travel with the actor: refs among them are resolved first.
+  for (const auto& argument : call.arguments)
+    if (argument.object) (void)get(argument.object, detail::kNoTimeout);
+  Guard lock = guard();
+  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  wire::CreateActor message;
+  message.actor = ActorId{objects_->high(), ++next_actor_};
+  detail::ObjectHandle lifetime = objects_->create();
+  objects_->mark_escaped(entry_of(lifetime));
+  message.lifetime = lifetime.id();
+  message.name = request.name;
+  message.name_space = request.name_space;
+  message.class_name = call.callable->class_name;
+  message.detached = request.detached;
+  message.get_if_exists = request.get_if_exists;
+  message.max_restarts = request.max_restarts;
+  message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
+  message.max_concurrency = static_cast<std::uint32_t>(std::max(1, request.max_concurrency));
+  message.shape = shape_of(request);
+  payload_.clear();
+  message.creation = encode_call(call, kAgentProcess, payload_);
+  if (request.name.empty()) {
+    tell_agent(wire::NodeMessage(message), payload_);
+    unlock_and_collect(lock);
+    return {message.actor, std::move(lifetime)};
+  }
+  // A name may be taken, or be another's: the answer decides which actor the handle names.
+  const ActorId id = message.actor;
+  tell_agent(wire::NodeMessage(message), payload_);
+  wire::FoundActor found = ask_for_name(lock, request.name, request.name_space);
+  if (!found.found)
+    throw InvalidArgument(Code::invalid_argument, "no actor could be made under the name '" + request.name + "'");
+  if (found.actor != id && !request.get_if_exists) {
+    bool fresh = false;
+    const detail::ObjectHandle other = objects_->adopt(found.lifetime, fresh);
+    if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+    unlock_and_collect(lock);
+    throw InvalidArgument(Code::invalid_argument,
+                          "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
+  }
+  bool fresh = false;
+  detail::ObjectHandle held = objects_->adopt(found.lifetime, fresh);
+  if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+  unlock_and_collect(lock);
+  return {found.actor, std::move(held)};
+}
+
+wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const std::string& name,
+                                            const std::string& name_space) {
+  const std::uint64_t request = ++next_request_;
+  found_.emplace(request, std::nullopt);
+  tell_agent(wire::FindActor{request, name, name_space});
+  const bool answered = block_until(lock, [&] { return found_.at(request).has_value(); },
+                                    deadline_after(kAgentAnswers));
+  auto answer = std::move(found_.at(request));
+  found_.erase(request);
+  if (!answered) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  return std::move(*answer);
+}
+
+std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name, const char* class_name) {
+  Guard lock = guard();
+  const wire::FoundActor found = ask_for_name(lock, name, "");
+  if (!found.found) {
+    unlock_and_collect(lock);
+    return std::nullopt;
+  }
+  bool fresh = false;
+  detail::ObjectHandle lifetime = objects_->adopt(found.lifetime, fresh);
+  if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+  unlock_and_collect(lock);
+  if (found.class_name != class_name)
+    throw InvalidArgument(Code::invalid_argument, "the actor '" + name + "' is a " + found.class_name +
+                                                      ", not a " + class_name);
+  return detail::ActorHandle{found.actor, std::move(lifetime)};
+}
+
+void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
+  Guard lock = guard();
+  tell_agent(wire::KillActor{actor.id, may_restart});
+  unlock_and_collect(lock);
+}
+
+detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle lifetime) {
+  return {id, std::move(lifetime)};
+}
+
+void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
+                        std::span<detail::ObjectHandle> results) {
+  if (!actor)
+    throw InvalidArgument(Code::invalid_argument, "call through an empty Actor: it was moved from");
+  shrink_arguments(call);
+  auto owned = std::make_unique<ActorCall>();
+  ActorCall* pending = owned.get();
+  pending->actor = actor.id;
+  pending->lifetime = actor.lifetime;
+  pending->call = std::move(call);
+  Guard lock = guard();
+  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  for (auto& result : results) result = objects_->create();
+  pending->results.assign(results.begin(), results.end());
+  if (const ErrorInfo* error = failed_argument(pending->call))
+    pending->doomed = std::make_shared<const Error>(*error);
+  pending->waiting =
+      watch_arguments(pending->call, {[](void* who, Entry& entry) {
+                                        auto* c = static_cast<ActorCall*>(who);
+                                        ActorCalls& actors = current()->actors_;
+                                        if (entry.kind == wire::Value::Kind::error)
+                                          actors.argument_failed(*c, Error(*entry.error));
+                                        else
+                                          actors.argument_ready(*c);
+                                      },
+                                      pending});
+  actors_.submit(std::move(owned));
+  unlock_and_collect(lock);
+}
+
+// --- where am I ------------------------------------------------------------------------------------------------------
+
+std::vector<detail::NodeInfo> ClientEngine::nodes() {
+  Guard lock = guard();
+  const std::uint64_t request = ++next_request_;
+  node_lists_.emplace(request, std::nullopt);
+  tell_agent(wire::ListNodes{request});
+  const bool answered = block_until(lock, [&] { return node_lists_.at(request).has_value(); },
+                                    deadline_after(kAgentAnswers));
+  auto answer = std::move(node_lists_.at(request));
+  node_lists_.erase(request);
+  unlock_and_collect(lock);
+  if (!answered) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  std::vector<detail::NodeInfo> rows;
+  for (const auto& row : answer->rows) {
+    const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
+    detail::NodeInfo info;
+    info.id = row.id;
+    info.name = row.name;
+    info.alive = row.alive;
+    info.cpus = plain(row.cpus);
+    info.cpus_free = plain(row.cpus_free);
+    info.gpus = plain(row.gpus);
+    info.gpus_free = plain(row.gpus_free);
+    info.memory = Bytes{row.memory};
+    info.store_capacity = Bytes{row.store_capacity};
+    info.store_used = Bytes{row.store_used};
+    info.workers = static_cast<int>(row.workers);
+    for (const auto& [name, amount] : row.resources) info.resources.emplace_back(name, plain(amount));
+    rows.push_back(std::move(info));
+  }
+  return rows;
+}
+
+std::vector<int> ClientEngine::gpu_ids() {
+  Guard lock = guard();
+  return gpus_;
+}
+
+// --- TaskManager::Out, ActorCalls::Out -------------------------------------------------------------------------------
+
+wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t receiver, Blob& payload) {
+  wire::Call message;
+  message.function = process::Registry::instance().key_of(call.callable);
+  message.arguments.reserve(call.arguments.size());
+  for (const auto& argument : call.arguments) {
+    if (argument.object) {
+      // What the agent is to keep (an actor's constructor) is owned by it from here on.
+      if (receiver == kAgentProcess && entry_of(argument.object).kind == wire::Value::Kind::shared)
+        message.arguments.push_back(outgoing_forward(argument.object, receiver));
+      else
+        message.arguments.push_back(outgoing(argument.object, receiver, payload));
+      continue;
+    }
+    wire::Value value;
+    value.kind = wire::Value::Kind::inline_bytes;
+    append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
+    for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
+      const auto& ref = call.refs[argument.first_ref + i];
+      share(ref, receiver);
+      value.refs.push_back(ref.id());
+    }
+    message.arguments.push_back(std::move(value));
+  }
+  return message;
+}
+
+bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+                             std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence) {
+  Peer* peer = peer_of(worker);
+  TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
+  if (peer->channel.waiting() > 0) return false;
+  payload_.clear();
+  wire::Call message = encode_call(call, worker, payload_);
+  message.sequence = peer->sent + 1;
+  message.actor_low = actor_low;
+  message.attempt = attempt;
+  message.results = results;
+  settle_agent_queue();
+  // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be built again.
+  peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
+  sequence = ++peer->sent;
+  return true;
+}
+
+bool ClientEngine::send(std::uint64_t worker, Task& task) {
+  return send_call(worker, task.call, 0, task.attempt, static_cast<std::uint32_t>(task.results.size()),
+                   task.sequence);
+}
+
+bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
+  return send_call(worker, call.call, call.actor.low, 1, static_cast<std::uint32_t>(call.results.size()),
+                   call.sequence);
+}
+
+void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
+  tell_agent(wire::RequestLease{key, backlog, shapes_[key]});
+}
+void ClientEngine::return_lease(std::uint64_t lease) { tell_agent(wire::LeaseReturned{lease}); }
+void ClientEngine::recall(std::uint64_t worker) {
+  if (Peer* peer = peer_of(worker)) peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
+}
+void ClientEngine::fail(Task& task, const Error& error) {
+  for (const auto& result : task.results)
+    if (!entry_of(result).ready.load(std::memory_order_relaxed)) settle_error(entry_of(result), error);
+}
+void ClientEngine::watch(ActorId actor) { tell_agent(wire::WatchActor{actor}); }
+void ClientEngine::fail(ActorCall& call, const Error& error) {
+  if (call.results.empty())
+    std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name, error.what());
+  for (const auto& result : call.results)
+    if (!entry_of(result).ready.load(std::memory_order_relaxed)) settle_error(entry_of(result), error);
+}
+
+}  // namespace troupe::client
+
+namespace troupe::detail {
+
+Engine::~Engine() = default;
+Engine* Engine::current() noexcept { return client::ClientEngine::current(); }
+
+void release_object(ObjectEntry* entry) noexcept {
+  auto* record = static_cast<client::Entry*>(entry);
+  if (auto* engine = client::ClientEngine::current())
+    engine->release(record);
+  else
+    delete record;  // after run: nobody is left to tell
+}
+
+}  // namespace troupe::detail

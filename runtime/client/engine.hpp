@@ -1,0 +1,265 @@
+/// The runtime inside a driver or worker: cores for tasks, actor calls and references, fed by rings.
+///
+/// One lock guards everything; user code never runs under it. Messages are handled by whichever thread leads the pump.
+/// Values become readable without the lock once their entry is ready.
+#pragma once
+
+#include "troupe/objectstore/client.hpp"
+#include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/lock.hpp"
+#include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/pump.hpp"
+#include "troupe/runtime/client/tasks.hpp"
+#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/ring/channel.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace troupe::client {
+
+/// A call that arrived and has not begun.
+struct Incoming {
+  std::uint64_t from = 0;  ///< process index of the caller
+  wire::Call call;
+  Blob payload;
+};
+
+/// A value being written: inline or in shared memory.
+class ValueRoom {
+ public:
+  std::span<std::byte> bytes() noexcept {
+    return allocation ? allocation.bytes().first(size) : std::span<std::byte>(inline_bytes);
+  }
+  std::size_t size = 0;
+  Blob inline_bytes;
+  objectstore::Allocation allocation;
+};
+
+/// What the agent asked of a worker besides calls.
+struct ActorStart {
+  wire::StartActor start;
+  Blob payload;
+};
+
+class ClientEngine final : public detail::Engine,
+                           private TaskManager::Out,
+                           private ActorCalls::Out,
+                           private Pump::Host {
+ public:
+  struct Start {
+    Fd socket;                 ///< connected to the agent
+    wire::ProcessKind kind = wire::ProcessKind::driver;
+    std::uint64_t token = 0;
+  };
+  /// Says hello and waits for the welcome, at most 10 s. Throws Unavailable, or what the agent answered.
+  explicit ClientEngine(Start start);
+  ~ClientEngine() override;
+
+  /// The engine of this process, or nullptr.
+  static ClientEngine* current() noexcept;
+
+  /// Ends every wait with Unavailable("the session is over") and the I/O thread.
+  void stop();
+
+  // --- detail::Engine ---
+  void submit(detail::Call&& call, const detail::Request* options,
+              std::span<detail::ObjectHandle> results) override;
+  detail::ActorHandle spawn(detail::Call&& call, const detail::Request* options) override;
+  void call(const detail::ActorHandle& actor, detail::Call&& call,
+            std::span<detail::ObjectHandle> results) override;
+  std::optional<detail::ActorHandle> find(const std::string& name, const char* class_name) override;
+  void kill(const detail::ActorHandle& actor, bool may_restart) override;
+  detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs) override;
+  std::unique_ptr<detail::Building> create(std::size_t size) override;
+  detail::Value get(const detail::ObjectHandle& object, Duration timeout) override;
+  Result<detail::Value> try_get(const detail::ObjectHandle& object, Duration timeout) override;
+  bool is_ready(const detail::ObjectHandle& object) override;
+  std::vector<std::size_t> wait(std::span<const detail::ObjectHandle> objects, std::size_t count,
+                                Duration timeout) override;
+  void when_ready(const detail::ObjectHandle& object, std::function<void()> fire) override;
+  Result<detail::Value> peek(const detail::ObjectHandle& object) override;
+  detail::ActorHandle adopt_actor(ActorId id, detail::ObjectHandle lifetime) override;
+  std::vector<detail::NodeInfo> nodes() override;
+  NodeId node() override { return node_; }
+  std::vector<int> gpu_ids() override;
+  bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
+
+  // --- for the worker's loop ---
+  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns false when the process must
+  /// end.
+  bool next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
+                 std::function<void()>& resume);
+  /// Results of a call under way, for ResultSinks. Any thread.
+  void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
+             OutgoingValue value);
+  void begin_call(std::uint64_t from, std::uint64_t sequence);
+  void created(ActorId actor, std::uint64_t incarnation, const Error* error);
+  /// Values that arrived with a call, made readable; refs in them become handles. Throws the typed error when a shared
+  /// one is gone.
+  std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload);
+  /// Counts taken for us by the sender of a call that will not run here.
+  void drop_refs(const wire::Call& call);
+  /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws OutOfMemory.
+  ValueRoom make_room(std::size_t size);
+  /// The written value, sealed. Throws InvalidArgument when it holds too many refs.
+  OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  /// The same as an object of this process.
+  detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  void set_gpus(std::vector<int> gpus) { gpus_ = std::move(gpus); }
+  void post(std::function<void()> work);
+  const std::string& node_name() const noexcept { return node_name_; }
+
+  void release(Entry* entry) noexcept;
+
+ private:
+  friend class Blocking;
+  struct Peer {
+    std::uint64_t process = 0;
+    ring::Channel channel;
+    std::uint64_t sent = 0;       ///< calls, to a worker
+    std::uint64_t started = 0;    ///< highest call begun, from a caller
+    std::uint64_t completed = 0;
+    bool dead = false;
+  };
+  struct PendingGrant {
+    wire::LeaseGranted grant;
+  };
+
+  // Pump::Host
+  Time drain(Time now) override;
+  int socket_fd() const override { return socket_.fd(); }
+  bool wants_write() const override { return socket_.has_queued(); }
+  void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
+  // TaskManager::Out
+  bool send(std::uint64_t worker, Task& task) override;
+  void request_lease(std::uint64_t key, std::uint32_t backlog) override;
+  void return_lease(std::uint64_t lease) override;
+  void recall(std::uint64_t worker) override;
+  void fail(Task& task, const Error& error) override;
+  // ActorCalls::Out
+  bool send(std::uint64_t worker, ActorCall& call) override;
+  void watch(ActorId actor) override;
+  void fail(ActorCall& call, const Error& error) override;
+
+  // start-up
+  void say_hello(const Start& start);
+  void be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors);
+
+  // incoming (engine_messages.cpp)
+  void drain_socket();
+  void drain_line(std::uint32_t line, Time now);
+  void drain_agent(Time now);
+  void drain_peer(Peer& peer, Time now);
+  void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
+  void on_peer_died(const wire::PeerDied& message, Time now);
+  void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
+  void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
+  void on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now);
+  void grant(const wire::LeaseGranted& granted, Time now);
+  void on_actor_update(const wire::ActorUpdate& update);
+  void agent_gone(const std::string& why);
+  Peer* peer_of(std::uint64_t process);
+  void drop_peer(Peer& peer);
+
+  // values and references (engine_objects.cpp)
+  void settle(Entry& entry, const wire::Value& value, BlobView payload);
+  void settle_error(Entry& entry, const Error& error);
+  void finish_settling(Entry& entry);
+  void follow(Entry& entry);
+  void need(Entry& entry);
+  void escape(Entry& entry);
+  void share(const detail::ObjectHandle& handle, std::uint64_t process);
+  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
+  wire::Value outgoing_entry(Entry& entry, std::uint64_t process, Blob& payload);
+  wire::Value outgoing(const detail::ObjectHandle& handle, std::uint64_t process, Blob& payload);
+  wire::Value outgoing(const OutgoingValue& value, std::uint64_t process, Blob& payload);
+  wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t process);
+  Result<detail::Value> materialise(const detail::ObjectHandle& handle);
+  void free_entry(Entry* entry);
+  void report_unpins();
+  void collect_released();
+  void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
+
+  // shared memory (engine_store.cpp)
+  void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
+  void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
+  void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
+  Result<objectstore::Allocation> allocate(std::size_t size);
+  Result<objectstore::Pinned> open(const wire::Location& at);
+  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
+
+  // outgoing calls (engine.cpp)
+  void shrink_arguments(detail::Call& call);
+  std::uint64_t key_for(const detail::Request* options);
+  std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
+  static const ErrorInfo* failed_argument(const detail::Call& call);
+  wire::FoundActor ask_for_name(Guard& lock, const std::string& name, const std::string& name_space);
+  void settle_agent_queue();
+  bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
+  wire::Call encode_call(const detail::Call& call, std::uint64_t receiver, Blob& payload);
+  void hand_back_unstarted();
+  bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline);
+  Guard guard() { return Guard(lock_); }
+  void unlock_and_collect(Guard& guard);
+
+  EngineLock lock_;
+  std::atomic<Entry*> released_{nullptr};   ///< entries whose last handle is gone, waiting for the lock
+  process::LocalSocket socket_;
+  ring::Doorbell bell_;
+  ring::Channel agent_;
+  std::uint32_t agent_line_ = 0;
+  NodeId node_;
+  std::string node_name_;
+  std::uint64_t process_ = 0;
+  wire::ProcessKind kind_;
+  std::unique_ptr<ObjectTable> objects_;
+  std::shared_ptr<objectstore::Client> store_;
+  std::mutex unpins_mutex_;
+  std::vector<wire::Unpinned> unpins_;
+  std::atomic<bool> has_unpins_{false};
+  int wanted_extents_ = 0;                                ///< NeedExtent sent and not answered
+  std::uint64_t extent_answers_ = 0;
+  std::map<std::uint64_t, Error> extent_errors_;          ///< by number of the answer
+  std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
+  TaskManager tasks_{*this};
+  ActorCalls actors_{*this};
+  std::vector<std::unique_ptr<Peer>> lines_;              ///< by my doorbell line
+  std::map<std::uint64_t, Peer*> peers_;
+  std::vector<PendingGrant> pending_grants_;
+  std::vector<wire::ActorUpdate> pending_updates_;
+  std::vector<wire::Shape> shapes_;                       ///< by key
+  std::deque<Incoming> incoming_;
+  std::deque<ActorStart> starts_;
+  std::deque<std::function<void()>> resumable_;
+  std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
+  std::map<std::uint64_t, std::optional<wire::Nodes>> node_lists_;
+  std::uint64_t next_request_ = 0;
+  std::uint64_t next_actor_ = 0;
+  std::vector<int> gpus_;
+  std::vector<std::uint32_t> ready_lines_;
+  wire::FrameWriter writer_;
+  Blob payload_;                                          ///< scratch for outgoing frames
+  alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
+  Time next_tick_ = Time::max();
+  std::atomic<bool> socket_ready_{true};
+  std::atomic<bool> stopping_{false};
+  bool blocked_ = false;                                  ///< a worker that waits for others
+  bool shutdown_ = false;                                 ///< the agent told a worker to end
+  bool agent_lost_ = false;
+  std::string agent_lost_why_;
+  std::unique_ptr<Pump> pump_;
+};
+
+}  // namespace troupe::client

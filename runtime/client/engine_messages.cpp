@@ -1,0 +1,385 @@
+/// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All under the lock.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+}  // namespace
+
+Time ClientEngine::drain(Time now) {
+  if (socket_.has_queued() && !socket_.flush()) agent_gone("the node's agent closed the connection");
+  if (socket_ready_.exchange(false, std::memory_order_acq_rel)) drain_socket();
+  while (bell_.take(ready_lines_)) {
+    const std::vector<std::uint32_t> lines = std::exchange(ready_lines_, {});
+    for (const std::uint32_t line : lines) drain_line(line, now);
+    ready_lines_ = std::vector<std::uint32_t>();
+  }
+  agent_.flush();
+  if (now >= next_tick_) next_tick_ = tasks_.tick(now);
+  collect_released();
+  return next_tick_;
+}
+
+void ClientEngine::drain_socket() {
+  for (;;) {
+    auto received = socket_.receive(frame_);
+    if (received.kind == process::Received::Kind::empty) return;
+    if (received.kind == process::Received::Kind::closed) {
+      agent_gone("the node's agent has died");
+      return;
+    }
+    auto decoded = wire::decode_node(BlobView(frame_.data(), received.size));
+    if (!decoded) {
+      agent_gone("the node's agent sent a broken message: " + decoded.error().message());
+      return;
+    }
+    std::visit(Cases{[&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
+                     [&](wire::GiveExtent& m) { on_extent(m, std::move(received.descriptors)); },
+                     [&](wire::GiveReader& m) { on_reader(m, std::move(received.descriptors)); },
+                     [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
+               decoded->message);
+  }
+}
+
+void ClientEngine::drain_line(std::uint32_t line, Time now) {
+  if (line == wire::kSocketLine) {
+    drain_socket();
+  } else if (line == agent_line_) {
+    drain_agent(now);
+  } else if (line < lines_.size() && lines_[line]) {
+    drain_peer(*lines_[line], now);
+  }
+}
+
+void ClientEngine::drain_agent(Time now) {
+  std::size_t size = 0;
+  for (;;) {
+    switch (agent_.receive(frame_.data(), size)) {
+      case ring::Pop::empty: agent_.flush(); return;
+      case ring::Pop::corrupt: agent_gone("the ring from the node's agent is damaged"); return;
+      case ring::Pop::frame: break;
+    }
+    auto decoded = wire::decode_node(BlobView(frame_.data(), size));
+    if (decoded)
+      on_node_message(decoded->message, decoded->payload, now);
+    else if (decoded.error().code() != Code::unavailable)  // a message of a newer agent is skipped
+      agent_gone("the node's agent sent a broken message: " + decoded.error().message());
+  }
+}
+
+void ClientEngine::drain_peer(Peer& peer, Time now) {
+  if (peer.dead) return;
+  if (peer.channel.waiting() > 0 && peer.channel.flush()) {
+    tasks_.writable(peer.process, now);
+    actors_.writable(peer.process);
+  }
+  std::size_t size = 0;
+  for (;;) {
+    switch (peer.channel.receive(frame_.data(), size)) {
+      case ring::Pop::empty: return;
+      case ring::Pop::corrupt:
+        std::fprintf(stderr, "troupe: process %llu of this node sent damaged frames; it is ignored\n",
+                     static_cast<unsigned long long>(peer.process));
+        drop_peer(peer);
+        return;
+      case ring::Pop::frame: break;
+    }
+    auto decoded = wire::decode_call(BlobView(frame_.data(), size));
+    if (!decoded) {
+      std::fprintf(stderr, "troupe: process %llu of this node sent a bad message: %s\n",
+                   static_cast<unsigned long long>(peer.process), decoded.error().what());
+      drop_peer(peer);
+      return;
+    }
+    on_call_message(peer, decoded->message, decoded->payload, now);
+  }
+}
+
+void ClientEngine::drop_peer(Peer& peer) {
+  peer.dead = true;
+  ErrorInfo info;
+  info.code = Code::worker_died;
+  info.message = "the process answered with damaged messages";
+  const Error error(info);
+  tasks_.worker_died(peer.process, ~std::uint64_t{0}, error, steady_now());
+  actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
+}
+
+ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
+  const auto found = peers_.find(process);
+  return found == peers_.end() || found->second->dead ? nullptr : found->second;
+}
+
+// --- the agent's messages --------------------------------------------------------------------------------------------
+
+void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
+  if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1) return;
+  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
+  auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
+  if (!memory || !bell) {
+    std::fprintf(stderr, "troupe: a channel could not be opened: %s\n",
+                 (memory ? bell.error() : memory.error()).what());
+    return;
+  }
+  auto peer = std::make_unique<Peer>();
+  peer->process = message.peer;
+  peer->channel = ring::Channel(std::move(*memory), static_cast<int>(message.side),
+                                std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
+  peer->channel.close_fd();
+  if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
+  peers_[message.peer] = peer.get();
+  lines_[message.my_line] = std::move(peer);
+  const Time now = steady_now();
+  drain_line(message.my_line, now);  // frames may have come before we knew the line
+  std::vector<PendingGrant> waiting;
+  waiting.swap(pending_grants_);
+  for (const auto& pending : waiting) grant(pending.grant, now);
+  std::vector<wire::ActorUpdate> updates;
+  updates.swap(pending_updates_);
+  for (const auto& update : updates) on_actor_update(update);
+}
+
+void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
+  if (update.state == wire::ActorState::alive && peer_of(update.worker) == nullptr) {
+    pending_updates_.push_back(update);  // the channel is on its way over the socket
+    return;
+  }
+  actors_.update(update);
+}
+
+void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
+  if (granted.key >= shapes_.size()) return;
+  if (peer_of(granted.worker) == nullptr) {
+    pending_grants_.push_back({granted});
+    return;
+  }
+  tasks_.granted(granted.key, granted.lease, granted.worker, now);
+  next_tick_ = std::min(next_tick_, now + 1ms);
+}
+
+void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
+  const auto found = peers_.find(message.peer);
+  if (found == peers_.end()) return;
+  Peer& peer = *found->second;
+  drain_peer(peer, now);  // replies that were published before the death count
+  const std::uint64_t started = peer.channel.peer_progress().started;
+  ErrorInfo info;
+  info.code = Code::worker_died;
+  info.outcome = Outcome::unknown;
+  info.message = "the process that ran it died: " + message.reason;
+  info.origin.node = node_name_;
+  const bool hosts_actor = actors_.has_worker(message.peer);
+  if (hosts_actor) {
+    info.code = Code::actor_died;
+    info.message = "the actor's process died in the middle of the call: " + message.reason;
+  }
+  const Error error(info);
+  if (!peer.dead) tasks_.worker_died(message.peer, started, error, now);
+  if (!peer.dead) actors_.worker_died(message.peer, started, error);
+  std::erase_if(incoming_, [&](const Incoming& call) {
+    if (call.from != message.peer) return false;
+    drop_refs(call.call);
+    return true;
+  });
+  std::erase_if(pending_grants_, [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
+  peers_.erase(found);
+  for (auto& line : lines_)
+    if (line.get() == &peer) line.reset();
+}
+
+void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {
+  std::visit(
+      Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
+            [&](wire::LeaseGranted& m) { grant(m, now); },
+            [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
+            [&](wire::LeaseReclaim& m) { tasks_.reclaim(m.lease, now); },
+            [&](wire::Ready& m) {
+              Entry* entry = objects_->find(m.object);
+              const auto keep = entry != nullptr ? ObjectTable::keep(*entry) : detail::ObjectHandle{};
+              if (!keep) {
+                for (const ObjectId id : m.value.refs) tell_agent(wire::Hold{id, process_, -1});
+                if (m.value.kind == wire::Value::Kind::forwarded)
+                  tell_agent(wire::Hold{m.value.forward, process_, -1});
+                return;
+              }
+              settle(*entry, m.value, payload);
+            },
+            [&](wire::StartActor& m) {
+              starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
+              pump_->notify();
+            },
+            [&](wire::ActorUpdate& m) { on_actor_update(m); },
+            [&](wire::FoundActor& m) {
+              if (const auto at = found_.find(m.request); at != found_.end()) {
+                at->second = std::move(m);
+                pump_->notify();
+              } else if (m.found) {
+                tell_agent(wire::Hold{m.lifetime, process_, -1});
+              }
+            },
+            [&](wire::Nodes& m) {
+              if (const auto at = node_lists_.find(m.request); at != node_lists_.end()) {
+                at->second = std::move(m);
+                pump_->notify();
+              }
+            },
+            [&](wire::ExtentSealed&) {},
+            [&](wire::GiveExtent& m) { on_extent(m, {}); },
+            [&](wire::GiveReader& m) { on_reader(m, {}); },
+            [&](wire::Recycle& m) { (void)store_->recycle(m.slot, m.generation); },
+            [&](wire::Forget& m) {
+              if (m.is_segment)
+                store_->forget_segment(static_cast<std::uint32_t>(m.id));
+              else
+                store_->forget_extent(objectstore::ExtentId{m.id});
+            },
+            [&](wire::Shutdown& m) {
+              if (kind_ == wire::ProcessKind::driver) {
+                agent_gone("the node goes down: " + m.why);
+              } else {
+                shutdown_ = true;
+                pump_->notify();
+              }
+            },
+            [&](auto&) {}},  // messages that only agents receive
+      message);
+}
+
+void ClientEngine::agent_gone(const std::string& why) {
+  if (agent_lost_) return;
+  agent_lost_ = true;
+  agent_lost_why_ = why;
+  shutdown_ = true;
+  // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for them.
+  if (pump_) pump_->notify();
+}
+
+// --- peers' messages -------------------------------------------------------------------------------------------------
+
+void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now) {
+  std::visit(Cases{[&](wire::Call& m) {
+                     incoming_.push_back({peer.process, std::move(m), Blob(payload.begin(), payload.end())});
+                     pump_->notify();
+                   },
+                   [&](wire::Reply& m) { on_reply(peer, m, payload, now); },
+                   [&](wire::HandBack& m) {
+                     tasks_.handed_back(peer.process, m.first, m.count, now);
+                     next_tick_ = std::min(next_tick_, now + 1ms);
+                   },
+                   [&](wire::Recall&) { hand_back_unstarted(); }},
+             message);
+}
+
+void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now) {
+  std::span<const detail::ObjectHandle> results;
+  Task* task = tasks_.in_flight(peer.process, reply.sequence);
+  ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
+  if (task != nullptr) {
+    if (reply.value.kind == wire::Value::Kind::error && task->request) {
+      const auto& types = task->request->retry_on;
+      if (std::find(types.begin(), types.end(), reply.value.error->type) != types.end() &&
+          tasks_.retry(peer.process, reply.sequence, now))
+        return;
+    }
+    results = task->results;
+  } else if (call != nullptr) {
+    results = call->results;
+  } else {
+    for (const ObjectId id : reply.value.refs) tell_agent(wire::Hold{id, process_, -1});
+    return;  // a late attempt
+  }
+  if (reply.value.kind == wire::Value::Kind::error) {
+    for (const auto& result : results) settle_error(entry_of(result), Error(*reply.value.error));
+    if (results.empty() && call != nullptr)
+      std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call->call.callable->class_name,
+                   Error(*reply.value.error).what());
+  } else if (reply.index < results.size()) {
+    settle(entry_of(results[reply.index]), reply.value, payload);
+  }
+  if (!reply.last) return;
+  if (task != nullptr)
+    tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
+  else
+    actors_.ended(peer.process, reply.sequence);
+}
+
+// --- the worker's side -----------------------------------------------------------------------------------------------
+
+bool ClientEngine::next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
+                             std::function<void()>& resume) {
+  Guard lock = guard();
+  pump_->wait(lock,
+              [this] { return shutdown_ || !resumable_.empty() || !starts_.empty() || !incoming_.empty(); },
+              Time::max());
+  const bool go_on = !shutdown_ && !stopping_;
+  if (go_on) {
+    if (!resumable_.empty()) {
+      resume = std::move(resumable_.front());
+      resumable_.pop_front();
+    } else if (!starts_.empty()) {
+      actor = std::move(starts_.front());
+      starts_.pop_front();
+    } else if (!incoming_.empty()) {
+      call = std::move(incoming_.front());
+      incoming_.pop_front();
+      begin_call(call->from, call->call.sequence);
+    }
+  }
+  unlock_and_collect(lock);
+  return go_on;
+}
+
+/// Under the lock: from here on the call counts as begun.
+void ClientEngine::begin_call(std::uint64_t from, std::uint64_t sequence) {
+  Peer* peer = peer_of(from);
+  if (peer == nullptr) return;
+  peer->started = std::max(peer->started, sequence);
+  peer->channel.count_started(peer->started);
+}
+
+void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last,
+                         Duration ran, OutgoingValue value) {
+  Guard lock = guard();
+  if (Peer* peer = peer_of(to)) {
+    payload_.clear();
+    wire::Reply message;
+    message.sequence = sequence;
+    message.index = index;
+    message.last = last;
+    message.ran_ns = static_cast<std::uint64_t>(ran.count());
+    message.value = outgoing(value, to, payload_);
+    settle_agent_queue();
+    if (last) peer->channel.count_completed(++peer->completed);
+    peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
+  }
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::created(ActorId actor, std::uint64_t incarnation, const Error* error) {
+  Guard lock = guard();
+  wire::ActorCreated message{actor, incarnation, error != nullptr ? error->shared_info() : nullptr};
+  tell_agent(message);
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::post(std::function<void()> work) {
+  Guard lock = guard();
+  resumable_.push_back(std::move(work));
+  pump_->notify();
+  unlock_and_collect(lock);
+}
+
+}  // namespace troupe::client

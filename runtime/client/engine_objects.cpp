@@ -1,0 +1,261 @@
+/// Values and references of the engine: settling, escaping, counting holders, opening. All under the lock, except
+/// where a comment says otherwise.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+
+void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
+  payload.resize((payload.size() + 15) & ~std::size_t{15});
+  value.payload_offset = static_cast<std::uint32_t>(payload.size());
+  value.payload_size = static_cast<std::uint32_t>(bytes.size());
+  payload.insert(payload.end(), bytes.begin(), bytes.end());
+}
+
+// --- settling --------------------------------------------------------------------------------------------------------
+
+void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
+  if (entry.ready.load(std::memory_order_relaxed)) return;
+  switch (value.kind) {
+    case wire::Value::Kind::pending:  // a result of type void
+      entry.kind = wire::Value::Kind::inline_bytes;
+      entry.value = std::make_shared<const Stored>();
+      break;
+    case wire::Value::Kind::inline_bytes: {
+      auto stored = std::make_shared<Stored>();
+      const BlobView bytes = payload.subspan(value.payload_offset, value.payload_size);
+      stored->bytes.assign(bytes.begin(), bytes.end());
+      stored->refs = adopt_refs(value.refs);
+      entry.kind = wire::Value::Kind::inline_bytes;
+      entry.value = std::move(stored);
+      break;
+    }
+    case wire::Value::Kind::shared:
+      entry.kind = wire::Value::Kind::shared;
+      entry.location = value.location;
+      entry.nested = adopt_refs(value.refs);
+      entry.adopted = true;
+      break;
+    case wire::Value::Kind::error:
+      entry.kind = wire::Value::Kind::error;
+      entry.error = value.error;
+      break;
+    case wire::Value::Kind::forwarded: {
+      bool fresh = false;
+      entry.source = objects_->adopt(value.forward, fresh);
+      if (!fresh) tell_agent(wire::Hold{value.forward, process_, -1});
+      follow(entry);
+      return;
+    }
+  }
+  finish_settling(entry);
+}
+
+/// The entry takes the value of its source, now or when that is ready.
+void ClientEngine::follow(Entry& entry) {
+  Entry& source = entry_of(entry.source);
+  if (!source.ready.load(std::memory_order_relaxed)) {
+    const auto fire = [](void* who, Entry&) {
+      auto* follower = static_cast<Entry*>(who);
+      ClientEngine* engine = current();
+      const auto keep = detail::ObjectHandle::adopt(follower);  // the count taken below
+      engine->follow(*follower);
+    };
+    entry.handles.fetch_add(1, std::memory_order_relaxed);
+    source.waiters.push_back({fire, &entry});
+    need(source);
+    return;
+  }
+  entry.kind = source.kind;
+  entry.value = source.value;
+  entry.location = source.location;
+  entry.nested = source.nested;
+  entry.adopted = source.adopted;
+  entry.error = source.error;
+  finish_settling(entry);
+}
+
+void ClientEngine::settle_error(Entry& entry, const Error& error) {
+  if (entry.ready.load(std::memory_order_relaxed)) return;
+  entry.kind = wire::Value::Kind::error;
+  entry.error = error.shared_info();
+  finish_settling(entry);
+}
+
+void ClientEngine::finish_settling(Entry& entry) {
+  if (entry.kind == wire::Value::Kind::shared && !entry.source) entry.owns_location = !entry.escaped;
+  if (entry.fulfil) {
+    entry.fulfil = false;
+    Blob payload;
+    wire::Fulfil message;
+    message.object = entry.id;
+    if (entry.source && entry.kind == wire::Value::Kind::shared)
+      message.value = outgoing_forward(entry.source, kAgentProcess);
+    else
+      message.value = outgoing_entry(entry, kAgentProcess, payload);
+    tell_agent(message, payload);
+  }
+  entry.ready.store(true, std::memory_order_release);
+  // A waiter may submit, fail or release other things, but never waits on this entry again.
+  std::vector<Waiter> waiters;
+  waiters.swap(entry.waiters);
+  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
+  if (pump_) pump_->notify();
+}
+
+// --- references ------------------------------------------------------------------------------------------------------
+
+/// Somebody here wants the value of an object that others compute: the agent will tell us.
+void ClientEngine::need(Entry& entry) {
+  if (!entry.escaped || entry.awaited || entry.fulfil || entry.ready.load(std::memory_order_relaxed)) return;
+  if (entry.source) return;
+  entry.awaited = true;
+  tell_agent(wire::Await{entry.id});
+}
+
+/// The record of an object of ours moves to the agent; we keep one count.
+void ClientEngine::escape(Entry& entry) {
+  if (entry.escaped) return;
+  objects_->mark_escaped(entry);
+  wire::Escape message;
+  message.object = entry.id;
+  Blob payload;
+  if (entry.ready.load(std::memory_order_relaxed)) {
+    if (entry.source && entry.kind == wire::Value::Kind::shared)
+      message.value = outgoing_forward(entry.source, kAgentProcess);
+    else
+      message.value = outgoing_entry(entry, kAgentProcess, payload);
+    entry.owns_location = false;
+  } else {
+    entry.fulfil = true;
+  }
+  tell_agent(message, payload);
+}
+
+/// Counts one more holder: `process`, which will find the id in a message published after this.
+void ClientEngine::share(const detail::ObjectHandle& handle, std::uint64_t process) {
+  Entry& entry = entry_of(handle);
+  escape(entry);
+  tell_agent(wire::Hold{entry.id, process, +1});
+}
+
+std::vector<detail::ObjectHandle> ClientEngine::adopt_refs(std::span<const ObjectId> ids) {
+  std::vector<detail::ObjectHandle> handles;
+  handles.reserve(ids.size());
+  for (const ObjectId id : ids) {
+    bool fresh = false;
+    handles.push_back(objects_->adopt(id, fresh));
+    if (!fresh) tell_agent(wire::Hold{id, process_, -1});  // the sender counted us once more than we need
+  }
+  return handles;
+}
+
+void ClientEngine::drop_refs(const wire::Call& call) {
+  for (const auto& argument : call.arguments)
+    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, process_, -1});
+}
+
+void ClientEngine::collect_released() {
+  report_unpins();
+  Entry* entry = released_.exchange(nullptr, std::memory_order_seq_cst);
+  while (entry != nullptr) {
+    Entry* next = entry->next_released;
+    free_entry(entry);
+    entry = next;
+    if (entry == nullptr) entry = released_.exchange(nullptr, std::memory_order_seq_cst);
+  }
+}
+
+void ClientEngine::free_entry(Entry* entry) {
+  objects_->erase(*entry);
+  if (entry->escaped)
+    tell_agent(wire::Hold{entry->id, process_, -1});
+  else if (entry->owns_location && entry->adopted)
+    tell_agent(wire::Free{entry->location});
+  else if (entry->owns_location)
+    (void)store_->drop(store_location(entry->location));
+  delete entry;  // handles inside go to released_ and are collected next
+}
+
+// --- values on their way out -----------------------------------------------------------------------------------------
+
+wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t process, Blob& payload) {
+  wire::Value value;
+  value.kind = entry.kind;
+  switch (entry.kind) {
+    case wire::Value::Kind::inline_bytes:
+      append_inline(value, entry.value->bytes, payload);
+      for (const auto& ref : entry.value->refs) {
+        share(ref, process);
+        value.refs.push_back(ref.id());
+      }
+      break;
+    case wire::Value::Kind::shared:
+      if (!entry.adopted) tell_agent(wire::Adopt{entry.location});
+      entry.adopted = true;
+      value.location = entry.location;
+      for (const auto& ref : entry.nested) {
+        share(ref, process);
+        value.refs.push_back(ref.id());
+      }
+      break;
+    case wire::Value::Kind::error: value.error = entry.error; break;
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::forwarded: break;
+  }
+  return value;
+}
+
+wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, std::uint64_t process, Blob& payload) {
+  return outgoing_entry(entry_of(handle), process, payload);
+}
+
+wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t process) {
+  share(handle, process);
+  wire::Value value;
+  value.kind = wire::Value::Kind::forwarded;
+  value.forward = handle.id();
+  return value;
+}
+
+wire::Value ClientEngine::outgoing(const OutgoingValue& from, std::uint64_t process, Blob& payload) {
+  wire::Value value;
+  value.kind = from.kind;
+  value.error = from.error;
+  if (from.kind == wire::Value::Kind::forwarded) return outgoing_forward(from.forward, process);
+  if (from.kind == wire::Value::Kind::inline_bytes) append_inline(value, from.bytes, payload);
+  if (from.kind == wire::Value::Kind::shared) {
+    tell_agent(wire::Adopt{from.location});
+    value.location = from.location;
+  }
+  for (const auto& ref : from.refs) {
+    share(ref, process);
+    value.refs.push_back(ref.id());
+  }
+  return value;
+}
+
+// --- the agent -------------------------------------------------------------------------------------------------------
+
+void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
+  if (agent_lost_) return;
+  if (!agent_.send(writer_.encode(message), payload)) agent_gone("the queue to the node's agent is full");
+}
+
+/// Counts for receivers must reach the agent's ring before the message that carries the refs reaches theirs: the agent
+/// frees only what no published message can still name. The agent never blocks, so this is short.
+void ClientEngine::settle_agent_queue() {
+  const Time deadline = steady_now() + std::chrono::seconds(5);
+  while (!agent_.flush()) {
+    if (steady_now() >= deadline) {
+      agent_gone("the node's agent did not read its ring for 5 s");
+      return;
+    }
+    agent_.peer_doorbell().nudge();
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace troupe::client

@@ -1,0 +1,281 @@
+/// Shared memory as the engine uses it: room for large values, views of others' values, and the descriptors that the
+/// agent must hand over first.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr Duration kAgentAnswers = 10s;
+
+/// Keeps a view and what it needs: the store outlives every view of it.
+struct Opened {
+  std::shared_ptr<objectstore::Client> store;
+  objectstore::Pinned pinned;
+  std::vector<detail::ObjectHandle> refs;
+};
+
+class StoreBuilding final : public detail::Building {
+ public:
+  StoreBuilding(ClientEngine& engine, std::size_t size) : engine_(engine), room_(engine.make_room(size)) {}
+  std::span<std::byte> bytes() override { return room_.bytes(); }
+  detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs) override {
+    return engine_.seal_room(std::move(room_), refs);
+  }
+
+ private:
+  ClientEngine& engine_;
+  ValueRoom room_;
+};
+
+}  // namespace
+
+void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors) {
+  if (descriptors.size() != 3)
+    throw Unavailable(Code::unavailable, "the node's object store came without its descriptors");
+  objectstore::Membership membership;
+  membership.layout = {tables.processes, tables.slots, tables.extents};
+  membership.process = tables.process;
+  membership.incarnation = tables.incarnation;
+  membership.extent_bytes = tables.extent_bytes;
+  membership.publications = std::move(descriptors[0]);
+  membership.pins = std::move(descriptors[1]);
+  membership.retirements = std::move(descriptors[2]);
+  auto client = objectstore::Client::attach(
+      std::move(membership), [this](std::uint32_t process, std::uint32_t slot) {
+        {
+          const std::lock_guard lock(unpins_mutex_);
+          unpins_.push_back({process, slot});
+        }
+        has_unpins_.store(true, std::memory_order_release);
+        if (!stopping_.load(std::memory_order_relaxed) && !lock_.held_by_this_thread() && lock_.try_lock()) {
+          Guard guard(lock_, std::adopt_lock);
+          unlock_and_collect(guard);
+        }
+      });
+  store_ = std::move(client).value();
+  tell_agent(wire::StoreAttached{});
+}
+
+void ClientEngine::report_unpins() {
+  if (!has_unpins_.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<wire::Unpinned> unpins;
+  {
+    const std::lock_guard lock(unpins_mutex_);
+    unpins.swap(unpins_);
+  }
+  for (const auto& unpin : unpins) tell_agent(unpin);
+}
+
+void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
+  const std::uint64_t answer = ++extent_answers_;
+  if (message.error) {
+    extent_errors_.emplace(answer, Error(*message.error));
+  } else if (descriptors.size() == 1) {
+    const auto added = store_->add_extent(
+        {objectstore::ExtentId{message.extent}, message.bytes, std::move(descriptors[0])});
+    if (added)
+      tell_agent(wire::ExtentMapped{message.extent});
+    else
+      extent_errors_.emplace(answer, added.error());
+  }
+  if (pump_) pump_->notify();
+}
+
+void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors) {
+  Result<void> added;
+  if (message.error) {
+    added = Error(*message.error);
+  } else if (descriptors.size() != 1) {
+    added = Error(Code::unavailable, "shared memory was announced without its descriptor");
+  } else if (message.is_segment) {
+    added = store_->add_segment(
+        {static_cast<std::uint32_t>(message.id), message.incarnation, std::move(descriptors[0])});
+  } else {
+    added = store_->add_reader_extent(
+        {objectstore::ExtentId{message.id}, message.bytes, std::move(descriptors[0])});
+  }
+  reader_answers_[{message.is_segment, message.id}] =
+      added ? nullptr : std::make_shared<const Error>(added.error());
+  if (pump_) pump_->notify();
+}
+
+Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    auto created = store_->create(size);
+    if (!created) return created.error();
+    if (auto* allocation = std::get_if<objectstore::Allocation>(&*created)) return std::move(*allocation);
+    Guard lock = guard();
+    const std::uint64_t bytes = std::get<objectstore::ExtentRequest>(*created).bytes;
+    // Answers come in the order of the questions.
+    const std::uint64_t mine = extent_answers_ + static_cast<std::uint64_t>(++wanted_extents_);
+    tell_agent(wire::NeedExtent{bytes});
+    const bool answered = pump_->wait(lock, [&] { return extent_answers_ >= mine; },
+                                      steady_now() + kAgentAnswers);
+    --wanted_extents_;
+    if (!answered)
+      return Error(Code::unavailable, stopping_ ? "the session is over"
+                                                : "the node's agent gave no memory within 10 s");
+    if (const auto error = extent_errors_.find(mine); error != extent_errors_.end()) {
+      Error result = error->second;
+      extent_errors_.erase(error);
+      return result;
+    }
+    unlock_and_collect(lock);
+  }
+  return Error(Code::overloaded, "other threads of this process took all memory that was given");
+}
+
+ValueRoom ClientEngine::make_room(std::size_t size) {
+  ValueRoom room;
+  room.size = size;
+  if (size <= wire::kInlineValue)
+    room.inline_bytes.resize(size);
+  else
+    room.allocation = std::move(allocate(size)).value();
+  return room;
+}
+
+OutgoingValue ClientEngine::finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
+  if (refs.size() > wire::kMaxRefs)
+    throw InvalidArgument(Code::invalid_argument,
+                          "a value holds " + std::to_string(refs.size()) + " refs; at most " +
+                              std::to_string(wire::kMaxRefs) + " travel in one: nest them");
+  OutgoingValue value;
+  value.refs.assign(refs.begin(), refs.end());
+  if (room.allocation) {
+    value.kind = wire::Value::Kind::shared;
+    value.location = wire_location(store_->seal(std::move(room.allocation), 0, room.size));
+  } else {
+    value.kind = wire::Value::Kind::inline_bytes;
+    value.bytes = std::move(room.inline_bytes);
+  }
+  return value;
+}
+
+detail::ObjectHandle ClientEngine::seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
+  OutgoingValue value = finish_room(std::move(room), refs);
+  Guard lock = guard();
+  detail::ObjectHandle handle = objects_->create();
+  Entry& entry = entry_of(handle);
+  entry.kind = value.kind;
+  if (value.kind == wire::Value::Kind::shared) {
+    entry.location = value.location;
+    entry.owns_location = true;
+    entry.nested = std::move(value.refs);
+  } else {
+    auto stored = std::make_shared<Stored>();
+    stored->bytes = std::move(value.bytes);
+    stored->refs = std::move(value.refs);
+    entry.value = std::move(stored);
+  }
+  entry.ready.store(true, std::memory_order_release);
+  unlock_and_collect(lock);
+  return handle;
+}
+
+detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs) {
+  ValueRoom room = make_room(bytes.size());
+  if (!bytes.empty()) std::memcpy(room.bytes().data(), bytes.data(), bytes.size());
+  return seal_room(std::move(room), refs);
+}
+
+std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size) {
+  return std::make_unique<StoreBuilding>(*this, size);
+}
+
+bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
+  Guard lock = guard();
+  const auto key = std::pair(is_segment, id);
+  reader_answers_.erase(key);
+  tell_agent(wire::NeedReader{is_segment, id});
+  const bool answered = pump_->wait(lock, [&] { return reader_answers_.count(key) != 0; },
+                                    steady_now() + kAgentAnswers);
+  if (!answered) {
+    error = Error(Code::unavailable, stopping_ ? "the session is over"
+                                               : "the node's agent gave no view of memory within 10 s");
+    return false;
+  }
+  const std::shared_ptr<const Error> failed = reader_answers_.at(key);
+  if (failed) error = *failed;
+  return !failed;
+}
+
+Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
+  const objectstore::Location place = store_location(at);
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    auto opened = store_->open(place);
+    Error error(Code::object_lost, "the object's memory is gone");
+    switch (opened.status) {
+      case objectstore::OpenStatus::pinned: return std::move(opened.pinned);
+      case objectstore::OpenStatus::needs_segment:
+        if (!fetch_reader(true, place.process, error)) return error;
+        break;
+      case objectstore::OpenStatus::needs_extent:
+        if (!fetch_reader(false, place.extent.value, error)) return error;
+        break;
+      case objectstore::OpenStatus::moved:
+        return Error(Code::object_lost, "the object was freed, or lost with its node");
+      case objectstore::OpenStatus::invalid:
+        return Error(Code::object_lost, "the object's location is not one that its writer published");
+    }
+  }
+  return Error(Code::unavailable, "the object's memory could not be mapped in 8 attempts");
+}
+
+Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle) {
+  const Entry& entry = entry_of(handle);
+  switch (entry.kind) {
+    case wire::Value::Kind::inline_bytes:
+      return detail::Value{entry.value->bytes, entry.value->refs, entry.value};
+    case wire::Value::Kind::shared: {
+      auto pinned = open(entry.location);
+      if (!pinned) return pinned.error();
+      auto keep = std::make_shared<Opened>();
+      keep->store = store_;
+      keep->pinned = std::move(*pinned);
+      keep->refs = entry.nested;
+      return detail::Value{keep->pinned.bytes(), keep->refs, keep};
+    }
+    case wire::Value::Kind::error: return Error(*entry.error);
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::forwarded: break;
+  }
+  return Error(Code::internal, "a ready object has no value");
+}
+
+std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload) {
+  std::vector<detail::Value> values;
+  values.reserve(call.arguments.size());
+  for (const auto& argument : call.arguments) {
+    if (argument.kind == wire::Value::Kind::shared) {
+      auto keep = std::make_shared<Opened>();
+      {
+        Guard lock = guard();
+        keep->refs = adopt_refs(argument.refs);
+        unlock_and_collect(lock);
+      }
+      keep->store = store_;
+      keep->pinned = std::move(open(argument.location)).value();
+      values.push_back({keep->pinned.bytes(), keep->refs, keep});
+      continue;
+    }
+    if (argument.kind != wire::Value::Kind::inline_bytes)
+      throw InvalidArgument(Code::invalid_argument, "an argument arrived without a value");
+    const BlobView bytes = payload.subspan(argument.payload_offset, argument.payload_size);
+    auto one = std::make_shared<Stored>();
+    one->bytes.assign(bytes.begin(), bytes.end());
+    if (!argument.refs.empty()) {
+      Guard lock = guard();
+      one->refs = adopt_refs(argument.refs);
+      unlock_and_collect(lock);
+    }
+    values.push_back({one->bytes, one->refs, one});
+  }
+  return values;
+}
+
+}  // namespace troupe::client

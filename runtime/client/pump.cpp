@@ -1,0 +1,155 @@
+#include "troupe/runtime/client/pump.hpp"
+
+#include <algorithm>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long the I/O thread leaves the doorbell to a thread that has just waited.
+constexpr Duration kHandOver = 1ms;
+
+int usable_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+Pump::Pump(Host& host, ring::Doorbell& bell, EngineLock& lock)
+    : host_(host),
+      bell_(bell),
+      lock_(lock),
+      spin_(usable_cpus() > 1 ? Duration(30us) : Duration(0)),
+      kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Pump::~Pump() { TROUPE_ASSERT(!io_.joinable(), "a pump is stopped before it is destroyed"); }
+
+void Pump::start() {
+  io_ = std::thread([this] { io_loop(); });
+  pthread_setname_np(io_.native_handle(), "troupe-io");
+}
+
+void Pump::stop() {
+  {
+    const std::lock_guard guard(lock_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  hand_to_io();
+  bell_.nudge();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] auto n = ::write(kick_.get(), &one, sizeof one);
+  n = ::write(bell_.event_fd(), &one, sizeof one);
+  if (io_.joinable()) io_.join();
+}
+
+void Pump::poll_until(Time until, bool io) {
+  pollfd set[3] = {
+      {bell_.event_fd(), POLLIN, 0},
+      {host_.socket_fd(), static_cast<short>(host_.wants_write() ? POLLIN | POLLOUT : POLLIN), 0},
+      {kick_.get(), POLLIN, 0}};
+  const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(1h));
+  const timespec limit{static_cast<time_t>(left.count() / 1'000'000'000),
+                       static_cast<long>(left.count() % 1'000'000'000)};
+  if (ppoll(set, io ? 3 : 2, &limit, nullptr) > 0 && set[1].revents != 0) host_.socket_ready();
+}
+
+/// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one thread is never taken
+/// back by the other.
+void Pump::take_over_from_io() {
+  if (!io_on_bell_) return;
+  io_on_bell_ = false;
+  bell_.finish_sleep();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
+}
+
+void Pump::hand_to_io() {
+  if (!io_idle_.exchange(false, std::memory_order_seq_cst)) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
+}
+
+bool Pump::wait(Guard& guard, const std::function<bool()>& done, Time deadline) {
+  for (;;) {
+    if (done()) return true;
+    if (stopping_.load(std::memory_order_relaxed)) return false;
+    if (!leading_) return lead(guard, done, deadline);
+    if (steady_now() >= deadline) return false;
+    ++followers_;
+    const Duration left = std::min<Duration>(deadline - steady_now(), 1h);
+    changed_.wait_for(guard, left);
+    --followers_;
+  }
+}
+
+bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) {
+  leading_ = true;
+  take_over_from_io();
+  bool result = false;
+  for (;;) {
+    Time now = steady_now();
+    const Time timer = host_.drain(now);
+    if ((result = done()) || stopping_.load(std::memory_order_relaxed) || now >= deadline) break;
+    guard.unlock();
+    const Time spin_end = now + spin_;
+    bool pending = bell_.pending();
+    while (!pending && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
+      for (int i = 0; i < 32 && !pending; ++i) {
+        __builtin_ia32_pause();
+        pending = bell_.pending();
+      }
+    }
+    if (!pending && bell_.prepare_sleep()) {
+      if (!stopping_.load(std::memory_order_seq_cst)) poll_until(std::min(timer, deadline), false);
+      bell_.finish_sleep();
+    }
+    guard.lock();
+  }
+  leading_ = false;
+  last_led_.store(steady_now().time_since_epoch().count(), std::memory_order_seq_cst);
+  hand_to_io();
+  if (followers_ > 0) changed_.notify_all();
+  return result;
+}
+
+void Pump::io_loop() {
+  while (!stopping_.load(std::memory_order_seq_cst)) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto n = ::read(kick_.get(), &count, sizeof count);
+    Guard guard(lock_);
+    const Time now = steady_now();
+    const Time last(Duration(last_led_.load(std::memory_order_seq_cst)));
+    if (leading_ || now - last < kHandOver) {
+      // Somebody else looks at the doorbell, or did a moment ago.
+      const bool deep = leading_;
+      io_idle_.store(deep, std::memory_order_seq_cst);
+      guard.unlock();
+      pollfd entry{kick_.get(), POLLIN, 0};
+      const timespec tick{0, 1'000'000};
+      // While the leader is inside wait() it will kick us when it leaves, if we said that we are idle.
+      ppoll(&entry, 1, deep ? nullptr : &tick, nullptr);
+      continue;
+    }
+    const Time timer = host_.drain(now);
+    if (followers_ > 0) changed_.notify_all();
+    if (stopping_.load(std::memory_order_seq_cst) || !bell_.prepare_sleep()) continue;
+    io_on_bell_ = true;
+    guard.unlock();
+    poll_until(timer, true);
+    guard.lock();
+    if (io_on_bell_) {
+      io_on_bell_ = false;
+      bell_.finish_sleep();
+    }
+  }
+}
+
+}  // namespace troupe::client

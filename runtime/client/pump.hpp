@@ -1,0 +1,81 @@
+/// Who looks at the doorbell: the thread that waits does it itself, and an I/O thread only when nobody waits.
+///
+/// One thread at a time *leads*: it drains channels, spins briefly, then sleeps on the doorbell. A thread in get() takes
+/// the lead, so that a reply goes from ring to caller without another thread. The I/O thread leads while user code runs
+/// elsewhere; after somebody else has led it looks only once a millisecond, so a loop of gets does not wake it each
+/// time.
+///
+///     pump.wait(lock, [&] { return entry.ready; }, deadline);
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/lock.hpp"
+#include "troupe/runtime/ring/doorbell.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace troupe::client {
+
+using Guard = std::unique_lock<EngineLock>;
+
+class Pump {
+ public:
+  /// What the engine does for the pump; all under the lock unless stated.
+  class Host {
+   public:
+    virtual ~Host() = default;
+    /// Handles everything that has arrived and every timer that is due; returns the next timer.
+    virtual Time drain(Time now) = 0;
+    /// The other descriptor to sleep on, and what to do when it is readable. No lock.
+    virtual int socket_fd() const = 0;
+    virtual bool wants_write() const = 0;
+    virtual void socket_ready() noexcept = 0;
+  };
+
+  Pump(Host& host, ring::Doorbell& bell, EngineLock& lock);
+  Pump(const Pump&) = delete;
+  Pump& operator=(const Pump&) = delete;
+  /// Precondition: stop() was called.
+  ~Pump();
+
+  /// Starts the I/O thread.
+  void start();
+  /// Ends the I/O thread and every wait (they return false).
+  void stop();
+
+  /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the predicate's last value.
+  bool wait(Guard& guard, const std::function<bool()>& done, Time deadline);
+  /// Something changed that a waiting thread may look at. Under the lock.
+  void notify() {
+    if (followers_ > 0) changed_.notify_all();
+  }
+  /// A waiting thread should look again, from any thread without the lock.
+  void nudge() { bell_.nudge(); }
+
+ private:
+  void io_loop();
+  bool lead(Guard& guard, const std::function<bool()>& done, Time deadline);
+  void poll_until(Time until, bool io);
+  void take_over_from_io();
+  void hand_to_io();
+
+  Host& host_;
+  ring::Doorbell& bell_;
+  EngineLock& lock_;
+  Duration spin_;
+  Fd kick_;                       ///< wakes the I/O thread out of either sleep
+  std::condition_variable_any changed_;
+  int followers_ = 0;
+  bool leading_ = false;          ///< a user thread leads; under the lock
+  std::atomic<bool> stopping_{false};
+  bool io_on_bell_ = false;       ///< the I/O thread sleeps on the doorbell (it leads); under the lock
+  std::atomic<bool> io_idle_{false};        ///< the I/O thread sleeps without a timeout: kick it when leaving
+  std::atomic<std::int64_t> last_led_{0};   ///< when a user thread last led, steady ns
+  std::thread io_;
+};
+
+}  // namespace troupe::client
