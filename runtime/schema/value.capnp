@@ -44,19 +44,15 @@ struct ErrorEntry {
 struct Value {
   # A value as it crosses. A kind that a reader does not know is refused.
   union {
-    pending @0 :Void;       # not there yet; in a Reply: there is none
-    inlineBytes :group {    # a range of the frame's payload: it must lie inside
-      offsetBytes @1 :UInt32;
-      sizeBytes @2 :UInt32;  # at most 4096; a larger value travels as an object
-      refs @3 :List(Id);     # ids inside the bytes, in order; at most 512
-    }
-    shared :group {
-      location @4 :Location;
-      refCount @5 :UInt32;   # ids in the object's trailer; checked against it by whoever reads the object
-    }
-    error @6 :List(ErrorEntry);  # at least one
-    forwarded @7 :Id;            # the value of this other object
+    pending @0 :Void;            # not there yet; in a Reply: there is none
+    inlineBytes @1 :List(Id);    # a range of the frame's payload; here the ids inside it, in order, at most 512
+    shared @2 :Location;         # bytes in the object store
+    error @3 :List(ErrorEntry);  # at least one
+    forwarded @4 :Id;            # the value of this other object
   }
+  offsetBytes @5 :UInt32;  # inlineBytes: the range, which must lie inside the payload
+  sizeBytes @6 :UInt32;    # inlineBytes: at most 4096; a larger value travels as an object
+  refCount @7 :UInt32;     # shared: ids in the object's trailer; whoever reads the object checks it
 }
 
 struct FunctionKey {

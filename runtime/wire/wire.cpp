@@ -50,7 +50,7 @@ void write(schema::CallMessage::Builder out, const CallMessage& message) {
   }
 }
 
-void read(schema::CallMessage::Reader in, CallMessage& message, std::size_t payload_size) {
+void read(const schema::CallMessage::Reader& in, CallMessage& message, std::size_t payload_size) {
   switch (in.which()) {
     case schema::CallMessage::CALL:
       return internal::read(in.getCall(), message.emplace<Call>(), payload_size);
@@ -112,11 +112,12 @@ template <class Message, class Root, class Read>
 Result<Decoded<Message>> decode(BlobView frame, std::uint8_t conversation, const Read& read_root) {
   try {
     const std::size_t words = words_of(frame, conversation);
-    Decoded<Message> out;
-    out.payload = frame.subspan(sizeof(FrameHead) + words * sizeof(word));
-    parse<Root>(frame, words, out.payload.size(),
-                [&](typename Root::Reader root, std::size_t payload_size) {
-                  read_root(root, out.message, payload_size);
+    Decoded<Message> nothing;
+    Result<Decoded<Message>> out(std::move(nothing));  // read in place: moving the whole costs more
+    out->payload = frame.subspan(sizeof(FrameHead) + words * sizeof(word));
+    parse<Root>(frame, words, out->payload.size(),
+                [&](const typename Root::Reader& root, std::size_t payload_size) {
+                  read_root(root, out->message, payload_size);
                 });
     return out;
   } catch (const Error& error) {
@@ -185,7 +186,8 @@ BlobView FrameWriter::encode(const NodeMessage& message) {
 
 Result<Decoded<CallMessage>> decode_call(BlobView frame) {
   return decode<CallMessage, schema::CallMessage>(
-      frame, kCalls, [](schema::CallMessage::Reader in, CallMessage& out, std::size_t payload) {
+      frame, kCalls,
+      [](const schema::CallMessage::Reader& in, CallMessage& out, std::size_t payload) {
         read(in, out, payload);
       });
 }

@@ -65,11 +65,12 @@ void write(schema::Shape::Builder out, const Shape& shape);
 void read(schema::Shape::Reader in, Shape& shape);
 
 void write(schema::Value::Builder out, const Value& value);
-/// `payload_size` bounds the range of an inline value.
-void read(schema::Value::Reader in, Value& value, std::size_t payload_size);
+/// `payload_size` bounds the range of an inline value. By reference: copying a Reader that was just
+/// made costs 10 ns.
+void read(const schema::Value::Reader& in, Value& value, std::size_t payload_size);
 
 void write(schema::Call::Builder out, const Call& call);
-void read(schema::Call::Reader in, Call& call, std::size_t payload_size);
+void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size);
 
 /// All members of the conversation with the agent.
 void write(schema::NodeMessage::Builder out, const NodeMessage& message);
