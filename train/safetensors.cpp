@@ -64,7 +64,7 @@ Error broken(const std::string& why) {
   return Error(Code::invalid_argument, "not a safetensors file: " + why);
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   return '"' + std::string(name.substr(0, 200)) + '"';
 }
 
@@ -72,11 +72,11 @@ std::string quoted(std::string_view name) {
 Result<TensorView> check_entry(const internal::HeaderEntry& entry, BlobView data) {
   const std::optional<DType> type = find_type(entry.type);
   if (!type)
-    return broken("tensor " + quoted(entry.name) + " has unknown type " + quoted(entry.type));
+    return broken("tensor " + in_quotes(entry.name) + " has unknown type " + in_quotes(entry.type));
   const std::optional<std::uint64_t> size = byte_size(*type, entry.shape);
-  if (!size) return broken("tensor " + quoted(entry.name) + " has an impossible shape");
+  if (!size) return broken("tensor " + in_quotes(entry.name) + " has an impossible shape");
   if (entry.begin > entry.end || entry.end > data.size() || entry.end - entry.begin != *size)
-    return broken("tensor " + quoted(entry.name) +
+    return broken("tensor " + in_quotes(entry.name) +
                   " has offsets that do not fit its shape or the file");
   return TensorView{
       entry.name, *type, entry.shape,
@@ -109,7 +109,8 @@ Blob write_safetensors(std::span<const TensorView> tensors, const Metadata& meta
   std::uint64_t offset = 0;
   for (const TensorView* tensor : order) {
     if (byte_size(tensor->type, tensor->shape) != tensor->bytes.size())
-      internal::reject("tensor " + quoted(tensor->name) + ": the bytes do not fit type and shape");
+      internal::reject("tensor " + in_quotes(tensor->name) +
+                       ": the bytes do not fit type and shape");
     entries.push_back({tensor->name, std::string(name_of(tensor->type)), tensor->shape, offset,
                        offset + tensor->bytes.size()});
     offset += tensor->bytes.size();
@@ -153,7 +154,7 @@ Result<SafetensorsFile> parse_safetensors(Blob bytes) {
     Result<TensorView> tensor = check_entry(entry, data);
     if (!tensor) return tensor.error();
     if (entry.begin != covered)
-      return broken("a hole or an overlap before tensor " + quoted(entry.name));
+      return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
     covered = entry.end;
     file.tensors.push_back(std::move(*tensor));
   }
@@ -178,9 +179,10 @@ void load_parameters(const SafetensorsFile& file, const ParameterMap& map, std::
   std::vector<const TensorView*> sources;
   for (const Parameter& tensor : map.tensors()) {
     const TensorView* source = file.find(tensor.name);
-    if (source == nullptr) internal::reject("the file has no tensor " + quoted(tensor.name));
+    if (source == nullptr) internal::reject("the file has no tensor " + in_quotes(tensor.name));
     if (source->type != DType::f32 || source->shape != tensor.shape)
-      internal::reject("tensor " + quoted(tensor.name) + " of the file has another type or shape");
+      internal::reject("tensor " + in_quotes(tensor.name) +
+                       " of the file has another type or shape");
     sources.push_back(source);
   }
   for (std::size_t i = 0; i < sources.size(); ++i)
