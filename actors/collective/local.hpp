@@ -1,0 +1,27 @@
+/// A group whose ranks are threads of one process: the reference that every layout is proven on.
+///
+///     auto ranks = local_group(2);
+///     std::thread other([&] { train(*ranks[1]); });
+///     train(*ranks[0]);
+#pragma once
+
+#include "troupe/actors/collective/communicator.hpp"
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+namespace troupe::collective {
+
+struct LocalOptions {
+  Duration timeout = std::chrono::seconds(30);
+  /// Buffer of a rank; longer messages go in pieces. Bits do not depend on it.
+  Bytes slot = {1 << 20};
+};
+
+/// `size` connected ends, index = rank. Each may go to a thread of its own. Throws InvalidArgument
+/// unless 1 <= size <= 1024. Memory: 2 * size * slot, touched as used.
+TROUPE_API std::vector<std::unique_ptr<Communicator>> local_group(int size,
+                                                                  const LocalOptions& options = {});
+
+}  // namespace troupe::collective

@@ -1,0 +1,142 @@
+// The shm back end between real processes: right results, kill -9 in the middle, late and wrong
+// ranks.
+#include "troupe/actors/collective/shm.hpp"
+#include "troupe/runtime/base/clock.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace troupe::collective {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A child that runs f and exits with its result, or 99 on an exception.
+pid_t start(const std::function<int()>& f) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  int code = 99;
+  try {
+    code = f();
+  } catch (const Error& e) {
+    ::dprintf(2, "child: %s\n", e.what());
+  }
+  ::_exit(code);
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST(CollectiveProcesses, AllreduceBetweenProcesses) {
+  constexpr int size = 3;
+  const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank)
+    children.push_back(start([&, rank] {
+      auto c = join_shm_group(memory, rank, 1, seconds(20));
+      for (int round = 0; round < 200; ++round) {
+        std::vector<float> x(20000, static_cast<float>(rank + round));
+        c->allreduce(std::span<float>(x));
+        for (const float value : x)
+          if (value != static_cast<float>(3 + 3 * round)) return 1;
+      }
+      return 0;
+    }));
+  for (const pid_t pid : children) EXPECT_EQ(wait_for(pid), 0);
+}
+
+// Rank 1 is killed while all are busy; the two others must each end with WorkerDied or with the
+// abort of the one that saw the death, long before the timeout.
+TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
+  constexpr int size = 3;
+  const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
+  auto* rounds = static_cast<std::atomic<int>*>(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank)
+    children.push_back(start([&, rank] {
+      auto c = join_shm_group(memory, rank, 1, seconds(60));
+      std::vector<float> x(100000);
+      try {
+        while (true) {
+          c->allreduce(std::span<float>(x));
+          if (rank == 0) rounds->fetch_add(1);
+        }
+      } catch (const WorkerDied& e) {
+        return e.message().find("rank 1 (process") != std::string::npos ? 7 : 1;
+      } catch (const Cancelled& e) {
+        return e.message().find("rank 1 (process") != std::string::npos ? 8 : 2;
+      }
+    }));
+  const Time limit = steady_now() + seconds(30);
+  while (rounds->load() < 20 && steady_now() < limit) ::usleep(1000);
+  ASSERT_GE(rounds->load(), 20) << "the group does not work";
+  const Time killed = steady_now();
+  ::kill(children[1], SIGKILL);
+  EXPECT_EQ(wait_for(children[1]), -SIGKILL);
+  const int first = wait_for(children[0]), second = wait_for(children[2]);
+  EXPECT_TRUE(first == 7 || first == 8) << first;
+  EXPECT_TRUE(second == 7 || second == 8) << second;
+  EXPECT_TRUE(first == 7 || second == 7) << "somebody must name the death";
+  EXPECT_LT(steady_now() - killed, seconds(5));
+  ::munmap(rounds, 4096);
+}
+
+TEST(CollectiveProcesses, ARankThatNeverJoinsIsNamed) {
+  const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
+  auto c = join_shm_group(memory, 0, 1, milliseconds(50));
+  try {
+    c->barrier();
+    FAIL() << "the barrier must not pass";
+  } catch (const TimedOut& e) {
+    EXPECT_NE(e.message().find("rank 1 has not joined within 50 ms"), std::string::npos)
+        << e.message();
+  }
+}
+
+TEST(CollectiveProcesses, WrongGenerationRankAndSecondOwnerAreRefused) {
+  const Fd memory = create_shm_group({.size = 2, .generation = 5, .slot = {4096}});
+  EXPECT_THROW(join_shm_group(memory, 0, 4), InvalidArgument);
+  EXPECT_THROW(join_shm_group(memory, 2, 5), InvalidArgument);
+  EXPECT_THROW(join_shm_group(memory, -1, 5), InvalidArgument);
+  auto owner = join_shm_group(memory, 0, 5);
+  EXPECT_THROW(join_shm_group(memory, 0, 5), InvalidArgument);
+}
+
+TEST(CollectiveProcesses, OptionsOutOfRangeAreRefused) {
+  EXPECT_THROW(create_shm_group({.size = 0}), InvalidArgument);
+  EXPECT_THROW(create_shm_group({.size = 1025}), InvalidArgument);
+  EXPECT_THROW(create_shm_group({.size = 2, .slot = {100}}), InvalidArgument);
+}
+
+TEST(CollectiveProcesses, MemoryThatIsNoGroupIsRefused) {
+  EXPECT_THROW(join_shm_group(Fd(), 0, 1), InvalidArgument);
+  const Fd plain(::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(plain.get(), 65536), 0);
+  EXPECT_THROW(join_shm_group(plain, 0, 1), InvalidArgument);
+  // a true header in a file of the wrong size
+  const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
+  std::vector<char> header(4096);
+  ASSERT_EQ(::pread(memory.get(), header.data(), header.size(), 0), 4096);
+  ASSERT_EQ(::pwrite(plain.get(), header.data(), header.size(), 0), 4096);
+  EXPECT_THROW(join_shm_group(plain, 0, 1), InvalidArgument);
+  ASSERT_EQ(::fcntl(plain.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_THROW(join_shm_group(plain, 0, 1), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace troupe::collective
