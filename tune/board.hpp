@@ -88,7 +88,9 @@ struct Board {
   std::string why_over;
   int best = -1;  ///< trial with the best last score, or -1
   std::vector<TrialInfo> trials;
-  std::deque<Event> events;  ///< the latest 1,000 that people care about (no plain reports)
+  std::uint64_t reports = 0;      ///< received so far
+  std::uint64_t events_seen = 0;  ///< that were ever in `events`
+  std::deque<Event> events;       ///< the latest 1,000 that people care about (no plain reports)
 };
 
 }  // namespace troupe::tune

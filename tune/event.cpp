@@ -27,7 +27,8 @@ Fields fields_of(Kind kind) {
   f.attempt = kind == Kind::report || kind == Kind::save || kind == Kind::restore ||
               kind == Kind::end || kind == Kind::started || kind == Kind::retry;
   f.step = kind == Kind::report || kind == Kind::exploit || kind == Kind::copied ||
-           kind == Kind::best || kind == Kind::stopped || kind == Kind::completed;
+           kind == Kind::best || kind == Kind::stopped || kind == Kind::completed ||
+           kind == Kind::retry;
   f.score = kind == Kind::report || kind == Kind::best || kind == Kind::stopped ||
             kind == Kind::completed;
   f.donor = kind == Kind::exploit || kind == Kind::copied;
@@ -200,7 +201,7 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
   const std::string at = " at step " + std::to_string(e.step);
   const std::string score = std::string(metric) + " " + number(e.score);
   switch (e.kind) {
-    case Kind::created: return who + ": " + space.show(e.params);
+    case Kind::created: return who + " begins with " + space.show(e.params);
     case Kind::exploit:
       return who + " is to copy trial " + std::to_string(e.donor) + " (" + e.text + ")";
     case Kind::copied:
@@ -212,7 +213,10 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
     case Kind::mismatch: return who + " loaded other weights than were saved: " + e.text;
     case Kind::stopped: return who + " stopped" + at + " with " + score + ": " + e.text;
     case Kind::completed: return who + " completed" + at + " with " + score;
-    case Kind::retry: return who + " failed and starts again: " + e.text;
+    case Kind::retry:
+      return who + " failed and starts again from " +
+             (e.step > 0 ? "step " + std::to_string(e.step) : std::string("the beginning")) + ": " +
+             e.text;
     case Kind::failed: return who + " failed: " + e.text;
     case Kind::best: return who + " is the best so far: " + score + at;
     case Kind::over: return "the experiment is over: " + e.text;

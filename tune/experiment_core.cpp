@@ -27,6 +27,7 @@ bool Experiment::Core::current(const Event& e) const {
 void Experiment::Core::record(const Event& event) {
   log.push_back(to_json(event));
   if (plain_words(event, board.space, board.metric).empty()) return;
+  ++board.events_seen;
   board.events.push_back(event);
   if (board.events.size() > event_limit) board.events.pop_front();
 }
@@ -200,6 +201,7 @@ void Experiment::Core::on_report(const Event& e) {
   Control& c = control(e.trial);
   c.in_report = true;
   ++c.reports_since_save;
+  ++board.reports;
   add_sample(t, e);
   update_best(e.trial);
   if (t.state == TrialState::leaving || ending_) {
@@ -468,6 +470,7 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
   }
   Event e = note(Kind::retry, trial);
   e.attempt = t.attempt;
+  e.step = t.checkpoint ? t.checkpoint->step : 0;
   e.text = error;
   record(e);
   if (t.state == TrialState::leaving && c.next == Next::pause) {

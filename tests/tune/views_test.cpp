@@ -1,0 +1,259 @@
+#include "troupe/tune/internal/svg.hpp"
+#include "troupe/tune/internal/text.hpp"
+#include "troupe/tune/simulate.hpp"
+#include "troupe/tune/views/report.hpp"
+#include "troupe/tune/views/tables.hpp"
+#include "troupe/tune/views/terminal.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace troupe::tune {
+namespace {
+
+Board sample_board(int trials = 6) {
+  SearchSpace space{{{"lr", log_uniform(1e-4, 1)}, {"kind", choices({"a<b>", "c&d"})}}};
+  Experiment e(space, {.goal = minimize,
+                       .trials = trials,
+                       .scheduler = Pbt{.perturb_every = 5},
+                       .max_failures = 1,
+                       .max_steps = 20,
+                       .seed = 2,
+                       .name = "<script>alert('x')</script>",
+                       .metric = "loss"});
+  Simulation s;
+  s.weights = {8};
+  s.train = [](std::vector<double>& w, const Point& p, long) {
+    w[0] *= 1 - 0.2 / (1 + std::abs(std::log10(p[0]) + 1));
+    return w[0];
+  };
+  s.fault = [](int trial, int attempt, long step) {
+    return trial == 1 && attempt == 1 && step == 4 ? "boom \x1b[2J" : "";
+  };
+  Simulator(e, s).run();
+  return e.board();
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
+TEST(Table, BestFirstWithinTheWidthAndTheRowLimit) {
+  const Board board = sample_board(9);
+  for (const int width : {20, 40, 60, 80, 200}) {
+    const auto lines = table(board, {.width = width, .max_rows = 4});
+    ASSERT_EQ(lines.size(), 8U);
+    for (const std::string& line : lines) EXPECT_LE(columns(line), std::size_t(width)) << line;
+    EXPECT_EQ(lines.back(), "… 5 more trials");
+    EXPECT_TRUE(has(lines[3], std::to_string(board.best) + "*")) << lines[3];
+  }
+}
+
+TEST(Table, EmptyColumnsAreHidden) {
+  Board board = sample_board();
+  EXPECT_TRUE(has(joined(table(board, {.width = 200})), "failures"));
+  EXPECT_TRUE(has(joined(table(board, {.width = 200})), "copied"));
+  for (TrialInfo& t : board.trials) {
+    t.failures = 0;
+    t.copies.clear();
+  }
+  EXPECT_FALSE(has(joined(table(board, {.width = 200})), "failures"));
+  EXPECT_FALSE(has(joined(table(board, {.width = 200})), "copied"));
+  EXPECT_TRUE(has(joined(table(board, {.width = 40})), "+"));  // says that columns are missing
+}
+
+TEST(Table, NoColourAndNoUnicodeWhenToldSo) {
+  const Board board = sample_board();
+  EXPECT_FALSE(has(joined(table(board, {})), "\x1b"));
+  EXPECT_TRUE(has(joined(table(board, {.colour = true})), "\x1b[32mcompleted"));
+  for (const char c : joined(table(board, {.unicode = false})))
+    EXPECT_LT(static_cast<unsigned char>(c), 0x80);
+}
+
+TEST(Table, AnEmptyExperimentHasATableToo) {
+  Board board;
+  board.name = "none";
+  board.planned = 3;
+  EXPECT_EQ(table(board, {}).size(), 3U);
+  EXPECT_TRUE(has(progress_line(board), "no score yet"));
+  EXPECT_TRUE(has(summary(board), "no trial reported"));
+}
+
+TEST(Sparkline, FollowsTheCurve) {
+  std::vector<Sample> history;
+  for (int i = 0; i < 8; ++i) history.push_back({i, double(i), 0, 1});
+  EXPECT_EQ(sparkline(history, 8), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(columns(sparkline(history, 4)), 4U);
+  history.push_back({8, std::nan(""), 0, 1});
+  EXPECT_EQ(sparkline(history, 9), "▁▂▃▄▅▆▇█ ");
+  EXPECT_EQ(sparkline({{1, 5, 0, 1}, {2, 5, 0, 1}}, 8), "▄▄");
+}
+
+TEST(LiveView, RedrawsInPlaceOnATerminal) {
+  const Board board = sample_board();
+  LiveView view({.live = true});
+  const std::string first = view.update(board, Time{});
+  EXPECT_FALSE(has(first, "\x1b["));
+  EXPECT_EQ(view.update(board, Time{} + std::chrono::milliseconds(50)), "");
+  const std::string second = view.update(board, Time{} + std::chrono::milliseconds(150));
+  const auto lines = std::to_string(table(board, {}).size());
+  EXPECT_EQ(second.substr(0, lines.size() + 6), "\x1b[" + lines + "A\x1b[J");
+  EXPECT_TRUE(has(first, "copied trial"));
+  EXPECT_FALSE(has(second, "copied trial")) << "events are printed once";
+}
+
+TEST(LiveView, OneShortLineEveryFewSecondsElsewhere) {
+  const Board board = sample_board();
+  LiveView view({.live = false}, std::chrono::seconds(3));
+  EXPECT_TRUE(has(view.update(board, Time{}), "best trial"));
+  EXPECT_EQ(view.update(board, Time{} + std::chrono::seconds(2)), "");
+  const std::string line = view.update(board, Time{} + std::chrono::seconds(3));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  const std::string end = view.finish(board);
+  EXPECT_TRUE(has(end, "best: trial"));
+  EXPECT_FALSE(has(end, "\x1b")) << "control characters of an error text must not reach the screen";
+}
+
+TEST(Report, IsOneEscapedFileWithoutRequests) {
+  const std::string page = report_html(sample_board());
+  EXPECT_FALSE(has(page, "<script"));
+  EXPECT_FALSE(has(page, "a<b>"));
+  EXPECT_TRUE(has(page, "&lt;script&gt;alert(&#39;x&#39;)"));
+  EXPECT_TRUE(has(page, "a&lt;b&gt;"));
+  EXPECT_FALSE(has(page, "src="));
+  EXPECT_FALSE(has(page, "href="));
+  EXPECT_FALSE(has(page, "url(h"));
+  EXPECT_TRUE(has(page, "prefers-color-scheme:dark"));
+  EXPECT_TRUE(has(page, "proven by equal hashes"));
+  EXPECT_TRUE(has(page, "copied trial"));
+  EXPECT_FALSE(has(page, "\x1b"));
+  EXPECT_FALSE(has(page, "nan")) << "coordinates are numbers";
+}
+
+/// Tags open and close in order; enough of a check that a browser would draw it.
+void expect_balanced(const std::string& xml) {
+  std::vector<std::string> open;
+  for (std::size_t i = 0; (i = xml.find('<', i)) != std::string::npos;) {
+    const std::size_t end = xml.find('>', i);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = xml.substr(i + 1, end - i - 1);
+    const std::string name =
+        tag.substr(tag[0] == '/' ? 1 : 0, tag.find_first_of(" /", 1) - (tag[0] == '/' ? 1 : 0));
+    if (tag[0] == '/') {
+      ASSERT_FALSE(open.empty());
+      ASSERT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+    i = end + 1;
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+TEST(Curves, WellFormedWithAxesLegendAndArrows) {
+  const Board board = sample_board();
+  for (const std::string& svg : {curves_svg(board), lineage_svg(board), parallel_svg(board)}) {
+    expect_balanced(svg);
+    EXPECT_FALSE(has(svg, "nan"));
+    EXPECT_FALSE(has(svg, "inf"));
+  }
+  const std::string svg = curves_svg(board);
+  EXPECT_TRUE(has(svg, "marker-end=\"url(#copy)\""));
+  EXPECT_TRUE(has(svg, ">step<"));
+  EXPECT_TRUE(has(svg, "trial 0  "));
+}
+
+TEST(Curves, OddScoresDoNotBreakThem) {
+  Board board;
+  board.name = "odd";
+  board.space = {{{"x", uniform(0, 1)}}};
+  EXPECT_TRUE(has(curves_svg(board), "no trial has reported"));
+  expect_balanced(lineage_svg(board));
+  expect_balanced(parallel_svg(board));
+  for (int i = 0; i < 3; ++i) {
+    TrialInfo t;
+    t.number = i;
+    t.params = {0.5};
+    board.trials.push_back(t);
+  }
+  board.trials[0].history = {{1, HUGE_VAL, 0, 1}, {2, std::nan(""), 1, 1}};
+  board.trials[1].history = {{1, 5, 0, 1}};
+  board.best = 1;
+  for (const std::string& svg : {curves_svg(board), lineage_svg(board), parallel_svg(board)}) {
+    expect_balanced(svg);
+    EXPECT_FALSE(has(svg, "\"nan")) << svg;
+  }
+  EXPECT_FALSE(report_html(board).empty());
+}
+
+TEST(Ticks, AreRound) {
+  EXPECT_EQ(ticks(0, 100, 5, false), (std::vector<double>{0, 20, 40, 60, 80, 100}));
+  const auto log = ticks(0.02, 30, 5, true);
+  EXPECT_EQ(log.size(), 3U);
+  EXPECT_NEAR(log[0], 0.1, 1e-12);
+  EXPECT_EQ(ticks(5, 5, 4, false), (std::vector<double>{5}));
+}
+
+TEST(Exports, CsvAndJsonLines) {
+  Board board = sample_board();
+  board.trials[0].note = "a, \"b\"\nc";
+  const std::string csv = trials_csv(board);
+  EXPECT_TRUE(has(csv, "trial,state,step,loss,lr,kind,failures,copied,note\n"));
+  EXPECT_TRUE(has(csv, "\"a, \"\"b\"\"\nc\""));
+  const std::string progress = progress_csv(board);
+  std::size_t samples = 0;
+  for (const TrialInfo& t : board.trials) samples += t.history.size();
+  EXPECT_EQ(std::size_t(std::count(progress.begin(), progress.end(), '\n')), samples + 1);
+  std::istringstream lines(trials_jsonl(board));
+  int n = 0;
+  for (std::string line; std::getline(lines, line); ++n) {
+    const auto j = nlohmann::json::parse(line);
+    EXPECT_EQ(j.at("trial_id"), std::to_string(n));
+    EXPECT_EQ(j.at("training_iteration"), 20);
+    EXPECT_TRUE(j.at("config").contains("lr"));
+  }
+  EXPECT_EQ(n, 6);
+}
+
+std::string hex(std::string_view bytes) {
+  std::string out;
+  for (const char c : bytes) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", static_cast<unsigned char>(c));
+    out += text;
+  }
+  return out;
+}
+
+// Bytes that TensorBoard's own reader accepts.
+TEST(TensorBoard, GoldenBytes) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(hex(tensorboard_header(1.7e9)),
+            "1800000000000000a37f4b220900000040fc54d9411a0d627261696e2e4576656e743a32eced8f9d");
+  EXPECT_EQ(hex(tensorboard_scalar(1.7e9 + 1, 7, "loss", 0.5F)),
+            "1a00000000000000129bd82d0900004040fc54d94110072a0d0a0b0a046c6f7373150000003f368fc084");
+  EXPECT_EQ(tensorboard_file_name(1.7e9, "n1", 42), "events.out.tfevents.1700000000.n1.42");
+}
+
+TEST(Text, FitsAndDisarms) {
+  EXPECT_EQ(fit("abcdef", 4), "abc…");
+  EXPECT_EQ(fit("äöü", 3), "äöü");
+  EXPECT_EQ(fit("a\x1b[2Jb", 10), "a?[2Jb");
+  EXPECT_EQ(number(0.00312345), "0.003123");
+  EXPECT_EQ(number(128), "128");
+  EXPECT_EQ(duration_text(7.34), "7.3s");
+  EXPECT_EQ(duration_text(125), "2m05s");
+  EXPECT_EQ(duration_text(3720), "1h02m");
+}
+
+}  // namespace
+}  // namespace troupe::tune

@@ -1,0 +1,22 @@
+/// The order in which views list trials.
+#pragma once
+
+#include "troupe/tune/board.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace troupe::tune {
+
+/// Trial numbers, best last score first; trials without a score come last, in their order.
+inline std::vector<int> ranking(const Board& board) {
+  std::vector<int> order(board.trials.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return board.goal.better(board.trials[static_cast<std::size_t>(a)].score(),
+                             board.trials[static_cast<std::size_t>(b)].score());
+  });
+  return order;
+}
+
+}  // namespace troupe::tune

@@ -1,0 +1,214 @@
+#include "troupe/tune/internal/ranking.hpp"
+#include "troupe/tune/internal/svg.hpp"
+#include "troupe/tune/internal/text.hpp"
+#include "troupe/tune/views/report.hpp"
+
+namespace troupe::tune {
+namespace {
+
+constexpr double width = 960;
+constexpr double lane = 26;
+constexpr double left = 92;
+constexpr double right = width - 150;
+constexpr double top = 62;
+
+struct Change {
+  double seconds;
+  int trial;
+  const Copy* copy;
+};
+
+std::vector<Change> changes_of(const Board& board) {
+  std::vector<Change> changes;
+  for (const TrialInfo& t : board.trials) {
+    for (const Copy& c : t.copies) changes.push_back({c.seconds, t.number, &c});
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
+  return changes;
+}
+
+std::string segment(double x1, double x2, double y, int root) {
+  return "<line x1=\"" + coordinate(x1) + "\" x2=\"" + coordinate(x2) + "\" y1=\"" + coordinate(y) +
+         "\" y2=\"" + coordinate(y) + "\" stroke=\"" + colour(static_cast<std::size_t>(root)) +
+         "\" stroke-width=\"5\" stroke-linecap=\"round\"/>";
+}
+
+std::string copy_words(const Board& board, const Change& change) {
+  const Copy& c = *change.copy;
+  std::string text = "trial " + std::to_string(change.trial) + " copied trial " +
+                     std::to_string(c.donor) + " at step " + std::to_string(c.donor_step) +
+                     (c.proven ? ", equal hashes " + c.hash : std::string(", not compared"));
+  return text + "; now " + board.space.show(c.params);
+}
+
+double end_of(const TrialInfo& t) {
+  return t.history.empty() ? t.created : t.history.back().seconds;
+}
+
+/// Where an attempt failed and began again: the sample before a new attempt that is no copy.
+std::string restarts(const TrialInfo& t, const Axis& x, double y) {
+  std::string out;
+  for (std::size_t i = 1; i < t.history.size(); ++i) {
+    const Sample& a = t.history[i - 1];
+    const Sample& b = t.history[i];
+    if (a.attempt == b.attempt) continue;
+    bool copied = false;
+    for (const Copy& c : t.copies) copied |= c.seconds >= a.seconds && c.seconds <= b.seconds;
+    if (copied) continue;
+    out += "<circle cx=\"" + coordinate(x.at(a.seconds)) + "\" cy=\"" + coordinate(y) +
+           "\" r=\"5\" fill=\"var(--bg)\" stroke=\"#c94d4d\" stroke-width=\"2.5\"><title>" +
+           "began again" + "</title></circle>";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string lineage_svg(const Board& board) {
+  std::vector<int> rows = ranking(board);
+  if (rows.size() > 40) rows.resize(40);
+  std::vector<double> y_of(board.trials.size(), -1);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    y_of[static_cast<std::size_t>(rows[i])] = top + lane * (static_cast<double>(i) + 0.7);
+  }
+  const double bottom = top + lane * static_cast<double>(rows.size()) + 10;
+  std::string out = svg_open(width, bottom + 46, board.name + ": who copied whom");
+  out +=
+      "<defs><marker id=\"from\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
+      "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"var(--ink)\"/>"
+      "</marker></defs>";
+  out += svg_text(left, 26, "Who copied whom", "start", "class=\"h\"");
+  out += svg_text(left, 45,
+                  "a lane per trial, best first; its colour is the trial whose weights it "
+                  "carries; a red ring: it failed and began again",
+                  "start", "class=\"soft\"");
+  const Axis x{0, std::max(board.seconds, 1e-3), false, left, right};
+  for (const double v : ticks(0, x.high, 8, false)) {
+    out += "<line class=\"grid\" x1=\"" + coordinate(x.at(v)) + "\" x2=\"" + coordinate(x.at(v)) +
+           "\" y1=\"" + coordinate(top) + "\" y2=\"" + coordinate(bottom) + "\"/>" +
+           svg_text(x.at(v), bottom + 20, v < 60 ? number(v) + "s" : duration_text(v), "middle",
+                    "class=\"soft\"");
+  }
+  std::vector<int> root(board.trials.size());
+  std::vector<double> since(board.trials.size());
+  for (const TrialInfo& t : board.trials) {
+    root[static_cast<std::size_t>(t.number)] = t.number;
+    since[static_cast<std::size_t>(t.number)] = t.created;
+  }
+  std::string arrows;
+  for (const Change& change : changes_of(board)) {
+    const auto i = static_cast<std::size_t>(change.trial);
+    const auto donor = static_cast<std::size_t>(change.copy->donor);
+    const double at = x.at(change.seconds);
+    if (y_of[i] >= 0) out += segment(x.at(since[i]), at, y_of[i], root[i]);
+    root[i] = root[donor];
+    since[i] = change.seconds;
+    if (y_of[i] < 0 || y_of[donor] < 0) continue;
+    const double gap = y_of[i] > y_of[donor] ? -5 : 5;
+    arrows += "<line x1=\"" + coordinate(at) + "\" x2=\"" + coordinate(at) + "\" y1=\"" +
+              coordinate(y_of[donor]) + "\" y2=\"" + coordinate(y_of[i] + gap) +
+              "\" stroke=\"var(--ink)\" stroke-width=\"1.3\" marker-end=\"url(#from)\"><title>" +
+              escape(copy_words(board, change)) + "</title></line><circle cx=\"" + coordinate(at) +
+              "\" cy=\"" + coordinate(y_of[donor]) + "\" r=\"2.6\" fill=\"var(--ink)\"/>\n";
+  }
+  for (const int row : rows) {
+    const auto i = static_cast<std::size_t>(row);
+    const TrialInfo& t = board.trials[i];
+    out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i], root[i]);
+    out += restarts(t, x, y_of[i]);
+    out += svg_text(left - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
+                    row == board.best ? "font-weight=\"700\"" : "");
+    out += svg_text(
+        right + 14, y_of[i] + 4,
+        (t.history.empty() ? "" : number(t.score()) + "  ") + std::string(name_of(t.state)),
+        "start", "class=\"soft\"");
+  }
+  return out + arrows + "</svg>\n";
+}
+
+std::string parallel_svg(const Board& board) {
+  constexpr double height = 380;
+  constexpr double upper = 84;
+  constexpr double lower = height - 40;
+  std::string out = svg_open(width, height, board.name + ": parameters and score");
+  out += svg_text(40, 26, "Parameters and score", "start", "class=\"h\"");
+  out += svg_text(40, 45, "a line per trial through its last parameters; the better half in colour",
+                  "start", "class=\"soft\"");
+  std::vector<int> rows = ranking(board);
+  rows.erase(
+      std::remove_if(
+          rows.begin(), rows.end(),
+          [&](int r) { return !std::isfinite(board.trials[static_cast<std::size_t>(r)].score()); }),
+      rows.end());
+  if (rows.size() > 200) rows.resize(200);
+  if (rows.empty()) return out + svg_text(width / 2, 200, "no score yet", "middle") + "</svg>\n";
+  const std::size_t n = board.space.size() + 1;  // the score is the last axis
+  auto value = [&](int row, std::size_t k) {
+    const TrialInfo& t = board.trials[static_cast<std::size_t>(row)];
+    return k + 1 == n ? t.score() : t.params[k];
+  };
+  std::vector<Axis> axis(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    double low = HUGE_VAL;
+    double high = -HUGE_VAL;
+    for (const int row : rows) {
+      low = std::min(low, value(row, k));
+      high = std::max(high, value(row, k));
+    }
+    const Domain* d = k + 1 < n ? &board.space.parameters[k].domain : nullptr;
+    if (d && d->kind == Domain::Kind::choice) low = d->low, high = d->high;
+    axis[k] = {low, high, d && d->log && low > 0, lower, upper};
+  }
+  if (!board.goal.larger()) std::swap(axis[n - 1].from, axis[n - 1].to);  // better is up
+  auto x_of = [&](std::size_t k) {
+    return n == 1 ? width / 2
+                  : 90 + (width - 200) * static_cast<double>(k) / static_cast<double>(n - 1);
+  };
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    std::string d;
+    for (std::size_t k = 0; k < n; ++k) {
+      d += (k ? "L" : "M") + coordinate(x_of(k)) + " " + coordinate(axis[k].at(value(rows[i], k)));
+    }
+    const bool good = i < (rows.size() + 1) / 2;
+    out += "<path class=\"line\" d=\"" + d + "\" stroke=\"" +
+           (good ? colour(static_cast<std::size_t>(rows[i])) : "var(--soft)") +
+           "\" stroke-width=\"" + (i == 0 ? "3.2" : "1.6") + "\" opacity=\"" +
+           (i == 0 ? "1"
+            : good ? "0.75"
+                   : "0.4") +
+           "\"><title>trial " + std::to_string(rows[i]) + "</title></path>\n";
+  }
+  for (std::size_t k = 0; k < n; ++k) {
+    const bool score = k + 1 == n;
+    const double x = x_of(k);
+    out += "<line x1=\"" + coordinate(x) + "\" x2=\"" + coordinate(x) + "\" y1=\"" +
+           coordinate(upper) + "\" y2=\"" + coordinate(lower) +
+           "\" stroke=\"var(--ink)\" stroke-width=\"1.2\"/>";
+    out += svg_text(x, upper - 14, fit(score ? board.metric : board.space.parameters[k].name, 20),
+                    "middle", "font-weight=\"600\"");
+    std::vector<double> marks = {axis[k].low, axis[k].high};
+    const bool choice = !score && board.space.parameters[k].domain.kind == Domain::Kind::choice;
+    if (choice) {
+      marks.clear();
+      for (std::size_t o = 0; o < board.space.parameters[k].domain.options.size(); ++o) {
+        marks.push_back(static_cast<double>(o));
+      }
+    } else if (axis[k].high > axis[k].low) {
+      const double middle =
+          axis[k].log ? std::sqrt(axis[k].low * axis[k].high) : (axis[k].low + axis[k].high) / 2;
+      marks.insert(marks.begin() + 1, middle);
+    } else {
+      marks.pop_back();
+    }
+    for (const double m : marks) {
+      const std::string words = score ? number(m) : show(board.space.parameters[k].domain, m);
+      out +=
+          svg_text(x + 8, axis[k].at(m) + 4, fit(words, 16), "start",
+                   "class=\"soft\" style=\"paint-order:stroke;stroke:var(--bg);stroke-width:4px\"");
+    }
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace troupe::tune
