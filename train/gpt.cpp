@@ -46,13 +46,17 @@ class BucketCounter {
 
 }  // namespace
 
+/// The map and the layers that point into it: made once, never moved.
 struct Gpt::Layers {
   ParameterMap map;
   int tokens = -1, positions = -1;
   std::vector<Block> blocks;
   std::unique_ptr<LayerNorm> norm;
 
+  Layers(const Layers&) = delete;
+  Layers& operator=(const Layers&) = delete;
   Layers(const GptConfig& c, const BucketOptions& buckets) {
+    check_config(c);
     tokens = map.add("transformer.wte.weight", {c.vocabulary, c.channels}, true);
     positions = map.add("transformer.wpe.weight", {c.context, c.channels}, true);
     const BlockConfig block{.channels = c.channels,
@@ -105,7 +109,6 @@ struct Gpt::Activations {
 
 Gpt::Gpt(const GptConfig& config, std::uint64_t seed, const BucketOptions& buckets)
     : config_(config) {
-  check_config(config);
   layers_ = std::make_unique<Layers>(config, buckets);
   activations_ = std::make_unique<Activations>();
   parameters_.resize(static_cast<std::size_t>(map().size()));
@@ -117,6 +120,10 @@ Gpt::Gpt(const GptConfig& config, std::uint64_t seed, const BucketOptions& bucke
   }
   for (const Block& block : layers_->blocks) block.initialize(parameters_.data(), seed);
   layers_->norm->initialize(parameters_.data());
+}
+
+ParameterMap parameters_of(const GptConfig& config, const BucketOptions& buckets) {
+  return Gpt::Layers(config, buckets).map;
 }
 
 Gpt::Gpt(Gpt&&) noexcept = default;

@@ -34,6 +34,10 @@ struct GptConfig {
                            ///< less memory, a third more time, the same bits
 };
 
+/// The tensors of such a model and their places, without memory for them. Throws InvalidArgument
+/// like the constructor of Gpt.
+TROUPE_API ParameterMap parameters_of(const GptConfig& config, const BucketOptions& buckets = {});
+
 /// Called in backward, on the calling thread, as soon as all gradients of a bucket are complete;
 /// buckets come in ascending order, each once.
 using BucketReady = std::function<void(int bucket)>;
@@ -81,6 +85,7 @@ class TROUPE_API Gpt {
   friend auto fields(const Gpt& m) { return std::tie(m.parameters_); }
 
  private:
+  friend ParameterMap parameters_of(const GptConfig& config, const BucketOptions& buckets);
   struct Layers;
   struct Activations;
   void check(const Batch& batch) const;
