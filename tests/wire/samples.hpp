@@ -1,0 +1,245 @@
+/// Every member of every message by name, for the tests: from that list alone come random messages,
+/// comparison, and the text of golden files.
+///
+///     const CallMessage m = random_message<CallMessage>(random, payload_size);
+///     EXPECT_EQ(text_of(m), text_of(decoded));
+#pragma once
+
+#include "troupe/runtime/base/random.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace troupe::wire::samples {
+
+// --- the members, in the order of messages.hpp ---
+
+template <class F>
+void each(F& f, Location& m) {
+  f("segment", m.segment), f("slot", m.slot), f("generation", m.generation);
+  f("extent", m.extent), f("offset", m.offset), f("length", m.length);
+}
+template <class F>
+void each(F& f, Shape& m) {
+  f("cpus", m.cpus), f("gpus", m.gpus), f("memory_bytes", m.memory_bytes);
+  f("resources", m.resources), f("labels", m.labels), f("placement", m.placement);
+  f("node", m.node), f("soft", m.soft);
+}
+template <class F>
+void each(F& f, Call& m) {
+  f("sequence", m.sequence), f("module", m.function.module), f("offset", m.function.offset);
+  f("actor_low", m.actor_low), f("attempt", m.attempt), f("results", m.results);
+  f("arguments", m.arguments);
+}
+template <class F>
+void each(F& f, Reply& m) {
+  f("sequence", m.sequence), f("index", m.index), f("last", m.last), f("ran_ns", m.ran_ns);
+  f("value", m.value);
+}
+template <class F>
+void each(F& f, HandBack& m) {
+  f("first", m.first), f("count", m.count);
+}
+template <class F>
+void each(F&, Recall&) {}
+template <class F>
+void each(F& f, Hello& m) {
+  f("protocol", m.protocol), f("build", m.build), f("kind", m.kind), f("pid", m.pid);
+  f("token", m.token);
+}
+template <class F>
+void each(F& f, Welcome& m) {
+  f("protocol", m.protocol), f("node", m.node), f("node_name", m.node_name);
+  f("process", m.process), f("my_line", m.my_line), f("agent_line", m.agent_line);
+  f("cpus", m.cpus);
+}
+template <class F>
+void each(F& f, Channel& m) {
+  f("peer", m.peer), f("side", m.side), f("my_line", m.my_line), f("peer_line", m.peer_line);
+}
+template <class F>
+void each(F& f, PeerDied& m) {
+  f("peer", m.peer), f("reason", m.reason);
+}
+template <class F>
+void each(F& f, RequestLease& m) {
+  f("key", m.key), f("backlog", m.backlog), f("shape", m.shape);
+}
+template <class F>
+void each(F& f, LeaseGranted& m) {
+  f("key", m.key), f("lease", m.lease), f("worker", m.worker), f("gpus", m.gpus);
+}
+template <class F>
+void each(F& f, LeaseRefused& m) {
+  f("key", m.key), f("why", m.why);
+}
+template <class F>
+void each(F& f, LeaseReclaim& m) {
+  f("lease", m.lease);
+}
+template <class F>
+void each(F& f, LeaseReturned& m) {
+  f("lease", m.lease);
+}
+template <class F>
+void each(F&, Blocked&) {}
+template <class F>
+void each(F&, Unblocked&) {}
+template <class F>
+void each(F& f, Escape& m) {
+  f("object", m.object), f("value", m.value);
+}
+template <class F>
+void each(F& f, Fulfil& m) {
+  f("object", m.object), f("value", m.value);
+}
+template <class F>
+void each(F& f, Hold& m) {
+  f("object", m.object), f("process", m.process), f("delta", m.delta);
+}
+template <class F>
+void each(F& f, Await& m) {
+  f("object", m.object);
+}
+template <class F>
+void each(F& f, Ready& m) {
+  f("object", m.object), f("value", m.value);
+}
+template <class F>
+void each(F& f, Free& m) {
+  f("location", m.location);
+}
+template <class F>
+void each(F& f, CreateActor& m) {
+  f("actor", m.actor), f("lifetime", m.lifetime), f("name", m.name);
+  f("name_space", m.name_space), f("class_name", m.class_name), f("detached", m.detached);
+  f("get_if_exists", m.get_if_exists), f("max_restarts", m.max_restarts);
+  f("restart_window_ns", m.restart_window_ns), f("max_concurrency", m.max_concurrency);
+  f("shape", m.shape), f("creation", m.creation);
+}
+template <class F>
+void each(F& f, StartActor& m) {
+  f("actor", m.actor), f("incarnation", m.incarnation), f("max_concurrency", m.max_concurrency);
+  f("restarted", m.restarted), f("name", m.name), f("gpus", m.gpus), f("creation", m.creation);
+}
+template <class F>
+void each(F& f, ActorCreated& m) {
+  f("actor", m.actor), f("incarnation", m.incarnation), f("error", m.error);
+}
+template <class F>
+void each(F& f, WatchActor& m) {
+  f("actor", m.actor);
+}
+template <class F>
+void each(F& f, ActorUpdate& m) {
+  f("actor", m.actor), f("state", m.state), f("incarnation", m.incarnation);
+  f("worker", m.worker), f("error", m.error);
+}
+template <class F>
+void each(F& f, KillActor& m) {
+  f("actor", m.actor), f("may_restart", m.may_restart);
+}
+template <class F>
+void each(F& f, FindActor& m) {
+  f("request", m.request), f("name", m.name), f("name_space", m.name_space);
+}
+template <class F>
+void each(F& f, FoundActor& m) {
+  f("request", m.request), f("found", m.found), f("actor", m.actor), f("lifetime", m.lifetime);
+  f("class_name", m.class_name);
+}
+template <class F>
+void each(F& f, NeedExtent& m) {
+  f("bytes", m.bytes);
+}
+template <class F>
+void each(F& f, GiveExtent& m) {
+  f("extent", m.extent), f("bytes", m.bytes), f("error", m.error);
+}
+template <class F>
+void each(F& f, ExtentMapped& m) {
+  f("extent", m.extent);
+}
+template <class F>
+void each(F& f, ExtentSealed& m) {
+  f("extent", m.extent);
+}
+template <class F>
+void each(F& f, NeedReader& m) {
+  f("is_segment", m.is_segment), f("id", m.id);
+}
+template <class F>
+void each(F& f, GiveReader& m) {
+  f("is_segment", m.is_segment), f("id", m.id), f("incarnation", m.incarnation);
+  f("bytes", m.bytes), f("error", m.error);
+}
+template <class F>
+void each(F& f, Recycle& m) {
+  f("slot", m.slot), f("generation", m.generation);
+}
+template <class F>
+void each(F& f, StoreTables& m) {
+  f("processes", m.processes), f("slots", m.slots), f("extents", m.extents);
+  f("process", m.process), f("incarnation", m.incarnation), f("extent_bytes", m.extent_bytes);
+}
+template <class F>
+void each(F&, StoreAttached&) {}
+template <class F>
+void each(F& f, Adopt& m) {
+  f("location", m.location);
+}
+template <class F>
+void each(F& f, Unpinned& m) {
+  f("process", m.process), f("slot", m.slot);
+}
+template <class F>
+void each(F& f, Forget& m) {
+  f("is_segment", m.is_segment), f("id", m.id);
+}
+template <class F>
+void each(F& f, ListNodes& m) {
+  f("request", m.request);
+}
+template <class F>
+void each(F& f, NodeRow& m) {
+  f("id", m.id), f("name", m.name), f("alive", m.alive), f("cpus", m.cpus);
+  f("cpus_free", m.cpus_free), f("gpus", m.gpus), f("gpus_free", m.gpus_free);
+  f("memory", m.memory), f("store_capacity", m.store_capacity), f("store_used", m.store_used);
+  f("workers", m.workers), f("resources", m.resources);
+}
+template <class F>
+void each(F& f, Nodes& m) {
+  f("request", m.request), f("rows", m.rows);
+}
+template <class F>
+void each(F& f, Shutdown& m) {
+  f("why", m.why);
+}
+
+// --- what is made of them ---
+
+/// A random message that keeps every bound; inline values lie in a payload of `payload_size` bytes.
+CallMessage random_call(Random& random, std::size_t payload_size);
+NodeMessage random_node(Random& random, std::size_t payload_size);
+/// The same, of the member with this index; `tidy`: short, readable, nothing left empty.
+CallMessage random_call(Random& random, std::size_t payload_size, std::size_t member,
+                        bool tidy = false);
+NodeMessage random_node(Random& random, std::size_t payload_size, std::size_t member,
+                        bool tidy = false);
+
+/// "name.member = value" for every member, one a line; equal texts mean equal messages.
+std::string text_of(const CallMessage& message);
+std::string text_of(const NodeMessage& message);
+/// The type's name: "Call", "Hello".
+std::string_view name_of(const CallMessage& message);
+std::string_view name_of(const NodeMessage& message);
+
+/// A frame as its receiver sees it: head, then a payload.
+Blob frame_of(const CallMessage& message, BlobView payload);
+Blob frame_of(const NodeMessage& message, BlobView payload);
+Blob random_bytes(Random& random, std::size_t size);
+
+}  // namespace troupe::wire::samples
