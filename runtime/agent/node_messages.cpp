@@ -1,0 +1,360 @@
+/// What processes tell their agent, and what follows.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <unistd.h>
+
+namespace troupe::agent {
+namespace {
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+scheduling::Shape shape_of(const wire::Shape& from) {
+  scheduling::Shape shape;
+  shape.need.cpus = from.cpus;
+  shape.need.gpus = from.gpus;
+  shape.need.memory = static_cast<std::int64_t>(from.memory_bytes);
+  for (const auto& [name, amount] : from.resources) shape.need.custom.emplace_back(name, amount);
+  std::sort(shape.need.custom.begin(), shape.need.custom.end());
+  shape.labels = from.labels;
+  shape.placement = static_cast<scheduling::Placement>(from.placement);
+  shape.node = from.node;
+  shape.soft = from.soft;
+  return shape;
+}
+
+}  // namespace
+
+// --- sending -----------------------------------------------------------------------------------------------------------
+
+void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
+  if (to.doomed || !to.introduced) return;
+  if (!to.channel.send(writer_.encode(message), payload)) break_off(to, "it does not read its ring");
+}
+
+void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors) {
+  if (to.doomed) return;
+  if (!to.socket.send(writer_.encode(message), descriptors)) return break_off(to, "its connection closed");
+  if (to.bell) to.bell->ring(wire::kSocketLine);
+}
+
+void Node::refuse(Process& to, const std::string& why) {
+  (void)to.socket.send(writer_.encode(wire::NodeMessage(wire::Shutdown{why})), {});
+  break_off(to, why);
+}
+
+/// A channel between two processes: each learns of it over its socket, in order before any ring message that names it.
+void Node::connect(Process& a, Process& b) {
+  if (!a.peers.insert(b.index).second) return;
+  b.peers.insert(a.index);
+  auto memory = ring::ChannelMemory::create();
+  if (!memory) {
+    std::fprintf(stderr, "troupe: %s\n", memory.error().what());
+    return;
+  }
+  const std::uint32_t line_a = a.next_line++;
+  const std::uint32_t line_b = b.next_line++;
+  send_with(a, wire::Channel{b.index, 0, line_a, line_b},
+            {memory->fd(), b.bell->memory_fd(), b.bell->event_fd()});
+  send_with(b, wire::Channel{a.index, 1, line_b, line_a},
+            {memory->fd(), a.bell->memory_fd(), a.bell->event_fd()});
+}
+
+// --- receiving ---------------------------------------------------------------------------------------------------------
+
+void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload, std::vector<Fd>& descriptors) {
+  if (!from.introduced) {
+    if (const auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(from, *hello, descriptors);
+    return break_off(from, "its first message was not a hello");
+  }
+  const Time now = steady_now();
+  std::visit(
+      Cases{[&](wire::RequestLease& m) {
+              leases_.request(from.index, m.key, shape_of(m.shape), m.backlog, now);
+            },
+            [&](wire::LeaseReturned& m) { leases_.returned(m.lease, now); },
+            [&](wire::Blocked&) { leases_.blocked(from.index, now); },
+            [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+            [&](wire::Escape& m) { owners_.escape(from.index, m.object, m.value, payload); },
+            [&](wire::Fulfil& m) { owners_.fulfil(m.object, m.value, payload); },
+            [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta); },
+            [&](wire::Await& m) { owners_.await(m.object, from.index); },
+            [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
+            [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
+            [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
+            [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
+            [&](wire::KillActor&) { on_actor_message(from, message, payload); },
+            [&](wire::FindActor&) { on_actor_message(from, message, payload); },
+            [&](auto&) { on_store(from, message); }},
+      message);
+}
+
+void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {
+  if (hello.protocol != kProtocolVersion)
+    return refuse(from, "protocol " + std::to_string(hello.protocol) + " is not protocol " +
+                            std::to_string(kProtocolVersion));
+  if (descriptors.size() != 2) return refuse(from, "the hello came without its doorbell");
+  auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
+  auto memory = ring::ChannelMemory::create();
+  auto membership = host_->register_process();
+  if (!bell || !memory || !membership)
+    return refuse(from, (!bell ? bell.error() : !memory ? memory.error() : membership.error()).message());
+  from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
+  from.line = take_line();
+  lines_[from.line] = from.index;
+  from.store_index = membership->process;
+  from.introduced = true;
+  wire::Welcome welcome;
+  welcome.protocol = kProtocolVersion;
+  welcome.node = id_;
+  welcome.node_name = options_.name;
+  welcome.process = from.index;
+  welcome.my_line = 1;
+  welcome.agent_line = from.line;
+  welcome.cpus = static_cast<std::uint32_t>(std::max(1.0, options_.cpus));
+  send_with(from, welcome, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
+  from.channel = ring::Channel(std::move(*memory), 0, from.bell, 1);
+  from.channel.close_fd();
+  wire::StoreTables tables;
+  tables.processes = membership->layout.processes;
+  tables.slots = membership->layout.slots;
+  tables.extents = membership->layout.extents;
+  tables.process = membership->process;
+  tables.incarnation = membership->incarnation;
+  tables.extent_bytes = membership->extent_bytes;
+  send_with(from, tables,
+            {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
+  if (from.kind == wire::ProcessKind::worker) {
+    const auto starting = starting_.find(from.index);
+    const bool dedicated = starting != starting_.end() && starting->second;
+    starting_.erase(from.index);
+    leases_.worker_started(from.index, steady_now(), dedicated);
+  }
+}
+
+void Node::on_store(Process& from, wire::NodeMessage& message) {
+  std::visit(
+      Cases{[&](wire::StoreAttached&) {
+              from.attached = true;
+              if (const auto done = host_->confirm_process(from.store_index); !done)
+                break_off(from, done.error().message());
+            },
+            [&](wire::NeedExtent& m) {
+              wire::GiveExtent answer;
+              auto grant = host_->grant(from.store_index, m.bytes);
+              if (!grant) {
+                answer.error = grant.error().shared_info();
+                return send(from, answer);
+              }
+              answer.extent = grant->id.value;
+              answer.bytes = grant->bytes;
+              send_with(from, answer, {grant->memory.get()});
+            },
+            [&](wire::ExtentMapped& m) {
+              if (const auto done =
+                      host_->confirm_extent(from.store_index, objectstore::ExtentId{m.extent});
+                  !done)
+                break_off(from, done.error().message());
+            },
+            [&](wire::NeedReader& m) {
+              wire::GiveReader answer;
+              answer.is_segment = m.is_segment;
+              answer.id = m.id;
+              if (m.is_segment) {
+                auto segment = host_->segment_for_reader(static_cast<std::uint32_t>(m.id));
+                if (segment) {
+                  answer.incarnation = segment->incarnation;
+                  return send_with(from, answer, {segment->memory.get()});
+                }
+                answer.error = segment.error().shared_info();
+              } else {
+                auto extent = host_->extent_for_reader(objectstore::ExtentId{m.id});
+                if (extent) {
+                  answer.bytes = extent->bytes;
+                  return send_with(from, answer, {extent->memory.get()});
+                }
+                answer.error = extent.error().shared_info();
+              }
+              send(from, answer);
+            },
+            [&](wire::Adopt& m) {
+              if (const auto done = host_->adopt(from.store_index, client::store_location(m.location)); !done)
+                std::fprintf(stderr, "troupe: process %d names an object that it does not have: %s\n",
+                             static_cast<int>(from.pid), done.error().what());
+            },
+            [&](wire::Free& m) { free(m.location); },
+            [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
+            [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
+      message);
+}
+
+void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
+  const Time now = steady_now();
+  std::visit(Cases{[&](wire::CreateActor& m) {
+                     if (actors_.create(m, payload))
+                       owners_.stands_for(m.lifetime, m.actor, from.index);
+                     else
+                       drop_creation(m.creation);
+                   },
+                   [&](wire::ActorCreated& m) { actors_.created(from.index, m, now); },
+                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index, now); },
+                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, now); },
+                   [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
+             message);
+}
+
+void Node::answer_nodes(Process& to, std::uint64_t request) {
+  const scheduling::NodeView& view = leases_.self_view();
+  const objectstore::HostStats store = host_->stats();
+  wire::NodeRow row;
+  row.id = id_;
+  row.name = options_.name;
+  row.cpus = view.total.cpus;
+  row.cpus_free = view.free.cpus;
+  row.gpus = view.total.gpus;
+  row.gpus_free = view.free.gpus;
+  row.memory = static_cast<std::uint64_t>(view.total.memory);
+  row.store_capacity = store.arena;
+  row.store_used = store.object_bytes;
+  row.workers = static_cast<std::uint32_t>(leases_.worker_count());
+  row.resources = view.total.custom;
+  send(to, wire::Nodes{request, {row}});
+}
+
+// --- what follows ------------------------------------------------------------------------------------------------------
+
+void Node::carry_out_leases() {
+  for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events()) {
+    for (auto& event : events)
+      std::visit(
+          Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated); },
+                [&](scheduling::StopWorker& e) {
+                  if (Process* worker = find(e.worker)) end_worker(worker->index);
+                },
+                [&](scheduling::Granted& e) {
+                  if (e.owner == kSelf) {
+                    const ActorId actor = wanted_actors_.at(e.key);
+                    actor_leases_[actor] = e.lease;
+                    actors_.worker_ready(actor, e.worker, e.gpus);
+                    return;
+                  }
+                  Process* owner = find(e.owner);
+                  Process* worker = find(e.worker);
+                  if (owner == nullptr || worker == nullptr) return;  // the table hears of the death next
+                  connect(*owner, *worker);
+                  send(*owner, wire::LeaseGranted{e.key, e.lease, e.worker, e.gpus});
+                },
+                [&](scheduling::Refused& e) {
+                  if (e.owner == kSelf)
+                    actors_.no_worker(wanted_actors_.at(e.key), Error(Code::infeasible, e.why));
+                  else if (Process* owner = find(e.owner))
+                    send(*owner, wire::LeaseRefused{e.key, e.why});
+                },
+                [&](scheduling::ReclaimLease& e) {
+                  if (Process* owner = find(e.owner)) send(*owner, wire::LeaseReclaim{e.lease});
+                },
+                [&](scheduling::Spilled&) {},    // a private node has no neighbours
+                [&](scheduling::LeaseLost&) {}}, // the owner hears PeerDied
+          event);
+  }
+}
+
+void Node::send_notices() {
+  for (const objectstore::Notice& notice : host_->take_notices()) {
+    for (auto& [index, process] : processes_) {
+      switch (notice.kind) {
+        case objectstore::Notice::Kind::recycle:
+          if (process->introduced && process->store_index == notice.process)
+            send(*process, wire::Recycle{notice.slot, notice.generation});
+          break;
+        case objectstore::Notice::Kind::forget_extent:
+          send(*process, wire::Forget{false, notice.extent.value});
+          break;
+        case objectstore::Notice::Kind::forget_segment:
+          send(*process, wire::Forget{true, notice.process});
+          break;
+      }
+    }
+  }
+}
+
+// --- OwnerTable::Out ---------------------------------------------------------------------------------------------------
+
+void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value, BlobView payload) {
+  if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
+}
+
+void Node::free(const wire::Location& location) { (void)host_->free(client::store_location(location)); }
+
+void Node::unreferenced(ActorId actor) { actors_.unreferenced(actor); }
+
+// --- ActorHost::Out ----------------------------------------------------------------------------------------------------
+
+void Node::need_worker(ActorId actor, const wire::Shape& shape) {
+  const std::uint64_t key = ++next_actor_key_;
+  wanted_actors_[key] = actor;
+  actor_keys_[actor] = key;
+  leases_.request(kSelf, key, shape_of(shape), 1, steady_now(), {.spilled = false, .dedicated = true});
+}
+
+void Node::release_worker(ActorId actor) {
+  if (const auto lease = actor_leases_.find(actor); lease != actor_leases_.end()) {
+    leases_.returned(lease->second, steady_now());
+    actor_leases_.erase(lease);
+  } else if (const auto key = actor_keys_.find(actor); key != actor_keys_.end()) {
+    leases_.request(kSelf, key->second, {}, 0, steady_now(), {.spilled = false, .dedicated = true});
+  }
+}
+
+void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload) {
+  Process* to = find(worker);
+  if (to == nullptr) return;
+  wire::StartActor order = start;
+  for (wire::Value& argument : order.creation.arguments) {
+    if (argument.kind == wire::Value::Kind::forwarded)
+      if (const wire::Value* value = owners_.value_of(argument.forward)) argument = *value;
+    for (const ObjectId inner : argument.refs) owners_.hold(inner, worker, +1);
+  }
+  send(*to, order, payload);
+}
+
+void Node::drop_creation(const wire::Call& creation) {
+  for (const wire::Value& argument : creation.arguments) {
+    if (argument.kind == wire::Value::Kind::forwarded) owners_.hold(argument.forward, kSelf, -1);
+    for (const ObjectId inner : argument.refs) owners_.hold(inner, kSelf, -1);
+  }
+}
+
+void Node::end_worker(ProcessIndex worker) {
+  if (Process* process = find(worker)) send(*process, wire::Shutdown{"no longer needed"});
+}
+
+void Node::kill_worker(ProcessIndex worker) {
+  if (Process* process = find(worker); process != nullptr && process->pid > 0) ::kill(process->pid, SIGKILL);
+}
+
+void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
+  Process* to = find(watcher);
+  if (to == nullptr) return;
+  if (update.state == wire::ActorState::alive)
+    if (Process* worker = find(update.worker); worker != nullptr && worker != to) connect(*to, *worker);
+  send(*to, update);
+}
+
+void Node::answer(ProcessIndex process, const wire::FoundActor& found) {
+  Process* to = find(process);
+  if (to == nullptr) return;
+  if (found.found) owners_.hold(found.lifetime, process, +1);
+  send(*to, found);
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,77 @@
+/// Workers: asked of the zygote, introduced by their hello, buried when it has reaped them.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/process/role.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+namespace troupe::agent {
+
+void Node::start_zygote() {
+  auto ends = process::LocalSocket::pair().value();
+  zygote_ = process::ZygoteLink(std::move(ends.first));
+  zygote_pid_ = process::spawn(process::Role::zygote, std::move(ends.second), std::to_string(::getpid())).value();
+}
+
+void Node::start_worker(bool dedicated) {
+  auto ends = process::LocalSocket::pair();
+  if (!ends) {
+    leases_.worker_start_failed(steady_now(), dedicated);
+    std::fprintf(stderr, "troupe: a worker could not be started: %s\n", ends.error().what());
+    return;
+  }
+  auto process = std::make_unique<Process>();
+  process->index = next_process_++;
+  process->kind = wire::ProcessKind::worker;
+  process->socket = process::LocalSocket(std::move(ends->first));
+  starting_[process->index] = dedicated;
+  // The socket buffers the order until the zygote has come up.
+  if (!zygote_.fork_worker(process->index, ends->second.get())) {
+    starting_.erase(process->index);
+    leases_.worker_start_failed(steady_now(), dedicated);
+    return;
+  }
+  processes_.emplace(process->index, std::move(process));
+}
+
+void Node::on_zygote() {
+  bool gone = false;
+  for (const process::ZygoteEvent& event : zygote_.read(gone)) {
+    switch (event.kind) {
+      case process::ZygoteEvent::Kind::ready:
+      case process::ZygoteEvent::Kind::note: break;
+      case process::ZygoteEvent::Kind::forked:
+        if (const auto found = processes_.find(event.token); found != processes_.end())
+          found->second->pid = event.pid;
+        break;
+      case process::ZygoteEvent::Kind::exited:
+        worker_gone(event.token, process::describe_status(event.status));
+        break;
+      case process::ZygoteEvent::Kind::failed:
+        worker_gone(event.token, std::string("fork failed: ") + std::strerror(event.status));
+        break;
+    }
+  }
+  if (gone && !over_) {
+    std::fprintf(stderr, "troupe: the program ended before it reached troupe::run in the node's zygote; the "
+                         "node cannot start workers\n");
+    over_ = true;
+  }
+}
+
+void Node::worker_gone(std::uint64_t token, const std::string& reason) {
+  const auto found = processes_.find(token);
+  if (found == processes_.end()) return;
+  Process& process = *found->second;
+  const auto starting = starting_.find(token);
+  if (starting != starting_.end()) {
+    leases_.worker_start_failed(steady_now(), starting->second);
+    starting_.erase(starting);
+  }
+  process.pid = 0;
+  process.reason = reason;
+  bury(process);
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,151 @@
+#include "troupe/runtime/process/role.hpp"
+
+#include "troupe/runtime/agent/agent.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace troupe::process {
+namespace {
+
+constexpr const char* kVariable = "TROUPE_ROLE";
+
+const char* name_of(Role role) {
+  switch (role) {
+    case Role::driver: return "driver";
+    case Role::agent: return "agent";
+    case Role::zygote: return "zygote";
+    case Role::worker: return "worker";
+  }
+  return "driver";
+}
+
+bool is_our_socket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return false;
+  ucred peer{};
+  size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+/// "role:fd:text"
+Inherited read_role() {
+  Inherited inherited;
+  const char* value = getenv(kVariable);
+  if (value == nullptr) return inherited;
+  const std::string text = value;
+  unsetenv(kVariable);
+  const auto first = text.find(':');
+  const auto second = text.find(':', first + 1);
+  if (first == std::string::npos || second == std::string::npos) return inherited;
+  int fd = -1;
+  const auto parsed = std::from_chars(text.data() + first + 1, text.data() + second, fd);
+  if (parsed.ptr != text.data() + second || !is_our_socket(fd)) return inherited;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  for (const Role role : {Role::agent, Role::zygote, Role::worker})
+    if (text.compare(0, first, name_of(role)) == 0) inherited.role = role;
+  if (inherited.role == Role::driver) return inherited;
+  inherited.socket = Fd(fd);
+  inherited.text = text.substr(second + 1);
+  return inherited;
+}
+
+std::vector<std::string> own_arguments() {
+  std::vector<std::string> arguments;
+  Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  std::string all;
+  char buffer[4096];
+  for (ssize_t n = 0; file && (n = read(file.get(), buffer, sizeof buffer)) > 0;)
+    all.append(buffer, static_cast<std::size_t>(n));
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = all.find('\0', at);
+    arguments.push_back(all.substr(at, end - at));
+    if (end == std::string::npos) break;
+    at = end + 1;
+  }
+  if (arguments.empty()) arguments.emplace_back("troupe");
+  return arguments;
+}
+
+/// Runs when the library is loaded, before any constructor of the program's own.
+__attribute__((constructor)) void take_role() {
+  if (inherited().role == Role::agent)
+    agent::run_agent(std::move(inherited().socket), inherited().text);  // never returns
+}
+
+}  // namespace
+
+Inherited& inherited() {
+  static Inherited* role = new Inherited(read_role());
+  return *role;
+}
+
+Result<pid_t> spawn(Role role, Fd socket, const std::string& text) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, socket.get(), socket.get());  // same number: clears CLOEXEC
+  const std::string variable =
+      std::string(kVariable) + "=" + name_of(role) + ":" + std::to_string(socket.get()) + ":" + text;
+  std::vector<char*> environment;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
+    if (std::strncmp(*at, kVariable, std::strlen(kVariable)) != 0) environment.push_back(*at);
+  environment.push_back(const_cast<char*>(variable.c_str()));
+  environment.push_back(nullptr);
+  std::vector<std::string> arguments = own_arguments();
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0)
+    return Error(Code::out_of_memory,
+                 std::string("cannot start a ") + name_of(role) + " process: " + std::strerror(failed));
+  return pid;
+}
+
+void die_with_parent(pid_t parent) noexcept {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+}
+
+std::string describe_status(int status) {
+  if (WIFSIGNALED(status))
+    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+  if (WIFEXITED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
+  return "ended in an unknown way";
+}
+
+int count_threads() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/task");
+  if (folder == nullptr) return 1;
+  while (const dirent* entry = readdir(folder))
+    if (entry->d_name[0] != '.') ++count;
+  closedir(folder);
+  return count;
+}
+
+void raise_file_limit() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace troupe::process

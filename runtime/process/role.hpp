@@ -1,0 +1,47 @@
+/// Which of the four roles this process plays, and how others are started from it.
+///
+/// A child is the same executable with one inherited socket; the environment variable that names it is removed at first
+/// read, so that neither it nor the descriptor reaches the user's own children. The agent's role is taken in the
+/// library's constructor, before any code of the user; zygote and worker in enter().
+///
+///     spawn(Role::agent, std::move(theirs), "…options…");
+#pragma once
+
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/result.hpp"
+
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace troupe::process {
+
+enum class Role { driver, agent, zygote, worker };
+
+struct Inherited {
+  Role role = Role::driver;
+  Fd socket;
+  std::string text;  ///< role-specific options
+};
+
+/// What this process was started as; the socket can be taken once.
+Inherited& inherited();
+
+/// Starts this executable again in the role, with this process's arguments. Does not copy the parent's memory (vfork
+/// semantics), about 4 ms. Errors: out_of_memory (processes, descriptors).
+Result<pid_t> spawn(Role role, Fd socket, const std::string& text);
+
+/// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.
+void die_with_parent(pid_t parent) noexcept;
+
+/// "killed by signal 9 (Killed)" or "exited with code 3".
+std::string describe_status(int status);
+
+/// Threads of this process right now.
+int count_threads();
+
+/// Raises the soft limit of open files to the hard one.
+void raise_file_limit() noexcept;
+
+}  // namespace troupe::process

@@ -1,0 +1,115 @@
+#include "troupe/runtime/process/zygote.hpp"
+
+#include "troupe/runtime/process/role.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace troupe::process {
+namespace {
+
+struct Order {
+  std::uint64_t token = 0;
+};
+
+void report(LocalSocket& socket, const ZygoteEvent& event) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&event);
+  if (!socket.send(BlobView(bytes, sizeof event), {})) _exit(0);  // the agent is gone
+}
+
+void reap(LocalSocket& socket, std::map<pid_t, std::uint64_t>& children) {
+  int status = 0;
+  for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    const auto child = children.find(pid);
+    if (child == children.end()) continue;  // a child of the user's own
+    report(socket, {ZygoteEvent::Kind::exited, child->second, pid, status});
+    children.erase(child);
+  }
+}
+
+}  // namespace
+
+bool ZygoteLink::fork_worker(std::uint64_t token, int socket) {
+  const Order order{token};
+  const int descriptors[] = {socket};
+  return socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order), descriptors);
+}
+
+std::vector<ZygoteEvent> ZygoteLink::read(bool& gone) {
+  std::vector<ZygoteEvent> events;
+  gone = !socket_.flush();
+  std::array<std::byte, sizeof(ZygoteEvent)> buffer;
+  for (;;) {
+    const Received received = socket_.receive(buffer);
+    if (received.kind == Received::Kind::empty) return events;
+    if (received.kind == Received::Kind::closed || received.size != sizeof(ZygoteEvent)) {
+      gone = true;
+      return events;
+    }
+    ZygoteEvent event;
+    std::memcpy(&event, buffer.data(), sizeof event);
+    events.push_back(event);
+  }
+}
+
+Forked run_zygote(Fd fd) {
+  prctl(PR_SET_NAME, "troupe-zygote");
+  LocalSocket socket(std::move(fd));
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &set, &before);
+  Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  const bool lonely = count_threads() == 1;
+  if (!lonely)
+    std::fprintf(stderr,
+                 "troupe: something before troupe::run started a thread (a static initialiser, a BLAS "
+                 "library); workers are started by exec instead of fork, 4 ms instead of 0.2 ms\n");
+  std::map<pid_t, std::uint64_t> children;
+  const pid_t self = getpid();
+  report(socket, {ZygoteEvent::Kind::ready, 0, self, lonely ? 1 : 0});
+  for (;;) {
+    pollfd entries[2] = {{socket.fd(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    poll(entries, 2, -1);
+    signalfd_siginfo info;
+    while (read(signals.get(), &info, sizeof info) == sizeof info) {
+    }
+    reap(socket, children);
+    std::array<std::byte, sizeof(Order)> buffer;
+    Received received = socket.receive(buffer);
+    if (received.kind == Received::Kind::closed) _exit(0);
+    if (received.kind == Received::Kind::empty) continue;
+    if (received.size != sizeof(Order) || received.descriptors.size() != 1) continue;
+    Order order;
+    std::memcpy(&order, buffer.data(), sizeof order);
+    if (!lonely) {
+      const auto pid = spawn(Role::worker, std::move(received.descriptors[0]),
+                             std::to_string(self) + "," + std::to_string(order.token));
+      if (pid) children.emplace(*pid, order.token);
+      report(socket, {pid ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token,
+                      pid ? *pid : 0, errno});
+      continue;
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+      die_with_parent(self);
+      sigprocmask(SIG_SETMASK, &before, nullptr);
+      prctl(PR_SET_NAME, "troupe-worker");
+      return {std::move(received.descriptors[0]), order.token};
+    }
+    if (pid > 0) children.emplace(pid, order.token);
+    report(socket, {pid > 0 ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token,
+                    pid > 0 ? pid : 0, errno});
+  }
+}
+
+}  // namespace troupe::process
