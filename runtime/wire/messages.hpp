@@ -419,7 +419,7 @@ class FrameWriter {
 /// used. Errors: invalid_argument with the field; an unknown message kind is `unavailable`
 /// ("unsupported message N"). The frame must be private memory (a ring's consumer copies it there),
 /// best aligned to 8: else the message is copied once more. Cost: about 130 ns for a call with two
-/// small arguments; memory is at most five times the frame.
+/// small arguments; memory is at most 25 times the message.
 Result<Decoded<CallMessage>> decode_call(BlobView frame);
 Result<Decoded<NodeMessage>> decode_node(BlobView frame);
 

@@ -1,0 +1,277 @@
+// Attacks A3 and A4 on a frame: whatever the bytes, a reader ends soon, in little memory, with a
+// message or an Error.
+#include "samples.hpp"
+
+#include <gtest/gtest.h>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TROUPE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TROUPE_SANITIZED 1
+#endif
+#endif
+
+namespace {
+thread_local std::size_t allocated = 0;  // bytes ever asked for by this thread
+}
+
+#ifndef TROUPE_SANITIZED
+void* operator new(std::size_t size) {
+  allocated += size;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+#endif
+
+namespace troupe::wire {
+namespace {
+
+using namespace samples;
+using Words = std::vector<std::uint64_t>;
+
+constexpr std::size_t kSlow =
+#ifdef TROUPE_SANITIZED
+    20;
+#else
+    1;
+#endif
+
+Blob frame_of_words(const Words& words, std::uint8_t conversation = 0, std::size_t payload = 0) {
+  Blob frame(8 + words.size() * 8 + payload);
+  const std::uint32_t count = static_cast<std::uint32_t>(words.size());
+  const std::uint32_t rest = 0x01007254U | static_cast<std::uint32_t>(conversation) << 16;
+  std::memcpy(frame.data(), &count, 4);
+  std::memcpy(frame.data() + 4, &rest, 4);
+  std::memcpy(frame.data() + 8, words.data(), words.size() * 8);
+  return frame;
+}
+
+// Pointers of Cap'n Proto's encoding; offsets count from the word behind the pointer.
+std::uint64_t struct_pointer(std::int32_t offset, std::uint64_t data, std::uint64_t pointers) {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(offset) << 2)) | data << 32 |
+         pointers << 48;
+}
+std::uint64_t list_pointer(std::int32_t offset, std::uint64_t element, std::uint64_t count) {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(offset) << 2) | 1) | element << 32 |
+         count << 35;
+}
+std::uint64_t list_tag(std::uint64_t count, std::uint64_t data, std::uint64_t pointers) {
+  return count << 2 | data << 32 | pointers << 48;
+}
+std::uint64_t far_pointer(bool twice, std::uint64_t offset, std::uint64_t segment) {
+  return 2 | (twice ? 4 : 0) | offset << 3 | segment << 32;
+}
+
+/// Reads within 50 ms and 1 MiB, whatever comes out.
+template <class Decode>
+bool survives(Decode decode, const Blob& frame) {
+  const std::size_t before = allocated;
+  const auto start = std::chrono::steady_clock::now();
+  bool ok;
+  {
+    const auto read = decode(BlobView(frame));
+    ok = read.ok();
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_LE(took, std::chrono::milliseconds(50) * kSlow);
+  EXPECT_LE(allocated - before, 1U << 20);
+  return ok;
+}
+
+/// CallMessage{call} with the words of `arguments` as its list pointer and what follows.
+Words call_words(std::uint64_t arguments, const Words& rest) {
+  Words words = {struct_pointer(0, 1, 1), 0, struct_pointer(0, 5, 1), 1, 0, 0, 0, 0, arguments};
+  words.insert(words.end(), rest.begin(), rest.end());
+  return words;
+}
+
+TEST(Hostile, WellFormedByHand) {
+  EXPECT_TRUE(survives(decode_call, frame_of_words(call_words(0, {}))));
+  EXPECT_TRUE(survives(
+      decode_call,
+      frame_of_words(call_words(list_pointer(0, 7, 3), {list_tag(1, 2, 1), 1, 0, 0}), 0, 8)));
+}
+
+TEST(Hostile, HugeCounts) {
+  for (const std::uint64_t count : {1ULL << 12, 1ULL << 20, (1ULL << 29) - 1})
+    for (std::uint64_t element = 0; element < 8; ++element)
+      EXPECT_FALSE(survives(decode_call,
+                            frame_of_words(call_words(list_pointer(0, element, count), Words(8)))))
+          << count << " of " << element;
+}
+
+TEST(Hostile, ListsOfNothing) {
+  // 2^29 elements of no size at all, as a plain list and as structs without fields.
+  const std::uint64_t all = (1ULL << 29) - 1;
+  EXPECT_FALSE(
+      survives(decode_call, frame_of_words(call_words(list_pointer(0, 0, all), Words(1)))));
+  for (const std::uint64_t count :
+       {std::uint64_t{1}, std::uint64_t{100}, std::uint64_t{4096}, std::uint64_t{4097}, all})
+    EXPECT_FALSE(survives(
+        decode_call, frame_of_words(call_words(list_pointer(0, 7, 0), {list_tag(count, 0, 0)}))));
+  EXPECT_FALSE(
+      survives(decode_node, frame_of_words({struct_pointer(0, 1, 1), 33, struct_pointer(0, 1, 1), 1,
+                                            list_pointer(0, 7, 0), list_tag(all, 0, 0)},
+                                           1)));
+}
+
+TEST(Hostile, OverlappingPointersGainNothing) {
+  // Arguments that all name the same 500 refs: 400 of them would be 3.2 MB from 18 KiB.
+  constexpr std::size_t kRefs = 500;
+  const auto frame = [](std::size_t count) {
+    Words rest = {list_tag(count, 2, 1)};
+    for (std::size_t i = 0; i < count; ++i) {
+      rest.insert(rest.end(), {1, 0});  // inline bytes
+      const std::size_t behind = rest.size() + 1;
+      rest.push_back(list_pointer(static_cast<std::int32_t>(1 + count * 3 - behind), 7, kRefs * 2));
+    }
+    rest.push_back(list_tag(kRefs, 2, 0));
+    rest.resize(rest.size() + kRefs * 2, 1);
+    return frame_of_words(call_words(list_pointer(0, 7, count * 3), rest));
+  };
+  EXPECT_TRUE(survives(decode_call, frame(1)));
+  EXPECT_FALSE(survives(decode_call, frame(2)));
+  EXPECT_FALSE(survives(decode_call, frame(400)));
+}
+
+TEST(Hostile, Cycles) {
+  // A root that is its own body, a body that is its own message, and pointers to themselves.
+  survives(decode_call, frame_of_words({struct_pointer(-1, 1, 1), 0}));
+  survives(decode_call, frame_of_words({struct_pointer(0, 1, 1), 0, struct_pointer(-2, 5, 1)}));
+  survives(decode_call, frame_of_words({struct_pointer(0, 1, 1), 0, struct_pointer(-3, 1, 1)}));
+  for (std::int32_t offset = -9; offset < 2; ++offset)
+    for (std::uint64_t element = 0; element < 8; ++element)
+      survives(decode_call, frame_of_words(call_words(list_pointer(offset, element, 3), Words(3))));
+}
+
+TEST(Hostile, DeepNesting) {
+  // The schema is finite, so depth stays where no reader looks: it must cost nothing there.
+  Words words = call_words(0, {});
+  words[2] = struct_pointer(0, 5, 2);  // a later version's pointer
+  while (words.size() < kMaxMessage / 8) words.push_back(struct_pointer(0, 0, 1));
+  survives(decode_call, frame_of_words(words));
+  words.insert(words.end(), 1'000'000 - words.size(), struct_pointer(0, 0, 1));
+  EXPECT_FALSE(survives(decode_call, frame_of_words(words)));
+  EXPECT_FALSE(survives(decode_call, frame_of_words(Words(1'000, struct_pointer(0, 0, 1)))));
+}
+
+TEST(Hostile, FarPointers) {
+  for (const bool twice : {false, true})
+    for (const std::uint64_t segment : {0ULL, 1ULL, 7ULL, 0xffffffffULL})
+      for (const std::uint64_t offset : {0ULL, 1ULL, 2ULL, 8ULL, 9ULL, (1ULL << 29) - 1}) {
+        const std::uint64_t pointer = far_pointer(twice, offset, segment);
+        survives(decode_call, frame_of_words({pointer, pointer, pointer}));  // a loop
+        survives(decode_call, frame_of_words({struct_pointer(0, 1, 1), 0, pointer}));
+        survives(decode_call, frame_of_words(call_words(pointer, {pointer, pointer, pointer})));
+        if (segment != 0) {
+          EXPECT_FALSE(survives(decode_call, frame_of_words(call_words(pointer, Words(4)))));
+        }
+      }
+}
+
+TEST(Hostile, CapabilitiesAndReservedPointers) {
+  for (const std::uint64_t pointer : {3ULL, 3ULL | 7ULL << 32, ~0ULL, 0xffffffff00000003ULL}) {
+    EXPECT_FALSE(survives(decode_call, frame_of_words({pointer})));
+    EXPECT_FALSE(survives(decode_call, frame_of_words(call_words(pointer, Words(2)))));
+  }
+}
+
+// --- mutation ---
+
+/// What a hostile peer would try on a frame that was good.
+void mutate(Random& random, Blob& frame) {
+  const auto word_at = [&](std::size_t i) { return frame.data() + i * 8; };
+  const auto any_word = [&] { return random.below(std::max<std::size_t>(1, frame.size() / 8)); };
+  for (std::size_t n = 1 + random.below(3); n > 0 && frame.size() >= 16; --n) {
+    switch (random.below(8)) {
+      case 0: frame[random.below(frame.size())] ^= std::byte(1U << random.below(8)); break;
+      case 1: frame[random.below(frame.size())] = static_cast<std::byte>(random()); break;
+      case 2: frame.resize(8 + random.below(frame.size() - 8)); break;
+      case 3: {  // a pointer of any kind anywhere
+        const std::uint64_t word = random.chance(0.5) ? random() : random() & 0x0007000f0000003f;
+        std::memcpy(word_at(any_word()), &word, 8);
+        break;
+      }
+      case 4: {  // extreme numbers
+        const std::uint32_t edges[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff8};
+        std::memcpy(frame.data() + 4 * random.below(frame.size() / 4), &edges[random.below(6)], 4);
+        break;
+      }
+      case 5: std::memcpy(word_at(any_word()), word_at(any_word()), 8); break;
+      case 6: {  // the head says more or less than there is
+        const auto words = static_cast<std::uint32_t>(random.below(2 * frame.size() / 8));
+        std::memcpy(frame.data(), &words, 4);
+        break;
+      }
+      default: {  // a part again elsewhere
+        const std::size_t size = random.below(frame.size() / 2);
+        std::memmove(frame.data() + random.below(frame.size() - size),
+                     frame.data() + random.below(frame.size() - size), size);
+      }
+    }
+  }
+}
+
+TEST(Hostile, MutatedFramesOfEveryMessage) {
+  constexpr std::uint64_t kFrames = 200'000 / (kSlow > 1 ? 4 : 1);
+  Random random(2024);
+  const Blob payload = random_bytes(random, 64);
+  std::vector<std::pair<bool, Blob>> good;
+  for (std::size_t i = 0; i < std::variant_size_v<NodeMessage>; ++i)
+    for (int k = 0; k < 3; ++k)
+      good.emplace_back(true, frame_of(random_node(random, payload.size(), i, true), payload));
+  for (std::size_t i = 0; i < 60; ++i)
+    good.emplace_back(false, frame_of(random_call(random, payload.size(), i % 3, true), payload));
+
+  std::size_t accepted = 0, refused = 0, most = 0;
+  FrameWriter writer;
+  std::vector<std::byte> exact;
+  for (std::uint64_t i = 0; i < kFrames; ++i) {
+    const auto& [node, original] = good[random.below(good.size())];
+    Blob frame = original;
+    mutate(random, frame);
+    frame.shrink_to_fit();  // so that ASan sees a read behind the end
+    const std::size_t before = allocated;
+    if (node) {
+      const auto read = decode_node(frame);
+      read.ok() ? ++accepted : ++refused;
+      most = std::max(most, allocated - before);
+      if (read.ok()) writer.encode(read->message);  // what a reader lets in keeps our own bounds
+    } else {
+      const auto read = decode_call(frame);
+      read.ok() ? ++accepted : ++refused;
+      most = std::max(most, allocated - before);
+      if (read.ok()) writer.encode(read->message);
+    }
+  }
+  EXPECT_LE(most, 1U << 20);
+  EXPECT_GT(accepted, kFrames / 50);  // the mutations are neither all harmless
+  EXPECT_GT(refused, kFrames / 50);   // nor all obvious
+}
+
+TEST(Hostile, RandomBytes) {
+  Random random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    Words words(1 + random.below(40));
+    const bool sparse = random.chance(0.7);
+    for (std::uint64_t& word : words) word = sparse ? random() & random() & random() : random();
+    if (random.chance(0.8)) words[0] = struct_pointer(0, 1, 1);
+    survives(decode_call, frame_of_words(words, 0, 16));
+    survives(decode_node, frame_of_words(words, 1, 16));
+    EXPECT_FALSE(survives(decode_call, random_bytes(random, random.below(100))));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::wire
