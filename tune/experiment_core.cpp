@@ -200,6 +200,7 @@ void Experiment::Core::on_report(const Event& e) {
   TrialInfo& t = info(e.trial);
   Control& c = control(e.trial);
   c.in_report = true;
+  c.can_save = e.can_save;
   ++c.reports_since_save;
   ++board.reports;
   add_sample(t, e);
@@ -214,8 +215,9 @@ void Experiment::Core::on_report(const Event& e) {
                    number(*options.target));
   }
   if (options.max_steps > 0 && e.step >= options.max_steps) {
-    if (options.save_at_end && e.can_save) ask_to_save(e.trial);
-    return leave(e.trial, Next::complete, "reached max_steps");
+    Decision decision{.trial = e.trial, .action = Action::complete};
+    decision.why = "reached max_steps";
+    return carry_out(decision);
   }
   decisions_.clear();
   scheduler_->reported({e.trial, e.step, e.score, e.can_save, others_wait()}, decisions_);
@@ -330,6 +332,9 @@ void Experiment::Core::carry_out(const Decision& d) {
       if (inside) return leave(d.trial, Next::stop, d.why);
       waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), d.trial), waiting_.end());
       return close_trial(d.trial, TrialState::stopped, d.why);
+    case Action::complete:
+      if (options.save_at_end && control(d.trial).can_save) ask_to_save(d.trial);
+      return leave(d.trial, Next::complete, d.why);
     case Action::yield:
       ask_to_save(d.trial);
       record(note(Kind::yielded, d.trial));

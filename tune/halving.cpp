@@ -87,14 +87,13 @@ void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decisio
   place.gain = goal_.gain(report.score);
   place.reported = true;
   if (options_.stop_at_max && report.step >= options_.max_steps) {
-    out.push_back(stop(report.trial, "reached max_steps " + std::to_string(options_.max_steps)));
+    out.push_back({.trial = report.trial, .action = Decision::Action::complete});
+    out.back().why = "reached max_steps";
     return;
   }
   const auto cutoff = record(place);
   if (cutoff && place.gain < *cutoff) {
-    out.push_back(stop(report.trial, "at step " + std::to_string(report.step) + " its score " +
-                                         number(report.score) + " is worse than the cutoff " +
-                                         number(goal_.gain(*cutoff))));
+    out.push_back(stop(report.trial, "worse than the cutoff " + number(goal_.gain(*cutoff))));
     return;
   }
   out.push_back({.trial = report.trial});
@@ -124,10 +123,9 @@ void SuccessiveHalvingScheduler::reported(const Report& report, std::vector<Deci
   std::size_t& rung = next_rung_[report.trial];
   const double gain = goal_.gain(report.score);
   while (static_cast<double>(report.step) >= rung_step(rung)) {  // one report may clear several
-    const std::string where =
-        "at rung " + std::to_string(rung) + " (step " + std::to_string(report.step) + ") ";
+    const std::string where = " at rung " + std::to_string(rung);
     if (std::isnan(gain)) {
-      out.push_back(stop(report.trial, where + "its score is not a number"));
+      out.push_back(stop(report.trial, "not a number" + where));
       return;
     }
     if (rungs_.size() <= rung) rungs_.resize(rung + 1);
@@ -135,14 +133,13 @@ void SuccessiveHalvingScheduler::reported(const Report& report, std::vector<Deci
     gains.insert(std::upper_bound(gains.begin(), gains.end(), gain), gain);
     const std::size_t n = gains.size();
     if (n <= static_cast<std::size_t>(options_.bootstrap)) {
-      out.push_back(stop(report.trial, where + "fewer trials than bootstrap came before"));
+      out.push_back(stop(report.trial, "one of the first few" + where));
       return;
     }
     const std::size_t k = std::max<std::size_t>(n / static_cast<std::size_t>(options_.eta), 1);
     if (gain < gains[n - k]) {
-      out.push_back(stop(report.trial, where + "its score " + number(report.score) +
-                                           " is not among the best " + std::to_string(k) + " of " +
-                                           std::to_string(n)));
+      out.push_back(stop(report.trial, "not among the best " + std::to_string(k) + " of " +
+                                           std::to_string(n) + where));
       return;
     }
   }

@@ -96,10 +96,11 @@ struct Decision {
   enum class Action {
     go_on,
     stop,
-    yield,    ///< save, give the slot to somebody who waits, come back later
-    hold,     ///< save and wait inside the report until resume, exploit or stop
-    resume,   ///< ends a hold
-    exploit,  ///< restart from the donor's latest checkpoint with `params`
+    complete,  ///< the trial has reached the end that the scheduler sets
+    yield,     ///< save, give the slot to somebody who waits, come back later
+    hold,      ///< save and wait inside the report until resume, exploit or stop
+    resume,    ///< ends a hold
+    exploit,   ///< restart from the donor's latest checkpoint with `params`
   };
   int trial = 0;
   Action action = Action::go_on;

@@ -54,11 +54,10 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
   const bool judged = static_cast<int>(means.size()) >= options_.min_samples && median;
   const bool stopped = judged && best < *median;
   out.push_back(verdict(report.trial, stopped,
-                        stopped
-                            ? "its best score " + number(goal_.gain(best)) +
-                                  " is worse than the median " + number(goal_.gain(*median)) +
-                                  " of the others' means up to step " + std::to_string(report.step)
-                            : ""));
+                        stopped ? "its best " + number(goal_.gain(best)) +
+                                      " is worse than the median " + number(goal_.gain(*median)) +
+                                      " of the others' means"
+                                : ""));
 }
 
 PercentileScheduler::PercentileScheduler(const PercentileStopping& options,
@@ -96,11 +95,11 @@ void PercentileScheduler::reported(const Report& report, std::vector<Decision>& 
   const bool stopped = !any || (cutoff && best < *cutoff);
   if (!stopped) return;
   mine.stopped = true;
-  out.back() = verdict(report.trial, true,
-                       any ? "its best score " + number(goal_.gain(best)) +
-                                 " is worse than the percentile " + number(goal_.gain(*cutoff)) +
-                                 " of completed trials at step " + std::to_string(report.step)
-                           : std::string("it has no score that is a number"));
+  out.back() =
+      verdict(report.trial, true,
+              any ? "its best " + number(goal_.gain(best)) + " is worse than the percentile " +
+                        number(goal_.gain(*cutoff)) + " of completed trials"
+                  : std::string("no score that is a number"));
 }
 
 void PercentileScheduler::finished(int trial, std::vector<Decision>&) {

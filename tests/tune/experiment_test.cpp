@@ -116,6 +116,7 @@ TEST(Experiment, SuccessiveHalvingSpendsLess) {
   Simulator(e, curve()).run();
   EXPECT_LT(e.board().seconds, 0.5 * 40 * 64 / 4);
   EXPECT_GT(count(e.board(), TrialState::stopped), 20);
+  EXPECT_GT(count(e.board(), TrialState::completed), 0);  // at the scheduler's max_steps
 }
 
 TEST(Experiment, AFailedAttemptIsRetriedFromItsLastCheckpoint) {

@@ -14,8 +14,8 @@ bool stops(Scheduler& s, int trial, long step, double score) {
   std::vector<Decision> out;
   s.reported({.trial = trial, .step = step, .score = score}, out);
   EXPECT_EQ(out.size(), 1U);
-  EXPECT_EQ(out[0].action == Decision::Action::stop, !out[0].why.empty());
-  return out[0].action == Decision::Action::stop;
+  EXPECT_EQ(out[0].action == Decision::Action::go_on, out[0].why.empty());
+  return out[0].action != Decision::Action::go_on;
 }
 
 TEST(AsyncHyperBand, RungsOfABracket) {

@@ -169,7 +169,7 @@ TEST(Curves, WellFormedWithAxesLegendAndArrows) {
   const std::string svg = curves_svg(board);
   EXPECT_TRUE(has(svg, "marker-end=\"url(#copy)\""));
   EXPECT_TRUE(has(svg, ">step<"));
-  EXPECT_TRUE(has(svg, "trial 0  "));
+  EXPECT_TRUE(has(svg, "trial 0: "));
 }
 
 TEST(Curves, OddScoresDoNotBreakThem) {

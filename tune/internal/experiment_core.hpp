@@ -26,6 +26,7 @@ struct Experiment::Core {
   /// What the core knows of a trial beyond the board.
   struct Control {
     bool in_report = false;  ///< waits for a Reply
+    bool can_save = false;   ///< the last report offered a model
     bool saving = false;     ///< a Save is on its way
     bool kill_sent = false;
     bool urgent = false;     ///< a retry: before new trials

@@ -19,4 +19,16 @@ inline std::vector<int> ranking(const Board& board) {
   return order;
 }
 
+/// A colour index per trial: its number, or in larger populations its rank, so that those which are
+/// looked at differ.
+inline std::vector<std::size_t> shades(const Board& board) {
+  std::vector<std::size_t> shade(board.trials.size());
+  const std::vector<int> order = ranking(board);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto trial = static_cast<std::size_t>(order[i]);
+    shade[trial] = order.size() <= 12 ? trial : i;
+  }
+  return shade;
+}
+
 }  // namespace troupe::tune

@@ -27,7 +27,7 @@ struct Axis {
   double at(double value) const;
 };
 
-/// Ten colours that are told apart on white and on black; further ones repeat.
+/// Twelve colours that are told apart on white and on black; further ones repeat.
 const char* colour(std::size_t index);
 
 /// <svg …> with a title for screen readers and the styles that the pictures share.

@@ -126,7 +126,8 @@ std::string copy_arrows(const Board& board, const TrialInfo& t, const Frame& f,
   return out;
 }
 
-std::string legend(const Board& board, const std::vector<int>& order) {
+std::string legend(const Board& board, const std::vector<int>& order,
+                   const std::vector<std::size_t>& shade) {
   std::string out =
       svg_text(right + 18, top + 4, "trial, last " + board.metric, "start", "class=\"soft\"");
   double y = top + 26;
@@ -134,10 +135,10 @@ std::string legend(const Board& board, const std::vector<int>& order) {
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
     out += "<line x1=\"" + coordinate(right + 18) + "\" x2=\"" + coordinate(right + 38) +
            "\" y1=\"" + coordinate(y - 4) + "\" y2=\"" + coordinate(y - 4) + "\" stroke=\"" +
-           colour(static_cast<std::size_t>(t.number)) + "\" stroke-width=\"" +
+           colour(shade[static_cast<std::size_t>(t.number)]) + "\" stroke-width=\"" +
            (t.number == board.best ? "4" : "2.5") + "\"/>";
     const std::string words =
-        "trial " + std::to_string(t.number) + "  " + (t.history.empty() ? "–" : number(t.score()));
+        "trial " + std::to_string(t.number) + ": " + (t.history.empty() ? "–" : number(t.score()));
     out += svg_text(right + 46, y, words, "start",
                     t.number == board.best ? "font-weight=\"700\"" : "");
   }
@@ -181,12 +182,14 @@ std::string curves_svg(const Board& board) {
   }
   out += axes(board, f);
   const std::vector<int> order = ranking(board);
+  const std::vector<std::size_t> shade = shades(board);
   std::string arrows;
   for (std::size_t i = order.size(); i-- > 0;) {  // the best one is drawn last, on top
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
     if (t.history.empty()) continue;
     const bool grey = i >= named;
-    const std::string stroke = grey ? "var(--soft)" : colour(static_cast<std::size_t>(t.number));
+    const std::string stroke =
+        grey ? "var(--soft)" : colour(shade[static_cast<std::size_t>(t.number)]);
     const bool best = t.number == board.best;
     out += "<path class=\"line\" d=\"" + curve_path(board, t, f) + "\" stroke=\"" + stroke +
            "\" stroke-width=\"" +
@@ -208,7 +211,7 @@ std::string curves_svg(const Board& board) {
     }
     arrows += copy_arrows(board, t, f, stroke);
   }
-  return out + arrows + legend(board, order) + "</svg>\n";
+  return out + arrows + legend(board, order, shade) + "</svg>\n";
 }
 
 }  // namespace troupe::tune

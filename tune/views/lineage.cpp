@@ -28,9 +28,9 @@ std::vector<Change> changes_of(const Board& board) {
   return changes;
 }
 
-std::string segment(double x1, double x2, double y, int root) {
+std::string segment(double x1, double x2, double y, std::size_t shade) {
   return "<line x1=\"" + coordinate(x1) + "\" x2=\"" + coordinate(x2) + "\" y1=\"" + coordinate(y) +
-         "\" y2=\"" + coordinate(y) + "\" stroke=\"" + colour(static_cast<std::size_t>(root)) +
+         "\" y2=\"" + coordinate(y) + "\" stroke=\"" + colour(shade) +
          "\" stroke-width=\"5\" stroke-linecap=\"round\"/>";
 }
 
@@ -67,6 +67,7 @@ std::string restarts(const TrialInfo& t, const Axis& x, double y) {
 
 std::string lineage_svg(const Board& board) {
   std::vector<int> rows = ranking(board);
+  const std::vector<std::size_t> shade = shades(board);
   if (rows.size() > 40) rows.resize(40);
   std::vector<double> y_of(board.trials.size(), -1);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -101,7 +102,8 @@ std::string lineage_svg(const Board& board) {
     const auto i = static_cast<std::size_t>(change.trial);
     const auto donor = static_cast<std::size_t>(change.copy->donor);
     const double at = x.at(change.seconds);
-    if (y_of[i] >= 0) out += segment(x.at(since[i]), at, y_of[i], root[i]);
+    if (y_of[i] >= 0)
+      out += segment(x.at(since[i]), at, y_of[i], shade[static_cast<std::size_t>(root[i])]);
     root[i] = root[donor];
     since[i] = change.seconds;
     if (y_of[i] < 0 || y_of[donor] < 0) continue;
@@ -115,7 +117,8 @@ std::string lineage_svg(const Board& board) {
   for (const int row : rows) {
     const auto i = static_cast<std::size_t>(row);
     const TrialInfo& t = board.trials[i];
-    out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i], root[i]);
+    out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i],
+                   shade[static_cast<std::size_t>(root[i])]);
     out += restarts(t, x, y_of[i]);
     out += svg_text(left - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
                     row == board.best ? "font-weight=\"700\"" : "");
@@ -136,6 +139,7 @@ std::string parallel_svg(const Board& board) {
   out += svg_text(40, 45, "a line per trial through its last parameters; the better half in colour",
                   "start", "class=\"soft\"");
   std::vector<int> rows = ranking(board);
+  const std::vector<std::size_t> shade = shades(board);
   rows.erase(
       std::remove_if(
           rows.begin(), rows.end(),
@@ -172,7 +176,7 @@ std::string parallel_svg(const Board& board) {
     }
     const bool good = i < (rows.size() + 1) / 2;
     out += "<path class=\"line\" d=\"" + d + "\" stroke=\"" +
-           (good ? colour(static_cast<std::size_t>(rows[i])) : "var(--soft)") +
+           (good ? colour(shade[static_cast<std::size_t>(rows[i])]) : "var(--soft)") +
            "\" stroke-width=\"" + (i == 0 ? "3.2" : "1.6") + "\" opacity=\"" +
            (i == 0 ? "1"
             : good ? "0.75"

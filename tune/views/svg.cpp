@@ -62,9 +62,9 @@ double Axis::at(double value) const {
 }
 
 const char* colour(std::size_t index) {
-  static constexpr std::array<const char*, 10> palette = {
-      "#3b82d6", "#e07b28", "#2f9e5b", "#c94d4d", "#8f6cc9",
-      "#a0734e", "#d668a8", "#6f8a1f", "#1fa3b5", "#b8941f"};
+  static constexpr std::array<const char*, 12> palette = {
+      "#3b82d6", "#e07b28", "#2f9e5b", "#c94d4d", "#8f6cc9", "#a0734e",
+      "#d668a8", "#6f8a1f", "#1fa3b5", "#b8941f", "#5b6ee1", "#7d8794"};
   return palette[index % palette.size()];
 }
 
