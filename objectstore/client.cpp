@@ -352,8 +352,9 @@ Opened Client::open(const Location& at) noexcept {
     return opened;
   }
   ReaderMemory memory = impl.reader(at, base);
-  if (!PinProtocol<ReaderMemory>::pin(memory, at.generation)) {
-    impl.after_unpin(at, PinProtocol<ReaderMemory>::unpin_failed(memory));
+  const Pin pin = PinProtocol<ReaderMemory>::pin(memory, at.generation);
+  if (pin != Pin::held) {
+    impl.after_unpin(at, pin == Pin::missed_and_report);
     opened.status = OpenStatus::moved;
     return opened;
   }
@@ -374,8 +375,9 @@ Opened Client::Impl::view(const Location& at, const Publication& publication) no
   const ExtentId extent{publication.extent.load(std::memory_order_relaxed)};
   const std::uint64_t offset = publication.offset.load(std::memory_order_relaxed);
   const std::uint64_t length = publication.length.load(std::memory_order_relaxed);
-  if (extent != at.extent || offset != at.offset || length != at.length || !extent ||
-      extent.index() >= layout.extents)
+  const std::uint32_t tag = publication.tag.load(std::memory_order_relaxed);
+  if (extent != at.extent || offset != at.offset || length != at.length || tag != at.tag ||
+      !extent || extent.index() >= layout.extents)
     return opened;
   const ExtentEntry& e = entry(extent);
   if (e.id.load(std::memory_order_acquire) != extent.value) {

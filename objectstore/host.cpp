@@ -123,8 +123,11 @@ Result<std::unique_ptr<Host>> Host::create(HostOptions options) {
   if (!membership) return membership.error();
   Impl* self = host->impl_.get();
   auto local = Client::attach(*std::move(membership), [self](std::uint32_t p, std::uint32_t s) {
-    Lock lock(self->mutex);
-    self->local_unpins.emplace_back(p, s);
+    {
+      Lock lock(self->mutex);
+      self->local_unpins.emplace_back(p, s);
+    }
+    if (self->options.on_local_unpin) self->options.on_local_unpin();
   });
   if (!local) return local.error();
   self->local = *std::move(local);
@@ -430,7 +433,8 @@ bool Host::Impl::published(const Location& at) const noexcept {
   return p.head.load(std::memory_order_seq_cst) == head_word(at.generation, SlotState::sealed) &&
          p.extent.load(std::memory_order_relaxed) == at.extent.value &&
          p.offset.load(std::memory_order_relaxed) == at.offset &&
-         p.length.load(std::memory_order_relaxed) == at.length;
+         p.length.load(std::memory_order_relaxed) == at.length &&
+         p.tag.load(std::memory_order_relaxed) == at.tag;
 }
 
 Result<void> Host::adopt(std::uint32_t sender, const Location& at) {

@@ -23,6 +23,9 @@ struct HostOptions {
   Bytes extent{64u << 20};  ///< usual extent; larger objects get one of their own
   Bytes ahead{256u << 20};  ///< most bytes prefaulted ahead; an eighth of the arena at most
   Layout layout;
+  /// Called when a view of the agent's own was given up for which a free may wait: then call
+  /// take_notices() soon. Runs on the thread of the view; must not call the host.
+  std::function<void()> on_local_unpin;
 };
 
 enum class Freed : std::uint8_t {

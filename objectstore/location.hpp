@@ -41,7 +41,7 @@ struct Location {
   ExtentId extent;
   std::uint64_t offset = 0;  ///< bytes from the start of the extent; a multiple of 64
   std::uint64_t length = 0;  ///< bytes
-  std::uint32_t tag = 0;     ///< the writer's own; carried, never interpreted
+  std::uint32_t tag = 0;     ///< the writer's own; verified, never interpreted
 
   constexpr std::uint32_t incarnation() const noexcept {
     return static_cast<std::uint32_t>(generation >> 32);

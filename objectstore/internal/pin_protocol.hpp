@@ -28,22 +28,30 @@ constexpr std::uint64_t head_word(std::uint64_t generation, SlotState state) noe
   return generation << 8 | static_cast<std::uint64_t>(state);
 }
 
+enum class Pin : std::uint8_t {
+  held,               ///< the slot holds that generation until unpin()
+  missed,             ///< it does not; no pin is set
+  missed_and_report,  ///< so, and the agent may have seen our pin: report it
+};
+
 template <class Memory>
 struct PinProtocol {
-  /// Reader: pins the slot and says whether it still holds `generation`. On false the pin is still
-  /// set: take it off with unpin_failed().
-  static bool pin(Memory& memory, std::uint64_t generation) {
+  /// Reader: pins the slot if it holds `generation`. It looks before, so that readers of stale
+  /// locations do not keep an agent waiting with pins that never hold.
+  static Pin pin(Memory& memory, std::uint64_t generation) {
+    if (!holds(memory, generation)) return Pin::missed;
     memory.add_pin();
-    return memory.retired() < generation &&
-           memory.head() == head_word(generation, SlotState::sealed);
+    if (holds(memory, generation)) return Pin::held;
+    return memory.remove_pin() == 1 ? Pin::missed_and_report : Pin::missed;
   }
-  /// Reader: takes off a pin that held `generation`. True when the agent may be waiting for it.
+  /// Reader: takes off a pin that was held. True when the agent may be waiting for it: report it.
   static bool unpin(Memory& memory, std::uint64_t generation) {
     return memory.remove_pin() == 1 && memory.retired() >= generation;
   }
-  /// Reader: takes off a pin that did not hold. It may have been seen by the free of any
-  /// generation, so it is always reported.
-  static bool unpin_failed(Memory& memory) { return memory.remove_pin() == 1; }
+  static bool holds(Memory& memory, std::uint64_t generation) {
+    return memory.retired() < generation &&
+           memory.head() == head_word(generation, SlotState::sealed);
+  }
 
   /// Agent: from here on no reader pins `generation` anew.
   static void retire(Memory& memory, std::uint64_t generation) { memory.set_retired(generation); }

@@ -17,11 +17,11 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <deque>
 #include <functional>
-#include <string>
-#include <unordered_map>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
 #include <vector>
 
 namespace troupe::objectstore::internal {
@@ -30,16 +30,16 @@ namespace {
 enum Address : std::uint8_t { kPins0, kPins1, kRetired, kHead, kField, kContent, kWords };
 enum ThreadName : int { kReaderA, kReaderB, kReaderC, kAgent, kWriter, kThreads };
 
-constexpr int kHistory = 10;
+constexpr int kHistory = 12;
 constexpr int kBuffer = 4;
 
 struct ThreadState {
   std::uint8_t op = 0;
-  std::uint8_t result = 0;  // what the last operation left for the next
-  std::uint8_t reads = 0;   // accesses already made in this operation, with their values
+  std::uint8_t reads = 0;  // accesses already made in this operation, with their values
   std::uint8_t buffered = 0;
   bool dead = false;
   bool done = false;
+  bool unused = false;  // no padding: states are compared by bytes
   std::array<std::uint16_t, kHistory> history{};
   std::array<std::array<std::uint16_t, 2>, kBuffer> buffer{};
 };
@@ -51,8 +51,8 @@ struct State {
   bool recycle_sent = false;    // agent -> writer
   bool published_sent = false;  // writer -> agent
   std::uint8_t freed = 0;       // highest generation whose free is complete
-  bool operator==(const State& o) const { return std::memcmp(this, &o, sizeof(State)) == 0; }
 };
+static_assert(std::has_unique_object_representations_v<State>, "states are compared by bytes");
 
 // The Memory of the model. One access is new per step; earlier ones are replayed, later ones are
 // refused (`stopped`), after which the operation runs to its end without effect.
@@ -149,31 +149,41 @@ struct ScanBeforeRetire : Right {
     return clear;
   }
 };
+// The product's pin() with parts exchanged.
+template <class AddPin, class Holds>
+Pin pin_with(ModelMemory& m, AddPin add_pin, Holds holds) {
+  if (!holds()) return Pin::missed;
+  add_pin();
+  if (holds()) return Pin::held;
+  return m.remove_pin() == 1 ? Pin::missed_and_report : Pin::missed;
+}
 struct NoReread : Right {
-  static bool pin(ModelMemory& m, std::uint64_t generation) {
-    const bool good =
-        m.retired() < generation && m.head() == head_word(generation, SlotState::sealed);
-    m.add_pin();  // looked first, pinned then
-    return good;
+  static Pin pin(ModelMemory& m, std::uint64_t generation) {
+    if (!holds(m, generation)) return Pin::missed;
+    m.add_pin();
+    return Pin::held;
   }
 };
 struct NoGenerationCheck : Right {
-  static bool pin(ModelMemory& m, std::uint64_t generation) {
-    m.add_pin();
-    return m.retired() < generation && (m.head() & 0xff) == 1;
+  static Pin pin(ModelMemory& m, std::uint64_t generation) {
+    return pin_with(
+        m, [&] { m.add_pin(); },
+        [&] { return m.retired() < generation && (m.head() & 0xff) == 1; });
   }
 };
 struct NoRetirementCheck : Right {
-  static bool pin(ModelMemory& m, std::uint64_t generation) {
-    m.add_pin();
-    return m.head() == head_word(generation, SlotState::sealed);
+  static Pin pin(ModelMemory& m, std::uint64_t generation) {
+    return pin_with(
+        m, [&] { m.add_pin(); },
+        [&] { return m.head() == head_word(generation, SlotState::sealed); });
   }
 };
 struct PlainPinStore : Right {  // mov instead of a locked add: the pin sits in the store buffer
-  static bool pin(ModelMemory& m, std::uint64_t generation) {
-    const std::uint16_t old = m.load(kPins0 + m.process());
-    m.plain_store(kPins0 + m.process(), static_cast<std::uint16_t>(old + 1));
-    return m.retired() < generation && m.head() == head_word(generation, SlotState::sealed);
+  static Pin pin(ModelMemory& m, std::uint64_t generation) {
+    const int word = kPins0 + m.process();
+    return pin_with(
+        m, [&] { m.plain_store(word, static_cast<std::uint16_t>(m.load(word) + 1)); },
+        [&] { return holds(m, generation); });
   }
 };
 struct PublishBeforeFields : Right {
@@ -186,8 +196,11 @@ struct PublishBeforeFields : Right {
 struct UnpinWithoutReport : Right {
   static bool unpin(ModelMemory& m, std::uint64_t) { return m.remove_pin(), false; }
 };
-struct FailedUnpinWithoutReport : Right {
-  static bool unpin_failed(ModelMemory& m) { return m.remove_pin(), false; }
+struct MissWithoutReport : Right {
+  static Pin pin(ModelMemory& m, std::uint64_t generation) {
+    const Pin pin = Right::pin(m, generation);
+    return pin == Pin::missed_and_report ? Pin::missed : pin;
+  }
 };
 struct ReportBeforeUnpin : Right {  // looks at the retirement before the pin is off
   static bool unpin(ModelMemory& m, std::uint64_t generation) {
@@ -202,7 +215,7 @@ struct NoScan : Right {
 
 struct Setup {
   bool same_process = false;  // readers A and B are threads of one process
-  bool third_reader = false;  // and C, always a thread of A's process
+  bool third_reader = false;  // and C, a thread of A's process, that wants only generation 2
   bool reader_dies = false;   // reader B may be killed at any point
   bool writer_dies = false;   // the writer may be killed at any point
   bool ignore_death = false;  // broken: nobody tells the agent of a death
@@ -225,6 +238,7 @@ class Checker {
     first.words[kHead] = static_cast<std::uint16_t>(head_word(1, SlotState::sealed));
     first.words[kField] = first.words[kContent] = 1;
     first.threads[kReaderC].done = !setup_.third_reader;
+    first.threads[kReaderC].op = 3;
     visit(first, -1);
     for (std::size_t i = 0; i < states_.size() && !verdict_.wrong_bytes; ++i)
       expand(static_cast<int>(i));
@@ -252,9 +266,11 @@ class Checker {
     const std::uint16_t generation = t.op < 3 ? 1 : 2;
     switch (t.op % 3) {
       case 0: {
-        const bool good = Protocol::pin(m, generation);
-        if (!m.stopped()) t.result = good;
-        return t.op + (good ? 1 : 2);
+        const Pin pin = Protocol::pin(m, generation);
+        if (m.stopped()) return 0;
+        s.hint = s.hint || pin == Pin::missed_and_report;
+        t.done = generation == 2 && pin != Pin::held;
+        return t.op + (pin == Pin::held ? 1 : 3);
       }
       case 1: {
         const std::uint16_t field = m.load(kField);
@@ -264,9 +280,8 @@ class Checker {
         return t.op + 1;
       }
       default: {
-        const bool report = t.result ? Protocol::unpin(m, generation) : Protocol::unpin_failed(m);
+        const bool report = Protocol::unpin(m, generation);
         if (!m.stopped()) {
-          t.result = 0;
           s.hint = s.hint || report;
           t.done = generation == 2;
         }
@@ -366,13 +381,14 @@ class Checker {
   }
 
   void visit(const State& s, int from) {
-    const std::string key(reinterpret_cast<const char*>(&s), sizeof s);
-    const auto found = index_.try_emplace(key, static_cast<int>(states_.size()));
-    if (found.second) {
-      states_.push_back(s);
+    states_.push_back(s);
+    const int candidate = static_cast<int>(states_.size() - 1);
+    const auto found = index_.insert(candidate);
+    if (found.second)
       before_.emplace_back();
-    }
-    if (from >= 0) before_[found.first->second].push_back(from);
+    else
+      states_.pop_back();
+    if (from >= 0) before_[*found.first].push_back(from);
   }
 
   // Backwards from the states in which every free is complete; whatever is not reached is stuck.
@@ -394,7 +410,22 @@ class Checker {
   Verdict verdict_;
   std::deque<State> states_;
   std::vector<std::vector<int>> before_;
-  std::unordered_map<std::string, int> index_;
+
+  // States are known by their number; they are compared and hashed by their bytes.
+  std::string_view bytes_of(int i) const {
+    return {reinterpret_cast<const char*>(&states_[i]), sizeof(State)};
+  }
+  struct Hash {
+    const Checker* checker;
+    std::size_t operator()(int i) const {
+      return std::hash<std::string_view>()(checker->bytes_of(i));
+    }
+  };
+  struct Equal {
+    const Checker* checker;
+    bool operator()(int a, int b) const { return checker->bytes_of(a) == checker->bytes_of(b); }
+  };
+  std::unordered_set<int, Hash, Equal> index_{64, Hash{this}, Equal{this}};
 };
 
 template <class Protocol>
@@ -439,7 +470,7 @@ TEST(PinModel, FindsWrongBytesOfBrokenVariants) {
 }
 TEST(PinModel, FindsLostWakeUpsOfBrokenVariants) {
   EXPECT_TRUE(check<UnpinWithoutReport>().stuck);
-  EXPECT_TRUE(check<FailedUnpinWithoutReport>().stuck);
+  EXPECT_TRUE(check<MissWithoutReport>().stuck);
   EXPECT_TRUE(check<ReportBeforeUnpin>().stuck);
   EXPECT_TRUE(check<Right>({.reader_dies = true, .ignore_death = true}).stuck);
 }

@@ -95,15 +95,21 @@ TEST(Store, TheNextLifeOfASlotIsNotTakenForTheLast) {
 }
 
 TEST(Store, AViewByTheAgentItselfIsSeenByAFree) {
-  Node node;
+  int woken = 0;
+  HostOptions options = Node::small();
+  options.on_local_unpin = [&] { ++woken; };
+  Node node(options);
   Client& writer = node.join();
   const Location at = node.put_shared(writer, "x");
   {
     const Pinned view = node.host->open_local(at).value();
     EXPECT_EQ(node.host->free(at).value(), Freed::waits);
+    EXPECT_EQ(woken, 0);
   }
+  EXPECT_EQ(woken, 1);
   node.pump();
   EXPECT_EQ(node.host->stats().waiting, 0u);
+  EXPECT_EQ(node.host->open_local(at).error().code(), Code::object_lost);
 }
 
 TEST(Store, TheAgentsOwnObjects) {
