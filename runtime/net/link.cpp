@@ -495,11 +495,16 @@ void Link::on_time(Time now, LinkOutput& out) {
   ++asked_;
   if (asked_ % 3 == 0 && busy) {
     out.events.push_back(Reconnect{});
-  } else if (peer_) {
-    Frame frame = make(FrameKind::ack);
-    frame.flags = flag_want_ack;
-    out.transmit.push_back(std::move(frame));
+  } else {
+    probe(out);
   }
+}
+
+void Link::probe(LinkOutput& out) {
+  if (ended_ || !connected_ || !peer_) return;
+  Frame frame = make(FrameKind::ack);
+  frame.flags = flag_want_ack;
+  out.transmit.push_back(std::move(frame));
 }
 
 Time Link::next_deadline() const noexcept {

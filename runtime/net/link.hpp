@@ -164,6 +164,8 @@ class Link {
   void on_connected(Time now, LinkOutput& out);
   /// No connection: messages are kept, up to the window.
   void on_disconnected() noexcept { connected_ = false; }
+  /// Asks the peer for a sign of life on the present connection.
+  void probe(LinkOutput& out);
   /// To be called at next_deadline(); calls at other times are harmless.
   void on_time(Time now, LinkOutput& out);
   /// When on_time() is due; Time::max() when never.

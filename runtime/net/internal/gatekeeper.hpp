@@ -1,0 +1,57 @@
+/// Decides which keys may finish a CURVE handshake: the ZAP handler (ZeroMQ RFC 27) of one context.
+///
+///     Gatekeeper gate(context);                       // before the first bind
+///     gate.admit(key, Role::node, Time::max());
+///     on gate.fd() readable: gate.answer(now);        // in the event loop that owns the sockets
+///
+/// It lives in the loop of its transport and not in a thread of its own: a revocation and the
+/// closing of the peer's socket are then one step, and the list needs no lock. A stalled loop
+/// delays handshakes only; libzmq's I/O thread waits for no answer.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/net/internal/zmq_socket.hpp"
+#include "troupe/runtime/net/transport.hpp"
+
+#include <deque>
+#include <map>
+
+namespace troupe::net::internal {
+
+/// ZAP domain of the door, and of the socket that only one peer may use.
+inline const char door_domain[] = "door";
+std::string peer_domain(const PublicKey& key);
+
+class Gatekeeper {
+ public:
+  struct Admission {
+    Role role = Role::node;
+    Time expires = Time::max();
+  };
+
+  explicit Gatekeeper(const Context& context);
+  bool bound() const noexcept { return bound_; }
+  int fd() const noexcept { return socket_.fd(); }
+
+  void admit(const PublicKey& key, Role role, Time expires) { admitted_[key] = {role, expires}; }
+  void revoke(const PublicKey& key) { admitted_.erase(key); }
+  /// The admission of a key, or null when it has none or it has expired.
+  const Admission* find(const PublicKey& key, Time now) const;
+  /// Answers every request that waits.
+  void answer(Time now);
+
+  std::uint64_t refused() const noexcept { return refused_; }
+  /// Who was refused lately, oldest first; at most 64 are kept between calls.
+  std::deque<Refused> take_audit() { return std::exchange(audit_, {}); }
+
+ private:
+  bool judge(std::vector<Part>& request, Time now, PublicKey& key, std::string& why) const;
+
+  Socket socket_;
+  bool bound_ = false;
+  std::map<PublicKey, Admission> admitted_;
+  std::uint64_t refused_ = 0;
+  std::deque<Refused> audit_;
+};
+
+}  // namespace troupe::net::internal

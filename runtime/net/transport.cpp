@@ -1,0 +1,647 @@
+#include "troupe/runtime/net/transport.hpp"
+
+#include "troupe/runtime/net/internal/door.hpp"
+#include "troupe/runtime/net/internal/gatekeeper.hpp"
+#include "troupe/runtime/net/internal/sockets.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace troupe::net {
+
+using internal::Channel;
+using internal::ConnectionNews;
+using internal::DoorKind;
+using internal::DoorMessage;
+using internal::Part;
+using internal::Watched;
+
+namespace {
+
+constexpr int messages_per_turn = 256;
+constexpr std::size_t most_joins = 64;
+constexpr Duration doubt_for = std::chrono::milliseconds(500);
+
+/// "tcp://host" of an address with a port.
+std::string without_port(const std::string& address) {
+  return address.substr(0, address.rfind(':'));
+}
+Blob bytes_of(const std::string& text) {
+  const auto* at = reinterpret_cast<const std::byte*>(text.data());
+  return Blob(at, at + std::min(text.size(), internal::max_door_body));
+}
+std::string printable(const Blob& bytes) {
+  std::string text;
+  for (std::byte b : bytes) {
+    const char c = static_cast<char>(b);
+    text += c >= ' ' && c <= '~' ? c : '?';
+    if (text.size() == 1024) break;
+  }
+  return text;
+}
+
+struct Peer {
+  PeerInfo info;
+  Link link;
+  Channel data;
+  bool bound = false;  // of the data channel: we bound it, so strangers may touch it
+  bool up = false, told_down = false;
+  Channel knock;
+  std::string trouble;  // why the present attempt gets nowhere
+  Time knock_deadline = Time::max(), doubt_deadline = Time::max();
+  Time down_since{}, next_try{}, due = Time::max();
+  Duration retry_after{};
+
+  bool busy() const noexcept { return link.unacknowledged() > 0; }
+};
+
+struct PendingJoin {
+  Blob routing_id;
+  PublicKey key;
+};
+
+struct OwnJoin {
+  Channel channel;
+  CurveKeys keys;
+  std::string door, trouble;
+  Time deadline;
+};
+
+}  // namespace
+
+struct Transport::Impl {
+  TransportOptions options;
+  internal::Sockets sockets;
+  internal::Gatekeeper gate;
+  Channel door;
+  std::string door_address;
+  std::uint64_t gate_watch = 0;
+  std::map<NodeId, std::unique_ptr<Peer>> peers;
+  std::map<PublicKey, NodeId> by_key;
+  std::vector<std::unique_ptr<Peer>> buried;  // until the call that lost them is over
+  std::set<std::pair<Time, NodeId>> deadlines;
+  std::map<std::uint64_t, PendingJoin> joins;
+  std::uint64_t last_join = 0;
+  std::unique_ptr<OwnJoin> own_join;
+  std::vector<TransportEvent> news;
+  Epoch epoch = 0;
+  TransportStats stats;
+
+  explicit Impl(TransportOptions given)
+      : options(std::move(given)),
+        sockets(options.keys, static_cast<int>(options.link.window_messages) + 64),
+        gate(sockets.context()) {
+    options.link.protocol = options.protocol;
+    options.link.build_id = options.build_id;
+  }
+  ~Impl() {
+    for (auto& entry : peers) close_all(*entry.second);
+    if (own_join != nullptr) sockets.close(own_join->channel);
+    if (door) sockets.close(door);
+  }
+
+  Result<void> open() {
+    if (!gate.bound()) return Error(Code::internal, "the ZAP handler cannot be started");
+    gate_watch = sockets.watch(gate.fd(), Watched::gate, {});
+    door = sockets.serve(ZMQ_ROUTER, internal::door_domain, internal::max_door_message,
+                         Watched::door, {});
+    if (!door.socket.bind(options.listen))
+      return Error(Code::unavailable, "cannot listen on " + options.listen + ": " +
+                                          internal::Socket::error() +
+                                          "; choose another address or end its user");
+    door_address = door.socket.endpoint();
+    return {};
+  }
+
+  std::string dialled(const std::string& address) const {
+    return options.dial ? options.dial(address) : address;
+  }
+  Peer* find(NodeId node) const {
+    const auto at = peers.find(node);
+    return at != peers.end() ? at->second.get() : nullptr;
+  }
+
+  // Deadlines.
+
+  void plan(Peer& peer) {
+    Time due = std::min({peer.link.next_deadline(), peer.knock_deadline, peer.doubt_deadline});
+    if (peer.data && !peer.up && peer.busy())
+      due = std::min(due, peer.down_since + options.reconnect_grace);
+    if (!peer.data && !peer.knock && peer.busy() && !peer.info.door.empty())
+      due = std::min(due, peer.next_try);
+    if (due == peer.due) return;
+    if (peer.due != Time::max()) deadlines.erase({peer.due, peer.info.node});
+    peer.due = due;
+    if (due != Time::max()) deadlines.insert({due, peer.info.node});
+  }
+
+  void on_deadline(Peer& peer, Time now) {
+    LinkOutput out;
+    peer.link.on_time(now, out);
+    if (!flush(peer, out, now)) return;
+    if (now >= peer.doubt_deadline) went_down(peer, "its connection closed", now);
+    if (now >= peer.knock_deadline) knock_failed(peer, "no answer", now);
+    if (peer.data && !peer.up && peer.busy() && now >= peer.down_since + options.reconnect_grace) {
+      close_data(peer);
+      peer.next_try = std::max(peer.next_try, now);
+    }
+    if (!peer.data && !peer.knock && peer.busy() && now >= peer.next_try) start_knock(peer, now);
+    plan(peer);
+  }
+
+  // Connections.
+
+  void close_data(Peer& peer) {
+    peer.link.on_disconnected();
+    peer.up = false;
+    peer.doubt_deadline = Time::max();
+    if (peer.data) sockets.close(peer.data);
+  }
+  void close_knock(Peer& peer) {
+    peer.knock_deadline = Time::max();
+    if (peer.knock) sockets.close(peer.knock);
+  }
+  void close_all(Peer& peer) {
+    close_knock(peer);
+    close_data(peer);
+  }
+
+  void start_knock(Peer& peer, Time now) {
+    if (peer.info.door.empty() || peer.knock) return;
+    peer.trouble.clear();
+    peer.knock = sockets.dial(peer.info.key, options.keys, internal::max_door_message,
+                              Watched::knock, peer.info.node, true);
+    peer.knock_deadline = now + options.knock_timeout;
+    DoorMessage message{DoorKind::knock, options.protocol, options.build_id, {}};
+    const Blob bytes = encode(message);
+    if (!peer.knock.socket.connect(dialled(peer.info.door)))
+      return knock_failed(peer, "its address cannot be used: " + internal::Socket::error(), now);
+    peer.knock.socket.send(bytes.data(), bytes.size());
+    plan(peer);
+  }
+
+  void knock_failed(Peer& peer, const std::string& why, Time now) {
+    close_knock(peer);
+    peer.retry_after =
+        std::min(std::max(2 * peer.retry_after, options.retry_first), options.retry_last);
+    peer.next_try = now + peer.retry_after;
+    std::string text = "cannot reach its door " + peer.info.door + ": " + why;
+    if (!peer.trouble.empty()) text += " (" + peer.trouble + ")";
+    tell_down(peer, std::move(text));
+    plan(peer);
+  }
+
+  void tell_down(Peer& peer, std::string why) {
+    if (!peer.told_down) news.push_back(PeerDown{peer.info.node, std::move(why)});
+    peer.told_down = true;
+  }
+
+  void went_down(Peer& peer, const std::string& why, Time now) {
+    peer.doubt_deadline = Time::max();
+    if (!peer.up) return;
+    peer.up = false;
+    peer.down_since = now;
+    peer.link.on_disconnected();
+    ++stats.disconnections;
+    tell_down(peer, why);
+  }
+
+  void came_up(Peer& peer, Time now) {
+    peer.up = true;
+    peer.told_down = false;
+    peer.doubt_deadline = Time::max();
+    peer.retry_after = {};
+    ++stats.connections;
+    LinkOutput out;
+    peer.link.on_connected(now, out);
+    flush(peer, out, now);
+  }
+
+  void lose(Peer& peer, Error error, bool fenced) {
+    const NodeId node = peer.info.node;
+    const auto at = peers.find(node);
+    if (at == peers.end()) return;
+    close_all(peer);
+    gate.revoke(peer.info.key);
+    by_key.erase(peer.info.key);
+    if (peer.due != Time::max()) deadlines.erase({peer.due, node});
+    const bool waiting = peer.busy();
+    const Reset reset = peer.link.abandon();
+    if (waiting) news.push_back(PeerReset{node, reset});
+    news.push_back(PeerLost{node, std::move(error), fenced});
+    buried.push_back(std::move(at->second));
+    peers.erase(at);
+  }
+
+  // The Link's output. False when the peer is lost; it must not be touched any more then.
+
+  bool flush(Peer& peer, LinkOutput& out, Time now) {
+    const NodeId node = peer.info.node;
+    for (const Frame& frame : out.transmit) transmit(peer, frame);
+    for (LinkEvent& event : out.events)
+      if (!on_link_event(peer, event, now)) return false;
+    for (Delivered& content : out.deliver)
+      news.push_back(Message{node, peer.info.role, std::move(content)});
+    out.clear();
+    plan(peer);
+    return true;
+  }
+
+  void transmit(Peer& peer, const Frame& frame) {
+    const std::size_t size = frame.payload != nullptr ? frame.payload->size() : 0;
+    Part part;
+    zmq_msg_init_size(part.raw(), frame_header_size + size);
+    std::byte header[frame_header_size];
+    encode_header(frame, header);
+    auto* at = static_cast<std::byte*>(zmq_msg_data(part.raw()));
+    std::memcpy(at, header, sizeof header);
+    if (size > 0) std::memcpy(at + sizeof header, frame.payload->data(), size);
+    if (!peer.up || !peer.data || !peer.data.socket.send(std::move(part))) ++stats.dropped_frames;
+    if (peer.data && peer.data.socket.readable()) sockets.again(peer.data.watch);
+  }
+
+  bool on_link_event(Peer& peer, LinkEvent& event, Time now) {
+    const NodeId node = peer.info.node;
+    if (auto* met = std::get_if<Established>(&event)) {
+      news.push_back(PeerUp{node, met->peer_build});
+    } else if (auto* reset = std::get_if<Reset>(&event)) {
+      news.push_back(PeerReset{node, *reset});
+    } else if (auto* other = std::get_if<Incompatible>(&event)) {
+      lose(peer, other->error, false);
+      return false;
+    } else if (auto* fenced = std::get_if<Fenced>(&event)) {
+      lose(peer,
+           Error(Code::unavailable, "the peer takes no epoch below " +
+                                        std::to_string(fenced->least) +
+                                        ": this node was declared dead"),
+           true);
+      return false;
+    } else if (auto* broken = std::get_if<Violation>(&event)) {
+      ++stats.bad_messages;
+      lose(peer, Error(Code::unavailable, "the peer broke the protocol: " + broken->why), false);
+      return false;
+    } else if (std::get_if<IdleClose>(&event) != nullptr) {
+      close_data(peer);
+    } else {  // Reconnect, Open
+      if (std::get_if<Reconnect>(&event) != nullptr) close_data(peer);
+      if (!peer.data) start_knock(peer, now);
+    }
+    return true;
+  }
+
+  // What the sockets say.
+
+  void on_data(Peer& peer, std::uint64_t watch, Time now) {
+    for (int i = 0; i < messages_per_turn; ++i) {
+      Part part;
+      if (!peer.data || !peer.data.socket.readable()) return;
+      if (!peer.data.socket.receive(part)) return;
+      if (part.more()) {
+        ++stats.bad_messages;
+        return lose(peer, Error(Code::unavailable, "the peer sent a message of several parts"),
+                    false);
+      }
+      peer.doubt_deadline = Time::max();
+      LinkOutput out;
+      peer.link.on_frame(part.bytes(), now, out);
+      if (!flush(peer, out, now)) return;
+    }
+    sockets.again(watch);
+  }
+
+  void on_data_monitor(Peer& peer, Time now) {
+    for (const ConnectionNews& item : internal::Sockets::news(peer.data.monitor)) {
+      if (item.kind == ConnectionNews::up) {
+        came_up(peer, now);
+      } else if (item.kind == ConnectionNews::down && peer.up) {
+        // On a socket that we bound it may be a stranger's connection that closed: ask the peer.
+        if (!peer.bound) {
+          went_down(peer, "its connection closed", now);
+        } else if (peer.doubt_deadline == Time::max()) {
+          peer.doubt_deadline = now + doubt_for;
+          LinkOutput out;
+          peer.link.probe(out);
+          flush(peer, out, now);
+        }
+      }
+    }
+    plan(peer);
+  }
+
+  void on_knock_monitor(Peer& peer, Time now) {
+    for (const ConnectionNews& item : internal::Sockets::news(peer.knock.monitor)) {
+      if (item.kind == ConnectionNews::refused_by_peer)
+        return knock_failed(peer, "it does not admit this node's key", now);
+      if (item.kind == ConnectionNews::failed) peer.trouble = "nobody there completes a handshake";
+    }
+  }
+
+  void on_knock_answer(Peer& peer, Time now) {
+    Part part;
+    if (!peer.knock.socket.readable() || !peer.knock.socket.receive(part)) return;
+    Result<DoorMessage> answer = internal::decode_door(part.bytes());
+    if (!answer || part.more()) return knock_failed(peer, "it answers nonsense", now);
+    if (answer->kind == DoorKind::refuse && answer->protocol != options.protocol) {
+      return lose(peer, Error(Code::unavailable, printable(answer->body)), false);
+    }
+    if (answer->kind == DoorKind::later) {
+      close_knock(peer);
+      peer.next_try = now + options.retry_first;
+      return plan(peer);
+    }
+    if (answer->kind != DoorKind::welcome || answer->body.size() != 2)
+      return knock_failed(peer, printable(answer->body), now);
+    close_knock(peer);
+    const unsigned port =
+        static_cast<unsigned>(answer->body[0]) | static_cast<unsigned>(answer->body[1]) << 8;
+    close_data(peer);
+    peer.data = sockets.dial(peer.info.key, options.keys, max_frame_size, Watched::data,
+                             peer.info.node, false);
+    peer.bound = false;
+    peer.down_since = now + options.knock_timeout;  // the first handshake takes its time
+    peer.data.socket.connect(dialled(without_port(peer.info.door) + ":" + std::to_string(port)));
+    plan(peer);
+  }
+
+  // The door.
+
+  void answer_door(const Blob& routing_id, DoorKind kind, Blob body) {
+    const Blob bytes =
+        encode(DoorMessage{kind, options.protocol, options.build_id, std::move(body)});
+    door.socket.send(routing_id.data(), routing_id.size(), true);
+    door.socket.send(bytes.data(), bytes.size());
+  }
+  void refuse(const Blob& routing_id, const std::string& why) {
+    ++stats.refused_knocks;
+    answer_door(routing_id, DoorKind::refuse, bytes_of(why));
+  }
+
+  void on_door(Time now) {
+    for (int i = 0; i < messages_per_turn; ++i) {
+      if (!door.socket.readable()) return;
+      std::vector<Part> parts = door.socket.receive_all();
+      if (parts.size() != 2) {
+        ++stats.bad_messages;
+        continue;
+      }
+      const BlobView id = parts[0].bytes();
+      const Blob routing_id(id.begin(), id.end());
+      const Result<PublicKey> key = PublicKey::parse(parts[1].property("User-Id"));
+      Result<DoorMessage> message = internal::decode_door(parts[1].bytes());
+      if (!key || !message) {
+        ++stats.bad_messages;
+      } else {
+        on_door_message(routing_id, *key, *message, now);
+      }
+    }
+    sockets.again(door.watch);
+  }
+
+  void on_door_message(const Blob& routing_id, const PublicKey& key, DoorMessage& message,
+                       Time now) {
+    const auto* admission = gate.find(key, now);
+    if (admission == nullptr) return refuse(routing_id, "this key is no longer admitted");
+    if (message.protocol != options.protocol)
+      return refuse(routing_id, "this node speaks protocol " + std::to_string(options.protocol) +
+                                    " (build " + options.build_id + ") and the caller protocol " +
+                                    std::to_string(message.protocol) + " (build " + message.build +
+                                    "): run the same release of troupe on both");
+    if (message.kind == DoorKind::join) return on_join(routing_id, key, admission->role, message);
+    const auto at = by_key.find(key);
+    if (message.kind != DoorKind::knock || at == by_key.end() || admission->role == Role::join)
+      return refuse(routing_id, "this key may not ask for that");
+    welcome(routing_id, *find(at->second), now);
+  }
+
+  void welcome(const Blob& routing_id, Peer& peer, Time now) {
+    // Both knock at once: the knock of the smaller key goes first, on both sides.
+    const bool ours_under_way =
+        peer.knock || (peer.data && !peer.bound && !peer.up && now < peer.down_since);
+    if (ours_under_way && options.keys.public_key < peer.info.key)
+      return answer_door(routing_id, DoorKind::later, {});
+    close_knock(peer);
+    close_data(peer);
+    peer.data = sockets.serve(ZMQ_DEALER, internal::peer_domain(peer.info.key), max_frame_size,
+                              Watched::data, peer.info.node);
+    peer.bound = true;
+    peer.down_since = now + options.knock_timeout;
+    if (!peer.data.socket.bind(without_port(door_address) + ":*")) {
+      close_data(peer);
+      return refuse(routing_id, "no port is free here");
+    }
+    const std::string address = peer.data.socket.endpoint();
+    const auto port = static_cast<unsigned>(std::stoul(address.substr(address.rfind(':') + 1)));
+    answer_door(routing_id, DoorKind::welcome,
+                {static_cast<std::byte>(port), static_cast<std::byte>(port >> 8)});
+    plan(peer);
+  }
+
+  void on_join(const Blob& routing_id, const PublicKey& key, Role role, DoorMessage& message) {
+    if (role != Role::join) return refuse(routing_id, "a member needs no token to join");
+    if (joins.size() >= most_joins) return refuse(routing_id, "too many nodes join at once");
+    for (const auto& entry : joins)
+      if (entry.second.key == key) return refuse(routing_id, "this token is in use");
+    joins[++last_join] = {routing_id, key};
+    news.push_back(JoinRequest{last_join, key, std::move(message.body)});
+  }
+
+  // Our own join.
+
+  void end_join(Result<Blob> result) {
+    sockets.close(own_join->channel);
+    own_join.reset();
+    news.push_back(JoinReply{std::move(result)});
+  }
+  void join_failed(const std::string& why) {
+    std::string text = "cannot join at " + own_join->door + ": " + why;
+    if (!own_join->trouble.empty()) text += " (" + own_join->trouble + ")";
+    end_join(Error(Code::unavailable, std::move(text)));
+  }
+  void on_own_join() {
+    Part part;
+    if (!own_join->channel.socket.readable() || !own_join->channel.socket.receive(part)) return;
+    Result<DoorMessage> answer = internal::decode_door(part.bytes());
+    if (!answer) return join_failed("it answers nonsense");
+    if (answer->kind != DoorKind::joined) return join_failed(printable(answer->body));
+    end_join(std::move(answer->body));
+  }
+  void on_join_monitor() {
+    for (const ConnectionNews& item : internal::Sockets::news(own_join->channel.monitor)) {
+      if (item.kind == ConnectionNews::refused_by_peer)
+        return join_failed("the token is spent, expired or for another cluster");
+      if (item.kind == ConnectionNews::failed)
+        own_join->trouble = "nobody there completes a handshake under the token's key";
+    }
+  }
+
+  void handle(std::uint64_t id, Time now) {
+    const internal::Sockets::Watch* watch = sockets.find(id);
+    if (watch == nullptr) return;
+    switch (watch->kind) {
+      case Watched::gate: return gate.answer(now);
+      case Watched::door: return on_door(now);
+      case Watched::join: return on_own_join();
+      case Watched::join_monitor: return on_join_monitor();
+      default: break;
+    }
+    Peer* peer = find(watch->node);
+    if (peer == nullptr) return;
+    switch (watch->kind) {
+      case Watched::data: return on_data(*peer, id, now);
+      case Watched::data_monitor: return on_data_monitor(*peer, now);
+      case Watched::knock: return on_knock_answer(*peer, now);
+      default: return on_knock_monitor(*peer, now);
+    }
+  }
+};
+
+Transport::Transport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Transport::~Transport() = default;
+
+Result<std::unique_ptr<Transport>> Transport::open(TransportOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  if (Result<void> opened = impl->open(); !opened) return opened.error();
+  return std::unique_ptr<Transport>(new Transport(std::move(impl)));
+}
+
+void Transport::admit(const PeerInfo& info) {
+  Peer* peer = impl_->find(info.node);
+  if (peer != nullptr && peer->info.key != info.key) {
+    revoke(info.node);
+    peer = nullptr;
+  }
+  impl_->gate.admit(info.key, info.role, Time::max());
+  impl_->by_key[info.key] = info.node;
+  if (peer != nullptr) {
+    peer->info = info;
+    return;
+  }
+  Link link(impl_->options.link, SessionId::random(), Time{});
+  link.set_epoch(impl_->epoch);
+  impl_->peers[info.node] = std::make_unique<Peer>(Peer{.info = info, .link = std::move(link)});
+}
+
+void Transport::revoke(NodeId node) {
+  if (Peer* peer = impl_->find(node))
+    impl_->lose(*peer, Error(Code::unavailable, "the peer's key was revoked", Outcome::unknown),
+                false);
+  impl_->buried.clear();
+}
+
+void Transport::admit_join(const PublicKey& one_time, Time expires) {
+  impl_->gate.admit(one_time, Role::join, expires);
+}
+
+Result<Ticket> Transport::send(NodeId node, Blob payload, Time now) {
+  Peer* peer = impl_->find(node);
+  if (peer == nullptr)
+    return Error(Code::invalid_argument, "node " + node.str() + " is not admitted");
+  LinkOutput out;
+  Result<Ticket> ticket = peer->link.send(std::move(payload), now, out);
+  if (!impl_->flush(*peer, out, now) || !ticket) return ticket;
+  if (!peer->data && !peer->knock && now >= peer->next_try) impl_->start_knock(*peer, now);
+  impl_->plan(*peer);
+  return ticket;
+}
+
+bool Transport::can_send(NodeId node, std::size_t size) const {
+  const Peer* peer = impl_->find(node);
+  return peer != nullptr && peer->link.can_send(size);
+}
+
+void Transport::set_epoch(Epoch epoch) {
+  impl_->epoch = std::max(impl_->epoch, epoch);
+  for (auto& entry : impl_->peers) entry.second->link.set_epoch(epoch);
+}
+
+void Transport::set_min_epoch(NodeId node, Epoch least) {
+  if (Peer* peer = impl_->find(node)) peer->link.set_min_epoch(least);
+}
+
+void Transport::join(const JoinToken& token, Blob request, Time, Time deadline) {
+  if (impl_->own_join != nullptr) impl_->sockets.close(impl_->own_join->channel);
+  impl_->own_join = std::make_unique<OwnJoin>();
+  OwnJoin& join = *impl_->own_join;
+  join.door = token.door;
+  join.deadline = deadline;
+  Result<CurveKeys> keys = CurveKeys::from_secret(token.one_time.copy());
+  if (!keys) return impl_->end_join(keys.error());
+  if (request.size() > internal::max_door_body)
+    return impl_->end_join(Error(Code::invalid_argument, "a join request of more than 64 KiB"));
+  join.keys = std::move(*keys);
+  join.channel = impl_->sockets.dial(token.head, join.keys, internal::max_door_message,
+                                     Watched::join, {}, true);
+  if (!join.channel.socket.connect(impl_->dialled(token.door)))
+    return impl_->join_failed("its address cannot be used");
+  const Blob bytes = internal::encode(DoorMessage{DoorKind::join, impl_->options.protocol,
+                                                  impl_->options.build_id, std::move(request)});
+  join.channel.socket.send(bytes.data(), bytes.size());
+}
+
+void Transport::answer_join(std::uint64_t id, Blob answer) {
+  const auto at = impl_->joins.find(id);
+  if (at == impl_->joins.end()) return;
+  impl_->gate.revoke(at->second.key);
+  impl_->answer_door(at->second.routing_id, DoorKind::joined, std::move(answer));
+  impl_->joins.erase(at);
+}
+
+void Transport::refuse_join(std::uint64_t id, const std::string& why) {
+  const auto at = impl_->joins.find(id);
+  if (at == impl_->joins.end()) return;
+  impl_->refuse(at->second.routing_id, why);
+  impl_->joins.erase(at);
+}
+
+int Transport::fd() const noexcept {
+  return impl_->sockets.fd();
+}
+
+void Transport::poll(Time now, std::vector<TransportEvent>& events) {
+  Impl& impl = *impl_;
+  for (std::uint64_t id : impl.sockets.ready()) impl.handle(id, now);
+  // Each due peer once: a deadline that is planned for now waits for the next call.
+  std::vector<NodeId> due;
+  for (const auto& [at, node] : impl.deadlines) {
+    if (at > now) break;
+    due.push_back(node);
+  }
+  for (NodeId node : due)
+    if (Peer* peer = impl.find(node)) impl.on_deadline(*peer, now);
+  if (impl.own_join != nullptr && now >= impl.own_join->deadline)
+    impl.join_failed("no answer in time");
+  for (Refused& refused : impl.gate.take_audit()) impl.news.push_back(std::move(refused));
+  impl.buried.clear();
+  for (TransportEvent& event : impl.news) events.push_back(std::move(event));
+  impl.news.clear();
+}
+
+Time Transport::next_deadline() const {
+  if (impl_->sockets.pending() || !impl_->news.empty()) return Time{};
+  Time due = impl_->deadlines.empty() ? Time::max() : impl_->deadlines.begin()->first;
+  if (impl_->own_join != nullptr) due = std::min(due, impl_->own_join->deadline);
+  return due;
+}
+
+const std::string& Transport::door() const noexcept {
+  return impl_->door_address;
+}
+const PublicKey& Transport::public_key() const noexcept {
+  return impl_->options.keys.public_key;
+}
+bool Transport::connected(NodeId node) const {
+  const Peer* peer = impl_->find(node);
+  return peer != nullptr && peer->up;
+}
+const Link* Transport::link(NodeId node) const {
+  const Peer* peer = impl_->find(node);
+  return peer != nullptr ? &peer->link : nullptr;
+}
+TransportStats Transport::stats() const {
+  TransportStats stats = impl_->stats;
+  stats.refused_handshakes = impl_->gate.refused();
+  return stats;
+}
+
+}  // namespace troupe::net
