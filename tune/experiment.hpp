@@ -25,24 +25,34 @@
 
 namespace troupe::tune {
 
-struct ExperimentOptions {
-  Goal goal;  ///< required
+/// What to try and when to stop. S is the scheduler's own option struct, or any of them.
+template <class S = AnyScheduler>
+struct Options {
+  Goal goal;  ///< required: minimize or maximize
   int trials = 1;
-  AnyScheduler scheduler = {};
+  S scheduler = {};
   AnySearcher searcher = {};
-  int concurrent = 0;      ///< trials that run at a time; 0: all
-  int max_failures = 0;    ///< retries of a trial whose attempt failed; -1: endless
-  bool fail_fast = false;  ///< the first trial that fails for good ends the experiment
-  long max_steps = 0;      ///< a trial is complete when it reports this step; 0: no limit
+  int concurrent = 0;                 ///< trials that run at a time; 0: all
+  int max_failures = 0;               ///< retries of a trial whose attempt failed; -1: endless
+  bool fail_fast = false;             ///< the first trial that fails for good ends the experiment
+  long max_steps = 0;                 ///< a trial that reports this step is complete; 0: no limit
   std::optional<double> target = {};  ///< a score at least as good ends the experiment
   Duration time_limit = {};           ///< of the whole experiment; 0: none
-  long save_every = 0;      ///< reports between checkpoints of a trial; 0: as the scheduler says
+  long save_every = 0;      ///< reports between checkpoints; 0: only when the scheduler asks
   bool save_at_end = true;  ///< a trial that completes leaves a checkpoint
   std::uint64_t seed = 0;
   std::string name = "experiment";
   std::string metric = "score";    ///< how the score is called, for people
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
+
+  /// The same with the scheduler's type erased.
+  Options<AnyScheduler> any() const {
+    return {goal,      trials,    scheduler, searcher,   concurrent, max_failures,
+            fail_fast, max_steps, target,    time_limit, save_every, save_at_end,
+            seed,      name,      metric,    starts};
+  }
 };
+using ExperimentOptions = Options<>;
 
 /// Start an attempt; `from` holds weights to restore and `from->step` the step to go on from.
 struct Start {

@@ -213,6 +213,16 @@ TEST(Experiment, LateAndForeignMessagesAreIgnored) {
   EXPECT_EQ(lines, 6U);  // header, begin, and created + started twice
 }
 
+static_assert(!std::is_default_constructible_v<Options<>>, "the goal has no default");
+
+TEST(Options, OfOneSchedulerReadAsInTheFirstExample) {
+  const Options<Pbt> options{.goal = maximize, .trials = 8, .scheduler = {.perturb_every = 5}};
+  const ExperimentOptions any = options.any();
+  EXPECT_EQ(any.trials, 8);
+  EXPECT_EQ(std::get<Pbt>(any.scheduler).perturb_every, 5);
+  EXPECT_NE(show(any.scheduler).find("perturb_every 5"), std::string::npos);
+}
+
 TEST(Experiment, BadOptionsAreNamed) {
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .trials = 0}), InvalidArgument);
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .max_failures = -2}), InvalidArgument);
