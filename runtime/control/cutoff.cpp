@@ -1,0 +1,206 @@
+#include "troupe/runtime/control/cutoff.hpp"
+
+#include "troupe/runtime/base/buggify.hpp"
+
+#include <algorithm>
+
+namespace troupe::control {
+
+Cutoff::Out Cutoff::start(Time now) {
+  Out out;
+  last_tick_ = now;
+  reconnect(out, now);
+  return out;
+}
+
+void Cutoff::reconnect(Out& out, Time now) {
+  next_beat_ = now + options_.heartbeat;
+  registrations_[++registration_number_] = now;
+  if (registrations_.size() > 256) registrations_.erase(registrations_.begin());
+  out.emplace_back(Reconnect{epoch_, registration_number_});
+}
+
+Cutoff::Out Cutoff::on_registered(const Registered& message, Time now) {
+  Out out;
+  if (message.session != session_) return out;  // for the process before this
+  const auto sent = registrations_.find(message.number);
+  if (exited_ || message.control_epoch < control_epoch_ || sent == registrations_.end()) return out;
+  control_epoch_ = message.control_epoch;
+  if (epoch_ != 0 && message.epoch != epoch_) {
+    exit(out, "control gave this node another epoch");
+    return out;
+  }
+  epoch_ = message.epoch;
+  registered_ = connected_ = true;
+  contact_ = std::max(contact_, sent->second);
+  registrations_.erase(registrations_.begin(), std::next(sent));
+  rejoin_since_.reset();
+  answers_.clear();
+  beats_.clear();
+  next_beat_ = now;
+  judge(out, now);
+  if (!exited_) beat(out, now);
+  return out;
+}
+
+Cutoff::Out Cutoff::on_heartbeat_answer(const HeartbeatAnswer& message, Time now) {
+  Out out;
+  if (exited_ || message.control_epoch < control_epoch_) return out;
+  if (message.control_epoch > control_epoch_) {
+    control_epoch_ = message.control_epoch;
+    connected_ = false;
+    reconnect(out, now);  // it has started anew and knows us from its records only
+  }
+  while (!beats_.empty() && beats_.front().first <= message.sequence) {
+    if (beats_.front().first == message.sequence)
+      contact_ = std::max(contact_, beats_.front().second);
+    beats_.pop_front();
+  }
+  if (hears_control(now)) {
+    rejoin_since_.reset();
+    answers_.clear();
+  }
+  judge(out, now);
+  return out;
+}
+
+Cutoff::Out Cutoff::on_roster(const Roster& message, Time now) {
+  Out out;
+  if (exited_ || message.version <= roster_.version) return out;
+  roster_ = message;
+  if (connected_) {  // applied: this is the promise that control waits for
+    next_beat_ = now;
+    beat(out, now);
+  }
+  return out;
+}
+
+Cutoff::Out Cutoff::on_fence(const Fence& message, Time) {
+  Out out;
+  if (epoch_ != 0 && message.epoch == epoch_)  // not one meant for the process before this
+    exit(out, "control has declared this node dead: " + message.why);
+  return out;
+}
+
+Cutoff::Out Cutoff::on_closed(Time now) {
+  Out out;
+  if (exited_) return out;
+  connected_ = false;
+  reconnect(out, now);
+  return out;
+}
+
+Cutoff::Out Cutoff::on_ask(const AskControl& message, Time now) {
+  Out out;
+  judge(out, now);
+  if (exited_) return out;
+  ControlAnswer answer;
+  answer.node = self_;
+  answer.number = message.number;
+  answer.hears_control = hears_control(now);
+  answer.condemned = std::binary_search(roster_.condemned.begin(), roster_.condemned.end(),
+                                        std::pair<NodeId, Epoch>(message.node, message.epoch));
+  out.emplace_back(SendToPeer{message.node, answer});
+  return out;
+}
+
+Cutoff::Out Cutoff::on_answer(const ControlAnswer& message, Time now) {
+  Out out;
+  const auto asked = asks_.find(message.number);
+  if (exited_ || asked == asks_.end()) return out;
+  Answer& answer = answers_[message.node];
+  if (asked->second >= answer.asked)
+    answer = {asked->second, message.hears_control, message.condemned};
+  judge(out, now);
+  return out;
+}
+
+/// A majority of the voters says that control is gone and that we are not condemned.
+bool Cutoff::carried(Time now) const {
+  if (now - contact_ >= options_.carry_on) return false;
+  std::size_t count = 0;
+  bool with_control_host = false;
+  for (const NodeId voter : roster_.voters) {
+    bool counts = voter == self_;
+    if (!counts) {
+      const auto answer = answers_.find(voter);
+      if (answer == answers_.end() || now - answer->second.asked >= options_.answer_lasts) continue;
+      if (answer->second.condemned && !TROUPE_MUTANT("cutoff.ignores_condemnation")) return false;
+      // Within the first 10 s a peer that hears control means that we are the ones cut off; later,
+      // that control is back.
+      if (answer->second.hears_control && !rejoin_since_) return false;
+      counts = true;
+    }
+    ++count;
+    with_control_host = with_control_host || voter == roster_.beside_control;
+  }
+  if (rejoin_since_ && now - *rejoin_since_ >= options_.rejoin_within) return false;
+  const std::size_t all = roster_.voters.size();
+  if (TROUPE_MUTANT("cutoff.minority_carries_on")) return true;
+  return 2 * count > all || (all > 0 && 2 * count == all && with_control_host);
+}
+
+bool Cutoff::may_serve(Time now) const {
+  if (exited_ || !registered_) return false;
+  return now - contact_ < options_.refuse_after || carried(now);
+}
+
+void Cutoff::exit(Out& out, const std::string& why) {
+  if (exited_) return;
+  exited_ = true;
+  out.emplace_back(ExitNow{why});
+}
+
+/// Ends the process when its time is over.
+void Cutoff::judge(Out& out, Time now) {
+  if (exited_ || !registered_ || now - contact_ < options_.exit_after) return;
+  // Already carrying on: a peer that hears control again starts the time to register.
+  if (now - contact_ >= options_.exit_after + options_.ask_interval) {
+    const bool heard = std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
+      return entry.second.hears_control && now - entry.second.asked < options_.answer_lasts;
+    });
+    if (heard && !rejoin_since_) rejoin_since_ = now;
+    if (!heard) rejoin_since_.reset();
+  }
+  if (carried(now)) return;
+  exit(out, now - contact_ >= options_.carry_on
+                ? "control was away for longer than this node carries on"
+                : "this node is cut off from control, and its actors may be started elsewhere");
+}
+
+void Cutoff::beat(Out& out, Time now) {
+  if (now < next_beat_) return;
+  next_beat_ = now + options_.heartbeat;
+  Heartbeat heartbeat;
+  heartbeat.node = self_;
+  heartbeat.epoch = epoch_;
+  heartbeat.sequence = ++sequence_;
+  heartbeat.roster = roster_.version;
+  beats_.emplace_back(sequence_, now);
+  if (beats_.size() > 256) beats_.pop_front();
+  out.emplace_back(SendToControl{heartbeat});
+}
+
+void Cutoff::ask(Out& out, Time now) {
+  if (now < next_ask_) return;
+  next_ask_ = now + options_.ask_interval;
+  asks_[++ask_number_] = now;
+  while (now - asks_.begin()->second >= options_.answer_lasts) asks_.erase(asks_.begin());
+  for (const NodeId voter : roster_.voters)
+    if (voter != self_) out.emplace_back(SendToPeer{voter, AskControl{self_, epoch_, ask_number_}});
+}
+
+Cutoff::Out Cutoff::on_tick(Time now) {
+  Out out;
+  last_tick_ = now;
+  judge(out, now);
+  if (exited_) return out;
+  if (connected_)
+    beat(out, now);
+  else if (now >= next_beat_)
+    reconnect(out, now);
+  if (registered_ && now - contact_ >= options_.ask_after) ask(out, now);
+  return out;
+}
+
+}  // namespace troupe::control

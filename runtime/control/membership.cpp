@@ -1,0 +1,413 @@
+#include "troupe/runtime/control/membership.hpp"
+
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/control/codec.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace troupe::control {
+namespace {
+
+constexpr std::uint8_t kFormat = 1;
+constexpr const char* kNodePrefix = "node/";
+constexpr const char* kVotersPrefix = "voters/";
+constexpr const char* kEpochKey = "epoch/node";
+
+std::string voters_key(std::uint64_t version) {
+  char text[32];
+  std::snprintf(text, sizeof text, "voters/%016llx", static_cast<unsigned long long>(version));
+  return text;
+}
+
+std::string encode(const NodeRecord& record) {
+  const NodeDescription& node = record.description;
+  RecordWriter out(kFormat);
+  out.id(node.id).id(record.session).u64(record.epoch).boolean(record.draining);
+  out.bytes(node.name).bytes(node.address).bytes(node.public_key).boolean(node.beside_control);
+  out.i64(node.resources.cpus).i64(node.resources.gpus).i64(node.resources.memory);
+  out.u64(node.resources.custom.size());
+  for (const auto& [name, amount] : node.resources.custom) out.bytes(name).i64(amount);
+  out.u64(node.labels.size());
+  for (const auto& [key, value] : node.labels) out.bytes(key).bytes(value);
+  return out.take();
+}
+
+bool decode(std::string_view bytes, NodeRecord& record) {
+  RecordReader in(bytes);
+  NodeDescription& node = record.description;
+  node.id = in.id<NodeId>();
+  record.session = in.id<SessionId>();
+  record.epoch = in.u64();
+  record.draining = in.boolean();
+  node.name = in.bytes();
+  node.address = in.bytes();
+  node.public_key = in.bytes();
+  node.beside_control = in.boolean();
+  node.resources.cpus = in.i64();
+  node.resources.gpus = in.i64();
+  node.resources.memory = in.i64();
+  for (auto n = in.count(16); n > 0; --n) {
+    std::string name = in.bytes();
+    node.resources.custom.emplace_back(std::move(name), in.i64());
+  }
+  for (auto n = in.count(16); n > 0; --n) {
+    std::string key = in.bytes();
+    node.labels.emplace_back(std::move(key), in.bytes());
+  }
+  return in.ok() && in.version() == kFormat;
+}
+
+}  // namespace
+
+Membership::Membership(MembershipOptions options, Epoch control_epoch, Time now)
+    : options_(options), control_epoch_(control_epoch), last_tick_(now) {
+  roster_.version = control_epoch << 32;
+}
+
+Result<Membership> Membership::recover(Store& store, MembershipOptions options, Time now) {
+  Membership members(options, store.epoch(), now);
+  bool readable = true;
+  auto read = store.scan(kNodePrefix, [&](std::string_view, std::string_view value) {
+    Node node;
+    node.heard = now;
+    readable = readable && decode(value, node.record);
+    node.roster_sent = members.roster_.version;  // some roster, and we do not know which
+    members.last_epoch_ = std::max(members.last_epoch_, node.record.epoch);
+    members.nodes_.emplace(node.record.description.id, std::move(node));
+  });
+  if (!read) return read.error();
+  read = store.scan(kVotersPrefix, [&](std::string_view, std::string_view value) {
+    RecordReader in(value);
+    VoterList list;
+    const std::uint64_t version = in.u64();
+    list.beside_control = in.id<NodeId>();
+    for (auto n = in.count(16); n > 0; --n) list.voters.push_back(in.id<NodeId>());
+    readable = readable && in.ok();
+    members.voter_lists_[version] = std::move(list);
+  });
+  if (!read) return read.error();
+  const auto epoch = store.get(kEpochKey);
+  if (!epoch) return epoch.error();
+  if (*epoch) {
+    RecordReader in{std::string_view(**epoch)};
+    members.last_epoch_ = std::max(members.last_epoch_, in.u64());
+    readable = readable && in.ok();
+  }
+  if (!readable)
+    return Error(Code::invalid_argument,
+                 "a record of a node or of voters cannot be read: it was written by a newer build");
+  if (!members.voter_lists_.empty()) {
+    members.roster_.voters = members.voter_lists_.rbegin()->second.voters;
+    members.roster_.beside_control = members.voter_lists_.rbegin()->second.beside_control;
+  }
+  return members;
+}
+
+void Membership::write_node(const Node& node, Out& out) const {
+  out.writes.put(kNodePrefix + node.record.description.id.str(), encode(node.record));
+}
+
+// --- registration ------------------------------------------------------------------------------
+
+Membership::Out Membership::on_register(const RegisterNode& message, Time now) {
+  Out out;
+  const NodeId id = message.node.id;
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end()) {
+    if (message.epoch != 0)
+      refence(id, message.epoch, out);
+    else
+      add_node(message, out, now);
+    return out;
+  }
+  Node& node = at->second;
+  const bool same_process = message.epoch == 0 ? message.session == node.record.session
+                                               : message.epoch == node.record.epoch;
+  if (same_process) {
+    if (node.record.description != message.node) {
+      node.record.description = message.node;
+      write_node(node, out);
+    }
+    node.record.session = message.session;
+    welcome(node, message.number, true, out, now);
+  } else if (message.epoch == 0) {
+    declare_dead(id, "a new process has registered in its place", out, now);
+    add_node(message, out, now);
+  } else {
+    refence(id, message.epoch, out);
+  }
+  return out;
+}
+
+void Membership::add_node(const RegisterNode& message, Out& out, Time now) {
+  Node node;
+  node.record.description = message.node;
+  node.record.epoch = ++last_epoch_;
+  node.record.session = message.session;
+  out.writes.put(kEpochKey, RecordWriter(kFormat).u64(last_epoch_).take());
+  write_node(node, out);
+  dead_since_.erase(message.node.id);
+  const auto at = nodes_.emplace(message.node.id, std::move(node)).first;
+  welcome(at->second, message.number, false, out, now);
+  change_roster(out);
+}
+
+void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out, Time now) {
+  const NodeId id = node.record.description.id;
+  node.record.registered = true;
+  heard(node, out, now);
+  out.after_sync.emplace_back(
+      SendToAgent{id, Registered{node.record.epoch, control_epoch_, node.record.session, number}});
+  out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again});
+  if (again) send_roster(node, out);
+}
+
+void Membership::refence(NodeId id, Epoch epoch, Out& out) const {
+  out.at_once.emplace_back(
+      SendToAgent{id, Fence{epoch, "it was silent for too long, or another took its place"}});
+}
+
+// --- signs of life -----------------------------------------------------------------------------
+
+void Membership::heard(Node& node, Out& out, Time now) {
+  const NodeId id = node.record.description.id;
+  node.heard = patient(now);
+  node.closed_since.reset();
+  if (node.record.state == NodeState::suspect) {
+    node.record.state = NodeState::up;
+    out.at_once.emplace_back(NodeHeard{id, node.record.epoch});
+  }
+  if (node.condemned) {
+    node.condemned.reset();
+    change_roster(out);
+  }
+}
+
+Membership::Out Membership::on_heartbeat(const Heartbeat& message, Time now) {
+  Out out;
+  const auto at = nodes_.find(message.node);
+  if (at == nodes_.end() || at->second.record.epoch != message.epoch) {
+    refence(message.node, message.epoch, out);
+    return out;
+  }
+  Node& node = at->second;
+  heard(node, out, now);
+  if (message.roster <= roster_.version && message.roster > node.roster_applied) {
+    node.roster_applied = message.roster;
+    node.roster_low = std::max(node.roster_low, message.roster);
+  }
+  out.at_once.emplace_back(
+      SendToAgent{message.node, HeartbeatAnswer{control_epoch_, message.sequence}});
+  if (node.record.registered && node.roster_applied < roster_.version) send_roster(node, out);
+  return out;
+}
+
+Membership::Out Membership::on_leaving(const Leaving& message, Time now) {
+  Out out;
+  if (is_current(message.node, message.epoch)) declare_dead(message.node, "it has left", out, now);
+  return out;
+}
+
+Membership::Out Membership::on_closed(NodeId id, Time now) {
+  Out out;
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end() || at->second.closed_since) return out;
+  at->second.closed_since = now;
+  at->second.next_probe = now;
+  examine(id, out, now);
+  return out;
+}
+
+Membership::Out Membership::on_probe(NodeId id, Epoch epoch, bool gone, Time now) {
+  Out out;
+  const auto at = nodes_.find(id);
+  if (gone && is_current(id, epoch) && at->second.closed_since)
+    declare_dead(id, "its process is gone", out, now);
+  return out;
+}
+
+Membership::Out Membership::drain(NodeId id, Time) {
+  Out out;
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end() || at->second.record.draining) return out;
+  at->second.record.draining = true;
+  write_node(at->second, out);
+  out.after_sync.emplace_back(SendToAgent{id, DrainNode{}});
+  out.after_sync.emplace_back(NodeDraining{id, at->second.record.epoch});
+  return out;
+}
+
+// --- deadlines ---------------------------------------------------------------------------------
+
+Membership::Out Membership::on_tick(Time now) {
+  Out out;
+  const Duration late = now - last_tick_ - options_.tick;
+  if (late > options_.tick) lateness_ += late;
+  last_tick_ = now;
+  std::vector<NodeId> ids;
+  for (const auto& [id, node] : nodes_) ids.push_back(id);
+  for (const NodeId id : ids)
+    if (nodes_.count(id) != 0) examine(id, out, now);
+  prune_voter_lists(out);
+  for (auto at = dead_since_.begin(); at != dead_since_.end();)
+    at = patient(now) - at->second >= options_.answers_run_out ? dead_since_.erase(at)
+                                                               : std::next(at);
+  return out;
+}
+
+void Membership::examine(NodeId id, Out& out, Time now) {
+  Node& node = nodes_.at(id);
+  const Duration silent = patient(now) - node.heard;
+  if (node.record.state == NodeState::up &&
+      (silent >= options_.suspect_after || node.closed_since)) {
+    node.record.state = NodeState::suspect;
+    out.at_once.emplace_back(NodeSuspect{id, node.record.epoch});
+  }
+  if (node.closed_since && now >= node.next_probe) {
+    node.next_probe = now + options_.probe_interval;
+    out.at_once.emplace_back(
+        Probe{id, node.record.epoch, node.record.session, node.record.description.address});
+  }
+  if (silent >= options_.condemn_after && !node.condemned) condemn(node, out, now);
+  if (!node.condemned) return;
+  if (!majority_promised(node, now)) {
+    node.condemned->majority_since.reset();
+  } else if (!node.condemned->majority_since) {
+    node.condemned->majority_since = patient(now);
+  }
+  const bool nobody_carries_it =
+      node.condemned->majority_since &&
+      patient(now) - *node.condemned->majority_since >= options_.answers_run_out;
+  if (silent >= options_.dead_after &&
+      (nobody_carries_it || TROUPE_MUTANT("membership.no_majority_needed")))
+    declare_dead(id, "it was silent for 10 s", out, now);
+  else if (silent >= options_.carried_on)
+    declare_dead(id, "it was silent for 65 s, and most of the cluster with it", out, now);
+}
+
+void Membership::condemn(Node& node, Out& out, Time) {
+  node.condemned.emplace();
+  change_roster(out);
+  node.condemned->version = roster_.version;
+}
+
+bool Membership::promised(NodeId voter, const Node& condemned, Time now) const {
+  if (voter == condemned.record.description.id) return false;
+  const auto at = nodes_.find(voter);
+  if (at != nodes_.end()) return at->second.roster_applied >= condemned.condemned->version;
+  const auto dead = dead_since_.find(voter);
+  return dead == dead_since_.end() || patient(now) - dead->second >= options_.answers_run_out;
+}
+
+bool Membership::is_majority(const VoterList& list, const Node& condemned, Time now) const {
+  std::size_t count = 0;
+  for (const NodeId voter : list.voters) count += promised(voter, condemned, now) ? 1u : 0u;
+  const std::size_t all = list.voters.size();
+  return 2 * count > all ||
+         (2 * count == all && list.beside_control && promised(list.beside_control, condemned, now));
+}
+
+/// In every voter list that the condemned node may hold.
+bool Membership::majority_promised(const Node& condemned, Time now) const {
+  if (condemned.roster_sent == 0) return true;
+  auto from = voter_lists_.upper_bound(condemned.roster_low);
+  if (from != voter_lists_.begin()) --from;
+  for (auto at = from; at != voter_lists_.end() && at->first <= condemned.roster_sent; ++at)
+    if (!is_majority(at->second, condemned, now)) return false;
+  return true;
+}
+
+void Membership::declare_dead(NodeId id, const std::string& why, Out& out, Time now) {
+  const auto at = nodes_.find(id);
+  const Epoch epoch = at->second.record.epoch;
+  out.writes.del(kNodePrefix + id.str());
+  out.after_sync.emplace_back(SendToAgent{id, Fence{epoch, why}});
+  out.after_sync.emplace_back(NodeDead{id, epoch, why});
+  nodes_.erase(at);
+  dead_since_[id] = patient(now);
+  change_roster(out);
+}
+
+// --- roster ------------------------------------------------------------------------------------
+
+/// The oldest members, the agent beside control always among them.
+Membership::VoterList Membership::choose_voters() const {
+  std::vector<std::pair<Epoch, NodeId>> by_age;
+  VoterList list;
+  for (const auto& [id, node] : nodes_) {
+    const bool beside = node.record.description.beside_control;
+    if (beside) list.beside_control = id;
+    by_age.emplace_back(beside ? 0 : node.record.epoch, id);
+  }
+  const std::size_t count = std::min(by_age.size(), options_.max_voters);
+  std::partial_sort(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(count),
+                    by_age.end());
+  for (std::size_t i = 0; i < count; ++i) list.voters.push_back(by_age[i].second);
+  std::sort(list.voters.begin(), list.voters.end());
+  return list;
+}
+
+void Membership::change_roster(Out& out) {
+  ++roster_.version;
+  roster_.condemned.clear();
+  for (const auto& [id, node] : nodes_)
+    if (node.condemned) roster_.condemned.emplace_back(id, node.record.epoch);
+  VoterList list = choose_voters();
+  const bool new_list =
+      list.voters != roster_.voters || list.beside_control != roster_.beside_control;
+  if (new_list) {
+    roster_.voters = list.voters;
+    roster_.beside_control = list.beside_control;
+    RecordWriter record(kFormat);
+    record.u64(roster_.version).id(list.beside_control).u64(list.voters.size());
+    for (const NodeId voter : list.voters) record.id(voter);
+    out.writes.put(voters_key(roster_.version), record.take());
+    voter_lists_[roster_.version] = std::move(list);
+  }
+  // Everybody must know the voters; who is condemned, only the voters (others with their
+  // heartbeat).
+  for (auto& [id, node] : nodes_) {
+    const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), id);
+    if (node.record.registered && (new_list || votes)) send_roster(node, out);
+  }
+}
+
+/// After the sync: a voter list must be durable before an agent can act on it.
+void Membership::send_roster(Node& node, Out& out) {
+  if (node.roster_low == 0 && node.roster_sent == 0) node.roster_low = roster_.version;
+  node.roster_sent = roster_.version;
+  out.after_sync.emplace_back(SendToAgent{node.record.description.id, roster_});
+}
+
+/// Lists that nobody can hold any more go, the one in force at the lowest version stays.
+void Membership::prune_voter_lists(Out& out) {
+  if (voter_lists_.size() < 2) return;
+  std::uint64_t low = roster_.version;
+  for (const auto& [id, node] : nodes_) low = std::min(low, node.roster_low);
+  auto keep = voter_lists_.upper_bound(low);
+  if (keep != voter_lists_.begin()) --keep;
+  for (auto at = voter_lists_.begin(); at != keep; at = voter_lists_.erase(at))
+    out.writes.del(voters_key(at->first));
+}
+
+// --- observe -----------------------------------------------------------------------------------
+
+bool Membership::is_current(NodeId id, Epoch epoch) const {
+  const auto at = nodes_.find(id);
+  return at != nodes_.end() && at->second.record.epoch == epoch;
+}
+
+std::optional<NodeRecord> Membership::find(NodeId id) const {
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end()) return std::nullopt;
+  return at->second.record;
+}
+
+std::vector<NodeRecord> Membership::nodes() const {
+  std::vector<NodeRecord> all;
+  for (const auto& [id, node] : nodes_) all.push_back(node.record);
+  return all;
+}
+
+}  // namespace troupe::control

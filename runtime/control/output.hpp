@@ -1,0 +1,84 @@
+/// What a core of control wants done after one input, and the queue that keeps the one rule about
+/// it: nothing that depends on a write leaves control before the write is durable.
+///
+///     Output<MembershipEvent> out = membership.on_register(message, now);
+///     send(out.at_once);
+///     queue.add(std::move(out));                      // writes and after_sync
+///     auto group = queue.begin();                     // every batch that waits, in order
+///     store.commit(group).value();                    // on the disk's thread; one fsync
+///     send(queue.finish());                           // only now
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+#include "troupe/runtime/control/store.hpp"
+
+#include <deque>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace troupe::control {
+
+/// Events in `at_once` may leave now; those in `after_sync` once `writes` and all earlier writes of
+/// this control are durable (also when `writes` is empty: they may tell of an earlier write).
+template <class Event>
+struct Output {
+  Batch writes;
+  std::vector<Event> at_once;
+  std::vector<Event> after_sync;
+
+  void append(Output other) {
+    writes.append(std::move(other.writes));
+    std::move(other.at_once.begin(), other.at_once.end(), std::back_inserter(at_once));
+    std::move(other.after_sync.begin(), other.after_sync.end(), std::back_inserter(after_sync));
+  }
+};
+
+/// Groups the writes of many steps into one commit while another is on its way to the disk. The
+/// events of a step come out after its own commit and in the order of the steps.
+template <class Event>
+class CommitQueue {
+ public:
+  /// Takes writes and after_sync; at_once stays with the caller. A step without writes waits only
+  /// for the commits before it: when none is due, released() has its events at once.
+  void add(Output<Event> out) {
+    if (!out.writes.empty()) waiting_.push_back(std::move(out.writes));
+    const std::uint64_t needed = waiting_.empty() ? last_ : last_ + 1;
+    for (auto& event : out.after_sync) events_.push_back({needed, std::move(event)});
+  }
+  bool has_work() const noexcept { return !busy_ && !waiting_.empty(); }
+  bool busy() const noexcept { return busy_; }
+
+  /// The batches for one commit, which is under way until finish(). Precondition: has_work().
+  const std::vector<Batch>& begin() {
+    TROUPE_ASSERT(has_work(), "a commit is begun with nothing to write or while one is under way");
+    busy_ = true;
+    group_ = std::exchange(waiting_, {});
+    ++last_;
+    return group_;
+  }
+  /// The commit is durable: what may leave now.
+  std::vector<Event> finish() {
+    busy_ = false;
+    group_.clear();
+    return released();
+  }
+  /// Events that wait for nothing any more.
+  std::vector<Event> released() {
+    const std::uint64_t durable = busy_ ? last_ - 1 : last_;
+    std::vector<Event> out;
+    while (!events_.empty() && events_.front().first <= durable) {
+      out.push_back(std::move(events_.front().second));
+      events_.pop_front();
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Batch> waiting_, group_;
+  std::deque<std::pair<std::uint64_t, Event>> events_;  ///< with the commit that they wait for
+  std::uint64_t last_ = 0;  ///< number of the commit that was begun last
+  bool busy_ = false;
+};
+
+}  // namespace troupe::control
