@@ -74,8 +74,8 @@ inline std::vector<std::string> listening_ports_of_this_process() {
   while (table != nullptr && std::fgets(line, sizeof line, table) != nullptr) {
     unsigned port = 0, state = 0;
     unsigned long inode = 0;
-    if (std::sscanf(line, " %*d: %*x:%x %*x:%*x %x %*s %*s %*s %*s %*s %lu", &port, &state, &inode) ==
-            3 &&
+    if (std::sscanf(line, " %*d: %*x:%x %*x:%*x %x %*s %*s %*s %*s %*s %lu", &port, &state,
+                    &inode) == 3 &&
         state == 10 && inodes.count(std::to_string(inode)) != 0)
       ports.push_back(std::to_string(port));
   }

@@ -1,0 +1,285 @@
+#include "troupe/runtime/net/bulk.hpp"
+
+#include <openssl/evp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace troupe::net {
+namespace {
+
+constexpr std::size_t header_size = 40;
+constexpr std::size_t tag_size = 16;
+constexpr std::size_t nonce_size = 12;
+
+void put_u64(std::byte* at, std::uint64_t value) noexcept {
+  for (int i = 0; i < 8; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+std::uint64_t take_u64(const std::byte* at) noexcept {
+  std::uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value |= static_cast<std::uint64_t>(at[i]) << (8 * i);
+  return value;
+}
+
+/// 16 bytes object, 8 offset, 4 length, 1 last, 11 zero.
+void encode_header(const BulkHeader& header, std::byte (&out)[header_size]) noexcept {
+  std::memset(out, 0, sizeof out);
+  put_u64(out, header.object.high);
+  put_u64(out + 8, header.object.low);
+  put_u64(out + 16, header.offset);
+  put_u64(out + 24, header.length | static_cast<std::uint64_t>(header.last) << 32);
+}
+BulkHeader decode_header(const std::byte (&in)[header_size]) noexcept {
+  const std::uint64_t packed = take_u64(in + 24);
+  return {.object = {take_u64(in), take_u64(in + 8)},
+          .offset = take_u64(in + 16),
+          .length = static_cast<std::uint32_t>(packed),
+          .last = (packed >> 32) != 0};
+}
+
+Error closed(const std::string& why) {
+  return Error(Code::unavailable, "the bulk connection ended: " + why, Outcome::unknown);
+}
+
+/// Waits until the descriptor is ready or the time is over.
+Result<void> wait_for(int fd, short events, Time by) {
+  while (true) {
+    const Duration left = by - steady_now();
+    if (left <= Duration{})
+      return Error(Code::timed_out, "the bulk connection did not move in time", Outcome::unknown);
+    pollfd entry{fd, events, 0};
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(
+        std::min<Duration>(left, std::chrono::hours(1)));
+    const int n = poll(&entry, 1, static_cast<int>(ms.count()));
+    if (n > 0) return {};
+    if (n < 0 && errno != EINTR) return closed(std::strerror(errno));
+  }
+}
+
+Result<void> read_all(int fd, std::byte* into, std::size_t size, Time by) {
+  while (size > 0) {
+    const ssize_t n = recv(fd, into, size, MSG_DONTWAIT);
+    if (n > 0) {
+      into += n;
+      size -= static_cast<std::size_t>(n);
+    } else if (n == 0) {
+      return closed("the peer closed it");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (Result<void> ready = wait_for(fd, POLLIN, by); !ready) return ready;
+    } else if (errno != EINTR) {
+      return closed(std::strerror(errno));
+    }
+  }
+  return {};
+}
+
+Result<void> write_all(int fd, iovec* parts, int count, Time by) {
+  while (count > 0) {
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<std::size_t>(count);
+    ssize_t n = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (Result<void> ready = wait_for(fd, POLLOUT, by); !ready) return ready;
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return closed(std::strerror(errno));
+    for (; count > 0 && static_cast<std::size_t>(n) >= parts->iov_len; ++parts, --count)
+      n -= static_cast<ssize_t>(parts->iov_len);
+    if (count > 0) {
+      parts->iov_base = static_cast<char*>(parts->iov_base) + n;
+      parts->iov_len -= static_cast<std::size_t>(n);
+    }
+  }
+  return {};
+}
+
+unsigned char* raw(std::byte* bytes) noexcept {
+  return reinterpret_cast<unsigned char*>(bytes);
+}
+const unsigned char* raw(const std::byte* bytes) noexcept {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+
+/// AES-256-GCM with a counted nonce; the key is inside the context, which OpenSSL wipes.
+class Cipher {
+ public:
+  Cipher(const BulkKey& key, bool encrypt) : context_(EVP_CIPHER_CTX_new()) {
+    const bool good =
+        context_ != nullptr && EVP_CipherInit_ex(context_, EVP_aes_256_gcm(), nullptr,
+                                                 raw(key.data()), nullptr, encrypt ? 1 : 0) == 1;
+    TROUPE_ASSERT(good, "this OpenSSL cannot do AES-256-GCM");
+  }
+  ~Cipher() { EVP_CIPHER_CTX_free(context_); }
+  Cipher(const Cipher&) = delete;
+  Cipher& operator=(const Cipher&) = delete;
+
+  void begin(const std::byte (&header)[header_size]) {
+    TROUPE_ASSERT(count_ + 1 != 0, "a bulk key has served its last frame");
+    std::byte nonce[nonce_size] = {};
+    put_u64(nonce + 4, count_++);
+    int ignored = 0;
+    EVP_CipherInit_ex(context_, nullptr, nullptr, nullptr, raw(nonce), -1);
+    EVP_CipherUpdate(context_, nullptr, &ignored, raw(header), header_size);
+  }
+  void update(const std::byte* in, std::byte* out, std::size_t size) {
+    int written = 0;
+    EVP_CipherUpdate(context_, raw(out), &written, raw(in), static_cast<int>(size));
+  }
+  void seal(std::byte (&tag)[tag_size]) {
+    int written = 0;
+    EVP_CipherFinal_ex(context_, nullptr, &written);
+    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_GET_TAG, tag_size, tag);
+  }
+  bool open(std::byte (&tag)[tag_size]) {
+    int written = 0;
+    unsigned char rest[16];
+    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_SET_TAG, tag_size, tag);
+    return EVP_CipherFinal_ex(context_, rest, &written) == 1;
+  }
+
+ private:
+  EVP_CIPHER_CTX* context_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace
+
+Result<BulkKey> fresh_bulk_key() {
+  BulkKey key;
+  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
+    return Error(Code::unavailable, "the system gives no random numbers");
+  return key;
+}
+
+struct BulkSender::Impl {
+  int fd;
+  Cipher cipher;
+  std::vector<std::byte> sealed;
+};
+
+BulkSender::BulkSender(int fd, BulkKey key) : impl_(new Impl{fd, Cipher(key, true), {}}) {}
+BulkSender::~BulkSender() = default;
+BulkSender::BulkSender(BulkSender&&) noexcept = default;
+
+Result<void> BulkSender::start(Time by) {
+  return send({}, {}, by);
+}
+
+Result<void> BulkSender::send(const BulkHeader& given, BlobView chunk, Time by) {
+  if (chunk.size() > max_bulk_chunk)
+    return Error(Code::invalid_argument, "a bulk chunk of more than 1 MiB");
+  BulkHeader header = given;
+  header.length = static_cast<std::uint32_t>(chunk.size());
+  std::byte head[header_size], tag[tag_size];
+  encode_header(header, head);
+  if (impl_->sealed.size() < chunk.size()) impl_->sealed.resize(chunk.size());
+  impl_->cipher.begin(head);
+  if (!chunk.empty()) impl_->cipher.update(chunk.data(), impl_->sealed.data(), chunk.size());
+  impl_->cipher.seal(tag);
+  iovec parts[3] = {{head, header_size}, {impl_->sealed.data(), chunk.size()}, {tag, tag_size}};
+  return write_all(impl_->fd, parts, 3, by);
+}
+
+Result<void> BulkSender::send_object(ObjectId object, BlobView bytes, Time by) {
+  std::size_t offset = 0;
+  do {
+    const std::size_t size = std::min(bulk_chunk, bytes.size() - offset);
+    const BulkHeader header{object, offset, 0, offset + size == bytes.size()};
+    if (Result<void> sent = send(header, bytes.subspan(offset, size), by); !sent) return sent;
+    offset += size;
+  } while (offset < bytes.size());
+  return {};
+}
+
+struct BulkReceiver::Impl {
+  int fd;
+  Cipher cipher;
+  Time first_by;
+  std::vector<std::byte> sealed{};
+  std::byte head[header_size] = {};
+  std::uint32_t length = 0;
+  bool in_frame = false, proven = false, forged = false;
+
+  Time limit(Time by) const noexcept { return proven ? by : std::min(by, first_by); }
+};
+
+BulkReceiver::BulkReceiver(int fd, BulkKey key, Time first_by)
+    : impl_(new Impl{fd, Cipher(key, false), first_by}) {}
+BulkReceiver::~BulkReceiver() = default;
+BulkReceiver::BulkReceiver(BulkReceiver&&) noexcept = default;
+
+bool BulkReceiver::forged() const noexcept {
+  return impl_->forged;
+}
+
+Result<void> BulkReceiver::start(Time by) {
+  const Result<BulkHeader> header = next(by);
+  if (!header) return header.error();
+  return read({}, by);
+}
+
+Result<BulkHeader> BulkReceiver::next(Time by) {
+  TROUPE_ASSERT(!impl_->in_frame, "the bytes of the last bulk frame were not read");
+  if (Result<void> got = read_all(impl_->fd, impl_->head, header_size, impl_->limit(by)); !got)
+    return got.error();
+  const BulkHeader header = decode_header(impl_->head);
+  if (header.length > max_bulk_chunk || (!impl_->proven && header.length != 0)) {
+    impl_->forged = true;
+    return closed("a frame of " + std::to_string(header.length) + " bytes is not allowed here");
+  }
+  impl_->length = header.length;
+  impl_->in_frame = true;
+  return header;
+}
+
+Result<void> BulkReceiver::read(std::span<std::byte> into, Time by) {
+  TROUPE_ASSERT(impl_->in_frame && into.size() == impl_->length,
+                "memory of another size than the bulk frame");
+  impl_->in_frame = false;
+  by = impl_->limit(by);
+  impl_->cipher.begin(impl_->head);
+  // A small buffer stays in the cache, so that the caller's memory is touched once.
+  constexpr std::size_t piece = std::size_t{128} << 10;
+  if (impl_->sealed.size() < std::min(piece, into.size())) impl_->sealed.resize(piece);
+  for (std::size_t at = 0; at < into.size();) {
+    const std::size_t size = std::min(piece, into.size() - at);
+    if (Result<void> got = read_all(impl_->fd, impl_->sealed.data(), size, by); !got) return got;
+    impl_->cipher.update(impl_->sealed.data(), into.data() + at, size);
+    at += size;
+  }
+  std::byte tag[tag_size];
+  if (Result<void> got = read_all(impl_->fd, tag, tag_size, by); !got) return got;
+  if (!impl_->cipher.open(tag)) {
+    impl_->forged = true;
+    return closed("a frame is not authentic (altered, repeated, or under another key)");
+  }
+  impl_->proven = true;
+  return {};
+}
+
+Result<void> BulkReceiver::receive_object(ObjectId object, std::span<std::byte> into, Time by) {
+  std::size_t offset = 0;
+  while (true) {
+    const Result<BulkHeader> header = next(by);
+    if (!header) return header.error();
+    const bool fits = header->object == object && header->offset == offset &&
+                      header->length <= into.size() - offset &&
+                      header->last == (offset + header->length == into.size()) &&
+                      (header->length > 0 || header->last);
+    if (!fits)
+      return Error(Code::invalid_argument, "the peer sends something else than the " +
+                                               std::to_string(into.size()) + " bytes of object " +
+                                               object.str());
+    if (Result<void> got = read(into.subspan(offset, header->length), by); !got) return got;
+    offset += header->length;
+    if (header->last) return {};
+  }
+}
+
+}  // namespace troupe::net
