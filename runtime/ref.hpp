@@ -80,6 +80,10 @@ struct Access {
     actor.handle_ = std::move(handle);
     return actor;
   }
+  template <class T>
+  static auto coroutine(const T& task) noexcept {
+    return task.coroutine_;
+  }
   template <class A>
   static A make_array(std::shared_ptr<const void> keep, const typename A::value_type* data,
                       std::size_t size) noexcept {

@@ -195,6 +195,8 @@ class Invocation : public ResultSink {
   virtual std::shared_ptr<ResultSink> defer() = 0;
   /// True in the second and later lives of an actor.
   virtual bool restarted() const = 0;
+  /// The actor that runs this method, for self<A>(); empty elsewhere.
+  virtual ActorHandle actor() const { return {}; }
 };
 
 /// A large value being written in place; seal or drop.

@@ -1,0 +1,70 @@
+/// Actor<A>: a handle to an object of class A that lives somewhere in the cluster and does one
+/// thing at a time.
+///
+///     auto counter = ctx.spawn<Counter>(10);
+///     counter.tell<&Counter::add>(1);                            // no reply wanted
+///     troupe::Ref<int> six = counter.call<&Counter::add>(5);     // starts after the line above
+///     troupe::call<&A::m>(actor, x);                             // the same in generic code
+///
+/// A handle may be copied, passed, stored in values and returned; a default one is empty. An actor
+/// that is not detached ends when no handle is left anywhere.
+#pragma once
+
+#include "troupe/runtime/detail/send.hpp"
+
+namespace troupe {
+
+template <class A>
+class Actor {
+ public:
+  using actor_type = A;
+  Actor() noexcept = default;
+  explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+  ActorId id() const noexcept { return handle_.id; }
+  friend bool operator==(const Actor& a, const Actor& b) noexcept {
+    return a.handle_.id == b.handle_.id;
+  }
+
+  /// Runs the method on the actor. Result: a Ref to what it returns. Calls of one caller start in
+  /// the order in which they were made; one whose Ref argument is not ready holds back the later
+  /// ones. Never blocks; throws Overloaded when the actor's queue is full, InvalidArgument for an
+  /// empty handle. At get/co_await: TaskFailed (the method threw), ActorDied, ActorUnavailable,
+  /// each with its outcome; runs at most once. Arguments are copied or moved out before return.
+  /// Cost: one message; an argument above 4 KiB goes through the object store once.
+  template <auto Method, class... Arguments>
+  auto call(Arguments&&... arguments) const {
+    if constexpr (detail::check_method<A, Method, Arguments&&...>())
+      return detail::call_to<detail::MethodTarget<A, Method>>(
+          handle(), std::forward<Arguments>(arguments)...);
+    else
+      return Ref<void>{};
+  }
+  /// As call, without a reply: a failure is counted and logged, nothing more.
+  template <auto Method, class... Arguments>
+  void tell(Arguments&&... arguments) const {
+    if constexpr (detail::check_method<A, Method, Arguments&&...>())
+      detail::tell_to<detail::MethodTarget<A, Method>>(handle(),
+                                                       std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  friend struct detail::Access;
+  const detail::ActorHandle& handle() const {
+    if (!handle_) detail::throw_not_encodable("this Actor handle is empty");
+    return handle_;
+  }
+  detail::ActorHandle handle_;
+};
+
+/// actor.call<Method>(arguments…), for code where `template` would have to be written.
+template <auto Method, class A, class... Arguments>
+auto call(const Actor<A>& actor, Arguments&&... arguments) {
+  return actor.template call<Method>(std::forward<Arguments>(arguments)...);
+}
+/// actor.tell<Method>(arguments…).
+template <auto Method, class A, class... Arguments>
+void tell(const Actor<A>& actor, Arguments&&... arguments) {
+  actor.template tell<Method>(std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace troupe

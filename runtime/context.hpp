@@ -1,0 +1,387 @@
+/// Context: what a driver or a task does with the cluster. ActorContext: what an actor method does.
+///
+///     troupe::Ref<double> a = ctx.submit<area>(2.0);
+///     auto [ready, pending] = ctx.wait(refs, {.count = 2, .timeout = 5s});
+///     for (auto& ref : ctx.as_completed(refs)) use(ctx.get(ref));
+///     troupe::Ref<Model> model = ctx.put(Model{…});
+///
+/// A function gets a Context by taking Context& before its arguments, an actor method an
+/// ActorContext& (it has no get and no wait: methods co_await, so that they hold no thread).
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/detail/verbs.hpp"
+#include "troupe/runtime/view.hpp"
+
+namespace troupe {
+
+/// As long as it takes.
+inline constexpr Duration forever = detail::kNoTimeout;
+
+struct WaitOptions {
+  std::size_t count = 1;       ///< how many must be ready; more than there are means all
+  Duration timeout = forever;  ///< 0 only looks
+};
+
+/// What wait() found: the ready ones in order of completion, the rest in the order in which they
+/// were given.
+template <class R>
+struct Waited {
+  std::vector<R> ready;
+  std::vector<R> pending;
+};
+
+using NodeInfo = detail::NodeInfo;
+struct ClusterInfo {
+  std::vector<NodeInfo> nodes;
+};
+
+/// An Array<T> that is being written in place; seal it, or drop it to give the memory back.
+template <class T>
+class Builder {
+  static_assert(detail::shape_of<T>.bytes,
+                "troupe: create<T> is for trivially copyable T (no bool, no pointers)");
+
+ public:
+  Builder(Builder&&) noexcept = default;
+  Builder& operator=(Builder&&) noexcept = default;
+  /// The elements; they hold arbitrary values until written.
+  T* data() noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  T* begin() noexcept { return data_; }
+  T* end() noexcept { return data_ + size_; }
+  T& operator[](std::size_t i) noexcept { return data_[i]; }
+  /// Ends the writing: from here on nobody can alter the elements. Use the Builder no more.
+  Ref<Array<T>> seal() && { return seal(); }
+  Ref<Array<T>> seal() & {
+    if (!building_) detail::throw_not_encodable("this Builder was sealed already");
+    data_ = nullptr;
+    size_ = 0;
+    return detail::Access::make_ref<Ref<Array<T>>>(std::exchange(building_, nullptr)->seal({}));
+  }
+
+ private:
+  friend class Context;
+  Builder(detail::Engine& engine, std::size_t n) : size_(n) {
+    if (n > (std::size_t{1} << 62) / sizeof(T))
+      detail::throw_not_encodable("create: no machine has so much memory");
+    detail::Sizer sizer;
+    sizer.varint(n);
+    sizer.align(detail::run_alignment(n * sizeof(T), alignof(T)));
+    building_ = engine.create(sizer.size() + n * sizeof(T));
+    const std::span<std::byte> bytes = building_->bytes();
+    std::vector<detail::ObjectHandle> handles;
+    detail::Writer writer(bytes.first(sizer.size()), handles);
+    writer.varint(n);
+    writer.align(detail::run_alignment(n * sizeof(T), alignof(T)));
+    data_ = reinterpret_cast<T*>(bytes.data() + sizer.size());
+  }
+  std::unique_ptr<detail::Building> building_;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Goes through refs as they become ready; each step may block. A single pass.
+template <class R>
+class AsCompleted {
+ public:
+  AsCompleted(detail::Engine& engine, std::vector<R> refs)
+      : engine_(&engine), pending_(std::move(refs)) {}
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(AsCompleted& range) : range_(&range) {}
+    R& operator*() const { return range_->ready_.back(); }
+    Iterator& operator++() {
+      range_->ready_.pop_back();
+      return *this;
+    }
+    friend bool operator==(const Iterator& it, End) { return !it.range_->fill(); }
+
+   private:
+    AsCompleted* range_;
+  };
+  Iterator begin() { return Iterator(*this); }
+  End end() const noexcept { return {}; }
+
+ private:
+  bool fill();
+  detail::Engine* engine_;
+  std::vector<R> pending_;
+  std::vector<R> ready_;  ///< the next one last
+};
+
+/// A cheap handle (one pointer) to this process's runtime: copy it freely. May be shared by threads
+/// and used from any of them; it must not outlive run() or the Session that gave it.
+class Context : public detail::Verbs<Context, detail::Purpose::any>, public detail::With<Context> {
+ public:
+  explicit Context(detail::Engine& engine) noexcept : engine_(&engine) {}
+
+  // --- objects
+  /// Stores a copy of the value. Copied once, straight into shared memory above 4 KiB. Throws
+  /// OutOfMemory.
+  template <class T>
+  auto put(const T& value) const;
+  /// Room for n elements in shared memory, written in place and then sealed: no copy at all.
+  template <class T>
+  Builder<T> create(std::size_t n) const {
+    return Builder<T>(*engine_, n);
+  }
+  /// Blocks until the value is there; a worker gives its CPU back meanwhile. Result: a copy of its
+  /// own, each time. Throws the Error that the work ended in, or TimedOut (the work goes on).
+  template <class T>
+  T get(const Ref<T>& ref, Duration timeout = forever) const;
+  /// All of them, in order; the timeout is for the whole.
+  template <class T>
+  auto get(const std::vector<Ref<T>>& refs, Duration timeout = forever) const;
+  /// A tuple of the values; std::monostate for a Ref<void>.
+  template <class A, class B, class... C>
+  auto get(const Ref<A>& a, const Ref<B>& b, const Ref<C>&... c) const;
+  /// As get, with the error as a value; TimedOut is one too.
+  template <class T>
+  Result<T> try_get(const Ref<T>& ref, Duration timeout = forever) const;
+  /// Blocks as get does, then shows the value in place: no copy of a vector of trivial elements, a
+  /// string or an Array.
+  template <class T>
+  View<T> view(const Ref<T>& ref, Duration timeout = forever) const;
+
+  // --- waiting
+  /// Blocks until `count` of the refs are ready or the timeout has passed; never throws their
+  /// errors, a failed one is ready. Result: exactly min(count, refs.size()) ready ones unless the
+  /// timeout passed. Linear in the number of refs.
+  template <class R>
+  Waited<R> wait(std::vector<R> refs, WaitOptions options = {}) const;
+  /// A range over the refs in order of completion: `for (auto& ref : ctx.as_completed(refs))`.
+  template <class R>
+  AsCompleted<R> as_completed(std::vector<R> refs) const {
+    return {*engine_, std::move(refs)};
+  }
+
+  // --- actors
+  /// The actor of that name, if there is one and it is an A. Asks control once.
+  template <class A>
+  std::optional<Actor<A>> find(const std::string& name) const;
+  /// Ends the actor now; calls in flight end in ActorDied. With may_restart it counts as a death
+  /// like any other.
+  template <class A>
+  void kill(const Actor<A>& actor, bool may_restart = false) const {
+    engine_->kill(detail::Access::actor(actor), may_restart);
+  }
+
+  // --- where am I
+  /// The nodes as this one sees them now.
+  ClusterInfo cluster() const { return {engine_->nodes()}; }
+  NodeId node() const { return engine_->node(); }
+  /// The devices reserved for this process, as CUDA numbers them here.
+  std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
+
+ private:
+  template <class, detail::Purpose>
+  friend class detail::Verbs;
+  friend class detail::With<Context>;
+  detail::Engine& engine_for_verbs() const noexcept { return *engine_; }
+  const detail::Request* request_for_verbs() const noexcept { return nullptr; }
+  detail::Engine* engine_;
+};
+
+/// What a method that takes ActorContext& first may do. Lives as long as the method runs,
+/// suspensions included.
+class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
+                     public detail::With<ActorContext> {
+ public:
+  explicit ActorContext(detail::Invocation& invocation)
+      : engine_(&invocation.engine()),
+        actor_(invocation.actor()),
+        restarted_(invocation.restarted()) {}
+
+  /// As Context::put.
+  template <class T>
+  auto put(const T& value) const {
+    return Context(*engine_).put(value);
+  }
+  /// As Context::find.
+  template <class A>
+  std::optional<Actor<A>> find(const std::string& name) const {
+    return Context(*engine_).find<A>(name);
+  }
+  /// A handle to this actor; A must be its class. A kept one keeps the actor alive.
+  template <class A>
+  Actor<A> self() const {
+    return detail::Access::make_actor<Actor<A>>(actor_);
+  }
+  /// True in the second and later lives.
+  bool restarted() const noexcept { return restarted_; }
+  NodeId node() const { return engine_->node(); }
+  std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
+
+ private:
+  template <class, detail::Purpose>
+  friend class detail::Verbs;
+  friend class detail::With<ActorContext>;
+  detail::Engine& engine_for_verbs() const noexcept { return *engine_; }
+  const detail::Request* request_for_verbs() const noexcept { return nullptr; }
+  detail::Engine* engine_;
+  detail::ActorHandle actor_;
+  bool restarted_;
+};
+
+/// Chooses one of several functions of a name: submit<troupe::overload<int(double)>(f)>(2.0).
+template <class Signature>
+constexpr Signature* overload(Signature* function) noexcept {
+  return function;
+}
+/// Chooses one of several methods of a name: call<troupe::overload<int(double) const>(&A::m)>(2.0).
+template <class Signature, class C>
+constexpr auto overload(Signature C::* method) noexcept {
+  return method;
+}
+
+/// Whether submit<F>(Arguments…) compiles; for generic code.
+template <auto F, class... Arguments>
+inline constexpr bool callable_remotely_with =
+    detail::call_ok<detail::Signature<std::remove_const_t<decltype(F)>>,
+                    detail::Lead::actor_context, Arguments...>();
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// What is left until `end`; no timeout stays none.
+inline Duration remaining(Time end) noexcept {
+  if (end == Time::max()) return kNoTimeout;
+  const Duration left = end - steady_now();
+  return left > Duration::zero() ? left : Duration::zero();
+}
+inline Time deadline(Duration timeout) noexcept {
+  const Time now = steady_now();
+  return timeout >= Time::max() - now ? Time::max() : now + timeout;
+}
+template <class T>
+auto get_or_nothing(Engine& engine, const Ref<T>& ref) {
+  const Value value = engine.get(Access::handle(ref), kNoTimeout);
+  if constexpr (std::is_void_v<T>)
+    return std::monostate{};
+  else
+    return decode_value<T>(value);
+}
+template <class R>
+std::vector<ObjectHandle> handles_of(const std::vector<R>& refs) {
+  std::vector<ObjectHandle> handles;
+  handles.reserve(refs.size());
+  for (const R& ref : refs) {
+    if (!ref) throw_not_encodable("a Ref that is waited for is empty");
+    handles.push_back(Access::handle(ref));
+  }
+  return handles;
+}
+/// Splits refs into those of the indices, in their order, and the rest.
+template <class R>
+Waited<R> split_off(std::vector<R> refs, const std::vector<std::size_t>& indices) {
+  Waited<R> waited;
+  std::vector<bool> taken(refs.size());
+  waited.ready.reserve(indices.size());
+  for (const std::size_t i : indices) {
+    waited.ready.push_back(std::move(refs[i]));
+    taken[i] = true;
+  }
+  waited.pending.reserve(refs.size() - indices.size());
+  for (std::size_t i = 0; i < refs.size(); ++i)
+    if (!taken[i]) waited.pending.push_back(std::move(refs[i]));
+  return waited;
+}
+inline const ObjectHandle& not_empty(const ObjectHandle& handle) {
+  if (!handle) throw_not_encodable("this Ref is empty");
+  return handle;
+}
+}  // namespace detail
+
+template <class R>
+bool AsCompleted<R>::fill() {
+  if (!ready_.empty()) return true;
+  if (pending_.empty()) return false;
+  const std::vector<detail::ObjectHandle> handles = detail::handles_of(pending_);
+  static_cast<void>(engine_->wait(handles, 1, detail::kNoTimeout));
+  // Everything that is ready by now comes out of one pass.
+  std::size_t ready = 0;
+  for (const detail::ObjectHandle& handle : handles) ready += engine_->is_ready(handle) ? 1 : 0;
+  Waited<R> waited =
+      detail::split_off(std::move(pending_), engine_->wait(handles, ready, Duration::zero()));
+  pending_ = std::move(waited.pending);
+  ready_.assign(std::make_move_iterator(waited.ready.rbegin()),
+                std::make_move_iterator(waited.ready.rend()));
+  return true;
+}
+
+template <class T>
+auto Context::put(const T& value) const {
+  using Stored = detail::carried<const T&>;
+  if constexpr (!detail::MustCross<Stored>::value) {
+    return Ref<Stored>{};
+  } else if constexpr (std::is_same_v<Stored, T>) {
+    return detail::put_value<T>(*engine_, value);
+  } else if constexpr (std::is_constructible_v<Stored, const T&>) {
+    return detail::put_value<Stored>(*engine_, Stored(value));
+  } else {
+    return detail::put_value<Stored>(*engine_, Stored(std::begin(value), std::end(value)));
+  }
+}
+
+template <class T>
+T Context::get(const Ref<T>& ref, Duration timeout) const {
+  const detail::Value value = engine_->get(detail::not_empty(detail::Access::handle(ref)), timeout);
+  if constexpr (!std::is_void_v<T>) return detail::decode_value<T>(value);
+}
+
+template <class T>
+auto Context::get(const std::vector<Ref<T>>& refs, Duration timeout) const {
+  const Time end = detail::deadline(timeout);
+  if constexpr (std::is_void_v<T>) {
+    for (const Ref<T>& ref : refs) get(ref, detail::remaining(end));
+  } else {
+    std::vector<T> values;
+    values.reserve(refs.size());
+    for (const Ref<T>& ref : refs) values.push_back(get(ref, detail::remaining(end)));
+    return values;
+  }
+}
+
+template <class A, class B, class... C>
+auto Context::get(const Ref<A>& a, const Ref<B>& b, const Ref<C>&... c) const {
+  return std::tuple{detail::get_or_nothing(*engine_, a), detail::get_or_nothing(*engine_, b),
+                    detail::get_or_nothing(*engine_, c)...};
+}
+
+template <class T>
+Result<T> Context::try_get(const Ref<T>& ref, Duration timeout) const {
+  Result<detail::Value> value =
+      engine_->try_get(detail::not_empty(detail::Access::handle(ref)), timeout);
+  if (!value) return value.error();
+  if constexpr (std::is_void_v<T>)
+    return {};
+  else
+    return detail::decode_value<T>(*value);
+}
+
+template <class T>
+View<T> Context::view(const Ref<T>& ref, Duration timeout) const {
+  static_assert(!std::is_void_v<T>, "troupe: a Ref<void> has nothing to view: get it");
+  return View<T>(engine_->get(detail::not_empty(detail::Access::handle(ref)), timeout));
+}
+
+template <class R>
+Waited<R> Context::wait(std::vector<R> refs, WaitOptions options) const {
+  static_assert(detail::is_ref<R> || std::is_same_v<R, AnyRef>,
+                "troupe: wait takes a vector of Ref<T> or of troupe::AnyRef");
+  const std::size_t count = options.count < refs.size() ? options.count : refs.size();
+  std::vector<std::size_t> ready;
+  if (count != 0) ready = engine_->wait(detail::handles_of(refs), count, options.timeout);
+  return detail::split_off(std::move(refs), ready);
+}
+
+template <class A>
+std::optional<Actor<A>> Context::find(const std::string& name) const {
+  std::optional<detail::ActorHandle> handle = engine_->find(name, detail::class_name<A>());
+  if (!handle) return std::nullopt;
+  return detail::Access::make_actor<Actor<A>>(std::move(*handle));
+}
+
+}  // namespace troupe

@@ -1,0 +1,271 @@
+/// One argument on its way: how what is given becomes what is wanted, before it is sent and after
+/// it has arrived.
+///
+/// An argument is converted to the parameter's own type in the caller, as in a plain call, and that
+/// is what crosses. A Ref<U> given where no Ref is wanted crosses as a dependency: its value, a U,
+/// is converted where the function runs. Parameters of type span<const T> and string_view are read
+/// in place.
+#pragma once
+
+#include "troupe/runtime/array.hpp"
+#include "troupe/runtime/detail/encode.hpp"
+#include "troupe/runtime/detail/explain.hpp"
+#include "troupe/runtime/detail/signature.hpp"
+
+namespace troupe::detail {
+
+/// Arguments of a call that travel inside its message; what does not fit becomes an object of its
+/// own.
+inline constexpr std::size_t kInlineBytes = 8192;
+inline constexpr std::size_t kInlineArgument = 4096;
+
+/// What a parameter is, if it may be one.
+enum class ParameterFault { none, pointer, mutable_reference, mutable_span, lead, type };
+
+template <class T>
+inline constexpr bool is_const_span = false;
+template <class T, std::size_t N>
+inline constexpr bool is_const_span<std::span<const T, N>> = shape_of<T>.bytes;
+/// Read in place: span<const T> and string_view.
+template <class T>
+inline constexpr bool is_view = is_const_span<T> || is_string_view<T>;
+
+template <class P>
+consteval ParameterFault parameter_fault() {
+  using Wanted = std::remove_cvref_t<P>;
+  if constexpr (std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>>) {
+    return std::is_same_v<Wanted, Context> || std::is_same_v<Wanted, ActorContext>
+               ? ParameterFault::lead
+               : ParameterFault::mutable_reference;
+  } else if constexpr (std::is_pointer_v<Wanted>) {
+    return ParameterFault::pointer;
+  } else if constexpr (is_span<Wanted> && !is_const_span<Wanted>) {
+    return ParameterFault::mutable_span;
+  } else if constexpr (!is_view<Wanted>) {
+    return shape_of<Wanted>.why == Why::ok ? ParameterFault::none : ParameterFault::type;
+  } else {
+    return ParameterFault::none;
+  }
+}
+
+/// The wire shape of a type that may also be a view.
+template <class T>
+constexpr Shape wire_shape() {
+  if constexpr (is_span<T>) {
+    return describe_many(shape_of<std::remove_const_t<typename T::element_type>>, 15);
+  } else if constexpr (is_string_view<T>) {
+    return describe_many(shape_of<typename T::value_type>, 15);
+  } else {
+    return shape_of<T>;
+  }
+}
+
+template <class A, class P>
+inline constexpr bool plainly_converts =
+    std::is_convertible_v<A, P> ||
+    (std::is_rvalue_reference_v<P> && std::is_convertible_v<A, std::remove_cvref_t<P>>);
+
+template <class A, class P>
+consteval bool is_dependency() {
+  using Given = std::remove_cvref_t<A>;
+  using Wanted = std::remove_cvref_t<P>;
+  if constexpr (!is_ref<Given>) {
+    return false;
+  } else if constexpr (plainly_converts<A, P> || std::is_void_v<typename Given::value_type>) {
+    return false;
+  } else {
+    using U = typename Given::value_type;
+    return (std::is_same_v<U, Wanted> || std::is_convertible_v<const U&, Wanted>) &&
+           shape_of<U>.why == Why::ok;
+  }
+}
+
+template <class Given, class Wanted, bool dependency>
+struct WireOf {
+  using type = Wanted;
+};
+template <class Given, class Wanted>
+struct WireOf<Given, Wanted, true> {
+  using type = typename Given::value_type;
+};
+
+/// How an argument of type A&& meets a parameter P.
+template <class A, class P>
+struct Passing {
+  using Given = std::remove_cvref_t<A>;
+  using Wanted = std::remove_cvref_t<P>;
+  static constexpr bool dependency = is_dependency<A, P>();
+  static constexpr bool ok = dependency || plainly_converts<A, P>;
+  /// The type whose encoding arrives.
+  using Wire = typename WireOf<Given, Wanted, dependency>::type;
+};
+
+// --- leaving
+
+/// Holds the argument, converted, until the call is encoded.
+template <class A, class P>
+class Leaving {
+  using Pass = Passing<A, P>;
+  using Wanted = typename Pass::Wanted;
+  static constexpr bool as_is = std::is_same_v<typename Pass::Given, Wanted>;
+  static auto prepare(std::remove_reference_t<A>& given) {
+    if constexpr (Pass::dependency) {
+      if (!given) throw_not_encodable("an argument is an empty Ref");
+      return Access::handle(given);
+    } else if constexpr (as_is) {
+      return std::addressof(std::as_const(given));
+    } else if constexpr (std::is_arithmetic_v<Wanted>) {
+      return static_cast<Wanted>(static_cast<A&&>(given));
+    } else {
+      Wanted value = static_cast<A&&>(given);
+      return value;
+    }
+  }
+
+ public:
+  explicit Leaving(std::remove_reference_t<A>& given) : held_(prepare(given)) {
+    if constexpr (!Pass::dependency) size_ = measure(value()).size();
+  }
+  /// Zero: it is an object already.
+  std::size_t size() const noexcept { return size_; }
+  void write(Engine& engine, Call& call, Argument& argument) const {
+    if constexpr (Pass::dependency) {
+      argument.object = held_;
+    } else if (argument.size == 0) {
+      std::vector<ObjectHandle> handles;
+      const std::unique_ptr<Building> building = engine.create(size_);
+      encode_into(building->bytes(), handles, value());
+      argument.object = building->seal(handles);
+    } else {
+      argument.first_ref = static_cast<std::uint32_t>(call.refs.size());
+      encode_into(std::span(call.bytes).subspan(argument.offset, argument.size), call.refs,
+                  value());
+      argument.ref_count = static_cast<std::uint32_t>(call.refs.size()) - argument.first_ref;
+    }
+  }
+
+ private:
+  const Wanted& value() const noexcept {
+    if constexpr (as_is)
+      return *held_;
+    else
+      return held_;
+  }
+  decltype(prepare(std::declval<std::remove_reference_t<A>&>())) held_;
+  std::size_t size_ = 0;
+};
+
+/// Places the arguments of these sizes in call.bytes; size 0 in an Argument says that it must be an
+/// object.
+TROUPE_API void lay_out(Call& call, std::span<const std::size_t> sizes);
+
+template <class... L>
+Call make_call(Engine& engine, const Callable& callable, const L&... leaving) {
+  Call call;
+  call.callable = &callable;
+  if constexpr (sizeof...(L) != 0) {
+    const std::size_t sizes[] = {leaving.size()...};
+    lay_out(call, sizes);
+    std::size_t i = 0;
+    (leaving.write(engine, call, call.arguments[i++]), ...);
+  }
+  return call;
+}
+
+// --- arriving
+
+/// A run of elements that may be used where it lies; `copy` holds them when they lie askew.
+template <class T>
+std::span<const T> read_in_place(Reader& reader, std::unique_ptr<T[]>& copy) {
+  const std::size_t n = reader.count(sizeof(T));
+  const std::byte* data = reader.run(n, sizeof(T), alignof(T));
+  if (n == 0) return {};
+  if (is_aligned<T>(data)) return {reinterpret_cast<const T*>(data), n};
+  copy.reset(new T[n]);
+  std::memcpy(static_cast<void*>(copy.get()), data, n * sizeof(T));
+  return {copy.get(), n};
+}
+
+template <class W>
+struct RunOf {
+  using type = void;
+};
+template <class W>
+  requires byte_run<W> || is_array<W> || is_view<W>
+struct RunOf<W> {
+  using type = std::remove_const_t<typename W::value_type>;
+};
+/// A W is encoded as the run of elements that a view V shows.
+template <class V, class W>
+inline constexpr bool shows =
+    is_view<V> && std::is_same_v<typename RunOf<V>::type, typename RunOf<W>::type>;
+
+/// An argument that arrived as a W, kept as long as the function runs on it.
+template <class P, class W>
+class Arriving {
+  using Wanted = std::remove_cvref_t<P>;
+
+ public:
+  explicit Arriving(const ArgumentView& view)
+      : value_(decode_value<W>(view.bytes, view.refs, view.keep)) {}
+  P&& pass() noexcept { return static_cast<P&&>(value_); }
+
+ private:
+  Wanted value_;
+};
+template <class P, class W>
+  requires shows<std::remove_cvref_t<P>, W>
+class Arriving<P, W> {
+  using Wanted = std::remove_cvref_t<P>;
+  using T = typename RunOf<Wanted>::type;
+
+ public:
+  explicit Arriving(const ArgumentView& view) : value_(read(view)) {}
+  P&& pass() noexcept { return static_cast<P&&>(value_); }
+
+ private:
+  Wanted read(const ArgumentView& view) {
+    Reader reader(view.bytes, view.refs, view.keep);
+    const std::span<const T> run = read_in_place<T>(reader, copy_);
+    reader.finish();
+    if constexpr (is_span<Wanted>) {
+      if constexpr (Wanted::extent != std::dynamic_extent)
+        if (run.size() != Wanted::extent)
+          throw_malformed("a span has another number of elements than its type says");
+      return Wanted(run.data(), run.size());
+    } else {
+      return Wanted(run.data(), run.size());
+    }
+  }
+  std::unique_ptr<T[]> copy_;
+  Wanted value_;
+};
+/// Converted here, since a dependency's value was not known in the caller.
+template <class P, class W>
+  requires(!std::is_same_v<std::remove_cvref_t<P>, W> && !shows<std::remove_cvref_t<P>, W>)
+class Arriving<P, W> {
+  using Wanted = std::remove_cvref_t<P>;
+  // An Array reads what a vector wrote, in place.
+  static constexpr bool in_place =
+      is_array<Wanted> && std::is_same_v<typename RunOf<Wanted>::type, typename RunOf<W>::type>;
+  using Raw = std::conditional_t<in_place, Wanted, W>;
+
+ public:
+  explicit Arriving(const ArgumentView& view)
+      : raw_(decode_value<Raw>(view.bytes, view.refs, view.keep)), value_(convert(raw_)) {}
+  P&& pass() noexcept { return static_cast<P&&>(value_); }
+
+ private:
+  static Wanted convert(const Raw& raw) {
+    if constexpr (std::is_arithmetic_v<Wanted>) {
+      return static_cast<Wanted>(raw);
+    } else {
+      Wanted value = raw;
+      return value;
+    }
+  }
+  Raw raw_;
+  Wanted value_;
+};
+
+}  // namespace troupe::detail

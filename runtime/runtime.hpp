@@ -1,0 +1,69 @@
+/// troupe in five minutes.
+///
+/// troupe runs C++ programs on many machines. You write ordinary functions and classes. troupe runs
+/// the functions as *tasks*, keeps the classes alive as *actors*, and moves values between them as
+/// *objects*. This header is the front door: it includes what a program needs and says how the
+/// parts fit. One rule to remember: **angle brackets hold code, parentheses hold data.**
+///
+///     #include "troupe/troupe.hpp"
+///     double area(double r) { return 3.14159 * r * r; }
+///     int main(int argc, char** argv) {
+///       return troupe::run(argc, argv, [](troupe::Context& ctx) {
+///         auto a = ctx.submit<area>(2.0);                 // a Ref<double>, at once
+///         std::cout << ctx.get(ctx.submit<area>(a));      // the value of `a` goes from worker to
+///         worker
+///       });
+///     }
+///
+/// Tasks (context.hpp)
+///   `ctx.submit<f>(args…)` runs f somewhere and returns a Ref to its result. Arguments convert as
+///   in a plain call; a Ref<U> given where a U fits is a dependency: f starts when it is ready. f
+///   may take `Context&` first; then it can submit, get and wait itself, and a blocked get gives
+///   its CPU back. f may be a function, a static member, a template instance, a lambda without
+///   captures, a coroutine that returns Task<T>. A task whose worker or node dies runs again
+///   (`ctx.with({.max_retries = 5})`), and exactly one result is published.
+///
+/// Actors (actor.hpp)
+///   `ctx.spawn<A>(args…)` makes an A in a process of its own; `actor.call<&A::m>(args…)` runs a
+///   method on it. One at a time, calls of one caller in order, so an actor needs no lock. A method
+///   that must wait is a coroutine: co_await opens the door, and other messages may run meanwhile.
+///   Methods may take `ActorContext&` first.
+///
+/// Objects (ref.hpp, view.hpp, array.hpp)
+///   A Ref is a counted name for a value, wherever it is. `ctx.get(ref)` copies the value out,
+///   `ctx.view(ref)` shows it where it lies, `ctx.put(v)` stores one, `ctx.create<T>(n)` lets you
+///   write one in place. An Array<T> inside a struct is read in place as well.
+///
+/// What may cross (codec.hpp)
+///   Standard types, aggregates, classes with a friend `fields()`. No macro, no generator. What
+///   cannot cross does not compile, and the first line of the compiler's output says why.
+///
+/// Errors (base/error.hpp)
+///   `get` and `co_await` throw a class of Error: TaskFailed (your function threw), ActorDied,
+///   ObjectLost, TimedOut, Infeasible, … Each says where it arose, what caused it, and whether the
+///   work may have run (`outcome()`): not_executed, executed or unknown. No call hangs: a failure
+///   is detected in bounded time and ends every wait on it. What is expected has a twin without
+///   exceptions: `try_get`, `find`.
+///
+/// Threads
+///   A Context may be copied and used by any thread of its process. A Ref is thread-safe like a
+///   shared_ptr. Actor methods and coroutines run on their own executor, one at a time. Only code
+///   that holds a Context may block.
+///
+/// Entry (session.hpp)
+///   `troupe::run(argc, argv, body)` in main: worker processes re-enter the same executable there.
+///   Without an address it starts a private one-node cluster and takes it down again. Code before
+///   run, global constructors included, also runs in the workers: only build values there.
+///
+/// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
+/// coroutines.
+#pragma once
+
+#include "troupe/runtime/actor.hpp"
+#include "troupe/runtime/codec.hpp"
+#include "troupe/runtime/context.hpp"
+#include "troupe/runtime/options.hpp"
+#include "troupe/runtime/ref.hpp"
+#include "troupe/runtime/session.hpp"
+#include "troupe/runtime/task.hpp"
+#include "troupe/runtime/view.hpp"
