@@ -41,7 +41,11 @@ Node::Node(NodeOptions options)
     : options_(std::move(options)),
       id_(NodeId::random()),
       bell_(ring::Doorbell::create().value()),
-      host_(objectstore::Host::create({.arena = options_.memory}).value()),
+      host_(objectstore::Host::create([&] {
+              objectstore::HostOptions store;
+              store.arena = options_.memory;
+              return store;
+            }()).value()),
       leases_(lease_options(options_), id_) {
   lines_.push_back(0);  // line 0 is never used
 }
@@ -72,11 +76,12 @@ std::uint32_t Node::take_line() {
 void Node::loop() {
   while (!over_) {
     drain_bell();
+    carry_out_deferred();
     on_timer();
     bury_doomed();
     carry_out_leases();
     send_notices();
-    const bool again = owners_.settle();
+    const bool again = owners_.settle() || !readers_.empty();
     if (over_) break;
     Time until = leases_.next_deadline().value_or(Time::max());
     if (const auto deadline = actors_.next_deadline()) until = std::min(until, *deadline);
@@ -184,7 +189,7 @@ void Node::bury(Process& process) {
   ErrorInfo info;
   info.code = Code::worker_died;
   info.message = process.reason;
-  info.origin = {.node = options_.name, .pid = process.pid};
+  info.origin.node = options_.name;
   const Error reason(std::move(info));
   for (const ProcessIndex peer : process.peers)
     if (Process* other = find(peer)) {

@@ -80,6 +80,8 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void connect(Process& a, Process& b);
   void carry_out_leases();
   void send_notices();
+  void carry_out_deferred();
+  bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   void break_off(Process& process, const std::string& why);
 
   // workers (node_workers.cpp)
@@ -126,6 +128,15 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   bool prefault_more_ = true;
+  /// Rings are read in any order, so these may be read before a message of another process that they follow (an
+  /// adoption, a confirmation); when everything that was ready has been read, they are carried out.
+  std::vector<wire::Location> frees_;
+  struct ReaderRequest {
+    ProcessIndex process = 0;
+    wire::NeedReader request;
+    int tries = 0;
+  };
+  std::vector<ReaderRequest> readers_;
 };
 
 }  // namespace troupe::agent

@@ -165,27 +165,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                   !done)
                 break_off(from, done.error().message());
             },
-            [&](wire::NeedReader& m) {
-              wire::GiveReader answer;
-              answer.is_segment = m.is_segment;
-              answer.id = m.id;
-              if (m.is_segment) {
-                auto segment = host_->segment_for_reader(static_cast<std::uint32_t>(m.id));
-                if (segment) {
-                  answer.incarnation = segment->incarnation;
-                  return send_with(from, answer, {segment->memory.get()});
-                }
-                answer.error = segment.error().shared_info();
-              } else {
-                auto extent = host_->extent_for_reader(objectstore::ExtentId{m.id});
-                if (extent) {
-                  answer.bytes = extent->bytes;
-                  return send_with(from, answer, {extent->memory.get()});
-                }
-                answer.error = extent.error().shared_info();
-              }
-              send(from, answer);
-            },
+            [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
             [&](wire::Adopt& m) {
               if (const auto done = host_->adopt(from.store_index, client::store_location(m.location)); !done)
                 std::fprintf(stderr, "troupe: process %d names an object that it does not have: %s\n",
@@ -195,6 +175,43 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
             [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
             [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
       message);
+}
+
+bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
+  wire::GiveReader answer;
+  answer.is_segment = request.is_segment;
+  answer.id = request.id;
+  Error error(Code::internal, "");
+  if (request.is_segment) {
+    auto segment = host_->segment_for_reader(static_cast<std::uint32_t>(request.id));
+    if (segment) {
+      answer.incarnation = segment->incarnation;
+      send_with(to, answer, {segment->memory.get()});
+      return true;
+    }
+    error = segment.error();
+  } else {
+    auto extent = host_->extent_for_reader(objectstore::ExtentId{request.id});
+    if (extent) {
+      answer.bytes = extent->bytes;
+      send_with(to, answer, {extent->memory.get()});
+      return true;
+    }
+    error = extent.error();
+  }
+  if (error.code() == Code::unavailable && !last_try) return false;
+  answer.error = error.shared_info();
+  send(to, answer);
+  return true;
+}
+
+void Node::carry_out_deferred() {
+  for (const wire::Location& location : std::exchange(frees_, {}))
+    (void)host_->free(client::store_location(location));
+  for (ReaderRequest& request : std::exchange(readers_, {}))
+    if (Process* to = find(request.process))
+      if (!give_reader(*to, request.request, request.tries >= 3))
+        readers_.push_back({request.process, request.request, request.tries + 1});
 }
 
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
@@ -293,7 +310,7 @@ void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value
   if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
 }
 
-void Node::free(const wire::Location& location) { (void)host_->free(client::store_location(location)); }
+void Node::free(const wire::Location& location) { frees_.push_back(location); }
 
 void Node::unreferenced(ActorId actor) { actors_.unreferenced(actor); }
 

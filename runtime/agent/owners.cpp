@@ -49,20 +49,36 @@ void OwnerTable::answer(ObjectId object, Record& record, ProcessIndex process) {
 
 void OwnerTable::await(ObjectId object, ProcessIndex process) {
   const auto found = records_.find(object);
-  if (found == records_.end()) {
-    wire::Value lost;
-    lost.kind = wire::Value::Kind::error;
-    ErrorInfo info;
-    info.code = Code::object_lost;
-    info.message = "the object is not known to its owner";
-    lost.error = std::make_shared<const ErrorInfo>(std::move(info));
-    out_.ready(process, object, lost, {});
+  if (found == records_.end() || !found->second.known) {
+    early_.push_back({object, process});
     return;
   }
   if (found->second.ready)
     answer(object, found->second, process);
   else
     found->second.waiting.push_back(process);
+}
+
+void OwnerTable::answer_lost(ObjectId object, ProcessIndex process) {
+  wire::Value lost;
+  lost.kind = wire::Value::Kind::error;
+  ErrorInfo info;
+  info.code = Code::object_lost;
+  info.message = "the object is not known to its owner";
+  lost.error = std::make_shared<const ErrorInfo>(std::move(info));
+  out_.ready(process, object, lost, {});
+}
+
+void OwnerTable::settle_early() {
+  for (const Early& early : std::exchange(early_, {})) {
+    const auto found = records_.find(early.object);
+    if (found != records_.end() && found->second.known)
+      await(early.object, early.process);
+    else if (early.aged)
+      answer_lost(early.object, early.process);
+    else
+      early_.push_back({early.object, early.process, true});
+  }
 }
 
 void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator) {
@@ -127,6 +143,7 @@ void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
 }
 
 bool OwnerTable::settle() {
+  settle_early();
   std::vector<ObjectId> due;
   for (const ObjectId object : candidates_) {
     Record& record = records_.at(object);
@@ -145,7 +162,7 @@ bool OwnerTable::settle() {
     if (record.ready && record.value.kind == wire::Value::Kind::shared) out_.free(record.value.location);
     drop_inner(record);
   }
-  return !candidates_.empty();
+  return !candidates_.empty() || !early_.empty();
 }
 
 void OwnerTable::drop_inner(const Record& record) {

@@ -49,7 +49,6 @@ class OwnerTable {
   void process_died(ProcessIndex process, const Error& reason);
   /// Everything published before the last input has been read. Returns true when something may be freed by another call.
   bool settle();
-  bool needs_settling() const noexcept { return !candidates_.empty(); }
 
   /// The value of a ready object for the agent's own use (an actor's constructor), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
@@ -74,12 +73,21 @@ class OwnerTable {
   void answer(ObjectId object, Record& record, ProcessIndex process);
   void count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta);
   void drop_inner(const Record& record);
+  void answer_lost(ObjectId object, ProcessIndex process);
+  void settle_early();
 
   Out& out_;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
   std::set<ProcessIndex> dead_;
   std::set<ObjectId> candidates_;
+  /// Awaits that were read before the Escape that they follow: one more pass, then they are answered with an error.
+  struct Early {
+    ObjectId object;
+    ProcessIndex process = 0;
+    bool aged = false;
+  };
+  std::vector<Early> early_;
 };
 
 }  // namespace troupe::agent
