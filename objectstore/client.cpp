@@ -70,8 +70,10 @@ struct Client::Impl {
   std::vector<std::uint32_t> free_slots TROUPE_GUARDED_BY(mutex);
   std::uint32_t live TROUPE_GUARDED_BY(mutex) = 0;
   Allocator space TROUPE_GUARDED_BY(mutex);
-  std::map<std::uint32_t, OwnExtent> own TROUPE_GUARDED_BY(mutex);    // by extent index
-  std::map<std::uint32_t, Mapping> readers TROUPE_GUARDED_BY(mutex);  // address space by index
+  std::map<std::uint32_t, OwnExtent> own TROUPE_GUARDED_BY(mutex);  // by extent index
+  // Others' extents by index. Address space once used for an index is kept for it, with zero pages
+  // while nothing is mapped: whatever a peer does, no view here points into a hole.
+  std::map<std::uint32_t, Mapping> readers TROUPE_GUARDED_BY(mutex);
   std::map<std::uint32_t, Mapping> segment_maps TROUPE_GUARDED_BY(mutex);
 
   Publication* publications() const noexcept {
@@ -250,7 +252,6 @@ Result<void> Client::add_extent(ExtentGrant grant) {
   std::byte* data = extent.memory.data();
   if (!impl.own.emplace(grant.id.index(), std::move(extent)).second)
     return Error(Code::invalid_argument, "an extent was granted twice");
-  impl.readers.erase(grant.id.index());  // another's, forgotten, that had the index before
   impl.space.add_extent(grant.id.index(), grant.bytes);
   impl.set_entry(grant.id, data, grant.bytes);
   return {};
@@ -439,11 +440,18 @@ Result<void> Client::add_reader_extent(ReaderExtent extent) {
   if (impl.entry(extent.id).id.load() == extent.id.value) return {};  // a race won by another
   if (impl.own.count(extent.id.index()) != 0)
     return Error(Code::invalid_argument, "an extent that is our own");
-  auto memory = map_memory(extent.memory.get(), extent.bytes, Access::read);
+  Mapping& place = impl.readers[extent.id.index()];
+  impl.clear_entry(extent.id);
+  void* at = extent.bytes <= place.bytes() ? place.data() : nullptr;
+  auto memory = map_memory(extent.memory.get(), extent.bytes, Access::read, at);
   if (!memory) return memory.error();
   std::byte* data = memory->data();
-  impl.clear_entry(extent.id);
-  impl.readers[extent.id.index()] = *std::move(memory);
+  if (at == nullptr) {
+    place.release();  // a dishonest writer may have somebody look there still: leave no hole
+    place = *std::move(memory);
+  } else {
+    memory->release();  // the address space has an owner already
+  }
   impl.set_entry(extent.id, data, extent.bytes);
   return {};
 }
@@ -477,10 +485,10 @@ ClientStats Client::stats() const {
   stats.objects = impl.live;
   stats.holes = impl.space.totals().free_blocks;
   for (const auto& [index, memory] : impl.readers) {
-    const ExtentEntry& e = reinterpret_cast<const ExtentEntry*>(impl.extents_memory.data())[index];
-    if (e.id.load() == 0) continue;
+    const ExtentEntry& e = impl.entry(ExtentId::make(0, index));
+    if (e.id.load() == 0 || impl.own.count(index) != 0) continue;
     ++stats.reader_extents;
-    stats.reader_bytes += memory.bytes();
+    stats.reader_bytes += e.bytes.load();
   }
   return stats;
 }

@@ -7,8 +7,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <new>
+#include <thread>
 
 namespace troupe::objectstore {
 namespace {
@@ -119,6 +124,94 @@ TEST(Process, AKilledReadersPinsCountNoMore) {
   node.pump();
   EXPECT_EQ(node.host->stats().waiting, 0u);
   EXPECT_EQ(writer.stats().objects, 0u);
+}
+
+// What the parent tells its reader: the newest location, whole when both counts agree.
+struct Board {
+  std::atomic<std::uint64_t> before{0}, after{0};
+  std::array<std::atomic<std::uint64_t>, 4> words{};  // slot, generation, offset, tag
+  std::atomic<std::uint64_t> reads{0}, stale{0}, wrong{0};
+  std::atomic<bool> stop{false};
+};
+
+void read_until_stopped(Client& client, Board& board, const Location& example) {
+  while (!board.stop) {
+    Location at = example;
+    const std::uint64_t count = board.after;
+    at.slot = static_cast<std::uint32_t>(board.words[0]);
+    at.generation = board.words[1];
+    at.offset = board.words[2];
+    at.tag = static_cast<std::uint32_t>(board.words[3]);
+    if (board.before != count) continue;
+    const Opened view = client.open(at);
+    if (view.status != OpenStatus::pinned) {
+      ++board.stale;
+      continue;
+    }
+    for (const std::byte byte : view.pinned.bytes())
+      board.wrong += byte != static_cast<std::byte>(at.tag);
+    ++board.reads;
+  }
+}
+
+TEST(Process, AReaderInAnotherProcessNeverSeesRecycledBytes) {
+  Node node;
+  Client& writer = node.join();
+  const Location example = node.put_shared(writer, std::string(2000, '\0'));
+  Membership membership = node.host->register_process().value();
+  const std::uint32_t index = membership.process;
+  ReaderSegment segment = node.host->segment_for_reader(writer.process()).value();
+  ReaderExtent extent = node.host->extent_for_reader(example.extent).value();
+  void* shared =
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  Board& board = *new (shared) Board;
+  {
+    Child child([&](int socket) {
+      auto client = Client::attach(std::move(membership), {}).value();
+      client->add_segment(std::move(segment)).value();
+      client->add_reader_extent(std::move(extent)).value();
+      tell(socket, 'r');
+      read_until_stopped(*client, board, example);
+      tell(socket, 'd');
+    });
+    char done = 0;
+    ASSERT_TRUE(child.receive(done));
+    node.host->confirm_process(index).value();
+    Location last = example;
+    std::uint64_t puts = 0, waited = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while ((puts < 2000 || board.reads < 2000) && std::chrono::steady_clock::now() < end) {
+      const auto value = static_cast<std::uint8_t>(++puts);
+      Allocation made = node.create(writer, 2000).value();
+      ASSERT_FALSE(made.bytes().empty());
+      std::memset(made.bytes().data(), value, made.bytes().size());
+      const Location at = writer.seal(std::move(made), value);
+      node.host->adopt(writer.process(), at).value();
+      ASSERT_EQ(at.extent, example.extent) << "one extent is enough: memory is recycled";
+      ++board.before;
+      board.words[0] = at.slot;
+      board.words[1] = at.generation;
+      board.words[2] = at.offset;
+      board.words[3] = at.tag;
+      ++board.after;
+      if (puts % 8 == 0) std::this_thread::yield();
+      waited += node.host->free(last).value() == Freed::waits;
+      last = at;
+      node.host->poll();
+      node.pump();
+    }
+    board.stop = true;
+    ASSERT_TRUE(child.receive(done));
+    EXPECT_EQ(board.wrong, 0u);
+    EXPECT_GE(board.reads, 2000u);
+    EXPECT_GE(puts, 2000u);
+    RecordProperty("frees_that_waited", static_cast<int>(waited));
+  }
+  node.host->process_died(index);
+  node.pump();
+  EXPECT_EQ(node.host->stats().waiting, 0u);
+  munmap(shared, sizeof(Board));
 }
 
 // Attack A13, as far as the store goes: a process with every descriptor that a reader gets.

@@ -276,6 +276,26 @@ TEST(Store, AProcessIndexIsUsedAgainWithoutConfusion) {
   EXPECT_EQ(node.host->stats().committed, 0u);
 }
 
+TEST(Store, AnExtentIndexIsUsedAgainAtAnySize) {
+  HostOptions options = Node::small();
+  options.layout.extents = 1;
+  Node node(options);
+  Client& reader = node.join();
+  for (const std::size_t size : {100, 3'000'000, 100, 2'000'000, 100}) {
+    Client& writer = node.join();
+    const std::string text(size, static_cast<char>('a' + size % 26));
+    const Location at = node.put_shared(writer, text);
+    EXPECT_FALSE(node.host->grant(writer.process(), 1).ok()) << "no index is left";
+    EXPECT_EQ(node.read(reader, at), text);
+    EXPECT_EQ(reader.stats().reader_bytes, node.host->stats().committed);
+    node.kill(writer.process());
+    EXPECT_EQ(node.read(reader, at), text);
+    node.host->free(at).value();
+    node.pump();
+    EXPECT_EQ(reader.stats().reader_bytes, 0u);
+  }
+}
+
 TEST(Store, TrimGivesEmptyExtentsBack) {
   Node node;
   Client& writer = node.join();
