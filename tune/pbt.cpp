@@ -80,12 +80,13 @@ void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>
 /// The best and the worst q live members with a score, best first. q = ceil(n * f), or n / 2 when
 /// that is more than half.
 PbtScheduler::Quantiles PbtScheduler::quantiles() const {
-  std::vector<int> order;
+  std::vector<std::pair<double, int>> best_first;
   for (const auto& [trial, m] : members_) {
-    if (m.has_score && !m.done) order.push_back(trial);
+    if (m.has_score && !m.done) best_first.emplace_back(-m.gain, trial);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [this](int a, int b) { return members_.at(a).gain > members_.at(b).gain; });
+  std::sort(best_first.begin(), best_first.end());
+  std::vector<int> order;
+  for (const auto& [loss, trial] : best_first) order.push_back(trial);
   const std::size_t n = order.size();
   if (n <= 1) return {};
   auto q = static_cast<std::size_t>(std::ceil(static_cast<double>(n) * options_.quantile));
