@@ -11,7 +11,7 @@
 ///  K-2  a backward function adds to its gradients (+=): the caller zeroes them;
 ///  K-3  sums run in one fixed order; without a BLAS library the bits are equal on every machine;
 ///  K-4  sizes are the caller's duty: pointers to enough elements, tokens and targets in range;
-///       0 elements are fine;
+///       0 elements are fine; hold a FlushDenormals around a training step;
 ///  K-5  inputs and outputs do not overlap except where a function says so.
 /// kernels/plugin holds the same functions for CUDA, kernels/device finds them.
 #pragma once
@@ -19,6 +19,7 @@
 #include "troupe/kernels/adamw/adamw.hpp"
 #include "troupe/kernels/attention/attention.hpp"
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/elementwise/elementwise.hpp"
 #include "troupe/kernels/embedding/embedding.hpp"
 #include "troupe/kernels/gelu/gelu.hpp"

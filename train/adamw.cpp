@@ -1,6 +1,7 @@
 #include "troupe/train/adamw.hpp"
 
 #include "troupe/kernels/adamw/adamw.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/norm/norm.hpp"
 #include "troupe/train/internal/reject.hpp"
 
@@ -26,6 +27,7 @@ double AdamW::update(const ParameterMap& map, std::span<float> parameters,
   internal::require(gradients.size() == size, "AdamW: the gradients do not fit the map");
   internal::require(m_.size() == size && v_.size() == size,
                     "AdamW: the optimizer's state does not fit the map");
+  const kernels::FlushDenormals flush;
   const double norm = global_norm(gradients);
   if (!std::isfinite(norm)) return norm;
   ++steps_;

@@ -192,6 +192,7 @@ double mean(const std::vector<float>& losses, std::int64_t count) {
 }  // namespace
 
 double Gpt::loss(const Batch& batch) {
+  const kernels::FlushDenormals flush;
   check(batch);
   if (batch.rows == 0) return 0;
   Activations& a = *activations_;
@@ -203,6 +204,7 @@ double Gpt::loss(const Batch& batch) {
 }
 
 double Gpt::forward_backward(const Batch& batch, float weight, const BucketReady& on_ready) {
+  const kernels::FlushDenormals flush;
   check(batch);
   const std::int64_t count = counted_targets(batch.targets);
   if (count == 0) {
@@ -254,6 +256,7 @@ void Gpt::backward(const std::int32_t* tokens, Extent e, const BucketReady& on_r
 }
 
 std::span<const float> Gpt::next_logits(std::span<const std::int32_t> tokens) {
+  const kernels::FlushDenormals flush;
   const auto context = static_cast<std::size_t>(config_.context);
   if (tokens.size() > context) tokens = tokens.last(context);
   Batch batch;

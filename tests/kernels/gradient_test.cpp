@@ -128,7 +128,27 @@ TEST_F(Gradients, CrossEntropySurvivesHugeLogits) {
   EXPECT_FLOAT_EQ(loss, 2e4f);
   EXPECT_EQ(logits[0], 1.0f);
   EXPECT_EQ(logits[1], -1.0f);
-  EXPECT_NEAR(logits[2], 0.0f, 1e-30);
+  EXPECT_EQ(logits[2], 0.0f);
+}
+
+TEST(Denormals, AreZeroInsideTheScopeOnly) {
+  volatile float tiny = 1e-30f, factor = 1e-10f;
+  EXPECT_NE(tiny * factor, 0.0f);
+  {
+    const FlushDenormals flush;
+    EXPECT_EQ(tiny * factor, 0.0f);
+  }
+  EXPECT_NE(tiny * factor, 0.0f);
+}
+
+// Far-away scores are where they come from.
+TEST(Denormals, NoneComeOutOfTheSoftmaxWhenFlushed) {
+  const FlushDenormals flush;
+  std::vector<float> logits = {100, 12.5f, 13, -50};
+  const std::int32_t target = 0;
+  float loss = 0;
+  cross_entropy_fused(&loss, logits.data(), &target, 1, 4, 0.25f);
+  for (const float value : logits) EXPECT_NE(std::fpclassify(value), FP_SUBNORMAL) << value;
 }
 
 TEST(Elementwise, DoesWhatItSays) {
