@@ -66,6 +66,7 @@ Cutoff::Out Cutoff::on_heartbeat_answer(const HeartbeatAnswer& message, Time now
 
 Cutoff::Out Cutoff::on_roster(const Roster& message, Time now) {
   Out out;
+  judge(out, now);  // by the old voters: whose time was over stays out
   if (exited_ || message.version <= roster_.version) return out;
   roster_ = message;
   if (connected_) {  // applied: this is the promise that control waits for
@@ -93,7 +94,9 @@ Cutoff::Out Cutoff::on_closed(Time now) {
 Cutoff::Out Cutoff::on_ask(const AskControl& message, Time now) {
   Out out;
   judge(out, now);
-  if (exited_) return out;
+  // Without a roster of this life we have promised nothing, so our word must not count.
+  if (exited_ || (roster_.version == 0 && !TROUPE_MUTANT("cutoff.votes_without_roster")))
+    return out;
   ControlAnswer answer;
   answer.node = self_;
   answer.number = message.number;
@@ -106,12 +109,12 @@ Cutoff::Out Cutoff::on_ask(const AskControl& message, Time now) {
 
 Cutoff::Out Cutoff::on_answer(const ControlAnswer& message, Time now) {
   Out out;
+  judge(out, now);  // before the answer counts: whose time was over stays out
   const auto asked = asks_.find(message.number);
   if (exited_ || asked == asks_.end()) return out;
   Answer& answer = answers_[message.node];
   if (asked->second >= answer.asked)
     answer = {asked->second, message.hears_control, message.condemned};
-  judge(out, now);
   return out;
 }
 

@@ -147,7 +147,6 @@ void Membership::add_node(const RegisterNode& message, Out& out, Time now) {
   node.record.session = message.session;
   out.writes.put(kEpochKey, RecordWriter(kFormat).u64(last_epoch_).take());
   write_node(node, out);
-  dead_since_.erase(message.node.id);
   const auto at = nodes_.emplace(message.node.id, std::move(node)).first;
   welcome(at->second, message.number, false, out, now);
   change_roster(out);
@@ -251,8 +250,7 @@ Membership::Out Membership::on_tick(Time now) {
     if (nodes_.count(id) != 0) examine(id, out, now);
   prune_voter_lists(out);
   for (auto at = dead_since_.begin(); at != dead_since_.end();)
-    at = patient(now) - at->second >= options_.answers_run_out ? dead_since_.erase(at)
-                                                               : std::next(at);
+    at = patient(now) - at->second >= options_.carried_on ? dead_since_.erase(at) : std::next(at);
   return out;
 }
 
@@ -296,8 +294,9 @@ bool Membership::promised(NodeId voter, const Node& condemned, Time now) const {
   if (voter == condemned.record.description.id) return false;
   const auto at = nodes_.find(voter);
   if (at != nodes_.end()) return at->second.roster_applied >= condemned.condemned->version;
-  const auto dead = dead_since_.find(voter);
-  return dead == dead_since_.end() || patient(now) - dead->second >= options_.answers_run_out;
+  const auto next = dead_since_.upper_bound({voter, ~Epoch{0}});
+  if (next == dead_since_.begin() || std::prev(next)->first.first != voter) return true;
+  return patient(now) - std::prev(next)->second >= options_.answers_run_out;
 }
 
 bool Membership::is_majority(const VoterList& list, const Node& condemned, Time now) const {
@@ -325,7 +324,7 @@ void Membership::declare_dead(NodeId id, const std::string& why, Out& out, Time 
   out.after_sync.emplace_back(SendToAgent{id, Fence{epoch, why}});
   out.after_sync.emplace_back(NodeDead{id, epoch, why});
   nodes_.erase(at);
-  dead_since_[id] = patient(now);
+  dead_since_[{id, epoch}] = patient(now);
   change_roster(out);
 }
 
@@ -353,6 +352,8 @@ void Membership::change_roster(Out& out) {
   roster_.condemned.clear();
   for (const auto& [id, node] : nodes_)
     if (node.condemned) roster_.condemned.emplace_back(id, node.record.epoch);
+  for (const auto& [life, since] : dead_since_) roster_.condemned.push_back(life);
+  std::sort(roster_.condemned.begin(), roster_.condemned.end());
   VoterList list = choose_voters();
   const bool new_list =
       list.voters != roster_.voters || list.beside_control != roster_.beside_control;

@@ -85,7 +85,7 @@ struct Roster {
   std::uint64_t version = 0;
   std::vector<NodeId> voters;  ///< sorted
   NodeId beside_control;
-  std::vector<std::pair<NodeId, Epoch>> condemned;  ///< sorted
+  std::vector<std::pair<NodeId, Epoch>> condemned;  ///< sorted; the lately dead too
 };
 struct Registered {
   Epoch epoch = 0;
@@ -243,8 +243,9 @@ class Membership {
   Roster roster_;
   /// Lists that some node may still act on, by the first roster version that had them.
   std::map<std::uint64_t, VoterList> voter_lists_;
-  /// On the patient clock; answers of the dead run out too.
-  std::map<NodeId, Time> dead_since_;
+  /// On the patient clock. They stay condemned in the roster for as long as an agent might carry
+  /// on, and their answers to others run out too.
+  std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
   Time last_tick_{};
   Duration lateness_{};
 };

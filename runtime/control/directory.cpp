@@ -1,0 +1,523 @@
+#include "troupe/runtime/control/directory.hpp"
+
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/control/codec.hpp"
+
+#include <algorithm>
+
+namespace troupe::control {
+namespace {
+
+constexpr std::uint8_t kFormat = 1;
+constexpr const char* kActorPrefix = "actor/";
+constexpr const char* kNamePrefix = "name/";
+
+std::string actor_key(ActorId id) {
+  return kActorPrefix + id.str();
+}
+
+/// The length keeps ("a/b", "c") and ("a", "b/c") apart.
+std::string name_key(const std::string& name_space, const std::string& name) {
+  return kNamePrefix + std::to_string(name_space.size()) + "/" + name_space + "/" + name;
+}
+
+std::string encode(const ActorSpec& spec) {
+  RecordWriter out(kFormat);
+  out.id(spec.id).id(spec.job).bytes(spec.name).bytes(spec.name_space).bytes(spec.class_name);
+  out.bytes(spec.creation).i64(spec.max_restarts).i64(spec.restart_window.count());
+  out.boolean(spec.detached);
+  const scheduling::Shape& shape = spec.shape;
+  out.i64(shape.need.cpus).i64(shape.need.gpus).i64(shape.need.memory);
+  out.u64(shape.need.custom.size());
+  for (const auto& [name, amount] : shape.need.custom) out.bytes(name).i64(amount);
+  out.u64(shape.labels.size());
+  for (const auto& [key, value] : shape.labels) out.bytes(key).bytes(value);
+  out.u64(static_cast<std::uint64_t>(shape.placement)).id(shape.node).boolean(shape.soft);
+  return out.take();
+}
+
+bool decode(std::string_view bytes, ActorSpec& spec) {
+  RecordReader in(bytes);
+  spec.id = in.id<ActorId>();
+  spec.job = in.id<JobId>();
+  spec.name = in.bytes();
+  spec.name_space = in.bytes();
+  spec.class_name = in.bytes();
+  spec.creation = in.bytes();
+  spec.max_restarts = static_cast<std::int32_t>(in.i64());
+  spec.restart_window = Duration(in.i64());
+  spec.detached = in.boolean();
+  scheduling::Shape& shape = spec.shape;
+  shape.need.cpus = in.i64();
+  shape.need.gpus = in.i64();
+  shape.need.memory = in.i64();
+  for (auto n = in.count(16); n > 0; --n) {
+    std::string name = in.bytes();
+    shape.need.custom.emplace_back(std::move(name), in.i64());
+  }
+  for (auto n = in.count(16); n > 0; --n) {
+    std::string key = in.bytes();
+    shape.labels.emplace_back(std::move(key), in.bytes());
+  }
+  const std::uint64_t placement = in.u64();
+  shape.placement = static_cast<scheduling::Placement>(placement);
+  shape.node = in.id<NodeId>();
+  shape.soft = in.boolean();
+  return in.ok() && in.version() == kFormat && placement <= 3;
+}
+
+std::string title(const ActorSpec& spec) {
+  std::string text = spec.class_name.empty() ? "actor" : "actor " + spec.class_name;
+  if (!spec.name.empty()) text += " \"" + spec.name + "\"";
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(ActorState state) noexcept {
+  switch (state) {
+    case ActorState::pending: return "pending";
+    case ActorState::placing: return "placing";
+    case ActorState::alive: return "alive";
+    case ActorState::restarting: return "restarting";
+    case ActorState::dead: return "dead";
+  }
+  return "unknown";
+}
+
+Directory::Directory(DirectoryOptions options, Epoch control_epoch)
+    : options_(options), next_incarnation_(control_epoch << 32) {}
+
+Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
+                                     std::vector<std::pair<NodeId, Epoch>> awaited) {
+  Directory directory(options, store.epoch());
+  directory.awaited_.insert(awaited.begin(), awaited.end());
+  bool readable = true;
+  auto read = store.scan(kActorPrefix, [&](std::string_view, std::string_view value) {
+    auto spec = std::make_shared<ActorSpec>();
+    readable = readable && decode(value, *spec);
+    directory.actors_[spec->id].spec = spec;
+  });
+  if (!read) return read.error();
+  read = store.scan(kNamePrefix, [&](std::string_view, std::string_view value) {
+    RecordReader in(value);
+    std::string name_space = in.bytes();
+    std::string name = in.bytes();
+    directory.names_[{std::move(name_space), std::move(name)}] = in.id<ActorId>();
+    readable = readable && in.ok();
+  });
+  if (!read) return read.error();
+  if (!readable)
+    return Error(Code::invalid_argument,
+                 "a record of an actor or name cannot be read: it was written by a newer build");
+  return directory;
+}
+
+// --- spawning ----------------------------------------------------------------------------------
+
+void Directory::reply_error(const SpawnActor& message, const std::string& why, Out& out) const {
+  ActorReply reply;
+  reply.to = message.from;
+  reply.request = message.request;
+  reply.error = Error(Code::invalid_argument, why).shared_info();
+  out.after_sync.emplace_back(std::move(reply));
+}
+
+Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
+  Out out;
+  const ActorSpec& spec = message.spec;
+  const Name name{spec.name_space, spec.name};
+  const auto holder = spec.name.empty() ? names_.end() : names_.find(name);
+  const bool is_repeat = actors_.count(spec.id) != 0;
+  if (holder != names_.end() && holder->second != spec.id && !message.get_if_exists) {
+    reply_error(message,
+                "the name \"" + spec.name + "\" is taken in namespace \"" + spec.name_space +
+                    "\": choose another, or spawn with get_if_exists",
+                out);
+    return out;
+  }
+  ActorReply reply;
+  reply.to = message.from;
+  reply.request = message.request;
+  reply.created = holder == names_.end() || holder->second == spec.id;
+  reply.actor = reply.created ? spec.id : holder->second;
+  const auto existing = actors_.find(reply.actor);
+  reply.class_name =
+      existing == actors_.end() ? spec.class_name : existing->second.spec->class_name;
+  if (reply.created && !is_repeat) {
+    Actor& actor = actors_[spec.id];
+    actor.spec = std::make_shared<const ActorSpec>(spec);
+    if (spec.detached) out.writes.put(actor_key(spec.id), encode(spec));
+    if (!spec.name.empty()) {
+      names_[name] = spec.id;
+      out.writes.put(
+          name_key(spec.name_space, spec.name),
+          RecordWriter(kFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
+    }
+    place(actor, out);
+  }
+  out.after_sync.emplace_back(std::move(reply));
+  return out;
+}
+
+void Directory::place(Actor& actor, Out& out) {
+  actor.state = actor.started_once ? ActorState::restarting : ActorState::placing;
+  actor.incarnation = ++next_incarnation_;
+  actor.node = {};
+  actor.epoch = 0;
+  actor.worker = 0;
+  actor.place_at.reset();
+  out.after_sync.emplace_back(PlaceActor{actor.spec->id, actor.incarnation, actor.spec->shape});
+  tell(actor, out);
+}
+
+Directory::Actor* Directory::current(ActorId id, std::uint64_t incarnation) {
+  const auto at = actors_.find(id);
+  if (at == actors_.end() || at->second.incarnation != incarnation ||
+      at->second.state == ActorState::dead)
+    return nullptr;
+  return &at->second;
+}
+
+Directory::Out Directory::on_placed(ActorId id, std::uint64_t incarnation, NodeId node,
+                                    Epoch epoch) {
+  Out out;
+  Actor* actor = current(id, incarnation);
+  if (actor == nullptr || actor->state == ActorState::alive || actor->node) return out;
+  actor->node = node;
+  actor->epoch = epoch;
+  out.after_sync.emplace_back(
+      StartActorAt{node, epoch, actor->spec, incarnation, actor->started_once});
+  return out;
+}
+
+Directory::Out Directory::on_unplaceable(ActorId id, std::uint64_t incarnation,
+                                         const Error& cause) {
+  Out out;
+  if (Actor* actor = current(id, incarnation)) bury(*actor, "no node can take it", cause, out);
+  return out;
+}
+
+Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, NodeId node,
+                                     Epoch epoch, std::uint64_t worker) {
+  Out out;
+  Actor* actor = current(id, incarnation);
+  if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
+    out.after_sync.emplace_back(
+        StopActorAt{node, epoch, id, incarnation, "another life of it has taken its place"});
+    return out;
+  }
+  actor->state = ActorState::alive;
+  actor->started_once = true;
+  actor->worker = worker;
+  tell(*actor, out);
+  return out;
+}
+
+Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
+                                          const std::optional<Error>& cause) {
+  Out out;
+  Actor* actor = current(id, incarnation);
+  if (actor == nullptr || actor->state == ActorState::alive) return out;
+  if (cause)
+    bury(*actor, "its constructor failed", cause, out);
+  else
+    place(*actor, out);
+  return out;
+}
+
+// --- failures ----------------------------------------------------------------------------------
+
+Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const Error& cause,
+                                  bool intended, Time now) {
+  Out out;
+  Actor* actor = current(id, incarnation);
+  if (actor == nullptr) return out;
+  if (intended)
+    bury(*actor, "it has exited", std::nullopt, out);
+  else
+    fail(*actor, cause, true, out, now);
+  return out;
+}
+
+/// Restarts the actor if it may, else it is dead.
+void Directory::fail(Actor& actor, const Error& cause, bool counts, Out& out, Time now) {
+  const ActorSpec& spec = *actor.spec;
+  if (counts && spec.max_restarts >= 0) {
+    if (spec.restart_window > Duration::zero())
+      while (!actor.restarts.empty() && now - actor.restarts.front() >= spec.restart_window)
+        actor.restarts.pop_front();
+    const auto used = static_cast<std::int64_t>(actor.restarts.size());
+    if (used >= spec.max_restarts) {
+      bury(actor,
+           spec.max_restarts == 0
+               ? "it has no max_restarts"
+               : "its " + std::to_string(spec.max_restarts) + " restarts are used up",
+           cause, out);
+      return;
+    }
+    actor.restarts.push_back(now);
+  }
+  if (counts && spec.max_restarts < 0) {  // at a steady rate, or a crash loop would eat the cluster
+    if (actor.restarts.size() > 1) actor.restarts.pop_front();
+    const Time earliest =
+        actor.restarts.empty() ? now : actor.restarts.back() + options_.unlimited_restart_interval;
+    actor.restarts.push_back(std::max(now, earliest));
+    if (earliest > now) {
+      actor.state = ActorState::restarting;
+      actor.incarnation = ++next_incarnation_;  // whatever the old life still says is stale
+      actor.node = {};
+      actor.place_at = earliest;
+      tell(actor, out);
+      return;
+    }
+  }
+  place(actor, out);
+}
+
+void Directory::bury(Actor& actor, const std::string& why, const std::optional<Error>& cause,
+                     Out& out) {
+  const ActorSpec& spec = *actor.spec;
+  ErrorInfo info;
+  info.code = Code::actor_died;
+  info.outcome = Outcome::unknown;
+  info.message = title(spec) + " is dead: " + why;
+  info.origin.function = spec.class_name;
+  if (actor.node) info.origin.node = actor.node.str();
+  if (cause) info.cause = cause->shared_info();
+  actor.error = std::make_shared<const ErrorInfo>(std::move(info));
+  actor.state = ActorState::dead;
+  actor.place_at.reset();
+  if (spec.detached) out.writes.del(actor_key(spec.id));
+  const auto name = names_.find({spec.name_space, spec.name});
+  if (name != names_.end() && name->second == spec.id) {
+    names_.erase(name);
+    out.writes.del(name_key(spec.name_space, spec.name));
+  }
+  tell(actor, out);
+  actor.watchers.clear();
+  dead_.push_back(spec.id);
+  if (dead_.size() > options_.dead_kept) {
+    actors_.erase(dead_.front());  // never this one: it was pushed just now
+    dead_.pop_front();
+  }
+}
+
+void Directory::stop(const Actor& actor, const std::string& why, Out& out) const {
+  if (actor.node)
+    out.after_sync.emplace_back(
+        StopActorAt{actor.node, actor.epoch, actor.spec->id, actor.incarnation, why});
+}
+
+Directory::Out Directory::on_kill(ActorId id, bool may_restart) {
+  Out out;
+  const auto at = actors_.find(id);
+  if (at == actors_.end() || at->second.state == ActorState::dead) return out;
+  stop(at->second, "it was killed", out);
+  // With may_restart its agent reports the death, and that counts like any other.
+  if (!may_restart) bury(at->second, "it was killed", std::nullopt, out);
+  return out;
+}
+
+Directory::Out Directory::on_handles_gone(ActorId id) {
+  Out out;
+  const auto at = actors_.find(id);
+  if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
+    return out;
+  stop(at->second, "nobody holds a handle to it", out);
+  bury(at->second, "its last handle is gone", std::nullopt, out);
+  return out;
+}
+
+Directory::Out Directory::on_job_ended(JobId job) {
+  Out out;
+  std::vector<ActorId> ids;
+  for (const auto& [id, actor] : actors_)
+    if (actor.spec->job == job && !actor.spec->detached && actor.state != ActorState::dead)
+      ids.push_back(id);
+  for (const ActorId id : ids) {
+    Actor& actor = actors_.at(id);
+    stop(actor, "its job has ended", out);
+    bury(actor, "its job has ended", std::nullopt, out);
+  }
+  return out;
+}
+
+Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now) {
+  Out out;
+  const Error cause(Code::worker_died, "its node " + node.str() + " died: " + why,
+                    Outcome::unknown);
+  std::vector<ActorId> ids;
+  for (auto& [id, actor] : actors_) {
+    actor.watchers.erase(node);
+    if (actor.node == node && actor.epoch == epoch && actor.state != ActorState::dead)
+      ids.push_back(id);
+  }
+  for (const ActorId id : ids) {
+    Actor& actor = actors_.at(id);
+    fail(actor, cause, actor.state == ActorState::alive, out, now);
+  }
+  stop_awaiting(node, epoch, out);
+  return out;
+}
+
+// --- after control's restart -------------------------------------------------------------------
+
+Directory::Out Directory::on_node_hosts(NodeId node, Epoch epoch,
+                                        const std::vector<HostedActor>& hosted, Time now) {
+  Out out;
+  for (const HostedActor& actor : hosted) adopt(actor, node, epoch, out, now);
+  stop_awaiting(node, epoch, out);
+  return out;
+}
+
+void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
+  const ActorId id = hosted.spec.id;
+  const auto at = actors_.find(id);
+  if (at != actors_.end()) {
+    const Actor& known = at->second;
+    const bool same = known.incarnation == hosted.incarnation && known.node == node;
+    if (same && known.state != ActorState::dead) return;  // it only registered again
+    if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {
+      out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation,
+                                              "control knows it as dead or living elsewhere"});
+      return;
+    }
+    stop(known, "a later life of it was found", out);
+  }
+  Actor& actor = actors_[id];
+  actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
+  actor.state = ActorState::alive;
+  actor.started_once = true;
+  actor.incarnation = hosted.incarnation;
+  actor.node = node;
+  actor.epoch = epoch;
+  actor.worker = hosted.worker;
+  actor.restarts.assign(std::min<std::size_t>(hosted.restarts, 1000), now);
+  if (const auto watched = unknown_watched_.extract(id)) actor.watchers.merge(watched.mapped());
+  tell(actor, out);
+}
+
+/// When the last node of the earlier life has spoken or died, what nobody hosts is lost: detached
+/// actors are made anew, names of others are free again.
+void Directory::stop_awaiting(NodeId node, Epoch epoch, Out& out) {
+  if (awaited_.erase({node, epoch}) != 0 && awaited_.empty()) resolve_unclaimed(out);
+}
+
+Directory::Out Directory::start() {
+  Out out;
+  if (awaited_.empty()) resolve_unclaimed(out);
+  return out;
+}
+
+void Directory::resolve_unclaimed(Out& out) {
+  for (auto& [id, actor] : actors_) {
+    if (actor.state != ActorState::pending) continue;
+    actor.started_once = true;  // as far as anybody can tell
+    place(actor, out);
+  }
+  for (auto name = names_.begin(); name != names_.end();) {
+    if (actors_.count(name->second) != 0) {
+      ++name;
+      continue;
+    }
+    out.writes.del(name_key(name->first.first, name->first.second));
+    name = names_.erase(name);
+  }
+  for (const auto& [id, watchers] : std::exchange(unknown_watched_, {}))
+    for (const NodeId watcher : watchers) out.append(on_watch(id, watcher));
+}
+
+// --- observers ---------------------------------------------------------------------------------
+
+ActorLocation Directory::location_of(ActorId id, const Actor& actor) const {
+  ActorLocation location;
+  location.actor = id;
+  location.state = actor.state;
+  location.incarnation = actor.incarnation;
+  if (actor.state == ActorState::alive) {
+    location.node = actor.node;
+    location.epoch = actor.epoch;
+    location.worker = actor.worker;
+  }
+  location.error = actor.error;
+  return location;
+}
+
+void Directory::tell(Actor& actor, Out& out) {
+  for (const NodeId watcher : actor.watchers)
+    out.after_sync.emplace_back(ActorUpdateTo{watcher, location_of(actor.spec->id, actor)});
+}
+
+Directory::Out Directory::on_watch(ActorId id, NodeId watcher) {
+  Out out;
+  const auto at = actors_.find(id);
+  ActorLocation location;
+  location.actor = id;
+  if (at != actors_.end()) {
+    if (at->second.state != ActorState::dead) at->second.watchers.insert(watcher);
+    location = location_of(id, at->second);
+  } else if (!awaited_.empty()) {
+    unknown_watched_[id].insert(watcher);  // its node may still come and say so
+  } else {
+    location.state = ActorState::dead;
+    location.error = Error(Code::actor_died,
+                           "the actor is not known: it died long ago, or with its node while "
+                           "control was restarting",
+                           Outcome::unknown)
+                         .shared_info();
+  }
+  out.after_sync.emplace_back(ActorUpdateTo{watcher, std::move(location)});
+  return out;
+}
+
+void Directory::on_unwatch(ActorId id, NodeId watcher) {
+  const auto at = actors_.find(id);
+  if (at != actors_.end()) at->second.watchers.erase(watcher);
+  const auto unknown = unknown_watched_.find(id);
+  if (unknown != unknown_watched_.end()) unknown->second.erase(watcher);
+}
+
+Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std::string& name_space,
+                                  const std::string& name) {
+  Out out;
+  ActorReply reply;
+  reply.to = from;
+  reply.request = request;
+  const auto at = names_.find({name_space, name});
+  if (at != names_.end()) {
+    reply.actor = at->second;
+    const auto actor = actors_.find(at->second);
+    if (actor != actors_.end()) reply.class_name = actor->second.spec->class_name;
+  }
+  out.after_sync.emplace_back(std::move(reply));
+  return out;
+}
+
+Directory::Out Directory::on_tick(Time now) {
+  Out out;
+  for (auto& [id, actor] : actors_)
+    if (actor.place_at && *actor.place_at <= now) place(actor, out);
+  return out;
+}
+
+std::optional<Time> Directory::next_deadline() const {
+  std::optional<Time> next;
+  for (const auto& [id, actor] : actors_)
+    if (actor.place_at && (!next || *actor.place_at < *next)) next = actor.place_at;
+  return next;
+}
+
+std::optional<ActorLocation> Directory::find(ActorId id) const {
+  const auto at = actors_.find(id);
+  if (at == actors_.end()) return std::nullopt;
+  return location_of(id, at->second);
+}
+
+std::vector<std::pair<ActorSpec, ActorLocation>> Directory::list() const {
+  std::vector<std::pair<ActorSpec, ActorLocation>> all;
+  for (const auto& [id, actor] : actors_) all.emplace_back(*actor.spec, location_of(id, actor));
+  return all;
+}
+
+}  // namespace troupe::control

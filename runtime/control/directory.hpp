@@ -1,0 +1,209 @@
+/// Where every actor is, and what happens when it is not: names, restarts, lifetimes. A plain state
+/// machine of control.
+///
+///     Directory actors({}, store_epoch);
+///     auto out = actors.on_spawn(request, now);          // PlaceActor once it is durable
+///     out = actors.on_placed(id, incarnation, node, node_epoch);     // StartActor to its agent
+///     out = actors.on_started(id, incarnation, node, node_epoch, worker);   // ActorUpdate to all
+///     watchers out = actors.on_node_dead(node, node_epoch, why, now);       // restarts what it
+///     had
+///
+/// States: pending (durable soon) -> placing (PlaceActor is out, then StartActor) -> alive ->
+/// restarting (placing again) -> dead. Every placing gets a new incarnation, control's epoch in the
+/// high half and a counter in the low one, so that no two lives of any actor ever share one; an
+/// agent refuses a StartActor whose high half is below the control epoch that it obeys.
+///
+/// Durable: detached actors and all names. Other actors are rebuilt after a restart of control from
+/// what the agents say they host; until every node of before has registered or is dead, nothing is
+/// restarted and unknown actors count as pending.
+///
+/// A restart needs a free place in `max_restarts` within `restart_window`; a node's death while an
+/// actor is being placed there does not count. What cannot be restarted is dead with an ActorDied
+/// that carries the cause; the last ten thousand of these are remembered.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/control/output.hpp"
+#include "troupe/runtime/scheduling/policy.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace troupe::control {
+
+/// All that is needed to make the actor anywhere.
+struct ActorSpec {
+  ActorId id;
+  JobId job;
+  std::string name;  ///< empty: none
+  std::string name_space;
+  std::string class_name;
+  std::string creation;  ///< the constructor's call; opaque here
+  scheduling::Shape shape;
+  std::int32_t max_restarts = 0;                       ///< -1: without limit, at most ten a second
+  Duration restart_window = std::chrono::seconds(60);  ///< zero: ever
+  bool detached = false;
+};
+
+enum class ActorState : std::uint8_t { pending = 0, placing, alive, restarting, dead };
+std::string_view name_of(ActorState state) noexcept;
+
+/// What watchers are told.
+struct ActorLocation {
+  ActorId actor;
+  ActorState state = ActorState::pending;
+  std::uint64_t incarnation = 0;
+  NodeId node;  ///< alive: where
+  Epoch epoch = 0;
+  std::uint64_t worker = 0;
+  std::shared_ptr<const ErrorInfo> error;  ///< dead: why
+};
+
+// --- in
+
+struct SpawnActor {
+  NodeId from;
+  std::uint64_t request = 0;
+  ActorSpec spec;
+  bool get_if_exists = false;
+};
+/// One actor of an agent that has registered again.
+struct HostedActor {
+  ActorSpec spec;
+  std::uint64_t incarnation = 0;
+  std::uint64_t worker = 0;
+  std::uint32_t restarts = 0;  ///< so far, within its window
+};
+
+// --- out
+
+/// Choose a node for this shape; on_placed or on_unplaceable answers.
+struct PlaceActor {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  scheduling::Shape shape;
+};
+struct StartActorAt {
+  NodeId node;
+  Epoch epoch = 0;
+  std::shared_ptr<const ActorSpec> spec;
+  std::uint64_t incarnation = 0;
+  bool restarted = false;
+};
+struct StopActorAt {
+  NodeId node;
+  Epoch epoch = 0;
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::string why;
+};
+/// Answer to a spawn or a find.
+struct ActorReply {
+  NodeId to;
+  std::uint64_t request = 0;
+  ActorId actor;  ///< zero: not found, or an error
+  std::string class_name;
+  bool created = false;  ///< false: get_if_exists found it
+  std::shared_ptr<const ErrorInfo> error;
+};
+struct ActorUpdateTo {
+  NodeId watcher;
+  ActorLocation location;
+};
+using DirectoryEvent =
+    std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply, ActorUpdateTo>;
+
+struct DirectoryOptions {
+  std::size_t dead_kept = 10'000;
+  Duration unlimited_restart_interval = std::chrono::milliseconds(100);
+};
+
+class Directory {
+ public:
+  using Out = Output<DirectoryEvent>;
+  Directory(DirectoryOptions options, Epoch control_epoch);
+  /// Reads detached actors and names. `awaited`: the nodes (and epochs) of the earlier life, which
+  /// may host actors.
+  static Result<Directory> recover(Store& store, DirectoryOptions options,
+                                   std::vector<std::pair<NodeId, Epoch>> awaited);
+
+  /// Call once, before any other: makes the detached actors anew when no node is awaited.
+  Out start();
+  /// Registers an actor. The name is taken atomically: with get_if_exists the reply names the
+  /// holder, otherwise it is invalid_argument. Repeating a request is harmless.
+  Out on_spawn(const SpawnActor& message, Time now);
+  Out on_placed(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch);
+  /// No node can ever take it: dead with this cause.
+  Out on_unplaceable(ActorId actor, std::uint64_t incarnation, const Error& cause);
+  Out on_started(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch,
+                 std::uint64_t worker);
+  /// The agent could not give it a worker: placed again. `cause` set: its constructor threw: dead.
+  Out on_start_failed(ActorId actor, std::uint64_t incarnation, const std::optional<Error>& cause);
+  /// Its process died (or it asked to exit: intended).
+  Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
+              Time now);
+  Out on_kill(ActorId actor, bool may_restart);
+  /// Nobody holds a handle any more.
+  Out on_handles_gone(ActorId actor);
+  Out on_job_ended(JobId job);
+  /// What a node of before control's start hosts; ends waiting for it.
+  Out on_node_hosts(NodeId node, Epoch epoch, const std::vector<HostedActor>& actors, Time now);
+  Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
+
+  Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
+              const std::string& name);
+  /// The watcher is told now and at every change, until the actor is dead.
+  Out on_watch(ActorId actor, NodeId watcher);
+  void on_unwatch(ActorId actor, NodeId watcher);
+  Out on_tick(Time now);
+  std::optional<Time> next_deadline() const;
+
+  std::optional<ActorLocation> find(ActorId actor) const;
+  std::vector<std::pair<ActorSpec, ActorLocation>> list() const;
+  bool awaits_nodes() const noexcept { return !awaited_.empty(); }
+
+ private:
+  using Name = std::pair<std::string, std::string>;
+  struct Actor {
+    std::shared_ptr<const ActorSpec> spec;
+    ActorState state = ActorState::pending;
+    std::uint64_t incarnation = 0;
+    bool started_once = false;
+    NodeId node;  ///< while placing (once chosen) and alive
+    Epoch epoch = 0;
+    std::uint64_t worker = 0;
+    std::deque<Time> restarts;
+    std::optional<Time> place_at;
+    std::set<NodeId> watchers;
+    std::shared_ptr<const ErrorInfo> error;
+  };
+  Actor* current(ActorId id, std::uint64_t incarnation);
+  ActorLocation location_of(ActorId id, const Actor& actor) const;
+  void place(Actor& actor, Out& out);
+  void fail(Actor& actor, const Error& cause, bool counts, Out& out, Time now);
+  void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
+  void stop(const Actor& actor, const std::string& why, Out& out) const;
+  void tell(Actor& actor, Out& out);
+  void adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now);
+  void stop_awaiting(NodeId node, Epoch epoch, Out& out);
+  void resolve_unclaimed(Out& out);
+  void reply_error(const SpawnActor& message, const std::string& why, Out& out) const;
+
+  DirectoryOptions options_;
+  std::uint64_t next_incarnation_;
+  std::map<ActorId, Actor> actors_;
+  std::map<Name, ActorId> names_;
+  std::deque<ActorId> dead_;
+  std::set<std::pair<NodeId, Epoch>> awaited_;
+  std::map<ActorId, std::set<NodeId>> unknown_watched_;  ///< while nodes are awaited
+};
+
+}  // namespace troupe::control

@@ -1,0 +1,81 @@
+/// Which jobs there are and how they ended. A plain state machine of control; every record is
+/// durable before anybody hears of it.
+///
+///     auto jobs = Jobs::recover(store, {}).value();
+///     auto out = jobs.on_start({from, request, {.id = id, .name = "train", .node = node}});
+///     out = jobs.on_driver_died(id, "killed by signal 9", wall_now);      // JobEnded
+#pragma once
+
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/control/output.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::control {
+
+enum class JobState : std::uint8_t { running = 0, finished = 1, failed = 2 };
+std::string_view name_of(JobState state) noexcept;
+
+struct JobRecord {
+  JobId id;
+  std::string name;
+  JobState state = JobState::running;
+  NodeId node;                                ///< of its driver
+  Epoch epoch = 0;                            ///< of that node
+  std::string why;                            ///< ended: in a few words
+  std::int64_t started_ns = 0, ended_ns = 0;  ///< wall clock, for people
+};
+
+struct StartJob {
+  NodeId from;
+  std::uint64_t request = 0;
+  JobRecord job;
+};
+struct JobReply {
+  NodeId to;
+  std::uint64_t request = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Its actors and leases are to go (Directory::on_job_ended; the agents are told).
+struct JobEnded {
+  JobId job;
+  JobState state = JobState::finished;
+  std::string why;
+};
+using JobEvent = std::variant<JobReply, JobEnded>;
+
+struct JobOptions {
+  std::size_t ended_kept = 1000;
+};
+
+class Jobs {
+ public:
+  using Out = Output<JobEvent>;
+  explicit Jobs(JobOptions options) : options_(options) {}
+  static Result<Jobs> recover(Store& store, JobOptions options);
+
+  /// invalid_argument for an id that has ended; repeating a request is harmless.
+  Out on_start(const StartJob& message);
+  Out on_finish(JobId job, std::int64_t wall_ns);
+  Out on_driver_died(JobId job, const std::string& why, std::int64_t wall_ns);
+  Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, std::int64_t wall_ns);
+
+  bool is_running(JobId job) const;
+  std::vector<JobRecord> list() const;
+
+ private:
+  void end(JobRecord& job, JobState state, const std::string& why, std::int64_t wall_ns, Out& out);
+
+  JobOptions options_;
+  std::map<JobId, JobRecord> jobs_;
+  std::deque<JobId> ended_;
+};
+
+}  // namespace troupe::control
