@@ -30,6 +30,10 @@ target_compile_options(troupe_flags INTERFACE -Wall -Wextra -Wno-missing-field-i
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # false positive inside libstdc++ 12 (GCC bug 105329)
   target_compile_options(troupe_flags INTERFACE -Wno-restrict)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    # and another inside the std::variant of libstdc++ 13
+    target_compile_options(troupe_flags INTERFACE -Wno-maybe-uninitialized)
+  endif()
 endif()
 if(TROUPE_WERROR)
   target_compile_options(troupe_flags INTERFACE -Werror)
