@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint16_t frame_magic = 0x4c74;  // "tL"
 constexpr std::uint8_t flag_want_reply = 1;    // in a hello: I have not adopted you yet
 constexpr std::uint8_t flag_want_ack = 2;      // tell me at once what you have
+constexpr std::uint8_t flag_bye = 4;           // in an ack: nothing was said for long, I close
 constexpr std::size_t max_build_id = 64;
 constexpr std::size_t hello_fixed_size = 4 + 8 + 8 + 1;
 constexpr std::size_t resend_burst = 64;
@@ -182,7 +183,7 @@ Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
   last_used_ = now;
   if (idle_) {
     idle_ = false;
-    out.events.push_back(Open{});
+    out.events.emplace_back(std::in_place_type<Open>);
   }
   transmit_new(now, out);
   return base_ + acked_ + window_.size();
@@ -257,7 +258,7 @@ void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
   if (frame.from == mine_) return violation("a frame from ourselves", out);
   if (idle_) {  // the peer has something to say
     idle_ = false;
-    out.events.push_back(Open{});
+    out.events.emplace_back(std::in_place_type<Open>);
   }
   if (frame.kind == FrameKind::hello) return on_hello(frame, now, out);
   if (frame.to != mine_ && !TROUPE_MUTANT("link.ignore_receiver")) {
@@ -392,6 +393,7 @@ void Link::on_ack(const Frame& frame, Time now, LinkOutput& out) {
     resend(frame.ack + 1, frame.sequence - 1, now, out);
   }
   if ((frame.flags & flag_want_ack) != 0) push_ack(out);
+  if ((frame.flags & flag_bye) != 0 && connected_ && !busy()) close_idle(out);
 }
 
 void Link::on_data(Frame& frame, Time now, LinkOutput& out) {
@@ -483,21 +485,24 @@ void Link::on_time(Time now, LinkOutput& out) {
   } else if (now >= resend_due_) {
     resend_due_ = Time::max();
   }
-  const bool busy = !window_.empty() || !peer_ || !reorder_.empty();
-  if (options_.idle_close > Duration{} && !busy && now >= last_used_ + options_.idle_close) {
-    if (ack_due_ != Time::max()) push_ack(out);
-    connected_ = false;
-    idle_ = true;
-    out.events.push_back(IdleClose{});
-    return;
+  if (options_.idle_close > Duration{} && !busy() && now >= last_used_ + options_.idle_close) {
+    push_ack(out);
+    out.transmit.back().flags = flag_bye;
+    return close_idle(out);
   }
   if (now < last_heard_ + (asked_ + 1) * options_.keepalive) return;
   ++asked_;
-  if (asked_ % 3 == 0 && busy) {
-    out.events.push_back(Reconnect{});
+  if (asked_ % 3 == 0 && busy()) {
+    out.events.emplace_back(std::in_place_type<Reconnect>);
   } else {
     probe(out);
   }
+}
+
+void Link::close_idle(LinkOutput& out) {
+  connected_ = false;
+  idle_ = true;
+  out.events.emplace_back(std::in_place_type<IdleClose>);
 }
 
 void Link::probe(LinkOutput& out) {
@@ -507,12 +512,16 @@ void Link::probe(LinkOutput& out) {
   out.transmit.push_back(std::move(frame));
 }
 
+/// Whether something is on its way or still to be said.
+bool Link::busy() const noexcept {
+  return !window_.empty() || !peer_ || !reorder_.empty();
+}
+
 Time Link::next_deadline() const noexcept {
   if (ended_ || !connected_) return Time::max();
   Time due = std::min({hello_due_, ack_due_, resend_due_});
   due = std::min(due, last_heard_ + (asked_ + 1) * options_.keepalive);
-  const bool busy = !window_.empty() || !peer_ || !reorder_.empty();
-  if (options_.idle_close > Duration{} && !busy)
+  if (options_.idle_close > Duration{} && !busy())
     due = std::min(due, last_used_ + options_.idle_close);
   return due;
 }

@@ -115,7 +115,8 @@ struct Fenced {
 };
 /// The owner should replace the connection: the peer is silent although something is due.
 struct Reconnect {};
-/// Nothing was said for idle_close: the owner may close the connection; Open asks for it again.
+/// Nothing was said for idle_close: the owner may close the connection once what it has was sent
+/// (the peer is told, so that it closes too and raises no alarm); Open asks for it again.
 struct IdleClose {};
 struct Open {};
 /// The peer broke the protocol (not merely a stale frame); drop it.
@@ -180,6 +181,8 @@ class Link {
 
   // Observe.
   bool established() const noexcept { return static_cast<bool>(peer_); }
+  /// Whether the peer, the one of established(), has spoken on the present connection.
+  bool confirmed() const noexcept { return connected_ && confirmed_; }
   SessionId peer() const noexcept { return peer_; }
   /// Tickets up to here have arrived.
   Ticket delivered_through() const noexcept { return base_ + acked_; }
@@ -206,6 +209,8 @@ class Link {
   void transmit(std::uint64_t sequence, Time now, LinkOutput& out);
   void transmit_new(Time now, LinkOutput& out);
   void resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out);
+  bool busy() const noexcept;
+  void close_idle(LinkOutput& out);
   void confirm(Time now, LinkOutput& out);
   void recover(Time now, LinkOutput& out);
   void on_hello(const Frame& frame, Time now, LinkOutput& out);

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int messages_per_turn = 256;
 constexpr std::size_t most_joins = 64;
+constexpr int bye_ms = 1000;  // a closing socket may take so long to say that it closes
+constexpr Duration join_answer_within = std::chrono::seconds(30);
 constexpr Duration doubt_for = std::chrono::milliseconds(500);
 
 /// "tcp://host" of an address with a port.
@@ -45,9 +47,12 @@ struct Peer {
   PeerInfo info;
   Link link;
   Channel data;
-  bool bound = false;  // of the data channel: we bound it, so strangers may touch it
-  bool up = false, told_down = false;
+  bool bound = false;      // of the data channel: we bound it, so strangers may touch it
+  bool up = false;         // a connection stands
+  bool announced = false;  // the last news about it was PeerUp
+  bool told_down = false;  // ... was PeerDown
   Channel knock;
+  std::string build;
   std::string trouble;  // why the present attempt gets nowhere
   Time knock_deadline = Time::max(), doubt_deadline = Time::max();
   Time down_since{}, next_try{}, due = Time::max();
@@ -59,6 +64,7 @@ struct Peer {
 struct PendingJoin {
   Blob routing_id;
   PublicKey key;
+  Time by;
 };
 
 struct OwnJoin {
@@ -195,6 +201,7 @@ struct Transport::Impl {
   void tell_down(Peer& peer, std::string why) {
     if (!peer.told_down) news.push_back(PeerDown{peer.info.node, std::move(why)});
     peer.told_down = true;
+    peer.announced = false;
   }
 
   void went_down(Peer& peer, const std::string& why, Time now) {
@@ -209,7 +216,6 @@ struct Transport::Impl {
 
   void came_up(Peer& peer, Time now) {
     peer.up = true;
-    peer.told_down = false;
     peer.doubt_deadline = Time::max();
     peer.retry_after = {};
     ++stats.connections;
@@ -241,6 +247,11 @@ struct Transport::Impl {
     for (const Frame& frame : out.transmit) transmit(peer, frame);
     for (LinkEvent& event : out.events)
       if (!on_link_event(peer, event, now)) return false;
+    if (!peer.announced && peer.link.confirmed()) {
+      peer.announced = true;
+      peer.told_down = false;
+      news.push_back(PeerUp{node, peer.build});
+    }
     for (Delivered& content : out.deliver)
       news.push_back(Message{node, peer.info.role, std::move(content)});
     out.clear();
@@ -264,7 +275,8 @@ struct Transport::Impl {
   bool on_link_event(Peer& peer, LinkEvent& event, Time now) {
     const NodeId node = peer.info.node;
     if (auto* met = std::get_if<Established>(&event)) {
-      news.push_back(PeerUp{node, met->peer_build});
+      peer.build = met->peer_build;
+      peer.announced = false;
     } else if (auto* reset = std::get_if<Reset>(&event)) {
       news.push_back(PeerReset{node, *reset});
     } else if (auto* other = std::get_if<Incompatible>(&event)) {
@@ -282,6 +294,7 @@ struct Transport::Impl {
       lose(peer, Error(Code::unavailable, "the peer broke the protocol: " + broken->why), false);
       return false;
     } else if (std::get_if<IdleClose>(&event) != nullptr) {
+      if (peer.data) peer.data.socket.set(ZMQ_LINGER, bye_ms);
       close_data(peer);
     } else {  // Reconnect, Open
       if (std::get_if<Reconnect>(&event) != nullptr) close_data(peer);
@@ -407,7 +420,8 @@ struct Transport::Impl {
                                     " (build " + options.build_id + ") and the caller protocol " +
                                     std::to_string(message.protocol) + " (build " + message.build +
                                     "): run the same release of troupe on both");
-    if (message.kind == DoorKind::join) return on_join(routing_id, key, admission->role, message);
+    if (message.kind == DoorKind::join)
+      return on_join(routing_id, key, admission->role, message, now);
     const auto at = by_key.find(key);
     if (message.kind != DoorKind::knock || at == by_key.end() || admission->role == Role::join)
       return refuse(routing_id, "this key may not ask for that");
@@ -437,12 +451,15 @@ struct Transport::Impl {
     plan(peer);
   }
 
-  void on_join(const Blob& routing_id, const PublicKey& key, Role role, DoorMessage& message) {
+  void on_join(const Blob& routing_id, const PublicKey& key, Role role, DoorMessage& message,
+               Time now) {
+    for (auto at = joins.begin(); at != joins.end();)
+      at = at->second.by <= now ? joins.erase(at) : std::next(at);
     if (role != Role::join) return refuse(routing_id, "a member needs no token to join");
     if (joins.size() >= most_joins) return refuse(routing_id, "too many nodes join at once");
     for (const auto& entry : joins)
       if (entry.second.key == key) return refuse(routing_id, "this token is in use");
-    joins[++last_join] = {routing_id, key};
+    joins[++last_join] = {routing_id, key, now + join_answer_within};
     news.push_back(JoinRequest{last_join, key, std::move(message.body)});
   }
 
@@ -559,7 +576,7 @@ void Transport::set_min_epoch(NodeId node, Epoch least) {
   if (Peer* peer = impl_->find(node)) peer->link.set_min_epoch(least);
 }
 
-void Transport::join(const JoinToken& token, Blob request, Time, Time deadline) {
+void Transport::join(const JoinToken& token, Blob request, Time deadline) {
   if (impl_->own_join != nullptr) impl_->sockets.close(impl_->own_join->channel);
   impl_->own_join = std::make_unique<OwnJoin>();
   OwnJoin& join = *impl_->own_join;

@@ -59,7 +59,8 @@ struct Message {
   Role role = Role::node;
   Delivered content;
 };
-/// A connection stands and the peer has said who it is (again after each reset).
+/// A connection stands and the peer has spoken on it: at first, after each reset (then PeerReset
+/// comes before it), and after each PeerDown.
 struct PeerUp {
   NodeId node;
   std::string build;
@@ -138,8 +139,8 @@ class Transport {
 
   /// Sends a request to the token's door under its one-time key. Ends in a JoinReply by `deadline`.
   /// One join at a time: a second call replaces the first.
-  void join(const JoinToken& token, Blob request, Time now, Time deadline);
-  /// Answers a JoinRequest; its one-time key is spent.
+  void join(const JoinToken& token, Blob request, Time deadline);
+  /// Answers a JoinRequest within 30 s; its one-time key is spent.
   void answer_join(std::uint64_t id, Blob answer);
   /// Refuses it with a sentence for people; the key stays valid until it expires.
   void refuse_join(std::uint64_t id, const std::string& why);
