@@ -37,6 +37,7 @@
 #include "troupe/tune/searcher.hpp"
 #include "troupe/tune/simulate.hpp"
 #include "troupe/tune/space.hpp"
+#include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/report.hpp"
 #include "troupe/tune/views/tables.hpp"
 #include "troupe/tune/views/terminal.hpp"

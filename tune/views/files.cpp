@@ -1,0 +1,115 @@
+#include "troupe/tune/views/files.hpp"
+
+#include "troupe/tune/views/report.hpp"
+#include "troupe/tune/views/tables.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace troupe::tune {
+namespace {
+
+constexpr std::uint64_t log_limit = std::uint64_t{4} << 30;
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+  const std::string message = "tune: cannot " + what + " " + path + ": " + std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) throw OutOfDisk(Code::out_of_disk, message);
+  throw InvalidArgument(Code::invalid_argument, message);
+}
+
+void write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("write", path, errno);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) fail("make the folder", folder.string(), error.value());
+}
+
+/// Through a neighbouring file, so that readers never see half of it.
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  const std::string draft = path.string() + ".new";
+  const Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (fd.get() < 0) fail("create", draft, errno);
+  write_all(fd.get(), bytes, draft);
+  if (::rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft, errno);
+}
+
+/// The length up to and including the last newline.
+off_t whole_lines(int fd, off_t size) {
+  char block[4096];
+  while (size > 0) {
+    const off_t from =
+        size > static_cast<off_t>(sizeof block) ? size - static_cast<off_t>(sizeof block) : 0;
+    const ssize_t n = ::pread(fd, block, static_cast<std::size_t>(size - from), from);
+    if (n <= 0) return size;
+    for (ssize_t i = n; i-- > 0;) {
+      if (block[i] == '\n') return from + i + 1;
+    }
+    size = from;
+  }
+  return 0;
+}
+
+}  // namespace
+
+LogFile::LogFile(const std::string& path) : path_(path) {
+  make_folder(std::filesystem::path(path).parent_path());
+  file_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file_.get() < 0) fail("open", path, errno);
+  struct stat info{};
+  if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
+  const off_t whole = whole_lines(file_.get(), info.st_size);
+  if (whole != info.st_size && ::ftruncate(file_.get(), whole) != 0) fail("repair", path, errno);
+}
+
+void LogFile::append(const std::vector<std::string>& lines) {
+  std::string bytes;
+  for (const std::string& line : lines) bytes += line + "\n";
+  write_all(file_.get(), bytes, path_);
+}
+
+Result<std::vector<std::string>> read_log(const std::string& path) {
+  std::error_code error;
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (error) {
+    return Error(Code::invalid_argument, "tune: cannot read " + path + ": " + error.message());
+  }
+  if (size > log_limit) {
+    return Error(Code::invalid_argument, "tune: " + path + " is larger than 4 GiB");
+  }
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(std::move(line));
+  if (!file.eof()) return Error(Code::invalid_argument, "tune: cannot read all of " + path);
+  return lines;
+}
+
+void write_results(const std::string& folder, const Board& board, double began) {
+  const std::filesystem::path root = folder;
+  make_folder(root);
+  write_file(root / "curves.svg", curves_svg(board));
+  write_file(root / "report.html", report_html(board));
+  write_file(root / "progress.csv", progress_csv(board));
+  write_file(root / "trials.csv", trials_csv(board));
+  write_file(root / "trials.jsonl", trials_jsonl(board));
+  for (const TrialInfo& t : board.trials) {
+    const auto run = root / "tensorboard" / ("trial-" + std::to_string(t.number));
+    make_folder(run);
+    write_file(run / tensorboard_file_name(began, "troupe", t.number),
+               tensorboard_events(t, board, began));
+  }
+}
+
+}  // namespace troupe::tune
