@@ -366,7 +366,21 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
 Directory::Out Directory::on_node_hosts(NodeId node, Epoch epoch,
                                         const std::vector<HostedActor>& hosted, Time now) {
   Out out;
-  for (const HostedActor& actor : hosted) adopt(actor, node, epoch, out, now);
+  std::set<ActorId> there;
+  for (const HostedActor& actor : hosted) {
+    there.insert(actor.spec.id);
+    adopt(actor, node, epoch, out, now);
+  }
+  // The news of a death may have been lost with the connection before.
+  std::vector<ActorId> lost;
+  for (const auto& [id, actor] : actors_)
+    if (actor.state == ActorState::alive && actor.node == node && actor.epoch == epoch &&
+        there.count(id) == 0)
+      lost.push_back(id);
+  for (const ActorId id : lost)
+    fail(actors_.at(id),
+         Error(Code::worker_died, "its node registered again without it", Outcome::unknown), true,
+         out, now);
   stop_awaiting(node, epoch, out);
   return out;
 }

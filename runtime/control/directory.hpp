@@ -154,7 +154,9 @@ class Directory {
   /// Nobody holds a handle any more.
   Out on_handles_gone(ActorId actor);
   Out on_job_ended(JobId job);
-  /// What a node of before control's start hosts; ends waiting for it.
+  /// All that a node hosts, sent each time it registers, after its news of starts: what it was
+  /// believed to host and does not has died. Ends waiting for the node. (The caller also ends jobs
+  /// that are not running any more: on_job_ended.)
   Out on_node_hosts(NodeId node, Epoch epoch, const std::vector<HostedActor>& actors, Time now);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
 

@@ -1,0 +1,304 @@
+// The actor directory: names are atomic, restarts stop at their limit, no incarnation is used
+// twice, lifetimes end as they should, a restart of control loses no detached actor and no name.
+#include "troupe/runtime/control/directory.hpp"
+
+#include "troupe/runtime/control/memory_store.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+
+namespace troupe::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+const NodeId kA{0, 1}, kB{0, 2}, kClient{0, 9};
+
+ActorId actor_id(std::uint64_t n) {
+  return ActorId{7, n};
+}
+
+ActorSpec spec(std::uint64_t n, std::string name = "", int max_restarts = 0) {
+  ActorSpec s;
+  s.id = actor_id(n);
+  s.job = JobId{0, 1};
+  s.name = std::move(name);
+  s.name_space = "default";
+  s.class_name = "Counter";
+  s.creation = "bytes";
+  s.max_restarts = max_restarts;
+  return s;
+}
+
+/// A directory on a store: commits every output before its events are seen.
+struct DirectoryTest : testing::Test {
+  std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>(1);
+  std::unique_ptr<Store> store;
+  std::optional<Directory> actors;
+  std::vector<DirectoryEvent> events;
+  Time now = Time{} + 1000s;
+
+  void SetUp() override { restart({}); }
+  void restart(std::vector<std::pair<NodeId, Epoch>> awaited) {
+    store.reset();
+    store = open_memory_store(disk, {}).value();
+    actors.emplace(Directory::recover(*store, {}, std::move(awaited)).value());
+    run(actors->start());
+  }
+  void run(Directory::Out out) {
+    ASSERT_TRUE(store->commit({&out.writes, 1}).ok());
+    events = std::move(out.at_once);
+    for (auto& event : out.after_sync) events.push_back(std::move(event));
+  }
+  template <class Event>
+  std::vector<Event> got() const {
+    std::vector<Event> found;
+    for (const auto& event : events)
+      if (const auto* match = std::get_if<Event>(&event)) found.push_back(*match);
+    return found;
+  }
+  ActorReply spawn(ActorSpec s, bool get_if_exists = false) {
+    run(actors->on_spawn({kClient, 5, std::move(s), get_if_exists}, now));
+    return got<ActorReply>().at(0);
+  }
+  /// Carries the placing that is due through to alive; returns its incarnation.
+  std::uint64_t bring_up(std::uint64_t n, NodeId node = kA, Epoch epoch = 1) {
+    const auto placed = actors->find(actor_id(n))->incarnation;
+    run(actors->on_placed(actor_id(n), placed, node, epoch));
+    EXPECT_EQ(got<StartActorAt>().size(), 1u);
+    run(actors->on_started(actor_id(n), placed, node, epoch, 42));
+    EXPECT_EQ(state(n), ActorState::alive);
+    return placed;
+  }
+  ActorState state(std::uint64_t n) const { return actors->find(actor_id(n))->state; }
+  void die(std::uint64_t n) {
+    run(actors->on_died(actor_id(n), actors->find(actor_id(n))->incarnation,
+                        Error(Code::worker_died, "killed by signal 9"), false, now));
+  }
+};
+
+TEST_F(DirectoryTest, AnActorIsPlacedStartedAndSeenByWatchers) {
+  const ActorReply reply = spawn(spec(1));
+  EXPECT_TRUE(reply.created);
+  EXPECT_EQ(got<PlaceActor>().size(), 1u);
+  run(actors->on_watch(actor_id(1), kB));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::placing);
+  bring_up(1);
+  const auto updates = got<ActorUpdateTo>();
+  ASSERT_EQ(updates.size(), 1u);
+  EXPECT_EQ(updates[0].watcher, kB);
+  EXPECT_EQ(updates[0].location.node, kA);
+  EXPECT_EQ(updates[0].location.worker, 42u);
+}
+
+TEST_F(DirectoryTest, RepeatedRequestsChangeNothing) {
+  spawn(spec(1, "x"));
+  const auto incarnation = actors->find(actor_id(1))->incarnation;
+  EXPECT_TRUE(spawn(spec(1, "x")).created);
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  EXPECT_EQ(actors->find(actor_id(1))->incarnation, incarnation);
+}
+
+TEST_F(DirectoryTest, NamesAreTakenOnceAndFreeAfterDeath) {
+  EXPECT_TRUE(spawn(spec(1, "best")).created);
+  const ActorReply second = spawn(spec(2, "best"));
+  ASSERT_NE(second.error, nullptr);
+  EXPECT_EQ(second.error->code, Code::invalid_argument);
+  const ActorReply found = spawn(spec(3, "best"), true);
+  EXPECT_FALSE(found.created);
+  EXPECT_EQ(found.actor, actor_id(1));
+  EXPECT_EQ(found.class_name, "Counter");
+  run(actors->on_find(kClient, 8, "default", "best"));
+  EXPECT_EQ(got<ActorReply>().at(0).actor, actor_id(1));
+  run(actors->on_find(kClient, 8, "other", "best"));
+  EXPECT_FALSE(got<ActorReply>().at(0).actor);
+  run(actors->on_kill(actor_id(1), false));
+  EXPECT_TRUE(spawn(spec(4, "best"), true).created);
+}
+
+TEST_F(DirectoryTest, RestartsStopAtTheLimitAndTheErrorCarriesTheCause) {
+  spawn(spec(1, "", 2));
+  std::vector<std::uint64_t> lives{bring_up(1)};
+  for (int i = 0; i < 2; ++i) {
+    die(1);
+    EXPECT_EQ(state(1), ActorState::restarting);
+    lives.push_back(bring_up(1, i == 0 ? kB : kA));
+  }
+  run(actors->on_watch(actor_id(1), kB));
+  die(1);
+  EXPECT_EQ(state(1), ActorState::dead);
+  EXPECT_TRUE(std::is_sorted(lives.begin(), lives.end()));
+  EXPECT_EQ(std::adjacent_find(lives.begin(), lives.end()), lives.end());
+  const auto update = got<ActorUpdateTo>().at(0).location;
+  const Error error{*update.error};
+  EXPECT_EQ(error.code(), Code::actor_died);
+  EXPECT_NE(std::string(error.what()).find("its 2 restarts are used up"), std::string::npos);
+  ASSERT_NE(error.cause(), nullptr);
+  EXPECT_EQ(error.cause()->message(), "killed by signal 9");
+}
+
+TEST_F(DirectoryTest, OnlyRestartsWithinTheWindowCount) {
+  ActorSpec s = spec(1, "", 1);
+  s.restart_window = 60s;
+  spawn(s);
+  for (int i = 0; i < 5; ++i) {
+    bring_up(1);
+    now += 61s;
+    die(1);
+    ASSERT_EQ(state(1), ActorState::restarting);
+  }
+  bring_up(1);
+  now += 1s;
+  die(1);
+  EXPECT_EQ(state(1), ActorState::dead);
+}
+
+TEST_F(DirectoryTest, UnlimitedRestartsAreSteady) {
+  spawn(spec(1, "", -1));
+  int restarts = 0;
+  for (const Time end = now + 1s; now < end;) {  // a constructor that crashes at once
+    if (actors->find(actor_id(1))->incarnation != 0 && !actors->next_deadline()) {
+      bring_up(1);
+      die(1);
+      ++restarts;
+    } else {
+      now = *actors->next_deadline();
+      run(actors->on_tick(now));
+    }
+  }
+  EXPECT_GE(restarts, 9);
+  EXPECT_LE(restarts, 12);
+}
+
+TEST_F(DirectoryTest, ANodesDeathRestartsWhatLivedThereOnce) {
+  for (int n = 1; n <= 3; ++n) spawn(spec(static_cast<std::uint64_t>(n), "", 1));
+  bring_up(1);
+  bring_up(2, kB);
+  run(actors->on_placed(actor_id(3), actors->find(actor_id(3))->incarnation, kA, 1));
+  run(actors->on_node_dead(kA, 1, "it was silent for 10 s", now));
+  EXPECT_EQ(state(1), ActorState::restarting);
+  EXPECT_EQ(state(2), ActorState::alive);
+  EXPECT_EQ(state(3), ActorState::placing);  // was never alive: no restart is used up
+  EXPECT_EQ(got<PlaceActor>().size(), 2u);
+  bring_up(3, kB);
+  die(3);
+  EXPECT_EQ(state(3), ActorState::restarting);
+  run(actors->on_node_dead(kA, 1, "again", now));  // nothing is left there
+  EXPECT_TRUE(got<PlaceActor>().empty());
+}
+
+TEST_F(DirectoryTest, StaleNewsIsIgnoredAndStaleLivesAreStopped) {
+  spawn(spec(1, "", 5));
+  const auto first = bring_up(1);
+  run(actors->on_node_dead(kA, 1, "gone", now));
+  const auto second = bring_up(1, kB, 4);
+  run(actors->on_died(actor_id(1), first, Error(Code::worker_died, "old"), false, now));
+  EXPECT_EQ(state(1), ActorState::alive);
+  run(actors->on_started(actor_id(1), first, kA, 1, 3));  // the old agent, late
+  const auto stops = got<StopActorAt>();
+  ASSERT_EQ(stops.size(), 1u);
+  EXPECT_EQ(stops[0].node, kA);
+  EXPECT_EQ(actors->find(actor_id(1))->incarnation, second);
+}
+
+TEST_F(DirectoryTest, AConstructorThatThrowsIsFinalARefusedWorkerIsNot) {
+  spawn(spec(1, "", 5));
+  auto life = actors->find(actor_id(1))->incarnation;
+  run(actors->on_placed(actor_id(1), life, kA, 1));
+  run(actors->on_start_failed(actor_id(1), life, std::nullopt));
+  EXPECT_EQ(got<PlaceActor>().size(), 1u);
+  life = actors->find(actor_id(1))->incarnation;
+  run(actors->on_placed(actor_id(1), life, kB, 1));
+  run(actors->on_start_failed(actor_id(1), life, Error(Code::task_failed, "bad argument")));
+  EXPECT_EQ(state(1), ActorState::dead);
+  EXPECT_NE(actors->find(actor_id(1))->error->message.find("its constructor failed"),
+            std::string::npos);
+  spawn(spec(2));
+  run(actors->on_unplaceable(actor_id(2), actors->find(actor_id(2))->incarnation,
+                             Error(Code::infeasible, "needs 2 GPU, no node has more than 1")));
+  EXPECT_EQ(actors->find(actor_id(2))->error->cause->code, Code::infeasible);
+}
+
+TEST_F(DirectoryTest, LifetimesEndWithHandlesJobsAndKills) {
+  ActorSpec kept = spec(3);
+  kept.detached = true;
+  spawn(spec(1));
+  spawn(spec(2));
+  spawn(kept);
+  for (std::uint64_t n = 1; n <= 3; ++n) bring_up(n);
+  run(actors->on_handles_gone(actor_id(1)));
+  EXPECT_EQ(state(1), ActorState::dead);
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);
+  run(actors->on_handles_gone(actor_id(3)));
+  EXPECT_EQ(state(3), ActorState::alive);
+  run(actors->on_job_ended(JobId{0, 1}));
+  EXPECT_EQ(state(2), ActorState::dead);
+  EXPECT_EQ(state(3), ActorState::alive);
+  run(actors->on_kill(actor_id(3), true));
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);
+  EXPECT_EQ(state(3), ActorState::alive);  // its agent will report the death
+  run(actors->on_kill(actor_id(3), false));
+  EXPECT_EQ(state(3), ActorState::dead);
+}
+
+TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
+  ActorSpec kept = spec(1, "kept");
+  kept.detached = true;
+  kept.shape.need.custom = {{"license", 5000}};
+  kept.shape.labels = {{"zone", "a"}};
+  spawn(kept);
+  const auto life = bring_up(1);
+  ActorSpec ordinary = spec(2, "plain", 3);
+  spawn(ordinary);
+  const auto life2 = bring_up(2, kB);
+
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_watch(actor_id(2), kClient));  // unknown until its node has spoken
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
+  EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // names are as they were
+  EXPECT_FALSE(spawn(spec(8, "plain"), true).created);
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  run(actors->on_node_hosts(kA, 1, {{kept, life, 42, 0}}, now));
+  EXPECT_EQ(state(1), ActorState::alive);
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  run(actors->on_node_hosts(kB, 1, {{ordinary, life2, 43, 1}}, now));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::alive);
+  die(2);
+  EXPECT_GT(actors->find(actor_id(2))->incarnation, life2);
+}
+
+TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied) {
+  ActorSpec kept = spec(1, "kept");
+  kept.detached = true;
+  spawn(kept);
+  const auto life = bring_up(1);
+  spawn(spec(2, "plain"));
+  bring_up(2);
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_watch(actor_id(2), kClient));
+  run(actors->on_node_hosts(kB, 1, {}, now));
+  EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with it
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  ASSERT_EQ(got<PlaceActor>().size(), 1u);
+  EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
+  EXPECT_TRUE(spawn(spec(3, "plain"), true).created);  // its name is free again
+  // A late agent with the old life of the detached one is told to stop it.
+  run(actors->on_node_hosts(kA, 9, {{kept, life, 42, 0}}, now));
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);
+}
+
+TEST_F(DirectoryTest, TheDeadAreForgottenInOrder) {
+  actors.emplace(DirectoryOptions{2, 100ms}, 1);
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    spawn(spec(n));
+    run(actors->on_kill(actor_id(n), false));
+  }
+  EXPECT_FALSE(actors->find(actor_id(1)).has_value());
+  EXPECT_TRUE(actors->find(actor_id(3)).has_value());
+  run(actors->on_watch(actor_id(1), kClient));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.error->code, Code::actor_died);
+}
+
+}  // namespace
+}  // namespace troupe::control

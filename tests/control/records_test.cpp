@@ -1,0 +1,140 @@
+// Jobs, key-values and the commit queue: nothing is told before it is durable, and everything told
+// is there after a restart.
+#include "troupe/runtime/control/jobs.hpp"
+#include "troupe/runtime/control/key_values.hpp"
+#include "troupe/runtime/control/memory_store.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::control {
+namespace {
+
+const NodeId kNode{0, 1};
+
+TEST(CommitQueue, EventsLeaveAfterTheirCommitAndInOrder) {
+  CommitQueue<int> queue;
+  const auto step = [](int event, bool writes) {
+    Output<int> out;
+    out.after_sync.push_back(event);
+    if (writes) out.writes.put("k", std::to_string(event));
+    return out;
+  };
+  using Ints = std::vector<int>;
+  queue.add(step(1, false));
+  EXPECT_EQ(queue.released(), (Ints{1}));  // nothing is due
+  queue.add(step(2, true));
+  queue.add(step(3, false));  // may tell of step 2's write
+  EXPECT_EQ(queue.released(), (Ints{}));
+  EXPECT_EQ(queue.begin().size(), 1u);
+  queue.add(step(4, true));
+  queue.add(step(5, true));
+  EXPECT_FALSE(queue.has_work());  // one commit at a time
+  EXPECT_EQ(queue.released(), (Ints{}));
+  EXPECT_EQ(queue.finish(), (Ints{2, 3}));
+  EXPECT_EQ(queue.begin().size(), 2u);  // the group
+  queue.add(step(6, false));
+  EXPECT_EQ(queue.finish(), (Ints{4, 5, 6}));
+  queue.add(step(7, true));  // must not slip out with the commit before it
+  EXPECT_EQ(queue.released(), (Ints{}));
+}
+
+struct Records : testing::Test {
+  std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>(1);
+  std::unique_ptr<Store> store = open_memory_store(disk, {}).value();
+  template <class Out>
+  auto run(Out out) {
+    EXPECT_TRUE(out.at_once.empty());
+    EXPECT_TRUE(store->commit({&out.writes, 1}).ok());
+    return out.after_sync;
+  }
+  void reopen() {
+    store.reset();
+    store = open_memory_store(disk, {}).value();
+  }
+};
+
+TEST_F(Records, JobsStartEndAndStayKnown) {
+  Jobs jobs({});
+  const auto start = [&](std::uint64_t n) {
+    StartJob message;
+    message.from = kNode;
+    message.job.id = JobId{0, n};
+    message.job.name = "train";
+    message.job.node = kNode;
+    message.job.epoch = 3;
+    return std::get<JobReply>(run(jobs.on_start(message)).at(0));
+  };
+  for (std::uint64_t n = 1; n <= 4; ++n) EXPECT_EQ(start(n).error, nullptr);
+  EXPECT_EQ(start(1).error, nullptr);  // repeated
+  EXPECT_EQ(std::get<JobEnded>(run(jobs.on_finish(JobId{0, 1}, 5)).at(0)).state,
+            JobState::finished);
+  EXPECT_TRUE(run(jobs.on_driver_died(JobId{0, 1}, "late", 6)).empty());
+  EXPECT_EQ(std::get<JobEnded>(run(jobs.on_driver_died(JobId{0, 2}, "signal 9", 7)).at(0)).why,
+            "its driver died: signal 9");
+  EXPECT_NE(start(2).error, nullptr);
+  reopen();
+  Jobs again = Jobs::recover(*store, {}).value();
+  EXPECT_EQ(again.list().size(), 4u);
+  EXPECT_TRUE(again.is_running(JobId{0, 3}));
+  EXPECT_FALSE(again.is_running(JobId{0, 2}));
+  EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // another life of the node
+  EXPECT_EQ(run(again.on_node_dead(kNode, 3, "silent", 8)).size(), 2u);
+}
+
+TEST_F(Records, OnlyTheLatestEndedJobsAreKept) {
+  Jobs jobs({2});
+  for (std::uint64_t n = 1; n <= 5; ++n) {
+    StartJob message;
+    message.job.id = JobId{0, n};
+    run(jobs.on_start(message));
+    run(jobs.on_finish(message.job.id, static_cast<std::int64_t>(n)));
+  }
+  EXPECT_EQ(jobs.list().size(), 2u);
+  reopen();
+  EXPECT_EQ(Jobs::recover(*store, {2}).value().list().size(), 2u);
+}
+
+TEST_F(Records, KeyValuesPutGetListAndSwap) {
+  KeyValues values({});
+  const auto put = [&](std::string key, std::string value, PutMode mode = PutMode::always,
+                       std::string expected = "") {
+    return run(values.on_put(
+                   {kNode, 1, "ns", std::move(key), std::move(value), mode, std::move(expected)}))
+        .at(0);
+  };
+  EXPECT_TRUE(put("a/1", "x").done);
+  EXPECT_TRUE(put("a/2", "y").done);
+  EXPECT_TRUE(put("b", "z").done);
+  const KvReply taken = put("b", "q", PutMode::if_absent);
+  EXPECT_FALSE(taken.done);
+  EXPECT_EQ(taken.value, "z");
+  EXPECT_FALSE(put("b", "q", PutMode::if_equal, "w").done);
+  EXPECT_TRUE(put("b", "q", PutMode::if_equal, "z").done);
+  EXPECT_FALSE(put("c", "q", PutMode::if_equal, "").done);
+  EXPECT_NE(put("", "q").error, nullptr);
+  EXPECT_NE(put("big", std::string(512 * 1024 + 1, 'x')).error, nullptr);
+  EXPECT_TRUE(run(values.on_delete(kNode, 2, "ns", "a/1")).at(0).done);
+  EXPECT_FALSE(run(values.on_delete(kNode, 2, "ns", "a/1")).at(0).done);
+  reopen();
+  KeyValues again = KeyValues::recover(*store, {}).value();
+  EXPECT_EQ(again.total_bytes(), values.total_bytes());
+  EXPECT_EQ(run(again.on_get(kNode, 3, "ns", "b")).at(0).value, "q");
+  EXPECT_FALSE(run(again.on_get(kNode, 3, "other", "b")).at(0).done);
+  EXPECT_EQ(run(again.on_list(kNode, 4, "ns", "a/")).at(0).keys, (std::vector<std::string>{"a/2"}));
+}
+
+TEST_F(Records, KeyValuesAreBounded) {
+  KeyValueOptions options;
+  options.max_total = 100;
+  options.max_listed = 2;
+  KeyValues values(options);
+  EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", std::string(90, 'x')})).at(0).done);
+  EXPECT_EQ(run(values.on_put({kNode, 1, "", "l", std::string(20, 'x')})).at(0).error->code,
+            Code::overloaded);
+  EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", ""})).at(0).done);  // room again
+  for (const char* key : {"l", "m"}) run(values.on_put({kNode, 1, "", key, ""}));
+  EXPECT_EQ(run(values.on_list(kNode, 1, "", "")).at(0).error->code, Code::overloaded);
+}
+
+}  // namespace
+}  // namespace troupe::control
