@@ -96,7 +96,7 @@ class AsCompleted {
       range_->ready_.pop_back();
       return *this;
     }
-    friend bool operator==(const Iterator& it, End) { return !it.range_->fill(); }
+    bool operator==(End) const { return !range_->fill(); }
 
    private:
     AsCompleted* range_;

@@ -133,7 +133,7 @@ template <auto F, class... A>
 consteval bool check_function() {
   using Type = std::remove_const_t<decltype(F)>;
   static_assert(!std::is_member_function_pointer_v<Type>,
-                "troupe: a method is called on an actor: actor.call<&A::m>(…)");
+                "troupe: a method is called on an actor: actor.call<&A::m>(...)");
   static_assert(std::is_member_function_pointer_v<Type> || Signature<Type>::valid,
                 "troupe: what stands in the angle brackets is no function (a generic lambda has no "
                 "one signature: write "
@@ -147,7 +147,7 @@ consteval bool check_function() {
 template <class L, class... A>
 consteval bool check_lambda() {
   static_assert(!std::is_pointer_v<L> && !std::is_member_pointer_v<L>,
-                "troupe: a function stands in angle brackets, submit<f>(arguments…): an address "
+                "troupe: a function stands in angle brackets, submit<f>(arguments...): an address "
                 "means nothing in "
                 "another process");
   if constexpr (!std::is_pointer_v<L> && !std::is_member_pointer_v<L>) {
@@ -167,7 +167,7 @@ template <class A, auto M, class... Arguments>
 consteval bool check_method() {
   using Sig = Signature<std::remove_const_t<decltype(M)>>;
   static_assert(Sig::is_method,
-                "troupe: call and tell take a method of the actor's class: call<&A::m>(…)");
+                "troupe: call and tell take a method of the actor's class: call<&A::m>(...)");
   if constexpr (Sig::is_method) {
     static_assert(std::is_base_of_v<typename Sig::Class, A>,
                   "troupe: this is a method of another class than the actor's");

@@ -125,8 +125,8 @@ consteval bool check_spawn() {
                 "troupe: an actor is an object of a class");
   static_assert(std::is_destructible_v<A>, "troupe: an actor needs a public destructor");
   static_assert(!std::is_class_v<A> || Choose<A, List<>, List<carried<P>...>>::found,
-                "troupe: the actor's class cannot be made from these arguments, neither as A(…) "
-                "nor as A{…} (they are "
+                "troupe: the actor's class cannot be made from these arguments, neither as A(...) "
+                "nor as A{...} (they are "
                 "moved in; a Ref<U> is given as Ref<U> or as U)");
   if constexpr (std::is_class_v<A> && Choose<A, List<>, List<carried<P>...>>::found)
     return (MustCross<carried<P>>::value && ...);
