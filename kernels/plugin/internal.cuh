@@ -1,7 +1,7 @@
 /// What the plug-in's units share.
 #pragma once
 
-#include "table.h"
+#include "table.hpp"
 
 #include <cuda_runtime.h>
 

@@ -12,9 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
 #define TROUPE_CUDA_TABLE_VERSION 1u
 
@@ -91,6 +89,4 @@ typedef struct troupe_cuda_table {
 /* The plug-in's only exported symbol; null for a version that it does not have. */
 const troupe_cuda_table* troupe_cuda_get_table(uint32_t version);
 
-#ifdef __cplusplus
-}
-#endif
+}  // extern "C"
