@@ -6,7 +6,8 @@
 ///     queue.add(std::move(out));                      // writes and after_sync
 ///     auto group = queue.begin();                     // every batch that waits, in order
 ///     store.commit(group).value();                    // on the disk's thread; one fsync
-///     send(queue.finish());                           // only now
+///     queue.finish();
+///     while (auto event = queue.pop()) send(*event);  // only now
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -14,6 +15,7 @@
 
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,7 @@ template <class Event>
 class CommitQueue {
  public:
   /// Takes writes and after_sync; at_once stays with the caller. A step without writes waits only
-  /// for the commits before it: when none is due, released() has its events at once.
+  /// for the commits before it: when none is due, pop() has its events at once.
   void add(Output<Event> out) {
     if (!out.writes.empty()) waiting_.push_back(std::move(out.writes));
     const std::uint64_t needed = waiting_.empty() ? last_ : last_ + 1;
@@ -57,21 +59,19 @@ class CommitQueue {
     ++last_;
     return group_;
   }
-  /// The commit is durable: what may leave now.
-  std::vector<Event> finish() {
+  /// The commit is durable.
+  void finish() {
     busy_ = false;
     group_.clear();
-    return released();
   }
-  /// Events that wait for nothing any more.
-  std::vector<Event> released() {
+  /// The next event that waits for nothing any more. One at a time, so that a step taken while an
+  /// event is carried out queues behind the events that are older.
+  std::optional<Event> pop() {
     const std::uint64_t durable = busy_ ? last_ - 1 : last_;
-    std::vector<Event> out;
-    while (!events_.empty() && events_.front().first <= durable) {
-      out.push_back(std::move(events_.front().second));
-      events_.pop_front();
-    }
-    return out;
+    if (events_.empty() || events_.front().first > durable) return std::nullopt;
+    std::optional<Event> event(std::move(events_.front().second));
+    events_.pop_front();
+    return event;
   }
 
  private:

@@ -1,5 +1,7 @@
-/// A simulated cluster: control with its store on node 0, an agent on every other node. The agents
-/// host actors that control places and restarts; the world watches that none can serve twice.
+/// A simulated cluster: control (membership, actor directory, store) on node 0, an agent on every
+/// other node. Agents spawn, name and kill actors; control places and restarts them; the world
+/// watches that no actor can serve twice, that no life is used twice, and that no acknowledged
+/// detached actor is lost.
 ///
 ///     ClusterSimulation cluster({.seed = 7, .nodes = 5, .delivery = sim::Delivery::reliable});
 ///     auto report = cluster.world.run({60s, 150s, [&] { return cluster.everybody_is_back(); }});
@@ -7,6 +9,7 @@
 
 #include "tests/simulation/kernel/world.hpp"
 #include "troupe/runtime/control/cutoff.hpp"
+#include "troupe/runtime/control/directory.hpp"
 #include "troupe/runtime/control/membership.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 
@@ -20,28 +23,39 @@
 
 namespace troupe::control {
 
-/// Control asks an agent to host an actor; a higher number replaces a lower one.
-struct HostActor {
-  Epoch epoch = 0;
-  int actor = 0;
+/// Agent -> control.
+struct ActorStarted {
+  ActorId actor;
   std::uint64_t incarnation = 0;
+  Epoch epoch = 0;
 };
-/// An agent that registered again tells what it hosts.
+struct ActorEnded {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  Epoch epoch = 0;
+};
 struct Hosting {
   NodeId node;
   Epoch epoch = 0;
-  std::vector<std::pair<int, std::uint64_t>> actors;
+  std::vector<HostedActor> actors;
+};
+struct KillActor {
+  ActorId actor;
 };
 using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
-                                    ControlAnswer, HostActor, Hosting>;
+                                    ControlAnswer, Hosting, ActorStarted, ActorEnded, SpawnActor,
+                                    KillActor, StartActorAt, StopActorAt, ActorReply>;
+using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
 inline void trace_into(sim::Trace& trace, const ClusterMessage& message) {
   trace.mix(message.index());
   if (const auto* beat = std::get_if<Heartbeat>(&message))
     trace.mix(beat->epoch).mix(beat->sequence).mix(beat->roster);
   if (const auto* agent = std::get_if<ToAgent>(&message)) trace.mix(agent->index());
-  if (const auto* host = std::get_if<HostActor>(&message))
-    trace.mix(static_cast<std::uint64_t>(host->actor)).mix(host->incarnation);
+  if (const auto* start = std::get_if<StartActorAt>(&message))
+    trace.mix(start->spec->id.low).mix(start->incarnation);
+  if (const auto* stop = std::get_if<StopActorAt>(&message))
+    trace.mix(stop->actor.low).mix(stop->incarnation);
 }
 
 inline NodeId sim_node_id(sim::NodeIndex index) {
@@ -69,7 +83,6 @@ class ControlDisk : public sim::Disk {
 class ClusterSimulation {
  public:
   using Env = sim::Env<ClusterMessage>;
-  static constexpr int kActors = 6;
 
   explicit ClusterSimulation(const sim::WorldOptions& options)
       : world(options, [this](sim::NodeIndex i) { return make(i); }) {
@@ -89,61 +102,83 @@ class ClusterSimulation {
       env.check(opened.ok(), "control cannot open its store");
       if (!opened.ok()) return;
       store_ = std::move(*opened);
-      auto recovered = Membership::recover(*store_, {}, env.now());
-      env.check(recovered.ok(), "control cannot read its store");
-      if (!recovered.ok()) return;
-      members_.emplace(std::move(*recovered));
-      next_incarnation_ = store_->epoch() << 32;
+      members_.emplace(Membership::recover(*store_, {}, env.now()).value());
+      std::vector<std::pair<NodeId, Epoch>> awaited;
+      for (const auto& record : members_->nodes())
+        awaited.emplace_back(record.description.id, record.epoch);
+      actors_.emplace(Directory::recover(*store_, {}, std::move(awaited)).value());
+      run(env, actors_->start());
       env.set_timer(kTick, members_->next_tick());
     }
     void on_message(Env& env, sim::NodeIndex from, ClusterMessage message) override {
       env.count_call();
+      const NodeId node = sim_node_id(from);
+      const Time now = env.now();
       if (const auto* reg = std::get_if<RegisterNode>(&message)) {
-        run(env, members_->on_register(*reg, env.now()));
+        run(env, members_->on_register(*reg, now));
       } else if (const auto* beat = std::get_if<Heartbeat>(&message)) {
-        run(env, members_->on_heartbeat(*beat, env.now()));
+        run(env, members_->on_heartbeat(*beat, now));
       } else if (const auto* hosting = std::get_if<Hosting>(&message)) {
-        if (!members_->is_current(sim_node_id(from), hosting->epoch)) return;
-        for (const auto& [actor, incarnation] : hosting->actors) {
-          Place& place = places_[actor];
-          if (place.incarnation < incarnation) place = {from, hosting->epoch, incarnation};
-        }
+        if (members_->is_current(node, hosting->epoch))
+          run(env, actors_->on_node_hosts(node, hosting->epoch, hosting->actors, now));
+      } else if (const auto* started = std::get_if<ActorStarted>(&message)) {
+        if (members_->is_current(node, started->epoch))
+          run(env,
+              actors_->on_started(started->actor, started->incarnation, node, started->epoch, 1));
+      } else if (const auto* ended = std::get_if<ActorEnded>(&message)) {
+        if (members_->is_current(node, ended->epoch))
+          run(env, actors_->on_died(ended->actor, ended->incarnation,
+                                    Error(Code::worker_died, "killed"), false, now));
+      } else if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
+        run(env, actors_->on_spawn(*spawn, now));
+      } else if (const auto* kill = std::get_if<KillActor>(&message)) {
+        run(env, actors_->on_kill(kill->actor, false));
       }
     }
     void on_timer(Env& env, std::uint64_t id) override {
       if (id == kTick) {
         run(env, members_->on_tick(env.now()));
+        run(env, actors_->on_tick(env.now()));
         env.set_timer(kTick, members_->next_tick());
-        place_new_actors(env);
+        for (const auto& place : std::exchange(unplaced_, {})) choose_node(env, place);
         return;
       }
       env.check(store_->commit(group_).ok(), "a commit failed");
-      for (auto& event : queue_.finish()) carry_out(env, event);
+      queue_.finish();
+      carry_out_all(env);
       write(env);
     }
     void on_connection(Env& env, sim::NodeIndex peer, bool up) override {
       if (!up) run(env, members_->on_closed(sim_node_id(peer), env.now()));
     }
     const Membership* members() const { return members_ ? &*members_ : nullptr; }
+    const Directory* actors() const { return actors_ ? &*actors_ : nullptr; }
 
    private:
     static constexpr std::uint64_t kTick = 1, kDisk = 2;
-    struct Place {
-      sim::NodeIndex node = 0;
-      Epoch epoch = 0;
-      std::uint64_t incarnation = 0;
-    };
 
-    void run(Env& env, Membership::Out out) {
-      for (auto& event : out.at_once) carry_out(env, event);
-      queue_.add(std::move(out));
-      for (auto& event : queue_.released()) carry_out(env, event);
+    /// One queue for all cores: what a step of one core says may rest on an earlier write of
+    /// another.
+    template <class Event>
+    void run(Env& env, Output<Event> out) {
+      Output<ControlEvent> all;
+      all.writes = std::move(out.writes);
+      for (auto& event : out.after_sync) all.after_sync.emplace_back(std::move(event));
+      for (const auto& event : out.at_once) carry_out(env, event);
+      queue_.add(std::move(all));
+      carry_out_all(env);
       write(env);
+    }
+    void carry_out_all(Env& env) {
+      while (const auto event = queue_.pop()) carry_out(env, *event);
     }
     void write(Env& env) {
       if (!queue_.has_work()) return;
       group_ = queue_.begin();
       env.set_timer(kDisk, env.now() + simulation_.disk->latency);
+    }
+    void carry_out(Env& env, const ControlEvent& event) {
+      std::visit([&](const auto& one) { carry_out(env, one); }, event);
     }
     void carry_out(Env& env, const MembershipEvent& event) {
       if (const auto* send = std::get_if<SendToAgent>(&event)) {
@@ -155,40 +190,43 @@ class ClusterSimulation {
         run(env, members_->on_probe(probe->node, probe->epoch, gone, env.now()));
       } else if (const auto* dead = std::get_if<NodeDead>(&event)) {
         simulation_.died(env, *dead);
-        for (auto& [actor, place] : places_)
-          if (place.node == sim_index(dead->node) && place.epoch == dead->epoch) host(env, actor);
+        run(env, actors_->on_node_dead(dead->node, dead->epoch, dead->why, env.now()));
       } else if (const auto* up = std::get_if<NodeUp>(&event)) {
         simulation_.came_up(env, *up);
       }
     }
-    /// Places the actor on a random registered node under a new incarnation.
-    void host(Env& env, int actor) {
+    void carry_out(Env& env, const DirectoryEvent& event) {
+      if (const auto* place = std::get_if<PlaceActor>(&event)) {
+        choose_node(env, *place);
+      } else if (const auto* start = std::get_if<StartActorAt>(&event)) {
+        env.send(sim_index(start->node), *start);
+      } else if (const auto* stop = std::get_if<StopActorAt>(&event)) {
+        env.send(sim_index(stop->node), *stop);
+      } else if (const auto* reply = std::get_if<ActorReply>(&event)) {
+        simulation_.acknowledged(*reply);
+        env.send(sim_index(reply->to), *reply);
+      }
+    }
+    void choose_node(Env& env, const PlaceActor& place) {
       std::vector<NodeRecord> up;
       for (const auto& record : members_->nodes())
         if (record.registered && record.state == NodeState::up) up.push_back(record);
-      Place& place = places_[actor];
-      place = {0, 0, ++next_incarnation_};
-      if (up.empty()) return;  // place_new_actors tries again
+      if (up.empty()) {
+        unplaced_.push_back(place);
+        return;
+      }
       const NodeRecord& target = up[env.random().below(up.size())];
-      place.node = sim_index(target.description.id);
-      place.epoch = target.epoch;
-      env.send(place.node, HostActor{target.epoch, actor, place.incarnation});
-    }
-    /// Only the first control of all makes actors; later ones hear of them from the agents.
-    void place_new_actors(Env& env) {
-      if (store_->epoch() == 1 && places_.empty())
-        for (int actor = 0; actor < kActors; ++actor) places_[actor];
-      for (auto& [actor, place] : places_)
-        if (place.epoch == 0) host(env, actor);
+      run(env,
+          actors_->on_placed(place.actor, place.incarnation, target.description.id, target.epoch));
     }
 
     ClusterSimulation& simulation_;
     std::unique_ptr<Store> store_;
     std::optional<Membership> members_;
-    CommitQueue<MembershipEvent> queue_;
+    std::optional<Directory> actors_;
+    CommitQueue<ControlEvent> queue_;
     std::vector<Batch> group_;
-    std::map<int, Place> places_;
-    std::uint64_t next_incarnation_ = 0;
+    std::vector<PlaceActor> unplaced_;
   };
 
   class Agent : public sim::Node<ClusterMessage> {
@@ -201,9 +239,10 @@ class ClusterSimulation {
       cutoff_.emplace(CutoffOptions{}, sim_node_id(self_), session_);
       clock_offset_ = env.now() - env.world().now();
       run(env, cutoff_->start(env.now()));
-      env.set_timer(1, cutoff_->next_tick());
+      env.set_timer(kTick, cutoff_->next_tick());
+      env.set_timer(kWork, env.now() + std::chrono::seconds(1));
     }
-    void on_message(Env& env, sim::NodeIndex from, ClusterMessage message) override {
+    void on_message(Env& env, sim::NodeIndex, ClusterMessage message) override {
       env.count_call();
       if (const auto* control = std::get_if<ToAgent>(&message)) {
         handle(env, *control);
@@ -211,13 +250,28 @@ class ClusterSimulation {
         run(env, cutoff_->on_ask(*ask, env.now()));
       } else if (const auto* answer = std::get_if<ControlAnswer>(&message)) {
         run(env, cutoff_->on_answer(*answer, env.now()));
-      } else if (const auto* host = std::get_if<HostActor>(&message)) {
-        if (from == 0 && host->epoch == cutoff_->epoch()) hosted_[host->actor] = host->incarnation;
+      } else if (const auto* start = std::get_if<StartActorAt>(&message)) {
+        // Obeys the highest control only, and nothing meant for another life of this node.
+        if (start->epoch != cutoff_->epoch() || start->incarnation >> 32 < cutoff_->control_epoch())
+          return;
+        simulation_.life_begins(env, start->spec->id, start->incarnation, session_);
+        hosted_[start->spec->id] = {*start->spec, start->incarnation, 1, 0};
+        env.send(0, ActorStarted{start->spec->id, start->incarnation, cutoff_->epoch()});
+      } else if (const auto* stop = std::get_if<StopActorAt>(&message)) {
+        const auto at = hosted_.find(stop->actor);
+        if (stop->epoch == cutoff_->epoch() && at != hosted_.end() &&
+            at->second.incarnation == stop->incarnation)
+          hosted_.erase(at);
       }
     }
-    void on_timer(Env& env, std::uint64_t) override {
-      run(env, cutoff_->on_tick(env.now()));
-      env.set_timer(1, cutoff_->next_tick());
+    void on_timer(Env& env, std::uint64_t id) override {
+      if (id == kTick) {
+        run(env, cutoff_->on_tick(env.now()));
+        env.set_timer(kTick, cutoff_->next_tick());
+      } else {
+        work(env);
+        env.set_timer(kWork, env.now() + std::chrono::milliseconds(500 + env.random().below(4000)));
+      }
     }
     void on_connection(Env& env, sim::NodeIndex peer, bool up) override {
       if (peer == 0 && !up) run(env, cutoff_->on_closed(env.now()));
@@ -225,14 +279,37 @@ class ClusterSimulation {
     const Cutoff& cutoff() const { return *cutoff_; }
     SessionId session() const { return session_; }
     Duration clock_offset() const { return clock_offset_; }
-    const std::map<int, std::uint64_t>& hosted() const { return hosted_; }
+    const std::map<ActorId, HostedActor>& hosted() const { return hosted_; }
 
    private:
+    static constexpr std::uint64_t kTick = 1, kWork = 2;
+    /// Spawns, kills, or loses a worker.
+    void work(Env& env) {
+      if (cutoff_->epoch() == 0 || !env.world().faulting()) return;
+      const double dice = env.random().uniform();
+      if (dice < 0.6) {
+        SpawnActor spawn;
+        spawn.from = sim_node_id(self_);
+        spawn.spec = simulation_.new_spec(env.random());
+        spawn.get_if_exists = env.random().chance(0.8);
+        env.send(0, spawn);
+      } else if (!hosted_.empty()) {
+        auto at = hosted_.begin();
+        std::advance(at, static_cast<std::ptrdiff_t>(env.random().below(hosted_.size())));
+        if (dice < 0.75) {
+          simulation_.killed(at->first);
+          env.send(0, KillActor{at->first});
+        } else {
+          env.send(0, ActorEnded{at->first, at->second.incarnation, cutoff_->epoch()});
+          hosted_.erase(at);
+        }
+      }
+    }
     void handle(Env& env, const ToAgent& message) {
       if (const auto* registered = std::get_if<Registered>(&message)) {
         run(env, cutoff_->on_registered(*registered, env.now()));
         Hosting hosting{sim_node_id(env.self()), cutoff_->epoch(), {}};
-        for (const auto& entry : hosted_) hosting.actors.push_back(entry);
+        for (const auto& entry : hosted_) hosting.actors.push_back(entry.second);
         env.send(0, hosting);
       } else if (const auto* answer = std::get_if<HeartbeatAnswer>(&message)) {
         run(env, cutoff_->on_heartbeat_answer(*answer, env.now()));
@@ -270,7 +347,7 @@ class ClusterSimulation {
     std::optional<Cutoff> cutoff_;
     SessionId session_;
     Duration clock_offset_{};
-    std::map<int, std::uint64_t> hosted_;
+    std::map<ActorId, HostedActor> hosted_;
   };
 
   // --- what the world knows
@@ -285,13 +362,13 @@ class ClusterSimulation {
   }
   /// An actor that two processes could serve at this very moment (a stopped one, if it woke now).
   std::string served_twice() {
-    std::map<int, sim::NodeIndex> serving;
+    std::map<ActorId, sim::NodeIndex> serving;
     for (sim::NodeIndex i = 1; i < world.node_count(); ++i) {
       if (!may_serve(i)) continue;
       for (const auto& entry : agent(i)->hosted()) {
         const auto [at, first] = serving.emplace(entry.first, i);
         if (!first)
-          return "actor " + std::to_string(entry.first) + " lives on node " +
+          return "actor " + std::to_string(entry.first.low) + " lives on node " +
                  std::to_string(at->second) + " and on node " + std::to_string(i);
       }
     }
@@ -313,6 +390,49 @@ class ClusterSimulation {
               "a node that may still serve was declared dead");
     if (on_death) on_death(i);
   }
+  ActorSpec new_spec(Random& random) {
+    ActorSpec spec;
+    spec.id = ActorId{3, ++last_actor_};
+    spec.max_restarts = 1'000'000;
+    spec.detached = random.chance(0.5);
+    if (random.chance(0.6)) spec.name = "name" + std::to_string(random.below(5));
+    specs_[spec.id] = spec;
+    return spec;
+  }
+  void acknowledged(const ActorReply& reply) {
+    if (reply.created && specs_.at(reply.actor).detached) acknowledged_.insert(reply.actor);
+  }
+  void killed(ActorId actor) { killed_.insert(actor); }
+  void life_begins(Env& env, ActorId actor, std::uint64_t incarnation, SessionId session) {
+    const auto [at, first] = lives_.emplace(incarnation, std::pair(actor, session));
+    env.check(first || at->second == std::pair(actor, session),
+              "one incarnation was started in two processes");
+  }
+  /// Every acknowledged detached actor that nobody asked to kill lives where the directory says;
+  /// names lead to living actors; no agent hosts what the directory does not know there.
+  bool actors_are_right() {
+    const Directory* actors = static_cast<Control*>(world.node(0))->actors();
+    if (actors == nullptr || actors->awaits_nodes()) return false;
+    for (const ActorId id : acknowledged_) {
+      if (killed_.count(id) != 0) continue;
+      const auto location = actors->find(id);
+      if (!location) world.fail("an acknowledged detached actor is not known any more");
+      if (!location || location->state != ActorState::alive) return false;
+    }
+    for (const auto& [spec, location] : actors->list()) {
+      if (location.state == ActorState::dead) continue;
+      if (location.state != ActorState::alive) return false;
+      const auto& hosted = agent(sim_index(location.node))->hosted();
+      const auto at = hosted.find(spec.id);
+      if (at == hosted.end() || at->second.incarnation != location.incarnation) return false;
+    }
+    for (sim::NodeIndex i = 1; i < world.node_count(); ++i)
+      for (const auto& entry : agent(i)->hosted()) {
+        const auto location = actors->find(entry.first);
+        if (!location || location->node != sim_node_id(i)) return false;
+      }
+    return true;
+  }
   bool everybody_is_back() {
     if (!world.alive(0)) return false;
     const Membership* members = static_cast<Control*>(world.node(0))->members();
@@ -325,7 +445,7 @@ class ClusterSimulation {
           record->epoch != cutoff.epoch() || !cutoff.hears_control(clock_of(i)))
         return false;
     }
-    return true;
+    return actors_are_right();
   }
 
   sim::World<ClusterMessage> world;
@@ -338,6 +458,10 @@ class ClusterSimulation {
     if (i == 0) return std::make_unique<Control>(*this);
     return std::make_unique<Agent>(*this, i);
   }
+  std::uint64_t last_actor_ = 0;
+  std::map<ActorId, ActorSpec> specs_;
+  std::set<ActorId> acknowledged_, killed_;
+  std::map<std::uint64_t, std::pair<ActorId, SessionId>> lives_;
   std::map<Epoch, NodeId> epochs_;
   std::set<Epoch> fenced_;
 };
