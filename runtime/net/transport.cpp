@@ -20,11 +20,18 @@ using internal::Watched;
 namespace {
 
 constexpr int messages_per_turn = 256;
+constexpr std::size_t bytes_per_turn = 4 << 20;  // of one peer, so that none holds up the others
 constexpr std::size_t most_joins = 64;
 constexpr int bye_ms = 1000;  // a closing socket may take so long to say that it closes
 constexpr Duration join_answer_within = std::chrono::seconds(30);
 constexpr Duration doubt_for = std::chrono::milliseconds(500);
 
+/// The Link's window is the real bound. libzmq returns credit to a pipe's writer only after half of
+/// the mark was read, so a mark near the window would refuse frames of a queue that is nearly
+/// empty.
+int high_water_mark(std::size_t window) {
+  return static_cast<int>(std::min<std::size_t>(4 * window + 64, 1 << 20));
+}
 /// "tcp://host" of an address with a port.
 std::string without_port(const std::string& address) {
   return address.substr(0, address.rfind(':'));
@@ -96,7 +103,7 @@ struct Transport::Impl {
 
   explicit Impl(TransportOptions given)
       : options(std::move(given)),
-        sockets(options.keys, static_cast<int>(options.link.window_messages) + 64),
+        sockets(options.keys, high_water_mark(options.link.window_messages)),
         gate(sockets.context()) {
     options.link.protocol = options.protocol;
     options.link.build_id = options.build_id;
@@ -306,7 +313,8 @@ struct Transport::Impl {
   // What the sockets say.
 
   void on_data(Peer& peer, std::uint64_t watch, Time now) {
-    for (int i = 0; i < messages_per_turn; ++i) {
+    std::size_t bytes = 0;
+    for (int i = 0; i < messages_per_turn && bytes < bytes_per_turn; ++i) {
       Part part;
       if (!peer.data || !peer.data.socket.readable()) return;
       if (!peer.data.socket.receive(part)) return;
@@ -316,6 +324,7 @@ struct Transport::Impl {
                     false);
       }
       peer.doubt_deadline = Time::max();
+      bytes += part.bytes().size();
       LinkOutput out;
       peer.link.on_frame(part.bytes(), now, out);
       if (!flush(peer, out, now)) return;

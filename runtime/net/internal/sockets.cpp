@@ -11,6 +11,7 @@ constexpr int heartbeat_timeout_ms = 3000;
 constexpr int reconnect_ms = 50;
 constexpr int reconnect_most_ms = 1000;
 constexpr int backlog = 512;
+constexpr int receive_high_water_mark = 128;  // messages of a peer that we have not read yet
 
 }  // namespace
 
@@ -26,7 +27,7 @@ void Sockets::bound_everything(Socket& socket, std::size_t max_message) {
   socket.set(ZMQ_HEARTBEAT_TIMEOUT, heartbeat_timeout_ms);
   socket.set(ZMQ_HEARTBEAT_TTL, heartbeat_timeout_ms);
   socket.set(ZMQ_SNDHWM, high_water_mark_);
-  socket.set(ZMQ_RCVHWM, high_water_mark_);
+  socket.set(ZMQ_RCVHWM, receive_high_water_mark);
   socket.set(ZMQ_BACKLOG, backlog);
   socket.set(ZMQ_RECONNECT_IVL, reconnect_ms);
   socket.set(ZMQ_RECONNECT_IVL_MAX, reconnect_most_ms);

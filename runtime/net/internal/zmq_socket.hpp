@@ -28,7 +28,7 @@ class Context {
     zmq_ctx_set(raw_, ZMQ_MAX_SOCKETS, 60000);  // two for each peer, monitors included
     zmq_ctx_set(raw_, ZMQ_IPV6, 0);
   }
-  ~Context() { zmq_ctx_term(raw_); }  // all sockets are closed without linger: returns at once
+  ~Context() { zmq_ctx_term(raw_); }  // all sockets are closed; at most a second for a goodbye
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   void* raw() const noexcept { return raw_; }
