@@ -537,6 +537,9 @@ void Transport::admit(const PeerInfo& info) {
     revoke(info.node);
     peer = nullptr;
   }
+  // One key, one node: the other one of that key is somebody's mistake and loses it.
+  const auto same_key = impl_->by_key.find(info.key);
+  if (same_key != impl_->by_key.end() && same_key->second != info.node) revoke(same_key->second);
   impl_->gate.admit(info.key, info.role, Time::max());
   impl_->by_key[info.key] = info.node;
   if (peer != nullptr) {
