@@ -13,8 +13,7 @@ namespace {
 TROUPE_KERNEL void causal_softmax(float* scores, std::int64_t time, float scale) {
   for (std::int64_t t = 0; t < time; ++t) {
     float* __restrict row = scores + t * time;
-    float top = row[0];
-    for (std::int64_t s = 1; s <= t; ++s) top = row[s] > top ? row[s] : top;
+    const float top = internal::maximum(row, t + 1);
     for (std::int64_t s = 0; s <= t; ++s) row[s] = internal::exp((row[s] - top) * scale);
     const float total = internal::sum<float>(t + 1, [&](std::int64_t s) { return row[s]; });
     const float inverse = 1.0f / total;

@@ -49,13 +49,30 @@ TROUPE_INLINE T sum(std::int64_t n, F f) {
   return sum_lanes(lane);
 }
 
-/// e^x to about 2 ulp for x in [-87, 88]; 0 below (never a subnormal number: those cost a hundred
-/// times as much), e^88 above. Cephes expf: Cody-Waite reduction and a polynomial of degree 5. NaN
-/// gives an unspecified number: check inputs first.
+/// The largest of n > 0 values.
+TROUPE_INLINE float maximum(const float* x, std::int64_t n) {
+  using Wide = float __attribute__((vector_size(64)));  // kLanes of them, in a register
+  float top = x[0];
+  std::int64_t i = 0;
+  if (n >= kLanes) {
+    Wide lanes;
+    __builtin_memcpy(&lanes, x, sizeof lanes);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      Wide next;
+      __builtin_memcpy(&next, x + i, sizeof next);
+      lanes = next > lanes ? next : lanes;
+    }
+    for (std::int64_t j = 0; j < kLanes; ++j) top = lanes[j] > top ? lanes[j] : top;
+  }
+  for (; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+/// e^x to about 2 ulp for x in [-87, 88]; 0 below -87.7, e^88 above. Cephes expf: Cody-Waite
+/// reduction and a polynomial of degree 5. NaN gives an unspecified number: check inputs first.
 TROUPE_INLINE float exp(float x) {
-  const bool vanishes = x < -87.0f;
   x = x > 88.0f ? 88.0f : x;
-  x = vanishes ? -87.0f : x;
+  x = x < -88.0f ? -88.0f : x;      // then n is -127, the power's bits are 0, and so is the result
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float n = (x * 1.44269504088896341f + magic) - magic;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -67,8 +84,7 @@ TROUPE_INLINE float exp(float x) {
   p = p * r + 5.0000001201e-1f;
   const float mantissa = (p * (r * r) + r) + 1.0f;
   const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) + 127) << 23;
-  const float result = mantissa * std::bit_cast<float>(power);
-  return vanishes ? 0.0f : result;
+  return mantissa * std::bit_cast<float>(power);
 }
 
 /// tanh(x) with an absolute error below 2e-7.

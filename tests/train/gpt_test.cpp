@@ -34,7 +34,12 @@ Batch random_batch(std::int64_t rows, std::int64_t time, std::int64_t vocabulary
 class GptTest : public testing::Test {
  protected:
   // fixed order of summation: bitwise statements hold whatever library is installed
-  void SetUp() override { kernels::use_blas(kernels::Blas::builtin); }
+  void SetUp() override {
+    before_ = kernels::load_blas();
+    kernels::use_blas(kernels::Blas::builtin);
+  }
+  void TearDown() override { kernels::use_blas(before_); }
+  kernels::Blas before_ = kernels::Blas::builtin;
 };
 
 TEST_F(GptTest, GradientsMatchDifferences) {
