@@ -12,10 +12,10 @@ namespace {
 /// Row t becomes softmax(scale * row[0..t]), zero beyond t.
 TROUPE_KERNEL void causal_softmax(float* scores, std::int64_t time, float scale) {
   for (std::int64_t t = 0; t < time; ++t) {
-    float* __restrict row = scores + t * time;
+    float* row = scores + t * time;
     const float top = internal::maximum(row, t + 1);
     for (std::int64_t s = 0; s <= t; ++s) row[s] = internal::exp((row[s] - top) * scale);
-    const float total = internal::sum<float>(t + 1, [&](std::int64_t s) { return row[s]; });
+    const float total = internal::sum<float>(t + 1, [=](std::int64_t s) { return row[s]; });
     const float inverse = 1.0f / total;
     for (std::int64_t s = 0; s <= t; ++s) row[s] *= inverse;
     for (std::int64_t s = t + 1; s < time; ++s) row[s] = 0.0f;
@@ -28,7 +28,7 @@ TROUPE_KERNEL void causal_softmax_backward(float* dp, const float* p, std::int64
   for (std::int64_t t = 0; t < time; ++t) {
     float* __restrict drow = dp + t * time;
     const float* row = p + t * time;
-    const float dot = internal::sum<float>(t + 1, [&](std::int64_t s) { return row[s] * drow[s]; });
+    const float dot = internal::sum<float>(t + 1, [=](std::int64_t s) { return row[s] * drow[s]; });
     for (std::int64_t s = 0; s <= t; ++s) drow[s] = scale * row[s] * (drow[s] - dot);
     for (std::int64_t s = t + 1; s < time; ++s) drow[s] = 0.0f;
   }

@@ -16,7 +16,7 @@ TROUPE_KERNEL void cross_entropy_forward(float* losses, const float* logits,
     }
     const float top = internal::maximum(row, classes);
     const float total =
-        internal::sum<float>(classes, [&](std::int64_t c) { return internal::exp(row[c] - top); });
+        internal::sum<float>(classes, [=](std::int64_t c) { return internal::exp(row[c] - top); });
     losses[r] = std::log(total) + top - row[targets[r]];
   }
 }
@@ -24,7 +24,7 @@ TROUPE_KERNEL void cross_entropy_forward(float* losses, const float* logits,
 TROUPE_KERNEL void cross_entropy_fused(float* losses, float* logits, const std::int32_t* targets,
                                        std::int64_t rows, std::int64_t classes, float scale) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* __restrict row = logits + r * classes;
+    float* row = logits + r * classes;
     if (targets[r] == kIgnore) {
       losses[r] = 0.0f;
       for (std::int64_t c = 0; c < classes; ++c) row[c] = 0.0f;
@@ -32,7 +32,7 @@ TROUPE_KERNEL void cross_entropy_fused(float* losses, float* logits, const std::
     }
     const float top = internal::maximum(row, classes), at_target = row[targets[r]];
     for (std::int64_t c = 0; c < classes; ++c) row[c] = internal::exp(row[c] - top);
-    const float total = internal::sum<float>(classes, [&](std::int64_t c) { return row[c]; });
+    const float total = internal::sum<float>(classes, [=](std::int64_t c) { return row[c]; });
     const float factor = scale / total;
     for (std::int64_t c = 0; c < classes; ++c) row[c] *= factor;
     row[targets[r]] -= scale;

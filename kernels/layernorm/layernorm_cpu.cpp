@@ -16,9 +16,9 @@ TROUPE_KERNEL void layernorm_forward(float* out, float* mean, float* rstd, const
     const float* x = in + r * channels;
     float* __restrict y = out + r * channels;
     const float count = static_cast<float>(channels);
-    const float m = internal::sum<float>(channels, [&](std::int64_t c) { return x[c]; }) / count;
+    const float m = internal::sum<float>(channels, [=](std::int64_t c) { return x[c]; }) / count;
     const float variance =
-        internal::sum<float>(channels, [&](std::int64_t c) { return (x[c] - m) * (x[c] - m); }) /
+        internal::sum<float>(channels, [=](std::int64_t c) { return (x[c] - m) * (x[c] - m); }) /
         count;
     const float s = 1.0f / std::sqrt(variance + kEpsilon);
     if (bias != nullptr)
@@ -41,10 +41,10 @@ TROUPE_KERNEL void layernorm_backward_input(float* din, const float* dout, const
     const float m = mean[r], s = rstd[r];
     const float count = static_cast<float>(channels);
     const float average =
-        internal::sum<float>(channels, [&](std::int64_t c) { return weight[c] * dy[c]; }) / count;
+        internal::sum<float>(channels, [=](std::int64_t c) { return weight[c] * dy[c]; }) / count;
     const float slope =
         internal::sum<float>(channels,
-                             [&](std::int64_t c) { return weight[c] * dy[c] * ((x[c] - m) * s); }) /
+                             [=](std::int64_t c) { return weight[c] * dy[c] * ((x[c] - m) * s); }) /
         count;
     for (std::int64_t c = 0; c < channels; ++c)
       dx[c] += (weight[c] * dy[c] - average - (x[c] - m) * s * slope) * s;
