@@ -86,7 +86,7 @@ std::string_view name_of(ActorState state) noexcept {
 }
 
 Directory::Directory(DirectoryOptions options, Epoch control_epoch)
-    : options_(options), next_incarnation_(control_epoch << 32) {}
+    : options_(options), control_epoch_(control_epoch), next_incarnation_(control_epoch << 32) {}
 
 Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
                                      std::vector<std::pair<NodeId, Epoch>> awaited) {
@@ -363,11 +363,14 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
 
 // --- after control's restart -------------------------------------------------------------------
 
-Directory::Out Directory::on_node_hosts(NodeId node, Epoch epoch,
-                                        const std::vector<HostedActor>& hosted, Time now) {
+Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
   Out out;
+  const NodeId node = message.node;
+  const Epoch epoch = message.epoch;
+  if (message.control_epoch != control_epoch_ && !TROUPE_MUTANT("directory.hosts_of_old_control"))
+    return out;
   std::set<ActorId> there;
-  for (const HostedActor& actor : hosted) {
+  for (const HostedActor& actor : message.actors) {
     there.insert(actor.spec.id);
     adopt(actor, node, epoch, out, now);
   }

@@ -82,6 +82,14 @@ struct HostedActor {
   std::uint64_t worker = 0;
   std::uint32_t restarts = 0;  ///< so far, within its window
 };
+/// Agent -> control, each time it has been registered, after its news of starts: all that it hosts.
+struct NodeHosts {
+  NodeId node;
+  Epoch epoch = 0;
+  /// Of the control that it obeys (Registered's): from then on it refuses starts by older ones.
+  Epoch control_epoch = 0;
+  std::vector<HostedActor> actors;
+};
 
 // --- out
 
@@ -154,10 +162,10 @@ class Directory {
   /// Nobody holds a handle any more.
   Out on_handles_gone(ActorId actor);
   Out on_job_ended(JobId job);
-  /// All that a node hosts, sent each time it registers, after its news of starts: what it was
-  /// believed to host and does not has died. Ends waiting for the node. (The caller also ends jobs
-  /// that are not running any more: on_job_ended.)
-  Out on_node_hosts(NodeId node, Epoch epoch, const std::vector<HostedActor>& actors, Time now);
+  /// What the node was believed to host and does not has died. Ends waiting for the node. Ignored
+  /// when it was sent to an earlier control: a start by that one may still be on its way. (The
+  /// caller also ends jobs that are not running any more: on_job_ended.)
+  Out on_node_hosts(const NodeHosts& message, Time now);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
 
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
@@ -200,6 +208,7 @@ class Directory {
   void reply_error(const SpawnActor& message, const std::string& why, Out& out) const;
 
   DirectoryOptions options_;
+  Epoch control_epoch_;
   std::uint64_t next_incarnation_;
   std::map<ActorId, Actor> actors_;
   std::map<Name, ActorId> names_;

@@ -285,7 +285,7 @@ void Membership::examine(NodeId id, Out& out, Time now) {
 }
 
 void Membership::condemn(Node& node, Out& out, Time) {
-  node.condemned.emplace();
+  node.condemned = Condemned{};
   change_roster(out);
   node.condemned->version = roster_.version;
 }

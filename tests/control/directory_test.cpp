@@ -258,10 +258,12 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // names are as they were
   EXPECT_FALSE(spawn(spec(8, "plain"), true).created);
   EXPECT_TRUE(got<PlaceActor>().empty());
-  run(actors->on_node_hosts(kA, 1, {{kept, life, 42, 0}}, now));
+  run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // sent to the control before
+  EXPECT_EQ(state(1), ActorState::pending);
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
   EXPECT_EQ(state(1), ActorState::alive);
   EXPECT_TRUE(got<PlaceActor>().empty());
-  run(actors->on_node_hosts(kB, 1, {{ordinary, life2, 43, 1}}, now));
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{ordinary, life2, 43, 1}}}, now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::alive);
   die(2);
   EXPECT_GT(actors->find(actor_id(2))->incarnation, life2);
@@ -276,7 +278,7 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   bring_up(2);
   restart({{kA, 1}, {kB, 1}});
   run(actors->on_watch(actor_id(2), kClient));
-  run(actors->on_node_hosts(kB, 1, {}, now));
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
   EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with it
   run(actors->on_node_dead(kA, 1, "silent", now));
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
@@ -284,7 +286,7 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
   EXPECT_TRUE(spawn(spec(3, "plain"), true).created);  // its name is free again
   // A late agent with the old life of the detached one is told to stop it.
-  run(actors->on_node_hosts(kA, 9, {{kept, life, 42, 0}}, now));
+  run(actors->on_node_hosts({kA, 9, store->epoch(), {{kept, life, 42, 0}}}, now));
   EXPECT_EQ(got<StopActorAt>().size(), 1u);
 }
 

@@ -34,16 +34,11 @@ struct ActorEnded {
   std::uint64_t incarnation = 0;
   Epoch epoch = 0;
 };
-struct Hosting {
-  NodeId node;
-  Epoch epoch = 0;
-  std::vector<HostedActor> actors;
-};
 struct KillActor {
   ActorId actor;
 };
 using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
-                                    ControlAnswer, Hosting, ActorStarted, ActorEnded, SpawnActor,
+                                    ControlAnswer, NodeHosts, ActorStarted, ActorEnded, SpawnActor,
                                     KillActor, StartActorAt, StopActorAt, ActorReply>;
 using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
@@ -118,9 +113,9 @@ class ClusterSimulation {
         run(env, members_->on_register(*reg, now));
       } else if (const auto* beat = std::get_if<Heartbeat>(&message)) {
         run(env, members_->on_heartbeat(*beat, now));
-      } else if (const auto* hosting = std::get_if<Hosting>(&message)) {
+      } else if (const auto* hosting = std::get_if<NodeHosts>(&message)) {
         if (members_->is_current(node, hosting->epoch))
-          run(env, actors_->on_node_hosts(node, hosting->epoch, hosting->actors, now));
+          run(env, actors_->on_node_hosts(*hosting, now));
       } else if (const auto* started = std::get_if<ActorStarted>(&message)) {
         if (members_->is_current(node, started->epoch))
           run(env,
@@ -308,7 +303,7 @@ class ClusterSimulation {
     void handle(Env& env, const ToAgent& message) {
       if (const auto* registered = std::get_if<Registered>(&message)) {
         run(env, cutoff_->on_registered(*registered, env.now()));
-        Hosting hosting{sim_node_id(env.self()), cutoff_->epoch(), {}};
+        NodeHosts hosting{sim_node_id(self_), cutoff_->epoch(), cutoff_->control_epoch(), {}};
         for (const auto& entry : hosted_) hosting.actors.push_back(entry.second);
         env.send(0, hosting);
       } else if (const auto* answer = std::get_if<HeartbeatAnswer>(&message)) {

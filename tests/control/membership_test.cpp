@@ -1,0 +1,336 @@
+// Membership and Cutoff step by step; the simulator has the rest.
+#include "troupe/runtime/control/membership.hpp"
+#include "troupe/runtime/control/cutoff.hpp"
+#include "troupe/runtime/control/memory_store.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+NodeId node_id(std::uint64_t n) {
+  return NodeId{1, n};
+}
+
+RegisterNode hello(std::uint64_t n, Epoch epoch = 0, std::uint64_t life = 1) {
+  RegisterNode message;
+  message.node.id = node_id(n);
+  message.node.name = "n" + std::to_string(n);
+  message.node.resources.custom = {{"license", 5}};
+  message.node.labels = {{"zone", "a"}};
+  message.node.beside_control = n == 1;
+  message.epoch = epoch;
+  message.session = SessionId{n, life};
+  message.number = 1;
+  return message;
+}
+
+template <class Event>
+std::vector<Event> pick(const std::vector<MembershipEvent>& events) {
+  std::vector<Event> found;
+  for (const auto& event : events)
+    if (const auto* match = std::get_if<Event>(&event)) found.push_back(*match);
+  return found;
+}
+template <class Message>
+std::vector<Message> sent(const std::vector<MembershipEvent>& events) {
+  std::vector<Message> found;
+  for (const auto& send : pick<SendToAgent>(events))
+    if (const auto* match = std::get_if<Message>(&send.message)) found.push_back(*match);
+  return found;
+}
+
+/// Members 1 to n that beat every second and apply each roster, except the mute ones.
+struct Cluster {
+  Time now = Time{} + 1000s;
+  std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>(1);
+  std::unique_ptr<Store> store = open_memory_store(disk, {}).value();
+  Membership members = Membership::recover(*store, {}, now).value();
+  std::vector<MembershipEvent> events;
+  std::set<std::uint64_t> mute;
+
+  void run(Membership::Out out) {
+    ASSERT_TRUE(store->commit({&out.writes, 1}).ok());
+    for (auto& event : out.at_once) events.push_back(std::move(event));
+    for (auto& event : out.after_sync) events.push_back(std::move(event));
+  }
+  void join(std::uint64_t count) {
+    for (std::uint64_t n = 1; n <= count; ++n) run(members.on_register(hello(n), now));
+  }
+  void restart() {
+    store.reset();
+    store = open_memory_store(disk, {}).value();
+    members = Membership::recover(*store, {}, now).value();
+    events.clear();
+  }
+  void beat(std::uint64_t n) {
+    const auto record = members.find(node_id(n));
+    if (record && mute.count(n) == 0)
+      run(members.on_heartbeat({node_id(n), record->epoch, 1, members.roster().version}, now));
+  }
+  void pass(Duration span, std::uint64_t count) {
+    for (const Time end = now + span; now < end;) {
+      now += 250ms;
+      for (std::uint64_t n = 1; n <= count; ++n) beat(n);
+      run(members.on_tick(now));
+    }
+  }
+};
+
+TEST(Membership, EpochsAreDurableAndNeverGivenTwice) {
+  Cluster c;
+  c.join(2);
+  EXPECT_EQ(sent<Registered>(c.events).size(), 2u);
+  c.run(c.members.on_register(hello(1), c.now));  // repeated: the same epoch
+  EXPECT_EQ(c.members.find(node_id(1))->epoch, 1u);
+  c.run(c.members.on_register(hello(1, 0, 2), c.now));  // a new process in its place
+  EXPECT_EQ(pick<NodeDead>(c.events).size(), 1u);
+  EXPECT_EQ(c.members.find(node_id(1))->epoch, 3u);
+  c.restart();
+  EXPECT_EQ(c.members.find(node_id(1))->epoch, 3u);
+  EXPECT_EQ(c.members.find(node_id(1))->description, hello(1).node);
+  c.run(c.members.on_register(hello(5), c.now));
+  EXPECT_EQ(c.members.find(node_id(5))->epoch, 4u);
+}
+
+TEST(Membership, TheDeadAreFencedForEver) {
+  Cluster c;
+  c.join(3);
+  c.run(c.members.on_leaving({node_id(3), 3}, c.now));
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "it has left");
+  for (int life = 0; life < 2; ++life) {
+    c.events.clear();
+    c.run(c.members.on_heartbeat({node_id(3), 3, 9, 0}, c.now));
+    EXPECT_EQ(sent<Fence>(c.events).at(0).epoch, 3u);
+    c.run(c.members.on_register(hello(3, 3), c.now));
+    EXPECT_EQ(sent<Fence>(c.events).size(), 2u);
+    EXPECT_FALSE(c.members.is_current(node_id(3), 3));
+    c.restart();
+  }
+}
+
+TEST(Membership, SilenceIsSuspectThenDeadOnceAMajorityHasPromised) {
+  Cluster c;
+  c.join(4);
+  c.pass(2s, 4);
+  c.mute = {4};
+  c.events.clear();
+  c.pass(3250ms, 4);
+  EXPECT_EQ(pick<NodeSuspect>(c.events).size(), 1u);
+  c.pass(6s, 4);
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  c.pass(1250ms, 4);
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "it was silent for 10 s");
+}
+
+TEST(Membership, ASuspectThatSpeaksIsForgiven) {
+  Cluster c;
+  c.join(3);
+  c.mute = {3};
+  c.pass(8s, 3);
+  EXPECT_EQ(c.members.roster().condemned.size(), 1u);
+  c.mute = {};
+  c.pass(30s, 3);
+  EXPECT_TRUE(c.members.roster().condemned.empty());
+  EXPECT_EQ(pick<NodeHeard>(c.events).size(), 1u);
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+}
+
+TEST(Membership, WithoutAMajorityNobodyDiesBeforeAgentsStopCarryingOn) {
+  Cluster c;
+  c.join(5);
+  c.mute = {2, 3, 4};
+  c.pass(60s, 5);
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  c.pass(6s, 5);
+  EXPECT_EQ(pick<NodeDead>(c.events).size(), 3u);
+}
+
+TEST(Membership, ControlsOwnLatenessIsAddedToEveryDeadline) {
+  Cluster c;
+  c.join(3);
+  c.pass(1s, 3);
+  c.events.clear();
+  c.now += 30s;  // control was stopped; the messages in its sockets are not drained even
+  c.run(c.members.on_tick(c.now));
+  EXPECT_TRUE(c.events.empty());
+  c.pass(20s, 3);
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+}
+
+TEST(Membership, AClosedConnectionKillsOnlyWhenTheProcessIsGone) {
+  Cluster c;
+  c.join(3);
+  c.events.clear();
+  c.run(c.members.on_closed(node_id(2), c.now));
+  EXPECT_EQ(pick<Probe>(c.events).at(0).session, (SessionId{2, 1}));
+  EXPECT_EQ(pick<NodeSuspect>(c.events).size(), 1u);
+  c.run(c.members.on_probe(node_id(2), 2, false, c.now));
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  c.run(c.members.on_probe(node_id(2), 1, true, c.now));  // about another epoch
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  c.run(c.members.on_probe(node_id(2), 2, true, c.now));
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
+}
+
+TEST(Membership, AfterItsStartControlDeclaresNobodyForTenSeconds) {
+  Cluster c;
+  c.join(3);
+  c.pass(2s, 3);
+  c.now += 100s;  // control was away
+  c.restart();
+  c.run(c.members.on_register(hello(1, 1), c.now));
+  c.run(c.members.on_register(hello(2, 2), c.now));
+  EXPECT_TRUE(pick<NodeUp>(c.events).at(0).again);
+  c.mute = {3};
+  c.pass(9750ms, 3);
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  c.pass(1s, 3);
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).node, node_id(3));
+}
+
+TEST(Membership, DrainingIsDurable) {
+  Cluster c;
+  c.join(2);
+  c.run(c.members.drain(node_id(2), c.now));
+  EXPECT_EQ(sent<DrainNode>(c.events).size(), 1u);
+  c.restart();
+  EXPECT_TRUE(c.members.find(node_id(2))->draining);
+}
+
+TEST(Membership, VotersAreFewAndIncludeTheOneBesideControl) {
+  Cluster c;
+  for (std::uint64_t n = 40; n >= 1; --n) c.run(c.members.on_register(hello(n), c.now));
+  EXPECT_EQ(c.members.roster().voters.size(), 15u);
+  EXPECT_EQ(c.members.roster().beside_control, node_id(1));
+  EXPECT_EQ(c.members.roster().voters.front(), node_id(1));
+}
+
+// --- the agent's side
+
+struct Agent {
+  Time now = Time{} + 500s;
+  Cutoff cutoff{{}, node_id(2), SessionId{2, 1}};
+  Cutoff::Out out;
+  std::uint64_t last_number = 0;
+
+  void take(Cutoff::Out more) {
+    for (auto& event : more) {
+      if (const auto* reconnect = std::get_if<Reconnect>(&event)) last_number = reconnect->number;
+      out.push_back(std::move(event));
+    }
+  }
+  void registered(Epoch control = 1) {
+    take(cutoff.start(now));
+    take(cutoff.on_registered({7, control, SessionId{2, 1}, last_number}, now));
+    Roster roster;
+    roster.version = 1;
+    roster.voters = {node_id(1), node_id(2), node_id(3)};
+    roster.beside_control = node_id(1);
+    take(cutoff.on_roster(roster, now));
+  }
+  bool exits() const {
+    for (const auto& event : out)
+      if (std::holds_alternative<ExitNow>(event)) return true;
+    return false;
+  }
+  /// Time passes; every question is answered like this by both peers.
+  void pass(Duration span, std::optional<ControlAnswer> answer) {
+    for (const Time end = now + span; now < end && !exits();) {
+      now += 250ms;
+      auto more = cutoff.on_tick(now);
+      const auto asked = more;
+      take(std::move(more));
+      for (const auto& event : asked) {
+        const auto* peer = std::get_if<SendToPeer>(&event);
+        if (peer == nullptr || !answer) continue;
+        answer->node = peer->node;
+        answer->number = std::get<AskControl>(peer->message).number;
+        take(cutoff.on_answer(*answer, now));
+      }
+    }
+  }
+};
+
+TEST(Cutoff, AloneItRefusesAtEightAndExitsAtTen) {
+  Agent a;
+  a.registered();
+  a.pass(7750ms, std::nullopt);
+  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  EXPECT_FALSE(a.cutoff.may_serve(a.now + 250ms));
+  a.pass(2s, std::nullopt);
+  EXPECT_FALSE(a.exits());
+  a.pass(500ms, std::nullopt);
+  EXPECT_TRUE(a.exits());
+}
+
+TEST(Cutoff, APeerThatHearsControlOrACondemnationEndsIt) {
+  for (const bool condemned : {false, true}) {
+    Agent a;
+    a.registered();
+    ControlAnswer answer;
+    answer.hears_control = !condemned;
+    answer.condemned = condemned;
+    a.pass(9s, answer);
+    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+    a.pass(2s, answer);
+    EXPECT_TRUE(a.exits());
+  }
+}
+
+TEST(Cutoff, WithAMajorityItCarriesOnForSixtySeconds) {
+  Agent a;
+  a.registered();
+  a.pass(59750ms, ControlAnswer{});
+  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  EXPECT_FALSE(a.exits());
+  a.pass(500ms, ControlAnswer{});
+  EXPECT_TRUE(a.exits());
+}
+
+TEST(Cutoff, AfterALongStopNothingIsServed) {
+  Agent a;
+  a.registered();
+  a.now += 30s;
+  EXPECT_FALSE(a.cutoff.may_serve(a.now));  // before any tick
+  ControlAnswer late;
+  late.node = node_id(1);
+  a.take(a.cutoff.on_answer(late, a.now));
+  EXPECT_TRUE(a.exits());
+}
+
+TEST(Cutoff, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
+  Agent a;
+  a.registered();
+  Heartbeat beat;
+  for (const auto& event : a.out)
+    if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
+  a.now += 5s;
+  a.take(a.cutoff.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds on its way
+  EXPECT_TRUE(a.cutoff.may_serve(a.now + 2900ms));
+  EXPECT_FALSE(a.cutoff.may_serve(a.now + 3100ms));
+}
+
+TEST(Cutoff, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
+  Agent a;
+  a.registered(5);
+  a.take(a.cutoff.on_fence({6, "old"}, a.now));
+  EXPECT_FALSE(a.exits());
+  a.take(a.cutoff.on_registered({9, 4, SessionId{2, 1}, a.last_number}, a.now));
+  EXPECT_EQ(a.cutoff.epoch(), 7u);
+  a.out.clear();
+  a.take(a.cutoff.on_heartbeat_answer({6, 1}, a.now));  // control has started anew
+  EXPECT_TRUE(std::holds_alternative<Reconnect>(a.out.at(0)));
+  a.take(a.cutoff.on_fence({7, "silent"}, a.now));
+  EXPECT_TRUE(a.exits());
+}
+
+TEST(Cutoff, WithoutARosterItHasNoVote) {
+  Cutoff fresh({}, node_id(3), SessionId{3, 1});
+  EXPECT_TRUE(fresh.on_ask({node_id(2), 7, 1}, Time{} + 1s).empty());
+}
+
+}  // namespace
+}  // namespace troupe::control
