@@ -39,6 +39,20 @@ std::string inner_name(const char* text) {
   return name;
 }
 
+// Closure types read Ul<parameters>E<number>_.
+bool mentions_closure(std::string_view name) {
+  std::size_t at = name.find("Ul");
+  if (at == std::string_view::npos) return false;
+  while ((at = name.find('E', at)) != std::string_view::npos) {
+    ++at;
+    std::size_t digits = at;
+    while (digits < name.size() && std::isdigit(static_cast<unsigned char>(name[digits])) != 0)
+      ++digits;
+    if (digits < name.size() && name[digits] == '_') return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const char* readable_name(const char* text) {

@@ -1,11 +1,12 @@
 /// Entry into troupe: one executable plays every role, so `main` begins here.
 ///
 ///     int main(int argc, char** argv) {
-///       return troupe::run(argc, argv, [](troupe::Context& ctx) { std::cout << ctx.get(ctx.submit<f>(1)); });
+///       return troupe::run(argc, argv, [](troupe::Context& ctx) { std::cout <<
+///       ctx.get(ctx.submit<f>(1)); });
 ///     }
 ///
-/// Code before `run`, and global constructors, execute once in the driver and once in each node's zygote: only build
-/// values there (no files, ports, threads, CUDA).
+/// Code before `run`, and global constructors, execute once in the driver and once in each node's
+/// zygote: only build values there (no files, ports, threads, CUDA).
 #pragma once
 
 #include "troupe/runtime/context.hpp"
@@ -16,21 +17,26 @@
 
 namespace troupe {
 
-/// Limits of a private one-node cluster, and where to find another; each member has a `--troupe-*` flag.
+/// Limits of a private one-node cluster, and where to find another; each member has a `--troupe-*`
+/// flag.
 struct SessionOptions {
-  std::string address;  ///< `--troupe-address`: a cluster file; empty: TROUPE_ADDRESS, else a private cluster
-  double cpus = 0;      ///< `--troupe-cpus`: CPU slots of a private cluster; 0: as many as the process may use
-  Bytes memory{};       ///< `--troupe-memory`: object store of a private cluster; 0: a share of the machine's
+  std::string address;  ///< `--troupe-address`: a cluster file; empty: TROUPE_ADDRESS, else a
+                        ///< private cluster
+  double cpus =
+      0;  ///< `--troupe-cpus`: CPU slots of a private cluster; 0: as many as the process may use
+  Bytes memory{};  ///< `--troupe-memory`: object store of a private cluster; 0: a share of the
+                   ///< machine's
 };
 
-/// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags from argc/argv.
-/// Returns only in the driver; a zygote or worker never comes back from it. Throws InvalidArgument for a flag that is
-/// malformed or unknown, naming it.
+/// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags
+/// from argc/argv. Returns only in the driver; a zygote or worker never comes back from it. Throws
+/// InvalidArgument for a flag that is malformed or unknown, naming it.
 TROUPE_API void enter(int& argc, char** argv);
 
-/// Joins the cluster, or starts a private one, and leaves it again when destroyed. One at a time per process.
-/// Construction blocks until the node answers, at most 10 s, then throws Unavailable. Destruction drops work that was
-/// not awaited and ends everything that the session started; refs that are left do nothing.
+/// Joins the cluster, or starts a private one, and leaves it again when destroyed. One at a time
+/// per process. Construction blocks until the node answers, at most 10 s, then throws Unavailable.
+/// Destruction drops work that was not awaited and ends everything that the session started; refs
+/// that are left do nothing.
 class TROUPE_API Session {
  public:
   explicit Session(SessionOptions options = {});
@@ -45,13 +51,16 @@ class TROUPE_API Session {
 };
 
 namespace detail {
-/// The part of run() that is no template: enter, Session, body, errors printed with their cause chain.
-TROUPE_API int run_body(int& argc, char** argv, int (*body)(void* closure, Context& context), void* closure);
+/// The part of run() that is no template: enter, Session, body, errors printed with their cause
+/// chain.
+TROUPE_API int run_body(int& argc, char** argv, int (*body)(void* closure, Context& context),
+                        void* closure);
 }  // namespace detail
 
-/// Runs `body(Context&)` (returning void or int) as the driver of a job and gives the process's exit code:
-/// body's own, 0 for void, 1 when an error left the body (it is printed with its cause chain), 2 for a bad flag.
-/// Takes down what it started before it returns. Never returns in a worker.
+/// Runs `body(Context&)` (returning void or int) as the driver of a job and gives the process's
+/// exit code: body's own, 0 for void, 1 when an error left the body (it is printed with its cause
+/// chain), 2 for a bad flag. Takes down what it started before it returns. Never returns in a
+/// worker.
 template <class Body>
 int run(int& argc, char** argv, Body&& body) {
   using Plain = std::remove_reference_t<Body>;

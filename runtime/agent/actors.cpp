@@ -4,7 +4,8 @@
 
 namespace troupe::agent {
 namespace {
-/// An actor that somebody asks about and nobody has created: its creator's message is read within this time or never.
+/// An actor that somebody asks about and nobody has created: its creator's message is read within
+/// this time or never.
 constexpr Duration kUnknown = std::chrono::seconds(5);
 }  // namespace
 
@@ -38,6 +39,7 @@ void ActorHost::worker_ready(ActorId id, ProcessIndex worker, std::vector<std::i
   by_worker_[worker] = id;
   wire::StartActor start;
   start.actor = id;
+  start.lifetime = actor.spec.lifetime;
   start.incarnation = actor.incarnation;
   start.max_concurrency = actor.spec.max_concurrency;
   start.restarted = actor.incarnation > 1;
@@ -49,7 +51,8 @@ void ActorHost::worker_ready(ActorId id, ProcessIndex worker, std::vector<std::i
 
 void ActorHost::no_worker(ActorId id, const Error& why) {
   const auto found = actors_.find(id);
-  if (found != actors_.end() && found->second.state != wire::ActorState::dead) bury(id, found->second, why);
+  if (found != actors_.end() && found->second.state != wire::ActorState::dead)
+    bury(id, found->second, why);
 }
 
 void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message, Time) {
@@ -95,7 +98,8 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) 
   if (!may_restart(actor, now)) {
     ErrorInfo info;
     info.code = Code::actor_died;
-    info.message = actor.final ? "the actor was ended" : "the actor's process died: " + reason.message();
+    info.message =
+        actor.final ? "the actor was ended" : "the actor's process died: " + reason.message();
     if (!actor.final && actor.spec.max_restarts > 0)
       info.message += "; it had used its " + std::to_string(actor.spec.max_restarts) + " restarts";
     info.origin = reason.where();
@@ -197,7 +201,8 @@ void ActorHost::forget_watcher(ProcessIndex process) {
 void ActorHost::on_timer(Time now) {
   std::vector<ActorId> unknown;
   for (const auto& [id, actor] : actors_)
-    if (!actor.known && actor.state != wire::ActorState::dead && now - actor.unknown_since >= kUnknown)
+    if (!actor.known && actor.state != wire::ActorState::dead &&
+        now - actor.unknown_since >= kUnknown)
       unknown.push_back(id);
   for (const ActorId id : unknown)
     bury(id, actors_.at(id), Error(Code::actor_died, "nobody has created this actor"));
@@ -214,7 +219,8 @@ std::optional<Time> ActorHost::next_deadline() const {
 std::vector<ActorHost::Row> ActorHost::rows() const {
   std::vector<Row> rows;
   for (const auto& [id, actor] : actors_)
-    rows.push_back({id, actor.spec.name, actor.spec.class_name, actor.state, actor.incarnation, actor.worker});
+    rows.push_back(
+        {id, actor.spec.name, actor.spec.class_name, actor.state, actor.incarnation, actor.worker});
   return rows;
 }
 

@@ -1,12 +1,15 @@
-/// The actors of a node: who hosts which, restarts, names, who wants to know. A plain state machine.
+/// The actors of a node: who hosts which, restarts, names, who wants to know. A plain state
+/// machine.
 ///
 ///     actors.create(process, message, payload, now);   // → out.need_worker(actor, shape)
 ///     actors.worker_ready(actor, worker, gpus);        // → out.start_actor(worker, …)
 ///     actors.created(actor, incarnation, error);       // → out.publish(alive)
-///     actors.worker_died(worker, reason, now);         // → a new incarnation, or out.publish(dead)
+///     actors.worker_died(worker, reason, now);         // → a new incarnation, or
+///     out.publish(dead)
 ///
-/// Invariants: H-1 an incarnation has one worker and is alive at most once. H-2 within restart_window an actor is
-/// restarted at most max_restarts times. H-3 a name belongs to at most one actor that is not dead.
+/// Invariants: H-1 an incarnation has one worker and is alive at most once. H-2 within
+/// restart_window an actor is restarted at most max_restarts times. H-3 a name belongs to at most
+/// one actor that is not dead.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"
@@ -30,7 +33,8 @@ class ActorHost {
     virtual void need_worker(ActorId actor, const wire::Shape& shape) = 0;
     /// The actor will not use the worker that was asked for or given.
     virtual void release_worker(ActorId actor) = 0;
-    virtual void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload) = 0;
+    virtual void start_actor(ProcessIndex worker, const wire::StartActor& start,
+                             BlobView payload) = 0;
     /// Asks the worker to end by itself; it is killed when it does not.
     virtual void end_worker(ProcessIndex worker) = 0;
     virtual void kill_worker(ProcessIndex worker) = 0;
@@ -72,12 +76,12 @@ class ActorHost {
   struct Actor {
     wire::CreateActor spec;
     Blob payload;
-    bool known = false;              ///< its CreateActor has come
+    bool known = false;  ///< its CreateActor has come
     Time unknown_since{};
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
     ProcessIndex worker = 0;
-    bool final = false;              ///< no restart any more
+    bool final = false;  ///< no restart any more
     std::deque<Time> restarts;
     std::shared_ptr<const ErrorInfo> error;
     std::set<ProcessIndex> watchers;

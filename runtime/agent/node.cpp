@@ -3,15 +3,15 @@
 #include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/process/role.hpp"
 
-#include <algorithm>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 
 namespace troupe::agent {
 namespace {
@@ -31,6 +31,7 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options) {
   lease.total.memory = pages * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   lease.name = options.name;
   lease.max_workers = static_cast<std::uint32_t>(std::max(1.0, options.cpus));
+  lease.extra_worker_interval = 10ms;
   lease.infeasible_timeout = 0s;  // a private node: nobody else will ever bring what is missing
   return lease;
 }
@@ -45,7 +46,8 @@ Node::Node(NodeOptions options)
               objectstore::HostOptions store;
               store.arena = options_.memory;
               return store;
-            }()).value()),
+            }())
+                .value()),
       leases_(lease_options(options_), id_) {
   lines_.push_back(0);  // line 0 is never used
 }
@@ -59,6 +61,7 @@ void Node::serve(Fd driver) {
   processes_.emplace(driver_, std::move(process));
   start_zygote();
   loop();
+  end_zygote();
 }
 
 Node::Process* Node::find(ProcessIndex index) {
@@ -109,7 +112,8 @@ void Node::poll_once(Time until) {
   const timespec limit{static_cast<time_t>(left.count() / 1'000'000'000),
                        static_cast<long>(left.count() % 1'000'000'000)};
   const int ready = ppoll(set.data(), set.size(), &limit, nullptr);
-  if (ready == 0 && prefault_more_ && left <= 2ms) prefault_more_ = host_->prefault(Bytes{4u << 20});
+  if (ready == 0 && prefault_more_ && left <= 2ms)
+    prefault_more_ = host_->prefault(Bytes{4u << 20});
   if (ready <= 0) return;
   if (set[1].revents != 0) on_zygote();
   for (std::size_t i = 0; i < who.size(); ++i)
@@ -146,7 +150,8 @@ void Node::drain_socket(Process& process) {
   while (!process.doomed) {
     process::Received received = process.socket.receive(packet_);
     if (received.kind == process::Received::Kind::empty) return;
-    if (received.kind == process::Received::Kind::closed) return break_off(process, "its connection closed");
+    if (received.kind == process::Received::Kind::closed)
+      return break_off(process, "its connection closed");
     auto decoded = wire::decode_node(BlobView(packet_.data(), received.size));
     if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
     handle(process, decoded->message, decoded->payload, received.descriptors);
@@ -155,11 +160,13 @@ void Node::drain_socket(Process& process) {
 
 void Node::on_timer() {
   const Time now = steady_now();
-  if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now) leases_.on_timer(now);
+  if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
+    leases_.on_timer(now);
   actors_.on_timer(now);
 }
 
-/// The process is to go: a driver by its own will, a worker by force. Its burial follows when all it sent was read.
+/// The process is to go: a driver by its own will, a worker by force. Its burial follows when all
+/// it sent was read.
 void Node::break_off(Process& process, const std::string& why) {
   if (process.doomed) return;
   if (process.kind == wire::ProcessKind::worker && process.pid > 0) ::kill(process.pid, SIGKILL);
@@ -173,7 +180,8 @@ void Node::bury_doomed() {
     if (process->doomed) doomed.push_back(index);
   for (const ProcessIndex index : doomed) {
     Process& process = *processes_.at(index);
-    // A worker is dead for certain only when the zygote has reaped it; that report carries the reason too.
+    // A worker is dead for certain only when the zygote has reaped it; that report carries the
+    // reason too.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
     bury(process);
   }
@@ -208,7 +216,7 @@ void Node::bury(Process& process) {
 void run_agent(Fd driver, const std::string& options) {
   prctl(PR_SET_NAME, "troupe-agent");
   prctl(PR_SET_DUMPABLE, 0);
-  std::signal(SIGINT, SIG_IGN);   // Ctrl-C reaches the whole group: the driver decides
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
   process::raise_file_limit();
   NodeOptions node;

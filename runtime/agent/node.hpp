@@ -1,8 +1,8 @@
-/// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in LeaseTable, OwnerTable,
-/// ActorDirectory and the store's Host.
+/// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in
+/// LeaseTable, OwnerTable, ActorDirectory and the store's Host.
 ///
-/// One thread, no blocking call: rings and doorbell, process sockets, the zygote's reports, timers. After each pass over
-/// everything that was ready the reference counts are settled.
+/// One thread, no blocking call: rings and doorbell, process sockets, the zygote's reports, timers.
+/// After each pass over everything that was ready the reference counts are settled.
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
@@ -26,7 +26,7 @@ namespace troupe::agent {
 struct NodeOptions {
   double cpus = 1;
   double gpus = 0;
-  Bytes memory{};   ///< of the object store; 0: a share of the machine's
+  Bytes memory{};  ///< of the object store; 0: a share of the machine's
   std::string name = "node";
 };
 
@@ -45,15 +45,15 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
     process::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t line = 0;               ///< of its channel, in our doorbell
-    std::uint32_t next_line = 2;          ///< in its doorbell: 0 is the socket, 1 this agent
+    std::uint32_t line = 0;       ///< of its channel, in our doorbell
+    std::uint32_t next_line = 2;  ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;
-    bool attached = false;                ///< its tables are sealed
-    bool introduced = false;              ///< said hello
+    bool attached = false;    ///< its tables are sealed
+    bool introduced = false;  ///< said hello
     pid_t pid = 0;
-    bool doomed = false;                  ///< to be buried after this pass
+    bool doomed = false;  ///< to be buried after this pass
     std::string reason;
-    std::set<ProcessIndex> peers;         ///< with a channel
+    std::set<ProcessIndex> peers;  ///< with a channel
   };
 
   // the loop (node.cpp)
@@ -69,7 +69,8 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   std::uint32_t take_line();
 
   // messages (node_messages.cpp)
-  void handle(Process& from, wire::NodeMessage& message, BlobView payload, std::vector<Fd>& descriptors);
+  void handle(Process& from, wire::NodeMessage& message, BlobView payload,
+              std::vector<Fd>& descriptors);
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
@@ -86,12 +87,14 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
 
   // workers (node_workers.cpp)
   void start_zygote();
+  void end_zygote();
   void start_worker(bool dedicated);
   void on_zygote();
   void worker_gone(std::uint64_t token, const std::string& reason);
 
   // OwnerTable::Out
-  void ready(ProcessIndex process, ObjectId object, const wire::Value& value, BlobView payload) override;
+  void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
+             BlobView payload) override;
   void free(const wire::Location& location) override;
   void unreferenced(ActorId actor) override;
   // ActorHost::Out
@@ -112,10 +115,10 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   OwnerTable owners_{*this};
   ActorHost actors_{*this};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
-  std::vector<ProcessIndex> lines_;                   ///< by our doorbell line; 0: free
-  std::map<ProcessIndex, bool> starting_;             ///< workers being forked → dedicated
+  std::vector<ProcessIndex> lines_;        ///< by our doorbell line; 0: free
+  std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
   std::map<ActorId, std::uint64_t> actor_leases_;
-  std::map<std::uint64_t, ActorId> wanted_actors_;    ///< by lease key; the owner is kSelf
+  std::map<std::uint64_t, ActorId> wanted_actors_;  ///< by lease key; the owner is kSelf
   std::map<ActorId, std::uint64_t> actor_keys_;
   std::uint64_t next_actor_key_ = 0;
   ProcessIndex next_process_ = 1;
@@ -128,8 +131,9 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   bool prefault_more_ = true;
-  /// Rings are read in any order, so these may be read before a message of another process that they follow (an
-  /// adoption, a confirmation); when everything that was ready has been read, they are carried out.
+  /// Rings are read in any order, so these may be read before a message of another process that
+  /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
+  /// are carried out.
   std::vector<wire::Location> frees_;
   struct ReaderRequest {
     ProcessIndex process = 0;

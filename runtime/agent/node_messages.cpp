@@ -3,10 +3,10 @@
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 
+#include <unistd.h>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <unistd.h>
 
 namespace troupe::agent {
 namespace {
@@ -34,16 +34,19 @@ scheduling::Shape shape_of(const wire::Shape& from) {
 
 }  // namespace
 
-// --- sending -----------------------------------------------------------------------------------------------------------
+// --- sending
+// -----------------------------------------------------------------------------------------------------------
 
 void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
   if (to.doomed || !to.introduced) return;
-  if (!to.channel.send(writer_.encode(message), payload)) break_off(to, "it does not read its ring");
+  if (!to.channel.send(writer_.encode(message), payload))
+    break_off(to, "it does not read its ring");
 }
 
 void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors) {
   if (to.doomed) return;
-  if (!to.socket.send(writer_.encode(message), descriptors)) return break_off(to, "its connection closed");
+  if (!to.socket.send(writer_.encode(message), descriptors))
+    return break_off(to, "its connection closed");
   if (to.bell) to.bell->ring(wire::kSocketLine);
 }
 
@@ -52,7 +55,8 @@ void Node::refuse(Process& to, const std::string& why) {
   break_off(to, why);
 }
 
-/// A channel between two processes: each learns of it over its socket, in order before any ring message that names it.
+/// A channel between two processes: each learns of it over its socket, in order before any ring
+/// message that names it.
 void Node::connect(Process& a, Process& b) {
   if (!a.peers.insert(b.index).second) return;
   b.peers.insert(a.index);
@@ -69,33 +73,35 @@ void Node::connect(Process& a, Process& b) {
             {memory->fd(), a.bell->memory_fd(), a.bell->event_fd()});
 }
 
-// --- receiving ---------------------------------------------------------------------------------------------------------
+// --- receiving
+// ---------------------------------------------------------------------------------------------------------
 
-void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload, std::vector<Fd>& descriptors) {
+void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
+                  std::vector<Fd>& descriptors) {
   if (!from.introduced) {
-    if (const auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(from, *hello, descriptors);
+    if (const auto* hello = std::get_if<wire::Hello>(&message))
+      return on_hello(from, *hello, descriptors);
     return break_off(from, "its first message was not a hello");
   }
   const Time now = steady_now();
-  std::visit(
-      Cases{[&](wire::RequestLease& m) {
-              leases_.request(from.index, m.key, shape_of(m.shape), m.backlog, now);
-            },
-            [&](wire::LeaseReturned& m) { leases_.returned(m.lease, now); },
-            [&](wire::Blocked&) { leases_.blocked(from.index, now); },
-            [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-            [&](wire::Escape& m) { owners_.escape(from.index, m.object, m.value, payload); },
-            [&](wire::Fulfil& m) { owners_.fulfil(m.object, m.value, payload); },
-            [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta); },
-            [&](wire::Await& m) { owners_.await(m.object, from.index); },
-            [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
-            [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
-            [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
-            [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
-            [&](wire::KillActor&) { on_actor_message(from, message, payload); },
-            [&](wire::FindActor&) { on_actor_message(from, message, payload); },
-            [&](auto&) { on_store(from, message); }},
-      message);
+  std::visit(Cases{[&](wire::RequestLease& m) {
+                     leases_.request(from.index, m.key, shape_of(m.shape), m.backlog, now);
+                   },
+                   [&](wire::LeaseReturned& m) { leases_.returned(m.lease, now); },
+                   [&](wire::Blocked&) { leases_.blocked(from.index, now); },
+                   [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+                   [&](wire::Escape& m) { owners_.escape(from.index, m.object, m.value, payload); },
+                   [&](wire::Fulfil& m) { owners_.fulfil(m.object, m.value, payload); },
+                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta); },
+                   [&](wire::Await& m) { owners_.await(m.object, from.index); },
+                   [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
+                   [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
+                   [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
+                   [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
+                   [&](wire::KillActor&) { on_actor_message(from, message, payload); },
+                   [&](wire::FindActor&) { on_actor_message(from, message, payload); },
+                   [&](auto&) { on_store(from, message); }},
+             message);
 }
 
 void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {
@@ -107,7 +113,10 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   auto memory = ring::ChannelMemory::create();
   auto membership = host_->register_process();
   if (!bell || !memory || !membership)
-    return refuse(from, (!bell ? bell.error() : !memory ? memory.error() : membership.error()).message());
+    return refuse(from, (!bell     ? bell.error()
+                         : !memory ? memory.error()
+                                   : membership.error())
+                            .message());
   from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
   from.line = take_line();
   lines_[from.line] = from.index;
@@ -131,8 +140,9 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   tables.process = membership->process;
   tables.incarnation = membership->incarnation;
   tables.extent_bytes = membership->extent_bytes;
-  send_with(from, tables,
-            {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
+  send_with(
+      from, tables,
+      {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
   if (from.kind == wire::ProcessKind::worker) {
     const auto starting = starting_.find(from.index);
     const bool dedicated = starting != starting_.end() && starting->second;
@@ -142,39 +152,41 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
-  std::visit(
-      Cases{[&](wire::StoreAttached&) {
-              from.attached = true;
-              if (const auto done = host_->confirm_process(from.store_index); !done)
-                break_off(from, done.error().message());
-            },
-            [&](wire::NeedExtent& m) {
-              wire::GiveExtent answer;
-              auto grant = host_->grant(from.store_index, m.bytes);
-              if (!grant) {
-                answer.error = grant.error().shared_info();
-                return send(from, answer);
-              }
-              answer.extent = grant->id.value;
-              answer.bytes = grant->bytes;
-              send_with(from, answer, {grant->memory.get()});
-            },
-            [&](wire::ExtentMapped& m) {
-              if (const auto done =
-                      host_->confirm_extent(from.store_index, objectstore::ExtentId{m.extent});
-                  !done)
-                break_off(from, done.error().message());
-            },
-            [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
-            [&](wire::Adopt& m) {
-              if (const auto done = host_->adopt(from.store_index, client::store_location(m.location)); !done)
-                std::fprintf(stderr, "troupe: process %d names an object that it does not have: %s\n",
-                             static_cast<int>(from.pid), done.error().what());
-            },
-            [&](wire::Free& m) { free(m.location); },
-            [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
-            [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
-      message);
+  std::visit(Cases{[&](wire::StoreAttached&) {
+                     from.attached = true;
+                     if (const auto done = host_->confirm_process(from.store_index); !done)
+                       break_off(from, done.error().message());
+                   },
+                   [&](wire::NeedExtent& m) {
+                     wire::GiveExtent answer;
+                     auto grant = host_->grant(from.store_index, m.bytes);
+                     if (!grant) {
+                       answer.error = grant.error().shared_info();
+                       return send(from, answer);
+                     }
+                     answer.extent = grant->id.value;
+                     answer.bytes = grant->bytes;
+                     send_with(from, answer, {grant->memory.get()});
+                   },
+                   [&](wire::ExtentMapped& m) {
+                     if (const auto done = host_->confirm_extent(from.store_index,
+                                                                 objectstore::ExtentId{m.extent});
+                         !done)
+                       break_off(from, done.error().message());
+                   },
+                   [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
+                   [&](wire::Adopt& m) {
+                     if (const auto done =
+                             host_->adopt(from.store_index, client::store_location(m.location));
+                         !done)
+                       std::fprintf(
+                           stderr, "troupe: process %d names an object that it does not have: %s\n",
+                           static_cast<int>(from.pid), done.error().what());
+                   },
+                   [&](wire::Free& m) { free(m.location); },
+                   [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
+                   [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
+             message);
 }
 
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
@@ -247,41 +259,44 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
   send(to, wire::Nodes{request, {row}});
 }
 
-// --- what follows ------------------------------------------------------------------------------------------------------
+// --- what follows
+// ------------------------------------------------------------------------------------------------------
 
 void Node::carry_out_leases() {
   for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events()) {
     for (auto& event : events)
-      std::visit(
-          Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated); },
-                [&](scheduling::StopWorker& e) {
-                  if (Process* worker = find(e.worker)) end_worker(worker->index);
-                },
-                [&](scheduling::Granted& e) {
-                  if (e.owner == kSelf) {
-                    const ActorId actor = wanted_actors_.at(e.key);
-                    actor_leases_[actor] = e.lease;
-                    actors_.worker_ready(actor, e.worker, e.gpus);
-                    return;
-                  }
-                  Process* owner = find(e.owner);
-                  Process* worker = find(e.worker);
-                  if (owner == nullptr || worker == nullptr) return;  // the table hears of the death next
-                  connect(*owner, *worker);
-                  send(*owner, wire::LeaseGranted{e.key, e.lease, e.worker, e.gpus});
-                },
-                [&](scheduling::Refused& e) {
-                  if (e.owner == kSelf)
-                    actors_.no_worker(wanted_actors_.at(e.key), Error(Code::infeasible, e.why));
-                  else if (Process* owner = find(e.owner))
-                    send(*owner, wire::LeaseRefused{e.key, e.why});
-                },
-                [&](scheduling::ReclaimLease& e) {
-                  if (Process* owner = find(e.owner)) send(*owner, wire::LeaseReclaim{e.lease});
-                },
-                [&](scheduling::Spilled&) {},    // a private node has no neighbours
-                [&](scheduling::LeaseLost&) {}}, // the owner hears PeerDied
-          event);
+      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated); },
+                       [&](scheduling::StopWorker& e) {
+                         if (Process* worker = find(e.worker)) end_worker(worker->index);
+                       },
+                       [&](scheduling::Granted& e) {
+                         if (e.owner == kSelf) {
+                           const ActorId actor = wanted_actors_.at(e.key);
+                           actor_leases_[actor] = e.lease;
+                           actors_.worker_ready(actor, e.worker, e.gpus);
+                           return;
+                         }
+                         Process* owner = find(e.owner);
+                         Process* worker = find(e.worker);
+                         if (owner == nullptr || worker == nullptr)
+                           return;  // the table hears of the death next
+                         connect(*owner, *worker);
+                         send(*owner, wire::LeaseGranted{e.key, e.lease, e.worker, e.gpus});
+                       },
+                       [&](scheduling::Refused& e) {
+                         if (e.owner == kSelf)
+                           actors_.no_worker(wanted_actors_.at(e.key),
+                                             Error(Code::infeasible, e.why));
+                         else if (Process* owner = find(e.owner))
+                           send(*owner, wire::LeaseRefused{e.key, e.why});
+                       },
+                       [&](scheduling::ReclaimLease& e) {
+                         if (Process* owner = find(e.owner))
+                           send(*owner, wire::LeaseReclaim{e.lease});
+                       },
+                       [&](scheduling::Spilled&) {},     // a private node has no neighbours
+                       [&](scheduling::LeaseLost&) {}},  // the owner hears PeerDied
+                 event);
   }
 }
 
@@ -304,23 +319,31 @@ void Node::send_notices() {
   }
 }
 
-// --- OwnerTable::Out ---------------------------------------------------------------------------------------------------
+// --- OwnerTable::Out
+// ---------------------------------------------------------------------------------------------------
 
-void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value, BlobView payload) {
+void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
+                 BlobView payload) {
   if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
 }
 
-void Node::free(const wire::Location& location) { frees_.push_back(location); }
+void Node::free(const wire::Location& location) {
+  frees_.push_back(location);
+}
 
-void Node::unreferenced(ActorId actor) { actors_.unreferenced(actor); }
+void Node::unreferenced(ActorId actor) {
+  actors_.unreferenced(actor);
+}
 
-// --- ActorHost::Out ----------------------------------------------------------------------------------------------------
+// --- ActorHost::Out
+// ----------------------------------------------------------------------------------------------------
 
 void Node::need_worker(ActorId actor, const wire::Shape& shape) {
   const std::uint64_t key = ++next_actor_key_;
   wanted_actors_[key] = actor;
   actor_keys_[actor] = key;
-  leases_.request(kSelf, key, shape_of(shape), 1, steady_now(), {.spilled = false, .dedicated = true});
+  leases_.request(kSelf, key, shape_of(shape), 1, steady_now(),
+                  {.spilled = false, .dedicated = true});
 }
 
 void Node::release_worker(ActorId actor) {
@@ -356,14 +379,16 @@ void Node::end_worker(ProcessIndex worker) {
 }
 
 void Node::kill_worker(ProcessIndex worker) {
-  if (Process* process = find(worker); process != nullptr && process->pid > 0) ::kill(process->pid, SIGKILL);
+  if (Process* process = find(worker); process != nullptr && process->pid > 0)
+    ::kill(process->pid, SIGKILL);
 }
 
 void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   Process* to = find(watcher);
   if (to == nullptr) return;
   if (update.state == wire::ActorState::alive)
-    if (Process* worker = find(update.worker); worker != nullptr && worker != to) connect(*to, *worker);
+    if (Process* worker = find(update.worker); worker != nullptr && worker != to)
+      connect(*to, *worker);
   send(*to, update);
 }
 

@@ -2,16 +2,32 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/process/role.hpp"
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <unistd.h>
 
 namespace troupe::agent {
 
 void Node::start_zygote() {
   auto ends = process::LocalSocket::pair().value();
   zygote_ = process::ZygoteLink(std::move(ends.first));
-  zygote_pid_ = process::spawn(process::Role::zygote, std::move(ends.second), std::to_string(::getpid())).value();
+  zygote_pid_ =
+      process::spawn(process::Role::zygote, std::move(ends.second), std::to_string(::getpid()))
+          .value();
+}
+
+/// Ends the zygote and with it every worker, and waits for both (a millisecond; SIGKILL after two
+/// seconds).
+void Node::end_zygote() {
+  zygote_ = process::ZygoteLink();
+  Fd handle(static_cast<int>(syscall(SYS_pidfd_open, zygote_pid_, 0)));
+  pollfd entry{handle.get(), POLLIN, 0};
+  if (!handle || poll(&entry, 1, 2000) <= 0) ::kill(zygote_pid_, SIGKILL);
+  waitpid(zygote_pid_, nullptr, 0);
 }
 
 void Node::start_worker(bool dedicated) {
@@ -54,8 +70,10 @@ void Node::on_zygote() {
     }
   }
   if (gone && !over_) {
-    std::fprintf(stderr, "troupe: the program ended before it reached troupe::run in the node's zygote; the "
-                         "node cannot start workers\n");
+    std::fprintf(
+        stderr,
+        "troupe: the program ended before it reached troupe::run in the node's zygote; the "
+        "node cannot start workers\n");
     over_ = true;
   }
 }

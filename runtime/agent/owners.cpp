@@ -4,7 +4,8 @@
 
 namespace troupe::agent {
 
-void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload) {
+void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
+                        BlobView payload) {
   Record& record = records_[object];
   if (record.known) return;
   record.known = true;
@@ -27,7 +28,8 @@ void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payl
   set_value(object, found->second, value, payload);
 }
 
-void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload) {
+void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& value,
+                           BlobView payload) {
   record.value = value;
   record.payload.clear();
   if (value.kind == wire::Value::Kind::inline_bytes) {
@@ -103,7 +105,8 @@ void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, st
   record.total += delta;
   if (holder == 0) {
     record.holders.erase(process);
-    if (const auto held = held_by_.find(process); held != held_by_.end()) held->second.erase(object);
+    if (const auto held = held_by_.find(process); held != held_by_.end())
+      held->second.erase(object);
   } else {
     held_by_[process].insert(object);
   }
@@ -159,7 +162,8 @@ bool OwnerTable::settle() {
     const Record record = std::move(found->second);
     records_.erase(found);
     if (record.actor) out_.unreferenced(record.actor);
-    if (record.ready && record.value.kind == wire::Value::Kind::shared) out_.free(record.value.location);
+    if (record.ready && record.value.kind == wire::Value::Kind::shared)
+      out_.free(record.value.location);
     drop_inner(record);
   }
   return !candidates_.empty() || !early_.empty();

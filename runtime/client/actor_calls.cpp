@@ -12,7 +12,8 @@ void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
   Peer& peer = at->second;
   if (fresh) out_.watch(call->actor);
   if (peer.queue.size() >= kMaxQueued)
-    throw Overloaded(Code::overloaded, "1,048,576 calls wait for one actor: wait for results first");
+    throw Overloaded(Code::overloaded,
+                     "1,048,576 calls wait for one actor: wait for results first");
   ++live_;
   peer.queue.push_back(std::move(call));
   flush(peer);
@@ -41,8 +42,9 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
     peer.full = false;
     by_worker_[update.worker] = update.actor;
   } else if (update.state == wire::ActorState::dead) {
-    peer.error = update.error ? std::make_shared<const Error>(*update.error)
-                              : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
+    peer.error = update.error
+                     ? std::make_shared<const Error>(*update.error)
+                     : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
   }
   flush(peer);
 }
@@ -69,7 +71,8 @@ void ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
   auto& calls = peer.in_flight;
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
-  TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence, "a call that is not in flight ended");
+  TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence,
+                "a call that is not in flight ended");
   calls.erase(at);
   --live_;
 }

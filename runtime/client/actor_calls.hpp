@@ -1,11 +1,12 @@
-/// The calls of this process to actors: one queue per actor, in caller order. A plain state machine.
+/// The calls of this process to actors: one queue per actor, in caller order. A plain state
+/// machine.
 ///
-/// Calls start in the order in which they were made: a call whose argument is not ready holds back the later ones. When an
-/// actor dies, a call that its worker had not begun goes to the next incarnation; one that it had begun ends in an
-/// error whose outcome is unknown (at most once).
+/// Calls start in the order in which they were made: a call whose argument is not ready holds back
+/// the later ones. When an actor dies, a call that its worker had not begun goes to the next
+/// incarnation; one that it had begun ends in an error whose outcome is unknown (at most once).
 ///
-/// Invariants: A-1 a call is sent at most once to each incarnation, and never after it may have begun elsewhere. A-2 order
-/// of sending is order of calling.
+/// Invariants: A-1 a call is sent at most once to each incarnation, and never after it may have
+/// begun elsewhere. A-2 order of sending is order of calling.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -25,7 +26,7 @@ struct ActorCall {
   std::vector<detail::ObjectHandle> results;  ///< empty: a tell
   detail::ObjectHandle lifetime;              ///< a handle as long as the call is under way
   std::uint32_t waiting = 0;                  ///< arguments that are not ready
-  std::shared_ptr<const Error> doomed;        ///< an argument ended in this error: fails in its turn
+  std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
   std::uint64_t sequence = 0;
 };
 

@@ -3,12 +3,12 @@
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/version.hpp"
 
+#include <poll.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <poll.h>
-#include <unistd.h>
 #include <utility>
 
 namespace troupe::client {
@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 
 /// A get that lasts longer gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
-constexpr std::size_t kMaxInlineArguments = 8 * 1024;  ///< of one call together; larger ones become objects
+constexpr std::size_t kMaxInlineArguments =
+    8 * 1024;  ///< of one call together; larger ones become objects
 constexpr std::size_t kMaxCallArguments = 200;
 constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
@@ -32,12 +33,15 @@ Time deadline_after(Duration timeout) {
 }
 
 wire::Shape shape_of(const detail::Request& request) {
-  const auto fixed = [](double amount) { return static_cast<std::int64_t>(std::llround(amount * 10'000)); };
+  const auto fixed = [](double amount) {
+    return static_cast<std::int64_t>(std::llround(amount * 10'000));
+  };
   wire::Shape shape;
   shape.cpus = fixed(request.cpus);
   shape.gpus = fixed(request.gpus);
   shape.memory_bytes = request.memory.count;
-  for (const auto& [name, amount] : request.resources) shape.resources.emplace_back(name, fixed(amount));
+  for (const auto& [name, amount] : request.resources)
+    shape.resources.emplace_back(name, fixed(amount));
   shape.labels = request.labels;
   shape.placement = static_cast<std::uint8_t>(request.placement);
   shape.node = request.node;
@@ -49,7 +53,8 @@ void check_amounts(const detail::Request& request) {
   const auto check = [](const char* what, double amount) {
     if (std::isfinite(amount) && amount >= 0 && amount <= 1e9) return;
     throw InvalidArgument(Code::invalid_argument, std::string("option '") + what + "' is " +
-                                                      std::to_string(amount) + ": give a number from 0 to 1e9");
+                                                      std::to_string(amount) +
+                                                      ": give a number from 0 to 1e9");
   };
   check("cpus", request.cpus);
   check("gpus", request.gpus);
@@ -58,7 +63,9 @@ void check_amounts(const detail::Request& request) {
 
 }  // namespace
 
-ClientEngine* ClientEngine::current() noexcept { return g_engine.load(std::memory_order_acquire); }
+ClientEngine* ClientEngine::current() noexcept {
+  return g_engine.load(std::memory_order_acquire);
+}
 
 ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
   socket_ = process::LocalSocket(std::move(start.socket));
@@ -70,7 +77,9 @@ ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
   g_engine.store(this, std::memory_order_seq_cst);
 }
 
-ClientEngine::~ClientEngine() { stop(); }
+ClientEngine::~ClientEngine() {
+  stop();
+}
 
 void ClientEngine::say_hello(const Start& start) {
   wire::Hello hello;
@@ -86,10 +95,12 @@ void ClientEngine::say_hello(const Start& start) {
   while (!objects_ || !store_) {
     auto received = socket_.receive(frame_);
     if (received.kind == process::Received::Kind::closed)
-      throw Unavailable(Code::unavailable, "the node's agent closed the connection before it answered");
+      throw Unavailable(Code::unavailable,
+                        "the node's agent closed the connection before it answered");
     if (received.kind == process::Received::Kind::empty) {
       pollfd entry{socket_.fd(), POLLIN, 0};
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_now());
       if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0)
         throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
       continue;
@@ -103,15 +114,17 @@ void ClientEngine::say_hello(const Start& start) {
     else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message); tables && objects_)
       attach_store(*tables, std::move(received.descriptors));
     else
-      throw Unavailable(Code::unavailable, "the node's agent answered with something else than a welcome");
+      throw Unavailable(Code::unavailable,
+                        "the node's agent answered with something else than a welcome");
   }
 }
 
 void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors) {
   if (welcome.protocol != kProtocolVersion)
-    throw Unavailable(Code::unavailable, "the node speaks protocol " + std::to_string(welcome.protocol) +
-                                             ", this program protocol " + std::to_string(kProtocolVersion) +
-                                             ": use the same troupe on both sides");
+    throw Unavailable(Code::unavailable,
+                      "the node speaks protocol " + std::to_string(welcome.protocol) +
+                          ", this program protocol " + std::to_string(kProtocolVersion) +
+                          ": use the same troupe on both sides");
   if (descriptors.size() != 3)
     throw Unavailable(Code::unavailable, "the node's welcome came without its descriptors");
   auto memory = ring::ChannelMemory::attach(std::move(descriptors[0])).value();
@@ -134,7 +147,8 @@ void ClientEngine::stop() {
   pump_->stop();
 }
 
-// --- handles ---------------------------------------------------------------------------------------------------------
+// --- handles
+// ---------------------------------------------------------------------------------------------------------
 
 void ClientEngine::unlock_and_collect(Guard& guard) {
   do {
@@ -149,12 +163,14 @@ void ClientEngine::release(Entry* entry) noexcept {
   do {
     entry->next_released = head;
   } while (!released_.compare_exchange_weak(head, entry, std::memory_order_seq_cst));
-  if (lock_.held_by_this_thread() || !lock_.try_lock()) return;  // the holder collects when it unlocks
+  if (lock_.held_by_this_thread() || !lock_.try_lock())
+    return;  // the holder collects when it unlocks
   Guard guard(lock_, std::adopt_lock);
   unlock_and_collect(guard);
 }
 
-// --- waiting ---------------------------------------------------------------------------------------------------------
+// --- waiting
+// ---------------------------------------------------------------------------------------------------------
 
 /// While it lives, the worker has given back its CPU and its unstarted calls.
 class Blocking {
@@ -212,22 +228,26 @@ void ClientEngine::hand_back_unstarted() {
 }
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
-  if (!object) return Error(Code::invalid_argument, "get of an empty Ref: it was moved from or never assigned");
+  if (!object)
+    return Error(Code::invalid_argument,
+                 "get of an empty Ref: it was moved from or never assigned");
   Entry& entry = entry_of(object);
   if (!entry.ready.load(std::memory_order_acquire)) {
     Guard lock = guard();
     need(entry);
     bool ready = false;
     try {
-      ready = block_until(lock, [&entry] { return entry.ready.load(std::memory_order_relaxed); },
-                          deadline_after(timeout));
+      ready = block_until(
+          lock, [&entry] { return entry.ready.load(std::memory_order_relaxed); },
+          deadline_after(timeout));
     } catch (const Error& error) {
       return error;
     }
     unlock_and_collect(lock);
     if (!ready)
       return Error(Code::timed_out,
-                   "no result after " + std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
+                   "no result after " +
+                       std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
                    Outcome::unknown);
   }
   return materialise(object);
@@ -249,8 +269,8 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   return ready;
 }
 
-std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle> objects, std::size_t count,
-                                            Duration timeout) {
+std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle> objects,
+                                            std::size_t count, Duration timeout) {
   struct Slot {
     std::vector<std::size_t>* order;
     std::size_t index;
@@ -286,7 +306,8 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
       ~Unregister() {
         for (std::size_t i = 0; i < objects.size(); ++i)
           if (!slots[i].fired)
-            std::erase_if(entry_of(objects[i]).waiters, [&](const Waiter& w) { return w.who == &slots[i]; });
+            std::erase_if(entry_of(objects[i]).waiters,
+                          [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
     block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout));
@@ -320,14 +341,18 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
   fire();
 }
 
-Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) { return materialise(object); }
+Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
+  return materialise(object);
+}
 
-// --- calls -----------------------------------------------------------------------------------------------------------
+// --- calls
+// -----------------------------------------------------------------------------------------------------------
 
 std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) {
   std::uint32_t waiting = 0;
   for (const auto& argument : call.arguments) {
-    if (!argument.object || entry_of(argument.object).ready.load(std::memory_order_relaxed)) continue;
+    if (!argument.object || entry_of(argument.object).ready.load(std::memory_order_relaxed))
+      continue;
     ++waiting;
     entry_of(argument.object).waiters.push_back(waiter);
     need(entry_of(argument.object));
@@ -361,7 +386,8 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
     argument.ref_count = 0;
   }
   if (total > kMaxInlineArguments)
-    throw InvalidArgument(Code::invalid_argument, "the small arguments of one call exceed 8 KiB together");
+    throw InvalidArgument(Code::invalid_argument,
+                          "the small arguments of one call exceed 8 KiB together");
 }
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
@@ -417,7 +443,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
     check_amounts(*options);
     request = *options;
   }
-  if (request.cpus == 1) request.cpus = 0;  // an actor that asks for nothing special reserves nothing
+  if (request.cpus == 1)
+    request.cpus = 0;  // an actor that asks for nothing special reserves nothing
   if (request.get_if_exists && request.name.empty())
     throw InvalidArgument(Code::invalid_argument, "get_if_exists needs a name");
   if (request.detached && request.name.empty())
@@ -455,14 +482,16 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   tell_agent(wire::NodeMessage(message), payload_);
   wire::FoundActor found = ask_for_name(lock, request.name, request.name_space);
   if (!found.found)
-    throw InvalidArgument(Code::invalid_argument, "no actor could be made under the name '" + request.name + "'");
+    throw InvalidArgument(Code::invalid_argument,
+                          "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
     bool fresh = false;
     const detail::ObjectHandle other = objects_->adopt(found.lifetime, fresh);
     if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
     unlock_and_collect(lock);
-    throw InvalidArgument(Code::invalid_argument,
-                          "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
+    throw InvalidArgument(
+        Code::invalid_argument,
+        "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
   bool fresh = false;
   detail::ObjectHandle held = objects_->adopt(found.lifetime, fresh);
@@ -476,15 +505,17 @@ wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const std::string& name
   const std::uint64_t request = ++next_request_;
   found_.emplace(request, std::nullopt);
   tell_agent(wire::FindActor{request, name, name_space});
-  const bool answered = block_until(lock, [&] { return found_.at(request).has_value(); },
-                                    deadline_after(kAgentAnswers));
+  const bool answered = block_until(
+      lock, [&] { return found_.at(request).has_value(); }, deadline_after(kAgentAnswers));
   auto answer = std::move(found_.at(request));
   found_.erase(request);
-  if (!answered) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  if (!answered)
+    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   return std::move(*answer);
 }
 
-std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name, const char* class_name) {
+std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
+                                                      const char* class_name) {
   Guard lock = guard();
   const wire::FoundActor found = ask_for_name(lock, name, "");
   if (!found.found) {
@@ -496,8 +527,8 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name, c
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   if (found.class_name != class_name)
-    throw InvalidArgument(Code::invalid_argument, "the actor '" + name + "' is a " + found.class_name +
-                                                      ", not a " + class_name);
+    throw InvalidArgument(Code::invalid_argument, "the actor '" + name + "' is a " +
+                                                      found.class_name + ", not a " + class_name);
   return detail::ActorHandle{found.actor, std::move(lifetime)};
 }
 
@@ -509,6 +540,15 @@ void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
 
 detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle lifetime) {
   return {id, std::move(lifetime)};
+}
+
+detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
+  Guard lock = guard();
+  bool fresh = false;
+  detail::ObjectHandle handle = objects_->adopt(lifetime, fresh);
+  if (fresh) tell_agent(wire::Hold{lifetime, process_, +1});
+  unlock_and_collect(lock);
+  return {actor, std::move(handle)};
 }
 
 void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
@@ -541,19 +581,21 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   unlock_and_collect(lock);
 }
 
-// --- where am I ------------------------------------------------------------------------------------------------------
+// --- where am I
+// ------------------------------------------------------------------------------------------------------
 
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
   const std::uint64_t request = ++next_request_;
   node_lists_.emplace(request, std::nullopt);
   tell_agent(wire::ListNodes{request});
-  const bool answered = block_until(lock, [&] { return node_lists_.at(request).has_value(); },
-                                    deadline_after(kAgentAnswers));
+  const bool answered = block_until(
+      lock, [&] { return node_lists_.at(request).has_value(); }, deadline_after(kAgentAnswers));
   auto answer = std::move(node_lists_.at(request));
   node_lists_.erase(request);
   unlock_and_collect(lock);
-  if (!answered) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  if (!answered)
+    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
   for (const auto& row : answer->rows) {
     const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
@@ -569,7 +611,8 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
     info.store_capacity = Bytes{row.store_capacity};
     info.store_used = Bytes{row.store_used};
     info.workers = static_cast<int>(row.workers);
-    for (const auto& [name, amount] : row.resources) info.resources.emplace_back(name, plain(amount));
+    for (const auto& [name, amount] : row.resources)
+      info.resources.emplace_back(name, plain(amount));
     rows.push_back(std::move(info));
   }
   return rows;
@@ -580,9 +623,11 @@ std::vector<int> ClientEngine::gpu_ids() {
   return gpus_;
 }
 
-// --- TaskManager::Out, ActorCalls::Out -------------------------------------------------------------------------------
+// --- TaskManager::Out, ActorCalls::Out
+// -------------------------------------------------------------------------------
 
-wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t receiver, Blob& payload) {
+wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t receiver,
+                                     Blob& payload) {
   wire::Call message;
   message.function = process::Registry::instance().key_of(call.callable);
   message.arguments.reserve(call.arguments.size());
@@ -608,8 +653,9 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t rec
   return message;
 }
 
-bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
-                             std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence) {
+bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
+                             std::uint64_t actor_low, std::uint32_t attempt, std::uint32_t results,
+                             std::uint64_t& sequence) {
   Peer* peer = peer_of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
@@ -620,39 +666,48 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call, std
   message.attempt = attempt;
   message.results = results;
   settle_agent_queue();
-  // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be built again.
+  // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be
+  // built again.
   peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
   sequence = ++peer->sent;
   return true;
 }
 
 bool ClientEngine::send(std::uint64_t worker, Task& task) {
-  return send_call(worker, task.call, 0, task.attempt, static_cast<std::uint32_t>(task.results.size()),
-                   task.sequence);
+  return send_call(worker, task.call, 0, task.attempt,
+                   static_cast<std::uint32_t>(task.results.size()), task.sequence);
 }
 
 bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
-  return send_call(worker, call.call, call.actor.low, 1, static_cast<std::uint32_t>(call.results.size()),
-                   call.sequence);
+  return send_call(worker, call.call, call.actor.low, 1,
+                   static_cast<std::uint32_t>(call.results.size()), call.sequence);
 }
 
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
   tell_agent(wire::RequestLease{key, backlog, shapes_[key]});
 }
-void ClientEngine::return_lease(std::uint64_t lease) { tell_agent(wire::LeaseReturned{lease}); }
+void ClientEngine::return_lease(std::uint64_t lease) {
+  tell_agent(wire::LeaseReturned{lease});
+}
 void ClientEngine::recall(std::uint64_t worker) {
-  if (Peer* peer = peer_of(worker)) peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
+  if (Peer* peer = peer_of(worker))
+    peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 void ClientEngine::fail(Task& task, const Error& error) {
   for (const auto& result : task.results)
-    if (!entry_of(result).ready.load(std::memory_order_relaxed)) settle_error(entry_of(result), error);
+    if (!entry_of(result).ready.load(std::memory_order_relaxed))
+      settle_error(entry_of(result), error);
 }
-void ClientEngine::watch(ActorId actor) { tell_agent(wire::WatchActor{actor}); }
+void ClientEngine::watch(ActorId actor) {
+  tell_agent(wire::WatchActor{actor});
+}
 void ClientEngine::fail(ActorCall& call, const Error& error) {
   if (call.results.empty())
-    std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name, error.what());
+    std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name,
+                 error.what());
   for (const auto& result : call.results)
-    if (!entry_of(result).ready.load(std::memory_order_relaxed)) settle_error(entry_of(result), error);
+    if (!entry_of(result).ready.load(std::memory_order_relaxed))
+      settle_error(entry_of(result), error);
 }
 
 }  // namespace troupe::client
@@ -660,7 +715,9 @@ void ClientEngine::fail(ActorCall& call, const Error& error) {
 namespace troupe::detail {
 
 Engine::~Engine() = default;
-Engine* Engine::current() noexcept { return client::ClientEngine::current(); }
+Engine* Engine::current() noexcept {
+  return client::ClientEngine::current();
+}
 
 void release_object(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);

@@ -1,7 +1,8 @@
-/// The runtime inside a driver or worker: cores for tasks, actor calls and references, fed by rings.
+/// The runtime inside a driver or worker: cores for tasks, actor calls and references, fed by
+/// rings.
 ///
-/// One lock guards everything; user code never runs under it. Messages are handled by whichever thread leads the pump.
-/// Values become readable without the lock once their entry is ready.
+/// One lock guards everything; user code never runs under it. Messages are handled by whichever
+/// thread leads the pump. Values become readable without the lock once their entry is ready.
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
@@ -58,11 +59,12 @@ class ClientEngine final : public detail::Engine,
                            private Pump::Host {
  public:
   struct Start {
-    Fd socket;                 ///< connected to the agent
+    Fd socket;  ///< connected to the agent
     wire::ProcessKind kind = wire::ProcessKind::driver;
     std::uint64_t token = 0;
   };
-  /// Says hello and waits for the welcome, at most 10 s. Throws Unavailable, or what the agent answered.
+  /// Says hello and waits for the welcome, at most 10 s. Throws Unavailable, or what the agent
+  /// answered.
   explicit ClientEngine(Start start);
   ~ClientEngine() override;
 
@@ -96,8 +98,8 @@ class ClientEngine final : public detail::Engine,
   bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
 
   // --- for the worker's loop ---
-  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns false when the process must
-  /// end.
+  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns false when
+  /// the process must end.
   bool next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
                  std::function<void()>& resume);
   /// Results of a call under way, for ResultSinks. Any thread.
@@ -105,17 +107,20 @@ class ClientEngine final : public detail::Engine,
              OutgoingValue value);
   void begin_call(std::uint64_t from, std::uint64_t sequence);
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
-  /// Values that arrived with a call, made readable; refs in them become handles. Throws the typed error when a shared
-  /// one is gone.
+  /// Values that arrived with a call, made readable; refs in them become handles. Throws the typed
+  /// error when a shared one is gone.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload);
   /// Counts taken for us by the sender of a call that will not run here.
   void drop_refs(const wire::Call& call);
-  /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws OutOfMemory.
+  /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
+  /// OutOfMemory.
   ValueRoom make_room(std::size_t size);
   /// The written value, sealed. Throws InvalidArgument when it holds too many refs.
   OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   /// The same as an object of this process.
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  /// A handle of the actor that lives in this process; somebody else holds one while it is called.
+  detail::ActorHandle self(ActorId actor, ObjectId lifetime);
   void set_gpus(std::vector<int> gpus) { gpus_ = std::move(gpus); }
   void post(std::function<void()> work);
   const std::string& node_name() const noexcept { return node_name_; }
@@ -127,8 +132,8 @@ class ClientEngine final : public detail::Engine,
   struct Peer {
     std::uint64_t process = 0;
     ring::Channel channel;
-    std::uint64_t sent = 0;       ///< calls, to a worker
-    std::uint64_t started = 0;    ///< highest call begun, from a caller
+    std::uint64_t sent = 0;     ///< calls, to a worker
+    std::uint64_t started = 0;  ///< highest call begun, from a caller
     std::uint64_t completed = 0;
     bool dead = false;
   };
@@ -204,7 +209,8 @@ class ClientEngine final : public detail::Engine,
   std::uint64_t key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
   static const ErrorInfo* failed_argument(const detail::Call& call);
-  wire::FoundActor ask_for_name(Guard& lock, const std::string& name, const std::string& name_space);
+  wire::FoundActor ask_for_name(Guard& lock, const std::string& name,
+                                const std::string& name_space);
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
@@ -215,7 +221,8 @@ class ClientEngine final : public detail::Engine,
   void unlock_and_collect(Guard& guard);
 
   EngineLock lock_;
-  std::atomic<Entry*> released_{nullptr};   ///< entries whose last handle is gone, waiting for the lock
+  std::atomic<Entry*> released_{
+      nullptr};  ///< entries whose last handle is gone, waiting for the lock
   process::LocalSocket socket_;
   ring::Doorbell bell_;
   ring::Channel agent_;
@@ -229,17 +236,17 @@ class ClientEngine final : public detail::Engine,
   std::mutex unpins_mutex_;
   std::vector<wire::Unpinned> unpins_;
   std::atomic<bool> has_unpins_{false};
-  int wanted_extents_ = 0;                                ///< NeedExtent sent and not answered
+  int wanted_extents_ = 0;  ///< NeedExtent sent and not answered
   std::uint64_t extent_answers_ = 0;
-  std::map<std::uint64_t, Error> extent_errors_;          ///< by number of the answer
+  std::map<std::uint64_t, Error> extent_errors_;  ///< by number of the answer
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
-  std::vector<std::unique_ptr<Peer>> lines_;              ///< by my doorbell line
+  std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
-  std::vector<wire::Shape> shapes_;                       ///< by key
+  std::vector<wire::Shape> shapes_;  ///< by key
   std::deque<Incoming> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
@@ -250,13 +257,13 @@ class ClientEngine final : public detail::Engine,
   std::vector<int> gpus_;
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
-  Blob payload_;                                          ///< scratch for outgoing frames
+  Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool blocked_ = false;                                  ///< a worker that waits for others
-  bool shutdown_ = false;                                 ///< the agent told a worker to end
+  bool blocked_ = false;   ///< a worker that waits for others
+  bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;
   std::string agent_lost_why_;
   std::unique_ptr<Pump> pump_;

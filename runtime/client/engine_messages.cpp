@@ -1,4 +1,5 @@
-/// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All under the lock.
+/// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All
+/// under the lock.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ Cases(F...) -> Cases<F...>;
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
-  if (socket_.has_queued() && !socket_.flush()) agent_gone("the node's agent closed the connection");
+  if (socket_.has_queued() && !socket_.flush())
+    agent_gone("the node's agent closed the connection");
   if (socket_ready_.exchange(false, std::memory_order_acq_rel)) drain_socket();
   while (bell_.take(ready_lines_)) {
     const std::vector<std::uint32_t> lines = std::exchange(ready_lines_, {});
@@ -46,11 +48,12 @@ void ClientEngine::drain_socket() {
       agent_gone("the node's agent sent a broken message: " + decoded.error().message());
       return;
     }
-    std::visit(Cases{[&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
-                     [&](wire::GiveExtent& m) { on_extent(m, std::move(received.descriptors)); },
-                     [&](wire::GiveReader& m) { on_reader(m, std::move(received.descriptors)); },
-                     [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
-               decoded->message);
+    std::visit(
+        Cases{[&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
+              [&](wire::GiveExtent& m) { on_extent(m, std::move(received.descriptors)); },
+              [&](wire::GiveReader& m) { on_reader(m, std::move(received.descriptors)); },
+              [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
+        decoded->message);
   }
 }
 
@@ -91,7 +94,8 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     switch (peer.channel.receive(frame_.data(), size)) {
       case ring::Pop::empty: return;
       case ring::Pop::corrupt:
-        std::fprintf(stderr, "troupe: process %llu of this node sent damaged frames; it is ignored\n",
+        std::fprintf(stderr,
+                     "troupe: process %llu of this node sent damaged frames; it is ignored\n",
                      static_cast<unsigned long long>(peer.process));
         drop_peer(peer);
         return;
@@ -123,7 +127,8 @@ ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
   return found == peers_.end() || found->second->dead ? nullptr : found->second;
 }
 
-// --- the agent's messages --------------------------------------------------------------------------------------------
+// --- the agent's messages
+// --------------------------------------------------------------------------------------------
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
   if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1) return;
@@ -136,8 +141,9 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   }
   auto peer = std::make_unique<Peer>();
   peer->process = message.peer;
-  peer->channel = ring::Channel(std::move(*memory), static_cast<int>(message.side),
-                                std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
+  peer->channel =
+      ring::Channel(std::move(*memory), static_cast<int>(message.side),
+                    std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
   peer->channel.close_fd();
   if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
   peers_[message.peer] = peer.get();
@@ -194,7 +200,8 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     drop_refs(call.call);
     return true;
   });
-  std::erase_if(pending_grants_, [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
+  std::erase_if(pending_grants_,
+                [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
   peers_.erase(found);
   for (auto& line : lines_)
     if (line.get() == &peer) line.reset();
@@ -208,7 +215,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::LeaseReclaim& m) { tasks_.reclaim(m.lease, now); },
             [&](wire::Ready& m) {
               Entry* entry = objects_->find(m.object);
-              const auto keep = entry != nullptr ? ObjectTable::keep(*entry) : detail::ObjectHandle{};
+              const auto keep =
+                  entry != nullptr ? ObjectTable::keep(*entry) : detail::ObjectHandle{};
               if (!keep) {
                 for (const ObjectId id : m.value.refs) tell_agent(wire::Hold{id, process_, -1});
                 if (m.value.kind == wire::Value::Kind::forwarded)
@@ -236,8 +244,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
                 pump_->notify();
               }
             },
-            [&](wire::ExtentSealed&) {},
-            [&](wire::GiveExtent& m) { on_extent(m, {}); },
+            [&](wire::ExtentSealed&) {}, [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },
             [&](wire::Recycle& m) { (void)store_->recycle(m.slot, m.generation); },
             [&](wire::Forget& m) {
@@ -263,15 +270,19 @@ void ClientEngine::agent_gone(const std::string& why) {
   agent_lost_ = true;
   agent_lost_why_ = why;
   shutdown_ = true;
-  // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for them.
+  // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for
+  // them.
   if (pump_) pump_->notify();
 }
 
-// --- peers' messages -------------------------------------------------------------------------------------------------
+// --- peers' messages
+// -------------------------------------------------------------------------------------------------
 
-void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now) {
+void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
+                                   Time now) {
   std::visit(Cases{[&](wire::Call& m) {
-                     incoming_.push_back({peer.process, std::move(m), Blob(payload.begin(), payload.end())});
+                     incoming_.push_back(
+                         {peer.process, std::move(m), Blob(payload.begin(), payload.end())});
                      pump_->notify();
                    },
                    [&](wire::Reply& m) { on_reply(peer, m, payload, now); },
@@ -316,14 +327,16 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     actors_.ended(peer.process, reply.sequence);
 }
 
-// --- the worker's side -----------------------------------------------------------------------------------------------
+// --- the worker's side
+// -----------------------------------------------------------------------------------------------
 
 bool ClientEngine::next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
                              std::function<void()>& resume) {
   Guard lock = guard();
-  pump_->wait(lock,
-              [this] { return shutdown_ || !resumable_.empty() || !starts_.empty() || !incoming_.empty(); },
-              Time::max());
+  pump_->wait(
+      lock,
+      [this] { return shutdown_ || !resumable_.empty() || !starts_.empty() || !incoming_.empty(); },
+      Time::max());
   const bool go_on = !shutdown_ && !stopping_;
   if (go_on) {
     if (!resumable_.empty()) {

@@ -1,5 +1,5 @@
-/// Values and references of the engine: settling, escaping, counting holders, opening. All under the lock, except
-/// where a comment says otherwise.
+/// Values and references of the engine: settling, escaping, counting holders, opening. All under
+/// the lock, except where a comment says otherwise.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
   payload.insert(payload.end(), bytes.begin(), bytes.end());
 }
 
-// --- settling --------------------------------------------------------------------------------------------------------
+// --- settling
+// --------------------------------------------------------------------------------------------------------
 
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
   if (entry.ready.load(std::memory_order_relaxed)) return;
@@ -85,7 +86,8 @@ void ClientEngine::settle_error(Entry& entry, const Error& error) {
 }
 
 void ClientEngine::finish_settling(Entry& entry) {
-  if (entry.kind == wire::Value::Kind::shared && !entry.source) entry.owns_location = !entry.escaped;
+  if (entry.kind == wire::Value::Kind::shared && !entry.source)
+    entry.owns_location = !entry.escaped;
   if (entry.fulfil) {
     entry.fulfil = false;
     Blob payload;
@@ -105,11 +107,14 @@ void ClientEngine::finish_settling(Entry& entry) {
   if (pump_) pump_->notify();
 }
 
-// --- references ------------------------------------------------------------------------------------------------------
+// --- references
+// ------------------------------------------------------------------------------------------------------
 
 /// Somebody here wants the value of an object that others compute: the agent will tell us.
 void ClientEngine::need(Entry& entry) {
-  if (!entry.escaped || entry.awaited || entry.fulfil || entry.ready.load(std::memory_order_relaxed)) return;
+  if (!entry.escaped || entry.awaited || entry.fulfil ||
+      entry.ready.load(std::memory_order_relaxed))
+    return;
   if (entry.source) return;
   entry.awaited = true;
   tell_agent(wire::Await{entry.id});
@@ -147,7 +152,8 @@ std::vector<detail::ObjectHandle> ClientEngine::adopt_refs(std::span<const Objec
   for (const ObjectId id : ids) {
     bool fresh = false;
     handles.push_back(objects_->adopt(id, fresh));
-    if (!fresh) tell_agent(wire::Hold{id, process_, -1});  // the sender counted us once more than we need
+    if (!fresh)
+      tell_agent(wire::Hold{id, process_, -1});  // the sender counted us once more than we need
   }
   return handles;
 }
@@ -179,7 +185,8 @@ void ClientEngine::free_entry(Entry* entry) {
   delete entry;  // handles inside go to released_ and are collected next
 }
 
-// --- values on their way out -----------------------------------------------------------------------------------------
+// --- values on their way out
+// -----------------------------------------------------------------------------------------
 
 wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t process, Blob& payload) {
   wire::Value value;
@@ -208,11 +215,13 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t process, Bl
   return value;
 }
 
-wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, std::uint64_t process, Blob& payload) {
+wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, std::uint64_t process,
+                                   Blob& payload) {
   return outgoing_entry(entry_of(handle), process, payload);
 }
 
-wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t process) {
+wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle,
+                                           std::uint64_t process) {
   share(handle, process);
   wire::Value value;
   value.kind = wire::Value::Kind::forwarded;
@@ -220,7 +229,8 @@ wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle, s
   return value;
 }
 
-wire::Value ClientEngine::outgoing(const OutgoingValue& from, std::uint64_t process, Blob& payload) {
+wire::Value ClientEngine::outgoing(const OutgoingValue& from, std::uint64_t process,
+                                   Blob& payload) {
   wire::Value value;
   value.kind = from.kind;
   value.error = from.error;
@@ -237,15 +247,18 @@ wire::Value ClientEngine::outgoing(const OutgoingValue& from, std::uint64_t proc
   return value;
 }
 
-// --- the agent -------------------------------------------------------------------------------------------------------
+// --- the agent
+// -------------------------------------------------------------------------------------------------------
 
 void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
   if (agent_lost_) return;
-  if (!agent_.send(writer_.encode(message), payload)) agent_gone("the queue to the node's agent is full");
+  if (!agent_.send(writer_.encode(message), payload))
+    agent_gone("the queue to the node's agent is full");
 }
 
-/// Counts for receivers must reach the agent's ring before the message that carries the refs reaches theirs: the agent
-/// frees only what no published message can still name. The agent never blocks, so this is short.
+/// Counts for receivers must reach the agent's ring before the message that carries the refs
+/// reaches theirs: the agent frees only what no published message can still name. The agent never
+/// blocks, so this is short.
 void ClientEngine::settle_agent_queue() {
   const Time deadline = steady_now() + std::chrono::seconds(5);
   while (!agent_.flush()) {

@@ -1,5 +1,5 @@
-/// Shared memory as the engine uses it: room for large values, views of others' values, and the descriptors that the
-/// agent must hand over first.
+/// Shared memory as the engine uses it: room for large values, views of others' values, and the
+/// descriptors that the agent must hand over first.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <cstring>
@@ -20,7 +20,8 @@ struct Opened {
 
 class StoreBuilding final : public detail::Building {
  public:
-  StoreBuilding(ClientEngine& engine, std::size_t size) : engine_(engine), room_(engine.make_room(size)) {}
+  StoreBuilding(ClientEngine& engine, std::size_t size)
+      : engine_(engine), room_(engine.make_room(size)) {}
   std::span<std::byte> bytes() override { return room_.bytes(); }
   detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs) override {
     return engine_.seal_room(std::move(room_), refs);
@@ -51,7 +52,8 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
           unpins_.push_back({process, slot});
         }
         has_unpins_.store(true, std::memory_order_release);
-        if (!stopping_.load(std::memory_order_relaxed) && !lock_.held_by_this_thread() && lock_.try_lock()) {
+        if (!stopping_.load(std::memory_order_relaxed) && !lock_.held_by_this_thread() &&
+            lock_.try_lock()) {
           Guard guard(lock_, std::adopt_lock);
           unlock_and_collect(guard);
         }
@@ -107,14 +109,15 @@ Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
   for (int attempt = 0; attempt < 64; ++attempt) {
     auto created = store_->create(size);
     if (!created) return created.error();
-    if (auto* allocation = std::get_if<objectstore::Allocation>(&*created)) return std::move(*allocation);
+    if (auto* allocation = std::get_if<objectstore::Allocation>(&*created))
+      return std::move(*allocation);
     Guard lock = guard();
     const std::uint64_t bytes = std::get<objectstore::ExtentRequest>(*created).bytes;
     // Answers come in the order of the questions.
     const std::uint64_t mine = extent_answers_ + static_cast<std::uint64_t>(++wanted_extents_);
     tell_agent(wire::NeedExtent{bytes});
-    const bool answered = pump_->wait(lock, [&] { return extent_answers_ >= mine; },
-                                      steady_now() + kAgentAnswers);
+    const bool answered =
+        pump_->wait(lock, [&] { return extent_answers_ >= mine; }, steady_now() + kAgentAnswers);
     --wanted_extents_;
     if (!answered)
       return Error(Code::unavailable, stopping_ ? "the session is over"
@@ -139,7 +142,8 @@ ValueRoom ClientEngine::make_room(std::size_t size) {
   return room;
 }
 
-OutgoingValue ClientEngine::finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
+OutgoingValue ClientEngine::finish_room(ValueRoom room,
+                                        std::span<const detail::ObjectHandle> refs) {
   if (refs.size() > wire::kMaxRefs)
     throw InvalidArgument(Code::invalid_argument,
                           "a value holds " + std::to_string(refs.size()) + " refs; at most " +
@@ -156,7 +160,8 @@ OutgoingValue ClientEngine::finish_room(ValueRoom room, std::span<const detail::
   return value;
 }
 
-detail::ObjectHandle ClientEngine::seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
+detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
+                                             std::span<const detail::ObjectHandle> refs) {
   OutgoingValue value = finish_room(std::move(room), refs);
   Guard lock = guard();
   detail::ObjectHandle handle = objects_->create();
@@ -192,11 +197,12 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   const auto key = std::pair(is_segment, id);
   reader_answers_.erase(key);
   tell_agent(wire::NeedReader{is_segment, id});
-  const bool answered = pump_->wait(lock, [&] { return reader_answers_.count(key) != 0; },
-                                    steady_now() + kAgentAnswers);
+  const bool answered = pump_->wait(
+      lock, [&] { return reader_answers_.count(key) != 0; }, steady_now() + kAgentAnswers);
   if (!answered) {
-    error = Error(Code::unavailable, stopping_ ? "the session is over"
-                                               : "the node's agent gave no view of memory within 10 s");
+    error =
+        Error(Code::unavailable, stopping_ ? "the session is over"
+                                           : "the node's agent gave no view of memory within 10 s");
     return false;
   }
   const std::shared_ptr<const Error> failed = reader_answers_.at(key);
@@ -220,7 +226,8 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
       case objectstore::OpenStatus::moved:
         return Error(Code::object_lost, "the object was freed, or lost with its node");
       case objectstore::OpenStatus::invalid:
-        return Error(Code::object_lost, "the object's location is not one that its writer published");
+        return Error(Code::object_lost,
+                     "the object's location is not one that its writer published");
     }
   }
   return Error(Code::unavailable, "the object's memory could not be mapped in 8 attempts");

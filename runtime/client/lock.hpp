@@ -1,4 +1,5 @@
-/// The engine's one lock, which knows its holder: a handle may be released anywhere, also by code that holds it.
+/// The engine's one lock, which knows its holder: a handle may be released anywhere, also by code
+/// that holds it.
 #pragma once
 
 #include <mutex>

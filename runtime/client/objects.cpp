@@ -15,7 +15,8 @@ Entry* ObjectTable::find(ObjectId id) noexcept {
 }
 
 detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
-  // A record whose last handle is gone is on its way out (its release waits for our lock): never revived.
+  // A record whose last handle is gone is on its way out (its release waits for our lock): never
+  // revived.
   std::uint32_t handles = entry.handles.load(std::memory_order_acquire);
   while (handles != 0)
     if (entry.handles.compare_exchange_weak(handles, handles + 1, std::memory_order_acq_rel))
@@ -43,7 +44,8 @@ void ObjectTable::mark_escaped(Entry& entry) {
 
 void ObjectTable::erase(Entry& entry) {
   if (entry.escaped)
-    if (const auto found = escaped_.find(entry.id); found != escaped_.end() && found->second == &entry)
+    if (const auto found = escaped_.find(entry.id);
+        found != escaped_.end() && found->second == &entry)
       escaped_.erase(found);
   --live_;
 }

@@ -1,7 +1,8 @@
 /// The reference table of one process: a record for every object that some handle here names.
 ///
-/// An object that never left the process is known here alone. Once its id has been serialized (*escaped*) its record
-/// is the agent's, and what stands here is this process's share: one count, and the value once it is known.
+/// An object that never left the process is known here alone. Once its id has been serialized
+/// (*escaped*) its record is the agent's, and what stands here is this process's share: one count,
+/// and the value once it is known.
 #pragma once
 
 #include "troupe/runtime/detail/engine.hpp"
@@ -29,16 +30,16 @@ struct Entry final : detail::ObjectEntry {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
-  bool escaped = false;      ///< the agent has the record; we hold one count there
-  bool awaited = false;      ///< Await was sent
-  bool fulfil = false;       ///< escaped while pending here: the agent waits for our Fulfil
+  bool escaped = false;        ///< the agent has the record; we hold one count there
+  bool awaited = false;        ///< Await was sent
+  bool fulfil = false;         ///< escaped while pending here: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
   wire::Location location;
-  std::shared_ptr<const Stored> value;             ///< inline bytes
+  std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
-  std::vector<detail::ObjectHandle> nested;        ///< shared: handles of the refs inside
-  detail::ObjectHandle source;                     ///< forwarded: keeps the object whose value this is
+  std::vector<detail::ObjectHandle> nested;  ///< shared: handles of the refs inside
+  detail::ObjectHandle source;               ///< forwarded: keeps the object whose value this is
   std::vector<Waiter> waiters;
   Entry* next_released = nullptr;
 };

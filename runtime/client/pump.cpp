@@ -1,10 +1,10 @@
 #include "troupe/runtime/client/pump.hpp"
 
-#include <algorithm>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <algorithm>
 
 namespace troupe::client {
 namespace {
@@ -13,8 +13,8 @@ using namespace std::chrono_literals;
 
 /// How long the I/O thread leaves the doorbell to a thread that has just waited.
 constexpr Duration kHandOver = 1ms;
-/// Longer than a wake-up across virtual CPUs (about 32 us): a shorter spin would make both sides of a conversation
-/// park for ever, each waiting out the wake-up of the other.
+/// Longer than a wake-up across virtual CPUs (about 32 us): a shorter spin would make both sides of
+/// a conversation park for ever, each waiting out the wake-up of the other.
 constexpr Duration kSpin = 75us;
 
 int usable_cpus() {
@@ -32,7 +32,9 @@ Pump::Pump(Host& host, ring::Doorbell& bell, EngineLock& lock)
       spin_(usable_cpus() > 1 ? kSpin : Duration(0)),
       kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-Pump::~Pump() { TROUPE_ASSERT(!io_.joinable(), "a pump is stopped before it is destroyed"); }
+Pump::~Pump() {
+  TROUPE_ASSERT(!io_.joinable(), "a pump is stopped before it is destroyed");
+}
 
 void Pump::start() {
   io_ = std::thread([this] { io_loop(); });
@@ -64,8 +66,8 @@ void Pump::poll_until(Time until, bool io) {
   if (ppoll(set, io ? 3 : 2, &limit, nullptr) > 0 && set[1].revents != 0) host_.socket_ready();
 }
 
-/// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one thread is never taken
-/// back by the other.
+/// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one
+/// thread is never taken back by the other.
 void Pump::take_over_from_io() {
   if (!io_on_bell_) return;
   io_on_bell_ = false;
@@ -137,7 +139,8 @@ void Pump::io_loop() {
       guard.unlock();
       pollfd entry{kick_.get(), POLLIN, 0};
       const timespec tick{0, 1'000'000};
-      // While the leader is inside wait() it will kick us when it leaves, if we said that we are idle.
+      // While the leader is inside wait() it will kick us when it leaves, if we said that we are
+      // idle.
       ppoll(&entry, 1, deep ? nullptr : &tick, nullptr);
       continue;
     }

@@ -1,9 +1,10 @@
-/// Who looks at the doorbell: the thread that waits does it itself, and an I/O thread only when nobody waits.
+/// Who looks at the doorbell: the thread that waits does it itself, and an I/O thread only when
+/// nobody waits.
 ///
-/// One thread at a time *leads*: it drains channels, spins briefly, then sleeps on the doorbell. A thread in get() takes
-/// the lead, so that a reply goes from ring to caller without another thread. The I/O thread leads while user code runs
-/// elsewhere; after somebody else has led it looks only once a millisecond, so a loop of gets does not wake it each
-/// time.
+/// One thread at a time *leads*: it drains channels, spins briefly, then sleeps on the doorbell. A
+/// thread in get() takes the lead, so that a reply goes from ring to caller without another thread.
+/// The I/O thread leads while user code runs elsewhere; after somebody else has led it looks only
+/// once a millisecond, so a loop of gets does not wake it each time.
 ///
 ///     pump.wait(lock, [&] { return entry.ready; }, deadline);
 #pragma once
@@ -47,7 +48,8 @@ class Pump {
   /// Ends the I/O thread and every wait (they return false).
   void stop();
 
-  /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the predicate's last value.
+  /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the
+  /// predicate's last value.
   bool wait(Guard& guard, const std::function<bool()>& done, Time deadline);
   /// Something changed that a waiting thread may look at. Under the lock.
   void notify() {
@@ -67,14 +69,15 @@ class Pump {
   ring::Doorbell& bell_;
   EngineLock& lock_;
   Duration spin_;
-  Fd kick_;                       ///< wakes the I/O thread out of either sleep
+  Fd kick_;  ///< wakes the I/O thread out of either sleep
   std::condition_variable_any changed_;
   int followers_ = 0;
-  bool leading_ = false;          ///< a user thread leads; under the lock
+  bool leading_ = false;  ///< a user thread leads; under the lock
   std::atomic<bool> stopping_{false};
-  bool io_on_bell_ = false;       ///< the I/O thread sleeps on the doorbell (it leads); under the lock
-  std::atomic<bool> io_idle_{false};        ///< the I/O thread sleeps without a timeout: kick it when leaving
-  std::atomic<std::int64_t> last_led_{0};   ///< when a user thread last led, steady ns
+  bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock
+  std::atomic<bool> io_idle_{
+      false};  ///< the I/O thread sleeps without a timeout: kick it when leaving
+  std::atomic<std::int64_t> last_led_{0};  ///< when a user thread last led, steady ns
   std::thread io_;
 };
 

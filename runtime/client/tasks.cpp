@@ -11,7 +11,8 @@ using namespace std::chrono_literals;
 /// Work that may wait at one worker: enough to hide a round trip, little enough to move elsewhere.
 constexpr double kPipelineNs = 400e3;
 constexpr std::size_t kMaxDepth = 256;
-/// A worker that has shown no progress for so long is relieved of what it has not started, if others are idle.
+/// A worker that has shown no progress for so long is relieved of what it has not started, if
+/// others are idle.
 constexpr Duration kStuck = 1ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
@@ -149,7 +150,8 @@ bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) 
   return true;
 }
 
-void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now) {
+void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count,
+                              Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return;
   Lease& lease = *found->second;
@@ -173,7 +175,8 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
   dispatch(key, pool, now);
 }
 
-void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, Time now) {
+void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason,
+                              Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return;
   const std::unique_ptr<Lease> lease = std::move(found->second);
@@ -200,9 +203,9 @@ Time TaskManager::tick(Time now) {
   Time next = Time::max();
   std::vector<Lease*> idle;
   for (auto& [key, pool] : pools_) {
-    const bool somebody_idle = std::any_of(pool.leases.begin(), pool.leases.end(), [](const Lease* l) {
-      return l->in_flight.empty() && !l->reclaimed;
-    });
+    const bool somebody_idle =
+        std::any_of(pool.leases.begin(), pool.leases.end(),
+                    [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
     for (Lease* lease : pool.leases) {
       if (lease->in_flight.empty()) {
         if (now - lease->since >= kWarm)
@@ -267,7 +270,8 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
 }
 
 void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool) {
-  const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(pool.ready.size(), kMaxBacklog));
+  const auto want =
+      static_cast<std::uint32_t>(std::min<std::size_t>(pool.ready.size(), kMaxBacklog));
   if (want == pool.requested) return;
   const bool first = pool.requested == 0 && want > 0;
   const bool grew = want >= 2 * pool.requested && want > 0;

@@ -1,14 +1,16 @@
-/// The tasks that this process has submitted: waiting for arguments, ready, in flight, retried. A plain state machine.
+/// The tasks that this process has submitted: waiting for arguments, ready, in flight, retried. A
+/// plain state machine.
 ///
-/// Tasks of one shape share leases. A lease is a worker that runs only our calls, fed through its ring; how many calls
-/// wait there depends on how long they run, so that short ones stream and long ones stay movable.
+/// Tasks of one shape share leases. A lease is a worker that runs only our calls, fed through its
+/// ring; how many calls wait there depends on how long they run, so that short ones stream and long
+/// ones stay movable.
 ///
-///     tasks.submit(task);            // → out.send(worker, task), or out.request_lease(key, backlog)
-///     tasks.ended(worker, sequence, ran_ns, now);
-///     tasks.worker_died(worker, started, reason);
+///     tasks.submit(task);            // → out.send(worker, task), or out.request_lease(key,
+///     backlog) tasks.ended(worker, sequence, ran_ns, now); tasks.worker_died(worker, started,
+///     reason);
 ///
-/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an unstarted call never costs a
-/// retry. T-3 a reclaimed lease gets no new call.
+/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an
+/// unstarted call never costs a retry. T-3 a reclaimed lease gets no new call.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -22,15 +24,15 @@
 namespace troupe::client {
 
 struct Task {
-  std::uint64_t key = 0;                 ///< shape
+  std::uint64_t key = 0;  ///< shape
   detail::Call call;
   std::vector<detail::ObjectHandle> results;
   std::shared_ptr<const detail::Request> request;  ///< null: defaults
-  std::int32_t retries_left = 3;         ///< -1: without limit
+  std::int32_t retries_left = 3;                   ///< -1: without limit
   std::uint32_t attempt = 1;
-  std::uint32_t waiting = 0;             ///< arguments that are not ready
-  bool failed = false;                   ///< an argument ended in an error: kept only until waiting is 0
-  std::uint64_t sequence = 0;            ///< in flight: its number on the worker's channel
+  std::uint32_t waiting = 0;   ///< arguments that are not ready
+  bool failed = false;         ///< an argument ended in an error: kept only until waiting is 0
+  std::uint64_t sequence = 0;  ///< in flight: its number on the worker's channel
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
@@ -42,7 +44,8 @@ class TaskManager {
   class Out {
    public:
     virtual ~Out() = default;
-    /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full (writable() follows).
+    /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full
+    /// (writable() follows).
     virtual bool send(std::uint64_t worker, Task& task) = 0;
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
     virtual void return_lease(std::uint64_t lease) = 0;
@@ -73,13 +76,16 @@ class TaskManager {
   Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
   /// Its last reply came.
   void ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
-  /// It threw an exception that is worth a retry and has one left; false: it has none, deliver the error.
+  /// It threw an exception that is worth a retry and has one left; false: it has none, deliver the
+  /// error.
   bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
   void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
-  /// `started` is the highest sequence that the worker began; all replies in its ring were delivered before.
+  /// `started` is the highest sequence that the worker began; all replies in its ring were
+  /// delivered before.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, Time now);
 
-  /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after other inputs).
+  /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after
+  /// other inputs).
   Time tick(Time now);
 
   std::size_t live() const noexcept { return live_count_; }
@@ -91,16 +97,16 @@ class TaskManager {
     std::uint64_t id = 0;
     std::uint64_t key = 0;
     std::uint64_t worker = 0;
-    std::deque<Task*> in_flight;   ///< by sequence
-    Time since{};                  ///< of the last progress
+    std::deque<Task*> in_flight;  ///< by sequence
+    Time since{};                 ///< of the last progress
     bool reclaimed = false;
-    bool full = false;             ///< its ring had no room
+    bool full = false;  ///< its ring had no room
     bool recalled = false;
   };
   struct Pool {
     std::deque<Task*> ready;
     std::vector<Lease*> leases;
-    double run_ns = -1;            ///< smoothed; negative: unknown
+    double run_ns = -1;  ///< smoothed; negative: unknown
     std::uint32_t requested = 0;
   };
 

@@ -24,7 +24,8 @@ struct OutgoingValue {
 inline constexpr std::uint64_t kAgentProcess = 0;
 
 inline objectstore::Location store_location(const wire::Location& at) noexcept {
-  return {at.segment, at.slot, at.generation, objectstore::ExtentId{at.extent}, at.offset, at.length, 0};
+  return {at.segment, at.slot, at.generation, objectstore::ExtentId{at.extent}, at.offset,
+          at.length,  0};
 }
 inline wire::Location wire_location(const objectstore::Location& at) noexcept {
   return {at.process, at.slot, at.generation, at.extent.value, at.offset, at.length};

@@ -2,11 +2,11 @@
 
 #include "troupe/runtime/process/registry.hpp"
 
-#include <cstdio>
 #include <cxxabi.h>
+#include <unistd.h>
+#include <cstdio>
 #include <exception>
 #include <optional>
-#include <unistd.h>
 #include <utility>
 
 namespace troupe::client {
@@ -51,8 +51,8 @@ class Replier final : public detail::ResultSink {
   void send(std::size_t index, OutgoingValue value) {
     ++sent_;
     if (wanted_ == 0) value = OutgoingValue{};  // a tell
-    engine_.reply(to_, sequence_, static_cast<std::uint32_t>(index), sent_ == total_, steady_now() - begun_,
-                  std::move(value));
+    engine_.reply(to_, sequence_, static_cast<std::uint32_t>(index), sent_ == total_,
+                  steady_now() - begun_, std::move(value));
   }
 
   ClientEngine& engine_;
@@ -101,13 +101,25 @@ class Run final : public detail::Invocation {
     return sink_;
   }
   bool restarted() const override { return restarted_; }
+  detail::ActorHandle actor() const override {
+    return actor_ ? engine_.self(actor_, lifetime_) : detail::ActorHandle{};
+  }
+  /// Says which actor runs this method.
+  void belongs_to(ActorId actor, ObjectId lifetime) noexcept {
+    actor_ = actor;
+    lifetime_ = lifetime;
+  }
   bool deferred() const noexcept { return deferred_; }
 
-  std::span<std::byte> allocate(std::size_t i, std::size_t n) override { return sink_->allocate(i, n); }
+  std::span<std::byte> allocate(std::size_t i, std::size_t n) override {
+    return sink_->allocate(i, n);
+  }
   void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
     sink_->publish(i, refs);
   }
-  void forward(std::size_t i, const detail::ObjectHandle& object) override { sink_->forward(i, object); }
+  void forward(std::size_t i, const detail::ObjectHandle& object) override {
+    sink_->forward(i, object);
+  }
   void fail(const Error& error) override { sink_->fail(error); }
 
  private:
@@ -117,6 +129,8 @@ class Run final : public detail::Invocation {
   void* self_;
   bool restarted_;
   bool deferred_ = false;
+  ActorId actor_;
+  ObjectId lifetime_;
   std::shared_ptr<detail::ResultSink> sink_;
 };
 
@@ -134,7 +148,8 @@ class Worker {
       if (start) become(*start);
       if (call) run(*call);
     }
-    if (instance_ != nullptr && class_->destroy != nullptr) class_->destroy(std::exchange(instance_, nullptr));
+    if (instance_ != nullptr && class_->destroy != nullptr)
+      class_->destroy(std::exchange(instance_, nullptr));
   }
 
  private:
@@ -150,21 +165,24 @@ class Worker {
   const detail::Callable* lookup(const wire::FunctionKey& key) const {
     const detail::Callable* callable = process::Registry::instance().find(key);
     if (callable == nullptr)
-      throw InvalidArgument(Code::invalid_argument,
-                            "this worker's program has no such entry: caller and worker run different builds");
+      throw InvalidArgument(
+          Code::invalid_argument,
+          "this worker's program has no such entry: caller and worker run different builds");
     return callable;
   }
 
   void become(const ActorStart& order) {
     actor_ = order.start.actor;
+    lifetime_ = order.start.lifetime;
     restarted_ = order.start.restarted;
     engine_.set_gpus({order.start.gpus.begin(), order.start.gpus.end()});
     const char* name = "constructor";
     try {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
-      Run run(engine_, engine_.open_arguments(order.start.creation, order.payload), nullptr, restarted_,
-              std::make_shared<NoResult>());
+      Run run(engine_, engine_.open_arguments(order.start.creation, order.payload), nullptr,
+              restarted_, std::make_shared<NoResult>());
+      run.belongs_to(actor_, lifetime_);
       class_->thunk(run);
       instance_ = run.self();
       engine_.created(actor_, order.start.incarnation, nullptr);
@@ -183,7 +201,9 @@ class Worker {
       if (callable->kind == detail::CallableKind::method &&
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
-      Run run(engine_, engine_.open_arguments(call.call, call.payload), instance_, restarted_, sink);
+      Run run(engine_, engine_.open_arguments(call.call, call.payload), instance_, restarted_,
+              sink);
+      if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       callable->thunk(run);
       if (!run.deferred() && !sink->finished())
         sink->fail(Error(Code::internal, std::string(callable->name) + " ended without a result"));
@@ -198,6 +218,7 @@ class Worker {
   const detail::Callable* class_ = nullptr;
   void* instance_ = nullptr;
   ActorId actor_;
+  ObjectId lifetime_;
   bool restarted_ = false;
 };
 
@@ -209,6 +230,8 @@ void run_worker(Fd socket, std::uint64_t token) {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token});
     Worker(engine).loop();
     engine.stop();
+  } catch (const Unavailable&) {
+    code = 1;  // the node went down meanwhile: whoever waits for this worker hears of it there
   } catch (const Error& error) {
     std::fprintf(stderr, "troupe: a worker could not start: %s\n", error.what());
     code = 1;
@@ -229,7 +252,8 @@ Error error_from_current_exception(const char* function) noexcept {
   try {
     throw;
   } catch (const Error& error) {
-    // Arguments that could not be opened, wrong builds: the call did not run. All else came out of user code.
+    // Arguments that could not be opened, wrong builds: the call did not run. All else came out of
+    // user code.
     if (error.outcome() == Outcome::not_executed && error.code() != Code::task_failed) {
       ErrorInfo same = error.info();
       if (same.origin.function.empty()) same.origin.function = function;
@@ -244,7 +268,8 @@ Error error_from_current_exception(const char* function) noexcept {
   } catch (...) {
     const std::type_info* type = abi::__cxa_current_exception_type();
     info.type = type != nullptr ? type->name() : "";
-    info.message = "an exception of type " + (type != nullptr ? readable_type(type->name()) : "unknown");
+    info.message =
+        "an exception of type " + (type != nullptr ? readable_type(type->name()) : "unknown");
   }
   return Error(std::move(info));
 }

@@ -1,17 +1,18 @@
 #include "troupe/runtime/process/local_socket.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <cerrno>
+#include <cstring>
 
 namespace troupe::process {
 
 Result<std::pair<Fd, Fd>> LocalSocket::pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return Error(Code::out_of_memory, std::string("cannot make a socket pair: ") + std::strerror(errno));
+    return Error(Code::out_of_memory,
+                 std::string("cannot make a socket pair: ") + std::strerror(errno));
   return std::pair<Fd, Fd>(Fd(ends[0]), Fd(ends[1]));
 }
 

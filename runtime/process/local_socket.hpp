@@ -1,5 +1,5 @@
-/// A sequenced-packet unix socket that carries descriptors: how channels, doorbells and extents reach a process.
-/// Everything without a descriptor goes through rings.
+/// A sequenced-packet unix socket that carries descriptors: how channels, doorbells and extents
+/// reach a process. Everything without a descriptor goes through rings.
 ///
 ///     socket.send(frame, {fd1, fd2});
 ///     Received r = socket.receive(buffer);   // r.kind: packet, empty, closed
@@ -25,7 +25,8 @@ struct Received {
   std::vector<Fd> descriptors;
 };
 
-/// One end. Not thread-safe; non-blocking. Packets that the kernel cannot take now wait in a bounded queue.
+/// One end. Not thread-safe; non-blocking. Packets that the kernel cannot take now wait in a
+/// bounded queue.
 class LocalSocket {
  public:
   LocalSocket() noexcept = default;
@@ -35,8 +36,8 @@ class LocalSocket {
 
   int fd() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-  /// Sends or queues; the descriptors are borrowed (duplicated when queued). False when the peer is gone or the
-  /// queue of 1,024 packets is full: then the peer is to be dropped.
+  /// Sends or queues; the descriptors are borrowed (duplicated when queued). False when the peer is
+  /// gone or the queue of 1,024 packets is full: then the peer is to be dropped.
   bool send(BlobView packet, std::span<const int> descriptors);
   /// Sends what waits; false when the peer is gone.
   bool flush();

@@ -1,9 +1,9 @@
 #include "troupe/runtime/process/registry.hpp"
 
-#include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <cstring>
 
 namespace troupe::process {
 namespace {
@@ -50,7 +50,8 @@ int on_module(dl_phdr_info* info, std::size_t, void* closure) {
   for (int i = 0; i < info->dlpi_phnum && search.id == nullptr; ++i) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type == PT_NOTE)
-      scan_notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz, search);
+      scan_notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz,
+                 search);
   }
   return 1;
 }
@@ -76,7 +77,8 @@ Registry::Module Registry::module_at(std::uintptr_t base) {
   if (search.id != nullptr)
     module.id = fold(search.id, search.size);
   else
-    module.id = fold(reinterpret_cast<const unsigned char*>(search.name.data()), search.name.size());
+    module.id =
+        fold(reinterpret_cast<const unsigned char*>(search.name.data()), search.name.size());
   modules_.emplace(base, module);
   return module;
 }
@@ -86,7 +88,8 @@ wire::FunctionKey Registry::key_of(const detail::Callable* callable) {
   if (auto found = keys_.find(callable); found != keys_.end()) return found->second;
   Dl_info info{};
   const auto address = reinterpret_cast<std::uintptr_t>(callable->thunk);
-  TROUPE_ASSERT(dladdr(reinterpret_cast<void*>(address), &info) != 0, "a thunk lies in a loaded module");
+  TROUPE_ASSERT(dladdr(reinterpret_cast<void*>(address), &info) != 0,
+                "a thunk lies in a loaded module");
   const auto base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   const wire::FunctionKey key{module_at(base).id, address - base};
   by_thunk_.emplace(address, callable);
@@ -128,5 +131,7 @@ std::string executable_build_id() {
 }  // namespace troupe::process
 
 namespace troupe::detail {
-void register_callable(const Callable* callable) { process::Registry::instance().add(callable); }
+void register_callable(const Callable* callable) {
+  process::Registry::instance().add(callable);
+}
 }  // namespace troupe::detail

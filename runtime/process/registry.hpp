@@ -1,10 +1,12 @@
 /// The table of entry points of this process, and their identity across processes.
 ///
-/// An entry is named by the build-id of its module and the offset of its thunk in it: the same in every process that
-/// runs the same files. A name would not do: two files may each have their own `static int f(int)`.
+/// An entry is named by the build-id of its module and the offset of its thunk in it: the same in
+/// every process that runs the same files. A name would not do: two files may each have their own
+/// `static int f(int)`.
 ///
 ///     FunctionKey key = registry.key_of(callable);        // caller
-///     const Callable* c = registry.find(key);             // worker; nullptr: not an entry of this build
+///     const Callable* c = registry.find(key);             // worker; nullptr: not an entry of this
+///     build
 #pragma once
 
 #include "troupe/runtime/detail/engine.hpp"

@@ -2,12 +2,6 @@
 
 #include "troupe/runtime/agent/agent.hpp"
 
-#include <cerrno>
-#include <charconv>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -16,6 +10,12 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 extern char** environ;
 
@@ -37,7 +37,8 @@ const char* name_of(Role role) {
 bool is_our_socket(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
-  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return false;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET)
+    return false;
   ucred peer{};
   size = sizeof peer;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
@@ -98,9 +99,10 @@ Inherited& inherited() {
 Result<pid_t> spawn(Role role, Fd socket, const std::string& text) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, socket.get(), socket.get());  // same number: clears CLOEXEC
-  const std::string variable =
-      std::string(kVariable) + "=" + name_of(role) + ":" + std::to_string(socket.get()) + ":" + text;
+  posix_spawn_file_actions_adddup2(&actions, socket.get(),
+                                   socket.get());  // same number: clears CLOEXEC
+  const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
+                               std::to_string(socket.get()) + ":" + text;
   std::vector<char*> environment;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at)
     if (std::strncmp(*at, kVariable, std::strlen(kVariable)) != 0) environment.push_back(*at);
@@ -111,11 +113,12 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text) {
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environment.data());
+  const int failed =
+      posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0)
-    return Error(Code::out_of_memory,
-                 std::string("cannot start a ") + name_of(role) + " process: " + std::strerror(failed));
+    return Error(Code::out_of_memory, std::string("cannot start a ") + name_of(role) +
+                                          " process: " + std::strerror(failed));
   return pid;
 }
 
@@ -126,7 +129,8 @@ void die_with_parent(pid_t parent) noexcept {
 
 std::string describe_status(int status) {
   if (WIFSIGNALED(status))
-    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
+           strsignal(WTERMSIG(status)) + ")";
   if (WIFEXITED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
   return "ended in an unknown way";
 }

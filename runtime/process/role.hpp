@@ -1,8 +1,9 @@
 /// Which of the four roles this process plays, and how others are started from it.
 ///
-/// A child is the same executable with one inherited socket; the environment variable that names it is removed at first
-/// read, so that neither it nor the descriptor reaches the user's own children. The agent's role is taken in the
-/// library's constructor, before any code of the user; zygote and worker in enter().
+/// A child is the same executable with one inherited socket; the environment variable that names it
+/// is removed at first read, so that neither it nor the descriptor reaches the user's own children.
+/// The agent's role is taken in the library's constructor, before any code of the user; zygote and
+/// worker in enter().
 ///
 ///     spawn(Role::agent, std::move(theirs), "…options…");
 #pragma once
@@ -10,9 +11,9 @@
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/result.hpp"
 
+#include <sys/types.h>
 #include <cstdint>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace troupe::process {
@@ -28,8 +29,8 @@ struct Inherited {
 /// What this process was started as; the socket can be taken once.
 Inherited& inherited();
 
-/// Starts this executable again in the role, with this process's arguments. Does not copy the parent's memory (vfork
-/// semantics), about 4 ms. Errors: out_of_memory (processes, descriptors).
+/// Starts this executable again in the role, with this process's arguments. Does not copy the
+/// parent's memory (vfork semantics), about 4 ms. Errors: out_of_memory (processes, descriptors).
 Result<pid_t> spawn(Role role, Fd socket, const std::string& text);
 
 /// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.

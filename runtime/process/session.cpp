@@ -5,16 +5,16 @@
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace troupe {
 namespace {
@@ -29,7 +29,8 @@ bool g_entered = false;
 double number_of(const std::string& flag, const std::string& text) {
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value > 0) || value > 1e6)
+  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value > 0) ||
+      value > 1e6)
     bad_flag(flag, "'" + text + "' is not a positive number");
   return value;
 }
@@ -118,15 +119,18 @@ struct Session::State {
 
 Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   if (!g_entered)
-    throw InvalidArgument(Code::invalid_argument,
-                          "troupe::enter(argc, argv) must be the first line of main before a Session");
+    throw InvalidArgument(
+        Code::invalid_argument,
+        "troupe::enter(argc, argv) must be the first line of main before a Session");
   if (client::ClientEngine::current() != nullptr)
-    throw InvalidArgument(Code::invalid_argument, "this process has a Session already: one at a time");
+    throw InvalidArgument(Code::invalid_argument,
+                          "this process has a Session already: one at a time");
   if (options.cpus == 0) options.cpus = g_flags.cpus;
   if (options.memory.count == 0) options.memory = g_flags.memory;
   process::raise_file_limit();
   auto ends = process::LocalSocket::pair().value();
-  const std::string text = std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
+  const std::string text =
+      std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
   state_->agent = process::spawn(process::Role::agent, std::move(ends.second), text).value();
   state_->agent_pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, state_->agent, 0)));
   state_->engine = std::make_unique<client::ClientEngine>(
@@ -135,7 +139,9 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
 
 Session::~Session() = default;
 
-Context Session::context() { return Context(*state_->engine); }
+Context Session::context() {
+  return Context(*state_->engine);
+}
 
 namespace detail {
 

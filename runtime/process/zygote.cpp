@@ -2,17 +2,17 @@
 
 #include "troupe/runtime/process/role.hpp"
 
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace troupe::process {
 namespace {
@@ -24,6 +24,13 @@ struct Order {
 void report(LocalSocket& socket, const ZygoteEvent& event) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&event);
   if (!socket.send(BlobView(bytes, sizeof event), {})) _exit(0);  // the agent is gone
+}
+
+/// The agent is gone: nothing of ours stays behind.
+[[noreturn]] void bury_all(const std::map<pid_t, std::uint64_t>& children) {
+  for (const auto& [pid, token] : children) ::kill(pid, SIGKILL);
+  for (const auto& [pid, token] : children) waitpid(pid, nullptr, 0);
+  _exit(0);
 }
 
 void reap(LocalSocket& socket, std::map<pid_t, std::uint64_t>& children) {
@@ -41,7 +48,8 @@ void reap(LocalSocket& socket, std::map<pid_t, std::uint64_t>& children) {
 bool ZygoteLink::fork_worker(std::uint64_t token, int socket) {
   const Order order{token};
   const int descriptors[] = {socket};
-  return socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order), descriptors);
+  return socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order),
+                      descriptors);
 }
 
 std::vector<ZygoteEvent> ZygoteLink::read(bool& gone) {
@@ -71,9 +79,10 @@ Forked run_zygote(Fd fd) {
   Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   const bool lonely = count_threads() == 1;
   if (!lonely)
-    std::fprintf(stderr,
-                 "troupe: something before troupe::run started a thread (a static initialiser, a BLAS "
-                 "library); workers are started by exec instead of fork, 4 ms instead of 0.2 ms\n");
+    std::fprintf(
+        stderr,
+        "troupe: something before troupe::run started a thread (a static initialiser, a BLAS "
+        "library); workers are started by exec instead of fork, 4 ms instead of 0.2 ms\n");
   std::map<pid_t, std::uint64_t> children;
   const pid_t self = getpid();
   report(socket, {ZygoteEvent::Kind::ready, 0, self, lonely ? 1 : 0});
@@ -86,7 +95,7 @@ Forked run_zygote(Fd fd) {
     reap(socket, children);
     std::array<std::byte, sizeof(Order)> buffer;
     Received received = socket.receive(buffer);
-    if (received.kind == Received::Kind::closed) _exit(0);
+    if (received.kind == Received::Kind::closed) bury_all(children);
     if (received.kind == Received::Kind::empty) continue;
     if (received.size != sizeof(Order) || received.descriptors.size() != 1) continue;
     Order order;

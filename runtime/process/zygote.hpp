@@ -1,7 +1,9 @@
-/// The zygote: the user's program, started once per node and stopped at enter(), from which workers are forked warm.
+/// The zygote: the user's program, started once per node and stopped at enter(), from which workers
+/// are forked warm.
 ///
-/// Single-threaded by design: fork keeps only the calling thread. Its parent, the agent, sends an order with the
-/// worker's socket; the zygote forks and reports the pid, later how the worker ended.
+/// Single-threaded by design: fork keeps only the calling thread. Its parent, the agent, sends an
+/// order with the worker's socket; the zygote forks and reports the pid, later how the worker
+/// ended.
 ///
 ///     agent:  ZygoteLink link(socket); link.fork_worker(token, std::move(theirs));
 ///             for (auto& event : link.read()) …          // forked, exited
@@ -16,7 +18,13 @@
 namespace troupe::process {
 
 struct ZygoteEvent {
-  enum class Kind : std::uint32_t { ready = 1, forked = 2, exited = 3, failed = 4, note = 5 } kind = Kind::ready;
+  enum class Kind : std::uint32_t {
+    ready = 1,
+    forked = 2,
+    exited = 3,
+    failed = 4,
+    note = 5
+  } kind = Kind::ready;
   std::uint64_t token = 0;
   std::int32_t pid = 0;
   std::int32_t status = 0;  ///< exited: as waitpid gives it; failed: errno
@@ -38,7 +46,8 @@ class ZygoteLink {
   LocalSocket socket_;
 };
 
-/// The zygote's life. In each forked child it returns the worker's socket and token; in the zygote it never returns.
+/// The zygote's life. In each forked child it returns the worker's socket and token; in the zygote
+/// it never returns.
 struct Forked {
   Fd socket;
   std::uint64_t token = 0;

@@ -213,6 +213,7 @@ struct StartActor {
   name @4 :Text;
   gpus @5 :List(Int32);  # at most 64
   creation @6 :Call;
+  lifetime @7 :Id;       # the object that the actor's handles count
 }
 
 struct ActorCreated {

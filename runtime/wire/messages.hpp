@@ -248,6 +248,7 @@ struct CreateActor {
 /// Agent -> worker: become this actor; run `creation`. Answered by ActorCreated.
 struct StartActor {
   ActorId actor;
+  ObjectId lifetime;  ///< the object that the actor's handles count
   std::uint64_t incarnation = 0;
   std::uint32_t max_concurrency = 1;
   bool restarted = false;

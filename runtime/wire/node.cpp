@@ -188,6 +188,7 @@ void write(schema::StartActor::Builder out, const StartActor& m) {
   out.setName(to_text(cut(m.name, kMaxText)));
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
   internal::write(out.initCreation(), m.creation);
+  internal::write(out.initLifetime(), m.lifetime);
 }
 void read(schema::StartActor::Reader in, StartActor& m, std::size_t payload_size) {
   internal::read(in.getActor(), m.actor);
@@ -197,6 +198,7 @@ void read(schema::StartActor::Reader in, StartActor& m, std::size_t payload_size
   m.name = read_text(in.getName(), "actor name");
   internal::read(in.getGpus(), m.gpus);
   internal::read(in.getCreation(), m.creation, payload_size);
+  if (in.hasLifetime()) internal::read(in.getLifetime(), m.lifetime);
 }
 
 template <class Builder>

@@ -1,0 +1,20 @@
+// Tests on real processes: this program is driver, agent, zygote and workers in turn.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (std::getenv("TROUPE_TEST_CHILD") == nullptr)
+    (void)::setsid();  // tells our processes from other tests'
+  try {
+    troupe::enter(argc, argv);
+  } catch (const troupe::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return RUN_ALL_TESTS();
+}

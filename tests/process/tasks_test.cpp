@@ -1,0 +1,314 @@
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::Ref;
+
+constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+
+int twice(int x) {
+  return 2 * x;
+}
+int plus(int a, int b) {
+  return a + b;
+}
+int my_pid() {
+  return ::getpid();
+}
+std::vector<double> ramp(std::size_t n) {
+  std::vector<double> v(n);
+  std::iota(v.begin(), v.end(), 0.0);
+  return v;
+}
+double total(const std::vector<double>& v) {
+  return std::accumulate(v.begin(), v.end(), 0.0);
+}
+struct NetError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+int fails(int) {
+  throw NetError("no route");
+}
+int die(int) {
+  ::raise(SIGKILL);
+  return 0;
+}
+/// Dies until the file has `times` lines; one line an attempt.
+int die_first(const std::string& path, int times) {
+  std::ofstream(path, std::ios::app) << ::getpid() << '\n';
+  std::ifstream in(path);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  if (lines <= times) ::raise(SIGKILL);
+  return lines;
+}
+int throw_first(const std::string& path, int times) {
+  std::ofstream(path, std::ios::app) << "x\n";
+  std::ifstream in(path);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  if (lines <= times) throw NetError("flaky");
+  return lines;
+}
+int depth(Context& ctx, int n) {
+  return n == 0 ? 0 : 1 + ctx.get(ctx.submit<depth>(n - 1));
+}
+int fan(Context& ctx, int n) {
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < n; ++i) refs.push_back(ctx.submit<twice>(i));
+  int sum = 0;
+  for (auto& ref : refs) sum += ctx.get(ref);
+  return sum;
+}
+void nap(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+std::string scratch_file(const char* name) {
+  const std::string path = testing::TempDir() + "troupe_" + name + "_" + std::to_string(::getpid());
+  ::unlink(path.c_str());
+  return path;
+}
+
+TEST(Tasks, ValuesAndRefsAsArguments) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  auto a = ctx.submit<twice>(4);
+  auto b = ctx.submit<plus>(a, 1);
+  EXPECT_EQ(ctx.get(b, kBound), 9);
+  EXPECT_EQ(ctx.get(b, kBound), 9) << "get is repeatable";
+  EXPECT_NE(ctx.get(ctx.submit<my_pid>(), kBound), ::getpid()) << "runs in another process";
+}
+
+TEST(Tasks, ThousandsInFlightEachItsOwnResult) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 5000; ++i) refs.push_back(ctx.submit<twice>(i));
+  for (int i = 0; i < 5000; ++i)
+    ASSERT_EQ(ctx.get(refs[static_cast<std::size_t>(i)], kBound), 2 * i);
+}
+
+TEST(Tasks, NestedThreeLevelsDeepOnOneCpuFinish) {
+  troupe::Session session({.cpus = 1});
+  EXPECT_EQ(session.context().get(session.context().submit<depth>(3), kBound), 3);
+}
+
+TEST(Tasks, BlockedParentsOfManyChildrenFinishOnOneCpu) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 4; ++i) refs.push_back(ctx.submit<fan>(20));
+  for (auto& ref : refs) EXPECT_EQ(ctx.get(ref, kBound), 380);
+}
+
+TEST(Tasks, LargeValuesTravelThroughSharedMemory) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  const std::size_t n = 1 << 20;  // 8 MiB
+  auto made = ctx.submit<ramp>(n);
+  auto sum = ctx.submit<total>(made);  // never visits the driver
+  const double expected = static_cast<double>(n) * static_cast<double>(n - 1) / 2;
+  EXPECT_EQ(ctx.get(sum, kBound), expected);
+  const auto view = ctx.view(made);
+  EXPECT_EQ(view->size(), n);
+  EXPECT_EQ((*view)[n - 1], static_cast<double>(n - 1));
+  auto put = ctx.put(ramp(n));
+  EXPECT_EQ(ctx.get(ctx.submit<total>(put), kBound), expected);
+}
+
+TEST(Tasks, BuiltInPlaceAndReadInPlace) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto builder = ctx.create<int>(100'000);
+  for (std::size_t i = 0; i < builder.size(); ++i) builder[i] = static_cast<int>(i);
+  const auto ref = builder.seal();
+  const auto view = ctx.view(ref);
+  EXPECT_EQ((*view)[99'999], 99'999);
+}
+
+TEST(Tasks, MemoryOfDeadObjectsComesBack) {
+  troupe::Session session({.cpus = 2, .memory = troupe::Bytes{512u << 20}});
+  Context ctx = session.context();
+  for (int round = 0; round < 100; ++round) {  // 100 x 16 MiB through 512 MiB
+    auto made = ctx.submit<ramp>(std::size_t{1} << 21);
+    EXPECT_GT(ctx.get(ctx.submit<total>(made), kBound), 0);
+  }
+  // Freed messages are on their way: the last ones may take a moment.
+  const auto deadline = std::chrono::steady_clock::now() + kBound;
+  while (ctx.cluster().nodes.at(0).store_used.count != 0 &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  EXPECT_EQ(ctx.cluster().nodes.at(0).store_used.count, 0u);
+}
+
+TEST(Tasks, ExceptionsArriveTypedWithTheirPlace) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto bad = ctx.submit<fails>(1);
+  try {
+    ctx.get(bad, kBound);
+    FAIL() << "no exception";
+  } catch (const troupe::TaskFailed& e) {
+    EXPECT_TRUE(e.is<NetError>());
+    EXPECT_EQ(e.message(), "no route");
+    EXPECT_NE(e.where().function.find("fails"), std::string::npos) << e.what();
+    EXPECT_EQ(e.outcome(), troupe::Outcome::executed);
+    EXPECT_NE(e.where().pid, 0);
+  }
+  EXPECT_THROW(ctx.get(ctx.submit<plus>(bad, 1), kBound), troupe::TaskFailed)
+      << "dependants fail with it";
+  const auto result = ctx.try_get(bad, kBound);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), troupe::Code::task_failed);
+}
+
+TEST(Tasks, ARetryableExceptionIsRetried) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  const std::string path = scratch_file("throws");
+  EXPECT_EQ(ctx.get(ctx.with({.max_retries = 3, .retry_on = troupe::errors<NetError>()})
+                        .submit<throw_first>(path, 2),
+                    kBound),
+            3);
+  ::unlink(path.c_str());
+}
+
+TEST(Tasks, AKilledWorkersTaskIsRunAgain) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  const std::string path = scratch_file("dies");
+  EXPECT_EQ(ctx.get(ctx.submit<die_first>(path, 2), kBound), 3)
+      << "two attempts died, the third answered";
+  ::unlink(path.c_str());
+}
+
+TEST(Tasks, RetriesEndInATypedErrorThatSaysUnknown) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  try {
+    ctx.get(ctx.with({.max_retries = 1}).submit<die>(1), kBound);
+    FAIL() << "no exception";
+  } catch (const troupe::WorkerDied& e) {
+    EXPECT_EQ(e.outcome(), troupe::Outcome::unknown);
+    EXPECT_NE(e.message().find("signal 9"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(ctx.get(ctx.submit<twice>(1), kBound), 2) << "the node goes on";
+}
+
+TEST(Tasks, GoodTasksBesideDyingOnesAllAnswer) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  std::vector<Ref<int>> good, bad;
+  for (int i = 0; i < 400; ++i) {
+    good.push_back(ctx.submit<twice>(i));
+    if (i % 20 == 0) bad.push_back(ctx.with({.max_retries = 0}).submit<die>(i));
+  }
+  for (int i = 0; i < 400; ++i)
+    ASSERT_EQ(ctx.get(good[static_cast<std::size_t>(i)], kBound), 2 * i);
+  for (auto& ref : bad) EXPECT_THROW(ctx.get(ref, kBound), troupe::WorkerDied);
+}
+
+TEST(Tasks, WaitReturnsInOrderOfCompletionAndKeepsTheRest) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  auto slow = ctx.submit<nap>(300);
+  auto quick = ctx.submit<nap>(0);
+  auto [ready, pending] = ctx.wait(std::vector{slow, quick}, {.count = 1, .timeout = kBound});
+  ASSERT_EQ(ready.size(), 1u);
+  ASSERT_EQ(pending.size(), 1u);
+  auto [none, all] = ctx.wait(std::move(pending), {.count = 1, .timeout = 0s});
+  EXPECT_EQ(none.size() + all.size(), 1u);
+}
+
+TEST(Tasks, GetGivesUpAtItsTimeoutAndTheWorkGoesOn) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto slow = ctx.submit<nap>(200);
+  EXPECT_THROW(ctx.get(slow, 5ms), troupe::TimedOut);
+  ctx.get(slow, kBound);
+}
+
+TEST(Tasks, WhatNoNodeHasIsRefusedWithASentence) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  try {
+    ctx.get(ctx.with({.cpus = 64}).submit<twice>(1), kBound);
+    FAIL() << "no exception";
+  } catch (const troupe::Infeasible& e) {
+    EXPECT_NE(e.message().find("64 CPU"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(ctx.with({.cpus = -1}).submit<twice>(1), troupe::InvalidArgument);
+}
+
+TEST(Tasks, FractionalCpusRunSideBySide) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 20; ++i) refs.push_back(ctx.with({.cpus = 0.25}).submit<twice>(i));
+  int sum = 0;
+  for (auto& ref : refs) sum += ctx.get(ref, kBound);
+  EXPECT_EQ(sum, 380);
+}
+
+TEST(Tasks, RefsInsideValuesStayAliveAndResolve) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  std::vector<Ref<int>> inner;
+  for (int i = 0; i < 10; ++i) inner.push_back(ctx.submit<twice>(i));
+  auto sum = ctx.submit<[](Context& c, std::vector<Ref<int>> refs) {
+    int total = 0;
+    for (auto& ref : refs) total += c.get(ref);
+    return total;
+  }>(inner);
+  inner.clear();  // the task's own handles keep them
+  EXPECT_EQ(ctx.get(sum, kBound), 90);
+}
+
+TEST(Tasks, ATaskMayReturnARefOfItsChild) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto flat = ctx.submit<[](Context& c, int x) { return c.submit<twice>(x); }>(21);
+  EXPECT_EQ(ctx.get(flat, kBound), 42);
+  auto boxed =
+      ctx.submit<[](Context& c) { return std::vector<Ref<int>>{c.submit<twice>(1), c.put(5)}; }>();
+  auto refs = ctx.get(boxed, kBound);
+  ASSERT_EQ(refs.size(), 2u);
+  EXPECT_EQ(ctx.get(refs[0], kBound) + ctx.get(refs[1], kBound), 7);
+}
+
+TEST(Tasks, SeveralThreadsShareOneContext) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&ctx, &wrong, t] {
+      for (int i = 0; i < 300; ++i)
+        if (ctx.get(ctx.submit<twice>(t * 1000 + i), kBound) != 2 * (t * 1000 + i)) ++wrong;
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Tasks, SessionsFollowEachOther) {
+  for (int round = 0; round < 5; ++round) {
+    troupe::Session session({.cpus = 1});
+    EXPECT_EQ(session.context().get(session.context().submit<twice>(round), kBound), 2 * round);
+  }
+}
+
+}  // namespace
