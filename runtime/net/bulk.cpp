@@ -60,19 +60,26 @@ Result<void> wait_for(int fd, short events, Time by) {
   }
 }
 
-Result<void> read_all(int fd, std::byte* into, std::size_t size, Time by) {
-  while (size > 0) {
+/// What has arrived, at least one byte and at most `size`.
+Result<std::size_t> read_some(int fd, std::byte* into, std::size_t size, Time by) {
+  while (true) {
     const ssize_t n = recv(fd, into, size, MSG_DONTWAIT);
-    if (n > 0) {
-      into += n;
-      size -= static_cast<std::size_t>(n);
-    } else if (n == 0) {
-      return closed("the peer closed it");
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (Result<void> ready = wait_for(fd, POLLIN, by); !ready) return ready;
+    if (n > 0) return static_cast<std::size_t>(n);
+    if (n == 0) return closed("the peer closed it");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (Result<void> ready = wait_for(fd, POLLIN, by); !ready) return ready.error();
     } else if (errno != EINTR) {
       return closed(std::strerror(errno));
     }
+  }
+}
+
+Result<void> read_all(int fd, std::byte* into, std::size_t size, Time by) {
+  while (size > 0) {
+    const Result<std::size_t> n = read_some(fd, into, size, by);
+    if (!n) return n.error();
+    into += *n;
+    size -= *n;
   }
   return {};
 }
@@ -207,6 +214,28 @@ struct BulkReceiver::Impl {
   bool in_frame = false, proven = false, forged = false;
 
   Time limit(Time by) const noexcept { return proven ? by : std::min(by, first_by); }
+
+  /// Decrypts what has arrived while the rest is on its way. The buffer is small enough to stay in
+  /// the cache, so that the caller's memory is touched once; whole cipher blocks only, since
+  /// OpenSSL is slow with parts of one.
+  Result<void> decrypt(std::span<std::byte> into, Time by) {
+    constexpr std::size_t piece = std::size_t{128} << 10, block = 16;
+    if (!into.empty() && sealed.empty()) sealed.resize(piece);
+    std::size_t done = 0, have = 0;
+    while (done < into.size()) {
+      const std::size_t want = std::min(piece, into.size() - done) - have;
+      const Result<std::size_t> n = read_some(fd, sealed.data() + have, want, by);
+      if (!n) return n.error();
+      have += *n;
+      const bool all = done + have == into.size();
+      const std::size_t size = all ? have : have - have % block;
+      cipher.update(sealed.data(), into.data() + done, size);
+      done += size;
+      have -= size;
+      std::memmove(sealed.data(), sealed.data() + size, have);
+    }
+    return {};
+  }
 };
 
 BulkReceiver::BulkReceiver(int fd, BulkKey key, Time first_by)
@@ -244,15 +273,7 @@ Result<void> BulkReceiver::read(std::span<std::byte> into, Time by) {
   impl_->in_frame = false;
   by = impl_->limit(by);
   impl_->cipher.begin(impl_->head);
-  // A small buffer stays in the cache, so that the caller's memory is touched once.
-  constexpr std::size_t piece = std::size_t{128} << 10;
-  if (impl_->sealed.size() < std::min(piece, into.size())) impl_->sealed.resize(piece);
-  for (std::size_t at = 0; at < into.size();) {
-    const std::size_t size = std::min(piece, into.size() - at);
-    if (Result<void> got = read_all(impl_->fd, impl_->sealed.data(), size, by); !got) return got;
-    impl_->cipher.update(impl_->sealed.data(), into.data() + at, size);
-    at += size;
-  }
+  if (Result<void> got = impl_->decrypt(into, by); !got) return got;
   std::byte tag[tag_size];
   if (Result<void> got = read_all(impl_->fd, tag, tag_size, by); !got) return got;
   if (!impl_->cipher.open(tag)) {
