@@ -72,11 +72,8 @@ const char* signature_name(const char* text, std::span<const char* const> parame
 
 bool names_internal_linkage(const char* mangled_target) {
   const std::string_view name(mangled_target);
-  // Anonymous namespace; a closure type or another type that is local to a function body of this
-  // file.
-  if (name.find("_GLOBAL__N_") != std::string_view::npos ||
-      name.find("Ul") != std::string_view::npos)
-    return true;
+  if (name.find("_GLOBAL__N_") != std::string_view::npos) return true;  // anonymous namespace
+  if (mentions_closure(name)) return true;
   // A function as template argument reads L_Z<encoding>E; `L` before an unqualified name says
   // internal linkage, in a nested name (N … E) it stands before the last component.
   std::size_t at = name.find("L_Z");

@@ -165,6 +165,7 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// like any other.
   template <class A>
   void kill(const Actor<A>& actor, bool may_restart = false) const {
+    if (!actor) detail::throw_not_encodable("this Actor handle is empty");
     engine_->kill(detail::Access::actor(actor), may_restart);
   }
 
@@ -263,29 +264,23 @@ auto get_or_nothing(Engine& engine, const Ref<T>& ref) {
   else
     return decode_value<T>(value);
 }
+/// The handles inside refs, without copying them: a ref is its handle and nothing else.
 template <class R>
-std::vector<ObjectHandle> handles_of(const std::vector<R>& refs) {
-  std::vector<ObjectHandle> handles;
-  handles.reserve(refs.size());
-  for (const R& ref : refs) {
+std::span<const ObjectHandle> handles_of(const std::vector<R>& refs) {
+  static_assert(sizeof(R) == sizeof(ObjectHandle) && std::is_standard_layout_v<R>);
+  for (const R& ref : refs)
     if (!ref) throw_not_encodable("a Ref that is waited for is empty");
-    handles.push_back(Access::handle(ref));
-  }
-  return handles;
+  return {reinterpret_cast<const ObjectHandle*>(refs.data()), refs.size()};
 }
-/// Splits refs into those of the indices, in their order, and the rest.
+/// Splits refs into those of the indices, in their order, and the rest, in its own. Moves each ref
+/// at most once.
 template <class R>
 Waited<R> split_off(std::vector<R> refs, const std::vector<std::size_t>& indices) {
   Waited<R> waited;
-  std::vector<bool> taken(refs.size());
   waited.ready.reserve(indices.size());
-  for (const std::size_t i : indices) {
-    waited.ready.push_back(std::move(refs[i]));
-    taken[i] = true;
-  }
-  waited.pending.reserve(refs.size() - indices.size());
-  for (std::size_t i = 0; i < refs.size(); ++i)
-    if (!taken[i]) waited.pending.push_back(std::move(refs[i]));
+  for (const std::size_t i : indices) waited.ready.push_back(std::move(refs[i]));
+  std::erase_if(refs, [](const R& ref) { return !ref; });  // what was moved out is empty
+  waited.pending = std::move(refs);
   return waited;
 }
 inline const ObjectHandle& not_empty(const ObjectHandle& handle) {
@@ -298,13 +293,13 @@ template <class R>
 bool AsCompleted<R>::fill() {
   if (!ready_.empty()) return true;
   if (pending_.empty()) return false;
-  const std::vector<detail::ObjectHandle> handles = detail::handles_of(pending_);
+  const std::span<const detail::ObjectHandle> handles = detail::handles_of(pending_);
   static_cast<void>(engine_->wait(handles, 1, detail::kNoTimeout));
   // Everything that is ready by now comes out of one pass.
   std::size_t ready = 0;
   for (const detail::ObjectHandle& handle : handles) ready += engine_->is_ready(handle) ? 1 : 0;
-  Waited<R> waited =
-      detail::split_off(std::move(pending_), engine_->wait(handles, ready, Duration::zero()));
+  const std::vector<std::size_t> order = engine_->wait(handles, ready, Duration::zero());
+  Waited<R> waited = detail::split_off(std::move(pending_), order);
   pending_ = std::move(waited.pending);
   ready_.assign(std::make_move_iterator(waited.ready.rbegin()),
                 std::make_move_iterator(waited.ready.rend()));

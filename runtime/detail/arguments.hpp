@@ -116,9 +116,12 @@ class Leaving {
       return std::addressof(std::as_const(given));
     } else if constexpr (std::is_arithmetic_v<Wanted>) {
       return static_cast<Wanted>(static_cast<A&&>(given));
-    } else {
+    } else if constexpr (std::is_convertible_v<A, Wanted>) {
       Wanted value = static_cast<A&&>(given);
       return value;
+    } else {
+      return Wanted(given.begin(),
+                    given.end());  // a constructor's span or string_view, carried as its elements
     }
   }
 

@@ -41,8 +41,8 @@ struct PromiseBase {
     bool await_ready() noexcept { return false; }
     template <class P>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<P> self) noexcept {
-      const std::coroutine_handle<> parent = self.promise().parent;
-      return parent ? parent : std::noop_coroutine();
+      const std::coroutine_handle<> next = self.promise().parent;
+      return next ? next : std::noop_coroutine();
     }
     void await_resume() noexcept {}
   };

@@ -115,7 +115,7 @@ void write(Sink& sink, const T& value) {
     sink.raw(std::addressof(value), sizeof(T));
   } else if constexpr (is_known<T>) {
     write_known(sink, value);
-  } else if constexpr (shape_of<T>.recursive) {
+  } else if constexpr (shape_of<T>.recursive && !container_like<T>) {
     sink.enter();
     write_class(sink, value);
     sink.leave();
@@ -243,7 +243,9 @@ void read_container(Reader& reader, T& out) {
     constexpr bool is_set = set_like<T>;
     using E = typename T::value_type;
     const std::size_t n = reader.count(shape_of<E>.least);
-    if constexpr (requires { out.reserve(n); }) out.reserve(n);
+    // A lie about n costs no more memory than the bytes that are really there.
+    const std::size_t likely = reader.left() / sizeof(E) + 16;
+    if constexpr (requires { out.reserve(n); }) out.reserve(n < likely ? n : likely);
     for (std::size_t i = 0; i < n; ++i) {
       E element{};
       read(reader, element);
@@ -276,7 +278,7 @@ void read(Reader& reader, T& out) {
     reader.raw(std::addressof(out), sizeof(T));
   } else if constexpr (is_known<T>) {
     read_known(reader, out);
-  } else if constexpr (shape_of<T>.recursive) {
+  } else if constexpr (shape_of<T>.recursive && !container_like<T>) {
     reader.enter();
     read_class(reader, out);
     reader.leave();

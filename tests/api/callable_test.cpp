@@ -217,6 +217,7 @@ TEST(Callables, a_function_with_a_context_submits_and_gets) {
   EXPECT_EQ(ctx.get(ctx.submit<holds_ref>(ctx.submit<twice>(4))), 9);
   EXPECT_EQ(ctx.get(ctx.submit<holds_refs>(ctx.map<twice>(std::vector<int>{1, 2, 3}))), 12);
   EXPECT_EQ(ctx.get(ctx.submit<any_ref>(ctx.put(1))), 1u);
+  EXPECT_EQ(ctx.get(ctx.submit([](Context& c, int n) { return c.get(c.submit<twice>(n)); }, 4)), 8);
 }
 
 TEST(Callables, exceptions_and_failed_arguments) {
@@ -319,6 +320,18 @@ TEST(Methods, constructors_take_parentheses_or_braces_and_what_refs_hold) {
   EXPECT_EQ(ctx.get(ctx.spawn<Counter>().call<&Counter::add>(1)), 1);
   EXPECT_EQ(ctx.get(ctx.spawn<Robot>("four", 2).call<&Robot::read>()), 8);
   EXPECT_EQ(ctx.get(ctx.spawn<Robot>(ctx.submit<twice>(8)).call<&Robot::read>()), 16);
+  struct FromViews {
+    FromViews(std::span<const int> values, std::string_view name)
+        : n(values[1] + static_cast<int>(name.size())) {}
+    int get() const { return n; }
+    int n;
+  };
+  const std::vector<int> values{1, 20};
+  const std::string_view name = "abc";
+  EXPECT_EQ(
+      ctx.get(ctx.spawn<FromViews>(std::span<const int>(values), name).call<&FromViews::get>()),
+      23);
+  EXPECT_EQ(ctx.get(ctx.spawn<FromViews>(ctx.put(values), "ab").call<&FromViews::get>()), 22);
   struct KeepsRef {
     Ref<int> ref;
     Ref<int> get() { return ref; }

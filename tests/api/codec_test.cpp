@@ -276,6 +276,46 @@ TEST(Codec, a_vector_reads_what_an_array_wrote) {
   EXPECT_EQ(troupe::fingerprint<std::vector<int>>, troupe::fingerprint<troupe::Array<int>>);
 }
 
+struct ManyMembers {  // 65
+  int a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20,
+      a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39,
+      a40, a41, a42, a43, a44, a45, a46, a47, a48, a49, a50, a51, a52, a53, a54, a55, a56, a57, a58,
+      a59, a60, a61, a62, a63, a64, a65;
+};
+static_assert(troupe::detail::shape_of<ManyMembers>.why == troupe::detail::Why::too_many);
+
+struct ThrowsOnCopy {
+  ThrowsOnCopy() = default;
+  ThrowsOnCopy(const ThrowsOnCopy&) { throw 1; }
+  ThrowsOnCopy& operator=(const ThrowsOnCopy&) = default;
+  friend auto fields(ThrowsOnCopy& t) { return std::tie(t.n); }
+  int n = 0;
+};
+TEST(Codec, a_variant_without_a_value_is_refused) {
+  std::variant<int, ThrowsOnCopy> value;
+  EXPECT_THROW(value.emplace<ThrowsOnCopy>(static_cast<const ThrowsOnCopy&>(ThrowsOnCopy())), int);
+  ASSERT_TRUE(value.valueless_by_exception());
+  EXPECT_THROW(encode(value), troupe::InvalidArgument);
+}
+
+TEST(Codec, a_tree_may_be_hundreds_of_levels_deep) {
+  Tree tree;
+  for (int i = 0; i < 900; ++i) {
+    Tree up{i, {}};
+    up.children.push_back(std::move(tree));
+    tree = std::move(up);
+  }
+  same(tree);
+}
+
+TEST(Codec, a_ref_that_is_not_there_is_refused) {
+  const troupe::Blob bytes{std::byte{2}, std::byte{0},
+                           std::byte{1}};  // two Refs: none, and the first of no handles
+  EXPECT_THROW(decode<std::vector<troupe::Ref<int>>>(bytes), troupe::InvalidArgument);
+  const troupe::Blob none{std::byte{1}, std::byte{0}};
+  EXPECT_FALSE(decode<std::vector<troupe::Ref<int>>>(none).at(0));
+}
+
 TEST(Codec, lies_about_sizes_indices_and_flags_are_refused) {
   auto blob = [](std::initializer_list<int> bytes) {
     troupe::Blob blob;

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# A user's program compiles without a warning, with every compiler that is here.
+# usage: compiles.sh FILE INCLUDE_FOLDER COMPILER...
+set -euo pipefail
+file=$1 include=$2
+shift 2
+tried=0
+for compiler in "$@"; do
+  command -v "$compiler" >/dev/null || continue
+  tried=$((tried + 1))
+  "$compiler" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -I "$include" "$file"
+done
+((tried > 0)) || { echo "none of these compilers is here: $*"; exit 1; }
