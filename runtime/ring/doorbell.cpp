@@ -28,8 +28,15 @@ Result<Doorbell> Doorbell::create() {
 
 Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
   struct stat info{};
-  if (fstat(memory.get(), &info) != 0 || info.st_size != sizeof(DoorbellPage))
+  if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(sizeof(DoorbellPage)))
     return Error(Code::invalid_argument, "a peer's doorbell has the wrong size");
+  // A peer must not be able to shrink it under us: SIGBUS. What cannot be sealed answers -1.
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return Error(Code::invalid_argument, "a peer's doorbell is not sealed against shrinking");
+  const int flags = fcntl(event.get(), F_GETFL);
+  if (flags < 0 || (flags & O_NONBLOCK) == 0)
+    return Error(Code::invalid_argument, "ringing a peer's doorbell could block");
   void* at =
       mmap(nullptr, sizeof(DoorbellPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (at == MAP_FAILED) return system_error(Code::out_of_memory, "cannot map a doorbell");
@@ -43,12 +50,14 @@ Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
 Doorbell::Doorbell(Doorbell&& other) noexcept
     : memory_(std::move(other.memory_)),
       event_(std::move(other.event_)),
-      page_(std::exchange(other.page_, nullptr)) {}
+      page_(std::exchange(other.page_, nullptr)),
+      sleep_(other.sleep_) {}
 
 Doorbell& Doorbell::operator=(Doorbell&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(event_, other.event_);
   std::swap(page_, other.page_);
+  std::swap(sleep_, other.sleep_);
   return *this;
 }
 
@@ -68,11 +77,14 @@ void Doorbell::ring(std::uint32_t line) noexcept {
 }
 
 void Doorbell::nudge() noexcept {
-  if (page_->sleeping.load(std::memory_order_seq_cst) == 0) return;
-  if (page_->sleeping.exchange(0, std::memory_order_seq_cst) == 0) return;
+  std::uint32_t sleep = page_->sleeping.load(std::memory_order_seq_cst);
+  if (sleep == 0) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto n =
       write(event_.get(), &one, sizeof one);  // EAGAIN: it is awake anyway
+  // After the write, so that a writer that dies between the two silences nobody; and only this
+  // sleep, so that a late writer does not take back the next one.
+  page_->sleeping.compare_exchange_strong(sleep, 0, std::memory_order_seq_cst);
 }
 
 bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {
@@ -92,7 +104,8 @@ bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {
 }
 
 bool Doorbell::prepare_sleep() noexcept {
-  page_->sleeping.exchange(1, std::memory_order_seq_cst);
+  if (++sleep_ == 0) sleep_ = 1;
+  page_->sleeping.exchange(sleep_, std::memory_order_seq_cst);
   if (!pending()) return true;
   page_->sleeping.exchange(0, std::memory_order_seq_cst);
   return false;

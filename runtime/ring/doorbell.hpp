@@ -11,7 +11,8 @@
 ///
 /// Sleep flag and ready words are sequentially consistent read-modify-writes: between the writer's
 /// mark and its look at the flag, and the reader's flag and its look at the marks, at least one
-/// side sees the other (Dekker).
+/// side sees the other (Dekker). A writer may be killed between any two steps without silencing the
+/// others.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -27,10 +28,10 @@ namespace troupe::ring {
 /// Lines a process can own: one per peer channel.
 inline constexpr std::uint32_t kMaxLines = 4096;
 
-/// The shared page. Everybody who holds it may wake its owner; the worst that a bad writer does is
-/// a wake-up too many.
+/// The shared page. Everybody who holds it may wake its owner. The worst that a bad writer does is
+/// to wake it for nothing, or to wipe out marks of others: so an owner sleeps with a timeout.
 struct DoorbellPage {
-  alignas(64) std::atomic<std::uint32_t> sleeping;
+  alignas(64) std::atomic<std::uint32_t> sleeping;   ///< number of the present sleep; 0: awake
   alignas(64) std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
   alignas(64) std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
 };
@@ -42,7 +43,7 @@ class Doorbell {
   /// A new doorbell of this process. Errors: out_of_memory when memfd or eventfd cannot be had.
   static Result<Doorbell> create();
   /// A peer's doorbell from its descriptors; takes them over. Errors: invalid_argument when the
-  /// size is wrong.
+  /// size is wrong, the memory could shrink, or ringing could block.
   static Result<Doorbell> attach(Fd memory, Fd event);
   Doorbell(Doorbell&&) noexcept;
   Doorbell& operator=(Doorbell&&) noexcept;
@@ -76,6 +77,7 @@ class Doorbell {
   Fd memory_;
   Fd event_;
   DoorbellPage* page_ = nullptr;
+  std::uint32_t sleep_ = 0;  ///< owner: number of its last sleep
 };
 
 }  // namespace troupe::ring

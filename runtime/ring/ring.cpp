@@ -16,6 +16,11 @@ constexpr std::uint64_t padded(std::uint64_t n) noexcept {
   return (n + 7) & ~std::uint64_t{7};
 }
 
+// Frames are read and written as machine words that two processes share.
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+// With half of the ring free any frame fits: see take_starved().
+static_assert(kHeader + padded(kMaxFrame) <= kRingBytes / 2);
+
 }  // namespace
 
 bool Producer::room_for(std::uint64_t bytes) noexcept {
@@ -79,9 +84,10 @@ Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
   }
   const std::uint64_t available = tail_seen_ - head_;
   std::uint64_t length = 0;
+  // Never wraps: all is 8-aligned. An atomic load, so that what was checked is what is used.
   if (available >= kHeader)
-    std::memcpy(&length, page_->data + head_ % kRingBytes,
-                kHeader);  // never wraps: all is 8-aligned
+    length = __atomic_load_n(
+        reinterpret_cast<const std::uint64_t*>(page_->data + head_ % kRingBytes), __ATOMIC_RELAXED);
   if (available < kHeader || length > kMaxFrame || kHeader + padded(length) > available) {
     corrupt_ = true;
     return Pop::corrupt;
@@ -97,8 +103,12 @@ Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
 }
 
 bool Consumer::take_starved() noexcept {
-  return page_->starved.load(std::memory_order_seq_cst) != 0 &&
-         page_->starved.exchange(0, std::memory_order_seq_cst) != 0;
+  if (page_->starved.load(std::memory_order_seq_cst) == 0) return false;
+  // Not before half of the ring is free: then any frame fits, and a producer that fills the ring is
+  // woken once per half of it, not once per frame. The last frame of the ring gets here in any
+  // case.
+  if (page_->tail.load(std::memory_order_seq_cst) - head_ > kRingBytes / 2) return false;
+  return page_->starved.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
 void Consumer::count_started(std::uint64_t total) noexcept {
@@ -120,10 +130,11 @@ Result<ChannelMemory> ChannelMemory::create() {
 
 Result<ChannelMemory> ChannelMemory::attach(Fd memory) {
   struct stat info{};
-  if (fstat(memory.get(), &info) != 0 || info.st_size != 2 * sizeof(RingPage))
+  if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(2 * sizeof(RingPage)))
     return Error(Code::invalid_argument, "a channel from a peer has the wrong size");
-  // A peer must not be able to shrink it under us: SIGBUS.
-  if ((fcntl(memory.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+  // A peer must not be able to shrink it under us: SIGBUS. What cannot be sealed answers -1.
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error(Code::invalid_argument, "a channel from a peer is not sealed against shrinking");
   void* at =
       mmap(nullptr, 2 * sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);

@@ -44,8 +44,8 @@ class Producer {
   Producer() noexcept = default;
   explicit Producer(RingPage* page) noexcept : page_(page) {}
   /// Copies the two parts as one frame and publishes it; false when there is no room (then the
-  /// consumer will ring this side's doorbell once there is). Precondition: at most kMaxFrame bytes
-  /// together.
+  /// consumer will ring this side's doorbell once half of the ring is free). A producer that dies
+  /// in the middle has published nothing. Precondition: at most kMaxFrame bytes together.
   bool push(BlobView head, BlobView body = {}) noexcept;
   /// False when the consumer's counter is not possible: the peer is broken.
   bool sane() const noexcept { return !corrupt_; }
@@ -69,7 +69,8 @@ class Consumer {
   /// Moves the next frame into `buffer` (kMaxFrame bytes) and sets its size.
   Pop pop(std::byte* buffer, std::size_t& size) noexcept;
   bool empty() const noexcept;
-  /// True, once, when the producer waits for room: then ring its doorbell.
+  /// True, once, when the producer waits for room and half of the ring is free: then ring its
+  /// doorbell. To be asked after every frame.
   bool take_starved() noexcept;
   void count_started(std::uint64_t total) noexcept;
   void count_completed(std::uint64_t total) noexcept;

@@ -1,0 +1,291 @@
+// The doorbell's protocol over all interleavings of two writers and one reader that sleeps: nobody
+// sleeps while a frame of a living writer waits, even if a writer is killed between any two steps.
+// Each step is one atomic operation of doorbell.cpp, in its order; all of them are sequentially
+// consistent there, so that interleavings are all there is. Broken variants must be found, which
+// shows that the model can find anything.
+#include "explorer.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::ring::model {
+namespace {
+
+enum class Variant {
+  correct,
+  check_then_announce,    ///< the reader looks at the marks before it says that it sleeps
+  look_then_mark,         ///< the writer looks at the flag before it marks its line
+  words_then_summary,     ///< take() clears the lines before the summary
+  drain_then_take,        ///< the reader clears the marks after it has drained the rings
+  summary_of_empty_word,  ///< the writer marks the summary only when its word was empty
+  clear_then_write,       ///< the writer takes the flag back before it writes the event
+  clear_any_sleep,        ///< the writer clears the flag of whatever sleep it finds then
+};
+
+constexpr int kWriters = 2;
+constexpr std::uint8_t kFrames = 2;
+
+enum WriterAt : std::uint8_t {
+  w_look_early,
+  w_publish,
+  w_load_line,
+  w_mark_line,
+  w_load_summary,
+  w_mark_summary,
+  w_look,
+  w_write_event,
+  w_clear,
+  w_done,
+  w_dead
+};
+enum ReaderAt : std::uint8_t {
+  r_pending,
+  r_take_summary,
+  r_take_words,
+  r_drain,
+  r_late_words,
+  r_late_summary,
+  r_announce,
+  r_check,
+  r_take_back,
+  r_sleep,
+  r_awake,
+  r_empty_event
+};
+
+struct Writer {
+  std::uint8_t at;
+  std::uint8_t published;
+  std::uint8_t sleep;  ///< what it saw in the flag
+};
+
+struct State {
+  Writer writers[kWriters];
+  std::uint8_t words[2];
+  std::uint8_t summary;
+  std::uint8_t sleeping;  ///< number of the sleep, 0: awake
+  std::uint8_t event;     ///< whether the eventfd is readable
+  std::uint8_t consumed[kWriters];
+  std::uint8_t reader;
+  std::uint8_t to_take;  ///< words of the summary that take() has yet to look at
+  std::uint8_t lines;    ///< lines to drain, one bit per writer
+  std::uint8_t sleeps;
+  std::uint8_t killed;
+};
+
+struct Model {
+  Variant variant = Variant::correct;
+  bool same_word = true;  ///< whether the two lines share a word
+  bool kill = true;       ///< whether writer 0 may be killed
+
+  int word_of(int writer) const { return same_word ? 0 : writer; }
+
+  void operator()(const State& s, std::vector<Step<State>>& out) const {
+    for (int i = 0; i < kWriters; ++i) {
+      if (s.writers[i].at >= w_done) continue;
+      State t = s;
+      const char* what = write(t, i);
+      out.push_back({t, what});
+    }
+    if (kill && s.killed == 0 && s.writers[0].at < w_done) {
+      State t = s;
+      t.killed = 1;
+      t.writers[0].at = w_dead;
+      out.push_back({t, "writer 0 is killed"});
+    }
+    State t = s;
+    if (const char* what = read(t)) out.push_back({t, what});
+  }
+
+  WriterAt first() const { return variant == Variant::look_then_mark ? w_look_early : w_publish; }
+  WriterAt after_mark(bool word_was_empty) const {
+    return variant == Variant::summary_of_empty_word && !word_was_empty ? w_look : w_load_summary;
+  }
+  void frame_done(Writer& w) const { w.at = w.published == kFrames ? w_done : first(); }
+
+  const char* write(State& s, int i) const {
+    Writer& w = s.writers[i];
+    const auto bit = static_cast<std::uint8_t>(1 << i);
+    const auto word_bit = static_cast<std::uint8_t>(1 << word_of(i));
+    std::uint8_t& word = s.words[word_of(i)];
+    switch (w.at) {
+      case w_look_early:
+        w.sleep = s.sleeping;
+        w.at = w_publish;
+        return "writer looks at the flag";
+      case w_publish:
+        ++w.published;
+        w.at = w_load_line;
+        return "writer publishes a frame";
+      case w_load_line:
+        if ((word & bit) == 0)
+          w.at = w_mark_line;
+        else
+          w.at = after_mark(false);
+        return "writer loads its line";
+      case w_mark_line:
+        w.at = after_mark(word == 0);
+        word |= bit;
+        return "writer marks its line";
+      case w_load_summary:
+        w.at = (s.summary & word_bit) == 0 ? w_mark_summary : w_look;
+        return "writer loads the summary";
+      case w_mark_summary:
+        s.summary |= word_bit;
+        w.at = w_look;
+        return "writer marks the summary";
+      case w_look:
+        if (variant != Variant::look_then_mark) w.sleep = s.sleeping;
+        if (w.sleep == 0) {
+          frame_done(w);
+        } else {
+          w.at = variant == Variant::clear_then_write ? w_clear : w_write_event;
+        }
+        return "writer looks at the flag";
+      case w_write_event:
+        s.event = 1;
+        if (variant == Variant::clear_then_write)
+          frame_done(w);
+        else
+          w.at = w_clear;
+        return "writer writes the event";
+      case w_clear:
+        if (variant == Variant::clear_then_write) {
+          const bool mine = s.sleeping != 0;
+          s.sleeping = 0;
+          if (mine)
+            w.at = w_write_event;
+          else
+            frame_done(w);
+          return "writer takes the flag";
+        }
+        if (variant == Variant::clear_any_sleep || s.sleeping == w.sleep) s.sleeping = 0;
+        frame_done(w);
+        return "writer clears the flag";
+      default: return nullptr;
+    }
+  }
+
+  const char* read(State& s) const {
+    switch (s.reader) {
+      case r_pending:
+        if (s.summary != 0)
+          s.reader = variant == Variant::words_then_summary ? r_take_words : r_take_summary;
+        else
+          s.reader = variant == Variant::check_then_announce ? r_check : r_announce;
+        s.to_take = variant == Variant::words_then_summary ? 3 : 0;
+        return "reader looks for marks";
+      case r_take_summary:
+        s.to_take = s.summary;
+        if (variant != Variant::drain_then_take && variant != Variant::words_then_summary)
+          s.summary = 0;
+        s.reader = r_take_words;
+        return "reader takes the summary";
+      case r_take_words: {
+        const int word = (s.to_take & 1) != 0 ? 0 : 1;
+        s.to_take = static_cast<std::uint8_t>(s.to_take & ~(1 << word));
+        s.lines |= s.words[word];
+        if (variant != Variant::drain_then_take) s.words[word] = 0;
+        if (s.to_take == 0)
+          s.reader = variant == Variant::words_then_summary ? r_late_summary : r_drain;
+        return "reader takes a word of lines";
+      }
+      case r_drain: return drain(s);
+      case r_late_words:  // only when drained first
+        s.words[0] = s.words[1] = 0;
+        s.reader = r_late_summary;
+        return "reader clears the lines";
+      case r_late_summary:
+        s.summary = 0;
+        s.reader = variant == Variant::words_then_summary ? r_drain : r_pending;
+        return "reader clears the summary";
+      case r_announce:
+        s.sleeping = ++s.sleeps;
+        s.reader = variant == Variant::check_then_announce ? r_sleep : r_check;
+        return "reader announces sleep";
+      case r_check:
+        if (variant == Variant::check_then_announce)
+          s.reader = s.summary != 0 ? r_pending : r_announce;
+        else
+          s.reader = s.summary != 0 ? r_take_back : r_sleep;
+        return "reader checks the marks";
+      case r_take_back:
+        s.sleeping = 0;
+        s.reader = r_pending;
+        return "reader stays awake";
+      case r_sleep:
+        if (s.event == 0) return nullptr;
+        s.reader = r_awake;
+        return "reader wakes up";
+      case r_awake:
+        s.sleeping = 0;
+        s.reader = r_empty_event;
+        return "reader clears its flag";
+      default:
+        s.event = 0;
+        s.reader = r_pending;
+        return "reader empties the event";
+    }
+  }
+
+  const char* drain(State& s) const {
+    for (int i = 0; i < kWriters; ++i) {
+      if ((s.lines & (1 << i)) == 0) continue;
+      if (s.consumed[i] < s.writers[i].published) {
+        ++s.consumed[i];
+        return "reader pops a frame";
+      }
+      s.lines = static_cast<std::uint8_t>(s.lines & ~(1 << i));
+      break;
+    }
+    if (s.lines == 0) s.reader = variant == Variant::drain_then_take ? r_late_words : r_pending;
+    return "reader finds a ring empty";
+  }
+
+  State start() const {
+    State s{};
+    for (Writer& w : s.writers) w.at = first();
+    return s;
+  }
+};
+
+Found run(const Model& model) {
+  return explore(model.start(), model, [](const State& s) {
+    for (int i = 0; i < kWriters; ++i) {
+      if (s.writers[i].at == w_dead) continue;  // the agent's death notice drains its ring
+      if (s.consumed[i] != kFrames) return false;
+    }
+    return true;
+  });
+}
+
+TEST(DoorbellModel, NoWakeUpIsLostInAnyInterleaving) {
+  for (const bool same_word : {true, false}) {
+    const Found found = run({Variant::correct, same_word, true});  // to be killed is a possibility
+    EXPECT_FALSE(found.stuck) << "same word " << same_word << '\n' << found.trace;
+    EXPECT_GT(found.states, 500'000u);
+  }
+}
+
+bool finds(Variant variant) {
+  bool stuck = false;
+  for (const bool same_word : {true, false}) stuck |= run({variant, same_word, true}).stuck;
+  return stuck;
+}
+
+TEST(DoorbellModel, BrokenVariantsAreFound) {
+  EXPECT_TRUE(finds(Variant::check_then_announce));
+  EXPECT_TRUE(finds(Variant::look_then_mark));
+  EXPECT_TRUE(finds(Variant::words_then_summary));
+  EXPECT_TRUE(finds(Variant::drain_then_take));
+  EXPECT_TRUE(finds(Variant::clear_any_sleep));
+}
+
+TEST(DoorbellModel, VariantsThatOnlyAKillBreaksAreFoundByIt) {
+  for (const Variant variant : {Variant::clear_then_write, Variant::summary_of_empty_word}) {
+    EXPECT_FALSE(run({variant, true, false}).stuck);
+    EXPECT_TRUE(run({variant, true, true}).stuck);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ring::model

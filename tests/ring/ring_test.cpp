@@ -1,0 +1,263 @@
+// The ring and the doorbell in one thread: what fits, what wraps, what is refused.
+#include "troupe/runtime/ring/ring.hpp"
+
+#include "troupe/runtime/base/random.hpp"
+#include "troupe/runtime/ring/doorbell.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <cstring>
+#include <deque>
+
+namespace troupe::ring {
+namespace {
+
+using namespace std::chrono_literals;
+
+Blob numbered(std::size_t size, std::uint64_t n) {
+  Blob bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(n * 31 + i);
+  return bytes;
+}
+
+struct RingTest : ::testing::Test {
+  ChannelMemory memory = ChannelMemory::create().value();
+  Producer out = memory.producer(0);
+  // Side 1 reads what side 0 writes.
+  Consumer in = memory.consumer(1);
+  Blob buffer = Blob(kMaxFrame);
+
+  Blob pop() {
+    std::size_t size = 0;
+    if (in.pop(buffer.data(), size) != Pop::frame) return {};
+    return Blob(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(size));
+  }
+};
+
+TEST_F(RingTest, TheTwoDirectionsAreApart) {
+  Producer back = memory.producer(1);
+  Consumer front = memory.consumer(0);
+  EXPECT_TRUE(out.push(numbered(10, 1)));
+  EXPECT_TRUE(back.push(numbered(20, 2)));
+  EXPECT_EQ(pop(), numbered(10, 1));
+  std::size_t size = 0;
+  ASSERT_EQ(front.pop(buffer.data(), size), Pop::frame);
+  EXPECT_EQ(size, 20u);
+  EXPECT_EQ(front.pop(buffer.data(), size), Pop::empty);
+}
+
+TEST_F(RingTest, HeadAndBodyAreOneFrame) {
+  EXPECT_TRUE(in.empty());
+  EXPECT_TRUE(out.push(numbered(16, 1), numbered(5, 2)));
+  EXPECT_FALSE(in.empty());
+  Blob both = numbered(16, 1);
+  const Blob body = numbered(5, 2);
+  both.insert(both.end(), body.begin(), body.end());
+  EXPECT_EQ(pop(), both);
+  EXPECT_TRUE(in.empty());
+}
+
+TEST_F(RingTest, FramesOfEverySizeWrapAtEveryPlace) {
+  Random random(3);
+  std::deque<Blob> expected;
+  for (std::uint64_t n = 0; n < 20'000; ++n) {
+    const std::size_t size = random.chance(0.05) ? random.below(kMaxFrame + 1) : random.below(300);
+    Blob frame = numbered(size, n);
+    const std::size_t cut = random.below(size + 1);
+    const BlobView view(frame);
+    if (out.push(view.first(cut), view.subspan(cut))) {
+      expected.push_back(std::move(frame));
+    } else {
+      ASSERT_FALSE(expected.empty());
+    }
+    while (!expected.empty() && (in.empty() ? ADD_FAILURE(), true : random.chance(0.5))) {
+      ASSERT_EQ(pop(), expected.front());
+      expected.pop_front();
+    }
+  }
+}
+
+TEST_F(RingTest, AFullRingRefusesAndRemembersThatItsProducerWaits) {
+  const Blob frame = numbered(1000, 1);
+  std::size_t pushed = 0;
+  while (out.push(frame)) ++pushed;
+  EXPECT_EQ(pushed, kRingBytes / 1008);
+  EXPECT_TRUE(out.sane());
+  // The producer is not woken for each frame, but once half of the ring is free.
+  std::size_t popped = 0;
+  do {
+    ASSERT_EQ(pop(), frame);
+    ++popped;
+  } while (!in.take_starved());
+  EXPECT_EQ(popped, (pushed + 1) / 2);
+  EXPECT_FALSE(in.take_starved());
+  EXPECT_TRUE(out.push(Blob(kMaxFrame)));  // then anything fits
+}
+
+TEST_F(RingTest, ProgressIsSeenByTheOtherSide) {
+  in.count_started(7);
+  in.count_completed(5);
+  EXPECT_EQ(out.progress().started, 7u);
+  EXPECT_EQ(out.progress().completed, 5u);
+}
+
+/// The pages as a hostile peer sees them.
+RingPage* pages_of(const ChannelMemory& memory) {
+  void* at =
+      mmap(nullptr, 2 * sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0);
+  EXPECT_NE(at, MAP_FAILED);
+  return static_cast<RingPage*>(at);
+}
+
+TEST_F(RingTest, ImpossibleNumbersCloseTheChannel) {
+  RingPage* page = pages_of(memory);
+  const auto attack = [&](std::uint64_t tail, std::uint64_t length) {
+    Consumer victim(page);
+    std::memcpy(page->data, &length, sizeof length);
+    page->tail = tail;
+    std::size_t size = 0;
+    const Pop result = victim.pop(buffer.data(), size);
+    if (result == Pop::corrupt) {  // for good, even if the number is taken back
+      page->tail = 0;
+      EXPECT_EQ(victim.pop(buffer.data(), size), Pop::corrupt);
+    }
+    return result;
+  };
+  EXPECT_EQ(attack(16, 8), Pop::frame);
+  EXPECT_EQ(attack(8, 0), Pop::frame);
+  EXPECT_EQ(attack(0, 8), Pop::empty);
+  EXPECT_EQ(attack(8, 1), Pop::corrupt);  // longer than what was published
+  EXPECT_EQ(attack(7, 0), Pop::corrupt);  // not even a length
+  EXPECT_EQ(attack(kRingBytes + 8, 8), Pop::corrupt);
+  for (const std::uint64_t n :
+       {std::uint64_t{kMaxFrame + 1}, std::uint64_t{1} << 31, (std::uint64_t{1} << 32) - 1,
+        std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{6}}) {
+    EXPECT_EQ(attack(kRingBytes, n), Pop::corrupt) << n;
+    if (n > kRingBytes) {
+      EXPECT_EQ(attack(n, 8), Pop::corrupt) << n;
+    }
+  }
+  EXPECT_EQ(attack(kRingBytes, kMaxFrame), Pop::frame);
+  munmap(page, 2 * sizeof(RingPage));
+}
+
+TEST_F(RingTest, AConsumerCannotMakeAProducerOverwrite) {
+  RingPage* page = pages_of(memory);
+  const Blob frame = numbered(kMaxFrame, 1);
+  while (out.push(frame)) {
+  }
+  page->head = 1'000'000;  // consumed more than was ever there
+  EXPECT_FALSE(out.push(frame));
+  EXPECT_FALSE(out.sane());
+  page->head = kRingBytes;
+  EXPECT_FALSE(out.push(frame));  // for good
+  munmap(page, 2 * sizeof(RingPage));
+}
+
+TEST_F(RingTest, AConsumerThatGoesBackIsBroken) {
+  RingPage* page = pages_of(memory);
+  const Blob frame = numbered(kMaxFrame, 1);
+  while (out.push(frame)) {
+  }
+  page->head = kMaxFrame + 8;
+  EXPECT_TRUE(out.push(frame));
+  page->head = 8;
+  EXPECT_FALSE(out.push(frame));
+  EXPECT_FALSE(out.sane());
+  munmap(page, 2 * sizeof(RingPage));
+}
+
+Fd memory_of(std::size_t size, unsigned flags, int seals) {
+  Fd fd(memfd_create("troupe-test", MFD_CLOEXEC | flags));
+  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+  if (seals != 0) {
+    EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  }
+  return fd;
+}
+/// A file that knows no seals at all.
+Fd plain_file(std::size_t size) {
+  Fd fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+  return fd;
+}
+
+TEST(Attach, ChannelMemoryMustBeUnableToShrink) {
+  constexpr std::size_t kSize = 2 * sizeof(RingPage);
+  EXPECT_TRUE(ChannelMemory::attach(memory_of(kSize, MFD_ALLOW_SEALING, F_SEAL_SHRINK)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(memory_of(kSize, MFD_ALLOW_SEALING, 0)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(memory_of(kSize, MFD_ALLOW_SEALING, F_SEAL_GROW)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(memory_of(kSize, 0, 0)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(memory_of(kSize + 8, MFD_ALLOW_SEALING, F_SEAL_SHRINK)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(memory_of(0, MFD_ALLOW_SEALING, F_SEAL_SHRINK)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(plain_file(kSize)).ok());
+  EXPECT_FALSE(ChannelMemory::attach(Fd()).ok());
+  EXPECT_FALSE(ChannelMemory::attach(Fd(eventfd(0, EFD_CLOEXEC))).ok());
+}
+
+TEST(Attach, ADoorbellMustBeUnableToShrinkOrToBlockItsWriter) {
+  constexpr std::size_t kSize = sizeof(DoorbellPage);
+  const auto event = [](int flags) { return Fd(eventfd(0, EFD_CLOEXEC | flags)); };
+  const auto good = [] { return memory_of(kSize, MFD_ALLOW_SEALING, F_SEAL_SHRINK); };
+  EXPECT_TRUE(Doorbell::attach(good(), event(EFD_NONBLOCK)).ok());
+  EXPECT_FALSE(Doorbell::attach(good(), event(0)).ok());
+  EXPECT_FALSE(Doorbell::attach(good(), Fd()).ok());
+  EXPECT_FALSE(Doorbell::attach(memory_of(kSize, MFD_ALLOW_SEALING, 0), event(EFD_NONBLOCK)).ok());
+  EXPECT_FALSE(Doorbell::attach(plain_file(kSize), event(EFD_NONBLOCK)).ok());
+  EXPECT_FALSE(
+      Doorbell::attach(memory_of(kSize + 1, MFD_ALLOW_SEALING, F_SEAL_SHRINK), event(EFD_NONBLOCK))
+          .ok());
+  EXPECT_FALSE(Doorbell::attach(Fd(), event(EFD_NONBLOCK)).ok());
+}
+
+TEST(DoorbellTest, TakesEveryLineOnce) {
+  Doorbell bell = Doorbell::create().value();
+  std::vector<std::uint32_t> lines;
+  EXPECT_FALSE(bell.take(lines));
+  for (const std::uint32_t line : {4095U, 0U, 63U, 64U, 64U, 1000U}) bell.ring(line);
+  EXPECT_TRUE(bell.pending());
+  EXPECT_TRUE(bell.take(lines));
+  EXPECT_EQ(lines, (std::vector<std::uint32_t>{0, 63, 64, 1000, 4095}));
+  EXPECT_FALSE(bell.take(lines));
+}
+
+bool readable(const Doorbell& bell) {
+  std::uint64_t count = 0;
+  return read(bell.event_fd(), &count, sizeof count) == sizeof count;
+}
+
+TEST(DoorbellTest, WritesTheEventOnlyForASleeper) {
+  Doorbell bell = Doorbell::create().value();
+  bell.ring(3);
+  EXPECT_FALSE(readable(bell));
+  EXPECT_FALSE(bell.prepare_sleep());  // something is ready
+  std::vector<std::uint32_t> lines;
+  bell.take(lines);
+  ASSERT_TRUE(bell.prepare_sleep());
+  bell.ring(3);
+  EXPECT_TRUE(readable(bell));
+  bell.ring(3);
+  EXPECT_FALSE(readable(bell));  // woken once
+  bell.finish_sleep();
+  bell.take(lines);
+  ASSERT_TRUE(bell.prepare_sleep());
+  bell.nudge();
+  EXPECT_TRUE(readable(bell));
+  bell.finish_sleep();
+  EXPECT_FALSE(bell.pending());
+}
+
+TEST(DoorbellTest, SleepEndsAtItsTimeout) {
+  Doorbell bell = Doorbell::create().value();
+  const auto start = std::chrono::steady_clock::now();
+  bell.sleep(2ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 2ms);
+  bell.sleep(-1ms);
+  bell.ring(9);
+  bell.sleep(1h);  // returns at once: a line is ready
+}
+
+}  // namespace
+}  // namespace troupe::ring
