@@ -99,6 +99,7 @@ struct PlaceActor {
   std::uint64_t incarnation = 0;
   scheduling::Shape shape;
 };
+/// Always answered: started, or start failed (also by an agent that refuses it for its epochs).
 struct StartActorAt {
   NodeId node;
   Epoch epoch = 0;

@@ -29,6 +29,10 @@ struct ActorStarted {
   std::uint64_t incarnation = 0;
   Epoch epoch = 0;
 };
+struct StartRefused {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+};
 struct ActorEnded {
   ActorId actor;
   std::uint64_t incarnation = 0;
@@ -37,9 +41,10 @@ struct ActorEnded {
 struct KillActor {
   ActorId actor;
 };
-using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
-                                    ControlAnswer, NodeHosts, ActorStarted, ActorEnded, SpawnActor,
-                                    KillActor, StartActorAt, StopActorAt, ActorReply>;
+using ClusterMessage =
+    std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl, ControlAnswer,
+                 NodeHosts, ActorStarted, StartRefused, ActorEnded, SpawnActor, KillActor,
+                 StartActorAt, StopActorAt, ActorReply>;
 using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
 inline void trace_into(sim::Trace& trace, const ClusterMessage& message) {
@@ -124,6 +129,8 @@ class ClusterSimulation {
         if (members_->is_current(node, ended->epoch))
           run(env, actors_->on_died(ended->actor, ended->incarnation,
                                     Error(Code::worker_died, "killed"), false, now));
+      } else if (const auto* refused = std::get_if<StartRefused>(&message)) {
+        run(env, actors_->on_start_failed(refused->actor, refused->incarnation, std::nullopt));
       } else if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
         run(env, actors_->on_spawn(*spawn, now));
       } else if (const auto* kill = std::get_if<KillActor>(&message)) {
@@ -247,8 +254,11 @@ class ClusterSimulation {
         run(env, cutoff_->on_answer(*answer, env.now()));
       } else if (const auto* start = std::get_if<StartActorAt>(&message)) {
         // Obeys the highest control only, and nothing meant for another life of this node.
-        if (start->epoch != cutoff_->epoch() || start->incarnation >> 32 < cutoff_->control_epoch())
+        if (start->epoch != cutoff_->epoch() ||
+            start->incarnation >> 32 < cutoff_->control_epoch()) {
+          env.send(0, StartRefused{start->spec->id, start->incarnation});
           return;
+        }
         simulation_.life_begins(env, start->spec->id, start->incarnation, session_);
         hosted_[start->spec->id] = {*start->spec, start->incarnation, 1, 0};
         env.send(0, ActorStarted{start->spec->id, start->incarnation, cutoff_->epoch()});
