@@ -151,6 +151,10 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// timeout passed. Linear in the number of refs.
   template <class R>
   Waited<R> wait(std::vector<R> refs, WaitOptions options = {}) const;
+  template <class T>
+  Waited<Ref<T>> wait(std::initializer_list<Ref<T>> refs, WaitOptions options = {}) const {
+    return wait(std::vector<Ref<T>>(refs), options);
+  }
   /// A range over the refs in order of completion: `for (auto& ref : ctx.as_completed(refs))`.
   template <class R>
   AsCompleted<R> as_completed(std::vector<R> refs) const {

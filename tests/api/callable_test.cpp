@@ -424,6 +424,11 @@ TEST(Entries, names_are_readable_and_linkage_is_known) {
   EXPECT_TRUE(is_internal(ctx.submit([](int x) { return x; }, 1)));
 }
 
+TEST(Entries, static_functions_of_one_name_in_two_files_stay_apart) {
+  InlineEngine engine;  // context_test.cpp has another outer::hidden(int)
+  EXPECT_EQ(engine.context().get(engine.context().submit<::outer::hidden>(5)), 5);
+}
+
 TEST(Entries, fingerprints_follow_types) {
   InlineEngine engine;
   const Context ctx = engine.context();

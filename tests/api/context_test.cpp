@@ -5,6 +5,12 @@
 #include <gtest/gtest.h>
 #include <map>
 
+namespace outer {
+static int hidden(int x) {
+  return -x;
+}  // callable_test.cpp has another
+}  // namespace outer
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -69,6 +75,11 @@ TEST(Options, reach_the_engine_whole) {
   EXPECT_THROW(ctx.with({.get_if_exists = true}), troupe::InvalidArgument);
 }
 
+TEST(Entries, static_functions_of_one_name_in_another_file_stay_apart) {
+  InlineEngine engine;
+  EXPECT_EQ(engine.context().get(engine.context().submit<::outer::hidden>(5)), -5);
+}
+
 TEST(Get, comes_in_several_forms) {
   InlineEngine engine;
   const Context ctx = engine.context();
@@ -112,6 +123,7 @@ TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_orde
   EXPECT_EQ(ctx.wait(refs, {.count = 100}).ready.size(), 5u);
   EXPECT_TRUE(ctx.wait(std::vector<Ref<int>>{}, {.count = 1}).ready.empty());
   EXPECT_TRUE(ctx.wait(refs, {.count = 0}).ready.empty());
+  EXPECT_EQ(ctx.wait({refs[1], refs[0]}, {.count = 1}).pending, std::vector<Ref<int>>{refs[0]});
 }
 
 TEST(Wait, takes_refs_of_different_types) {

@@ -11,7 +11,7 @@ tried=0
 for compiler in "$@"; do
   command -v "$compiler" >/dev/null || continue
   tried=$((tried + 1))
-  if output=$("$compiler" -std=c++20 -fsyntax-only -I "$include" "$file" 2>&1); then
+  if output=$("$compiler" -std=c++20 -fsyntax-only -fmax-errors=1 -I "$include" "$file" 2>&1); then
     echo "$compiler: $file compiles, though it must not"
     exit 1
   fi
