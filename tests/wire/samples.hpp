@@ -122,7 +122,8 @@ void each(F& f, CreateActor& m) {
 }
 template <class F>
 void each(F& f, StartActor& m) {
-  f("actor", m.actor), f("incarnation", m.incarnation), f("max_concurrency", m.max_concurrency);
+  f("actor", m.actor), f("lifetime", m.lifetime), f("incarnation", m.incarnation),
+      f("max_concurrency", m.max_concurrency);
   f("restarted", m.restarted), f("name", m.name), f("gpus", m.gpus), f("creation", m.creation);
 }
 template <class F>
