@@ -93,7 +93,9 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) 
   if (at == by_worker_.end()) return;
   const ActorId id = at->second;
   by_worker_.erase(at);
-  Actor& actor = actors_.at(id);
+  const auto found = actors_.find(id);
+  if (found == actors_.end()) return;
+  Actor& actor = found->second;
   if (actor.worker != worker || actor.state == wire::ActorState::dead) return;
   if (!may_restart(actor, now)) {
     ErrorInfo info;
@@ -107,6 +109,7 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) 
     info.outcome = Outcome::not_executed;
     info.cause = reason.shared_info();
     bury(id, actor, Error(std::move(info)));
+    if (actor.abandoned) actors_.erase(id);
     return;
   }
   actor.restarts.push_back(now);
@@ -119,10 +122,7 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) 
 void ActorHost::bury(ActorId id, Actor& actor, const Error& reason) {
   actor.state = wire::ActorState::dead;
   actor.error = reason.shared_info();
-  if (!actor.spec.name.empty()) {
-    const auto name = names_.find({actor.spec.name_space, actor.spec.name});
-    if (name != names_.end() && name->second == id) names_.erase(name);
-  }
+  free_name(id, actor);
   if (actor.known) out_.drop_creation(actor.spec.creation);
   actor.payload.clear();
   publish(id, actor);
@@ -155,11 +155,17 @@ void ActorHost::kill(ActorId id, bool allow_restart, Time) {
   const auto found = actors_.find(id);
   if (found == actors_.end() || found->second.state == wire::ActorState::dead) return;
   Actor& actor = found->second;
-  if (!allow_restart) actor.final = true;
-  if (actor.worker != 0)
-    out_.kill_worker(actor.worker);
-  else if (!allow_restart)
-    bury(id, actor, Error(Code::actor_died, "the actor was killed before it started"));
+  if (actor.worker != 0) out_.kill_worker(actor.worker);
+  if (allow_restart) return;
+  // Dead from this moment for everybody, whenever its process ends.
+  actor.final = true;
+  bury(id, actor, Error(Code::actor_died, "the actor was killed"));
+}
+
+void ActorHost::free_name(ActorId id, const Actor& actor) {
+  if (actor.spec.name.empty()) return;
+  const auto name = names_.find({actor.spec.name_space, actor.spec.name});
+  if (name != names_.end() && name->second == id) names_.erase(name);
 }
 
 void ActorHost::unreferenced(ActorId id) {
@@ -172,6 +178,8 @@ void ActorHost::unreferenced(ActorId id) {
   }
   if (actor.spec.detached) return;
   actor.final = true;
+  actor.abandoned = true;
+  free_name(id, actor);
   if (actor.worker != 0) {
     out_.end_worker(actor.worker);
   } else {

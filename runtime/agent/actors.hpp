@@ -81,7 +81,8 @@ class ActorHost {
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
     ProcessIndex worker = 0;
-    bool final = false;  ///< no restart any more
+    bool final = false;      ///< no restart any more
+    bool abandoned = false;  ///< no handle is left: forgotten once its process has ended
     std::deque<Time> restarts;
     std::shared_ptr<const ErrorInfo> error;
     std::set<ProcessIndex> watchers;
@@ -91,6 +92,7 @@ class ActorHost {
   void begin(ActorId id, Actor& actor);
   void bury(ActorId id, Actor& actor, const Error& reason);
   bool may_restart(Actor& actor, Time now) const;
+  void free_name(ActorId id, const Actor& actor);
 
   Out& out_;
   std::map<ActorId, Actor> actors_;

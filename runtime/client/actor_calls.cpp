@@ -35,6 +35,7 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   if (found == peers_.end()) return;
   Peer& peer = found->second;
   if (update.incarnation < peer.incarnation) return;  // a late message of an earlier life
+  if (peer.state == wire::ActorState::dead) return;
   peer.incarnation = update.incarnation;
   peer.state = update.state;
   if (update.state == wire::ActorState::alive) {
@@ -46,6 +47,14 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
                      ? std::make_shared<const Error>(*update.error)
                      : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
   }
+  flush(peer);
+}
+
+void ActorCalls::killed(ActorId actor) {
+  Peer& peer = peers_[actor];
+  peer.state = wire::ActorState::dead;
+  if (!peer.error)
+    peer.error = std::make_shared<const Error>(Code::actor_died, "the actor was killed");
   flush(peer);
 }
 

@@ -51,6 +51,9 @@ class ActorCalls {
   void argument_failed(ActorCall& call, const Error& error);
 
   void update(const wire::ActorUpdate& update);
+  /// This process has killed it for good: later calls fail at once, those under way when its
+  /// process has ended.
+  void killed(ActorId actor);
   void writable(std::uint64_t worker);
   ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
   void ended(std::uint64_t worker, std::uint64_t sequence);

@@ -535,6 +535,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
 void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
   Guard lock = guard();
   tell_agent(wire::KillActor{actor.id, may_restart});
+  if (!may_restart) actors_.killed(actor.id);
   unlock_and_collect(lock);
 }
 
