@@ -61,7 +61,7 @@ struct MustCross {
                 "walked: use whole "
                 "members, or give the type a friend fields()");
   static_assert(why != Why::const_member,
-                "troupe: an aggregate with const members cannot be decoded: make them non-const, "
+                "troupe: const members cannot be decoded into: make them non-const, "
                 "or give the type a "
                 "friend fields()");
   static_assert(

@@ -240,7 +240,7 @@ constexpr Shape describe_all(Tag<std::tuple<T...>>, std::uint64_t kind, const Se
 }
 template <class A, class B>
 constexpr Shape describe_all(Tag<std::pair<A, B>>, std::uint64_t kind, const Seen* up) {
-  return describe_all(List<std::remove_const_t<A>, B>{}, kind, false, up);
+  return describe_all(List<A, B>{}, kind, false, up);
 }
 template <class... T>
 constexpr Shape describe_all(Tag<std::variant<T...>>, std::uint64_t kind, const Seen* up) {
@@ -424,7 +424,9 @@ constexpr Shape describe_class(const Seen* up) {
 
 template <class T>
 constexpr Shape describe(const Seen* up) {
-  if constexpr (is_known<T>) {
+  if constexpr (std::is_const_v<T>) {
+    return refused(Why::const_member);
+  } else if constexpr (is_known<T>) {
     return describe_known<T>(up);
   } else if constexpr (refusal_of<T>() != Why::ok) {
     return refused(refusal_of<T>());
