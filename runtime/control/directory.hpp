@@ -107,6 +107,7 @@ struct StartActorAt {
   std::uint64_t incarnation = 0;
   bool restarted = false;
 };
+/// The agent reports the worker's death as it does any other.
 struct StopActorAt {
   NodeId node;
   Epoch epoch = 0;

@@ -31,6 +31,7 @@ TEST(MembershipSimulation, NoActorLivesTwiceAndEverybodyComesBack) {
                                       1000, run_random);
   std::puts(summary.text().c_str());
   ASSERT_TRUE(summary.ok()) << summary.text();
+  if (summary.seeds < 1000) return;  // a replay of one seed says nothing about the load
   EXPECT_GE(summary.counted, summary.seeds / 2);
   for (const Fault fault :
        {Fault::partition_one_way, Fault::partition_two_way, Fault::partition_rolling,
@@ -42,9 +43,10 @@ TEST(MembershipSimulation, NoActorLivesTwiceAndEverybodyComesBack) {
 /// Each of these once broke a promise: an event that left before its sync (32), a probe that took a
 /// process without its epoch for gone (73), an epoch given in answer to a dead process (147), a
 /// vote by a process that had not registered yet (9464), a start that overtook the registration
-/// (6), and a list of hosted actors that was meant for an earlier control (6056).
+/// (6), a list of hosted actors that was meant for an earlier control (6056), a refused start that
+/// nobody heard of (6592), and a stop whose effect nobody reported (16978).
 TEST(MembershipSimulation, SeedsThatOnceFailedPass) {
-  for (const std::uint64_t seed : {6, 32, 73, 147, 6056, 9464})
+  for (const std::uint64_t seed : {6, 32, 73, 147, 6056, 6592, 9464, 16978})
     EXPECT_EQ(run_random(seed).violation, "") << "seed " << seed;
 }
 

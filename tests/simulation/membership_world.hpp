@@ -265,8 +265,10 @@ class ClusterSimulation {
       } else if (const auto* stop = std::get_if<StopActorAt>(&message)) {
         const auto at = hosted_.find(stop->actor);
         if (stop->epoch == cutoff_->epoch() && at != hosted_.end() &&
-            at->second.incarnation == stop->incarnation)
+            at->second.incarnation == stop->incarnation) {
           hosted_.erase(at);
+          env.send(0, ActorEnded{stop->actor, stop->incarnation, cutoff_->epoch()});
+        }
       }
     }
     void on_timer(Env& env, std::uint64_t id) override {
