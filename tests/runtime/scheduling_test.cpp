@@ -1,5 +1,6 @@
 // Placement: what each strategy chooses and what each refusal says. Leases: amounts always add up,
 // blocked chains finish, nobody starves, the dead give everything back.
+#include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
@@ -400,6 +401,18 @@ TEST(Leases, DrainingGrantsNothingNew) {
   EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u);  // its own agent asks elsewhere
   table.set_draining(false, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+}
+
+TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
+  simulation_hooks.mutant = [](const char* name) {
+    return std::string_view(name) == "leases.blocked_keeps_resources";
+  };
+  Table table(options(1, 1));
+  table.request(1, 1, shape(1), 1, table.now);
+  table.blocked(pick<Granted>(table.settle()).at(0).worker, table.now);
+  table.request(2, 1, shape(1), 1, table.now);
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the deadlock that the chain test would see
+  simulation_hooks.mutant = nullptr;
 }
 
 // --- random trees of tasks that block on their children, on one small node
