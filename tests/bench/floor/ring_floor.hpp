@@ -1,0 +1,43 @@
+/// What two processes of one machine can do with nothing in between: a message through shared
+/// memory and back, messages one way, bytes copied into shared memory that is warm. And the same
+/// with troupe's ring and doorbell, to see what their checks cost.
+///
+///     const Sample s = ring_round_trip(Waiting::parked, Placement::one_cpu);   // microseconds
+///
+/// Every function forks its other side, pins both, and returns the median of several runs. To be
+/// called from a process without other threads; takes about half a second each.
+#pragma once
+
+#include "measure.hpp"
+
+namespace troupe::bench {
+
+/// What a side does until the other one has written.
+enum class Waiting { spinning, parked };
+
+/// Bytes of a message in all of these.
+inline constexpr int kMessageBytes = 100;
+
+// --- floors: slots of a cache line pair each, no length, no check, one eventfd to park on ---
+
+/// Microseconds for a message there and one back. Spinning on one CPU makes no sense.
+Sample ring_round_trip(Waiting waiting, Placement placement);
+/// Messages a second from one CPU to another, both spinning.
+Sample ring_one_way();
+/// GB/s of memcpy into shared memory that has been touched before, by one or two threads.
+Sample memcpy_into_shared(int threads);
+
+// --- the same with runtime/ring ---
+
+Sample troupe_ring_round_trip(Waiting waiting, Placement placement);
+/// The reader sleeps on its doorbell when the ring is empty, as a worker does.
+Sample troupe_ring_one_way();
+
+/// Nanoseconds to encode and to decode a call with two small inline arguments.
+Sample call_encode();
+Sample call_decode();
+
+/// All of the above as rows: `ring_*` and `memcpy_*` are floors, `troupe_*` have them as floor.
+std::vector<Row> ring_rows();
+
+}  // namespace troupe::bench
