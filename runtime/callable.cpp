@@ -120,9 +120,9 @@ ActorHandle adopt_actor(ActorId id, ObjectHandle lifetime) {
 
 void resume_when_ready(const ObjectHandle& object, CoroutineRoot& root,
                        std::coroutine_handle<> handle) {
-  running_engine().when_ready(object, [root = root.shared_from_this(), handle] {
+  running_engine().when_ready(object, [root = root.shared_from_this(), handle]() mutable {
     const std::shared_ptr<CoroutineRoot> alive =
-        root;  // this closure may be destroyed while it runs
+        std::move(root);  // this closure may be destroyed while it runs
     handle.resume();
     alive->resumed();
   });

@@ -260,9 +260,15 @@ inline Time deadline(Duration timeout) noexcept {
   const Time now = steady_now();
   return timeout >= Time::max() - now ? Time::max() : now + timeout;
 }
+/// The handle inside a Ref that is waited for.
+template <class T>
+const ObjectHandle& handle_of(const Ref<T>& ref) {
+  if (!ref) throw_not_encodable("this Ref is empty");
+  return Access::handle(ref);
+}
 template <class T>
 auto get_or_nothing(Engine& engine, const Ref<T>& ref) {
-  const Value value = engine.get(Access::handle(ref), kNoTimeout);
+  const Value value = engine.get(handle_of(ref), kNoTimeout);
   if constexpr (std::is_void_v<T>)
     return std::monostate{};
   else
@@ -286,10 +292,6 @@ Waited<R> split_off(std::vector<R> refs, const std::vector<std::size_t>& indices
   std::erase_if(refs, [](const R& ref) { return !ref; });  // what was moved out is empty
   waited.pending = std::move(refs);
   return waited;
-}
-inline const ObjectHandle& not_empty(const ObjectHandle& handle) {
-  if (!handle) throw_not_encodable("this Ref is empty");
-  return handle;
 }
 }  // namespace detail
 
@@ -326,7 +328,7 @@ auto Context::put(const T& value) const {
 
 template <class T>
 T Context::get(const Ref<T>& ref, Duration timeout) const {
-  const detail::Value value = engine_->get(detail::not_empty(detail::Access::handle(ref)), timeout);
+  const detail::Value value = engine_->get(detail::handle_of(ref), timeout);
   if constexpr (!std::is_void_v<T>) return detail::decode_value<T>(value);
 }
 
@@ -351,8 +353,7 @@ auto Context::get(const Ref<A>& a, const Ref<B>& b, const Ref<C>&... c) const {
 
 template <class T>
 Result<T> Context::try_get(const Ref<T>& ref, Duration timeout) const {
-  Result<detail::Value> value =
-      engine_->try_get(detail::not_empty(detail::Access::handle(ref)), timeout);
+  Result<detail::Value> value = engine_->try_get(detail::handle_of(ref), timeout);
   if (!value) return value.error();
   if constexpr (std::is_void_v<T>)
     return {};
@@ -363,7 +364,7 @@ Result<T> Context::try_get(const Ref<T>& ref, Duration timeout) const {
 template <class T>
 View<T> Context::view(const Ref<T>& ref, Duration timeout) const {
   static_assert(!std::is_void_v<T>, "troupe: a Ref<void> has nothing to view: get it");
-  return View<T>(engine_->get(detail::not_empty(detail::Access::handle(ref)), timeout));
+  return View<T>(engine_->get(detail::handle_of(ref), timeout));
 }
 
 template <class R>
