@@ -79,6 +79,13 @@ ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
 
 ClientEngine::~ClientEngine() {
   stop();
+  // Nobody is left to tell: what was let go while the engine stopped is simply deleted.
+  for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
+    Entry* next = entry->next_released;
+    delete entry;
+    entry = next != nullptr ? next : released_.exchange(nullptr);
+  }
+  for (Resume* resume : resumes_) delete resume;
 }
 
 void ClientEngine::say_hello(const Start& start) {
@@ -322,13 +329,11 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
   if (!entry.ready.load(std::memory_order_acquire)) {
     Guard lock = guard();
     if (!entry.ready.load(std::memory_order_relaxed)) {
-      struct Resume {
-        ClientEngine* engine;
-        std::function<void()> fire;
-      };
       auto* resume = new Resume{this, std::move(fire)};
+      resumes_.insert(resume);
       entry.waiters.push_back({[](void* who, Entry&) {
                                  std::unique_ptr<Resume> r(static_cast<Resume*>(who));
+                                 r->engine->resumes_.erase(r.get());
                                  r->engine->resumable_.push_back(std::move(r->fire));
                                },
                                resume});

@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace troupe::client {
@@ -137,6 +138,11 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t completed = 0;
     bool dead = false;
   };
+  /// A coroutine that waits for an object; deleted unfired when the engine ends.
+  struct Resume {
+    ClientEngine* engine;
+    std::function<void()> fire;
+  };
   struct PendingGrant {
     wire::LeaseGranted grant;
   };
@@ -145,6 +151,10 @@ class ClientEngine final : public detail::Engine,
   Time drain(Time now) override;
   int socket_fd() const override { return socket_.fd(); }
   bool wants_write() const override { return socket_.has_queued(); }
+  bool has_leftovers() const noexcept override {
+    return released_.load(std::memory_order_seq_cst) != nullptr ||
+           has_unpins_.load(std::memory_order_seq_cst);
+  }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
@@ -250,6 +260,7 @@ class ClientEngine final : public detail::Engine,
   std::deque<Incoming> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
+  std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
   std::map<std::uint64_t, std::optional<wire::Nodes>> node_lists_;
   std::uint64_t next_request_ = 0;

@@ -105,7 +105,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) 
     if ((result = done()) || stopping_.load(std::memory_order_relaxed) || now >= deadline) break;
     guard.unlock();
     const Time spin_end = now + spin_;
-    bool pending = bell_.pending();
+    bool pending = bell_.pending() || host_.has_leftovers();
     while (!pending && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
       for (int i = 0; i < 32 && !pending; ++i) {
         __builtin_ia32_pause();
@@ -149,7 +149,7 @@ void Pump::io_loop() {
     if (stopping_.load(std::memory_order_seq_cst) || !bell_.prepare_sleep()) continue;
     io_on_bell_ = true;
     guard.unlock();
-    poll_until(timer, true);
+    if (!host_.has_leftovers()) poll_until(timer, true);
     guard.lock();
     if (io_on_bell_) {
       io_on_bell_ = false;

@@ -35,6 +35,8 @@ class Pump {
     virtual int socket_fd() const = 0;
     virtual bool wants_write() const = 0;
     virtual void socket_ready() noexcept = 0;
+    /// Work that another thread left because the lock was taken. No lock.
+    virtual bool has_leftovers() const noexcept = 0;
   };
 
   Pump(Host& host, ring::Doorbell& bell, EngineLock& lock);
