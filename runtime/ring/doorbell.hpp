@@ -31,9 +31,10 @@ inline constexpr std::uint32_t kMaxLines = 4096;
 /// The shared page. Everybody who holds it may wake its owner. The worst that a bad writer does is
 /// to wake it for nothing, or to wipe out marks of others: so an owner sleeps with a timeout.
 struct DoorbellPage {
-  alignas(64) std::atomic<std::uint32_t> sleeping;   ///< number of the present sleep; 0: awake
-  alignas(64) std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
-  alignas(64) std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
+  alignas(64) std::atomic<std::uint32_t> sleeping;  ///< number of the present sleep; 0: awake
+  // On the same cache line: a ring touches all three.
+  std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
+  std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
 };
 
 /// One end of a doorbell: the owner's or a peer's.

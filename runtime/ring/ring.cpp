@@ -10,16 +10,26 @@
 namespace troupe::ring {
 namespace {
 
-constexpr std::uint64_t kHeader = 8;  // frame size, then padding to 8
+constexpr std::uint64_t kHeader = 8;  // the length word: frame size + 1; the frame is padded to 8
+
+/// The consumer tells its head once it is so far ahead, or the producer starves.
+constexpr std::uint64_t kTellBytes = kRingBytes / 8;
 
 constexpr std::uint64_t padded(std::uint64_t n) noexcept {
   return (n + 7) & ~std::uint64_t{7};
 }
 
-// Frames are read and written as machine words that two processes share.
+/// The length word at this many bytes from the ring's beginning; all frames begin at a multiple of
+/// 8.
+std::uint64_t* word_at(RingPage* page, std::uint64_t at) noexcept {
+  return reinterpret_cast<std::uint64_t*>(page->data + at % kRingBytes);
+}
+
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // With half of the ring free any frame fits: see take_starved().
-static_assert(kHeader + padded(kMaxFrame) <= kRingBytes / 2);
+static_assert(kHeader + padded(kMaxFrame) + kHeader <= kRingBytes / 2);
+// And in an empty ring whose producer does not know so yet: it need not be told.
+static_assert(kTellBytes + kHeader + padded(kMaxFrame) + kHeader <= kRingBytes);
 
 }  // namespace
 
@@ -46,19 +56,20 @@ bool Producer::push(BlobView head, BlobView body) noexcept {
   const std::uint64_t size = head.size() + body.size();
   TROUPE_ASSERT(size <= kMaxFrame, "a frame is at most kMaxFrame; larger things travel as objects");
   const std::uint64_t need = kHeader + padded(size);
+  const std::uint64_t room = need + kHeader;  // with the length word of the frame after this one
   if (corrupt_) return false;
-  if (!room_for(need)) {
+  if (!room_for(room)) {
     if (corrupt_) return false;
     // Ask to be woken, then look again: the consumer may have made room between the two.
-    page_->starved.exchange(1, std::memory_order_seq_cst);
-    if (!room_for(need)) return false;
+    page_->starved.exchange(tail_, std::memory_order_seq_cst);
+    if (!room_for(room)) return false;
     page_->starved.exchange(0, std::memory_order_seq_cst);
   }
-  copy_in(tail_, BlobView(reinterpret_cast<const std::byte*>(&size), kHeader));
   copy_in(tail_ + kHeader, head);
   copy_in(tail_ + kHeader + head.size(), body);
+  __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
+  __atomic_exchange_n(word_at(page_, tail_), size + 1, __ATOMIC_SEQ_CST);
   tail_ += need;
-  page_->tail.exchange(tail_, std::memory_order_seq_cst);
   return true;
 }
 
@@ -68,27 +79,21 @@ Progress Producer::progress() const noexcept {
 }
 
 bool Consumer::empty() const noexcept {
-  return page_->tail.load(std::memory_order_seq_cst) == head_;
+  return __atomic_load_n(word_at(page_, head_), __ATOMIC_SEQ_CST) == 0;
+}
+
+void Consumer::tell_head() noexcept {
+  if (told_ == head_) return;
+  told_ = head_;
+  page_->head.store(head_, std::memory_order_seq_cst);
 }
 
 Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
   if (corrupt_) return Pop::corrupt;
-  if (tail_seen_ == head_) {
-    const std::uint64_t tail = page_->tail.load(std::memory_order_seq_cst);
-    if (tail == head_) return Pop::empty;
-    if (tail < head_ || tail - head_ > kRingBytes) {
-      corrupt_ = true;
-      return Pop::corrupt;
-    }
-    tail_seen_ = tail;
-  }
-  const std::uint64_t available = tail_seen_ - head_;
-  std::uint64_t length = 0;
-  // Never wraps: all is 8-aligned. An atomic load, so that what was checked is what is used.
-  if (available >= kHeader)
-    length = __atomic_load_n(
-        reinterpret_cast<const std::uint64_t*>(page_->data + head_ % kRingBytes), __ATOMIC_RELAXED);
-  if (available < kHeader || length > kMaxFrame || kHeader + padded(length) > available) {
+  const std::uint64_t word = __atomic_load_n(word_at(page_, head_), __ATOMIC_SEQ_CST);
+  if (word == 0) return Pop::empty;
+  const std::uint64_t length = word - 1;
+  if (length > kMaxFrame) {
     corrupt_ = true;
     return Pop::corrupt;
   }
@@ -98,16 +103,19 @@ Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
   if (first < length) std::memcpy(buffer + first, page_->data, length - first);
   size = length;
   head_ += kHeader + padded(length);
-  page_->head.store(head_, std::memory_order_seq_cst);
+  if (head_ - told_ >= kTellBytes) tell_head();
   return Pop::frame;
 }
 
 bool Consumer::take_starved() noexcept {
-  if (page_->starved.load(std::memory_order_seq_cst) == 0) return false;
+  const std::uint64_t tail = page_->starved.load(std::memory_order_seq_cst);
+  if (tail == 0) return false;
+  tell_head();
   // Not before half of the ring is free: then any frame fits, and a producer that fills the ring is
   // woken once per half of it, not once per frame. The last frame of the ring gets here in any
   // case.
-  if (page_->tail.load(std::memory_order_seq_cst) - head_ > kRingBytes / 2) return false;
+  // (A producer that found room by itself leaves an old number behind: less than the head.)
+  if (tail > head_ && tail - head_ > kRingBytes / 2) return false;
   return page_->starved.exchange(0, std::memory_order_seq_cst) != 0;
 }
 

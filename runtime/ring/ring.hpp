@@ -4,6 +4,10 @@
 ///     producer: ring.push(frame) ? bell.ring(line) : queue it;
 ///     consumer: while (ring.pop(buffer) == Pop::frame) handle(buffer);
 ///
+/// A frame's length word stands before its bytes and publishes them: zero until the frame is whole,
+/// written last. So a message costs its own cache lines and no counter's. The producer clears the
+/// next length word before it publishes this one: a reader never takes old bytes for a length.
+///
 /// A frame is copied into private memory, then checked, then parsed: the peer may change shared
 /// memory at any time, so nothing is ever parsed in place. Every number read from shared memory is
 /// checked against what the ring could hold; one that is not possible closes the channel
@@ -22,14 +26,13 @@ namespace troupe::ring {
 inline constexpr std::size_t kRingBytes = 64 * 1024;
 inline constexpr std::size_t kMaxFrame = 16 * 1024;  ///< larger things travel as objects
 
-/// Shared memory of one direction. The producer writes `tail`, the consumer all else.
+/// Shared memory of one direction. The producer writes `data` and `starved`, the consumer the rest.
 struct RingPage {
-  alignas(64) std::atomic<std::uint64_t> tail;  ///< bytes ever published
-  alignas(64) std::atomic<std::uint64_t> head;  ///< bytes ever consumed
+  alignas(64) std::atomic<std::uint64_t> head;  ///< bytes consumed, told now and then
   std::atomic<std::uint64_t> started;           ///< calls the consumer began to execute
   std::atomic<std::uint64_t> completed;         ///< calls whose reply it has published
-  alignas(64)
-      std::atomic<std::uint32_t> starved;  ///< producer: ring my doorbell when there is room again
+  /// Not zero: the producer waits for room, having published so many bytes; ring its doorbell.
+  alignas(64) std::atomic<std::uint64_t> starved;
   alignas(64) std::byte data[kRingBytes];
 };
 
@@ -77,8 +80,9 @@ class Consumer {
 
  private:
   RingPage* page_ = nullptr;
+  void tell_head() noexcept;
   std::uint64_t head_ = 0;
-  std::uint64_t tail_seen_ = 0;
+  std::uint64_t told_ = 0;  ///< what the producer may know of head_
   bool corrupt_ = false;
 };
 

@@ -30,7 +30,8 @@ Sample memcpy_into_shared(int threads);
 // --- the same with runtime/ring ---
 
 Sample troupe_ring_round_trip(Waiting waiting, Placement placement);
-/// The reader sleeps on its doorbell when the ring is empty, as a worker does.
+/// The reader spins briefly and then sleeps on its doorbell when the ring is empty, as a worker
+/// does.
 Sample troupe_ring_one_way();
 
 /// Nanoseconds to encode and to decode a call with two small inline arguments.
