@@ -15,13 +15,13 @@ void unsupported(unsigned member) {
   throw Error(Code::unavailable, "unsupported message " + std::to_string(member));
 }
 
-std::string_view cut(std::string_view text, std::size_t bound) noexcept {
-  if (text.size() <= bound) return text;
+CutText::CutText(const std::string& text, std::size_t bound) : text_(text) {
+  if (text.size() <= bound) return;
   std::size_t end = bound;
   // 10xxxxxx continues a sequence; one is at most four bytes long.
   for (int i = 0; i < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80; ++i)
     --end;
-  return text.substr(0, end);
+  cut_ = text.substr(0, end);
 }
 
 std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound) {
@@ -86,9 +86,9 @@ void write_error(Errors::Builder out, const ErrorInfo& error) {
   const ErrorInfo* e = &error;
   std::size_t left = kMaxErrorText;
   const auto fit = [&left](const std::string& text, std::size_t bound) {
-    const std::string_view part = cut(text, std::min(bound, left));
+    CutText part(text, std::min(bound, left));
     left -= part.size();
-    return to_text(part);
+    return part;
   };
   for (unsigned i = 0; i < out.size(); ++i, e = e->cause.get()) {
     schema::ErrorEntry::Builder entry = out[i];
@@ -151,7 +151,7 @@ std::int64_t read_amount(std::int64_t amount, const char* field) {
 
 void write(Amounts::Builder out, const std::vector<std::pair<std::string, std::int64_t>>& amounts) {
   for (unsigned i = 0; i < out.size(); ++i) {
-    out[i].setName(to_text(cut(amounts[i].first, kMaxText)));
+    out[i].setName(CutText(amounts[i].first));
     out[i].setTenThousandths(amounts[i].second);
   }
 }
@@ -172,8 +172,8 @@ void write(schema::Shape::Builder out, const Shape& shape) {
   if (!shape.labels.empty()) {
     auto labels = out.initLabels(checked(shape.labels.size(), kMaxLabels));
     for (unsigned i = 0; i < labels.size(); ++i) {
-      labels[i].setKey(to_text(cut(shape.labels[i].first, kMaxText)));
-      labels[i].setValue(to_text(cut(shape.labels[i].second, kMaxText)));
+      labels[i].setKey(CutText(shape.labels[i].first));
+      labels[i].setValue(CutText(shape.labels[i].second));
     }
   }
   out.setPlacement(shape.placement);

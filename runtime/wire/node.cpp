@@ -5,7 +5,7 @@ namespace {
 
 void write(schema::Hello::Builder out, const Hello& m) {
   out.setProtocol(m.protocol);
-  out.setBuild(to_text(cut(m.build, kMaxText)));
+  out.setBuild(CutText(m.build));
   out.setKind(static_cast<std::uint8_t>(m.kind));
   out.setPid(m.pid);
   out.setToken(m.token);
@@ -23,7 +23,7 @@ void read(schema::Hello::Reader in, Hello& m) {
 void write(schema::Welcome::Builder out, const Welcome& m) {
   out.setProtocol(m.protocol);
   internal::write(out.initNode(), m.node);
-  out.setNodeName(to_text(cut(m.node_name, kMaxText)));
+  out.setNodeName(CutText(m.node_name));
   out.setProcess(m.process);
   out.setMyLine(m.my_line);
   out.setAgentLine(m.agent_line);
@@ -55,7 +55,7 @@ void read(schema::Channel::Reader in, Channel& m) {
 
 void write(schema::PeerDied::Builder out, const PeerDied& m) {
   out.setPeer(m.peer);
-  out.setReason(to_text(cut(m.reason, kMaxText)));
+  out.setReason(CutText(m.reason));
 }
 void read(schema::PeerDied::Reader in, PeerDied& m) {
   m.peer = in.getPeer();
@@ -90,7 +90,7 @@ void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
 
 void write(schema::LeaseRefused::Builder out, const LeaseRefused& m) {
   out.setKey(m.key);
-  out.setWhy(to_text(cut(m.why, kMaxText)));
+  out.setWhy(CutText(m.why));
 }
 void read(schema::LeaseRefused::Reader in, LeaseRefused& m) {
   m.key = in.getKey();
@@ -154,9 +154,9 @@ void read(schema::Free::Reader in, Free& m) {
 void write(schema::CreateActor::Builder out, const CreateActor& m) {
   internal::write(out.initActor(), m.actor);
   internal::write(out.initLifetime(), m.lifetime);
-  out.setName(to_text(cut(m.name, kMaxText)));
-  out.setNameSpace(to_text(cut(m.name_space, kMaxText)));
-  out.setClassName(to_text(cut(m.class_name, kMaxText)));
+  out.setName(CutText(m.name));
+  out.setNameSpace(CutText(m.name_space));
+  out.setClassName(CutText(m.class_name));
   out.setDetached(m.detached);
   out.setGetIfExists(m.get_if_exists);
   out.setMaxRestarts(m.max_restarts);
@@ -185,7 +185,7 @@ void write(schema::StartActor::Builder out, const StartActor& m) {
   out.setIncarnation(m.incarnation);
   out.setMaxConcurrency(m.max_concurrency);
   out.setRestarted(m.restarted);
-  out.setName(to_text(cut(m.name, kMaxText)));
+  out.setName(CutText(m.name));
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
   internal::write(out.initCreation(), m.creation);
   internal::write(out.initLifetime(), m.lifetime);
@@ -252,8 +252,8 @@ void read(schema::KillActor::Reader in, KillActor& m) {
 
 void write(schema::FindActor::Builder out, const FindActor& m) {
   out.setRequest(m.request);
-  out.setName(to_text(cut(m.name, kMaxText)));
-  out.setNameSpace(to_text(cut(m.name_space, kMaxText)));
+  out.setName(CutText(m.name));
+  out.setNameSpace(CutText(m.name_space));
 }
 void read(schema::FindActor::Reader in, FindActor& m) {
   m.request = in.getRequest();
@@ -266,7 +266,7 @@ void write(schema::FoundActor::Builder out, const FoundActor& m) {
   out.setFound(m.found);
   internal::write(out.initActor(), m.actor);
   internal::write(out.initLifetime(), m.lifetime);
-  out.setClassName(to_text(cut(m.class_name, kMaxText)));
+  out.setClassName(CutText(m.class_name));
 }
 void read(schema::FoundActor::Reader in, FoundActor& m) {
   m.request = in.getRequest();
@@ -396,7 +396,7 @@ void read(schema::ListNodes::Reader in, ListNodes& m) {
 
 void write(schema::NodeRow::Builder out, const NodeRow& m) {
   internal::write(out.initId(), m.id);
-  out.setName(to_text(cut(m.name, kMaxText)));
+  out.setName(CutText(m.name));
   out.setAlive(m.alive);
   out.setCpuTenThousandths(m.cpus);
   out.setCpuFreeTenThousandths(m.cpus_free);
@@ -437,7 +437,7 @@ void read(schema::Nodes::Reader in, Nodes& m) {
 }
 
 void write(schema::Shutdown::Builder out, const Shutdown& m) {
-  out.setWhy(to_text(cut(m.why, kMaxText)));
+  out.setWhy(CutText(m.why));
 }
 void read(schema::Shutdown::Reader in, Shutdown& m) {
   m.why = read_text(in.getWhy(), "reason");

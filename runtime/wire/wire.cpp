@@ -97,9 +97,9 @@ void parse(BlobView frame, std::size_t words, std::size_t payload_size, const Re
   options.traversalLimitInWords = words + 4;
   options.nestingLimit = kMaxNesting;
   const std::byte* at = frame.data() + sizeof(FrameHead);
-  std::unique_ptr<word[]> aligned;
+  std::unique_ptr<std::uint64_t[]> aligned;
   if (reinterpret_cast<std::uintptr_t>(at) % alignof(word) != 0) {
-    aligned = std::make_unique<word[]>(words);
+    aligned = std::make_unique<std::uint64_t[]>(words);
     std::memcpy(aligned.get(), at, words * sizeof(word));
     at = reinterpret_cast<const std::byte*>(aligned.get());
   }
@@ -131,16 +131,23 @@ Result<Decoded<Message>> decode(BlobView frame, std::uint8_t conversation, const
 struct FreeWords {
   void operator()(word* words) const noexcept { std::free(words); }
 };
+using Words = std::unique_ptr<word[], FreeWords>;
+
+/// Zeroed; pages that are never touched cost nothing.
+Words zeroed(std::size_t words) {
+  Words at(static_cast<word*>(std::calloc(words, sizeof(word))));
+  if (!at) throw std::bad_alloc();
+  return at;
+}
 
 }  // namespace
 
 /// One word for the head, then the first segment, which Cap'n Proto leaves zeroed when a builder
 /// ends.
 struct FrameWriter::State {
-  std::unique_ptr<word[], FreeWords> scratch{
-      static_cast<word*>(std::calloc(kScratchWords + 1, sizeof(word)))};
+  Words scratch = zeroed(kScratchWords + 1);
   std::optional<capnp::MallocMessageBuilder> builder;
-  std::vector<word> large;
+  Words large;
 
   template <class Root, class Message, class Write>
   BlobView encode(const Message& message, std::uint8_t conversation, const Write& write_root) {
@@ -155,9 +162,10 @@ struct FrameWriter::State {
     whole.setRoot(root);
     const auto copied = whole.getSegmentsForOutput();
     TROUPE_ASSERT(copied.size() == 1, "a message is one segment");
-    large.assign(copied[0].size() + 1, word());
-    std::memcpy(large.data() + 1, copied[0].begin(), copied[0].size() * sizeof(word));
-    return finish(large.data(), copied[0].size(), conversation);
+    large = zeroed(copied[0].size() + 1);
+    std::memcpy(static_cast<void*>(large.get() + 1), copied[0].begin(),
+                copied[0].size() * sizeof(word));
+    return finish(large.get(), copied[0].size(), conversation);
   }
 
   static BlobView finish(word* frame, std::size_t words, std::uint8_t conversation) {
@@ -167,9 +175,7 @@ struct FrameWriter::State {
   }
 };
 
-FrameWriter::FrameWriter() : state_(std::make_unique<State>()) {
-  if (!state_->scratch) throw std::bad_alloc();
-}
+FrameWriter::FrameWriter() : state_(std::make_unique<State>()) {}
 FrameWriter::~FrameWriter() = default;
 
 BlobView FrameWriter::encode(const CallMessage& message) {

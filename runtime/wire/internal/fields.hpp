@@ -5,7 +5,8 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <capnp/message.h>
-#include <string_view>
+#include <optional>
+#include <string>
 
 #include "schema/call.capnp.h"
 #include "schema/node.capnp.h"
@@ -27,11 +28,21 @@ inline unsigned checked(std::size_t count, std::size_t bound) {
   return static_cast<unsigned>(count);
 }
 
-/// At most `bound` bytes of a text, and no half of a UTF-8 sequence at its end.
-std::string_view cut(std::string_view text, std::size_t bound) noexcept;
-inline capnp::Text::Reader to_text(std::string_view text) {
-  return capnp::Text::Reader(text.data(), text.size());
-}
+/// At most `bound` bytes of a text, without half of a UTF-8 sequence at the end; Cap'n Proto wants
+/// a zero behind it. Borrows the text.
+class CutText {
+ public:
+  explicit CutText(const std::string& text, std::size_t bound = kMaxText);
+  std::size_t size() const noexcept { return cut_ ? cut_->size() : text_.size(); }
+  operator capnp::Text::Reader() const {
+    const std::string& text = cut_ ? *cut_ : text_;
+    return capnp::Text::Reader(text.c_str(), text.size());
+  }
+
+ private:
+  const std::string& text_;
+  std::optional<std::string> cut_;
+};
 
 template <class Tag>
 void write(schema::Id::Builder out, const Id<Tag>& id) {
