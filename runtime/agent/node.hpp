@@ -91,6 +91,8 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void start_worker(bool dedicated);
   void on_zygote();
   void worker_gone(std::uint64_t token, const std::string& reason);
+  void start_failed(bool dedicated, const std::string& why);
+  void go_down(const std::string& why);
 
   // OwnerTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
@@ -126,6 +128,7 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   process::ZygoteLink zygote_;
   pid_t zygote_pid_ = 0;
   bool over_ = false;
+  int failed_starts_ = 0;  ///< since a worker last said hello
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;

@@ -147,6 +147,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
     const auto starting = starting_.find(from.index);
     const bool dedicated = starting != starting_.end() && starting->second;
     starting_.erase(from.index);
+    failed_starts_ = 0;
     leases_.worker_started(from.index, steady_now(), dedicated);
   }
 }

@@ -32,11 +32,7 @@ void Node::end_zygote() {
 
 void Node::start_worker(bool dedicated) {
   auto ends = process::LocalSocket::pair();
-  if (!ends) {
-    leases_.worker_start_failed(steady_now(), dedicated);
-    std::fprintf(stderr, "troupe: a worker could not be started: %s\n", ends.error().what());
-    return;
-  }
+  if (!ends) return start_failed(dedicated, ends.error().message());
   auto process = std::make_unique<Process>();
   process->index = next_process_++;
   process->kind = wire::ProcessKind::worker;
@@ -45,8 +41,7 @@ void Node::start_worker(bool dedicated) {
   // The socket buffers the order until the zygote has come up.
   if (!zygote_.fork_worker(process->index, ends->second.get())) {
     starting_.erase(process->index);
-    leases_.worker_start_failed(steady_now(), dedicated);
-    return;
+    return start_failed(dedicated, "the zygote is gone");
   }
   processes_.emplace(process->index, std::move(process));
 }
@@ -69,13 +64,26 @@ void Node::on_zygote() {
         break;
     }
   }
-  if (gone && !over_) {
-    std::fprintf(
-        stderr,
-        "troupe: the program ended before it reached troupe::run in the node's zygote; the "
-        "node cannot start workers\n");
-    over_ = true;
-  }
+  if (gone && !over_)
+    go_down(
+        "its zygote is gone: the program ended or crashed before it reached troupe::run, in the "
+        "copy of it "
+        "that workers are forked from");
+}
+
+/// One failure may pass (descriptors, memory); ten in a row, about two seconds, will not.
+void Node::start_failed(bool dedicated, const std::string& why) {
+  leases_.worker_start_failed(steady_now(), dedicated);
+  if (++failed_starts_ == 1)
+    std::fprintf(stderr, "troupe: a worker could not be started: %s\n", why.c_str());
+  if (failed_starts_ >= 10) go_down("workers cannot be started: " + why);
+}
+
+/// The node cannot serve any more: everybody is told why, and every wait ends.
+void Node::go_down(const std::string& why) {
+  if (over_) return;
+  over_ = true;
+  for (auto& [index, process] : processes_) send(*process, wire::Shutdown{why});
 }
 
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {
@@ -84,8 +92,9 @@ void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   Process& process = *found->second;
   const auto starting = starting_.find(token);
   if (starting != starting_.end()) {
-    leases_.worker_start_failed(steady_now(), starting->second);
+    const bool dedicated = starting->second;
     starting_.erase(starting);
+    start_failed(dedicated, "it ended before it said hello: " + reason);
   }
   process.pid = 0;
   process.reason = reason;

@@ -40,6 +40,7 @@ void ClientEngine::drain_socket() {
     auto received = socket_.receive(frame_);
     if (received.kind == process::Received::Kind::empty) return;
     if (received.kind == process::Received::Kind::closed) {
+      drain_agent(steady_now());  // it may have said why
       agent_gone("the node's agent has died");
       return;
     }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 extern char** environ;
 
@@ -19,6 +21,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+struct Idle {
+  int ping() { return 1; }
+};
 int busy(int) {
   for (;;) std::this_thread::sleep_for(1s);
 }
@@ -103,6 +108,47 @@ TEST(Cleanup, AnEndedSessionLeavesNoProcessAndNoDescriptor) {
   while (ours() != before && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(2ms);
   EXPECT_EQ(ours(), before);
+}
+
+TEST(Cleanup, AProgramThatEndsBeforeRunInItsZygoteIsNamed) {
+  ::setenv("TROUPE_TEST_EXIT_EARLY", "1", 1);
+  const auto begun = std::chrono::steady_clock::now();
+  try {
+    troupe::Session session({.cpus = 1});
+    troupe::Context ctx = session.context();
+    ctx.get(ctx.submit<[](int x) { return x; }>(1), 20s);
+    ADD_FAILURE() << "no error";
+  } catch (const troupe::Unavailable& error) {
+    EXPECT_NE(error.message().find("zygote"), std::string::npos) << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
+  ::unsetenv("TROUPE_TEST_EXIT_EARLY");
+}
+
+TEST(Cleanup, WithoutDescriptorsTheErrorSaysSoWithinItsBound) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{24, 24};
+  const pid_t child = ::fork();
+  if (child == 0) {  // single-threaded: no session is open
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    int code = 1;
+    try {
+      troupe::Session session({.cpus = 1});
+      troupe::Context ctx = session.context();
+      std::vector<troupe::Actor<Idle>> actors;  // each needs descriptors
+      for (int i = 0; i < 16; ++i) actors.push_back(ctx.spawn<Idle>());
+      for (auto& actor : actors) ctx.get(actor.call<&Idle::ping>(), 20s);
+      code = 2;
+    } catch (const troupe::Error& error) {
+      code = error.code() == troupe::Code::timed_out ? 3 : 0;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "2: it worked all the same; 3: it hung";
 }
 
 }  // namespace

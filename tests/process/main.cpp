@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 int main(int argc, char** argv) {
+  if (std::getenv("TROUPE_TEST_EXIT_EARLY") != nullptr) return 5;  // Cleanup.AProgramThatEnds…
   testing::InitGoogleTest(&argc, argv);
   if (std::getenv("TROUPE_TEST_CHILD") == nullptr)
     (void)::setsid();  // tells our processes from other tests'
