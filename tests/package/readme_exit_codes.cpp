@@ -1,0 +1,19 @@
+// Ends in each of the ways that the README's table of exit codes names.
+#include "troupe/troupe.hpp"
+
+#include <stdexcept>
+#include <string>
+
+int failing() {
+  throw std::runtime_error("thrown by a task");
+}
+
+int main(int argc, char** argv) {
+  const std::string way = argc > 1 ? argv[1] : "nothing";
+  if (way == "nothing") return troupe::run(argc, argv, [](troupe::Context&) {});
+  return troupe::run(argc, argv, [&](troupe::Context& ctx) {
+    if (way == "exception") throw std::runtime_error("thrown by the body");
+    if (way == "task") return ctx.get(ctx.submit<failing>());
+    return 7;
+  });
+}
