@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/worker.hpp"
 
 #include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/process/throw_stack.hpp"
 
 #include <cxxabi.h>
 #include <unistd.h>
@@ -159,6 +160,8 @@ class Worker {
     info.origin.pid = ::getpid();
     if (info.origin.function.empty()) info.origin.function = function;
     info.origin.attempt = static_cast<int>(attempt);
+    if (info.remote_stack.empty() && info.code == Code::task_failed)
+      info.remote_stack = process::thrown_stack();
     return Error(std::move(info));
   }
 
@@ -177,6 +180,7 @@ class Worker {
     restarted_ = order.start.restarted;
     engine_.set_gpus({order.start.gpus.begin(), order.start.gpus.end()});
     const char* name = "constructor";
+    const process::NoteThrows noting;
     try {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
@@ -195,6 +199,7 @@ class Worker {
   void run(const Incoming& call) {
     const detail::Callable* callable = nullptr;
     std::shared_ptr<Replier> sink;
+    const process::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
       sink = std::make_shared<Replier>(engine_, call, callable->results);

@@ -8,6 +8,7 @@ foreach(room IN LISTS TROUPE_ROOMS)
 endforeach()
 target_include_directories(troupe PUBLIC $<BUILD_INTERFACE:${TROUPE_INCLUDE}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(troupe PUBLIC cxx_std_20)
+target_link_options(troupe INTERFACE -rdynamic)  # names in the remote stacks of errors
 set_target_properties(troupe PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   # plug-ins stand beside the library; at build time too, since CMake pads the path with empty entries, which mean "."

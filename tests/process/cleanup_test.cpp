@@ -151,4 +151,42 @@ TEST(Cleanup, WithoutDescriptorsTheErrorSaysSoWithinItsBound) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "2: it worked all the same; 3: it hung";
 }
 
+/// The child of this process with this name in /proc, or 0.
+int child_named(const std::string& name) {
+  int found = 0;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    std::ifstream stat(std::string("/proc/") + entry->d_name + "/stat");
+    std::string pid, comm, state, parent;
+    if (stat >> pid >> comm >> state >> parent && comm == "(" + name + ")" &&
+        parent == std::to_string(::getpid()) && state != "Z")
+      found = std::atoi(pid.c_str());
+  }
+  ::closedir(proc);
+  return found;
+}
+
+TEST(Cleanup, AKilledAgentEndsEveryWaitAndTakesItsNodeAlong) {
+  const std::set<int> before = ours();
+  {
+    troupe::Session session({.cpus = 2});
+    troupe::Context ctx = session.context();
+    auto counter = ctx.spawn<Idle>();
+    EXPECT_EQ(ctx.get(counter.call<&Idle::ping>(), 20s), 1);
+    auto never = ctx.submit<busy>(1);
+    EXPECT_THROW(ctx.get(never, 50ms), troupe::TimedOut);
+    const int agent = child_named("troupe-agent");
+    ASSERT_GT(agent, 0);
+    const auto begun = std::chrono::steady_clock::now();
+    ::kill(agent, SIGKILL);
+    EXPECT_THROW(ctx.get(never, 20s), troupe::Unavailable);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
+    EXPECT_THROW(ctx.submit<busy>(2), troupe::Unavailable) << "and nothing new is accepted";
+  }
+  const auto limit = std::chrono::steady_clock::now() + 5s;
+  while (ours() != before && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(ours(), before);
+}
+
 }  // namespace

@@ -168,6 +168,7 @@ TEST(Tasks, ExceptionsArriveTypedWithTheirPlace) {
     EXPECT_NE(e.where().function.find("fails"), std::string::npos) << e.what();
     EXPECT_EQ(e.outcome(), troupe::Outcome::executed);
     EXPECT_NE(e.where().pid, 0);
+    EXPECT_NE(e.remote_stack().find("process_test+0x"), std::string::npos) << e.remote_stack();
   }
   EXPECT_THROW(ctx.get(ctx.submit<plus>(bad, 1), kBound), troupe::TaskFailed)
       << "dependants fail with it";
