@@ -1,0 +1,105 @@
+// Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
+//   bench [core] [--json FILE] [--quick] [--rounds N] [--only NAME] [--list]
+// Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
+// were noisy.
+#include "core.hpp"
+
+#include "troupe/troupe.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+namespace {
+
+using namespace troupe::bench;
+
+struct Arguments {
+  CoreOptions core;
+  std::string json;
+  bool list = false;
+};
+
+int wrong(const char* program, const std::string& what) {
+  std::fprintf(stderr,
+               "%s: %s\nusage: %s [core] [--json FILE] [--quick] [--rounds N] [--only NAME] "
+               "[--list]\n",
+               program, what.c_str(), program);
+  return 2;
+}
+
+/// Returns what is wrong, or nothing.
+std::string parse(int argc, char** argv, Arguments& arguments) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const bool takes_value = flag == "--json" || flag == "--rounds" || flag == "--only";
+    if (takes_value && i + 1 == argc) return flag + " needs a value";
+    const std::string value = takes_value ? argv[++i] : "";
+    if (flag == "--quick") {
+      arguments.core.quick = true;
+      arguments.core.rounds = 1;
+    } else if (flag == "--list") {
+      arguments.list = true;
+    } else if (flag == "--json") {
+      arguments.json = value;
+    } else if (flag == "--only") {
+      arguments.core.only = value;
+    } else if (flag == "--rounds") {
+      const auto end = value.data() + value.size();
+      const auto parsed = std::from_chars(value.data(), end, arguments.core.rounds);
+      if (parsed.ec != std::errc{} || parsed.ptr != end || arguments.core.rounds < 1 ||
+          arguments.core.rounds > 1000)
+        return "--rounds takes a number from 1 to 1000, not '" + value + "'";
+    } else if (flag != "core" || i != 1) {
+      return flag.rfind("--", 0) == 0 ? "unknown flag " + flag
+                                      : "no suite '" + flag + "'; there is core";
+    }
+  }
+  return "";
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::FILE* out = path == "-" ? stdout : std::fopen(path.c_str(), "w");
+  if (out == nullptr) {
+    std::perror(path.c_str());
+    return false;
+  }
+  const bool written = std::fputs(text.c_str(), out) >= 0;
+  const bool flushed = out == stdout ? std::fflush(out) == 0 : std::fclose(out) == 0;
+  return written && flushed;
+}
+
+int measure(const Arguments& arguments) {
+  const std::vector<Judged> rows = run_core(arguments.core);
+  if (arguments.json != "-") std::fputs(to_report(rows).c_str(), stdout);
+  if (!arguments.json.empty() && !write_file(arguments.json, to_report_json(rows))) return 1;
+  if (arguments.core.quick) return 0;
+  const auto noisy =
+      std::count_if(rows.begin(), rows.end(), [](const Judged& j) { return j.noisy; });
+  if (noisy * 10 <= static_cast<std::ptrdiff_t>(rows.size())) return 0;
+  std::fprintf(stderr, "%td of %zu rows are noisy: the machine does something else meanwhile\n",
+               noisy, rows.size());
+  return 3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    troupe::enter(argc, argv);
+    Arguments arguments;
+    if (const std::string what = parse(argc, argv, arguments); !what.empty())
+      return wrong(argv[0], what);
+    if (!arguments.list) return measure(arguments);
+    for (const std::string& name : core_names()) std::printf("%s\n", name.c_str());
+    return 0;
+  } catch (const troupe::InvalidArgument& error) {
+    return wrong(argv[0], error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    return 1;
+  }
+}

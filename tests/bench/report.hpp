@@ -1,0 +1,64 @@
+/// What a benchmark says: rows of a value, its floor and its goal, as a table and as JSON.
+///
+///     Series s{.name = "task_sync", .unit = "us", .goal = at_most(Of::ratio, 10)};
+///     s.add(value, floor);                                  // once a round
+///     print_table(judge(s)); write_json(rows, machine, build, file);
+///
+/// A round measures the floor and troupe one after the other; the ratio is the median of the
+/// rounds' ratios, so that a slow minute of the machine does not count for one side only.
+#pragma once
+
+#include "measure.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::bench {
+
+/// What a row must reach.
+struct Goal {
+  enum class Of { none, value, ratio };
+  Of of = Of::none;
+  bool at_most = true;  ///< else at least
+  double limit = 0;
+};
+constexpr Goal at_most(Goal::Of of, double limit) noexcept {
+  return {of, true, limit};
+}
+constexpr Goal at_least(Goal::Of of, double limit) noexcept {
+  return {of, false, limit};
+}
+
+/// A floor that spreads more than this in every round makes its rows noisy.
+inline constexpr double kCalm = 0.10;
+
+/// The rounds of one row.
+struct Series {
+  std::string name;
+  std::string placement;
+  std::string unit;
+  Goal goal;
+  std::vector<double> values;
+  std::vector<double> floors;  ///< of the same round; empty: no floor
+  /// The smallest spread of the floor (of the placement's round trip for a row without one) in any
+  /// round.
+  double calmest = 0;
+};
+
+struct Judged {
+  Row row;
+  Goal goal;
+  bool noisy = false;
+  std::optional<bool> pass;  ///< none: no goal, or noisy
+};
+/// Medians of the rounds. Precondition: at least one value; as many floors as values, or none.
+Judged judge(const Series& series);
+
+/// "ratio <= 10"; empty without a goal.
+std::string text_of(const Goal& goal);
+std::string to_report(const std::vector<Judged>& rows);
+/// {"machine": {…}, "build": {…}, "rows": […]}
+std::string to_report_json(const std::vector<Judged>& rows);
+
+}  // namespace troupe::bench
