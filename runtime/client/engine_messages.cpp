@@ -282,8 +282,10 @@ void ClientEngine::agent_gone(const std::string& why) {
 void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
                                    Time now) {
   std::visit(Cases{[&](wire::Call& m) {
+                     const bool unwanted = blocked_ && m.actor_low == 0;
                      incoming_.push_back(
                          {peer.process, std::move(m), Blob(payload.begin(), payload.end())});
+                     if (unwanted) hand_back_unstarted();
                      pump_->notify();
                    },
                    [&](wire::Reply& m) { on_reply(peer, m, payload, now); },

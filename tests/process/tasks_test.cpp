@@ -115,6 +115,20 @@ TEST(Tasks, BlockedParentsOfManyChildrenFinishOnOneCpu) {
   for (auto& ref : refs) EXPECT_EQ(ctx.get(ref, kBound), 380);
 }
 
+TEST(Tasks, ParentsThatBlockBehindADeepPipelineFinish) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> quick;
+  for (int i = 0; i < 2000; ++i)
+    quick.push_back(ctx.submit<twice>(i));  // short ones make the pipeline deep
+  for (auto& ref : quick) ctx.get(ref, kBound);
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 30; ++i) refs.push_back(ctx.submit<fan>(5));
+  for (int i = 0; i < 30; ++i) quick.push_back(ctx.submit<twice>(i));
+  for (auto& ref : refs) EXPECT_EQ(ctx.get(ref, kBound), 20);
+  for (auto& ref : quick) ctx.get(ref, kBound);
+}
+
 TEST(Tasks, LargeValuesTravelThroughSharedMemory) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
