@@ -1,0 +1,89 @@
+/// A saved model: its bytes as an object in the object store, the step it belongs to, its hash.
+///
+///     SavedModel saved = save_model(ctx, step, model, optimizer);
+///     std::uint64_t hash = load_model(ctx, saved, 30s, model, optimizer); // equal to saved.hash
+///
+/// Parts are written one after the other as codec.hpp says, so a class needs fields() and nothing
+/// else; they must be loaded in the order in which they were saved. The object lives as long as
+/// some copy of the SavedModel does, in whatever process.
+#pragma once
+
+#include "troupe/runtime/runtime.hpp"
+#include "troupe/train/hash.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace troupe::train {
+
+struct SavedModel {
+  Ref<Array<std::uint8_t>> model;
+  long step = 0;
+  std::uint64_t hash = 0;  ///< hash_bytes of the model's bytes
+  std::uint64_t bytes = 0;
+  explicit operator bool() const noexcept { return static_cast<bool>(model); }
+  friend auto fields(SavedModel& s) { return std::tie(s.model, s.step, s.hash, s.bytes); }
+  friend auto fields(const SavedModel& s) { return std::tie(s.model, s.step, s.hash, s.bytes); }
+};
+
+namespace internal {
+/// The parts' bytes into memory that `room(size)` gives.
+template <class Room, class... M>
+void encode_parts(Room&& room, const M&... parts) {
+  troupe::detail::Sizer sizer;
+  (troupe::detail::write(sizer, parts), ...);
+  std::vector<troupe::detail::ObjectHandle> handles;
+  troupe::detail::Writer writer(room(sizer.size()), handles);
+  (troupe::detail::write(writer, parts), ...);
+  if (!handles.empty())
+    throw InvalidArgument(Code::invalid_argument, "a model with a Ref in it cannot be saved");
+}
+}  // namespace internal
+
+/// XXH64 of the parts' bytes; costs a copy of them.
+template <class... M>
+std::uint64_t hash_model(const M&... parts) {
+  std::vector<std::byte> bytes;
+  internal::encode_parts(
+      [&](std::size_t size) {
+        bytes.resize(size);
+        return std::span(bytes);
+      },
+      parts...);
+  return hash_bytes(bytes.data(), bytes.size());
+}
+
+/// Writes the parts into a new object, in place. Throws OutOfMemory.
+template <class... M>
+SavedModel save_model(const Context& ctx, long step, const M&... parts) {
+  std::optional<Builder<std::uint8_t>> builder;
+  SavedModel saved;
+  internal::encode_parts(
+      [&](std::size_t size) {
+        builder.emplace(ctx.create<std::uint8_t>(size));
+        return std::as_writable_bytes(std::span(builder->data(), size));
+      },
+      parts...);
+  saved.step = step;
+  saved.bytes = builder->size();
+  saved.hash = hash_bytes(builder->data(), builder->size());
+  saved.model = builder->seal();
+  return saved;
+}
+
+/// Reads the object into the parts and returns the hash of what they hold now, computed from them
+/// and not from the object. Blocks for the object at most `timeout`; throws TimedOut, ObjectLost,
+/// or InvalidArgument when the parts are not of the saved types.
+template <class... M>
+std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration timeout,
+                         M&... parts) {
+  const Array<std::uint8_t> array = ctx.get(saved.model, timeout);
+  troupe::detail::Reader reader(std::as_bytes(std::span(array.data(), array.size())), {}, nullptr);
+  (troupe::detail::read(reader, parts), ...);
+  reader.finish();
+  return hash_model(parts...);
+}
+
+}  // namespace troupe::train
