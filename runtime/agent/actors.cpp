@@ -18,7 +18,10 @@ bool ActorHost::create(const wire::CreateActor& message, BlobView payload) {
   actor.spec = message;
   actor.payload.assign(payload.begin(), payload.end());
   actor.known = true;
-  begin(message.actor, actor);
+  if (actor.final || actor.state == wire::ActorState::dead)  // killed before its creation was read
+    bury(message.actor, actor, Error(Code::actor_died, "the actor was killed"));
+  else
+    begin(message.actor, actor);
   return true;
 }
 
@@ -76,6 +79,7 @@ void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message, 
   info.cause = message.error;
   by_worker_.erase(worker);
   bury(message.actor, actor, Error(std::move(info)));
+  if (actor.abandoned) actors_.erase(message.actor);
 }
 
 bool ActorHost::may_restart(Actor& actor, Time now) const {
@@ -96,7 +100,11 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) 
   const auto found = actors_.find(id);
   if (found == actors_.end()) return;
   Actor& actor = found->second;
-  if (actor.worker != worker || actor.state == wire::ActorState::dead) return;
+  if (actor.worker != worker) return;
+  if (actor.state == wire::ActorState::dead) {
+    if (actor.abandoned) actors_.erase(id);
+    return;
+  }
   if (!may_restart(actor, now)) {
     ErrorInfo info;
     info.code = Code::actor_died;
@@ -146,15 +154,22 @@ void ActorHost::publish(ActorId id, const Actor& actor) {
 
 void ActorHost::watch(ActorId id, ProcessIndex process, Time now) {
   Actor& actor = actors_[id];
-  if (!actor.known && actor.watchers.empty()) actor.unknown_since = now;
+  if (!actor.known && actor.unknown_since == Time{}) actor.unknown_since = now;
   actor.watchers.insert(process);
   if (actor.state != wire::ActorState::pending) out_.publish(process, update_of(id, actor));
 }
 
-void ActorHost::kill(ActorId id, bool allow_restart, Time) {
-  const auto found = actors_.find(id);
-  if (found == actors_.end() || found->second.state == wire::ActorState::dead) return;
+void ActorHost::kill(ActorId id, bool allow_restart, Time now) {
+  if (allow_restart && actors_.count(id) == 0) return;
+  // Rings are read in any order: who kills may be read before who created.
+  const auto [found, unknown] = actors_.try_emplace(id);
   Actor& actor = found->second;
+  if (actor.state == wire::ActorState::dead) return;
+  if (unknown) actor.unknown_since = now;
+  if (!actor.known) {
+    actor.final = actor.final || !allow_restart;
+    return;
+  }
   if (actor.worker != 0) out_.kill_worker(actor.worker);
   if (allow_restart) return;
   // Dead from this moment for everybody, whenever its process ends.

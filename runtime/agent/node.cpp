@@ -84,7 +84,10 @@ void Node::loop() {
     bury_doomed();
     carry_out_leases();
     send_notices();
-    const bool again = owners_.settle() || !readers_.empty();
+    // The ring of a worker that is about to be reaped has not been read: it may count a holder.
+    const bool unread = std::any_of(processes_.begin(), processes_.end(),
+                                    [](const auto& entry) { return entry.second->doomed; });
+    const bool again = (!unread && owners_.settle()) || !readers_.empty();
     if (over_) break;
     Time until = leases_.next_deadline().value_or(Time::max());
     if (const auto deadline = actors_.next_deadline()) until = std::min(until, *deadline);

@@ -24,7 +24,12 @@ void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payl
     if (value.kind == wire::Value::Kind::shared) out_.free(value.location);
     return;
   }
-  if (found->second.ready) return;
+  if (found->second.ready) {
+    Record late;  // it ended otherwise meanwhile
+    late.value = value;
+    drop_inner(late);
+    return;
+  }
   set_value(object, found->second, value, payload);
 }
 
@@ -129,7 +134,10 @@ void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
     record.total -= holder->second;
     record.holders.erase(holder);
     record.aged = false;
-    if (record.total == 0) candidates_.insert(object);
+    if (record.total == 0)
+      candidates_.insert(object);
+    else
+      candidates_.erase(object);  // it had dropped what is still to be counted for it
   }
   dead_.insert(process);
   ErrorInfo info;
@@ -161,6 +169,7 @@ bool OwnerTable::settle() {
     candidates_.erase(object);
     const Record record = std::move(found->second);
     records_.erase(found);
+    for (const ProcessIndex process : record.waiting) answer_lost(object, process);
     if (record.actor) out_.unreferenced(record.actor);
     if (record.ready && record.value.kind == wire::Value::Kind::shared)
       out_.free(record.value.location);

@@ -34,8 +34,10 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   const auto found = peers_.find(update.actor);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  if (update.incarnation < peer.incarnation) return;  // a late message of an earlier life
-  if (peer.state == wire::ActorState::dead) return;
+  // A life goes pending, alive, restarting, and the next one begins; whatever is not later than
+  // what is known (an update that waited for its channel) is stale.
+  if (peer.state == wire::ActorState::dead || update.incarnation < peer.incarnation) return;
+  if (update.incarnation == peer.incarnation && update.state <= peer.state) return;
   peer.incarnation = update.incarnation;
   peer.state = update.state;
   if (update.state == wire::ActorState::alive) {
@@ -132,13 +134,18 @@ void ActorCalls::flush(Peer& peer) {
 }
 
 void ActorCalls::fail_all(Peer& peer) {
-  // A call that still waits for an argument stays: its waiter points at it.
-  while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
-    const auto gone = std::move(peer.queue.front());
-    peer.queue.pop_front();
-    --live_;
-    out_.fail(*gone, *peer.error);
-  }
+  // A call that still waits for an argument stays, because its waiter points at it; order no longer
+  // matters, so it holds back nobody.
+  std::deque<std::unique_ptr<ActorCall>> waiting;
+  std::vector<std::unique_ptr<ActorCall>> gone;
+  for (auto& call : peer.queue)
+    if (call->waiting != 0)
+      waiting.push_back(std::move(call));
+    else
+      gone.push_back(std::move(call));
+  peer.queue.swap(waiting);
+  live_ -= gone.size();
+  for (const auto& call : gone) out_.fail(*call, *peer.error);
 }
 
 }  // namespace troupe::client

@@ -113,6 +113,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload);
   /// Counts taken for us by the sender of a call that will not run here.
   void drop_refs(const wire::Call& call);
+  void give_back(const wire::Value& value);
   /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size);

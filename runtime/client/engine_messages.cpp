@@ -218,12 +218,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               Entry* entry = objects_->find(m.object);
               const auto keep =
                   entry != nullptr ? ObjectTable::keep(*entry) : detail::ObjectHandle{};
-              if (!keep) {
-                for (const ObjectId id : m.value.refs) tell_agent(wire::Hold{id, process_, -1});
-                if (m.value.kind == wire::Value::Kind::forwarded)
-                  tell_agent(wire::Hold{m.value.forward, process_, -1});
-                return;
-              }
+              if (!keep) return give_back(m.value);
               settle(*entry, m.value, payload);
             },
             [&](wire::StartActor& m) {
@@ -312,7 +307,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   } else if (call != nullptr) {
     results = call->results;
   } else {
-    for (const ObjectId id : reply.value.refs) tell_agent(wire::Hold{id, process_, -1});
+    give_back(reply.value);
     return;  // a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
@@ -322,6 +317,8 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
                    Error(*reply.value.error).what());
   } else if (reply.index < results.size()) {
     settle(entry_of(results[reply.index]), reply.value, payload);
+  } else {
+    give_back(reply.value);
   }
   if (!reply.last) return;
   if (task != nullptr)

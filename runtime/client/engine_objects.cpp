@@ -18,7 +18,7 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
 // --------------------------------------------------------------------------------------------------------
 
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
-  if (entry.ready.load(std::memory_order_relaxed)) return;
+  if (entry.ready.load(std::memory_order_relaxed)) return give_back(value);
   switch (value.kind) {
     case wire::Value::Kind::pending:  // a result of type void
       entry.kind = wire::Value::Kind::inline_bytes;
@@ -159,8 +159,14 @@ std::vector<detail::ObjectHandle> ClientEngine::adopt_refs(std::span<const Objec
 }
 
 void ClientEngine::drop_refs(const wire::Call& call) {
-  for (const auto& argument : call.arguments)
-    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, process_, -1});
+  for (const auto& argument : call.arguments) give_back(argument);
+}
+
+/// The value is not wanted: what it names was counted for us.
+void ClientEngine::give_back(const wire::Value& value) {
+  for (const ObjectId id : value.refs) tell_agent(wire::Hold{id, process_, -1});
+  if (value.kind == wire::Value::Kind::forwarded)
+    tell_agent(wire::Hold{value.forward, process_, -1});
 }
 
 void ClientEngine::collect_released() {

@@ -17,6 +17,8 @@ constexpr Duration kStuck = 1ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
+/// A grant is lost when its worker dies before we hear of it: what is still wanted is asked again.
+constexpr Duration kAskAgain = 100ms;
 
 }  // namespace
 
@@ -129,7 +131,7 @@ void TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration r
   if (lease.reclaimed && lease.in_flight.empty()) {
     const std::uint64_t key = lease.key;
     give_back(lease);
-    ask_for_leases(key, pool);
+    ask_for_leases(key, pool, now);
     return;
   }
   dispatch(lease.key, pool, now);
@@ -143,10 +145,13 @@ bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) 
   Lease& lease = *leases_.at(worker);
   lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
   lease.since = now;
-  Pool& pool = pools_[lease.key];
+  lease.recalled = false;
+  const std::uint64_t key = lease.key;
+  Pool& pool = pools_[key];
   pool.ready.push_back(task);
   ++queued_;
-  dispatch(lease.key, pool, now);
+  if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
+  dispatch(key, pool, now);
   return true;
 }
 
@@ -169,8 +174,10 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
     pool.ready.push_front(*at);
     ++queued_;
   }
-  // A worker that hands back is busy for long: what it keeps is one call, so others take these.
+  // A worker that hands back is busy for long (or waits): what it keeps is one call, so others take
+  // these and it gets nothing until it moves.
   lease.since = now;
+  lease.recalled = !lease.in_flight.empty();
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
   dispatch(key, pool, now);
 }
@@ -203,10 +210,15 @@ Time TaskManager::tick(Time now) {
   Time next = Time::max();
   std::vector<Lease*> idle;
   for (auto& [key, pool] : pools_) {
+    if (pool.requested != 0 && !pool.ready.empty()) {
+      if (now - pool.asked >= kAskAgain) ask(key, pool, pool.ready.size(), now);
+      next = std::min(next, pool.asked + kAskAgain);
+    }
     const bool somebody_idle =
         std::any_of(pool.leases.begin(), pool.leases.end(),
                     [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
     for (Lease* lease : pool.leases) {
+      if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);  // it may be idle by then
       if (lease->in_flight.empty()) {
         if (now - lease->since >= kWarm)
           idle.push_back(lease);
@@ -220,10 +232,7 @@ Time TaskManager::tick(Time now) {
           out_.recall(lease->worker);
         } else {
           // Nobody could take them yet: ask for one more worker, and look again.
-          if (pool.requested == 0) {
-            pool.requested = 1;
-            out_.request_lease(key, 1);
-          }
+          if (pool.requested == 0 || now - pool.asked >= kAskAgain) ask(key, pool, 1, now);
           next = std::min(next, now + kStuck);
         }
       }
@@ -266,10 +275,16 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
     if (lease->in_flight.empty()) lease->since = now;
     lease->in_flight.push_back(task);
   }
-  ask_for_leases(key, pool);
+  ask_for_leases(key, pool, now);
 }
 
-void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool) {
+void TaskManager::ask(std::uint64_t key, Pool& pool, std::size_t want, Time now) {
+  pool.requested = static_cast<std::uint32_t>(std::min<std::size_t>(want, kMaxBacklog));
+  pool.asked = now;
+  out_.request_lease(key, pool.requested);
+}
+
+void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {
   const auto want =
       static_cast<std::uint32_t>(std::min<std::size_t>(pool.ready.size(), kMaxBacklog));
   if (want == pool.requested) return;
@@ -277,8 +292,7 @@ void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool) {
   const bool grew = want >= 2 * pool.requested && want > 0;
   const bool drained = want == 0;
   if (!first && !grew && !drained) return;
-  pool.requested = want;
-  out_.request_lease(key, want);
+  ask(key, pool, want, now);
 }
 
 void TaskManager::give_back(Lease& lease) {

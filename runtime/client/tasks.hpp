@@ -108,11 +108,13 @@ class TaskManager {
     std::vector<Lease*> leases;
     double run_ns = -1;  ///< smoothed; negative: unknown
     std::uint32_t requested = 0;
+    Time asked{};  ///< when that was sent last
   };
 
   void dispatch(std::uint64_t key, Pool& pool, Time now);
   Lease* best_lease(Pool& pool) const;
-  void ask_for_leases(std::uint64_t key, Pool& pool);
+  void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
+  void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
   void forget(Task& task);
   void requeue(Pool& pool, Task& task);
