@@ -44,12 +44,14 @@ struct Options {
   std::string name = "experiment";
   std::string metric = "score";    ///< how the score is called, for people
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
+  bool show = true;                ///< optimize(): a live table, or a line now and then
+  std::string results = {};        ///< optimize(): folder for log, pictures, page; empty: none
 
   /// The same with the scheduler's type erased.
   Options<AnyScheduler> any() const {
     return {goal,      trials,    scheduler, searcher,   concurrent, max_failures,
             fail_fast, max_steps, target,    time_limit, save_every, save_at_end,
-            seed,      name,      metric,    starts};
+            seed,      name,      metric,    starts,     show,       results};
   }
 };
 using ExperimentOptions = Options<>;

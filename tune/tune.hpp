@@ -1,6 +1,8 @@
 /// troupe tune: search for the parameters that score best.
 ///
-/// The parts, each usable alone and none of them bound to a thread, a clock or a network:
+/// `optimize<trial>(ctx, space, options)` (optimize.hpp) runs trials as actors on a cluster.
+///
+/// The parts below it, each usable alone and none of them bound to a thread, a clock or a network:
 ///
 ///     struct Hp { double lr, momentum; };
 ///     auto space = tune::Space<Hp>{}                                      // what may be varied
@@ -33,10 +35,12 @@
 #include "troupe/tune/event.hpp"
 #include "troupe/tune/experiment.hpp"
 #include "troupe/tune/goal.hpp"
+#include "troupe/tune/optimize.hpp"
 #include "troupe/tune/scheduler.hpp"
 #include "troupe/tune/searcher.hpp"
 #include "troupe/tune/simulate.hpp"
 #include "troupe/tune/space.hpp"
+#include "troupe/tune/trial.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/report.hpp"
 #include "troupe/tune/views/tables.hpp"

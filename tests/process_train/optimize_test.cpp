@@ -1,0 +1,115 @@
+#include "troupe/troupe.hpp"
+#include "troupe/tune/tune.hpp"
+
+#include <gtest/gtest.h>
+#include <csignal>
+
+namespace {
+
+namespace tune = troupe::tune;
+namespace train = troupe::train;
+
+struct Hp {
+  double rate = 0.1;
+};
+/// One weight that falls towards 0 at the trial's rate.
+struct Net {
+  std::vector<double> weight = {1.0};
+  friend auto fields(Net& n) { return std::tie(n.weight); }
+  friend auto fields(const Net& n) { return std::tie(n.weight); }
+};
+
+void trial(tune::Trial& t, Hp hp) {
+  Net net;
+  t.restore(net);
+  do net.weight[0] *= 1 - hp.rate;
+  while (t.report(net.weight[0], net));
+}
+
+tune::Space<Hp> space() {
+  return tune::Space<Hp>{}.with(&Hp::rate, tune::log_uniform(1e-4, 0.3));
+}
+
+TEST(Optimize, ThePopulationCopiesWeightsThroughTheObjectStore) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<trial, Hp, tune::Pbt>(ctx, space(),
+                                                         {.goal = tune::minimize,
+                                                          .trials = 4,
+                                                          .scheduler = {.perturb_every = 5},
+                                                          .max_steps = 30,
+                                                          .seed = 1,
+                                                          .show = false});
+  EXPECT_LT(best.score, 1.0);
+  int proven = 0;
+  for (const tune::TrialInfo& info : best.board.trials) {
+    EXPECT_EQ(info.state, tune::TrialState::completed) << info.number << ": " << info.note;
+    for (const tune::Copy& copy : info.copies) proven += copy.proven ? 1 : 0;
+  }
+  EXPECT_GE(proven, 1);
+  Net net;
+  best.restore(ctx, net);
+  EXPECT_EQ(net.weight[0], best.score);
+}
+
+void dies_once(tune::Trial& t, Hp hp) {
+  Net net;
+  t.restore(net);
+  do {
+    if (t.number() == 1 && t.attempt() == 1 && t.step() == 7) ::raise(SIGKILL);
+    net.weight[0] *= 1 - hp.rate;
+  } while (t.report(net.weight[0], net));
+}
+
+TEST(Optimize, ATrialWhoseProcessDiesIsTriedAgainFromItsCheckpoint) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<dies_once, Hp>(ctx, space(),
+                                                  {.goal = tune::minimize,
+                                                   .trials = 2,
+                                                   .max_failures = 1,
+                                                   .max_steps = 12,
+                                                   .save_every = 5,
+                                                   .show = false});
+  const tune::TrialInfo& info = best.board.trials.at(1);
+  EXPECT_EQ(info.state, tune::TrialState::completed) << info.note;
+  EXPECT_EQ(info.failures, 1);
+  EXPECT_EQ(info.step(), 12);
+}
+
+void gang_loop(train::Worker& w, Hp hp, long die_at) {
+  Net net;
+  w.restore(net);
+  do {
+    w.next_step();
+    if (w.step() == die_at && w.rank() == 1 && w.incarnation() == 0) ::raise(SIGKILL);
+    std::vector<float> slope{static_cast<float>(hp.rate)};
+    w.all_reduce_mean(slope);
+    net.weight[0] *= 1 - static_cast<double>(slope[0]);
+    w.checkpoint(net);
+  } while (w.report({.step = w.step(), .loss = net.weight[0]}));
+}
+void gang(tune::Trial& t, Hp hp) {
+  train::fit<gang_loop>(t, {.workers = 2, .max_restarts = 1}, hp, t.number() == 1 ? 6L : 0L);
+}
+
+TEST(Optimize, AGangWorkersDeathDoesNotEndItsTrial) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<gang, Hp, tune::Pbt>(ctx, space(),
+                                                        {.goal = tune::minimize,
+                                                         .trials = 4,
+                                                         .scheduler = {.perturb_every = 5},
+                                                         .max_steps = 15,
+                                                         .seed = 1,
+                                                         .show = false});
+  int proven = 0;
+  for (const tune::TrialInfo& info : best.board.trials) {
+    EXPECT_EQ(info.state, tune::TrialState::completed) << info.number << ": " << info.note;
+    EXPECT_EQ(info.failures, 0) << "the gang's own business";
+    for (const tune::Copy& copy : info.copies) proven += copy.proven ? 1 : 0;
+  }
+  EXPECT_GE(proven, 1);
+}
+
+}  // namespace

@@ -1,0 +1,76 @@
+/// The actor around a trial's function, and what it tells the experiment.
+#pragma once
+
+#include "troupe/tune/trial.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+namespace troupe::tune::internal {
+
+struct TrialSetup {
+  int number = 0;
+  int attempt = 1;
+  train::SavedModel start;
+};
+
+struct TrialMessage {
+  enum class Kind : std::uint8_t { reported, saved, restored, ended };
+  Kind kind = Kind::ended;
+  train::Metrics metrics;
+  bool can_save = false;
+  train::SavedModel saved;
+  std::uint64_t hash = 0;
+  std::string error;
+};
+
+/// What a trial inside report() is told.
+enum class Verdict : std::uint8_t { stop, go_on, save };
+
+class TROUPE_API TrialHost {
+ public:
+  explicit TrialHost(TrialSetup setup);
+  TrialHost(const TrialHost&) = delete;
+  TrialHost& operator=(const TrialHost&) = delete;
+  ~TrialHost();
+  /// What happened since; waits at most so many milliseconds for the first message.
+  std::vector<TrialMessage> take(int wait_ms);
+  void reply(Verdict verdict);
+
+ protected:
+  void run(std::function<void(Trial&)> body);
+
+ private:
+  friend class tune::Trial;
+  void push(TrialMessage message);
+  Verdict await_verdict();
+
+  TrialSetup setup_;
+  long step_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<TrialMessage> messages_;
+  std::deque<Verdict> verdicts_;
+  std::thread thread_;
+};
+
+template <auto trial, class Signature = std::remove_const_t<decltype(trial)>>
+class TrialActor;
+template <auto trial, class Hp, class... P>
+class TrialActor<trial, void (*)(Trial&, Hp, P...)> : public TrialHost {
+ public:
+  using Params = std::decay_t<Hp>;
+  TrialActor(TrialSetup setup, Params hp, std::decay_t<P>... arguments)
+      : TrialHost(std::move(setup)) {
+    auto kept = std::make_shared<std::tuple<Params, std::decay_t<P>...>>(std::move(hp),
+                                                                         std::move(arguments)...);
+    run([kept](Trial& t) {
+      std::apply([&](auto&... each) { trial(t, std::move(each)...); }, *kept);
+    });
+  }
+};
+
+}  // namespace troupe::tune::internal

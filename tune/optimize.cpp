@@ -1,0 +1,204 @@
+#include "troupe/tune/optimize.hpp"
+
+#include "troupe/tune/views/files.hpp"
+#include "troupe/tune/views/terminal.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+namespace troupe::tune::internal {
+namespace {
+
+std::string hexadecimal(std::uint64_t hash) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void print(const std::string& text) {
+  if (text.empty()) return;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+class Runner {
+ public:
+  Runner(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
+         const SpawnTrial& spawn)
+      : ctx_(ctx),
+        options_(options),
+        spawn_(spawn),
+        experiment_(space, options),
+        view_(terminal_of(STDOUT_FILENO)) {
+    if (!options.results.empty()) log_.emplace(options.results + "/experiment.jsonl");
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+  ~Runner() {
+    for (const auto& [number, attempt] : running_) attempt.trial.kill();
+  }
+
+  Outcome run() {
+    const double began = unix_seconds();
+    experiment_.begin(steady_now());
+    while (settle()) watch();
+    if (options_.show) print(view_.finish(experiment_.board()));
+    if (log_) write_results(options_.results, experiment_.board(), began);
+    return {experiment_.board(), best_model()};
+  }
+
+ private:
+  using Messages = std::vector<TrialMessage>;
+  struct Attempt {
+    int number = 0;
+    TrialHandle trial;
+    Ref<Messages> next;
+    long step = 0;
+  };
+
+  /// Carries out what follows from the last inputs; false when all is over.
+  bool settle() {
+    experiment_.tick(steady_now());
+    for (const Command& command : experiment_.take_commands()) carry_out(command);
+    const std::vector<std::string> lines = experiment_.take_log();
+    if (log_ && !lines.empty()) log_->append(lines);
+    if (options_.show) {
+      experiment_.set_clock(steady_now());
+      print(view_.update(experiment_.board(), steady_now()));
+    }
+    return !experiment_.over();
+  }
+
+  void carry_out(const Command& command) {
+    if (const auto* start = std::get_if<Start>(&command)) return begin(*start);
+    if (const auto* save = std::get_if<Save>(&command)) return reply(*save, Verdict::save);
+    if (const auto* answer = std::get_if<Reply>(&command))
+      return reply(*answer, answer->go_on ? Verdict::go_on : Verdict::stop);
+    if (const auto* end = std::get_if<Kill>(&command)) {
+      if (is_running(end->trial, end->attempt)) finish(end->trial, "killed");
+    } else if (const auto* drop = std::get_if<Drop>(&command)) {
+      stored_.erase(drop->checkpoint.key);
+    }
+  }
+
+  bool is_running(int trial, int attempt) const {
+    const auto found = running_.find(trial);
+    return found != running_.end() && found->second.number == attempt;
+  }
+
+  void begin(const Start& start) {
+    TrialSetup setup;
+    setup.number = start.trial;
+    setup.attempt = start.attempt;
+    if (start.from) {
+      const auto found = stored_.find(start.from->key);
+      if (found == stored_.end())
+        return experiment_.ended(start.trial, start.attempt,
+                                 "checkpoint " + start.from->key + " is lost", steady_now());
+      setup.start = found->second;
+    }
+    Attempt attempt;
+    attempt.number = start.attempt;
+    attempt.trial = spawn_(setup, start.params);
+    attempt.next = attempt.trial.take();
+    running_[start.trial] = std::move(attempt);
+  }
+
+  template <class To>
+  void reply(const To& to, Verdict verdict) {
+    if (is_running(to.trial, to.attempt)) running_[to.trial].trial.reply(verdict);
+  }
+
+  /// The attempt is gone; its process too, in a moment.
+  void finish(int trial, const std::string& error) {
+    const Attempt attempt = std::move(running_[trial]);
+    running_.erase(trial);
+    attempt.trial.kill();
+    experiment_.ended(trial, attempt.number, error, steady_now());
+  }
+
+  /// Waits a little for messages of any trial and hands them in.
+  void watch() {
+    std::vector<Ref<Messages>> open;
+    std::vector<int> trials;
+    for (const auto& [number, attempt] : running_) {
+      open.push_back(attempt.next);
+      trials.push_back(number);
+    }
+    static_cast<void>(ctx_.wait(open, {.count = 1, .timeout = std::chrono::milliseconds(100)}));
+    for (const int trial : trials) {
+      Attempt& attempt = running_[trial];
+      const auto messages = ctx_.try_get(attempt.next, Duration::zero());
+      if (!messages) {
+        if (messages.error().code() != Code::timed_out) finish(trial, messages.error().message());
+        continue;
+      }
+      bool over = false;
+      for (const TrialMessage& message : *messages) over = !happened(trial, attempt, message);
+      if (!over) attempt.next = attempt.trial.take();
+    }
+  }
+
+  /// False when that was the attempt's last message.
+  bool happened(int trial, Attempt& attempt, const TrialMessage& message) {
+    using Kind = TrialMessage::Kind;
+    const Time now = steady_now();
+    switch (message.kind) {
+      case Kind::restored:
+        experiment_.restored(trial, attempt.number, hexadecimal(message.hash), now);
+        break;
+      case Kind::reported:
+        attempt.step = message.metrics.step;
+        experiment_.reported(
+            trial, attempt.number,
+            {message.metrics.step, message.metrics.loss, message.metrics.extra, message.can_save},
+            now);
+        break;
+      case Kind::saved: {
+        const std::string key = "trial-" + std::to_string(trial) + "-" +
+                                std::to_string(attempt.number) + "-" +
+                                std::to_string(message.saved.step);
+        stored_[key] = message.saved;
+        latest_[trial] = message.saved;
+        experiment_.saved(
+            trial, attempt.number,
+            {key, hexadecimal(message.saved.hash), message.saved.bytes, message.saved.step}, now);
+        break;
+      }
+      case Kind::ended: finish(trial, message.error); return false;
+    }
+    return true;
+  }
+
+  train::SavedModel best_model() const {
+    const auto found = latest_.find(experiment_.board().best);
+    return found == latest_.end() ? train::SavedModel{} : found->second;
+  }
+
+  Context ctx_;
+  const ExperimentOptions& options_;
+  const SpawnTrial& spawn_;
+  Experiment experiment_;
+  LiveView view_;
+  std::optional<LogFile> log_;
+  std::map<int, Attempt> running_;
+  std::map<std::string, train::SavedModel> stored_;
+  std::map<int, train::SavedModel> latest_;
+};
+
+}  // namespace
+
+Outcome run_experiment(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
+                       const SpawnTrial& spawn) {
+  return Runner(ctx, space, options, spawn).run();
+}
+
+}  // namespace troupe::tune::internal

@@ -1,0 +1,88 @@
+/// optimize: runs an experiment on a cluster; every trial is an actor.
+///
+///     auto best = tune::optimize<trial, Hp, tune::Pbt>(
+///         ctx, space, {.goal = tune::maximize, .trials = 8, .scheduler = {.perturb_every = 5}});
+///     std::cout << best.score << " lr=" << best.params.lr << '\n';
+///     best.restore(ctx, net);
+///
+/// Shows a live table on a terminal, one line every few seconds elsewhere, and writes the
+/// experiment's log, pictures and page into options.results when that is set. Weights that one
+/// trial takes over from another go through the object store as a Ref; equal hashes of what was
+/// saved and of what the copy holds prove it.
+#pragma once
+
+#include "troupe/tune/board.hpp"
+#include "troupe/tune/experiment.hpp"
+#include "troupe/tune/internal/trial_host.hpp"
+#include "troupe/tune/space.hpp"
+
+#include <functional>
+#include <limits>
+
+namespace troupe::tune {
+
+/// What an experiment found.
+template <class Hp>
+struct Best {
+  double score = 0;  ///< NaN when no trial reported
+  Hp params{};
+  int trial = -1;
+  Board board;              ///< everything else
+  train::SavedModel model;  ///< the best trial's last checkpoint; may be empty
+
+  /// Loads the best trial's weights. Throws InvalidArgument when it saved none.
+  template <class... M>
+  void restore(const Context& ctx, M&... parts) const {
+    if (!model)
+      throw InvalidArgument(Code::invalid_argument, "tune: the best trial saved no model");
+    static_cast<void>(train::load_model(ctx, model, std::chrono::seconds(30), parts...));
+  }
+};
+
+namespace internal {
+struct TrialHandle {
+  std::function<Ref<std::vector<TrialMessage>>()> take;
+  std::function<void(Verdict)> reply;
+  std::function<void()> kill;
+};
+using SpawnTrial = std::function<TrialHandle(const TrialSetup&, const Point&)>;
+
+struct Outcome {
+  Board board;
+  train::SavedModel model;
+};
+TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
+                                  const ExperimentOptions& options, const SpawnTrial& spawn);
+}  // namespace internal
+
+/// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
+/// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, and
+/// OutOfDisk when the results cannot be written; failed trials do not throw, see board.
+template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
+          class S = AnyScheduler, class... X>
+Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {
+  using A = internal::TrialActor<trial>;
+  const internal::SpawnTrial spawn = [&](const internal::TrialSetup& setup, const Point& point) {
+    Actor<A> actor = ctx.template spawn<A>(setup, space.from_point(point), passed...);
+    internal::TrialHandle handle;
+    handle.take = [actor] { return actor.template call<&A::take>(train::internal::kTakeWait); };
+    handle.reply = [actor](internal::Verdict v) { actor.template tell<&A::reply>(v); };
+    handle.kill = [actor, ctx] { ctx.kill(actor); };
+    return handle;
+  };
+  ExperimentOptions all = options.any();
+  if (all.starts.empty()) all.starts = space.starts();
+  internal::Outcome outcome = internal::run_experiment(ctx, space.search(), all, spawn);
+  Best<Hp> best;
+  best.board = std::move(outcome.board);
+  best.model = std::move(outcome.model);
+  best.trial = best.board.best;
+  best.score = std::numeric_limits<double>::quiet_NaN();
+  if (best.trial < 0) return best;
+  const TrialInfo& info = best.board.trials[static_cast<std::size_t>(best.trial)];
+  best.score = info.score();
+  best.params = space.from_point(info.params);
+  return best;
+}
+
+}  // namespace troupe::tune
