@@ -1,0 +1,264 @@
+// TaskManager: T-1 a task is in one place, T-2 an unstarted call costs no retry, T-3 a reclaimed
+// lease gets nothing new; and when it asks for, recalls and returns leases.
+#include "troupe/runtime/client/tasks.hpp"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+#include <string>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+Time at(Duration d) {
+  return Time{} + d;
+}
+
+/// Tasks are told apart by their first result's place in line: call.bytes holds one byte.
+struct Recorder final : TaskManager::Out {
+  std::vector<std::pair<std::uint64_t, int>> sent;  // worker, task
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
+  std::vector<std::uint64_t> returned, recalled;
+  std::vector<int> failed;
+  std::map<std::uint64_t, std::uint64_t> sequence;
+  std::set<std::uint64_t> full;
+
+  static int name(const Task& task) { return static_cast<int>(task.call.bytes.at(0)); }
+  bool send(std::uint64_t worker, Task& task) override {
+    if (full.count(worker) != 0) return false;
+    task.sequence = ++sequence[worker];
+    sent.emplace_back(worker, name(task));
+    return true;
+  }
+  void request_lease(std::uint64_t key, std::uint32_t backlog) override {
+    requests.emplace_back(key, backlog);
+  }
+  void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
+  void recall(std::uint64_t worker) override { recalled.push_back(worker); }
+  void fail(Task& task, const Error&) override { failed.push_back(name(task)); }
+};
+
+using Sent = std::vector<std::pair<std::uint64_t, int>>;
+using Requests = std::vector<std::pair<std::uint64_t, std::uint32_t>>;
+
+struct Tasks : testing::Test {
+  Recorder out;
+  TaskManager tasks{out};
+  const Error died{Code::worker_died, "killed"};
+
+  Task* submit(int name, std::uint32_t waiting = 0, std::int32_t retries = 3) {
+    auto task = std::make_unique<Task>();
+    task->key = 1;
+    task->call.bytes.assign(1, static_cast<std::byte>(name));
+    task->waiting = waiting;
+    task->retries_left = retries;
+    Task* raw = task.get();
+    tasks.submit(std::move(task), at(0ms));
+    return raw;
+  }
+  /// A lease 10 on worker 5 that knows its calls are short, with tasks first..last in flight from
+  /// sequence 2 on.
+  void stream(int first, int last, std::int32_t retries = 3) {
+    submit(99);
+    tasks.granted(1, 10, 5, at(0ms));
+    tasks.ended(5, 1, 1us, at(0ms));
+    for (int name = first; name <= last; ++name) submit(name, 0, retries);
+    out.sent.clear();
+    out.requests.clear();
+  }
+};
+
+TEST_F(Tasks, AsksOnceThenWhenItDoublesAndWithdrawsWhenDrained) {
+  for (int i = 0; i < 5; ++i) submit(i);
+  EXPECT_EQ(out.requests, (Requests{{1, 1}, {1, 2}, {1, 4}}));
+  out.requests.clear();
+  tasks.granted(1, 10, 5, at(0ms));
+  tasks.ended(5, 1, 1us, at(0ms));  // short: the rest streams
+  EXPECT_EQ(out.sent.size(), 5u);
+  EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{1, 0}));
+  EXPECT_EQ(tasks.queued(), 0u);
+  EXPECT_EQ(tasks.live(), 4u);
+}
+
+TEST_F(Tasks, DepthFollowsTheTimeOfTheCalls) {
+  for (int i = 0; i < 9; ++i) submit(i);
+  tasks.granted(1, 10, 5, at(0ms));
+  EXPECT_EQ(out.sent.size(), 1u) << "nothing is known yet";
+  tasks.ended(5, 1, 200us, at(1ms));
+  EXPECT_EQ(out.sent.size(), 3u) << "two of 200 us fill 400 us";
+  for (std::uint64_t s = 2; s <= 6; ++s) tasks.ended(5, s, 50ms, at(1s));
+  EXPECT_EQ(out.sent.size(), 7u) << "long ones stay movable: one at a time";
+}
+
+TEST_F(Tasks, ALostGrantIsAskedForAgain) {
+  submit(1);
+  EXPECT_EQ(out.requests.size(), 1u);
+  Time next = tasks.tick(at(0ms));
+  EXPECT_EQ(next, at(100ms));
+  next = tasks.tick(next);
+  EXPECT_EQ(out.requests, (Requests{{1, 1}, {1, 1}}));
+  EXPECT_EQ(next, at(200ms));
+}
+
+TEST_F(Tasks, ReclaimedWhileBusyGetsNothingNewAndGoesBackAtItsEnd) {
+  stream(1, 2);
+  tasks.reclaim(10, at(1ms));
+  EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
+  tasks.reclaim(10, at(1ms));
+  EXPECT_EQ(out.recalled.size(), 1u) << "one recall is enough";
+  submit(3);
+  EXPECT_TRUE(out.sent.empty());
+  tasks.ended(5, 2, 1us, at(1ms));
+  EXPECT_TRUE(out.returned.empty());
+  tasks.ended(5, 3, 1us, at(1ms));
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_FALSE(tasks.has_worker(5));
+  EXPECT_EQ(out.requests.back().second, 1u) << "the third waits for another lease";
+}
+
+TEST_F(Tasks, ReclaimedWhileIdleGoesBackAtOnce) {
+  stream(1, 0);
+  tasks.reclaim(77, at(0ms));
+  EXPECT_TRUE(out.returned.empty());
+  tasks.reclaim(10, at(0ms));
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+}
+
+TEST_F(Tasks, HandBackOfAReclaimedLeaseReturnsItAndKeepsOrder) {
+  stream(1, 3);
+  submit(4);
+  tasks.reclaim(10, at(0ms));
+  tasks.handed_back(5, 2, 4, at(0ms));
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(tasks.queued(), 4u);
+  out.sent.clear();
+  tasks.granted(1, 11, 6, at(0ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 1}, {6, 2}, {6, 3}, {6, 4}}));
+}
+
+TEST_F(Tasks, ARetryThatEmptiesAReclaimedLeaseReturnsIt) {
+  stream(1, 1);
+  tasks.reclaim(10, at(0ms));
+  EXPECT_TRUE(tasks.retry(5, 2, at(0ms)));
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(tasks.queued(), 1u);
+}
+
+TEST_F(Tasks, WhoHandsBackGetsNothingUntilItMoves) {
+  stream(1, 3);
+  tasks.handed_back(5, 3, 2, at(0ms));  // the first call waits for others
+  EXPECT_TRUE(out.sent.empty()) << "they would come straight back";
+  EXPECT_EQ(tasks.queued(), 2u);
+  tasks.ended(5, 2, 1us, at(1ms));
+  EXPECT_EQ(out.sent, (Sent{{5, 2}, {5, 3}}));
+}
+
+TEST_F(Tasks, ADeathCostsARetryOnlyWhatHadStarted) {
+  stream(1, 3, 1);
+  submit(4);
+  tasks.worker_died(5, 2, died, at(0ms));
+  EXPECT_TRUE(out.failed.empty());
+  EXPECT_FALSE(tasks.has_worker(5));
+  out.sent.clear();
+  tasks.granted(1, 11, 6, at(0ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 1}, {6, 2}, {6, 3}, {6, 4}})) << "in their order";
+  EXPECT_EQ(tasks.in_flight(6, 1)->attempt, 2u);
+  EXPECT_EQ(tasks.in_flight(6, 2)->attempt, 1u);
+  EXPECT_EQ(tasks.in_flight(6, 1)->retries_left, 0);
+  EXPECT_EQ(tasks.in_flight(6, 2)->retries_left, 1);
+  tasks.worker_died(6, 2, died, at(0ms));
+  EXPECT_EQ(out.failed, std::vector<int>{1}) << "its only retry was used";
+  EXPECT_EQ(tasks.live(), 3u);
+}
+
+TEST_F(Tasks, RetriesWithoutLimitAndNone) {
+  stream(1, 1, -1);
+  for (int i = 0; i < 50; ++i)
+    EXPECT_TRUE(tasks.retry(5, static_cast<std::uint64_t>(i) + 2, at(0ms)));
+  EXPECT_EQ(tasks.in_flight(5, 52)->retries_left, -1);
+  EXPECT_EQ(tasks.in_flight(5, 51), nullptr) << "a late reply of an old attempt finds nothing";
+  submit(2, 0, 0);
+  EXPECT_FALSE(tasks.retry(5, 53, at(0ms)));
+  EXPECT_NE(tasks.in_flight(5, 53), nullptr) << "it stays for its error to be delivered";
+}
+
+TEST_F(Tasks, ARefusedKeyFailsWhatIsReadyAndCanBecomeFeasible) {
+  submit(1);
+  Task* waits = submit(2, 1);
+  tasks.refused(1, Error(Code::infeasible, "no"));
+  EXPECT_EQ(out.failed, std::vector<int>{1});
+  out.requests.clear();
+  tasks.argument_ready(*waits, at(0ms));
+  EXPECT_EQ(out.requests, (Requests{{1, 1}}));
+  tasks.granted(1, 10, 5, at(0ms));
+  EXPECT_EQ(out.sent, (Sent{{5, 2}}));
+}
+
+TEST_F(Tasks, AFailedArgumentFailsOnceAndTheTaskStaysForTheOthers) {
+  Task* task = submit(1, 3);
+  tasks.argument_failed(*task, died);
+  tasks.argument_failed(*task, died);
+  EXPECT_EQ(out.failed, std::vector<int>{1});
+  EXPECT_EQ(tasks.live(), 1u);
+  tasks.argument_ready(*task, at(0ms));
+  EXPECT_EQ(tasks.live(), 0u);
+  EXPECT_TRUE(out.requests.empty()) << "it never runs";
+}
+
+TEST_F(Tasks, AFullRingHoldsUntilWritable) {
+  submit(1);
+  out.full.insert(5);
+  tasks.granted(1, 10, 5, at(0ms));
+  EXPECT_TRUE(out.sent.empty());
+  tasks.granted(1, 11, 6, at(0ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 1}}));
+  submit(2);
+  out.full.clear();
+  tasks.writable(6, at(0ms));
+  tasks.writable(99, at(0ms));
+  EXPECT_EQ(out.sent.size(), 1u);
+  tasks.writable(5, at(0ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 1}, {5, 2}}));
+}
+
+TEST_F(Tasks, RecallsOnlyWhenSomebodyElseCouldTakeTheWork) {
+  stream(1, 3);
+  (void)tasks.tick(at(500us));
+  EXPECT_TRUE(out.recalled.empty());
+  (void)tasks.tick(at(1ms));
+  EXPECT_TRUE(out.recalled.empty()) << "nobody is idle";
+  EXPECT_EQ(out.requests, (Requests{{1, 1}})) << "one more worker is asked for";
+  tasks.granted(1, 11, 6, at(2ms));
+  (void)tasks.tick(at(2ms));
+  (void)tasks.tick(at(3ms));
+  EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
+  tasks.handed_back(5, 3, 2, at(3ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 2}, {6, 3}}));
+}
+
+TEST_F(Tasks, AnIdleLeaseGoesBackAfterFiftyMilliseconds) {
+  stream(1, 1);
+  const Time next = tasks.tick(at(0ms));
+  EXPECT_LE(next, at(50ms)) << "a busy lease may be idle soon: it is looked at again";
+  tasks.ended(5, 2, 1us, at(10ms));
+  EXPECT_EQ(tasks.tick(at(59ms)), at(60ms));
+  EXPECT_TRUE(out.returned.empty());
+  EXPECT_EQ(tasks.tick(at(60ms)), Time::max());
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+}
+
+TEST_F(Tasks, InventedInputsChangeNothing) {
+  stream(1, 1);
+  EXPECT_EQ(tasks.in_flight(5, 77), nullptr);
+  EXPECT_EQ(tasks.in_flight(6, 2), nullptr);
+  EXPECT_FALSE(tasks.retry(5, 77, at(0ms)));
+  tasks.handed_back(5, 3, ~std::uint64_t{0}, at(0ms));
+  tasks.handed_back(6, 1, 9, at(0ms));
+  tasks.worker_died(6, 0, died, at(0ms));
+  EXPECT_NE(tasks.in_flight(5, 2), nullptr);
+}
+
+}  // namespace
+}  // namespace troupe::client
