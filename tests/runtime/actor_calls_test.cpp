@@ -1,0 +1,199 @@
+// ActorCalls: A-1 a call is sent at most once to each life and never after it may have begun
+// elsewhere, A-2 order of sending is order of calling.
+#include "troupe/runtime/client/actor_calls.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::client {
+namespace {
+
+using wire::ActorState;
+
+const ActorId kA{1, 1}, kB{1, 2};
+
+struct Recorder final : ActorCalls::Out {
+  std::vector<std::pair<std::uint64_t, int>> sent;
+  std::vector<ActorId> watched;
+  std::vector<std::pair<int, std::string>> failed;
+  std::uint64_t sequence = 0;
+  bool full = false;
+
+  static int name(const ActorCall& call) { return static_cast<int>(call.call.bytes.at(0)); }
+  bool send(std::uint64_t worker, ActorCall& call) override {
+    if (full) return false;
+    call.sequence = ++sequence;
+    sent.emplace_back(worker, name(call));
+    return true;
+  }
+  void watch(ActorId actor) override { watched.push_back(actor); }
+  void fail(ActorCall& call, const Error& error) override {
+    failed.emplace_back(name(call), error.message());
+  }
+};
+
+using Sent = std::vector<std::pair<std::uint64_t, int>>;
+using Failed = std::vector<std::pair<int, std::string>>;
+
+struct Calls : testing::Test {
+  Recorder out;
+  ActorCalls calls{out};
+  const Error died{Code::actor_died, "died"};
+
+  ActorCall* submit(int name, std::uint32_t waiting = 0, ActorId actor = kA) {
+    auto call = std::make_unique<ActorCall>();
+    call->actor = actor;
+    call->call.bytes.assign(1, static_cast<std::byte>(name));
+    call->waiting = waiting;
+    ActorCall* raw = call.get();
+    calls.submit(std::move(call));
+    return raw;
+  }
+  void update(ActorState state, std::uint64_t incarnation, std::uint64_t worker = 0) {
+    wire::ActorUpdate message;
+    message.actor = kA;
+    message.state = state;
+    message.incarnation = incarnation;
+    message.worker = worker;
+    calls.update(message);
+  }
+};
+
+TEST_F(Calls, WatchesOnceAndSendsInOrderWhenAlive) {
+  submit(1);
+  submit(2);
+  EXPECT_EQ(out.watched, std::vector<ActorId>{kA});
+  EXPECT_TRUE(out.sent.empty());
+  update(ActorState::alive, 1, 5);
+  submit(3);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}, {5, 3}}));
+  EXPECT_TRUE(calls.has_worker(5));
+  calls.ended(5, 2);
+  EXPECT_EQ(calls.in_flight(5, 2), nullptr);
+  EXPECT_NE(calls.in_flight(5, 3), nullptr);
+  EXPECT_EQ(calls.in_flight(6, 3), nullptr);
+  EXPECT_EQ(calls.live(), 2u);
+}
+
+TEST_F(Calls, AnArgumentThatIsNotReadyHoldsBackTheLater) {
+  update(ActorState::alive, 1, 5);  // of an actor that nobody called: ignored
+  ActorCall* first = submit(1, 2);
+  submit(2);
+  update(ActorState::alive, 1, 5);
+  calls.argument_ready(*first);
+  EXPECT_TRUE(out.sent.empty());
+  calls.argument_ready(*first);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}}));
+}
+
+TEST_F(Calls, AFailedArgumentFailsInItsTurn) {
+  submit(1);
+  ActorCall* second = submit(2, 2);
+  submit(3);
+  calls.argument_failed(*second, died);
+  EXPECT_TRUE(out.failed.empty()) << "another argument still points at it";
+  calls.argument_failed(*second, Error(Code::actor_died, "later"));
+  update(ActorState::alive, 1, 5);
+  EXPECT_EQ(out.failed, (Failed{{2, "died"}}));
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 3}}));
+}
+
+TEST_F(Calls, ARestartSendsAgainOnlyWhatHadNotBegunInOrder) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  submit(2);
+  submit(3);
+  calls.worker_died(5, 1, died);
+  submit(4);
+  EXPECT_EQ(out.failed, (Failed{{1, "died"}}));
+  EXPECT_EQ(out.sent.size(), 3u) << "nothing goes to the dead";
+  update(ActorState::restarting, 1, 5);
+  out.sent.clear();
+  update(ActorState::alive, 2, 6);
+  EXPECT_EQ(out.sent, (Sent{{6, 2}, {6, 3}, {6, 4}}));
+  EXPECT_FALSE(calls.has_worker(5));
+}
+
+TEST_F(Calls, AStaleUpdateRevivesNobody) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  calls.worker_died(5, 1, died);
+  update(ActorState::alive, 1, 5);  // it had waited for its channel
+  submit(2);
+  EXPECT_EQ(out.sent.size(), 1u);
+  update(ActorState::alive, 2, 6);
+  update(ActorState::restarting, 1);
+  update(ActorState::alive, 1, 5);
+  submit(3);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {6, 2}, {6, 3}}));
+}
+
+TEST_F(Calls, ARestartHeardBeforeTheLifeItEndedIsKept) {
+  submit(1);
+  update(ActorState::restarting, 1, 5);
+  update(ActorState::alive, 1, 5);
+  EXPECT_TRUE(out.sent.empty());
+  update(ActorState::alive, 2, 6);
+  EXPECT_EQ(out.sent, (Sent{{6, 1}}));
+}
+
+TEST_F(Calls, ADeadActorFailsWhatIsReadyAtOnceAndTheRestWhenItsArgumentsCame) {
+  ActorCall* first = submit(1, 1);
+  submit(2);
+  ActorCall* third = submit(3, 1);
+  update(ActorState::dead, 1);
+  EXPECT_EQ(out.failed, (Failed{{2, "the actor has ended"}})) << "nobody waits for the first";
+  calls.argument_ready(*third);
+  calls.argument_failed(*first, died);
+  submit(4);
+  EXPECT_EQ(out.failed.size(), 4u);
+  EXPECT_EQ(calls.live(), 0u);
+  update(ActorState::alive, 2, 6);
+  submit(5);
+  EXPECT_TRUE(out.sent.empty()) << "dead is for ever";
+}
+
+TEST_F(Calls, KilledFailsLaterCallsAtOnceAndThoseUnderWayWithTheProcess) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  submit(2);
+  calls.killed(kA);
+  submit(3);
+  EXPECT_EQ(out.failed, (Failed{{3, "the actor was killed"}}));
+  update(ActorState::alive, 1, 5);
+  calls.worker_died(5, 1, died);
+  EXPECT_EQ(out.failed,
+            (Failed{{3, "the actor was killed"}, {1, "died"}, {2, "the actor was killed"}}));
+  EXPECT_EQ(calls.live(), 0u);
+
+  calls.killed(kB);  // nobody has called it yet
+  submit(4, 0, kB);
+  EXPECT_EQ(out.failed.back().first, 4);
+}
+
+TEST_F(Calls, AFullRingHoldsUntilWritable) {
+  submit(1);
+  out.full = true;
+  update(ActorState::alive, 1, 5);
+  submit(2);
+  out.full = false;
+  submit(3);
+  EXPECT_TRUE(out.sent.empty()) << "none may overtake the first";
+  calls.writable(9);
+  calls.writable(5);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}, {5, 3}}));
+}
+
+TEST_F(Calls, InventedInputsChangeNothing) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  calls.worker_died(77, 0, died);
+  EXPECT_EQ(calls.in_flight(5, 77), nullptr);
+  EXPECT_NE(calls.in_flight(5, 1), nullptr);
+  calls.ended(5, 1);
+  calls.worker_died(5, 1, died);
+  calls.worker_died(5, 1, died);
+  EXPECT_TRUE(out.failed.empty());
+}
+
+}  // namespace
+}  // namespace troupe::client
