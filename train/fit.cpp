@@ -62,6 +62,7 @@ class Supervisor {
                                                 std::to_string(fit_.restarts_) + " restarts");
       if (fit_.latest_) start_ = fit_.latest_;
       forget_after(start_ ? start_.step : 0);
+      if (observer_ != nullptr) observer_->restarted(death, start_.step);
     }
   }
 

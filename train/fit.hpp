@@ -67,6 +67,8 @@ class TROUPE_API GangObserver {
   virtual void restored(std::uint64_t hash) = 0;
   /// Result: whether to go on. `saved` is empty unless it is of this very step. May block.
   virtual bool reported(const Metrics& metrics, const SavedModel& saved) = 0;
+  /// The gang was started again, from this step; why, in words.
+  virtual void restarted(const std::string& why, long step) = 0;
 };
 
 namespace internal {

@@ -37,6 +37,7 @@ class Runner {
         options_(options),
         spawn_(spawn),
         experiment_(space, options),
+        live_(terminal_of(STDOUT_FILENO).live),
         view_(terminal_of(STDOUT_FILENO)) {
     if (!options.results.empty()) log_.emplace(options.results + "/experiment.jsonl");
   }
@@ -52,7 +53,9 @@ class Runner {
     while (settle()) watch();
     if (options_.show) print(view_.finish(experiment_.board()));
     if (log_) write_results(options_.results, experiment_.board(), began);
-    return {experiment_.board(), best_model()};
+    if (options_.show && live_)
+      for (const std::string& note : notes_) print(note + "\n");
+    return {experiment_.board(), best_model(), std::move(notes_)};
   }
 
  private:
@@ -173,9 +176,15 @@ class Runner {
             {key, hexadecimal(message.saved.hash), message.saved.bytes, message.saved.step}, now);
         break;
       }
+      case Kind::noted: noted(trial, message.error); break;
       case Kind::ended: finish(trial, message.error); return false;
     }
     return true;
+  }
+
+  void noted(int trial, const std::string& what) {
+    notes_.push_back("trial " + std::to_string(trial) + ": " + what);
+    if (options_.show && !live_) print(notes_.back() + "\n");
   }
 
   train::SavedModel best_model() const {
@@ -187,7 +196,9 @@ class Runner {
   const ExperimentOptions& options_;
   const SpawnTrial& spawn_;
   Experiment experiment_;
+  bool live_;  ///< the table is redrawn, so notes follow it
   LiveView view_;
+  std::vector<std::string> notes_;
   std::optional<LogFile> log_;
   std::map<int, Attempt> running_;
   std::map<std::string, train::SavedModel> stored_;
@@ -195,6 +206,15 @@ class Runner {
 };
 
 }  // namespace
+
+void limit(ExperimentOptions& options) {
+  if (options.max_steps != 0 || options.target || options.time_limit != Duration::zero()) return;
+  if (const auto* halving = std::get_if<AsyncHyperBand>(&options.scheduler))
+    if (halving->stop_at_max) return;
+  options.max_steps = kDefaultSteps;
+  std::fprintf(stderr, "tune: no max_steps, target or time_limit: trials end at step %ld\n",
+               kDefaultSteps);
+}
 
 Outcome run_experiment(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
                        const SpawnTrial& spawn) {

@@ -21,14 +21,18 @@
 
 namespace troupe::tune {
 
+/// Where trials end when the options have no max_steps, target or time_limit.
+inline constexpr long kDefaultSteps = 100;
+
 /// What an experiment found.
 template <class Hp>
 struct Best {
   double score = 0;  ///< NaN when no trial reported
   Hp params{};
   int trial = -1;
-  Board board;              ///< everything else
-  train::SavedModel model;  ///< the best trial's last checkpoint; may be empty
+  Board board;                     ///< everything else
+  train::SavedModel model;         ///< the best trial's last checkpoint; may be empty
+  std::vector<std::string> notes;  ///< what trials said by Trial::note(), gangs' restarts among it
 
   /// Loads the best trial's weights. Throws InvalidArgument when it saved none.
   template <class... M>
@@ -50,14 +54,18 @@ using SpawnTrial = std::function<TrialHandle(const TrialSetup&, const Point&)>;
 struct Outcome {
   Board board;
   train::SavedModel model;
+  std::vector<std::string> notes;
 };
+/// Sets max_steps to kDefaultSteps, with a notice, when nothing else would end the trials.
+TROUPE_API void limit(ExperimentOptions& options);
 TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
                                   const ExperimentOptions& options, const SpawnTrial& spawn);
 }  // namespace internal
 
 /// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
 /// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, and
-/// OutOfDisk when the results cannot be written; failed trials do not throw, see board.
+/// OutOfDisk when the results cannot be written; failed trials do not throw, see board. Options
+/// without max_steps, target and time_limit end every trial at step 100 and say so on stderr.
 template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
           class S = AnyScheduler, class... X>
 Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {
@@ -72,10 +80,12 @@ Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& option
   };
   ExperimentOptions all = options.any();
   if (all.starts.empty()) all.starts = space.starts();
+  internal::limit(all);
   internal::Outcome outcome = internal::run_experiment(ctx, space.search(), all, spawn);
   Best<Hp> best;
   best.board = std::move(outcome.board);
   best.model = std::move(outcome.model);
+  best.notes = std::move(outcome.notes);
   best.trial = best.board.best;
   best.score = std::numeric_limits<double>::quiet_NaN();
   if (best.trial < 0) return best;

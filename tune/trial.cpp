@@ -30,6 +30,13 @@ void Trial::restored(std::uint64_t hash) {
   host_->push(std::move(message));
 }
 
+void Trial::note(const std::string& what) {
+  TrialMessage message;
+  message.kind = TrialMessage::Kind::noted;
+  message.error = what;
+  host_->push(std::move(message));
+}
+
 bool Trial::report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save) {
   host_->step_ = metrics.step;
   TrialMessage message;
@@ -52,6 +59,10 @@ namespace internal {
 bool TrialObserver::reported(const train::Metrics& metrics, const train::SavedModel& saved) {
   if (!saved) return trial_.report(metrics, {});
   return trial_.report(metrics, [&saved] { return saved; });
+}
+
+void TrialObserver::restarted(const std::string& why, long step) {
+  trial_.note(why + "; its gang goes on from step " + std::to_string(step));
 }
 
 TrialHost::TrialHost(TrialSetup setup) : setup_(std::move(setup)), step_(setup_.start.step) {}

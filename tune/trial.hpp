@@ -58,6 +58,8 @@ class TROUPE_API Trial {
 
   const train::SavedModel& start() const noexcept;
   void restored(std::uint64_t hash);
+  /// Tells people what happened, in words.
+  void note(const std::string& what);
 
  private:
   friend class internal::TrialHost;
@@ -73,6 +75,7 @@ class TROUPE_API TrialObserver final : public train::GangObserver {
   train::SavedModel start() override { return trial_.start(); }
   void restored(std::uint64_t hash) override { trial_.restored(hash); }
   bool reported(const train::Metrics& metrics, const train::SavedModel& saved) override;
+  void restarted(const std::string& why, long step) override;
 
  private:
   Trial& trial_;

@@ -107,9 +107,12 @@ TEST(Optimize, AGangWorkersDeathDoesNotEndItsTrial) {
   for (const tune::TrialInfo& info : best.board.trials) {
     EXPECT_EQ(info.state, tune::TrialState::completed) << info.number << ": " << info.note;
     EXPECT_EQ(info.failures, 0) << "the gang's own business";
+    EXPECT_EQ(info.step(), 15);
     for (const tune::Copy& copy : info.copies) proven += copy.proven ? 1 : 0;
   }
   EXPECT_GE(proven, 1);
+  ASSERT_EQ(best.notes.size(), 1u);
+  EXPECT_NE(best.notes[0].find("trial 1: worker 1 "), std::string::npos) << best.notes[0];
 }
 
 }  // namespace

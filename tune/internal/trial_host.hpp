@@ -18,13 +18,13 @@ struct TrialSetup {
 };
 
 struct TrialMessage {
-  enum class Kind : std::uint8_t { reported, saved, restored, ended };
+  enum class Kind : std::uint8_t { reported, saved, restored, noted, ended };
   Kind kind = Kind::ended;
   train::Metrics metrics;
   bool can_save = false;
   train::SavedModel saved;
   std::uint64_t hash = 0;
-  std::string error;
+  std::string error;  ///< ended: why, empty without one; noted: the text
 };
 
 /// What a trial inside report() is told.
