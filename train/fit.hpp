@@ -9,7 +9,7 @@
 /// checkpoint. A loop that throws an error of its own is not started again: it would throw again.
 #pragma once
 
-#include "troupe/train/internal/gang.hpp"
+#include "troupe/train/detail/gang.hpp"
 #include "troupe/train/worker.hpp"
 
 #include <string>

@@ -1,7 +1,7 @@
 #include "troupe/train/worker.hpp"
 
 #include "troupe/actors/collective/shm.hpp"
-#include "troupe/train/internal/gang.hpp"
+#include "troupe/train/detail/gang.hpp"
 #include "troupe/train/internal/meeting.hpp"
 
 namespace troupe::train {

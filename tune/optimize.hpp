@@ -12,8 +12,8 @@
 #pragma once
 
 #include "troupe/tune/board.hpp"
+#include "troupe/tune/detail/trial_host.hpp"
 #include "troupe/tune/experiment.hpp"
-#include "troupe/tune/internal/trial_host.hpp"
 #include "troupe/tune/space.hpp"
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "troupe/tune/trial.hpp"
 
-#include "troupe/tune/internal/trial_host.hpp"
+#include "troupe/tune/detail/trial_host.hpp"
 
 namespace troupe::tune {
 

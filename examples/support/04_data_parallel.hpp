@@ -1,4 +1,4 @@
-// What program 04 takes for granted: a dataset, a batch and a small network that fits a line.
+/// What program 04 takes for granted: a dataset, a batch and a small network that fits a line.
 #pragma once
 
 #include "troupe/train/train.hpp"

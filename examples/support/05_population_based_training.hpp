@@ -1,4 +1,4 @@
-// What program 05 takes for granted: a network whose score depends on how it is trained.
+/// What program 05 takes for granted: a network whose score depends on how it is trained.
 #pragma once
 
 #include "troupe/troupe.hpp"

@@ -15,8 +15,8 @@ struct Hp {
 /// One weight that falls towards 0 at the trial's rate.
 struct Net {
   std::vector<double> weight = {1.0};
-  friend auto fields(Net& n) { return std::tie(n.weight); }
-  friend auto fields(const Net& n) { return std::tie(n.weight); }
+  [[maybe_unused]] friend auto fields(Net& n) { return std::tie(n.weight); }
+  [[maybe_unused]] friend auto fields(const Net& n) { return std::tie(n.weight); }
 };
 
 void trial(tune::Trial& t, Hp hp) {
