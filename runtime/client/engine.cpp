@@ -25,6 +25,7 @@ constexpr std::size_t kMaxInlineArguments =
 constexpr std::size_t kMaxCallArguments = 200;
 constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
+constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
 
 Time deadline_after(Duration timeout) {
@@ -438,7 +439,9 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
                                                task});
   const Time now = steady_now();
   tasks_.submit(std::move(owned), now);
-  next_tick_ = std::min(next_tick_, now + kTick);
+  // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
+  // waits.
+  next_tick_ = std::min(next_tick_, now + (tasks_.live() > 1 ? kTick : kSlowTick));
   unlock_and_collect(lock);
 }
 

@@ -60,10 +60,14 @@ void Pump::poll_until(Time until, bool io) {
       {bell_.event_fd(), POLLIN, 0},
       {host_.socket_fd(), static_cast<short>(host_.wants_write() ? POLLIN | POLLOUT : POLLIN), 0},
       {kick_.get(), POLLIN, 0}};
-  const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(1h));
+  // Without a timeout the kernel sets no timer, which costs as much as the sleep itself.
+  const bool bounded = until != Time::max();
+  const Duration left =
+      bounded ? std::clamp<Duration>(until - steady_now(), Duration(0), Duration(1h)) : Duration(0);
   const timespec limit{static_cast<time_t>(left.count() / 1'000'000'000),
                        static_cast<long>(left.count() % 1'000'000'000)};
-  if (ppoll(set, io ? 3 : 2, &limit, nullptr) > 0 && set[1].revents != 0) host_.socket_ready();
+  if (ppoll(set, io ? 3 : 2, bounded ? &limit : nullptr, nullptr) > 0 && set[1].revents != 0)
+    host_.socket_ready();
 }
 
 /// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one
@@ -99,8 +103,8 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) 
   leading_ = true;
   take_over_from_io();
   bool result = false;
-  for (;;) {
-    Time now = steady_now();
+  Time now = led_since_ = steady_now();
+  for (;; now = steady_now()) {
     const Time timer = host_.drain(now);
     if ((result = done()) || stopping_.load(std::memory_order_relaxed) || now >= deadline) break;
     guard.unlock();
@@ -119,7 +123,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) 
     guard.lock();
   }
   leading_ = false;
-  last_led_.store(steady_now().time_since_epoch().count(), std::memory_order_seq_cst);
+  last_led_.store(now.time_since_epoch().count(), std::memory_order_seq_cst);
   hand_to_io();
   if (followers_ > 0) changed_.notify_all();
   return result;
@@ -134,13 +138,14 @@ void Pump::io_loop() {
     const Time last(Duration(last_led_.load(std::memory_order_seq_cst)));
     if (leading_ || now - last < kHandOver) {
       // Somebody else looks at the doorbell, or did a moment ago.
-      const bool deep = leading_;
+      // Only a long wait is worth a kick at its end: kicked after each of many short ones, this
+      // thread would take part in every call (on one CPU that tripled its time).
+      const bool deep = leading_ && now - led_since_ >= kHandOver;
       io_idle_.store(deep, std::memory_order_seq_cst);
       guard.unlock();
       pollfd entry{kick_.get(), POLLIN, 0};
       const timespec tick{0, 1'000'000};
-      // While the leader is inside wait() it will kick us when it leaves, if we said that we are
-      // idle.
+      // A leader kicks us when it leaves wait(), if we said that we are idle.
       ppoll(&entry, 1, deep ? nullptr : &tick, nullptr);
       continue;
     }

@@ -75,6 +75,7 @@ class Pump {
   std::condition_variable_any changed_;
   int followers_ = 0;
   bool leading_ = false;  ///< a user thread leads; under the lock
+  Time led_since_{};      ///< when it began to; under the lock
   std::atomic<bool> stopping_{false};
   bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock
   std::atomic<bool> io_idle_{
