@@ -74,6 +74,9 @@ bool write_file(const std::string& path, const std::string& text) {
 
 int measure(const Arguments& arguments) {
   const std::vector<Judged> rows = run_core(arguments.core);
+  if (rows.empty())
+    throw troupe::InvalidArgument(troupe::Code::invalid_argument,
+                                  "no row's name contains '" + arguments.core.only + "'");
   if (arguments.json != "-") std::fputs(to_report(rows).c_str(), stdout);
   if (!arguments.json.empty() && !write_file(arguments.json, to_report_json(rows))) return 1;
   if (arguments.core.quick) return 0;
