@@ -294,7 +294,7 @@ class Stand {
     const bool two = placement == Placement::two_cpus || !possible(Placement::two_cpus);
     for (const Case& c : kCases)
       if ((c.both || two) && std::string(c.name).find(options.only) != std::string::npos)
-        cases_.push_back({c, {c.name, name_of(placement), c.unit, c.goal, {}, {}, 1e9}});
+        cases_.push_back({c, {c.name, name_of(placement), c.unit, c.goal, {}, {}, {}, 1e9}});
   }
 
   void round() {
@@ -327,7 +327,9 @@ class Stand {
       Floor floor = has_floor(m.what.floor, placement_) ? m.what.floor : Floor::none;
       if (options_.quick && floor != Floor::round_trip) floor = Floor::none;
       if (floors.count(floor) == 0) floors[floor] = measure_floor(floor, placement_);
-      m.series.calmest = std::min(m.series.calmest, floors[floor].spread);
+      const Sample& watched = floors[m.what.goal.of == kRatio ? floor : Floor::none];
+      m.series.watched.push_back(watched.value);
+      m.series.calmest = std::min(m.series.calmest, watched.spread);
       if (floor != Floor::none) m.series.floors.push_back(floors[floor].value);
     }
   }

@@ -58,7 +58,8 @@ Judged judge(const Series& series) {
       ratios.push_back(series.floors[i] == 0 ? 0 : series.values[i] / series.floors[i]);
     row.ratio = median(ratios);
   }
-  judged.noisy = series.calmest > kCalm;
+  const bool repeated = series.watched.size() >= 3 && spread(series.watched) <= kCalm;
+  judged.noisy = series.calmest > kCalm && !repeated;
   if (series.goal.of == Goal::Of::none || judged.noisy) return judged;
   const double measured = series.goal.of == Goal::Of::value ? row.value : row.ratio;
   judged.pass = series.goal.at_most ? measured <= series.goal.limit : measured >= series.goal.limit;

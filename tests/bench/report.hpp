@@ -30,7 +30,8 @@ constexpr Goal at_least(Goal::Of of, double limit) noexcept {
   return {of, false, limit};
 }
 
-/// A floor that spreads more than this in every round makes its rows noisy.
+/// A floor that spreads more than this within every round, and from round to round, makes its rows
+/// noisy.
 inline constexpr double kCalm = 0.10;
 
 /// The rounds of one row.
@@ -41,9 +42,10 @@ struct Series {
   Goal goal;
   std::vector<double> values;
   std::vector<double> floors;  ///< of the same round; empty: no floor
-  /// The smallest spread of the floor (of the placement's round trip for a row without one) in any
-  /// round.
-  double calmest = 0;
+  /// What says how calm the machine was, once a round: the row's own floor when the goal is a ratio
+  /// to it, else the placement's round trip.
+  std::vector<double> watched;
+  double calmest = 1e9;  ///< the smallest spread of it within a round
 };
 
 struct Judged {
