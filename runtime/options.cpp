@@ -32,9 +32,6 @@ Request common(const O& o) {
   request.node = o.placement.node();
   request.soft = o.placement.soft();
   for (const Label& label : o.labels) request.labels.emplace_back(label.key, label.value);
-  request.priority = o.priority;
-  if (o.timeout < Duration::zero()) refuse("options: timeout must not be negative");
-  request.timeout = o.timeout;
   return request;
 }
 
@@ -57,15 +54,10 @@ Request request_of(const TaskOptions& options) {
 
 Request request_of(const ActorOptions& options) {
   Request request = common(options);
-  request.light = options.light;
   request.detached = options.detached;
   request.get_if_exists = options.get_if_exists;
   request.max_restarts = checked_count("max_restarts", options.max_restarts);
   request.restart_window = options.restart_window;
-  if (options.max_concurrency < 1) refuse("options: max_concurrency must be at least 1");
-  request.max_concurrency = options.max_concurrency;
-  if (options.max_pending < 0) refuse("options: max_pending must not be negative");
-  request.max_pending = options.max_pending;
   if (options.get_if_exists && options.name.empty()) refuse("options: get_if_exists needs a name");
   return request;
 }

@@ -118,10 +118,6 @@ struct Options {
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
-  /// Higher starts first among what waits on a node. Default 0.
-  int priority = 0;
-  /// From the call to its end; then TimedOut. 0: none.
-  Duration timeout = {};
 };
 
 /// For tasks.
@@ -133,8 +129,6 @@ struct TaskOptions {
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
-  int priority = 0;
-  Duration timeout = {};
   /// Runs again when its worker or node dies, even if it may have run; -1: without limit.
   /// Default 3.
   int max_retries = 3;
@@ -146,19 +140,15 @@ struct TaskOptions {
 /// For actors.
 struct ActorOptions {
   std::string_view name = {};
+  /// Reserved as long as it lives; the default of 1 reserves nothing, as most actors mostly wait.
   double cpus = 1;
   double gpus = 0;
   Bytes memory = {};
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
-  int priority = 0;
-  Duration timeout = {};
-  /// Shares a process with other light actors: cheap, but a crash takes all of them. Default false:
-  /// a process of its own.
-  bool light = false;
-  /// Outlives its creator and the job; ends by kill only. Needs a name to be found again. Default
-  /// false.
+  /// Stays when no handle is left and ends by kill only, or with its cluster (a private one ends
+  /// with its driver). Needs a name to be found again. Default false.
   bool detached = false;
   /// With a name: the actor of that name if there is one, made otherwise, atomically. Default
   /// false: InvalidArgument.
@@ -168,10 +158,6 @@ struct ActorOptions {
   int max_restarts = 0;
   /// Restarts are counted over this time.
   Duration restart_window = std::chrono::seconds(60);
-  /// Methods that run at the same time. Default 1: no locks needed.
-  int max_concurrency = 1;
-  /// Calls that may wait for the actor before callers get Overloaded; 0: the runtime's own limit.
-  int max_pending = 0;
 };
 
 static_assert(std::is_trivially_copyable_v<Options> && std::is_trivially_copyable_v<TaskOptions> &&

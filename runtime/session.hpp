@@ -12,20 +12,16 @@
 #include "troupe/runtime/context.hpp"
 
 #include <memory>
-#include <string>
 #include <type_traits>
 
 namespace troupe {
 
-/// Limits of a private one-node cluster, and where to find another; each member has a `--troupe-*`
-/// flag.
+/// Limits of the private one-node cluster that a session starts; each has a `--troupe-*` flag.
 struct SessionOptions {
-  std::string address;  ///< `--troupe-address`: a cluster file; empty: TROUPE_ADDRESS, else a
-                        ///< private cluster
-  double cpus =
-      0;  ///< `--troupe-cpus`: CPU slots of a private cluster; 0: as many as the process may use
-  Bytes memory{};  ///< `--troupe-memory`: object store of a private cluster; 0: a share of the
-                   ///< machine's
+  /// `--troupe-cpus`: CPU slots; 0: as many as the process may use.
+  double cpus = 0;
+  /// `--troupe-memory`: bytes of the object store; 0: a share of the machine's.
+  Bytes memory{};
 };
 
 /// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags
@@ -33,7 +29,7 @@ struct SessionOptions {
 /// InvalidArgument for a flag that is malformed or unknown, naming it.
 TROUPE_API void enter(int& argc, char** argv);
 
-/// Joins the cluster, or starts a private one, and leaves it again when destroyed. One at a time
+/// Starts a private cluster and takes it down again when destroyed. One at a time
 /// per process. Construction blocks until the node answers, at most 10 s, then throws Unavailable.
 /// Destruction drops work that was not awaited and ends everything that the session started; refs
 /// that are left do nothing.

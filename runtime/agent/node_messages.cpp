@@ -232,8 +232,11 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
   std::visit(Cases{[&](wire::CreateActor& m) {
                      if (actors_.create(m, payload))
                        owners_.stands_for(m.lifetime, m.actor, from.index);
-                     else
+                     else {
+                       owners_.hold(m.lifetime, from.index,
+                                    +1);  // its handle of an actor that never is
                        drop_creation(m.creation);
+                     }
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m, now); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index, now); },

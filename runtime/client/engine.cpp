@@ -476,7 +476,6 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.get_if_exists = request.get_if_exists;
   message.max_restarts = request.max_restarts;
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
-  message.max_concurrency = static_cast<std::uint32_t>(std::max(1, request.max_concurrency));
   message.shape = shape_of(request);
   payload_.clear();
   message.creation = encode_call(call, kAgentProcess, payload_);
@@ -662,6 +661,24 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t rec
   return message;
 }
 
+/// Arguments that were resolved late may not fit a frame together: the call then carries the error
+/// instead, so that it ends as every call does.
+void ClientEngine::refuse_oversized(wire::Call& message, std::uint64_t worker) {
+  for (const wire::Value& argument : message.arguments)
+    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, worker, -1});
+  ErrorInfo info;
+  info.code = Code::invalid_argument;
+  info.outcome = Outcome::not_executed;
+  info.message =
+      "the arguments of one call hold too many refs or small values to travel together: put some "
+      "of them "
+      "into one object";
+  wire::Value refused;
+  refused.kind = wire::Value::Kind::error;
+  refused.error = std::make_shared<const ErrorInfo>(std::move(info));
+  message.arguments = {std::move(refused)};
+}
+
 bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
                              std::uint64_t actor_low, std::uint32_t attempt, std::uint32_t results,
                              std::uint64_t& sequence) {
@@ -675,9 +692,15 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   message.attempt = attempt;
   message.results = results;
   settle_agent_queue();
+  BlobView head = writer_.encode(wire::CallMessage(message));
+  if (head.size() + payload_.size() > ring::kMaxFrame) {
+    refuse_oversized(message, worker);
+    head = writer_.encode(wire::CallMessage(message));
+    payload_.clear();
+  }
   // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be
   // built again.
-  peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
+  peer->channel.send(head, payload_);
   sequence = ++peer->sent;
   return true;
 }

@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -225,6 +226,7 @@ class ClientEngine final : public detail::Engine,
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
+  void refuse_oversized(wire::Call& message, std::uint64_t worker);
   wire::Call encode_call(const detail::Call& call, std::uint64_t receiver, Blob& payload);
   void hand_back_unstarted();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline);
@@ -255,6 +257,7 @@ class ClientEngine final : public detail::Engine,
   ActorCalls actors_{*this};
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
+  std::set<std::uint64_t> dead_peers_;  ///< died before their channel was announced
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   std::vector<wire::Shape> shapes_;  ///< by key

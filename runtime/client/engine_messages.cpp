@@ -133,6 +133,7 @@ ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
   if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1) return;
+  if (dead_peers_.erase(message.peer) != 0) return;
   auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
   auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
   if (!memory || !bell) {
@@ -178,8 +179,15 @@ void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
 }
 
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
+  std::erase_if(pending_grants_,
+                [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
+  std::erase_if(pending_updates_,
+                [&](const wire::ActorUpdate& update) { return update.worker == message.peer; });
   const auto found = peers_.find(message.peer);
-  if (found == peers_.end()) return;
+  if (found == peers_.end()) {
+    dead_peers_.insert(message.peer);  // its channel is still on its way: it is to be refused
+    return;
+  }
   Peer& peer = *found->second;
   drain_peer(peer, now);  // replies that were published before the death count
   const std::uint64_t started = peer.channel.peer_progress().started;
@@ -201,8 +209,6 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     drop_refs(call.call);
     return true;
   });
-  std::erase_if(pending_grants_,
-                [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
   peers_.erase(found);
   for (auto& line : lines_)
     if (line.get() == &peer) line.reset();

@@ -270,6 +270,7 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
       values.push_back({keep->pinned.bytes(), keep->refs, keep});
       continue;
     }
+    if (argument.kind == wire::Value::Kind::error) raise(Error(*argument.error));
     if (argument.kind != wire::Value::Kind::inline_bytes)
       throw InvalidArgument(Code::invalid_argument, "an argument arrived without a value");
     const BlobView bytes = payload.subspan(argument.payload_offset, argument.payload_size);

@@ -135,20 +135,15 @@ struct Request {
   NodeId node;        ///< with Placement::node
   bool soft = false;  ///< with Placement::node: prefer, do not insist
   std::vector<std::pair<std::string, std::string>> labels;  ///< all must match
-  int priority = 0;
-  Duration timeout{};  ///< zero: none
   // tasks
   int max_retries = 3;                ///< -1: without limit
   std::vector<std::string> retry_on;  ///< typeid names of exceptions worth a retry
   // actors
   std::string name_space;
-  bool light = false;
   bool detached = false;
   bool get_if_exists = false;
   int max_restarts = 0;  ///< -1: without limit
   Duration restart_window = std::chrono::seconds(60);
-  int max_concurrency = 1;
-  int max_pending = 0;  ///< zero: the runtime's own limit
 };
 
 /// What Actor<A> holds: an id and a counted lifetime (its object is freed when no handle is left

@@ -22,9 +22,10 @@ class Verbs {
   /// store once.
   template <auto F, class... Arguments>
   auto submit(Arguments&&... arguments) const {
-    static_assert(purpose != Purpose::actors,
-                  "troupe: these options are for actors (max_restarts, light, ...): for tasks say "
-                  "max_retries");
+    static_assert(
+        purpose != Purpose::actors,
+        "troupe: these options are for actors (max_restarts, detached, ...): for tasks say "
+        "max_retries");
     if constexpr (purpose == Purpose::actors)
       return Ref<void>{};
     else if constexpr (check_function<F, Arguments&&...>())
@@ -36,9 +37,10 @@ class Verbs {
   template <class L, class... Arguments>
   auto submit(L&& lambda, Arguments&&... arguments) const {
     static_cast<void>(lambda);
-    static_assert(purpose != Purpose::actors,
-                  "troupe: these options are for actors (max_restarts, light, ...): for tasks say "
-                  "max_retries");
+    static_assert(
+        purpose != Purpose::actors,
+        "troupe: these options are for actors (max_restarts, detached, ...): for tasks say "
+        "max_retries");
     if constexpr (purpose == Purpose::actors)
       return Ref<void>{};
     else if constexpr (check_lambda<std::decay_t<L>, Arguments&&...>())
@@ -51,9 +53,10 @@ class Verbs {
   /// ways.
   template <auto F, class... Arguments>
   auto submit_split(Arguments&&... arguments) const {
-    static_assert(purpose != Purpose::actors,
-                  "troupe: these options are for actors (max_restarts, light, ...): for tasks say "
-                  "max_retries");
+    static_assert(
+        purpose != Purpose::actors,
+        "troupe: these options are for actors (max_restarts, detached, ...): for tasks say "
+        "max_retries");
     if constexpr (purpose == Purpose::actors) {
       return std::tuple<>{};
     } else if constexpr (check_function<F, Arguments&&...>()) {

@@ -10,7 +10,7 @@ bool Channel::try_send(BlobView head, BlobView body) {
 
 bool Channel::send(BlobView head, BlobView body) {
   if (try_send(head, body)) return true;
-  if (overflow_.size() >= kMaxOverflow) return false;
+  if (!out_.sane() || overflow_.size() >= kMaxOverflow) return false;
   Blob frame;
   frame.reserve(head.size() + body.size());
   frame.insert(frame.end(), head.begin(), head.end());

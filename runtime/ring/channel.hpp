@@ -1,5 +1,5 @@
-/// One process's end of a conversation with another: a ring each way, the peer's doorbell, and a bounded queue for what
-/// the ring cannot take now.
+/// One process's end of a conversation with another: a ring each way, the peer's doorbell, and a
+/// bounded queue for what the ring cannot take now.
 ///
 ///     channel.send(head, payload);                  // in order, wakes the peer if it sleeps
 ///     while (channel.receive(buffer, size) == Pop::frame) …
@@ -32,7 +32,8 @@ class Channel {
   int memory_fd() const noexcept { return memory_.fd(); }
   void close_fd() noexcept { memory_.close_fd(); }
 
-  /// Sends now or queues behind what waits; false when kMaxOverflow frames wait already (nothing was queued).
+  /// Sends now or queues behind what waits; false when the peer broke the ring or kMaxOverflow
+  /// frames wait already (nothing was queued).
   bool send(BlobView head, BlobView body = {});
   /// Sends only if it fits at once, and nothing waits before it.
   bool try_send(BlobView head, BlobView body = {});

@@ -293,8 +293,7 @@ void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size) 
   for (unsigned i = 0; i < arguments.size(); ++i) {
     Value& argument = call.arguments[i];
     read(arguments[i], argument, payload_size);
-    if (argument.kind == Value::Kind::pending || argument.kind == Value::Kind::error)
-      refuse("argument", "has no value");
+    if (argument.kind == Value::Kind::pending) refuse("argument", "has no value");
   }
 }
 

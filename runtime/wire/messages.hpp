@@ -105,7 +105,7 @@ struct Call {
   std::uint64_t actor_low = 0;  ///< low half of the ActorId for methods and constructors, else 0
   std::uint32_t attempt = 1;
   std::uint32_t results = 1;     ///< 0: a tell
-  std::vector<Value> arguments;  ///< never pending, never error
+  std::vector<Value> arguments;  ///< never pending; an error: the call does not run
 };
 /// Worker -> caller: result `index` of call `sequence`. A call with no results answers index 0 of
 /// kind pending when it ended well, or an error.

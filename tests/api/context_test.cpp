@@ -41,8 +41,6 @@ TEST(Options, reach_the_engine_whole) {
                            .resources = {{"tpu", 1.5}},
                            .placement = troupe::Placement::spread,
                            .labels = {{"zone", "a"}},
-                           .priority = 3,
-                           .timeout = 5s,
                            .max_retries = 7,
                            .retry_on = troupe::errors<NetError, std::bad_alloc>()});
     bound.submit<twice>(1);
@@ -54,8 +52,6 @@ TEST(Options, reach_the_engine_whole) {
   EXPECT_EQ(request.resources, (std::vector<std::pair<std::string, double>>{{"tpu", 1.5}}));
   EXPECT_EQ(request.placement, troupe::detail::Request::Placement::spread);
   EXPECT_EQ(request.labels, (std::vector<std::pair<std::string, std::string>>{{"zone", "a"}}));
-  EXPECT_EQ(request.priority, 3);
-  EXPECT_EQ(request.timeout, 5s);
   EXPECT_EQ(request.max_retries, 7);
   EXPECT_EQ(request.retry_on,
             (std::vector<std::string>{typeid(NetError).name(), typeid(std::bad_alloc).name()}));

@@ -293,6 +293,24 @@ TEST(Tasks, RefsInsideValuesStayAliveAndResolve) {
   EXPECT_EQ(ctx.get(sum, kBound), 90);
 }
 
+TEST(Tasks, ArgumentsThatDoNotFitTogetherAreRefusedTyped) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> many;
+  for (int i = 0; i < 510; ++i) many.push_back(ctx.put(i));
+  const auto count = [](const std::vector<Ref<int>>& refs) {
+    return static_cast<int>(refs.size());
+  };
+  EXPECT_EQ(ctx.get(ctx.submit(count, many), kBound), 510);
+  const auto both = [](const std::vector<Ref<int>>& a, const std::vector<Ref<int>>& b) {
+    return static_cast<int>(a.size() + b.size());
+  };
+  auto first = ctx.put(many);
+  auto second = ctx.put(many);
+  EXPECT_THROW(ctx.get(ctx.submit(both, first, second), kBound), troupe::InvalidArgument);
+  EXPECT_EQ(ctx.get(ctx.submit<twice>(1), kBound), 2) << "the node goes on";
+}
+
 TEST(Tasks, ATaskMayReturnARefOfItsChild) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();

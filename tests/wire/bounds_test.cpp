@@ -134,10 +134,11 @@ TEST(Bounds, ListsOfACall) {
                "refs has 513 entries");
   refuses_call(call_with([](schema::CallMessage::Builder m) { m.initCall().initArguments(1); }),
                "argument has no value");
-  refuses_call(call_with([](schema::CallMessage::Builder m) {
-                 m.initCall().initArguments(1)[0].initError(1);
-               }),
-               "argument has no value");
+  const auto doomed = decode_call(call_with([](schema::CallMessage::Builder m) {
+    m.initCall().initArguments(1)[0].initError(1)[0].setMessage("too large");
+  }));
+  ASSERT_TRUE(doomed.ok());  // a call that its sender could not build ends in this error
+  EXPECT_EQ(std::get<Call>(doomed->message).arguments.at(0).error->message, "too large");
 }
 
 TEST(Bounds, Errors) {
