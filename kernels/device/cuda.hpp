@@ -7,7 +7,7 @@
 /// a second to load.
 #pragma once
 
-#include "troupe/kernels/plugin/table.hpp"
+#include "troupe/kernels/device/table.hpp"
 #include "troupe/runtime/base/assert.hpp"
 
 #include <string>

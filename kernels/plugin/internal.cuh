@@ -1,7 +1,7 @@
 /// What the plug-in's units share.
 #pragma once
 
-#include "table.hpp"
+#include "troupe/kernels/device/table.hpp"
 
 #include <cuda_runtime.h>
 

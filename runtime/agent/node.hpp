@@ -34,7 +34,7 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
  public:
   /// Errors: out_of_memory when shared memory cannot be had.
   explicit Node(NodeOptions options);
-  ~Node();
+  ~Node() override;
   /// Serves until the driver at this socket is gone.
   void serve(Fd driver);
 

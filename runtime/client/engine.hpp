@@ -106,7 +106,7 @@ class ClientEngine final : public detail::Engine,
                  std::function<void()>& resume);
   /// Results of a call under way, for ResultSinks. Any thread.
   void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
-             OutgoingValue value);
+             const OutgoingValue& value);
   void begin_call(std::uint64_t from, std::uint64_t sequence);
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
   /// Values that arrived with a call, made readable; refs in them become handles. Throws the typed

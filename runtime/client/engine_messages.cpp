@@ -370,7 +370,7 @@ void ClientEngine::begin_call(std::uint64_t from, std::uint64_t sequence) {
 }
 
 void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last,
-                         Duration ran, OutgoingValue value) {
+                         Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
   if (Peer* peer = peer_of(to)) {
     payload_.clear();

@@ -44,7 +44,7 @@ class Replier final : public detail::ResultSink {
     OutgoingValue value;
     value.kind = wire::Value::Kind::error;
     value.error = error.shared_info();
-    engine_.reply(to_, sequence_, 0, true, steady_now() - begun_, std::move(value));
+    engine_.reply(to_, sequence_, 0, true, steady_now() - begun_, value);
   }
   bool finished() const noexcept { return sent_ == total_; }
 
@@ -53,7 +53,7 @@ class Replier final : public detail::ResultSink {
     ++sent_;
     if (wanted_ == 0) value = OutgoingValue{};  // a tell
     engine_.reply(to_, sequence_, static_cast<std::uint32_t>(index), sent_ == total_,
-                  steady_now() - begun_, std::move(value));
+                  steady_now() - begun_, value);
   }
 
   ClientEngine& engine_;

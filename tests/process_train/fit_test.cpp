@@ -33,7 +33,6 @@ struct Mean {
     return loss;
   }
   friend auto fields(Mean& m) { return std::tie(m.weight); }
-  friend auto fields(const Mean& m) { return std::tie(m.weight); }
 };
 struct Plan {
   long steps = 40;
