@@ -479,6 +479,10 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.shape = shape_of(request);
   payload_.clear();
   message.creation = encode_call(call, kAgentProcess, payload_);
+  if (writer_.encode(wire::NodeMessage(message)).size() + payload_.size() > ring::kMaxFrame) {
+    refuse_oversized(message.creation, kAgentProcess);
+    payload_.clear();
+  }
   if (request.name.empty()) {
     tell_agent(wire::NodeMessage(message), payload_);
     unlock_and_collect(lock);
@@ -664,8 +668,11 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t rec
 /// Arguments that were resolved late may not fit a frame together: the call then carries the error
 /// instead, so that it ends as every call does.
 void ClientEngine::refuse_oversized(wire::Call& message, std::uint64_t worker) {
-  for (const wire::Value& argument : message.arguments)
+  for (const wire::Value& argument : message.arguments) {
     for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, worker, -1});
+    if (argument.kind == wire::Value::Kind::forwarded)
+      tell_agent(wire::Hold{argument.forward, worker, -1});
+  }
   ErrorInfo info;
   info.code = Code::invalid_argument;
   info.outcome = Outcome::not_executed;

@@ -124,8 +124,10 @@ class ClientEngine final : public detail::Engine,
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   /// A handle of the actor that lives in this process; somebody else holds one while it is called.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
-  void set_gpus(std::vector<int> gpus) { gpus_ = std::move(gpus); }
-  void post(std::function<void()> work);
+  void set_gpus(std::vector<int> gpus) {
+    const Guard lock = guard();
+    gpus_ = std::move(gpus);
+  }
   const std::string& node_name() const noexcept { return node_name_; }
 
   void release(Entry* entry) noexcept;

@@ -394,11 +394,4 @@ void ClientEngine::created(ActorId actor, std::uint64_t incarnation, const Error
   unlock_and_collect(lock);
 }
 
-void ClientEngine::post(std::function<void()> work) {
-  Guard lock = guard();
-  resumable_.push_back(std::move(work));
-  pump_->notify();
-  unlock_and_collect(lock);
-}
-
 }  // namespace troupe::client

@@ -197,6 +197,26 @@ TEST(Actors, NamesFindTheActorAndAreFreedWithIt) {
   EXPECT_EQ(ctx.get(again.call<&Counter::add>(1), kBound), 2) << "the name is free again";
 }
 
+struct TwoLists {
+  TwoLists(const std::vector<Ref<int>>& a, const std::vector<Ref<int>>& b)
+      : n(a.size() + b.size()) {}
+  std::size_t n;
+  std::size_t count() const { return n; }
+};
+
+TEST(Actors, ConstructorArgumentsThatDoNotFitTogetherAreRefusedTyped) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> many;
+  for (int i = 0; i < 510; ++i) many.push_back(ctx.put(i));
+  const auto first = ctx.put(many);
+  const auto second = ctx.put(many);
+  auto actor = ctx.spawn<TwoLists>(first, second);
+  EXPECT_THROW(ctx.get(actor.call<&TwoLists::count>(), kBound), troupe::ActorDied);
+  auto counter = ctx.spawn<Counter>(1);
+  EXPECT_EQ(ctx.get(counter.call<&Counter::add>(1), kBound), 2) << "the node goes on";
+}
+
 TEST(Actors, RefsInActorStateOutliveTheirMakers) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
