@@ -204,7 +204,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
     out.after_sync.emplace_back(
-        StopActorAt{node, epoch, id, incarnation, "another life of it has taken its place"});
+        StopActorAt{node, epoch, id, incarnation, false, "another life of it has taken its place"});
     return out;
   }
   actor->state = ActorState::alive;
@@ -303,10 +303,10 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
   }
 }
 
-void Directory::stop(const Actor& actor, const std::string& why, Out& out) const {
+void Directory::stop(const Actor& actor, const std::string& why, Out& out, bool graceful) const {
   if (actor.node)
     out.after_sync.emplace_back(
-        StopActorAt{actor.node, actor.epoch, actor.spec->id, actor.incarnation, why});
+        StopActorAt{actor.node, actor.epoch, actor.spec->id, actor.incarnation, graceful, why});
 }
 
 Directory::Out Directory::on_kill(ActorId id, bool may_restart) {
@@ -324,7 +324,7 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
   const auto at = actors_.find(id);
   if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
     return out;
-  stop(at->second, "nobody holds a handle to it", out);
+  stop(at->second, "nobody holds a handle to it", out, true);
   bury(at->second, "its last handle is gone", std::nullopt, out);
   return out;
 }
@@ -396,7 +396,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
     if (same && known.state != ActorState::dead) return;  // it only registered again
     if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {
-      out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation,
+      out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation, false,
                                               "control knows it as dead or living elsewhere"});
       return;
     }

@@ -47,6 +47,8 @@ struct ActorSpec {
   std::string name_space;
   std::string class_name;
   std::string creation;  ///< the constructor's call; opaque here
+  ObjectId lifetime;     ///< the object that its handles count ...
+  NodeId owner;          ///< ... and the node that keeps these counts
   scheduling::Shape shape;
   std::int32_t max_restarts = 0;                       ///< -1: without limit, at most ten a second
   Duration restart_window = std::chrono::seconds(60);  ///< zero: ever
@@ -113,6 +115,7 @@ struct StopActorAt {
   Epoch epoch = 0;
   ActorId actor;
   std::uint64_t incarnation = 0;
+  bool graceful = false;  ///< it may finish what it was asked; else it is killed
   std::string why;
 };
 /// Answer to a spawn or a find.
@@ -121,6 +124,8 @@ struct ActorReply {
   std::uint64_t request = 0;
   ActorId actor;  ///< zero: not found, or an error
   std::string class_name;
+  ObjectId lifetime;  ///< as in its ActorSpec
+  NodeId owner;
   bool created = false;  ///< false: get_if_exists found it
   std::shared_ptr<const ErrorInfo> error;
 };
@@ -202,7 +207,7 @@ class Directory {
   void place(Actor& actor, Out& out);
   void fail(Actor& actor, const Error& cause, bool counts, Out& out, Time now);
   void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
-  void stop(const Actor& actor, const std::string& why, Out& out) const;
+  void stop(const Actor& actor, const std::string& why, Out& out, bool graceful = false) const;
   void tell(Actor& actor, Out& out);
   void adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now);
   void stop_awaiting(NodeId node, Epoch epoch, Out& out);

@@ -31,6 +31,11 @@ struct JobRecord {
   Epoch epoch = 0;                            ///< of that node
   std::string why;                            ///< ended: in a few words
   std::int64_t started_ns = 0, ended_ns = 0;  ///< wall clock, for people
+  /// What its workers are started from, anywhere.
+  std::string program;                 ///< path of the executable on the driver's host
+  std::vector<std::string> arguments;  ///< as its main got them
+  std::vector<std::pair<std::string, std::string>>
+      files;  ///< executable first, then its own shared objects: path, SHA-256 in hex
 };
 
 struct StartJob {

@@ -85,6 +85,9 @@ struct Hello {
   kind @2 :UInt8;     # 0 driver, 1 worker
   pid @3 :UInt32;
   token @4 :UInt64;   # workers: what the agent gave the zygote; a wrong one is answered Shutdown
+  program @5 :Text;   # drivers that join a cluster: path of the executable; empty: the agent's own
+  arguments @6 :List(Text);  # of the program; at most 4096
+  jobName @7 :Text;
 }
 
 struct Welcome {
@@ -97,6 +100,7 @@ struct Welcome {
   myLine @4 :UInt32;     # the agent's channel in the process's doorbell
   agentLine @5 :UInt32;  # the process in the agent's doorbell
   cpus @6 :UInt32 = 1;   # whole slots of the node, for spin budgets
+  job @7 :Id;            # that the process works for
 }
 
 struct Channel {
@@ -106,12 +110,15 @@ struct Channel {
   side @1 :UInt32;      # 0 or 1: which ring is mine to write
   myLine @2 :UInt32;
   peerLine @3 :UInt32;
+  remote @4 :Bool;      # the peer lives on another node and the agent carries the frames: no value there is `shared`
+  holder @5 :UInt64;    # who counts as holder of refs sent there; 0: the peer itself
 }
 
 struct PeerDied {
   # Agent -> every process with a channel to the dead one, after it was reaped: its rings can be drained a last time.
   peer @0 :UInt64;
   reason @1 :Text;  # "killed by signal 9", "exited with code 3"
+  started @2 :UInt64 = 0xffffffffffffffff;  # the highest call that it began; the default: the channel's counter tells
 }
 
 # --- leases ---
@@ -173,6 +180,7 @@ struct Hold {
 struct Await {
   # Process -> agent: send Ready once, when there is a value.
   object @0 :Id;
+  fetch @1 :Bool = true;  # false: a large value at another node stays there, and Ready says `remoteBytes`
 }
 
 struct Ready {

@@ -49,6 +49,7 @@ struct Value {
     shared @2 :Location;         # bytes in the object store
     error @3 :List(ErrorEntry);  # at least one
     forwarded @4 :Id;            # the value of this other object
+    remoteBytes @8 :UInt64;      # so many bytes, at another node; Await with `fetch` brings them
   }
   offsetBytes @5 :UInt32;  # inlineBytes: the range, which must lie inside the payload
   sizeBytes @6 :UInt32;    # inlineBytes: at most 4096; a larger value travels as an object

@@ -54,14 +54,15 @@ struct Location {
 };
 
 /// A value as it crosses: one of nothing yet, inline bytes (in the frame's payload), a location, an
-/// error.
+/// error, the value of another object, or bytes that lie at another node.
 struct Value {
   enum class Kind : std::uint8_t {
     pending = 0,
     inline_bytes = 1,
     shared = 2,
     error = 3,
-    forwarded = 4
+    forwarded = 4,
+    remote = 5
   };
   Kind kind = Kind::pending;
   std::uint32_t payload_offset = 0;  ///< inline_bytes: range of the frame's payload
@@ -70,7 +71,8 @@ struct Value {
   std::uint32_t ref_count = 0;  ///< shared: how many ids the object's trailer holds
   std::vector<ObjectId> refs;   ///< inline_bytes: ids inside, in order
   std::shared_ptr<const ErrorInfo> error;
-  ObjectId forward;  ///< forwarded: the value of this (escaped) object
+  ObjectId forward;                ///< forwarded: the value of this (escaped) object
+  std::uint64_t remote_bytes = 0;  ///< remote: its size; Await with `fetch` brings it here
 };
 
 /// An entry point: module build-id (folded) + offset of its thunk in the module, and a name for
@@ -138,6 +140,10 @@ struct Hello {
   ProcessKind kind = ProcessKind::driver;
   std::uint32_t pid = 0;
   std::uint64_t token = 0;  ///< workers: what the agent gave the zygote
+  // Drivers that join a running cluster: what other nodes start workers from.
+  std::string program;                 ///< path of the executable; empty: the agent's own
+  std::vector<std::string> arguments;  ///< of the program, as main got them; at most kMaxRows
+  std::string job_name;                ///< for people
 };
 /// Agent's answer, with descriptors: channel memory, agent's doorbell memory, agent's doorbell
 /// event.
@@ -149,6 +155,7 @@ struct Welcome {
   std::uint32_t my_line = 0;     ///< line of the agent's channel in the process's doorbell
   std::uint32_t agent_line = 0;  ///< line of this process in the agent's doorbell
   std::uint32_t cpus = 1;        ///< whole CPU slots of the node, for spin budgets
+  JobId job;                     ///< that the process works for
 };
 /// Agent -> process, over the socket, when a peer channel is made; descriptors: channel memory, the
 /// peer's doorbell memory, the peer's doorbell event.
@@ -157,11 +164,18 @@ struct Channel {
   std::uint32_t side = 0;  ///< 0 or 1: which producer is mine
   std::uint32_t my_line = 0;
   std::uint32_t peer_line = 0;
+  /// The peer lives on another node and the agent carries the frames: what travels is inline,
+  /// forwarded or an error, never a location.
+  bool remote = false;
+  std::uint64_t holder = 0;  ///< who counts as holder of refs sent there; 0: the peer itself
 };
 /// Agent -> process: the peer is dead (its channel can be drained a last time).
 struct PeerDied {
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
   std::uint64_t peer = 0;
   std::string reason;  ///< "killed by signal 9", "exited with code 3"
+  /// The highest call that it began, when the agent knows better than the channel's counter.
+  std::uint64_t started = kUnknown;
 };
 /// Process -> agent: up to `backlog` workers for this shape, please. The newest message for a key
 /// replaces older ones; backlog 0 withdraws.
@@ -214,9 +228,11 @@ struct Hold {
   std::uint64_t process = 0;
   std::int32_t delta = 0;
 };
-/// Process -> agent: tell me the value when it is ready (once).
+/// Process -> agent: tell me the value when it is ready (once). Without `fetch` a large value at
+/// another node stays there and Ready says `remote`.
 struct Await {
   ObjectId object;
+  bool fetch = true;
 };
 /// Agent -> process. Holds for the refs inside are already counted for the receiver.
 struct Ready {

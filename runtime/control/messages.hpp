@@ -1,0 +1,171 @@
+/// What agents and control say to each other, and the bytes of it (control.capnp; conversation 3).
+///
+/// Most of it are the inputs and outputs of control's cores, as they are. Everything travels over
+/// the Link between the agent and control, exactly once and in order; control knows the sender from
+/// the connection and takes no NodeId in a message for it.
+///
+///     Blob bytes = encode(ToControl(WatchActor{actor}));
+///     Result<ToControl> m = decode_to_control(bytes);
+#pragma once
+
+#include "troupe/runtime/control/cutoff.hpp"
+#include "troupe/runtime/control/directory.hpp"
+#include "troupe/runtime/control/jobs.hpp"
+#include "troupe/runtime/control/key_values.hpp"
+#include "troupe/runtime/control/membership.hpp"
+#include "troupe/runtime/scheduling/policy.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::control {
+
+// --- agent -> control; RegisterNode, Heartbeat, Leaving, SpawnActor, NodeHosts and StartJob are
+// the cores' own
+
+/// What the node has free; sent when it changed, at most every 100 ms.
+struct NodeReport {
+  scheduling::NodeView view;
+  std::uint64_t store_capacity = 0, store_used = 0;  ///< bytes
+  std::uint32_t workers = 0;
+};
+/// Answers StartActorAt.
+struct ActorStarted {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::uint64_t worker = 0;
+};
+/// Answers StartActorAt. With an error the constructor threw; without, no worker could be had.
+struct ActorStartFailed {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// The process of an actor that had started is dead.
+struct ActorGone {
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+  std::shared_ptr<const ErrorInfo> error;
+  bool intended = false;  ///< it was told to end, or ended itself
+};
+struct KillActor {
+  ActorId actor;
+  bool may_restart = false;
+};
+/// No handle is left anywhere (its lifetime object's owner says so).
+struct HandlesGone {
+  ActorId actor;
+};
+/// Answered by ActorReply.
+struct FindActor {
+  std::uint64_t request = 0;
+  std::string name_space, name;
+};
+struct WatchActor {
+  ActorId actor;
+  bool on = true;
+};
+struct FinishJob {
+  JobId job;
+};
+struct DriverDied {
+  JobId job;
+  std::string why;
+};
+/// Answered by JobInfo.
+struct GetJob {
+  std::uint64_t request = 0;
+  JobId job;
+};
+/// Answered by KvReply.
+struct KeyValueRequest {
+  enum class Verb : std::uint8_t { get = 0, put = 1, erase = 2, list = 3 };
+  std::uint64_t request = 0;
+  Verb verb = Verb::get;
+  std::string name_space, key;  ///< list: a prefix
+  std::string value, expected;  ///< put
+  PutMode mode = PutMode::always;
+};
+/// Answered by ListReply: what `troupe list` shows.
+struct ListRequest {
+  enum class What : std::uint8_t { nodes = 0, actors = 1, jobs = 2 };
+  std::uint64_t request = 0;
+  What what = What::nodes;
+};
+/// Nothing new on this node; it leaves when it is empty. Answered by ListReply of the nodes.
+struct DrainRequest {
+  std::uint64_t request = 0;
+  NodeId node;
+};
+
+using ToControl = std::variant<RegisterNode, Heartbeat, Leaving, NodeReport, SpawnActor,
+                               ActorStarted, ActorStartFailed, ActorGone, KillActor, HandlesGone,
+                               FindActor, WatchActor, NodeHosts, StartJob, FinishJob, DriverDied,
+                               GetJob, KeyValueRequest, ListRequest, DrainRequest>;
+
+// --- control -> agent
+
+/// One node as others need to know it: to reach it and to place work there.
+struct ClusterRow {
+  NodeDescription description;
+  Epoch epoch = 0;
+  bool suspect = false;
+  bool draining = false;
+  NodeReport report;
+};
+/// All live nodes; a higher version replaces a lower one. Sent at registration and when something
+/// changed, at most every 100 ms.
+struct ClusterNodes {
+  std::uint64_t version = 0;
+  std::vector<ClusterRow> rows;  ///< sorted by id; at most 4096
+};
+/// A node is dead for ever: what it had may be running elsewhere.
+struct NodeIsDead {
+  NodeId node;
+  Epoch epoch = 0;
+  std::string why;
+};
+struct JobInfo {
+  std::uint64_t request = 0;
+  std::optional<JobRecord> job;
+};
+struct ActorRow {
+  ActorId actor;
+  JobId job;
+  std::string name, name_space, class_name;
+  ActorState state = ActorState::pending;
+  NodeId node;
+  std::uint64_t incarnation = 0;
+  std::uint32_t restarts = 0;
+  bool detached = false;
+  std::string why;  ///< dead: in a few words
+};
+struct ListReply {
+  std::uint64_t request = 0;
+  std::vector<ClusterRow> nodes;
+  std::vector<ActorRow> actors;  ///< at most 4096, the newest
+  std::vector<JobRecord> jobs;
+};
+
+using FromControl = std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode,
+                                 ClusterNodes, NodeIsDead, StartActorAt, StopActorAt, ActorReply,
+                                 ActorLocation, JobReply, JobEnded, JobInfo, KvReply, ListReply>;
+
+/// Agent to agent, about control.
+using BetweenAgents = std::variant<AskControl, ControlAnswer>;
+
+// --- bytes
+
+Blob encode(const ToControl& message);
+Blob encode(const FromControl& message);
+Blob encode(const BetweenAgents& message);
+/// Checks every size, count, enum and text before use. Errors: invalid_argument with the field;
+/// `unavailable` ("unsupported message N") for a kind that is not known.
+Result<ToControl> decode_to_control(BlobView bytes);
+Result<FromControl> decode_from_control(BlobView bytes);
+Result<BetweenAgents> decode_between_agents(BlobView bytes);
+
+}  // namespace troupe::control

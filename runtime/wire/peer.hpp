@@ -1,0 +1,208 @@
+/// Messages between the agents of two nodes, as plain structs; call.capnp's framing,
+/// conversation 2.
+///
+/// They travel over a Link (exactly once, in order). Processes are named by their index on their
+/// own node; a *proxy* is the agent's stand-in for a process of another node. Frames between two
+/// processes of different nodes are carried whole, as the rings have them, with the owners of the
+/// refs inside beside them.
+///
+///     PeerWriter writer;
+///     outbox.append(writer.encode(PeerHold{object, holder, -1}));
+///     Result<Decoded<PeerMessage>> m = decode_peer(frame);
+#pragma once
+
+#include "troupe/runtime/wire/messages.hpp"
+
+namespace troupe::wire {
+
+inline constexpr std::size_t kMaxPeerPayload = 512 * 1024;  ///< bytes beside a peer message
+inline constexpr std::size_t kMaxCarriedRefs = 4096;        ///< refs of one carried frame
+
+/// A ref as it crosses between nodes: the object, and the node whose agent owns its record.
+struct OwnedRef {
+  ObjectId object;
+  NodeId owner;
+  friend bool operator==(const OwnedRef&, const OwnedRef&) = default;
+};
+
+// --- leases: the asking agent -> the asked one, and back
+
+/// `count` more workers for this process of mine, please (in addition to earlier requests).
+struct PeerLeaseRequest {
+  std::uint64_t process = 0;
+  std::uint64_t key = 0;
+  std::uint32_t count = 0;
+  JobId job;
+  Shape shape;
+};
+/// What is not granted yet of this key is not wanted any more.
+struct PeerLeaseWithdraw {
+  std::uint64_t process = 0;
+  std::uint64_t key = 0;
+};
+struct PeerLeaseGranted {
+  std::uint64_t process = 0;  ///< who asked, on its node
+  std::uint64_t key = 0;
+  std::uint64_t lease = 0;
+  std::uint64_t worker = 0;  ///< on the granting node
+  std::vector<std::int32_t> gpus;
+};
+/// Not here, now or ever (draining, or less than the asker believed): ask elsewhere.
+struct PeerLeaseRefused {
+  std::uint64_t process = 0;
+  std::uint64_t key = 0;
+  std::uint32_t count = 0;
+  std::string why;
+};
+struct PeerLeaseReclaim {
+  std::uint64_t process = 0;
+  std::uint64_t lease = 0;
+};
+struct PeerLeaseReturned {
+  std::uint64_t process = 0;
+  std::uint64_t lease = 0;
+};
+
+// --- processes
+
+/// My process wants to call this actor's worker of yours. Answered only if that is not there any
+/// more, by PeerProcessGone.
+struct PeerConnect {
+  std::uint64_t process = 0;
+  std::uint64_t worker = 0;
+  ActorId actor;
+  std::uint64_t incarnation = 0;
+};
+/// A frame of a ring (a CallMessage with its payload), which is this message's payload. `refs`:
+/// every ref inside, in the order of the frame (refs of a value, then its forward); the sender has
+/// counted the receiving node as a holder of each that another node than the receiver owns.
+struct PeerFrame {
+  std::uint64_t from = 0;  ///< on the sender's node
+  std::uint64_t to = 0;    ///< on the receiver's
+  std::vector<OwnedRef> refs;
+};
+/// My process is dead, for your process `peer` (0: for all of yours).
+struct PeerProcessGone {
+  std::uint64_t process = 0;
+  std::uint64_t peer = 0;
+  std::uint64_t started = 0;  ///< the highest call of `peer` that it began
+  std::string reason;
+};
+
+// --- objects
+
+/// To the owner: `holder` (a node) holds `delta` more. A sender of a ref counts the receiving node
+/// before the message that names it; a node drops its own with a negative delta.
+struct PeerHold {
+  ObjectId object;
+  NodeId holder;
+  std::int32_t delta = 0;
+};
+/// To the owner: tell me the value when it is ready (once).
+struct PeerAwait {
+  ObjectId object;
+};
+/// The owner's answer: inline (payload), an error, forwarded, or remote (the bytes are pulled when
+/// wanted). `refs`: the refs inside with their owners, as in PeerFrame; for a remote one those of
+/// the object's bytes.
+struct PeerReady {
+  ObjectId object;
+  Value value;
+  std::vector<OwnedRef> refs;
+};
+
+// --- bytes of large objects
+
+/// To the owner: send me the bytes. Small ones come in a PullData, larger ones over the bulk
+/// connection that BulkOffer opened before.
+struct PullRequest {
+  std::uint64_t transfer = 0;  ///< the asker's number
+  ObjectId object;
+};
+/// The object's bytes [offset, offset + payload) of `bytes`.
+struct PullData {
+  std::uint64_t transfer = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+/// The bytes follow on the bulk connection under the object's id.
+struct PullOnBulk {
+  std::uint64_t transfer = 0;
+  std::uint64_t bytes = 0;
+};
+struct PullRefused {
+  std::uint64_t transfer = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Connect here and prove this key: from then on large objects that I pull from you come there.
+struct BulkOffer {
+  std::uint64_t connection_high = 0, connection_low = 0;  ///< net::BulkId
+  std::string host;
+  std::uint16_t port = 0;
+  std::string key;  ///< 32 bytes; travels encrypted by CURVE, used once
+};
+
+// --- programs (a job's executable and its shared objects), by content
+
+struct ProgramRequest {
+  JobId job;
+  std::uint32_t file = 0;  ///< 0: the executable, then its shared objects
+  std::uint64_t offset = 0;
+};
+/// Payload: the file's bytes at the offset.
+struct ProgramData {
+  JobId job;
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;                 ///< of the whole file
+  std::shared_ptr<const ErrorInfo> error;  ///< set: it cannot be read
+};
+
+using PeerMessage =
+    std::variant<PeerLeaseRequest, PeerLeaseWithdraw, PeerLeaseGranted, PeerLeaseRefused,
+                 PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
+                 PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
+                 BulkOffer, ProgramRequest, ProgramData>;
+
+/// As FrameWriter, for messages between agents: head and payload in one piece.
+class PeerWriter {
+ public:
+  PeerWriter();
+  ~PeerWriter();
+  PeerWriter(const PeerWriter&) = delete;
+  PeerWriter& operator=(const PeerWriter&) = delete;
+  /// The whole frame; valid until the next call. Precondition: payload within kMaxPeerPayload.
+  BlobView encode(const PeerMessage& message, BlobView payload = {});
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// As decode_node(); the payload may have kMaxPeerPayload bytes.
+Result<Decoded<PeerMessage>> decode_peer(BlobView frame);
+
+/// The inside of an actor's creation as control keeps it: the CreateActor with its inline
+/// arguments as payload, and the owners of the refs inside.
+struct Creation {
+  CreateActor create;
+  std::vector<OwnedRef> refs;
+};
+Blob encode_creation(const Creation& creation, BlobView payload);
+Result<Decoded<Creation>> decode_creation(BlobView bytes);
+
+/// Every ref of a frame, in order: for each value its refs, then its forward. A visitor so that
+/// nothing is allocated.
+template <class F>
+void for_each_ref(const Value& value, F&& f) {
+  for (const ObjectId& id : value.refs) f(id);
+  if (value.kind == Value::Kind::forwarded) f(value.forward);
+}
+template <class F>
+void for_each_ref(const CallMessage& message, F&& f) {
+  if (const auto* call = std::get_if<Call>(&message))
+    for (const Value& argument : call->arguments) for_each_ref(argument, f);
+  if (const auto* reply = std::get_if<Reply>(&message)) for_each_ref(reply->value, f);
+}
+
+}  // namespace troupe::wire
