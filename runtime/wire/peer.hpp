@@ -16,7 +16,8 @@
 namespace troupe::wire {
 
 inline constexpr std::size_t kMaxPeerPayload = 512 * 1024;  ///< bytes beside a peer message
-inline constexpr std::size_t kMaxCarriedRefs = 4096;        ///< refs of one carried frame
+inline constexpr std::uint64_t kCarryWindow = 2048;   ///< frames under way between two processes
+inline constexpr std::size_t kMaxCarriedRefs = 4096;  ///< refs of one carried frame
 
 /// A ref as it crosses between nodes: the object, and the node whose agent owns its record.
 struct OwnedRef {
@@ -87,6 +88,14 @@ struct PeerProcessGone {
   std::uint64_t peer = 0;
   std::uint64_t started = 0;  ///< the highest call of `peer` that it began
   std::string reason;
+};
+
+/// Flow control of carried frames: of those that your process `to` sent to my process `from`, so
+/// many have entered its ring. A sender keeps at most kCarryWindow beyond it under way.
+struct PeerCredit {
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  std::uint64_t consumed = 0;
 };
 
 // --- objects
@@ -162,7 +171,7 @@ using PeerMessage =
     std::variant<PeerLeaseRequest, PeerLeaseWithdraw, PeerLeaseGranted, PeerLeaseRefused,
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
-                 BulkOffer, ProgramRequest, ProgramData>;
+                 BulkOffer, ProgramRequest, ProgramData, PeerCredit>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {
