@@ -1,0 +1,230 @@
+/// All of control behind one interface: membership, actors, jobs and key-values, the one queue
+/// between them and the disk, and the view in which actors are placed. A plain state machine;
+/// Server is the process around it.
+///
+///     auto service = Service::open(*store, {}, out, now).value();
+///     service->on_message(node, message, now);                    // all that arrived, then
+///     if (service->next_tick() <= now) service->on_tick(now);
+///     if (service->has_commit()) disk.start(service->begin_commit());   // on its own thread:
+///     service->finish_commit(now);                                // store->commit(group,
+///     essential)
+///
+/// What rests on a write reaches `Out` in finish_commit(), never before. The service itself touches
+/// the store in open() and, for its free space, while no commit is under way.
+///
+/// Requests of a node that has not registered with this control are answered `unavailable`, or
+/// dropped when they have no answer. An agent therefore sends after every `Registered`: NodeHosts,
+/// NodeReport, its watches, what ended meanwhile, and its requests without an answer.
+///
+/// An actor for which no node has room waits here, in order of arrival, and is tried again whenever
+/// the view changes; one that no node could ever take is unplaceable after `infeasible_timeout`.
+/// Between two reports of a node its free amounts are reckoned: what was placed there is taken.
+#pragma once
+
+#include "troupe/runtime/control/messages.hpp"
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace troupe::control {
+
+struct ServiceOptions {
+  MembershipOptions membership;
+  DirectoryOptions directory;
+  JobOptions jobs;
+  KeyValueOptions key_values;
+  /// How long an actor waits for a node that could ever take it: zero is not at all, negative is
+  /// for ever.
+  Duration infeasible_timeout = std::chrono::seconds(60);
+  /// Nodes that are about to register: nothing is infeasible before they have, for `expect_for`.
+  std::vector<NodeId> expected;
+  Duration expect_for = std::chrono::seconds(10);
+  /// Least time between two ClusterNodes; stretched in clusters of over 64 nodes.
+  Duration broadcast_interval = std::chrono::milliseconds(100);
+  /// A start that was answered stays reckoned until the node's next report, or this long.
+  Duration report_within = std::chrono::milliseconds(250);
+  /// How long a dead node's key is kept, so that it can be told that it is dead.
+  Duration revoke_after = std::chrono::seconds(75);
+  /// Requests that write are refused (`overloaded`) while more than this waits for the disk.
+  std::size_t max_waiting_bytes = 8u << 20;
+  /// Nodes that have joined and not registered yet.
+  std::size_t max_joined = 1024;
+  /// Wall clock in nanoseconds, for people; null: zero.
+  std::function<std::int64_t()> wall_clock;
+};
+
+class Service {
+ public:
+  /// What leaves control. Called from within the service's calls, which it must not call back.
+  class Out {
+   public:
+    virtual ~Out() = default;
+    virtual void send(NodeId to, const FromControl& message) = 0;
+    /// The same message to each of them.
+    virtual void broadcast(const std::vector<NodeId>& to, const FromControl& message) = 0;
+    /// Answered by on_probe.
+    virtual void probe(const Probe& probe) = 0;
+    /// Take this node's key: it joined, or is known from an earlier life of control.
+    virtual void admit(const NodeDescription& node) = 0;
+    /// Refuse what this node says below that epoch, and tell it so: it is dead.
+    virtual void fence(NodeId node, Epoch least) = 0;
+    /// Forget its key.
+    virtual void revoke(NodeId node) = 0;
+    /// A join ended; no error: the node is admitted.
+    virtual void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) = 0;
+  };
+
+  /// Recovers everything from the store; reads all of it. `store` and `out` outlive the service.
+  /// Errors: as Membership::recover and its like.
+  static Result<std::unique_ptr<Service>> open(Store& store, ServiceOptions options, Out& out,
+                                               Time now);
+
+  // In. `from` is who the connection belongs to; NodeIds of senders inside a message are ignored.
+
+  void on_message(NodeId from, const ToControl& message, Time now);
+  void on_closed(NodeId node, Time now);
+  void on_probe(NodeId node, Epoch epoch, bool gone, Time now);
+  /// A node with a valid token wants in. Durable before joined() says so.
+  void on_join(std::uint64_t request, const NodeDescription& node, Time now);
+  /// Call after all messages that had arrived were handed in.
+  void on_tick(Time now);
+  Time next_tick() const;
+
+  // The disk: begin_commit(), Store::commit(group, Need::essential) anywhere, finish_commit(). A
+  // commit that fails ends the process.
+
+  bool has_commit() const noexcept { return queue_.has_work(); }
+  /// Valid until finish_commit(). Precondition: has_commit().
+  const std::vector<Batch>& begin_commit();
+  void finish_commit(Time now);
+
+  // Observe.
+
+  const Membership& members() const noexcept { return members_; }
+  const Directory& actors() const noexcept { return actors_; }
+  const Jobs& jobs() const noexcept { return jobs_; }
+  const scheduling::ClusterView& view() const noexcept { return view_; }
+  std::size_t waiting_actors() const noexcept { return waiting_.size(); }
+  Epoch control_epoch() const noexcept { return members_.control_epoch(); }
+
+ private:
+  /// An answer that waits behind the writes before it.
+  struct Answer {
+    NodeId to;
+    FromControl message;
+  };
+  struct Admit {
+    std::uint64_t request = 0;
+    NodeDescription node;
+  };
+  using Event = std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, Answer, Admit>;
+  /// A start under way, or done and not reported yet.
+  struct Start {
+    std::uint64_t incarnation = 0;
+    scheduling::Resources need;
+    std::optional<Time> until;  ///< answered: reckoned for so long
+  };
+  struct NodeInfo {
+    NodeReport report;
+    std::map<ActorId, Start> starts;
+  };
+  struct Waiting {
+    PlaceActor place;
+    std::optional<Time> infeasible_since;
+  };
+
+  Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
+          Directory actors, Jobs jobs, KeyValues values);
+  void begin(Time now);
+  Result<void> recover_joined();
+
+  // Steps.
+  template <class E>
+  void run(Output<E> output, Time now);
+  void answer(NodeId to, FromControl message, Time now);
+  void settle(Time now);
+  bool may_write();
+  std::shared_ptr<const ErrorInfo> refusal();
+
+  // Messages of agents; `epoch` of a node that is registered.
+  void take(const RegisterNode& message, NodeId from, Epoch epoch, Time now);
+  void take(const Heartbeat& message, NodeId from, Epoch epoch, Time now);
+  void take(const Leaving& message, NodeId from, Epoch epoch, Time now);
+  void take(const NodeReport& message, NodeId from, Epoch epoch, Time now);
+  void take(const SpawnActor& message, NodeId from, Epoch epoch, Time now);
+  void take(const ActorStarted& message, NodeId from, Epoch epoch, Time now);
+  void take(const ActorStartFailed& message, NodeId from, Epoch epoch, Time now);
+  void take(const ActorGone& message, NodeId from, Epoch epoch, Time now);
+  void take(const KillActor& message, NodeId from, Epoch epoch, Time now);
+  void take(const HandlesGone& message, NodeId from, Epoch epoch, Time now);
+  void take(const FindActor& message, NodeId from, Epoch epoch, Time now);
+  void take(const WatchActor& message, NodeId from, Epoch epoch, Time now);
+  void take(const NodeHosts& message, NodeId from, Epoch epoch, Time now);
+  void take(const StartJob& message, NodeId from, Epoch epoch, Time now);
+  void take(const FinishJob& message, NodeId from, Epoch epoch, Time now);
+  void take(const DriverDied& message, NodeId from, Epoch epoch, Time now);
+  void take(const GetJob& message, NodeId from, Epoch epoch, Time now);
+  void take(const KeyValueRequest& message, NodeId from, Epoch epoch, Time now);
+  void take(const ListRequest& message, NodeId from, Epoch epoch, Time now);
+  void take(const DrainRequest& message, NodeId from, Epoch epoch, Time now);
+  void refuse(NodeId from, const ToControl& message);
+
+  // Events of the cores.
+  void carry_out(const Event& event, Time now);
+  void carry_out(const MembershipEvent& event, Time now);
+  void carry_out(const DirectoryEvent& event, Time now);
+  void carry_out(const JobEvent& event, Time now);
+  void node_up(const NodeUp& event, Time now);
+  void node_dead(const NodeDead& event, Time now);
+
+  // Placing.
+  void place(Waiting waiting, Time now);
+  void place_waiting(Time now);
+  void view_changed(Time now);
+  void rebuild_view(NodeId node);
+  void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
+  bool still_expected(Time now) const;
+
+  // Telling.
+  std::vector<NodeId> registered() const;
+  std::vector<ClusterRow> rows() const;
+  ClusterNodes cluster_nodes() const;
+  std::vector<ActorRow> actor_rows() const;
+  std::vector<JobRecord> job_rows() const;
+  void nodes_changed(Time now);
+  void broadcast_nodes(Time now);
+  std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
+
+  Store& store_;
+  ServiceOptions options_;
+  Out& out_;
+  Membership members_;
+  Directory actors_;
+  Jobs jobs_;
+  KeyValues values_;
+  CommitQueue<Event> queue_;
+  std::size_t waiting_bytes_ = 0;  ///< of writes that no commit has taken yet
+  bool accepts_writes_ = true;     ///< as last seen
+
+  std::map<NodeId, NodeInfo> nodes_;  ///< those that are up
+  scheduling::ClusterView view_;
+  std::deque<Waiting> waiting_;
+  std::optional<Time> place_at_;
+  std::set<NodeId> expected_;
+  Time started_{};
+  std::uint64_t nodes_version_ = 0;
+  std::optional<Time> broadcast_at_;
+  Time last_broadcast_{}, last_placing_{};
+  std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
+  std::multimap<Time, NodeId> revoke_at_;
+};
+
+}  // namespace troupe::control
