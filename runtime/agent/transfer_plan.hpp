@@ -1,0 +1,215 @@
+/// Which objects of other nodes are fetched when: the pulling side of transfers. A plain state
+/// machine.
+///
+/// An object of another node waits, is given memory (*reserved*), is asked for, and arrives: small
+/// ones (up to kSmallObject) in a message of the Link, larger ones over the bulk connection of its
+/// node. The shell carries out actions and tells what became of them.
+///
+///     plan.pull(node, object, bytes, Priority::get, now);
+///     while (auto actions = plan.take_actions(); !actions.empty())
+///       for (auto& action : actions) carry_out(action);      // Reserve: plan.reserved(...) ...
+///     plan.arrived(transfer, bytes, now);                       // a PullData
+///     plan.received(node, connection, object, now);             // over the bulk connection
+///     plan.on_tick(now);                                        // at next_deadline()
+///
+/// A lost connection, or one on which no byte came for `silence`, is closed; only when its thread
+/// has let go of all memory (connection_ended()) are its objects asked for again or given up. An
+/// object that was lost with its connection twice without anything having arrived in between is
+/// given up. Invariants: T-1 every pull ends in one Complete or one Failed. T-2 reserved memory
+/// ends in one Complete or one Discard, and never while a connection may write into it. T-3 bytes
+/// reserved stay within the bounds, but for one object that is larger than they are. T-4 there is
+/// at most one connection per node.
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/ids.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace troupe::agent {
+
+inline constexpr std::uint64_t kSmallObject = 256 << 10;  ///< larger ones go over bulk
+
+/// Gets go before prefetches, each in the order of asking.
+enum class Priority : std::uint8_t { get = 0, prefetch = 1 };
+
+struct PlanOptions {
+  std::uint64_t link_bytes = 4u << 20;    ///< small objects under way from one node
+  std::uint64_t node_bytes = 128u << 20;  ///< reserved for large objects of one node
+  std::uint64_t all_bytes = 512u << 20;   ///< reserved for large objects in all
+  Duration silence{
+      std::chrono::seconds(10)};            ///< a node that sends nothing for so long is given up
+  Duration idle{std::chrono::seconds(30)};  ///< an unused connection is closed
+  Duration patience{std::chrono::seconds(5)};     ///< how long a pull waits for memory
+  Duration pause{std::chrono::milliseconds(50)};  ///< between two tries to get it
+  int attempts = 2;
+};
+
+class TransferPlan {
+ public:
+  // What the shell is to do, in this order.
+  /// Get memory for this object; answer with reserved() or no_memory() before the next action.
+  struct Reserve {
+    std::uint64_t pull = 0;
+    std::uint64_t bytes = 0;
+  };
+  /// Open the door for a new bulk connection from this node and send it the BulkOffer.
+  struct Offer {
+    NodeId node;
+    std::uint64_t connection = 0;
+  };
+  /// Send PullRequest{transfer, object}. connection: 0 for a small object; else its bytes go into
+  /// the pull's memory when they come over that connection.
+  struct Ask {
+    NodeId node;
+    std::uint64_t connection = 0;
+    std::uint64_t transfer = 0;
+    std::uint64_t pull = 0;
+    ObjectId object;
+  };
+  /// Close it; then say connection_ended(), when no thread touches the memory of its pulls any
+  /// more.
+  struct Close {
+    NodeId node;
+    std::uint64_t connection = 0;
+    std::string why;
+  };
+  /// All bytes are there: seal the memory and report it; or, if nobody wants it, drop it.
+  struct Complete {
+    std::uint64_t pull = 0;
+    NodeId node;
+    ObjectId object;
+    bool wanted = true;
+  };
+  /// Give the memory back.
+  struct Discard {
+    std::uint64_t pull = 0;
+  };
+  /// Report it. Follows its Discard.
+  struct Failed {
+    NodeId node;
+    ObjectId object;
+    Error error;
+  };
+  using Action = std::variant<Reserve, Offer, Ask, Close, Complete, Discard, Failed>;
+
+  explicit TransferPlan(PlanOptions options = {}) : options_(options) {}
+
+  /// Fetch this object. An object that is being fetched already is not fetched twice: its one end
+  /// counts for both, and the higher priority holds.
+  void pull(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority, Time now);
+  /// Nobody wants it any more: if its bytes are on their way they are dropped when they come. No
+  /// report follows. Nothing happens when it is not being fetched.
+  void cancel(ObjectId object);
+  void node_died(NodeId node, Time now);
+
+  // Answers to Reserve.
+  void reserved(std::uint64_t pull, Time now);
+  void no_memory(std::uint64_t pull, const Error& error, Time now);
+
+  // Messages. Of transfers that are not under way nothing is believed: they are late.
+  /// The pull whose memory takes a PullData of this transfer that says `bytes`; 0: drop it.
+  std::uint64_t expects(NodeId from, std::uint64_t transfer, std::uint64_t bytes) const;
+  /// A PullData with everything in it has been copied into the pull's memory, or does not fit.
+  void arrived(NodeId from, std::uint64_t transfer, bool fits, Time now);
+  void on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t bytes, Time now);
+  void refused(NodeId from, std::uint64_t transfer, const Error& error, Time now);
+
+  // Connections. One that is not the node's current one is ignored.
+  /// Bytes came over it at that time.
+  void heard(NodeId node, std::uint64_t connection, Time at);
+  /// An object of a pull has arrived whole.
+  void received(NodeId node, std::uint64_t connection, std::uint64_t pull, Time now);
+  /// It is gone, whoever ended it, and nothing touches the memory of its pulls.
+  void connection_ended(NodeId node, std::uint64_t connection, const Error& why, Time now);
+
+  void on_tick(Time now);
+  Time next_deadline() const;
+  std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
+
+  // Observe.
+  std::size_t pulls() const noexcept { return pulls_.size(); }
+  std::uint64_t reserved_bytes() const noexcept { return reserved_; }
+  /// Broken invariants as text; empty when there are none. O(pulls).
+  std::string check() const;
+
+ private:
+  enum class State : std::uint8_t {
+    waiting,    ///< in its node's queue
+    reserving,  ///< Reserve was said
+    asked,      ///< Ask was said
+  };
+  struct Pull {
+    NodeId node;
+    ObjectId object;
+    std::uint64_t bytes = 0;
+    Priority priority = Priority::get;
+    State state = State::waiting;
+    bool wanted = true;
+    bool has_memory = false;
+    std::uint64_t transfer = 0;
+    std::uint64_t connection = 0;
+    std::uint64_t finished_then = 0;  ///< the connection's count when it was asked
+    int lost = 0;                     ///< attempts that ended without any progress
+    Time asked{};
+    Time give_up = Time::max();  ///< no memory until then: it fails
+    bool small() const noexcept { return bytes <= kSmallObject; }
+  };
+  /// Gets before prefetches, then in the order of numbers, which is that of asking.
+  using Place = std::pair<Priority, std::uint64_t>;
+  struct Lane {
+    std::set<Place> waiting;
+    std::set<std::uint64_t> running;  ///< pulls that hold a share of the lane
+    std::uint64_t bytes = 0;          ///< of those
+  };
+  struct Connection {
+    std::uint64_t number = 0;  ///< 0: none
+    bool closing = false;
+    std::uint64_t finished = 0;
+    Time heard{};       ///< a byte came, or it had nothing to do until then
+    Time idle_since{};  ///< when it has nothing to do
+    std::set<std::uint64_t> pulls;
+  };
+  struct Node {
+    Lane link, bulk;
+    Connection connection;
+    Time heard{};  ///< the last PullData
+    bool dead = false;
+  };
+
+  Lane& lane(Node& node, const Pull& pull) { return pull.small() ? node.link : node.bulk; }
+  Pull* under_way(NodeId from, std::uint64_t transfer);
+  bool fits(const Lane& lane, const Pull& pull) const;
+  bool start_next_small(Node& node);
+  bool start_next_large(Time now);
+  void schedule(Time now);
+  void start(Node& node, std::uint64_t number);
+  void ask(Node& node, std::uint64_t number, Time now);
+  void wait_again(std::uint64_t number, Pull& pull);
+  void close(NodeId id, Connection& connection, const std::string& why);
+  void lost(std::uint64_t number, const Error& why);
+  void complete(std::uint64_t number);
+  void fail(std::uint64_t number, const Error& error);
+  void leave(std::uint64_t number);
+  void forget_if_idle(NodeId id);
+
+  PlanOptions options_;
+  std::map<NodeId, Node> nodes_;
+  std::map<std::uint64_t, Pull> pulls_;
+  std::map<ObjectId, std::uint64_t> by_object_;
+  std::map<std::uint64_t, std::uint64_t> by_transfer_;
+  std::uint64_t next_pull_ = 1, next_transfer_ = 1, next_connection_ = 1;
+  std::uint64_t reserved_ = 0;  ///< by large pulls
+  Time blocked_until_{};        ///< memory ran out: no Reserve before
+  std::vector<Action> actions_;
+};
+
+}  // namespace troupe::agent
