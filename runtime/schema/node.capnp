@@ -85,8 +85,9 @@ struct Hello {
   kind @2 :UInt8;     # 0 driver, 1 worker
   pid @3 :UInt32;
   token @4 :UInt64;   # workers: what the agent gave the zygote; a wrong one is answered Shutdown
-  program @5 :Text;   # drivers that join a cluster: path of the executable; empty: the agent's own
-  arguments @6 :List(Text);  # of the program; at most 4096
+  program @5 :Text;   # drivers that join a cluster: path of the executable, at most 4096 bytes; empty:
+                      # the agent's own
+  arguments @6 :List(Text);  # of the program; at most 4096, of 128 KiB each
   jobName @7 :Text;
 }
 

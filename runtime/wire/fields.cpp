@@ -32,6 +32,16 @@ std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bou
   return std::string(in.begin(), in.size());
 }
 
+void write(Texts::Builder out, const std::vector<std::string>& texts, std::size_t bound) {
+  for (unsigned i = 0; i < out.size(); ++i) out.set(i, CutText(texts[i], bound));
+}
+
+void read_texts(Texts::Reader in, std::vector<std::string>& texts, const char* field,
+                std::size_t bound) {
+  texts.reserve(bounded(in.size(), kMaxRows, field));
+  for (const auto text : in) texts.push_back(read_text(text, field, bound));
+}
+
 void write(capnp::List<std::int32_t>::Builder out, const std::vector<std::int32_t>& gpus) {
   for (unsigned i = 0; i < out.size(); ++i) out.set(i, gpus[i]);
 }
@@ -223,6 +233,7 @@ void write(schema::Value::Builder out, const Value& value) {
       write_error(out.initError(entries_of(value.error)), *value.error);
       return;
     case Value::Kind::forwarded: write(out.initForwarded(), value.forward); return;
+    case Value::Kind::remote: out.setRemoteBytes(value.remote_bytes); return;
   }
 }
 
@@ -263,6 +274,10 @@ void read(const schema::Value::Reader& in, Value& value, std::size_t payload_siz
       value.kind = Value::Kind::forwarded;
       read(in.getForwarded(), value.forward);
       return;
+    case schema::Value::REMOTE_BYTES:
+      value.kind = Value::Kind::remote;
+      value.remote_bytes = in.getRemoteBytes();
+      return;
   }
   refuse("value", "is of an unknown kind");
 }
@@ -295,6 +310,35 @@ void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size) 
     read(arguments[i], argument, payload_size);
     if (argument.kind == Value::Kind::pending) refuse("argument", "has no value");
   }
+}
+
+void write(schema::CreateActor::Builder out, const CreateActor& m) {
+  write(out.initActor(), m.actor);
+  write(out.initLifetime(), m.lifetime);
+  out.setName(CutText(m.name));
+  out.setNameSpace(CutText(m.name_space));
+  out.setClassName(CutText(m.class_name));
+  out.setDetached(m.detached);
+  out.setGetIfExists(m.get_if_exists);
+  out.setMaxRestarts(m.max_restarts);
+  out.setRestartWindowNs(m.restart_window_ns);
+  out.setMaxConcurrency(m.max_concurrency);
+  write(out.initShape(), m.shape);
+  write(out.initCreation(), m.creation);
+}
+void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_size) {
+  read(in.getActor(), m.actor);
+  read(in.getLifetime(), m.lifetime);
+  m.name = read_text(in.getName(), "actor name");
+  m.name_space = read_text(in.getNameSpace(), "name space");
+  m.class_name = read_text(in.getClassName(), "class name");
+  m.detached = in.getDetached();
+  m.get_if_exists = in.getGetIfExists();
+  m.max_restarts = in.getMaxRestarts();
+  m.restart_window_ns = in.getRestartWindowNs();
+  m.max_concurrency = in.getMaxConcurrency();
+  read(in.getShape(), m.shape);
+  read(in.getCreation(), m.creation, payload_size);
 }
 
 }  // namespace troupe::wire::internal

@@ -9,6 +9,11 @@ void write(schema::Hello::Builder out, const Hello& m) {
   out.setKind(static_cast<std::uint8_t>(m.kind));
   out.setPid(m.pid);
   out.setToken(m.token);
+  if (!m.program.empty()) out.setProgram(CutText(m.program, kMaxPath));
+  if (!m.arguments.empty())
+    internal::write(out.initArguments(checked(m.arguments.size(), kMaxRows)), m.arguments,
+                    kMaxProgramArgument);
+  if (!m.job_name.empty()) out.setJobName(CutText(m.job_name));
 }
 void read(schema::Hello::Reader in, Hello& m) {
   m.protocol = in.getProtocol();
@@ -18,6 +23,9 @@ void read(schema::Hello::Reader in, Hello& m) {
   m.kind = static_cast<ProcessKind>(in.getKind());
   m.pid = in.getPid();
   m.token = in.getToken();
+  m.program = read_text(in.getProgram(), "program", kMaxPath);
+  read_texts(in.getArguments(), m.arguments, "arguments", kMaxProgramArgument);
+  m.job_name = read_text(in.getJobName(), "job name");
 }
 
 void write(schema::Welcome::Builder out, const Welcome& m) {
@@ -28,6 +36,7 @@ void write(schema::Welcome::Builder out, const Welcome& m) {
   out.setMyLine(m.my_line);
   out.setAgentLine(m.agent_line);
   out.setCpus(m.cpus);
+  if (m.job) internal::write(out.initJob(), m.job);
 }
 void read(schema::Welcome::Reader in, Welcome& m) {
   m.protocol = in.getProtocol();
@@ -37,6 +46,7 @@ void read(schema::Welcome::Reader in, Welcome& m) {
   m.my_line = in.getMyLine();
   m.agent_line = in.getAgentLine();
   m.cpus = in.getCpus();
+  internal::read(in.getJob(), m.job);
 }
 
 void write(schema::Channel::Builder out, const Channel& m) {
@@ -44,6 +54,8 @@ void write(schema::Channel::Builder out, const Channel& m) {
   out.setSide(m.side);
   out.setMyLine(m.my_line);
   out.setPeerLine(m.peer_line);
+  out.setRemote(m.remote);
+  out.setHolder(m.holder);
 }
 void read(schema::Channel::Reader in, Channel& m) {
   m.peer = in.getPeer();
@@ -51,15 +63,19 @@ void read(schema::Channel::Reader in, Channel& m) {
   if (m.side > 1) refuse("channel side", "is out of range");
   m.my_line = in.getMyLine();
   m.peer_line = in.getPeerLine();
+  m.remote = in.getRemote();
+  m.holder = in.getHolder();
 }
 
 void write(schema::PeerDied::Builder out, const PeerDied& m) {
   out.setPeer(m.peer);
   out.setReason(CutText(m.reason));
+  out.setStarted(m.started);
 }
 void read(schema::PeerDied::Reader in, PeerDied& m) {
   m.peer = in.getPeer();
   m.reason = read_text(in.getReason(), "reason");
+  m.started = in.getStarted();
 }
 
 // --- leases ---
@@ -137,9 +153,11 @@ void read(schema::Hold::Reader in, Hold& m) {
 
 void write(schema::Await::Builder out, const Await& m) {
   internal::write(out.initObject(), m.object);
+  out.setFetch(m.fetch);
 }
 void read(schema::Await::Reader in, Await& m) {
   internal::read(in.getObject(), m.object);
+  m.fetch = in.getFetch();
 }
 
 void write(schema::Free::Builder out, const Free& m) {
@@ -150,35 +168,6 @@ void read(schema::Free::Reader in, Free& m) {
 }
 
 // --- actors ---
-
-void write(schema::CreateActor::Builder out, const CreateActor& m) {
-  internal::write(out.initActor(), m.actor);
-  internal::write(out.initLifetime(), m.lifetime);
-  out.setName(CutText(m.name));
-  out.setNameSpace(CutText(m.name_space));
-  out.setClassName(CutText(m.class_name));
-  out.setDetached(m.detached);
-  out.setGetIfExists(m.get_if_exists);
-  out.setMaxRestarts(m.max_restarts);
-  out.setRestartWindowNs(m.restart_window_ns);
-  out.setMaxConcurrency(m.max_concurrency);
-  internal::write(out.initShape(), m.shape);
-  internal::write(out.initCreation(), m.creation);
-}
-void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_size) {
-  internal::read(in.getActor(), m.actor);
-  internal::read(in.getLifetime(), m.lifetime);
-  m.name = read_text(in.getName(), "actor name");
-  m.name_space = read_text(in.getNameSpace(), "name space");
-  m.class_name = read_text(in.getClassName(), "class name");
-  m.detached = in.getDetached();
-  m.get_if_exists = in.getGetIfExists();
-  m.max_restarts = in.getMaxRestarts();
-  m.restart_window_ns = in.getRestartWindowNs();
-  m.max_concurrency = in.getMaxConcurrency();
-  internal::read(in.getShape(), m.shape);
-  internal::read(in.getCreation(), m.creation, payload_size);
-}
 
 void write(schema::StartActor::Builder out, const StartActor& m) {
   internal::write(out.initActor(), m.actor);
@@ -199,11 +188,6 @@ void read(schema::StartActor::Reader in, StartActor& m, std::size_t payload_size
   internal::read(in.getGpus(), m.gpus);
   internal::read(in.getCreation(), m.creation, payload_size);
   if (in.hasLifetime()) internal::read(in.getLifetime(), m.lifetime);
-}
-
-template <class Builder>
-void write_optional(Builder out, const std::shared_ptr<const ErrorInfo>& error) {
-  if (error) write_error(out.initError(entries_of(error)), *error);
 }
 
 void write(schema::ActorCreated::Builder out, const ActorCreated& m) {
@@ -463,7 +447,7 @@ struct Writer {
   void operator()(const Await& m) { write(out.initAwait(), m); }
   void operator()(const Ready& m) { write_object(out.initReady(), m); }
   void operator()(const Free& m) { write(out.initFree(), m); }
-  void operator()(const CreateActor& m) { write(out.initCreateActor(), m); }
+  void operator()(const CreateActor& m) { internal::write(out.initCreateActor(), m); }
   void operator()(const StartActor& m) { write(out.initStartActor(), m); }
   void operator()(const ActorCreated& m) { write(out.initActorCreated(), m); }
   void operator()(const WatchActor& m) { write(out.initWatchActor(), m); }
@@ -515,7 +499,7 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::READY: return read_object(in.getReady(), message.emplace<Ready>(), payload_size);
     case Kind::FREE: return read(in.getFree(), message.emplace<Free>());
     case Kind::CREATE_ACTOR:
-      return read(in.getCreateActor(), message.emplace<CreateActor>(), payload_size);
+      return internal::read(in.getCreateActor(), message.emplace<CreateActor>(), payload_size);
     case Kind::START_ACTOR:
       return read(in.getStartActor(), message.emplace<StartActor>(), payload_size);
     case Kind::ACTOR_CREATED: return read(in.getActorCreated(), message.emplace<ActorCreated>());

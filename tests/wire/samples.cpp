@@ -54,6 +54,7 @@ struct Filler {
     list.resize(count(bound));
     for (T& item : list) fill(item);
   }
+  void fill(std::vector<std::string>& texts) { fill_list(texts, 20); }
   void fill(std::vector<std::int32_t>& gpus) { fill_list(gpus, kMaxGpus); }
   void fill(std::vector<Value>& arguments) {
     arguments.resize(!tidy && random.chance(0.01) ? 300 : random.below(5));
@@ -87,7 +88,7 @@ struct Filler {
   }
   void fill(Call& call) { each(*this, call); }
   void fill(Value& value) {
-    value.kind = static_cast<Value::Kind>(random.below(5));
+    value.kind = static_cast<Value::Kind>(random.below(6));
     switch (value.kind) {
       case Value::Kind::pending: return;
       case Value::Kind::inline_bytes:
@@ -103,6 +104,7 @@ struct Filler {
         return;
       case Value::Kind::error: value.error = error(1); return;
       case Value::Kind::forwarded: fill(value.forward); return;
+      case Value::Kind::remote: fill(value.remote_bytes); return;
     }
   }
   void fill(std::shared_ptr<const ErrorInfo>& e) {
@@ -180,6 +182,7 @@ struct Printer {
     (*this)("refs", value.refs);
     (*this)("error", value.error);
     (*this)("forward", value.forward);
+    (*this)("remote_bytes", value.remote_bytes);
   }
   void print(std::shared_ptr<const ErrorInfo>& shared) {
     if (!shared) return line("none");

@@ -48,21 +48,23 @@ void each(F&, Recall&) {}
 template <class F>
 void each(F& f, Hello& m) {
   f("protocol", m.protocol), f("build", m.build), f("kind", m.kind), f("pid", m.pid);
-  f("token", m.token);
+  f("token", m.token), f("program", m.program), f("arguments", m.arguments);
+  f("job_name", m.job_name);
 }
 template <class F>
 void each(F& f, Welcome& m) {
   f("protocol", m.protocol), f("node", m.node), f("node_name", m.node_name);
   f("process", m.process), f("my_line", m.my_line), f("agent_line", m.agent_line);
-  f("cpus", m.cpus);
+  f("cpus", m.cpus), f("job", m.job);
 }
 template <class F>
 void each(F& f, Channel& m) {
   f("peer", m.peer), f("side", m.side), f("my_line", m.my_line), f("peer_line", m.peer_line);
+  f("remote", m.remote), f("holder", m.holder);
 }
 template <class F>
 void each(F& f, PeerDied& m) {
-  f("peer", m.peer), f("reason", m.reason);
+  f("peer", m.peer), f("reason", m.reason), f("started", m.started);
 }
 template <class F>
 void each(F& f, RequestLease& m) {
@@ -102,7 +104,7 @@ void each(F& f, Hold& m) {
 }
 template <class F>
 void each(F& f, Await& m) {
-  f("object", m.object);
+  f("object", m.object), f("fetch", m.fetch);
 }
 template <class F>
 void each(F& f, Ready& m) {

@@ -56,6 +56,11 @@ void read(schema::Id::Reader in, Id<Tag>& id) {
 }
 
 std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound = kMaxText);
+using Texts = capnp::List<capnp::Text>;
+void write(Texts::Builder out, const std::vector<std::string>& texts, std::size_t bound);
+/// At most kMaxRows of them.
+void read_texts(Texts::Reader in, std::vector<std::string>& texts, const char* field,
+                std::size_t bound);
 void write(capnp::List<std::int32_t>::Builder out, const std::vector<std::int32_t>& gpus);
 void read(capnp::List<std::int32_t>::Reader in, std::vector<std::int32_t>& gpus);
 
@@ -67,6 +72,11 @@ using Errors = capnp::List<schema::ErrorEntry>;
 unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept;
 void write_error(Errors::Builder out, const ErrorInfo& error);
 std::shared_ptr<const ErrorInfo> read_error(Errors::Reader in);
+/// The field `error` of a message, which may have none.
+template <class Builder>
+void write_optional(Builder out, const std::shared_ptr<const ErrorInfo>& error) {
+  if (error) write_error(out.initError(entries_of(error)), *error);
+}
 
 using Amounts = capnp::List<schema::Amount>;
 void write(Amounts::Builder out, const std::vector<std::pair<std::string, std::int64_t>>& amounts);
@@ -82,6 +92,9 @@ void read(const schema::Value::Reader& in, Value& value, std::size_t payload_siz
 
 void write(schema::Call::Builder out, const Call& call);
 void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size);
+
+void write(schema::CreateActor::Builder out, const CreateActor& message);
+void read(schema::CreateActor::Reader in, CreateActor& message, std::size_t payload_size);
 
 /// All members of the conversation with the agent.
 void write(schema::NodeMessage::Builder out, const NodeMessage& message);
