@@ -1,0 +1,365 @@
+#include "troupe/runtime/agent/remote.hpp"
+
+#include <algorithm>
+
+namespace troupe::agent {
+namespace {
+/// The other side is told of frames taken in steps of this many.
+constexpr std::uint64_t kCreditStep = wire::kCarryWindow / 4;
+}  // namespace
+
+// --- names
+// -------------------------------------------------------------------------------------------------------
+
+ProcessIndex RemoteTable::index_of(NodeId node) {
+  const auto [at, fresh] = nodes_.try_emplace(node, 0);
+  if (fresh) {
+    at->second = next_index_();
+    node_ids_[at->second] = node;
+  }
+  return at->second;
+}
+
+std::optional<NodeId> RemoteTable::node_of(ProcessIndex index) const {
+  const auto at = node_ids_.find(index);
+  if (at == node_ids_.end()) return std::nullopt;
+  return at->second;
+}
+
+ProcessIndex RemoteTable::alias_for(NodeId node, std::uint64_t process) {
+  const auto [at, fresh] = by_target_.try_emplace({node, process}, 0);
+  if (fresh) {
+    at->second = next_index_();
+    aliases_[at->second].target = {node, process};
+  }
+  return at->second;
+}
+
+void RemoteTable::forget_if_unused(ProcessIndex index) {
+  const auto at = aliases_.find(index);
+  if (at == aliases_.end()) return;
+  const Alias& alias = at->second;
+  if (!alias.portals.empty() || !alias.asked.empty()) return;
+  for (const auto& [lease, owner] : given_)
+    if (owner == index) return;
+  by_target_.erase({alias.target.node, alias.target.process});
+  aliases_.erase(at);
+}
+
+// --- portals
+// -----------------------------------------------------------------------------------------------------
+
+void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
+  Alias& alias = aliases_.at(index);
+  if (!alias.portals.insert(process).second) return;
+  portals_[{process, index}];
+  out_.open_portal(process, index, alias.target.node);
+}
+
+void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
+                        std::uint64_t started) {
+  if (portals_.erase({process, index}) == 0) return;
+  aliases_.at(index).portals.erase(process);
+  out_.close_portal(process, index, reason, started);
+}
+
+ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, std::uint64_t worker,
+                                  ActorId actor, std::uint64_t incarnation) {
+  const ProcessIndex alias = alias_for(node, worker);
+  if (portals_.count({process, alias}) == 0) {
+    open(process, alias);
+    out_.send(node, wire::PeerConnect{process, worker, actor, incarnation});
+  }
+  return alias;
+}
+
+void RemoteTable::on_connect(NodeId from, const wire::PeerConnect& message) {
+  if (!out_.hosts(message.worker, message.actor, message.incarnation))
+    return out_.send(from, wire::PeerProcessGone{message.worker, message.process, 0,
+                                                 "it is not there any more"});
+  open(message.worker, alias_for(from, message.process));
+}
+
+bool RemoteTable::may_carry(ProcessIndex process, ProcessIndex alias) const {
+  const auto at = portals_.find({process, alias});
+  return at != portals_.end() && at->second.sent - at->second.credited < wire::kCarryWindow;
+}
+
+void RemoteTable::carried(ProcessIndex process, ProcessIndex alias) {
+  if (const auto at = portals_.find({process, alias}); at != portals_.end()) ++at->second.sent;
+}
+
+std::optional<ProcessIndex> RemoteTable::arrived(NodeId from, const wire::PeerFrame& frame) {
+  const auto named = by_target_.find({from, frame.from});
+  const auto portal =
+      named == by_target_.end() ? portals_.end() : portals_.find({frame.to, named->second});
+  if (portal == portals_.end()) {
+    out_.send(from, wire::PeerProcessGone{frame.to, frame.from, 0, "it is not there any more"});
+    return std::nullopt;
+  }
+  ++portal->second.received;
+  return named->second;
+}
+
+void RemoteTable::entered(ProcessIndex process, ProcessIndex alias, std::uint64_t total) {
+  const auto at = portals_.find({process, alias});
+  if (at == portals_.end()) return;
+  total = std::min(total, at->second.received);
+  if (total - at->second.told < kCreditStep) return;
+  at->second.told = total;
+  const Target& to = aliases_.at(alias).target;
+  out_.send(to.node, wire::PeerCredit{process, to.process, total});
+}
+
+void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
+  const auto named = by_target_.find({from, message.from});
+  if (named == by_target_.end()) return;
+  const auto portal = portals_.find({message.to, named->second});
+  if (portal == portals_.end()) return;
+  Portal& state = portal->second;
+  state.credited = std::clamp(message.consumed, state.credited, state.sent);
+}
+
+// --- leases that we ask of others
+// -------------------------------------------------------------------------------
+
+void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
+                          const wire::Shape& shape, JobId job) {
+  Wanted& wanted = wanted_[{process, key, node}];
+  ++wanted.count;
+  wanted.shape = shape;
+  wanted.job = job;
+  out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, shape});
+}
+
+void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
+  for (auto at = wanted_.lower_bound({process, key, NodeId{}});
+       at != wanted_.end() && at->first.process == process && at->first.key == key;) {
+    out_.send(at->first.node, wire::PeerLeaseWithdraw{process, key});
+    at = wanted_.erase(at);
+  }
+}
+
+void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message) {
+  const auto wanted = wanted_.find({message.process, message.key, from});
+  const bool wished = wanted != wanted_.end();
+  if (wished && --wanted->second.count == 0) wanted_.erase(wanted);
+  if (!out_.is_alive(message.process)) {
+    out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
+    return out_.send(from, wire::PeerProcessGone{message.process, 0, 0, "it has ended"});
+  }
+  const ProcessIndex worker = alias_for(from, message.worker);
+  open(message.process, worker);  // the other side has opened it too
+  if (!wished) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
+  const std::uint64_t number = next_taken_++;
+  taken_[number] = {message.process, worker, from, message.lease};
+  taken_by_remote_[{from, message.lease}] = number;
+  out_.granted(message.process, message.key, number, worker, message.gpus);
+}
+
+void RemoteTable::on_refused(NodeId from, const wire::PeerLeaseRefused& message) {
+  const auto at = wanted_.find({message.process, message.key, from});
+  if (at == wanted_.end()) return;
+  const std::uint32_t count = std::min(message.count, at->second.count);
+  const wire::Shape shape = at->second.shape;
+  at->second.count -= count;
+  if (at->second.count == 0) wanted_.erase(at);
+  if (count > 0) out_.spill_failed(message.process, message.key, shape, count);
+}
+
+void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message) {
+  const auto at = taken_by_remote_.find({from, message.lease});
+  if (at != taken_by_remote_.end()) out_.reclaim(taken_.at(at->second).process, at->second);
+}
+
+bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
+  const auto at = taken_.find(lease);
+  if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);
+  const Taken taken = at->second;
+  if (taken.process != process) return true;  // not its own
+  taken_by_remote_.erase({taken.node, taken.lease});
+  taken_.erase(at);
+  out_.send(taken.node, wire::PeerLeaseReturned{process, taken.lease});
+  return true;
+}
+
+/// The worker is dead, and its lease with it.
+void RemoteTable::drop_taken_with(ProcessIndex process, ProcessIndex worker) {
+  for (auto at = taken_.begin(); at != taken_.end();) {
+    if (at->second.worker == worker && (process == 0 || at->second.process == process)) {
+      taken_by_remote_.erase({at->second.node, at->second.lease});
+      at = taken_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+// --- leases that others ask of us
+// -------------------------------------------------------------------------------
+
+void RemoteTable::on_request(NodeId from, const wire::PeerLeaseRequest& message) {
+  const ProcessIndex index = alias_for(from, message.process);
+  Alias& alias = aliases_.at(index);
+  std::uint32_t& asked = alias.asked[message.key];
+  asked = std::min<std::uint64_t>(std::uint64_t{asked} + message.count, 1u << 20);
+  alias.shapes[message.key] = {message.shape, message.job};
+  out_.request(index, message.key, message.shape, asked, message.job);
+}
+
+void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& message) {
+  const auto named = by_target_.find({from, message.process});
+  if (named == by_target_.end()) return;
+  const ProcessIndex index = named->second;
+  Alias& alias = aliases_.at(index);
+  if (alias.asked.erase(message.key) == 0) return;
+  const auto shape = alias.shapes.extract(message.key);
+  out_.request(index, message.key, shape.mapped().first, 0, shape.mapped().second);
+  forget_if_unused(index);
+}
+
+void RemoteTable::granted_here(ProcessIndex index, std::uint64_t key, std::uint64_t lease,
+                               ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+  const auto at = aliases_.find(index);
+  if (at == aliases_.end()) return out_.returned(lease);
+  Alias& alias = at->second;
+  if (const auto asked = alias.asked.find(key);
+      asked != alias.asked.end() && --asked->second == 0) {
+    alias.asked.erase(asked);
+    alias.shapes.erase(key);
+  }
+  given_[lease] = index;
+  open(worker, index);
+  out_.send(alias.target.node,
+            wire::PeerLeaseGranted{alias.target.process, key, lease, worker, gpus});
+}
+
+void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std::string& why) {
+  const auto at = aliases_.find(index);
+  if (at == aliases_.end()) return;
+  Alias& alias = at->second;
+  const auto asked = alias.asked.find(key);
+  if (asked == alias.asked.end()) return;
+  const std::uint32_t count = asked->second;
+  alias.asked.erase(asked);
+  alias.shapes.erase(key);
+  out_.send(alias.target.node, wire::PeerLeaseRefused{alias.target.process, key, count, why});
+  forget_if_unused(index);
+}
+
+void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
+  const auto at = aliases_.find(index);
+  if (at != aliases_.end())
+    out_.send(at->second.target.node, wire::PeerLeaseReclaim{at->second.target.process, lease});
+}
+
+void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& message) {
+  const auto at = given_.find(message.lease);
+  if (at == given_.end()) return;
+  const auto alias = aliases_.find(at->second);
+  if (alias == aliases_.end() || alias->second.target.node != from) return;  // not its own
+  given_.erase(at);
+  out_.returned(message.lease);
+}
+
+// --- ends
+// --------------------------------------------------------------------------------------------------------
+
+void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
+  std::set<NodeId> told;
+  std::vector<ProcessIndex> touched;
+  for (auto at = portals_.lower_bound({process, 0});
+       at != portals_.end() && at->first.first == process;) {
+    const ProcessIndex index = at->first.second;
+    Alias& alias = aliases_.at(index);
+    out_.send(alias.target.node, wire::PeerProcessGone{process, alias.target.process,
+                                                       out_.started(process, index), reason});
+    told.insert(alias.target.node);
+    alias.portals.erase(process);
+    at = portals_.erase(at);
+    out_.close_portal(process, index, reason, wire::PeerDied::kUnknown);
+    touched.push_back(index);
+  }
+  for (auto at = wanted_.lower_bound({process, 0, NodeId{}});
+       at != wanted_.end() && at->first.process == process;) {
+    told.insert(at->first.node);
+    at = wanted_.erase(at);
+  }
+  for (auto at = taken_.begin(); at != taken_.end();) {
+    if (at->second.process == process) {
+      taken_by_remote_.erase({at->second.node, at->second.lease});
+      at = taken_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (const NodeId node : told) out_.send(node, wire::PeerProcessGone{process, 0, 0, reason});
+  for (const ProcessIndex index : touched) forget_if_unused(index);
+}
+
+void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
+  const auto named = by_target_.find({from, message.process});
+  if (named == by_target_.end()) return;
+  const ProcessIndex index = named->second;
+  if (message.peer == 0) return drop_alias(index, message.reason);
+  drop_taken_with(message.peer, index);
+  close(message.peer, index, message.reason, message.started);
+  forget_if_unused(index);
+}
+
+/// The process behind the alias is dead.
+void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
+  drop_taken_with(0, index);
+  const std::set<ProcessIndex> locals = aliases_.at(index).portals;
+  for (const ProcessIndex local : locals) close(local, index, reason, wire::PeerDied::kUnknown);
+  for (auto at = given_.begin(); at != given_.end();)
+    at = at->second == index ? given_.erase(at) : std::next(at);
+  const Target target = aliases_.at(index).target;
+  aliases_.erase(index);
+  by_target_.erase({target.node, target.process});
+  out_.owner_died(index);
+}
+
+void RemoteTable::node_died(NodeId node, const std::string& why) {
+  std::vector<ProcessIndex> gone;
+  for (auto at = by_target_.lower_bound({node, 0});
+       at != by_target_.end() && at->first.first == node; ++at)
+    gone.push_back(at->second);
+  for (const ProcessIndex index : gone) drop_alias(index, why);
+  std::vector<std::pair<WantedKey, Wanted>> again;
+  for (auto at = wanted_.begin(); at != wanted_.end();) {
+    if (at->first.node == node) {
+      again.emplace_back(at->first, at->second);
+      at = wanted_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (const auto& [key, wanted] : again)
+    out_.spill_failed(key.process, key.key, wanted.shape, wanted.count);
+  if (const auto at = nodes_.find(node); at != nodes_.end()) {
+    node_ids_.erase(at->second);
+    nodes_.erase(at);
+  }
+}
+
+bool RemoteTable::on_message(NodeId from, const wire::PeerMessage& message) {
+  if (const auto* m = std::get_if<wire::PeerLeaseRequest>(&message))
+    return on_request(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerLeaseWithdraw>(&message))
+    return on_withdraw(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerLeaseGranted>(&message))
+    return on_granted(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerLeaseRefused>(&message))
+    return on_refused(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerLeaseReclaim>(&message))
+    return on_reclaim(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerLeaseReturned>(&message))
+    return on_returned(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerConnect>(&message)) return on_connect(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerProcessGone>(&message)) return on_gone(from, *m), true;
+  if (const auto* m = std::get_if<wire::PeerCredit>(&message)) return on_credit(from, *m), true;
+  return false;
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,184 @@
+/// The agent's bookkeeping about processes of other nodes: who stands for whom here, which frames
+/// may pass, which leases were asked for and given across nodes. A plain state machine.
+///
+/// A process of another node that talks to one of ours has an *alias*: a process index of this
+/// node. Between a local process and an alias there is a *portal*: a ring channel whose other side
+/// is this agent, which carries the frames to and from the other node.
+///
+///     remote.spilled(process, key, node, shape, job);       // → out.send(node, PeerLeaseRequest)
+///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_portal, out.granted
+///     remote.carried(process, alias);                       // a frame leaves: counts its credit
+///     remote.node_died(node, why);                          // → out.close_portal …,
+///     out.spill_failed
+///
+/// Invariants: R-1 a frame reaches a process only through a portal that this process knows. R-2
+/// every lease that another node gave is returned, reclaimed by its death, or held by a live
+/// process here. R-3 a portal is closed once, with the number of calls that the dead side had begun
+/// if that is known. R-4 at most kCarryWindow frames are under way per direction of a portal.
+#pragma once
+
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/wire/peer.hpp"
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::agent {
+
+class RemoteTable {
+ public:
+  class Out {
+   public:
+    virtual ~Out() = default;
+    virtual void send(NodeId to, const wire::PeerMessage& message) = 0;
+    // local processes
+    virtual bool is_alive(ProcessIndex process) = 0;
+    virtual bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) = 0;
+    virtual void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) = 0;
+    /// The other side is dead; `started`: calls of `process` that it began, or PeerDied::kUnknown.
+    virtual void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                              std::uint64_t started) = 0;
+    /// Calls of the alias that this local process has begun: read before its portal is gone.
+    virtual std::uint64_t started(ProcessIndex process, ProcessIndex alias) = 0;
+    // leases that other nodes gave to our processes
+    virtual void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
+                         ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
+    virtual void reclaim(ProcessIndex process, std::uint64_t lease) = 0;
+    /// So many leases of the key are to be had elsewhere after all.
+    virtual void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+                              std::uint32_t count) = 0;
+    // our leases for processes of other nodes; the owner is the alias
+    virtual void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+                         std::uint32_t backlog, JobId job) = 0;
+    virtual void returned(std::uint64_t lease) = 0;
+    virtual void owner_died(ProcessIndex alias) = 0;
+  };
+
+  /// `next_index`: gives out process indexes of this node.
+  RemoteTable(Out& out, std::function<ProcessIndex()> next_index)
+      : out_(out), next_index_(std::move(next_index)) {}
+
+  /// The index that stands for a node as holder of refs; made at first use.
+  ProcessIndex index_of(NodeId node);
+  /// The node behind such an index, or nullopt.
+  std::optional<NodeId> node_of(ProcessIndex index) const;
+  bool is_alias(ProcessIndex index) const { return aliases_.count(index) != 0; }
+
+  // --- from this node
+  /// One lease of this key is to be asked for at that node.
+  void spilled(ProcessIndex process, std::uint64_t key, NodeId node, const wire::Shape& shape,
+               JobId job);
+  /// The process wants no more leases of this key.
+  void withdrawn(ProcessIndex process, std::uint64_t key);
+  /// True when the lease was another node's; it is told.
+  bool lease_returned(ProcessIndex process, std::uint64_t lease);
+  /// Our lease table served a request of an alias.
+  void granted_here(ProcessIndex alias, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
+                    const std::vector<std::int32_t>& gpus);
+  void refused_here(ProcessIndex alias, std::uint64_t key, const std::string& why);
+  void reclaim_here(ProcessIndex alias, std::uint64_t lease);
+  /// The lease ended with its worker's death.
+  void lease_lost(std::uint64_t lease) { given_.erase(lease); }
+  /// A channel from a local process to a process of another node, which hosts this actor. Returns
+  /// its alias.
+  ProcessIndex connect(ProcessIndex process, NodeId node, std::uint64_t worker, ActorId actor,
+                       std::uint64_t incarnation);
+  void process_died(ProcessIndex process, const std::string& reason);
+
+  // --- frames
+  struct Target {
+    NodeId node;
+    std::uint64_t process = 0;
+  };
+  /// Where frames for this alias go.
+  const Target& target(ProcessIndex alias) const { return aliases_.at(alias).target; }
+  /// Whether one more frame may leave through the portal now.
+  bool may_carry(ProcessIndex process, ProcessIndex alias) const;
+  /// A frame left through it.
+  void carried(ProcessIndex process, ProcessIndex alias);
+  /// The alias for which a frame that arrived is to enter the ring of `frame.to`; nullopt: there is
+  /// no such portal, the sender was told, the frame is to be dropped.
+  std::optional<ProcessIndex> arrived(NodeId from, const wire::PeerFrame& frame);
+  /// So many frames that arrived in all have entered the ring of the process; tells the sender from
+  /// time to time.
+  void entered(ProcessIndex process, ProcessIndex alias, std::uint64_t total);
+
+  // --- from other nodes: everything about leases and processes; false for other messages
+  bool on_message(NodeId from, const wire::PeerMessage& message);
+  /// Everything with that node is over.
+  void node_died(NodeId node, const std::string& why);
+
+  // --- observe
+  std::size_t portal_count() const noexcept { return portals_.size(); }
+  std::size_t alias_count() const noexcept { return aliases_.size(); }
+  std::size_t lease_count() const noexcept { return taken_.size() + given_.size(); }
+
+ private:
+  struct Alias {
+    Target target;
+    std::set<ProcessIndex> portals;                ///< local processes
+    std::map<std::uint64_t, std::uint32_t> asked;  ///< key → wanted by it and not granted
+    std::map<std::uint64_t, std::pair<wire::Shape, JobId>> shapes;
+  };
+  struct Portal {
+    std::uint64_t sent = 0, credited = 0;  ///< frames out, and what the other side has taken
+    std::uint64_t received = 0, told = 0;  ///< frames in, and what we told of them
+  };
+  /// What a process of ours has asked of another node.
+  struct Wanted {
+    std::uint32_t count = 0;
+    wire::Shape shape;
+    JobId job;
+  };
+  /// A lease of another node in the hands of a process of ours.
+  struct Taken {
+    ProcessIndex process = 0, worker = 0;
+    NodeId node;
+    std::uint64_t lease = 0;  ///< its number there
+  };
+  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, alias
+  struct WantedKey {
+    ProcessIndex process = 0;
+    std::uint64_t key = 0;
+    NodeId node;
+    friend auto operator<=>(const WantedKey&, const WantedKey&) = default;
+  };
+
+  ProcessIndex alias_for(NodeId node, std::uint64_t process);
+  void open(ProcessIndex process, ProcessIndex alias);
+  void close(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+             std::uint64_t started);
+  void drop_alias(ProcessIndex alias, const std::string& reason);
+  void forget_if_unused(ProcessIndex alias);
+  void drop_taken_with(ProcessIndex process, ProcessIndex worker);
+  void on_request(NodeId from, const wire::PeerLeaseRequest& message);
+  void on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& message);
+  void on_granted(NodeId from, const wire::PeerLeaseGranted& message);
+  void on_refused(NodeId from, const wire::PeerLeaseRefused& message);
+  void on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message);
+  void on_returned(NodeId from, const wire::PeerLeaseReturned& message);
+  void on_connect(NodeId from, const wire::PeerConnect& message);
+  void on_gone(NodeId from, const wire::PeerProcessGone& message);
+  void on_credit(NodeId from, const wire::PeerCredit& message);
+
+  Out& out_;
+  std::function<ProcessIndex()> next_index_;
+  std::map<NodeId, ProcessIndex> nodes_;
+  std::map<ProcessIndex, NodeId> node_ids_;
+  std::map<std::pair<NodeId, std::uint64_t>, ProcessIndex> by_target_;
+  std::map<ProcessIndex, Alias> aliases_;
+  std::map<PortalKey, Portal> portals_;
+  std::map<WantedKey, Wanted> wanted_;
+  /// By the number under which our process knows it: from 2^62 on, apart from the lease table's.
+  std::map<std::uint64_t, Taken> taken_;
+  std::map<std::pair<NodeId, std::uint64_t>, std::uint64_t> taken_by_remote_;
+  std::uint64_t next_taken_ = std::uint64_t{1} << 62;
+  std::map<std::uint64_t, ProcessIndex> given_;  ///< our lease → the alias that has it
+};
+
+}  // namespace troupe::agent

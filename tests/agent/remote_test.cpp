@@ -1,0 +1,327 @@
+/// RemoteTable: three agents' tables joined by FIFO links, driven at random, with deaths of
+/// processes and of a node. Proves: nothing is given twice or leaked, portals open and
+/// close in pairs, credits bound what is under way.
+#include "troupe/runtime/agent/remote.hpp"
+
+#include "troupe/runtime/base/random.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+namespace troupe::agent {
+namespace {
+
+NodeId node_id(std::uint64_t n) {
+  return NodeId{0, n};
+}
+
+/// One agent as far as RemoteTable sees it: processes, a lease table that grants what it is asked.
+class Agent final : public RemoteTable::Out {
+ public:
+  explicit Agent(NodeId self) : self_(self), table(*this, [this] { return next_++; }) {}
+
+  struct Portal {
+    std::deque<int> ring;  ///< frames that arrived and were not yet taken
+    std::uint64_t entered = 0;
+  };
+  NodeId self_;
+  ProcessIndex next_ = 1;
+  std::set<ProcessIndex> live;
+  std::map<std::pair<ProcessIndex, ProcessIndex>, Portal> portals;
+  std::map<ProcessIndex, std::set<std::uint64_t>> held;  ///< process → leases of other nodes
+  std::map<std::uint64_t, ProcessIndex> held_worker;
+  std::map<std::uint64_t, ProcessIndex> given;  ///< our lease → alias
+  std::map<std::uint64_t, ProcessIndex> lease_worker;
+  std::map<std::pair<ProcessIndex, std::uint64_t>, std::uint32_t> backlog;
+  std::map<std::pair<ProcessIndex, std::uint64_t>, int> came_back;
+  std::map<NodeId, std::deque<wire::PeerMessage>> outbox;
+  std::set<NodeId> dead_nodes;
+  std::uint64_t next_lease = 1;
+  int closed = 0;
+  RemoteTable table;
+
+  ProcessIndex start() {
+    live.insert(next_);
+    return next_++;
+  }
+  // Out
+  void send(NodeId to, const wire::PeerMessage& message) override {
+    if (dead_nodes.count(to) == 0) outbox[to].push_back(message);
+  }
+  bool is_alive(ProcessIndex process) override { return live.count(process) != 0; }
+  bool hosts(ProcessIndex worker, ActorId, std::uint64_t) override {
+    return live.count(worker) != 0;
+  }
+  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId) override {
+    ASSERT_TRUE(live.count(process)) << "a portal for a dead process";
+    ASSERT_TRUE(portals.try_emplace({process, alias}).second) << "opened twice";
+  }
+  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string&,
+                    std::uint64_t) override {
+    ASSERT_EQ(portals.erase({process, alias}), 1u) << "closed twice";
+    ++closed;
+    // As a process does at PeerDied: the lease went with its worker.
+    std::erase_if(held[process], [&](std::uint64_t lease) { return held_worker[lease] == alias; });
+  }
+  std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
+  void granted(ProcessIndex process, std::uint64_t, std::uint64_t lease, ProcessIndex worker,
+               const std::vector<std::int32_t>&) override {
+    ASSERT_TRUE(portals.count({process, worker})) << "granted before its portal";
+    ASSERT_TRUE(held[process].insert(lease).second);
+    held_worker[lease] = worker;
+  }
+  void reclaim(ProcessIndex process, std::uint64_t lease) override {
+    ASSERT_TRUE(held[process].count(lease));
+  }
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape&,
+                    std::uint32_t count) override {
+    came_back[{process, key}] += static_cast<int>(count);
+  }
+  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape&, std::uint32_t n,
+               JobId) override {
+    backlog[{alias, key}] = n;
+  }
+  void returned(std::uint64_t lease) override {
+    ASSERT_EQ(given.erase(lease), 1u) << "a lease came back twice, or never was given";
+    lease_worker.erase(lease);
+  }
+  void owner_died(ProcessIndex alias) override {
+    std::erase_if(backlog, [&](const auto& entry) { return entry.first.first == alias; });
+    std::erase_if(given, [&](const auto& entry) {
+      if (entry.second != alias) return false;
+      lease_worker.erase(entry.first);
+      return true;
+    });
+  }
+
+  void kill(ProcessIndex process) {
+    live.erase(process);
+    for (auto at = lease_worker.begin(); at != lease_worker.end();) {
+      if (at->second != process) {
+        ++at;
+        continue;
+      }
+      table.lease_lost(at->first);
+      given.erase(at->first);
+      at = lease_worker.erase(at);
+    }
+    held.erase(process);
+    table.process_died(process, "killed");
+  }
+};
+
+struct World {
+  explicit World(std::uint64_t seed) : random(seed) {
+    for (std::uint64_t n = 1; n <= 3; ++n) agents.push_back(std::make_unique<Agent>(node_id(n)));
+    for (auto& agent : agents)
+      for (int i = 0; i < 3; ++i) agent->start();
+  }
+  Random random;
+  std::vector<std::unique_ptr<Agent>> agents;
+
+  std::uint64_t below(std::uint64_t n) { return random.below(n); }
+  Agent& of(NodeId id) { return *agents[id.low - 1]; }
+  ProcessIndex some_live(Agent& agent) {
+    auto at = agent.live.begin();
+    std::advance(at, static_cast<long>(below(agent.live.size())));
+    return *at;
+  }
+  void deliver(Agent& from, NodeId to) {
+    auto& queue = from.outbox[to];
+    if (queue.empty()) return;
+    const wire::PeerMessage message = std::move(queue.front());
+    queue.pop_front();
+    Agent& receiver = of(to);
+    if (receiver.dead_nodes.count(from.self_)) return;
+    if (const auto* frame = std::get_if<wire::PeerFrame>(&message)) {
+      if (const auto alias = receiver.table.arrived(from.self_, *frame))
+        receiver.portals.at({frame->to, *alias}).ring.push_back(1);
+      return;
+    }
+    EXPECT_TRUE(receiver.table.on_message(from.self_, message));
+  }
+  void act(bool may_kill) {
+    Agent& agent = *agents[below(3)];
+    if (agent.live.empty()) return;
+    const ProcessIndex process = some_live(agent);
+    const NodeId other = node_id(1 + (agent.self_.low + below(2)) % 3);
+    switch (below(may_kill ? 10 : 9)) {
+      case 0:
+      case 1:
+        if (agent.dead_nodes.count(other) == 0)
+          agent.table.spilled(process, below(2), other, {}, JobId{1, 1});
+        break;
+      case 2: agent.table.withdrawn(process, below(2)); break;
+      case 3: {
+        auto& held = agent.held[process];
+        if (held.empty()) break;
+        const std::uint64_t lease = *held.begin();
+        held.erase(held.begin());
+        EXPECT_TRUE(agent.table.lease_returned(process, lease));
+        break;
+      }
+      case 4:  // grant what somebody asked of us
+        for (auto& [key, count] : agent.backlog) {
+          if (count == 0) continue;
+          --count;
+          const std::uint64_t lease = agent.next_lease++;
+          agent.given[lease] = key.first;
+          agent.lease_worker[lease] = process;
+          agent.table.granted_here(key.first, key.second, lease, process, {});
+          break;
+        }
+        break;
+      case 5:
+        for (auto& [key, count] : agent.backlog)
+          if (count > 0) {
+            count = 0;
+            agent.table.refused_here(key.first, key.second, "no");
+            break;
+          }
+        break;
+      case 6:
+        if (agent.dead_nodes.count(other) == 0 && !of(other).live.empty())
+          agent.table.connect(process, other, some_live(of(other)), ActorId{1, 1}, 1);
+        break;
+      case 7:  // a frame through some portal
+        for (auto& [key, portal] : agent.portals) {
+          if (below(2) != 0 || !agent.table.may_carry(key.first, key.second)) continue;
+          const auto target = agent.table.target(key.second);
+          agent.send(target.node, wire::PeerFrame{key.first, target.process, {}});
+          agent.table.carried(key.first, key.second);
+          break;
+        }
+        break;
+      case 8:  // the process takes frames
+        for (auto& [key, portal] : agent.portals) {
+          portal.entered += portal.ring.size();
+          portal.ring.clear();
+          agent.table.entered(key.first, key.second, portal.entered);
+        }
+        break;
+      case 9:
+        if (below(4) == 0) {
+          agent.kill(process);
+          agent.start();
+        }
+        break;
+    }
+  }
+  void kill_node(Agent& victim) {
+    for (auto& agent : agents) {
+      if (agent.get() == &victim) continue;
+      agent->dead_nodes.insert(victim.self_);
+      agent->outbox[victim.self_].clear();
+      agent->table.node_died(victim.self_, "the node is dead");
+    }
+    victim.outbox.clear();
+    for (auto& agent : agents) victim.dead_nodes.insert(agent->self_);
+    victim.live.clear();
+    victim.held.clear();
+  }
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto& from : agents)
+        for (auto& [to, queue] : from->outbox)
+          while (!queue.empty()) {
+            deliver(*from, to);
+            moved = true;
+          }
+    }
+  }
+};
+
+TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {
+  int leases = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed);
+    for (int step = 0; step < 400; ++step) {
+      world.act(true);
+      for (std::uint64_t n = world.below(4); n > 0; --n)
+        world.deliver(*world.agents[world.below(3)], node_id(1 + world.below(3)));
+      if (step == 300 && seed % 2 == 0) world.kill_node(*world.agents[world.below(3)]);
+    }
+    world.settle();
+    // Every lease that one side believes given is held by a live process of the other.
+    std::size_t given = 0, held = 0;
+    for (auto& agent : world.agents) {
+      if (agent->live.empty()) continue;
+      given += agent->given.size();
+      for (auto& [process, ids] : agent->held) held += ids.size();
+    }
+    EXPECT_EQ(given, held);
+    leases += static_cast<int>(held);
+    for (auto& agent : world.agents) {
+      if (agent->live.empty()) continue;
+      EXPECT_EQ(agent->portals.size(), agent->table.portal_count());
+    }
+    // Portals come in pairs.
+    std::size_t portals = 0;
+    for (auto& agent : world.agents)
+      if (!agent->live.empty()) portals += agent->portals.size();
+    EXPECT_EQ(portals % 2, 0u);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(leases, 100) << "the load fell below its floor";
+}
+
+TEST(RemoteTable, CreditBoundsWhatIsUnderWay) {
+  World world(7);
+  Agent& a = *world.agents[0];
+  Agent& b = *world.agents[1];
+  const ProcessIndex alias = a.table.connect(1, b.self_, 1, ActorId{1, 1}, 1);
+  world.settle();
+  std::uint64_t sent = 0;
+  while (a.table.may_carry(1, alias)) {
+    a.send(b.self_, wire::PeerFrame{1, 1, {}});
+    a.table.carried(1, alias);
+    ++sent;
+  }
+  EXPECT_EQ(sent, wire::kCarryWindow);
+  world.settle();
+  EXPECT_FALSE(a.table.may_carry(1, alias)) << "nothing has entered the ring";
+  const ProcessIndex there = b.portals.begin()->first.second;
+  b.table.entered(1, there, sent);
+  world.settle();
+  EXPECT_TRUE(a.table.may_carry(1, alias));
+}
+
+TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesThePortal) {
+  World world(9);
+  Agent& a = *world.agents[0];
+  Agent& b = *world.agents[1];
+  const ProcessIndex alias = a.table.connect(1, b.self_, 2, ActorId{1, 1}, 1);
+  world.settle();
+  b.kill(2);
+  b.outbox[a.self_].clear();  // as if the notice were still on its way
+  a.send(b.self_, wire::PeerFrame{1, 2, {}});
+  a.table.carried(1, alias);
+  world.settle();
+  EXPECT_EQ(a.portals.size(), 0u);
+  EXPECT_EQ(a.closed, 1);
+}
+
+TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
+  World world(11);
+  Agent& a = *world.agents[0];
+  Agent& b = *world.agents[1];
+  Agent& c = *world.agents[2];
+  a.table.spilled(1, 0, b.self_, {}, JobId{1, 1});
+  world.settle();
+  ASSERT_EQ(b.backlog.size(), 1u);
+  b.given[5] = b.backlog.begin()->first.first;
+  b.lease_worker[5] = 3;
+  b.table.granted_here(b.backlog.begin()->first.first, 0, 5, 3, {});
+  c.send(b.self_, wire::PeerLeaseReturned{1, 5});
+  world.settle();
+  EXPECT_EQ(b.given.count(5), 1u) << "another node gave back what it does not have";
+  EXPECT_TRUE(a.table.lease_returned(2, *a.held[1].begin())) << "another process's lease";
+  world.settle();
+  EXPECT_EQ(b.given.count(5), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::agent
