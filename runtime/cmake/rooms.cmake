@@ -8,15 +8,18 @@ file(CREATE_LINK ${CMAKE_SOURCE_DIR}/runtime/troupe.hpp ${TROUPE_INCLUDE}/troupe
 
 set(TROUPE_ROOMS "" CACHE INTERNAL "static libraries that make up libtroupe.so")
 
-# troupe_room(name [FOLDER folder] [EXCLUDE regex] [ROOMS room...] [LIBRARIES lib...])
+# troupe_room(name [FOLDER folder] [INCLUDE regex] [EXCLUDE regex] [ROOMS room...] [LIBRARIES lib...])
 # A static library room_<name> of every .cpp below the folder. libtroupe.so is their union; unit tests link them
 # directly, since libtroupe.so hides what is not public.
 function(troupe_room name)
-  cmake_parse_arguments(arg "" "FOLDER;EXCLUDE" "ROOMS;LIBRARIES;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "FOLDER;INCLUDE;EXCLUDE" "ROOMS;LIBRARIES;SOURCES" ${ARGN})
   if(NOT arg_FOLDER)
     set(arg_FOLDER ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${arg_FOLDER}/*.cpp)
+  if(arg_INCLUDE)
+    list(FILTER sources INCLUDE REGEX ${arg_INCLUDE})
+  endif()
   if(arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX ${arg_EXCLUDE})
   endif()
