@@ -129,6 +129,18 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
   pump(now);
 }
 
+void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const Shape& shape,
+                              std::uint32_t count, Time now, RequestKind kind) {
+  const std::uint32_t had = wanted(owner, key);
+  request(owner, key, shape, had + std::min(count, ~std::uint32_t{0} - had), now, kind);
+}
+
+void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape,
+                              std::uint32_t count, Time now, RequestKind kind, NodeId node) {
+  if (NodeView* row = node == self_ ? nullptr : view_.find(node)) row->accepts = false;
+  if (count != 0) request_more(owner, key, shape, count, now, kind);
+}
+
 void LeaseTable::returned(LeaseId id, Time now) {
   const auto at = leases_.find(id);
   if (at == leases_.end() || at->second.ending) return;
@@ -144,10 +156,7 @@ void LeaseTable::end_lease(LeaseId id) {
   const auto worker = workers_.find(at->second.worker);
   if (worker != workers_.end()) {
     worker->second.lease = 0;
-    if (worker->second.dedicated && !worker->second.stopping) {
-      worker->second.stopping = true;
-      emit(StopWorker{worker->first, "its actor has ended"});
-    }
+    if (worker->second.dedicated) stop(worker->first, worker->second, "its actor has ended");
   }
   leases_.erase(at);
 }
@@ -157,29 +166,50 @@ void LeaseTable::owner_died(OwnerId owner, Time now) {
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
     lease.ending = true;  // its resources are in use until the worker is dead
-    Worker& worker = workers_.at(lease.worker);
-    if (!worker.stopping) emit(StopWorker{lease.worker, "the process it worked for has died"});
-    worker.stopping = true;
+    stop(lease.worker, workers_.at(lease.worker), "the process it worked for has died");
   }
   pump(now);
 }
 
 // --- workers -----------------------------------------------------------------------------------
 
-void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated) {
-  auto& starting = dedicated ? starting_dedicated_ : starting_;
-  if (starting > 0) --starting;
+void LeaseTable::stop(WorkerId id, Worker& worker, std::string why) {
+  if (!std::exchange(worker.stopping, true)) emit(StopWorker{id, std::move(why)});
+}
+
+void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber job) {
   TROUPE_ASSERT(workers_.find(id) == workers_.end(), "a worker number was used twice");
   Worker worker;
   worker.dedicated = dedicated;
-  workers_.emplace(id, worker);
+  worker.job = job;
+  Worker& added = workers_.emplace(id, worker).first->second;
+  if (start_answered(dedicated, job)) stop(id, added, "its job is over");
   pump(now);
 }
 
-void LeaseTable::worker_start_failed(Time now, bool dedicated) {
-  auto& starting = dedicated ? starting_dedicated_ : starting_;
-  if (starting > 0) --starting;
+void LeaseTable::worker_start_failed(Time now, bool dedicated, JobNumber job) {
+  start_answered(dedicated, job);
   no_start_before_ = now + options_.restart_delay;
+  pump(now);
+}
+
+/// One start of the job has been answered. Returns whether the job has ended meanwhile.
+bool LeaseTable::start_answered(bool dedicated, JobNumber job) {
+  const auto at = starting_.find(job);
+  if (at == starting_.end()) return false;
+  Starting& starting = at->second;
+  auto& count = dedicated ? starting.dedicated : starting.pool;
+  if (count > 0) --count;
+  const bool ended = starting.ended;
+  if (starting.pool + starting.dedicated == 0) starting_.erase(at);
+  return ended;
+}
+
+void LeaseTable::job_ended(JobNumber job, Time now) {
+  std::erase_if(wishes_, [job](const auto& entry) { return entry.second.kind.job == job; });
+  if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
+  for (auto& [id, worker] : workers_)
+    if (worker.job == job && worker.lease == 0) stop(id, worker, "its job is over");
   pump(now);
 }
 
@@ -215,19 +245,64 @@ void LeaseTable::unblocked(WorkerId id, Time now) {
   pump(now);
 }
 
-std::optional<WorkerId> LeaseTable::idle_worker(bool dedicated) const {
+std::optional<WorkerId> LeaseTable::idle_worker(bool dedicated, JobNumber job) const {
   for (const auto& [id, worker] : workers_)
-    if (worker.lease == 0 && !worker.stopping && worker.dedicated == dedicated) return id;
+    if (worker.lease == 0 && !worker.stopping && worker.dedicated == dedicated && worker.job == job)
+      return id;
   return std::nullopt;
 }
 
-std::uint32_t LeaseTable::running_pool_workers() const {
-  std::uint32_t count = starting_;
+std::uint32_t LeaseTable::starting_pool(JobNumber job) const {
+  const auto at = starting_.find(job);
+  return at == starting_.end() ? 0 : at->second.pool;
+}
+
+std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) const {
+  std::uint32_t count = 0;
+  for (const auto& [number, starting] : starting_)
+    if (!job || number == *job) count += starting.pool;
   for (const auto& [id, worker] : workers_) {
-    if (worker.dedicated || worker.stopping) continue;
+    if (worker.dedicated || worker.stopping || (job && worker.job != *job)) continue;
     if (worker.lease == 0 || !leases_.at(worker.lease).blocked) ++count;
   }
   return count;
+}
+
+bool LeaseTable::has_wish(JobNumber job) const {
+  return std::any_of(wishes_.begin(), wishes_.end(), [job](const auto& entry) {
+    return entry.second.kind.job == job && !entry.second.kind.dedicated;
+  });
+}
+
+// --- places among jobs -------------------------------------------------------------------------
+
+bool LeaseTable::may_displace(const Wish& wish, JobNumber held, Time now) {
+  const JobNumber job = wish.kind.job;
+  if (held == job) return false;
+  if (!has_wish(held)) return true;
+  const std::uint32_t mine = running_pool_workers(job);
+  if (running_pool_workers(held) > mine + 1) return true;
+  if (mine > 0) return false;
+  if (now >= wish.since + options_.patience) return true;
+  wake_at(wish.since + options_.patience);
+  return false;
+}
+
+void LeaseTable::make_place(const Wish& wish, Time now) {
+  if (wish.kind.dedicated || starting_pool(wish.kind.job) >= wish.count) return;
+  if (running_pool_workers() < options_.max_workers) return;
+  for (auto& [id, worker] : workers_) {
+    if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
+    if (!may_displace(wish, worker.job, now)) continue;
+    return stop(id, worker, "another job needs its place");
+  }
+}
+
+/// Whether a lease under a worker of `held` is of use to the wish once it is returned.
+bool LeaseTable::may_start_or_displace(const Wish& wish, JobNumber held, Time now) {
+  const JobNumber job = wish.kind.job;
+  return held == job || starting_pool(job) > 0 || idle_worker(false, job) ||
+         running_pool_workers() < options_.max_workers || may_displace(wish, held, now);
 }
 
 // --- cluster -----------------------------------------------------------------------------------
@@ -291,6 +366,7 @@ bool LeaseTable::pump_one(Time now) {
     Wish& wish = wishes_.at(key);
     const Served served = serve(key, wish, now);
     if (served == Served::yes) return true;
+    if (served == Served::needs_worker) make_place(wish, now);
     if (served == Served::waits && reserves(wish, now)) return false;
   }
   return false;
@@ -340,13 +416,13 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
       break;
     }
   }
-  emit(Refused{key.first, key.second, decision.why});
+  emit(Refused{key.first, key.second, decision.why, wish.count});
   wishes_.erase(key);
   return Served::yes;
 }
 
 LeaseTable::Served LeaseTable::grant_here(const WishKey& key, Wish& wish, Time now) {
-  const auto worker = idle_worker(wish.kind.dedicated);
+  const auto worker = idle_worker(wish.kind.dedicated, wish.kind.job);
   if (!worker) return Served::needs_worker;
   const auto amounts = amounts_for(wish.shape.need, free_);
   TROUPE_ASSERT(amounts.has_value(), "the policy granted what is not free");
@@ -374,45 +450,63 @@ void LeaseTable::count_down(const WishKey& key, Time now) {
   if (--wish.count == 0) wishes_.erase(key);
 }
 
-/// Starts as many workers as there are wishes whose resources are free but who lack a worker.
+/// Starts as many workers as there are wishes whose resources are free but who lack a worker: one
+/// for each in turn, then the rest.
 void LeaseTable::start_workers(Time now) {
   if (draining_ || in_debt()) return;
   Amounts left = free_;
-  std::uint32_t pool = 0, dedicated = 0;
+  std::vector<JobNumber> pool, more;
+  std::map<JobNumber, std::uint32_t> dedicated;
+  std::size_t all = 0;
   for (const WishKey& key : queue()) {
     const Wish& wish = wishes_.at(key);
     const Decision decision = decide(wish);
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
-    for (std::uint32_t i = 0; i < wish.count && pool + dedicated < 1024; ++i) {
+    for (std::uint32_t i = 0; i < wish.count && all < 1024; ++i) {
       const auto amounts = amounts_for(wish.shape.need, left);
       if (!amounts) break;
       for (std::size_t k = 0; k < left.size(); ++k) left[k] -= (*amounts)[k];
-      ++(wish.kind.dedicated ? dedicated : pool);
+      ++all;
+      if (wish.kind.dedicated)
+        ++dedicated[wish.kind.job];
+      else
+        (i == 0 ? pool : more).push_back(wish.kind.job);
     }
   }
-  if (pool + dedicated == 0) return;
+  if (all == 0) return;
   if (now < no_start_before_) return wake_at(no_start_before_);
-  for (; starting_dedicated_ < dedicated; ++starting_dedicated_) emit(StartWorker{true});
-  start_pool_workers(pool, now);
+  for (const auto& [job, needed] : dedicated)
+    for (auto& count = starting_[job].dedicated; count < needed; ++count)
+      emit(StartWorker{true, job});
+  pool.insert(pool.end(), more.begin(), more.end());
+  start_pool_workers(std::move(pool), now);
 }
 
 /// Blocked workers do not count against max_workers, but once there are that many processes,
 /// further ones start at a limited rate: a deep chain grows steadily instead of at once.
-void LeaseTable::start_pool_workers(std::uint32_t needed, Time now) {
+void LeaseTable::start_pool_workers(std::vector<JobNumber> needed, Time now) {
   std::uint32_t running = running_pool_workers();
-  auto processes = static_cast<std::uint32_t>(
-      std::count_if(workers_.begin(), workers_.end(),
-                    [](const auto& entry) { return !entry.second.dedicated; }) +
-      starting_);
-  while (starting_ < needed && running < options_.max_workers) {
+  auto processes = static_cast<std::uint32_t>(std::count_if(
+      workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.dedicated; }));
+  std::map<JobNumber, std::uint32_t> on_their_way;
+  for (const auto& [job, starting] : starting_) {
+    processes += starting.pool;
+    on_their_way[job] = starting.pool;
+  }
+  for (const JobNumber job : needed) {
+    if (std::uint32_t& coming = on_their_way[job]; coming > 0) {
+      --coming;
+      continue;
+    }
+    if (running >= options_.max_workers) return;
     if (processes >= options_.max_workers) {
       if (now < next_extra_start_) return wake_at(next_extra_start_);
       next_extra_start_ = now + options_.extra_worker_interval;
     }
-    ++starting_;
+    ++starting_[job].pool;
     ++running;
     ++processes;
-    emit(StartWorker{false});
+    emit(StartWorker{false, job});
   }
 }
 
@@ -428,12 +522,13 @@ void LeaseTable::reclaim_for_waiting(Time now) {
     const Decision decision = decide(wish);
     if (decision.kind == Decision::Kind::infeasible) continue;
     if (decision.kind == Decision::Kind::busy && !could_fit(self_view(), wish.shape)) continue;
-    if (decision.kind == Decision::Kind::place && starting_ > 0) continue;
+    if (decision.kind == Decision::Kind::place && starting_pool(wish.kind.job) > 0) continue;
     wanted += wish.count;
     for (auto& [id, lease] : leases_) {
       if (asked >= wanted) break;
       if (lease.reclaiming || lease.ending || lease.dedicated || lease.blocked) continue;
       if (WishKey{lease.owner, lease.key} == key) continue;
+      if (!may_start_or_displace(wish, workers_.at(lease.worker).job, now)) continue;
       if (now < lease.since + options_.min_hold) {
         wake_at(lease.since + options_.min_hold);
         continue;
@@ -451,9 +546,8 @@ void LeaseTable::trim_idle() {
   for (auto& [id, worker] : workers_) {
     if (running <= options_.max_workers) return;
     if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
-    worker.stopping = true;
     --running;
-    emit(StopWorker{id, "more workers than the node needs"});
+    stop(id, worker, "more workers than the node needs");
   }
 }
 
@@ -465,6 +559,11 @@ std::size_t LeaseTable::waiting() const {
   return count;
 }
 
+std::uint32_t LeaseTable::wanted(OwnerId owner, std::uint64_t key) const {
+  const auto at = wishes_.find({owner, key});
+  return at == wishes_.end() ? 0 : at->second.count;
+}
+
 std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
   const auto at = wishes_.find({owner, key});
   if (at == wishes_.end()) return {};
@@ -474,7 +573,9 @@ std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
       return decision.why + "; tasks that were blocked run again and come first";
     return decision.why;
   }
-  if (starting_ + starting_dedicated_ > 0) return "waits for a worker that is being started";
+  if (const auto starting = starting_.find(at->second.kind.job);
+      starting != starting_.end() && starting->second.pool + starting->second.dedicated > 0)
+    return "waits for a worker that is being started";
   return "waits for one of the " + std::to_string(options_.max_workers) +
          " workers, all of which are in use";
 }

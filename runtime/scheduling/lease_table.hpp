@@ -17,6 +17,10 @@
 /// is a number of leases per key, and the newest wish replaces older ones. Waiting keys are served
 /// in turn; one that has waited over `patience` keeps younger ones back in every second period of
 /// it.
+///
+/// A worker belongs to one job for life and serves only its wishes. When all places are taken, an
+/// idle worker is stopped for a job that lacks one if its own job waits for nothing, has more
+/// workers than would even out, or has kept the other without any for `patience`.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -35,6 +39,7 @@ namespace troupe::scheduling {
 using OwnerId = std::uint64_t;
 using WorkerId = std::uint64_t;
 using LeaseId = std::uint64_t;
+using JobNumber = std::uint64_t;  ///< the caller's name for a job
 
 struct LeaseOptions {
   Resources total;
@@ -56,6 +61,7 @@ struct LeaseOptions {
 /// Start one worker; worker_started or worker_start_failed answers. `dedicated` ones host an actor.
 struct StartWorker {
   bool dedicated = false;
+  JobNumber job = 0;
 };
 /// End this worker (kill it if need be); worker_died answers.
 struct StopWorker {
@@ -69,7 +75,8 @@ struct Granted {
   WorkerId worker = 0;
   std::vector<std::int32_t> gpus;  ///< device numbers
 };
-/// One lease of this key is to be asked for at that node.
+/// One lease of this key is to be asked for at that node. From here on the asker counts it: its
+/// next wish for the key is without what was spilled and neither granted nor refused there.
 struct Spilled {
   OwnerId owner = 0;
   std::uint64_t key = 0;
@@ -80,6 +87,7 @@ struct Refused {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   std::string why;
+  std::uint32_t count = 0;  ///< leases that were wished for
 };
 /// Others wait: the owner is to return the lease once its running calls have ended.
 struct ReclaimLease {
@@ -100,6 +108,7 @@ struct RequestKind {
   bool spilled = false;    ///< came from another agent: never passed on again
   bool dedicated = false;  ///< for an actor: a worker of its own, outside max_workers, ended with
                            ///< the lease
+  JobNumber job = 0;       ///< only workers of this job serve it
 };
 
 class LeaseTable {
@@ -110,18 +119,28 @@ class LeaseTable {
   /// Wishes for `backlog` more leases of this shape; replaces the wish of this key, 0 withdraws it.
   void request(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t backlog,
                Time now, RequestKind kind = {});
+  /// Wishes for `count` more than it did before.
+  void request_more(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
+                    Time now, RequestKind kind = {});
+  /// What was spilled is not granted there (refused, or the node is gone): the wish comes back. The
+  /// node is not asked again before it was heard of.
+  void spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
+                    Time now, RequestKind kind = {}, NodeId node = {});
   /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
   void returned(LeaseId lease, Time now);
   /// Its wishes are dropped, its leases end and their workers are stopped.
   void owner_died(OwnerId owner, Time now);
 
   // --- workers
-  void worker_started(WorkerId worker, Time now, bool dedicated = false);
-  void worker_start_failed(Time now, bool dedicated = false);
+  void worker_started(WorkerId worker, Time now, bool dedicated = false, JobNumber job = 0);
+  void worker_start_failed(Time now, bool dedicated = false, JobNumber job = 0);
   void worker_died(WorkerId worker, Time now);
   /// All its threads wait for others / one runs again. Repeats and unknown workers are ignored.
   void blocked(WorkerId worker, Time now);
   void unblocked(WorkerId worker, Time now);
+  /// The job is over: its wishes are dropped and its idle workers stopped, as are those that are
+  /// still starting. Leases end with their owners.
+  void job_ended(JobNumber job, Time now);
 
   // --- cluster
   /// What is known of another node; this node's own row is kept by the table.
@@ -142,6 +161,8 @@ class LeaseTable {
   std::size_t lease_count() const noexcept { return leases_.size(); }
   std::size_t worker_count() const noexcept { return workers_.size(); }
   std::size_t waiting() const;
+  /// What this wish still counts; 0: there is none.
+  std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
   /// Why this wish is not granted: one sentence; empty when there is no such wish.
   std::string explain(OwnerId owner, std::uint64_t key) const;
   /// nullopt, or what is broken; cheap enough for every step of a simulation.
@@ -171,8 +192,14 @@ class LeaseTable {
   };
   struct Worker {
     LeaseId lease = 0;
+    JobNumber job = 0;
     bool dedicated = false;
     bool stopping = false;
+  };
+  /// Workers of a job that were asked for and have not answered.
+  struct Starting {
+    std::uint32_t pool = 0, dedicated = 0;
+    bool ended = false;
   };
 
   void pump(Time now);
@@ -184,20 +211,30 @@ class LeaseTable {
   Served grant_here(const WishKey& key, Wish& wish, Time now);
   void count_down(const WishKey& key, Time now);
   void start_workers(Time now);
-  void start_pool_workers(std::uint32_t needed, Time now);
+  void start_pool_workers(std::vector<JobNumber> needed, Time now);
+  bool start_answered(bool dedicated, JobNumber job);
+  void stop(WorkerId id, Worker& worker, std::string why);
+  /// Frees a place for the wish, which lacks a worker, by stopping an idle one of another job.
+  void make_place(const Wish& wish, Time now);
+  /// Whether an idle worker of `held` may be stopped for the wish.
+  bool may_displace(const Wish& wish, JobNumber held, Time now);
+  bool may_start_or_displace(const Wish& wish, JobNumber held, Time now);
+  bool has_wish(JobNumber job) const;
+  std::uint32_t starting_pool(JobNumber job) const;
+  /// Pool workers that run or start and are not blocked, of one job or of all.
+  std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
   void reclaim_for_waiting(Time now);
   void wake_at(Time time);
   void trim_idle();
   void settle_debts();
   void end_lease(LeaseId id);
   void release(Lease& lease);
-  std::optional<WorkerId> idle_worker(bool dedicated) const;
+  std::optional<WorkerId> idle_worker(bool dedicated, JobNumber job) const;
   std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
   std::vector<WishKey> queue() const;
   bool in_debt() const;
-  std::uint32_t running_pool_workers() const;
   void refresh_view();
   template <class Event>
   void emit(Event event) {
@@ -216,7 +253,7 @@ class LeaseTable {
   std::map<WishKey, Wish> wishes_;
   std::map<LeaseId, Lease> leases_;
   std::map<WorkerId, Worker> workers_;
-  std::uint32_t starting_ = 0, starting_dedicated_ = 0;
+  std::map<JobNumber, Starting> starting_;
   std::uint64_t next_turn_ = 1;
   LeaseId next_lease_ = 1;
   Time next_extra_start_{};

@@ -160,7 +160,7 @@ struct Table : LeaseTable {
       for (const auto& event : take_events()) {
         all.push_back(event);
         if (const auto* start = std::get_if<StartWorker>(&event)) {
-          worker_started(++last_worker, now, start->dedicated);
+          worker_started(++last_worker, now, start->dedicated, start->job);
           more = true;
         }
       }
@@ -369,6 +369,143 @@ TEST(Leases, SpillsToTheNodeThePolicyNamesOnce) {
   EXPECT_TRUE(pick<Spilled>(passed).empty());  // a spilled request never travels on
 }
 
+TEST(Leases, WhatWasSpilledInVainComesBackAndThatNodeIsNotAskedAgain) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 4), table.now);
+  table.request(1, 1, shape(1), 4, table.now);
+  auto events = table.settle();
+  const std::size_t here = pick<Granted>(events).size();
+  const std::size_t spilled = pick<Spilled>(events).size();
+  ASSERT_EQ(here + spilled, 4u);
+  EXPECT_EQ(table.wanted(1, 1), 0u);
+  table.spill_failed(1, 1, shape(1), static_cast<std::uint32_t>(spilled), table.now, {},
+                     node_id(2));
+  EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
+  EXPECT_EQ(table.wanted(1, 1), spilled);
+  table.request_more(1, 1, shape(1), 2, table.now);
+  EXPECT_EQ(table.wanted(1, 1), spilled + 2);
+  table.update_node(node(2, 8), table.now);  // it has been heard of
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), spilled + 2);
+  table.node_gone(node_id(2), table.now);
+  table.spill_failed(1, 1, shape(1), 1, table.now, {}, node_id(2));
+  EXPECT_EQ(table.wanted(1, 1), 1u);
+}
+
+// --- jobs
+
+RequestKind of_job(JobNumber job) {
+  return {.spilled = false, .dedicated = false, .job = job};
+}
+
+TEST(LeaseJobs, AWorkerServesItsJobOnlyAndAnIdleOneMakesPlace) {
+  Table table(options(4, 1));
+  table.request(1, 1, shape(1), 1, table.now, of_job(7));
+  const auto first = pick<Granted>(table.settle()).at(0);
+  table.returned(first.lease, table.now);
+  EXPECT_TRUE(table.settle().empty());  // it stays warm
+  table.request(2, 1, shape(1), 1, table.now, of_job(8));
+  const auto events = table.settle();
+  ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, first.worker);
+  ASSERT_EQ(pick<StartWorker>(events).size(), 1u);
+  EXPECT_EQ(pick<StartWorker>(events)[0].job, 8u);
+  ASSERT_EQ(pick<Granted>(events).size(), 1u);
+  EXPECT_NE(pick<Granted>(events)[0].worker, first.worker);
+}
+
+TEST(LeaseJobs, TwoBusyJobsEvenOutAndThenKeepTheirWorkers) {
+  Table table(options(8, 4));
+  table.request(1, 1, shape(1), 10'000, table.now, of_job(1));
+  std::vector<Granted> running = pick<Granted>(table.settle());
+  ASSERT_EQ(running.size(), 4u);
+  table.request(2, 1, shape(1), 10'000, table.now, of_job(2));
+  int stops = 0, stops_before = 0;
+  std::map<OwnerId, int> now_running;
+  for (int step = 0; step < 400; ++step) {
+    table.now += 20ms;
+    if (!running.empty()) {  // the oldest task ends
+      table.returned(running.front().lease, table.now);
+      running.erase(running.begin());
+    }
+    for (const auto& event : table.settle()) {
+      if (const auto* grant = std::get_if<Granted>(&event)) running.push_back(*grant);
+      if (const auto* stop = std::get_if<StopWorker>(&event)) {
+        ++stops;
+        table.worker_died(stop->worker, table.now);
+      }
+    }
+    if (step == 200) stops_before = stops;
+  }
+  for (const auto& grant : running) ++now_running[grant.owner];
+  EXPECT_EQ(now_running[1], 2);
+  EXPECT_EQ(now_running[2], 2);
+  EXPECT_EQ(stops, stops_before) << "workers are stopped and started without end";
+}
+
+TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
+  Table table(options(8, 1));
+  table.request(1, 1, shape(1), 1'000'000, table.now, of_job(1));
+  table.request(2, 1, shape(1), 1'000'000, table.now, of_job(2));
+  std::vector<Granted> running = pick<Granted>(table.settle());
+  std::map<OwnerId, int> served;
+  int stops = 0;
+  for (int step = 0; step < 1000; ++step) {  // 10 s of tasks of 10 ms
+    table.now += 10ms;
+    if (!running.empty()) {
+      ++served[running.front().owner];
+      table.returned(running.front().lease, table.now);
+      running.erase(running.begin());
+    } else {
+      table.on_timer(table.now);
+    }
+    for (const auto& event : table.settle()) {
+      if (const auto* grant = std::get_if<Granted>(&event)) running.push_back(*grant);
+      if (const auto* stop = std::get_if<StopWorker>(&event)) {
+        ++stops;
+        table.worker_died(stop->worker, table.now);
+      }
+    }
+  }
+  EXPECT_GT(served[1], 300);
+  EXPECT_GT(served[2], 300);
+  EXPECT_LE(stops, 6);  // one per patience of 2 s
+}
+
+TEST(LeaseJobs, NoLeaseIsReclaimedForAJobThatCouldNotUseIt) {
+  Table table(options(8, 2));
+  table.request(1, 1, shape(1), 3, table.now, of_job(1));
+  table.request(2, 1, shape(1), 2, table.now, of_job(2));
+  const auto grants = pick<Granted>(table.settle());
+  ASSERT_EQ(grants.size(), 2u);
+  EXPECT_NE(grants[0].owner, grants[1].owner);  // one place each
+  table.now += 1s;
+  table.on_timer(table.now);
+  EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());
+}
+
+TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
+  Table table(options(8, 4));
+  table.request(1, 1, shape(1), 1, table.now, of_job(1));
+  table.returned(pick<Granted>(table.settle()).at(0).lease, table.now);
+  table.request(1, 1, shape(1), 3, table.now, of_job(1));
+  const auto begun = table.take_events();
+  const auto grant = pick<Granted>(begun).at(0);
+  ASSERT_EQ(pick<StartWorker>(begun).size(), 2u);
+  table.request(2, 1, shape(1), 1, table.now, of_job(2));
+  table.job_ended(1, table.now);
+  EXPECT_EQ(table.waiting(), 1u);
+  table.worker_started(101, table.now, false, 1);
+  table.worker_started(102, table.now, false, 1);
+  const auto events = table.settle();
+  EXPECT_EQ(pick<StopWorker>(events).size(), 2u);
+  ASSERT_EQ(pick<Granted>(events).size(), 1u);
+  EXPECT_EQ(pick<Granted>(events)[0].owner, 2u);
+  table.owner_died(1, table.now);
+  ASSERT_EQ(pick<StopWorker>(table.settle()).size(), 1u);
+  table.worker_died(grant.worker, table.now);
+  EXPECT_EQ(table.lease_count(), 1u);
+}
+
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   LeaseOptions o = options(1, 1);
   Table table(o);
@@ -381,6 +518,7 @@ TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   const auto refused = pick<Refused>(table.settle());
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(refused[0].why, "needs 8 CPU, no node has more than 1");
+  EXPECT_EQ(refused[0].count, 1u);
   table.request(1, 1, shape(8), 1, table.now);
   table.update_node(node(2, 8), table.now);
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
@@ -420,6 +558,7 @@ TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
 struct Task {
   int depth = 0, children_left = 0;
   int parent = -1;
+  JobNumber job = 0;
   bool started = false, done = false, waiting = false;
   LeaseId lease = 0;
   WorkerId worker = 0;
@@ -434,17 +573,22 @@ struct Forest {
   WorkerId next_worker = 0;
   std::size_t finished = 0;
   int deaths = 0;
+  int displaced = 0;
+  std::uint64_t jobs;
+  std::map<WorkerId, JobNumber> worker_jobs;
 
-  explicit Forest(std::uint64_t seed)
+  Forest(std::uint64_t seed, std::uint64_t job_count)
       : random(seed),
         table(options(1 + static_cast<double>(random.below(3)),
                       1 + static_cast<std::uint32_t>(random.below(3)), 1),
-              node_id(1)) {}
+              node_id(1)),
+        jobs(job_count) {}
 
   int add(int parent, int depth) {
     Task task;
     task.parent = parent;
     task.depth = depth;
+    task.job = parent < 0 ? random.below(jobs) : tasks[static_cast<std::size_t>(parent)].job;
     tasks.push_back(task);
     shapes.push_back(
         shape(static_cast<double>(random.below(11)) / 10,
@@ -454,7 +598,7 @@ struct Forest {
   }
   void wish(int id) {
     table.request(1000, static_cast<std::uint64_t>(id), shapes[static_cast<std::size_t>(id)], 1,
-                  now);
+                  now, of_job(tasks[static_cast<std::size_t>(id)].job));
   }
   void run() {
     for (auto roots = 1 + random.below(4); roots > 0; --roots) add(-1, 3);
@@ -482,15 +626,18 @@ struct Forest {
     }
   }
   void handle(const LeaseEvent& event) {
-    if (std::holds_alternative<StartWorker>(event)) {
-      if (random.chance(0.1)) return table.worker_start_failed(now);
-      table.worker_started(++next_worker, now);
+    if (const auto* start = std::get_if<StartWorker>(&event)) {
+      if (random.chance(0.1)) return table.worker_start_failed(now, false, start->job);
+      worker_jobs[++next_worker] = start->job;
+      table.worker_started(next_worker, now, false, start->job);
     } else if (const auto* granted = std::get_if<Granted>(&event)) {
       Task& task = tasks[granted->key];
+      ASSERT_EQ(worker_jobs.at(granted->worker), task.job) << "a worker of another job";
       task.started = true;
       task.lease = granted->lease;
       task.worker = granted->worker;
     } else if (const auto* stop = std::get_if<StopWorker>(&event)) {
+      displaced += stop->why == "another job needs its place" ? 1 : 0;
       table.worker_died(stop->worker, now);
     } else if (const auto* lost = std::get_if<LeaseLost>(&event)) {
       for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -541,16 +688,18 @@ struct Forest {
 
 TEST(LeaseForest, RandomBlockedTreesAlwaysFinishAndAmountsAddUp) {
   std::size_t tasks = 0;
-  int deaths = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    Forest forest(seed);
+  int deaths = 0, displaced = 0;
+  for (std::uint64_t seed = 0; seed < 160; ++seed) {
+    Forest forest(seed, 1 + seed % 4);
     forest.run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     tasks += forest.tasks.size();
     deaths += forest.deaths;
+    displaced += forest.displaced;
   }
   EXPECT_GT(tasks, 1000u);
   EXPECT_GT(deaths, 20);
+  EXPECT_GT(displaced, 20);
 }
 
 }  // namespace
