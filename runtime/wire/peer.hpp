@@ -18,6 +18,7 @@ namespace troupe::wire {
 inline constexpr std::size_t kMaxPeerPayload = 512 * 1024;  ///< bytes beside a peer message
 inline constexpr std::uint64_t kCarryWindow = 2048;   ///< frames under way between two processes
 inline constexpr std::size_t kMaxCarriedRefs = 4096;  ///< refs of one carried frame
+inline constexpr std::size_t kMaxObjectRefs = 16384;  ///< refs of one PeerReady
 
 /// A ref as it crosses between nodes: the object, and the node whose agent owns its record.
 struct OwnedRef {
@@ -188,7 +189,9 @@ class PeerWriter {
   std::unique_ptr<State> state_;
 };
 
-/// As decode_node(); the payload may have kMaxPeerPayload bytes.
+/// As decode_node(); the payload may have kMaxPeerPayload bytes. Values that cross are never
+/// pending and never shared; the payload of PullData and ProgramData lies within what it is a part
+/// of.
 Result<Decoded<PeerMessage>> decode_peer(BlobView frame);
 
 /// The inside of an actor's creation as control keeps it: the CreateActor with its inline
@@ -197,6 +200,8 @@ struct Creation {
   CreateActor create;
   std::vector<OwnedRef> refs;
 };
+/// Its own frame (conversation 6), which outlives builds. Precondition: payload within
+/// kMaxPeerPayload. The payload that is read points into `bytes`.
 Blob encode_creation(const Creation& creation, BlobView payload);
 Result<Decoded<Creation>> decode_creation(BlobView bytes);
 

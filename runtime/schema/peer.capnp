@@ -1,0 +1,223 @@
+@0xb0634897f24b09d6;
+# The conversation of the agents of two nodes.
+#
+# Frames are those of call.capnp, with conversation 2, and travel over a Link: exactly once and in order, from one life of
+# an agent to one life of another; when either ends, everything between the two is over. Many frames share a message of
+# the Link, one behind the other. A payload has at most 512 KiB.
+#
+# Processes are named by their index on their own node, nodes by their id, which names one life.
+#
+# Refs. The owner of an object's record is one agent for life. A sender counts the receiving node as a holder at the
+# owner before it sends a message with the ref (PeerHold to the owner, or a count of its own when it is the owner);
+# nothing is counted for a receiver that is the owner. A receiver that held the object already gives the surplus back.
+#
+# A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
+# the connection.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::schema");
+using import "value.capnp".Id;
+using import "value.capnp".Value;
+using import "value.capnp".ErrorEntry;
+using import "value.capnp".Shape;
+using import "node.capnp".CreateActor;
+
+struct PeerMessage {
+  union {
+    # Leases.
+    leaseRequest @0 :PeerLeaseRequest;
+    leaseWithdraw @1 :PeerLeaseWithdraw;
+    leaseGranted @2 :PeerLeaseGranted;
+    leaseRefused @3 :PeerLeaseRefused;
+    leaseReclaim @4 :PeerLeaseReclaim;
+    leaseReturned @5 :PeerLeaseReturned;
+    # Processes.
+    connect @6 :PeerConnect;
+    frame @7 :PeerFrame;
+    processGone @8 :PeerProcessGone;
+    # Objects.
+    hold @9 :PeerHold;
+    await @10 :PeerAwait;
+    ready @11 :PeerReady;
+    # Bytes of large objects.
+    pullRequest @12 :PullRequest;
+    pullData @13 :PullData;
+    pullOnBulk @14 :PullOnBulk;
+    pullRefused @15 :PullRefused;
+    bulkOffer @16 :BulkOffer;
+    # Programs.
+    programRequest @17 :ProgramRequest;
+    programData @18 :ProgramData;
+    # More of processes.
+    credit @19 :PeerCredit;
+  }
+}
+
+struct OwnedRef {
+  # A ref as it crosses between nodes: an object, and the node whose agent owns its record.
+  objectHigh @0 :UInt64;
+  objectLow @1 :UInt64;
+  ownerHigh @2 :UInt64;
+  ownerLow @3 :UInt64;
+}
+
+# --- leases ---
+
+struct PeerLeaseRequest {
+  # The asking agent -> another: `count` more workers, in addition to earlier requests.
+  process @0 :UInt64;  # of the asker's: who wants them
+  key @1 :UInt64;      # that process's name for the shape
+  count @2 :UInt32;
+  job @3 :Id;
+  shape @4 :Shape;
+}
+
+struct PeerLeaseWithdraw {
+  # The asking agent -> the other: what is not granted yet of this key is not wanted any more.
+  process @0 :UInt64;
+  key @1 :UInt64;
+}
+
+struct PeerLeaseGranted {
+  # Answers PeerLeaseRequest, once per worker.
+  process @0 :UInt64;    # who asked, on its node
+  key @1 :UInt64;
+  lease @2 :UInt64;
+  worker @3 :UInt64;     # on the granting node
+  gpus @4 :List(Int32);  # at most 64
+}
+
+struct PeerLeaseRefused {
+  # Answers PeerLeaseRequest: not here, now or ever; ask elsewhere.
+  process @0 :UInt64;
+  key @1 :UInt64;
+  count @2 :UInt32;
+  why @3 :Text;
+}
+
+struct PeerLeaseReclaim {
+  # The granting agent -> the asker: others wait; see LeaseReclaim of node.capnp.
+  process @0 :UInt64;
+  lease @1 :UInt64;
+}
+
+struct PeerLeaseReturned {
+  # The asker -> the granting agent. A lease that is not there is ignored: it died meanwhile.
+  process @0 :UInt64;
+  lease @1 :UInt64;
+}
+
+# --- processes ---
+
+struct PeerConnect {
+  # My process wants to call this actor's worker of yours. Answered only if that is not there, by PeerProcessGone.
+  process @0 :UInt64;
+  worker @1 :UInt64;
+  actor @2 :Id;
+  incarnation @3 :UInt64;
+}
+
+struct PeerFrame {
+  # A frame of call.capnp with its payload, which is this message's payload: the receiver puts it into the ring of `to`.
+  from @0 :UInt64;            # on the sender's node
+  to @1 :UInt64;              # on the receiver's
+  refs @2 :List(OwnedRef);    # every ref inside: for each value its refs, then its forward; at most 4096
+}
+
+struct PeerProcessGone {
+  # My process is dead, for your process `peer`.
+  process @0 :UInt64;
+  peer @1 :UInt64;     # 0: for all of yours
+  started @2 :UInt64;  # the highest call of `peer` that it began
+  reason @3 :Text;
+}
+
+struct PeerCredit {
+  # Of the frames that your process `to` sent to my process `from`, so many have entered its ring. Grows; a lower one is
+  # ignored. At most 2048 more than that are under way.
+  from @0 :UInt64;
+  to @1 :UInt64;
+  consumed @2 :UInt64;
+}
+
+# --- objects ---
+
+struct PeerHold {
+  # To the owner: `holder` holds `delta` more.
+  object @0 :Id;
+  holder @1 :Id;  # a node
+  delta @2 :Int32;
+}
+
+struct PeerAwait {
+  # To the owner, answered by PeerReady once there is a value.
+  object @0 :Id;
+}
+
+struct PeerReady {
+  # The owner -> who awaits.
+  object @0 :Id;
+  value @1 :Value;          # never pending nor shared
+  refs @2 :List(OwnedRef);  # as in PeerFrame; of a remote one those of the object's bytes; at most 16384
+}
+
+# --- bytes of large objects ---
+
+struct PullRequest {
+  # To a node that has the bytes; answered by PullData, PullOnBulk or PullRefused.
+  transfer @0 :UInt64;  # the asker's number
+  object @1 :Id;
+}
+
+struct PullData {
+  # The bytes from `offsetBytes` on are the payload.
+  transfer @0 :UInt64;
+  offsetBytes @1 :UInt64;
+  totalBytes @2 :UInt64;  # of the object; offset and payload lie within
+}
+
+struct PullOnBulk {
+  # The bytes follow on the bulk connection, under the object's id.
+  transfer @0 :UInt64;
+  totalBytes @1 :UInt64;
+}
+
+struct PullRefused {
+  transfer @0 :UInt64;
+  error @1 :List(ErrorEntry);  # at least one
+}
+
+struct BulkOffer {
+  # Connect here and prove the key: large objects that I pull from you come there.
+  connection @0 :Id;
+  host @1 :Text;
+  port @2 :UInt16;
+  key @3 :Data;  # 32 bytes, used once
+}
+
+# --- programs ---
+
+struct ProgramRequest {
+  # To the node of a job's driver, answered by ProgramData with the same job, file and offset.
+  job @0 :Id;
+  file @1 :UInt32;  # 0: the executable, then its shared objects
+  offsetBytes @2 :UInt64;
+}
+
+struct ProgramData {
+  # The bytes from `offsetBytes` on are the payload.
+  job @0 :Id;
+  file @1 :UInt32;
+  offsetBytes @2 :UInt64;
+  totalBytes @3 :UInt64;  # of the file; offset and payload lie within
+  error @4 :List(ErrorEntry);  # not empty: it cannot be read
+}
+
+# --- kept ---
+
+struct Creation {
+  # An actor's creation as control keeps it, for any node: a frame by itself, with conversation 6. Its payload are the
+  # inline arguments.
+  create @0 :CreateActor;
+  refs @1 :List(OwnedRef);  # of the arguments, as in PeerFrame; at most 4096
+}

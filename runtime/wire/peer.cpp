@@ -1,0 +1,398 @@
+#include "troupe/runtime/wire/peer.hpp"
+
+#include "internal/frame.hpp"
+
+#include "schema/peer.capnp.h"
+
+namespace troupe::wire {
+namespace internal {
+namespace {
+
+constexpr std::size_t kBulkKey = 32;
+
+using OwnedRefs = capnp::List<schema::OwnedRef>;
+
+void write(OwnedRefs::Builder out, const std::vector<OwnedRef>& refs) {
+  for (unsigned i = 0; i < out.size(); ++i) {
+    auto ref = out[i];
+    ref.setObjectHigh(refs[i].object.high);
+    ref.setObjectLow(refs[i].object.low);
+    ref.setOwnerHigh(refs[i].owner.high);
+    ref.setOwnerLow(refs[i].owner.low);
+  }
+}
+template <class Builder>
+void write_refs(Builder out, const std::vector<OwnedRef>& refs, std::size_t bound) {
+  if (!refs.empty()) write(out.initRefs(checked(refs.size(), bound)), refs);
+}
+void read(OwnedRefs::Reader in, std::vector<OwnedRef>& refs, std::size_t bound) {
+  refs.resize(bounded(in.size(), bound, "refs"));
+  for (unsigned i = 0; i < refs.size(); ++i) {
+    const auto ref = in[i];
+    refs[i].object = {ref.getObjectHigh(), ref.getObjectLow()};
+    refs[i].owner = {ref.getOwnerHigh(), ref.getOwnerLow()};
+  }
+}
+
+// --- leases ---
+
+void write(schema::PeerLeaseRequest::Builder out, const PeerLeaseRequest& m) {
+  out.setProcess(m.process);
+  out.setKey(m.key);
+  out.setCount(m.count);
+  internal::write(out.initJob(), m.job);
+  internal::write(out.initShape(), m.shape);
+}
+void read(schema::PeerLeaseRequest::Reader in, PeerLeaseRequest& m) {
+  m.process = in.getProcess();
+  m.key = in.getKey();
+  m.count = in.getCount();
+  internal::read(in.getJob(), m.job);
+  internal::read(in.getShape(), m.shape);
+}
+
+void write(schema::PeerLeaseWithdraw::Builder out, const PeerLeaseWithdraw& m) {
+  out.setProcess(m.process);
+  out.setKey(m.key);
+}
+void read(schema::PeerLeaseWithdraw::Reader in, PeerLeaseWithdraw& m) {
+  m.process = in.getProcess();
+  m.key = in.getKey();
+}
+
+void write(schema::PeerLeaseGranted::Builder out, const PeerLeaseGranted& m) {
+  out.setProcess(m.process);
+  out.setKey(m.key);
+  out.setLease(m.lease);
+  out.setWorker(m.worker);
+  if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
+}
+void read(schema::PeerLeaseGranted::Reader in, PeerLeaseGranted& m) {
+  m.process = in.getProcess();
+  m.key = in.getKey();
+  m.lease = in.getLease();
+  m.worker = in.getWorker();
+  internal::read(in.getGpus(), m.gpus);
+}
+
+void write(schema::PeerLeaseRefused::Builder out, const PeerLeaseRefused& m) {
+  out.setProcess(m.process);
+  out.setKey(m.key);
+  out.setCount(m.count);
+  out.setWhy(CutText(m.why));
+}
+void read(schema::PeerLeaseRefused::Reader in, PeerLeaseRefused& m) {
+  m.process = in.getProcess();
+  m.key = in.getKey();
+  m.count = in.getCount();
+  m.why = read_text(in.getWhy(), "reason");
+}
+
+// PeerLeaseReclaim and PeerLeaseReturned say the same thing in opposite directions.
+template <class Builder, class Message>
+void write_lease(Builder out, const Message& m) {
+  out.setProcess(m.process);
+  out.setLease(m.lease);
+}
+template <class Reader, class Message>
+void read_lease(Reader in, Message& m) {
+  m.process = in.getProcess();
+  m.lease = in.getLease();
+}
+
+// --- processes ---
+
+void write(schema::PeerConnect::Builder out, const PeerConnect& m) {
+  out.setProcess(m.process);
+  out.setWorker(m.worker);
+  internal::write(out.initActor(), m.actor);
+  out.setIncarnation(m.incarnation);
+}
+void read(schema::PeerConnect::Reader in, PeerConnect& m) {
+  m.process = in.getProcess();
+  m.worker = in.getWorker();
+  internal::read(in.getActor(), m.actor);
+  m.incarnation = in.getIncarnation();
+}
+
+void write(schema::PeerFrame::Builder out, const PeerFrame& m) {
+  out.setFrom(m.from);
+  out.setTo(m.to);
+  write_refs(out, m.refs, kMaxCarriedRefs);
+}
+void read(const schema::PeerFrame::Reader& in, PeerFrame& m) {
+  m.from = in.getFrom();
+  m.to = in.getTo();
+  if (in.hasRefs()) read(in.getRefs(), m.refs, kMaxCarriedRefs);
+}
+
+void write(schema::PeerProcessGone::Builder out, const PeerProcessGone& m) {
+  out.setProcess(m.process);
+  out.setPeer(m.peer);
+  out.setStarted(m.started);
+  out.setReason(CutText(m.reason));
+}
+void read(schema::PeerProcessGone::Reader in, PeerProcessGone& m) {
+  m.process = in.getProcess();
+  m.peer = in.getPeer();
+  m.started = in.getStarted();
+  m.reason = read_text(in.getReason(), "reason");
+}
+
+void write(schema::PeerCredit::Builder out, const PeerCredit& m) {
+  out.setFrom(m.from);
+  out.setTo(m.to);
+  out.setConsumed(m.consumed);
+}
+void read(schema::PeerCredit::Reader in, PeerCredit& m) {
+  m.from = in.getFrom();
+  m.to = in.getTo();
+  m.consumed = in.getConsumed();
+}
+
+// --- objects ---
+
+void write(schema::PeerHold::Builder out, const PeerHold& m) {
+  internal::write(out.initObject(), m.object);
+  internal::write(out.initHolder(), m.holder);
+  out.setDelta(m.delta);
+}
+void read(schema::PeerHold::Reader in, PeerHold& m) {
+  internal::read(in.getObject(), m.object);
+  internal::read(in.getHolder(), m.holder);
+  m.delta = in.getDelta();
+}
+
+void write(schema::PeerAwait::Builder out, const PeerAwait& m) {
+  internal::write(out.initObject(), m.object);
+}
+void read(schema::PeerAwait::Reader in, PeerAwait& m) {
+  internal::read(in.getObject(), m.object);
+}
+
+void write(schema::PeerReady::Builder out, const PeerReady& m) {
+  internal::write(out.initObject(), m.object);
+  internal::write(out.initValue(), m.value);
+  write_refs(out, m.refs, kMaxObjectRefs);
+}
+void read(schema::PeerReady::Reader in, PeerReady& m, std::size_t payload_size) {
+  internal::read(in.getObject(), m.object);
+  internal::read(in.getValue(), m.value, payload_size);
+  if (m.value.kind == Value::Kind::pending || m.value.kind == Value::Kind::shared)
+    refuse("value", "is of a kind that does not cross between nodes");
+  read(in.getRefs(), m.refs, kMaxObjectRefs);
+}
+
+// --- bytes ---
+
+/// A payload that stands at `offset` of so many bytes.
+void expect_within(std::uint64_t offset, std::size_t payload_size, std::uint64_t total) {
+  if (offset > total || payload_size > total - offset)
+    refuse("payload", "reaches beyond what it is a part of");
+}
+
+void write(schema::PullRequest::Builder out, const PullRequest& m) {
+  out.setTransfer(m.transfer);
+  internal::write(out.initObject(), m.object);
+}
+void read(schema::PullRequest::Reader in, PullRequest& m) {
+  m.transfer = in.getTransfer();
+  internal::read(in.getObject(), m.object);
+}
+
+void write(schema::PullData::Builder out, const PullData& m) {
+  out.setTransfer(m.transfer);
+  out.setOffsetBytes(m.offset);
+  out.setTotalBytes(m.bytes);
+}
+void read(schema::PullData::Reader in, PullData& m, std::size_t payload_size) {
+  m.transfer = in.getTransfer();
+  m.offset = in.getOffsetBytes();
+  m.bytes = in.getTotalBytes();
+  expect_within(m.offset, payload_size, m.bytes);
+}
+
+void write(schema::PullOnBulk::Builder out, const PullOnBulk& m) {
+  out.setTransfer(m.transfer);
+  out.setTotalBytes(m.bytes);
+}
+void read(schema::PullOnBulk::Reader in, PullOnBulk& m) {
+  m.transfer = in.getTransfer();
+  m.bytes = in.getTotalBytes();
+}
+
+void write(schema::PullRefused::Builder out, const PullRefused& m) {
+  out.setTransfer(m.transfer);
+  write_optional(out, m.error);
+}
+void read(schema::PullRefused::Reader in, PullRefused& m) {
+  m.transfer = in.getTransfer();
+  m.error = read_error(in.getError());
+  if (!m.error) refuse("refusal", "has no error");
+}
+
+void write(schema::BulkOffer::Builder out, const BulkOffer& m) {
+  TROUPE_ASSERT(m.key.size() == kBulkKey, "a bulk key has 32 bytes");
+  auto connection = out.initConnection();
+  connection.setHigh(m.connection_high);
+  connection.setLow(m.connection_low);
+  out.setHost(CutText(m.host));
+  out.setPort(m.port);
+  std::memcpy(out.initKey(kBulkKey).begin(), m.key.data(), kBulkKey);
+}
+void read(schema::BulkOffer::Reader in, BulkOffer& m) {
+  m.connection_high = in.getConnection().getHigh();
+  m.connection_low = in.getConnection().getLow();
+  m.host = read_text(in.getHost(), "host");
+  m.port = in.getPort();
+  const auto key = in.getKey();
+  if (key.size() != kBulkKey) refuse("key", "has not 32 bytes");
+  m.key.assign(reinterpret_cast<const char*>(key.begin()), key.size());
+}
+
+// --- programs ---
+
+void write(schema::ProgramRequest::Builder out, const ProgramRequest& m) {
+  internal::write(out.initJob(), m.job);
+  out.setFile(m.file);
+  out.setOffsetBytes(m.offset);
+}
+void read(schema::ProgramRequest::Reader in, ProgramRequest& m) {
+  internal::read(in.getJob(), m.job);
+  m.file = in.getFile();
+  m.offset = in.getOffsetBytes();
+}
+
+void write(schema::ProgramData::Builder out, const ProgramData& m) {
+  internal::write(out.initJob(), m.job);
+  out.setFile(m.file);
+  out.setOffsetBytes(m.offset);
+  out.setTotalBytes(m.bytes);
+  write_optional(out, m.error);
+}
+void read(schema::ProgramData::Reader in, ProgramData& m, std::size_t payload_size) {
+  internal::read(in.getJob(), m.job);
+  m.file = in.getFile();
+  m.offset = in.getOffsetBytes();
+  m.bytes = in.getTotalBytes();
+  m.error = read_error(in.getError());
+  if (!m.error) expect_within(m.offset, payload_size, m.bytes);
+}
+
+/// Picks the member of the union by the type of the message.
+struct Writer {
+  schema::PeerMessage::Builder out;
+  void operator()(const PeerLeaseRequest& m) { write(out.initLeaseRequest(), m); }
+  void operator()(const PeerLeaseWithdraw& m) { write(out.initLeaseWithdraw(), m); }
+  void operator()(const PeerLeaseGranted& m) { write(out.initLeaseGranted(), m); }
+  void operator()(const PeerLeaseRefused& m) { write(out.initLeaseRefused(), m); }
+  void operator()(const PeerLeaseReclaim& m) { write_lease(out.initLeaseReclaim(), m); }
+  void operator()(const PeerLeaseReturned& m) { write_lease(out.initLeaseReturned(), m); }
+  void operator()(const PeerConnect& m) { write(out.initConnect(), m); }
+  void operator()(const PeerFrame& m) { write(out.initFrame(), m); }
+  void operator()(const PeerProcessGone& m) { write(out.initProcessGone(), m); }
+  void operator()(const PeerHold& m) { write(out.initHold(), m); }
+  void operator()(const PeerAwait& m) { write(out.initAwait(), m); }
+  void operator()(const PeerReady& m) { write(out.initReady(), m); }
+  void operator()(const PullRequest& m) { write(out.initPullRequest(), m); }
+  void operator()(const PullData& m) { write(out.initPullData(), m); }
+  void operator()(const PullOnBulk& m) { write(out.initPullOnBulk(), m); }
+  void operator()(const PullRefused& m) { write(out.initPullRefused(), m); }
+  void operator()(const BulkOffer& m) { write(out.initBulkOffer(), m); }
+  void operator()(const ProgramRequest& m) { write(out.initProgramRequest(), m); }
+  void operator()(const ProgramData& m) { write(out.initProgramData(), m); }
+  void operator()(const PeerCredit& m) { write(out.initCredit(), m); }
+};
+
+void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
+  std::visit(Writer{out}, message);
+}
+
+void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::size_t payload_size) {
+  using Kind = schema::PeerMessage::Which;
+  switch (in.which()) {
+    case Kind::LEASE_REQUEST: return read(in.getLeaseRequest(), out.emplace<PeerLeaseRequest>());
+    case Kind::LEASE_WITHDRAW: return read(in.getLeaseWithdraw(), out.emplace<PeerLeaseWithdraw>());
+    case Kind::LEASE_GRANTED: return read(in.getLeaseGranted(), out.emplace<PeerLeaseGranted>());
+    case Kind::LEASE_REFUSED: return read(in.getLeaseRefused(), out.emplace<PeerLeaseRefused>());
+    case Kind::LEASE_RECLAIM:
+      return read_lease(in.getLeaseReclaim(), out.emplace<PeerLeaseReclaim>());
+    case Kind::LEASE_RETURNED:
+      return read_lease(in.getLeaseReturned(), out.emplace<PeerLeaseReturned>());
+    case Kind::CONNECT: return read(in.getConnect(), out.emplace<PeerConnect>());
+    case Kind::FRAME: return read(in.getFrame(), out.emplace<PeerFrame>());
+    case Kind::PROCESS_GONE: return read(in.getProcessGone(), out.emplace<PeerProcessGone>());
+    case Kind::HOLD: return read(in.getHold(), out.emplace<PeerHold>());
+    case Kind::AWAIT: return read(in.getAwait(), out.emplace<PeerAwait>());
+    case Kind::READY: return read(in.getReady(), out.emplace<PeerReady>(), payload_size);
+    case Kind::PULL_REQUEST: return read(in.getPullRequest(), out.emplace<PullRequest>());
+    case Kind::PULL_DATA: return read(in.getPullData(), out.emplace<PullData>(), payload_size);
+    case Kind::PULL_ON_BULK: return read(in.getPullOnBulk(), out.emplace<PullOnBulk>());
+    case Kind::PULL_REFUSED: return read(in.getPullRefused(), out.emplace<PullRefused>());
+    case Kind::BULK_OFFER: return read(in.getBulkOffer(), out.emplace<BulkOffer>());
+    case Kind::PROGRAM_REQUEST: return read(in.getProgramRequest(), out.emplace<ProgramRequest>());
+    case Kind::PROGRAM_DATA:
+      return read(in.getProgramData(), out.emplace<ProgramData>(), payload_size);
+    case Kind::CREDIT: return read(in.getCredit(), out.emplace<PeerCredit>());
+  }
+  unsupported(static_cast<unsigned>(in.which()));
+}
+
+void write_creation(schema::Creation::Builder out, const Creation& m) {
+  internal::write(out.initCreate(), m.create);
+  write_refs(out, m.refs, kMaxCarriedRefs);
+}
+void read_creation(const schema::Creation::Reader& in, Creation& m, std::size_t payload_size) {
+  internal::read(in.getCreate(), m.create, payload_size);
+  read(in.getRefs(), m.refs, kMaxCarriedRefs);
+}
+
+}  // namespace
+}  // namespace internal
+
+using internal::Conversation;
+
+struct PeerWriter::State {
+  internal::Encoder encoder;
+  std::vector<std::byte> whole;  ///< grows only
+};
+
+PeerWriter::PeerWriter() : state_(std::make_unique<State>()) {}
+PeerWriter::~PeerWriter() = default;
+
+BlobView PeerWriter::encode(const PeerMessage& message, BlobView payload) {
+  TROUPE_ASSERT(payload.size() <= kMaxPeerPayload, "a payload between agents fits their frame");
+  const BlobView head = state_->encoder.encode<schema::PeerMessage>(message, Conversation::peer,
+                                                                    internal::write_peer);
+  if (payload.empty()) return head;
+  std::vector<std::byte>& whole = state_->whole;
+  const std::size_t size = head.size() + payload.size();
+  if (whole.size() < size) whole.resize(size);
+  std::memcpy(whole.data(), head.data(), head.size());
+  std::memcpy(whole.data() + head.size(), payload.data(), payload.size());
+  return {whole.data(), size};
+}
+
+Result<Decoded<PeerMessage>> decode_peer(BlobView frame) {
+  return internal::decode_frame<PeerMessage, schema::PeerMessage>(
+      frame, Conversation::peer, internal::read_peer, kMaxPeerPayload);
+}
+
+Blob encode_creation(const Creation& creation, BlobView payload) {
+  TROUPE_ASSERT(payload.size() <= kMaxPeerPayload, "a payload between agents fits their frame");
+  internal::Encoder encoder;
+  const BlobView head =
+      encoder.encode<schema::Creation>(creation, Conversation::creation, internal::write_creation);
+  Blob whole;
+  whole.reserve(head.size() + payload.size());
+  whole.assign(head.begin(), head.end());
+  whole.insert(whole.end(), payload.begin(), payload.end());
+  return whole;
+}
+
+Result<Decoded<Creation>> decode_creation(BlobView bytes) {
+  return internal::decode_frame<Creation, schema::Creation>(
+      bytes, Conversation::creation, internal::read_creation, kMaxPeerPayload);
+}
+
+}  // namespace troupe::wire
