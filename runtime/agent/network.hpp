@@ -7,9 +7,8 @@
 ///     network->flush(now);                                          // once, at the end of a pass
 ///     poll(network->fd(), until network->next_deadline());  network->poll(now);
 ///
-/// All frames for one node in one pass travel as one Link message: each with 8 bytes before it
-/// (u32 size, u8 conversation, 3 zero bytes; little-endian) and zeros after it up to a multiple of
-/// 8. What the Link's window does not take waits here, in order.
+/// All frames for one node in one pass travel as one Link message (wire/batch.hpp). What the Link's
+/// window does not take waits here, in order.
 ///
 /// Nothing that was sent is lost without a word. Either it arrives, in order, or one of
 /// on_peer_reset(), on_node_dead() and on_control_reset() follows: then all that was sent before
@@ -59,7 +58,7 @@ struct NetworkOptions {
   /// A member that cannot be reached for so long is dropped; control declares dead ones earlier.
   Duration unreachable_for = std::chrono::seconds(20);
   /// A member that control's view lacks for so long is as good as declared dead.
-  Duration absent_for = std::chrono::seconds(15);
+  Duration absent_for = std::chrono::seconds(70);
   /// A dropped peer is taken back after this, doubled each time up to the other.
   Duration drop_first = std::chrono::seconds(1);
   Duration drop_last = std::chrono::seconds(60);
@@ -109,7 +108,8 @@ class Network {
   /// ends in on_peer_reset(). Precondition: the payload has at most kMaxPeerPayload bytes.
   /// Cost: encoding and one copy; no allocation once the buffers have grown.
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload = {});
-  void send_control(const control::ToControl& message);
+  /// False, and nothing is sent, when it is larger than a Link takes (nearly 1 MiB).
+  bool send_control(const control::ToControl& message);
   /// Back-pressure: false while much waits for this node. Messages are accepted nevertheless, up
   /// to max_backlog; on_can_send() tells when it is over. O(log nodes), mostly O(1).
   bool can_send(NodeId to) const;
