@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 extern char** environ;
 
@@ -96,30 +97,43 @@ Inherited& inherited() {
   return *role;
 }
 
-Result<pid_t> spawn(Role role, Fd socket, const std::string& text) {
+Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program& program) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, socket.get(),
                                    socket.get());  // same number: clears CLOEXEC
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
+  const std::string_view library_path = "LD_LIBRARY_PATH=";
+  std::string libraries = std::string(library_path) + program.libraries;
   std::vector<char*> environment;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
-    if (std::strncmp(*at, kVariable, std::strlen(kVariable)) != 0) environment.push_back(*at);
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    if (entry.substr(0, std::strlen(kVariable)) == kVariable) continue;
+    if (!program.libraries.empty() && entry.substr(0, library_path.size()) == library_path)
+      libraries += ":" + std::string(entry.substr(library_path.size()));
+    else
+      environment.push_back(*at);
+  }
+  if (!program.libraries.empty()) environment.push_back(libraries.data());
   environment.push_back(const_cast<char*>(variable.c_str()));
   environment.push_back(nullptr);
-  std::vector<std::string> arguments = own_arguments();
+  const bool own = program.path.empty();
+  std::vector<std::string> arguments = own ? own_arguments() : program.arguments;
+  if (arguments.empty()) arguments.push_back(program.path);
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  const int failed =
-      posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environment.data());
+  const int failed = posix_spawn(&pid, own ? "/proc/self/exe" : program.path.c_str(), &actions,
+                                 nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0)
-    return Error(Code::out_of_memory, std::string("cannot start a ") + name_of(role) +
-                                          " process: " + std::strerror(failed));
-  return pid;
+  if (failed == 0) return pid;
+  const std::string why =
+      std::string("cannot start a ") + name_of(role) + " process: " + std::strerror(failed);
+  if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE)
+    return Error(Code::out_of_memory, why);
+  return Error(Code::unavailable, why + (own ? "" : ", path " + program.path));
 }
 
 void die_with_parent(pid_t parent) noexcept {

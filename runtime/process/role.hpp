@@ -29,9 +29,18 @@ struct Inherited {
 /// What this process was started as; the socket can be taken once.
 Inherited& inherited();
 
-/// Starts this executable again in the role, with this process's arguments. Does not copy the
-/// parent's memory (vfork semantics), about 4 ms. Errors: out_of_memory (processes, descriptors).
-Result<pid_t> spawn(Role role, Fd socket, const std::string& text);
+/// What is started: an executable with the arguments of its main (the first is its name), and
+/// folders in which its own shared objects lie.
+struct Program {
+  std::string path;  ///< empty: this executable, with this process's arguments
+  std::vector<std::string> arguments;
+  std::string libraries;  ///< put before LD_LIBRARY_PATH; may be empty
+};
+
+/// Starts the program in the role. Does not copy the parent's memory (vfork semantics), about 4 ms.
+/// Errors: out_of_memory (processes, descriptors), unavailable (the program cannot be executed,
+/// with its path).
+Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program& program = {});
 
 /// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.
 void die_with_parent(pid_t parent) noexcept;
