@@ -20,15 +20,21 @@
 
 extern char** environ;
 
+namespace troupe::control {
+[[noreturn]] __attribute__((weak)) void run_control(Fd launcher, const std::string& text);
+}  // namespace troupe::control
+
 namespace troupe::process {
 namespace {
 
 constexpr const char* kVariable = "TROUPE_ROLE";
+constexpr const char* kCluster = "cluster,";
 
 const char* name_of(Role role) {
   switch (role) {
     case Role::driver: return "driver";
     case Role::agent: return "agent";
+    case Role::control: return "control";
     case Role::zygote: return "zygote";
     case Role::worker: return "worker";
   }
@@ -59,7 +65,7 @@ Inherited read_role() {
   const auto parsed = std::from_chars(text.data() + first + 1, text.data() + second, fd);
   if (parsed.ptr != text.data() + second || !is_our_socket(fd)) return inherited;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  for (const Role role : {Role::agent, Role::zygote, Role::worker})
+  for (const Role role : {Role::agent, Role::control, Role::zygote, Role::worker})
     if (text.compare(0, first, name_of(role)) == 0) inherited.role = role;
   if (inherited.role == Role::driver) return inherited;
   inherited.socket = Fd(fd);
@@ -86,8 +92,14 @@ std::vector<std::string> own_arguments() {
 
 /// Runs when the library is loaded, before any constructor of the program's own.
 __attribute__((constructor)) void take_role() {
-  if (inherited().role == Role::agent)
-    agent::run_agent(std::move(inherited().socket), inherited().text);  // never returns
+  Inherited& mine = inherited();
+  if (mine.role != Role::agent && mine.role != Role::control) return;
+  if (mine.text.rfind(kCluster, 0) == 0)
+    die_with_parent(
+        static_cast<pid_t>(std::strtol(mine.text.c_str() + std::strlen(kCluster), nullptr, 10)));
+  if (mine.role == Role::agent) agent::run_agent(std::move(mine.socket), mine.text);
+  if (control::run_control != nullptr) control::run_control(std::move(mine.socket), mine.text);
+  _exit(1);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-/// Which of the four roles this process plays, and how others are started from it.
+/// Which role this process plays, and how others are started from it.
 ///
-/// A child is the same executable with one inherited socket; the environment variable that names it
-/// is removed at first read, so that neither it nor the descriptor reaches the user's own children.
-/// The agent's role is taken in the library's constructor, before any code of the user; zygote and
-/// worker in enter().
+/// A child is the same executable with one inherited socket, or for the zygote of a job another;
+/// the environment variable that names it is removed at first read, so that neither it nor the
+/// descriptor reaches the user's own children. Agent and control take their role in the library's
+/// constructor, before any code of the user; zygote and worker in enter().
 ///
 ///     spawn(Role::agent, std::move(theirs), "…options…");
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace troupe::process {
 
-enum class Role { driver, agent, zygote, worker };
+enum class Role { driver, agent, control, zygote, worker };
 
 struct Inherited {
   Role role = Role::driver;

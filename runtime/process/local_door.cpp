@@ -1,0 +1,94 @@
+#include "troupe/runtime/process/local_door.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace troupe::process {
+namespace {
+
+constexpr std::size_t kMaxNameSize = 100;
+constexpr int kQueue = 256;
+
+struct Address {
+  sockaddr_un data{};
+  socklen_t size = 0;
+};
+
+Result<Address> address_of(const std::string& name) {
+  if (name.empty() || name.size() > kMaxNameSize || name.find('\0') != std::string::npos)
+    return Error(Code::invalid_argument, "'" + name.substr(0, kMaxNameSize) +
+                                             "' is no name of a local door (1 to 100 bytes)");
+  Address address;
+  address.data.sun_family = AF_UNIX;
+  // The zero byte in front makes it abstract: no file, gone with its last descriptor.
+  std::memcpy(address.data.sun_path + 1, name.data(), name.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+Error system_error(Code code, const std::string& what) {
+  return Error(code, what + ": " + std::strerror(errno));
+}
+
+bool who(int socket, ucred& peer) {
+  socklen_t size = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && size == sizeof peer;
+}
+
+}  // namespace
+
+std::string door_name(ClusterId cluster, NodeId node) {
+  return "troupe-" + cluster.str() + "-" + node.str();
+}
+
+Result<LocalDoor> LocalDoor::listen(const std::string& name) {
+  auto address = address_of(name);
+  if (!address) return address.error();
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error(Code::out_of_memory, "cannot make a unix socket");
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address->data), address->size) != 0)
+    return system_error(Code::unavailable,
+                        "the local door @" + name + " cannot be opened: another process has it");
+  if (::listen(fd.get(), kQueue) != 0)
+    return system_error(Code::unavailable, "the local door @" + name + " cannot be opened");
+  return LocalDoor(std::move(fd));
+}
+
+std::optional<Visitor> LocalDoor::accept() {
+  for (;;) {
+    Visitor visitor{Fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), 0};
+    if (!visitor.socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return std::nullopt;
+    }
+    ucred peer{};
+    if (who(visitor.socket.get(), peer) && peer.uid == geteuid()) {
+      visitor.pid = peer.pid;
+      return visitor;
+    }
+    ++refused_;
+  }
+}
+
+Result<Visitor> knock(const std::string& name) {
+  auto address = address_of(name);
+  if (!address) return address.error();
+  Visitor visitor{Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
+  if (!visitor.socket) return system_error(Code::out_of_memory, "cannot make a unix socket");
+  if (connect(visitor.socket.get(), reinterpret_cast<const sockaddr*>(&address->data),
+              address->size) != 0)
+    return system_error(Code::unavailable, "nobody listens at the local door @" + name);
+  ucred peer{};
+  if (!who(visitor.socket.get(), peer) || peer.uid != geteuid())
+    return Error(Code::invalid_argument, "the local door @" + name + " belongs to user " +
+                                             std::to_string(peer.uid) + ", not to user " +
+                                             std::to_string(geteuid()) + " who runs this");
+  visitor.pid = peer.pid;
+  return visitor;
+}
+
+}  // namespace troupe::process

@@ -1,0 +1,53 @@
+/// The door of an agent on its own host: an abstract unix socket through which drivers and
+/// observers of the same user come in.
+///
+///     auto door = LocalDoor::listen("troupe-…");  poll(door->fd(), POLLIN);
+///     while (auto socket = door->accept()) welcome(std::move(*socket));
+///     auto mine = knock("troupe-…");               // the other side
+///
+/// An abstract name has no file and so no permissions: both sides ask the kernel who the other is
+/// (SO_PEERCRED) and close at once when it is another user.
+#pragma once
+
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/result.hpp"
+
+#include <sys/types.h>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace troupe::process {
+
+/// The name of a node's door; at most 100 bytes.
+std::string door_name(ClusterId cluster, NodeId node);
+
+/// Whom the kernel names at the other end.
+struct Visitor {
+  Fd socket;  ///< SOCK_SEQPACKET, connected
+  pid_t pid = 0;
+};
+
+/// Not thread-safe; never blocks.
+class LocalDoor {
+ public:
+  /// Errors: Unavailable when the name is taken; InvalidArgument when it is empty or too long.
+  static Result<LocalDoor> listen(const std::string& name);
+
+  int fd() const noexcept { return fd_.get(); }
+  /// The next one that waits, or nothing. Others than this user are closed and counted.
+  std::optional<Visitor> accept();
+  std::uint64_t refused() const noexcept { return refused_; }
+
+ private:
+  explicit LocalDoor(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+  std::uint64_t refused_ = 0;
+};
+
+/// Goes to a door. Never blocks: a door whose queue is full counts as nobody there. Errors:
+/// Unavailable (nobody listens there); InvalidArgument (another user does, or it is no name).
+Result<Visitor> knock(const std::string& name);
+
+}  // namespace troupe::process
