@@ -9,6 +9,7 @@ namespace troupe::control {
 namespace {
 
 constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kActorFormat = 2;  ///< 1 had no lifetime and owner
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
 
@@ -22,7 +23,7 @@ std::string name_key(const std::string& name_space, const std::string& name) {
 }
 
 std::string encode(const ActorSpec& spec) {
-  RecordWriter out(kFormat);
+  RecordWriter out(kActorFormat);
   out.id(spec.id).id(spec.job).bytes(spec.name).bytes(spec.name_space).bytes(spec.class_name);
   out.bytes(spec.creation).i64(spec.max_restarts).i64(spec.restart_window.count());
   out.boolean(spec.detached);
@@ -33,6 +34,7 @@ std::string encode(const ActorSpec& spec) {
   out.u64(shape.labels.size());
   for (const auto& [key, value] : shape.labels) out.bytes(key).bytes(value);
   out.u64(static_cast<std::uint64_t>(shape.placement)).id(shape.node).boolean(shape.soft);
+  out.id(spec.lifetime).id(spec.owner);
   return out.take();
 }
 
@@ -63,7 +65,11 @@ bool decode(std::string_view bytes, ActorSpec& spec) {
   shape.placement = static_cast<scheduling::Placement>(placement);
   shape.node = in.id<NodeId>();
   shape.soft = in.boolean();
-  return in.ok() && in.version() == kFormat && placement <= 3;
+  if (in.version() == kActorFormat) {
+    spec.lifetime = in.id<ObjectId>();
+    spec.owner = in.id<NodeId>();
+  }
+  return in.ok() && in.version() >= 1 && in.version() <= kActorFormat && placement <= 3;
 }
 
 std::string title(const ActorSpec& spec) {
@@ -123,6 +129,15 @@ void Directory::reply_error(const SpawnActor& message, const std::string& why, O
   out.after_sync.emplace_back(std::move(reply));
 }
 
+/// What the holder of the actor's name is to know of it.
+void Directory::describe(ActorReply& reply) const {
+  const auto actor = actors_.find(reply.actor);
+  if (actor == actors_.end()) return;
+  reply.class_name = actor->second.spec->class_name;
+  reply.lifetime = actor->second.spec->lifetime;
+  reply.owner = actor->second.spec->owner;
+}
+
 Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   Out out;
   const ActorSpec& spec = message.spec;
@@ -141,10 +156,9 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   reply.request = message.request;
   reply.created = holder == names_.end() || holder->second == spec.id;
   reply.actor = reply.created ? spec.id : holder->second;
-  const auto existing = actors_.find(reply.actor);
-  reply.class_name =
-      existing == actors_.end() ? spec.class_name : existing->second.spec->class_name;
-  if (reply.created && !is_repeat) {
+  const bool is_new = reply.created && !is_repeat;
+  bool killed = false;
+  if (is_new) {
     Actor& actor = actors_[spec.id];
     actor.spec = std::make_shared<const ActorSpec>(spec);
     if (spec.detached) out.writes.put(actor_key(spec.id), encode(spec));
@@ -154,10 +168,35 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
           name_key(spec.name_space, spec.name),
           RecordWriter(kFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
     }
-    place(actor, out);
+    if (auto asked = unknown_.extract(spec.id)) {
+      unknown_due_.erase({asked.mapped().until, spec.id});
+      actor.watchers = std::move(asked.mapped().watchers);
+      killed = asked.mapped().killed;
+    }
   }
+  describe(reply);
   out.after_sync.emplace_back(std::move(reply));
+  if (!is_new) return out;
+  Actor& actor = actors_.at(spec.id);
+  if (killed)
+    bury(actor, "it was killed", std::nullopt, out);
+  else
+    place(actor, out);
   return out;
+}
+
+void Directory::forget_due(Actor& actor) {
+  if (actor.place_at) due_.erase({*actor.place_at, actor.spec->id});
+  actor.place_at.reset();
+}
+
+void Directory::place_later(Actor& actor, Time at, Out& out) {
+  actor.state = ActorState::restarting;
+  actor.incarnation = ++next_incarnation_;  // whatever the old life still says is stale
+  actor.node = {};
+  actor.place_at = at;
+  due_.insert({at, actor.spec->id});
+  tell(actor, out);
 }
 
 void Directory::place(Actor& actor, Out& out) {
@@ -166,7 +205,7 @@ void Directory::place(Actor& actor, Out& out) {
   actor.node = {};
   actor.epoch = 0;
   actor.worker = 0;
-  actor.place_at.reset();
+  forget_due(actor);
   out.after_sync.emplace_back(PlaceActor{actor.spec->id, actor.incarnation, actor.spec->shape});
   tell(actor, out);
 }
@@ -219,10 +258,12 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
   Out out;
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || actor->state == ActorState::alive) return out;
-  if (cause)
-    bury(*actor, "its constructor failed", cause, out);
-  else
+  if (!cause)
     place(*actor, out);
+  else if (cause->code() == Code::infeasible)
+    bury(*actor, "no node can take it", cause, out);
+  else
+    bury(*actor, "its constructor threw: " + cause->message(), cause, out);
   return out;
 }
 
@@ -236,12 +277,13 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
   if (intended)
     bury(*actor, "it has exited", std::nullopt, out);
   else
-    fail(*actor, cause, true, out, now);
+    fail(*actor, "its process died: " + cause.message(), cause, true, out, now);
   return out;
 }
 
-/// Restarts the actor if it may, else it is dead.
-void Directory::fail(Actor& actor, const Error& cause, bool counts, Out& out, Time now) {
+/// Restarts the actor if it may, else it is dead of `what`.
+void Directory::fail(Actor& actor, const std::string& what, const Error& cause, bool counts,
+                     Out& out, Time now) {
   const ActorSpec& spec = *actor.spec;
   if (counts && spec.max_restarts >= 0) {
     if (spec.restart_window > Duration::zero())
@@ -251,8 +293,8 @@ void Directory::fail(Actor& actor, const Error& cause, bool counts, Out& out, Ti
     if (used >= spec.max_restarts) {
       bury(actor,
            spec.max_restarts == 0
-               ? "it has no max_restarts"
-               : "its " + std::to_string(spec.max_restarts) + " restarts are used up",
+               ? what
+               : what + "; it had used its " + std::to_string(spec.max_restarts) + " restarts",
            cause, out);
       return;
     }
@@ -263,31 +305,32 @@ void Directory::fail(Actor& actor, const Error& cause, bool counts, Out& out, Ti
     const Time earliest =
         actor.restarts.empty() ? now : actor.restarts.back() + options_.unlimited_restart_interval;
     actor.restarts.push_back(std::max(now, earliest));
-    if (earliest > now) {
-      actor.state = ActorState::restarting;
-      actor.incarnation = ++next_incarnation_;  // whatever the old life still says is stale
-      actor.node = {};
-      actor.place_at = earliest;
-      tell(actor, out);
-      return;
-    }
+    if (earliest > now) return place_later(actor, earliest, out);
   }
   place(actor, out);
 }
 
 void Directory::bury(Actor& actor, const std::string& why, const std::optional<Error>& cause,
                      Out& out) {
-  const ActorSpec& spec = *actor.spec;
+  ActorSpec spec = *actor.spec;
   ErrorInfo info;
+  if (cause) {
+    info.origin = cause->where();
+    info.type = cause->info().type;
+    info.cause = cause->shared_info();
+  }
   info.code = Code::actor_died;
-  info.outcome = Outcome::unknown;
+  info.outcome = Outcome::not_executed;  // of calls that were waiting for it
   info.message = title(spec) + " is dead: " + why;
-  info.origin.function = spec.class_name;
-  if (actor.node) info.origin.node = actor.node.str();
-  if (cause) info.cause = cause->shared_info();
+  if (cause && cause->code() == Code::infeasible) {
+    info.code = Code::infeasible;
+    info.message = cause->message();
+  }
+  if (info.origin.function.empty()) info.origin.function = spec.class_name;
+  if (info.origin.node.empty() && actor.node) info.origin.node = actor.node.str();
   actor.error = std::make_shared<const ErrorInfo>(std::move(info));
   actor.state = ActorState::dead;
-  actor.place_at.reset();
+  forget_due(actor);
   if (spec.detached) out.writes.del(actor_key(spec.id));
   const auto name = names_.find({spec.name_space, spec.name});
   if (name != names_.end() && name->second == spec.id) {
@@ -297,6 +340,8 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
   tell(actor, out);
   actor.watchers.clear();
   dead_.push_back(spec.id);
+  spec.creation = {};  // it is not made again, and its arguments may be large
+  actor.spec = std::make_shared<const ActorSpec>(std::move(spec));
   if (dead_.size() > options_.dead_kept) {
     actors_.erase(dead_.front());  // never this one: it was pushed just now
     dead_.pop_front();
@@ -309,9 +354,10 @@ void Directory::stop(const Actor& actor, const std::string& why, Out& out, bool 
         StopActorAt{actor.node, actor.epoch, actor.spec->id, actor.incarnation, graceful, why});
 }
 
-Directory::Out Directory::on_kill(ActorId id, bool may_restart) {
+Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now) {
   Out out;
   const auto at = actors_.find(id);
+  if (at == actors_.end() && !may_restart) unknown(id, now).killed = true;
   if (at == actors_.end() || at->second.state == ActorState::dead) return out;
   stop(at->second, "it was killed", out);
   // With may_restart its agent reports the death, and that counts like any other.
@@ -353,9 +399,10 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
     if (actor.node == node && actor.epoch == epoch && actor.state != ActorState::dead)
       ids.push_back(id);
   }
+  for (auto& [id, asked] : unknown_) asked.watchers.erase(node);
   for (const ActorId id : ids) {
     Actor& actor = actors_.at(id);
-    fail(actor, cause, actor.state == ActorState::alive, out, now);
+    fail(actor, cause.message(), cause, actor.state == ActorState::alive, out, now);
   }
   stop_awaiting(node, epoch, out);
   return out;
@@ -380,10 +427,8 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
     if (actor.state == ActorState::alive && actor.node == node && actor.epoch == epoch &&
         there.count(id) == 0)
       lost.push_back(id);
-  for (const ActorId id : lost)
-    fail(actors_.at(id),
-         Error(Code::worker_died, "its node registered again without it", Outcome::unknown), true,
-         out, now);
+  const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
+  for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
   stop_awaiting(node, epoch, out);
   return out;
 }
@@ -411,8 +456,13 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   actor.epoch = epoch;
   actor.worker = hosted.worker;
   actor.restarts.assign(std::min<std::size_t>(hosted.restarts, 1000), now);
-  if (const auto watched = unknown_watched_.extract(id)) actor.watchers.merge(watched.mapped());
+  const auto asked = unknown_.extract(id);
+  if (asked) {
+    unknown_due_.erase({asked.mapped().until, id});
+    actor.watchers.merge(asked.mapped().watchers);
+  }
   tell(actor, out);
+  if (asked && asked.mapped().killed) out.append(on_kill(id, false, now));
 }
 
 /// When the last node of the earlier life has spoken or died, what nobody hosts is lost: detached
@@ -441,8 +491,6 @@ void Directory::resolve_unclaimed(Out& out) {
     out.writes.del(name_key(name->first.first, name->first.second));
     name = names_.erase(name);
   }
-  for (const auto& [id, watchers] : std::exchange(unknown_watched_, {}))
-    for (const NodeId watcher : watchers) out.append(on_watch(id, watcher));
 }
 
 // --- observers ---------------------------------------------------------------------------------
@@ -466,7 +514,7 @@ void Directory::tell(Actor& actor, Out& out) {
     out.after_sync.emplace_back(ActorUpdateTo{watcher, location_of(actor.spec->id, actor)});
 }
 
-Directory::Out Directory::on_watch(ActorId id, NodeId watcher) {
+Directory::Out Directory::on_watch(ActorId id, NodeId watcher, Time now) {
   Out out;
   const auto at = actors_.find(id);
   ActorLocation location;
@@ -474,25 +522,46 @@ Directory::Out Directory::on_watch(ActorId id, NodeId watcher) {
   if (at != actors_.end()) {
     if (at->second.state != ActorState::dead) at->second.watchers.insert(watcher);
     location = location_of(id, at->second);
-  } else if (!awaited_.empty()) {
-    unknown_watched_[id].insert(watcher);  // its node may still come and say so
   } else {
-    location.state = ActorState::dead;
-    location.error = Error(Code::actor_died,
-                           "the actor is not known: it died long ago, or with its node while "
-                           "control was restarting",
-                           Outcome::unknown)
-                         .shared_info();
+    unknown(id, now).watchers.insert(watcher);
   }
   out.after_sync.emplace_back(ActorUpdateTo{watcher, std::move(location)});
   return out;
 }
 
+Directory::Unknown& Directory::unknown(ActorId id, Time now) {
+  const auto [at, fresh] = unknown_.try_emplace(id);
+  if (fresh) {
+    at->second.until = now + options_.unknown_kept;
+    unknown_due_.insert({at->second.until, id});
+  }
+  return at->second;
+}
+
+void Directory::expire_unknown(Time now, Out& out) {
+  if (!awaited_.empty()) return;  // its node may still come and say so
+  while (!unknown_due_.empty() && unknown_due_.begin()->first <= now) {
+    const ActorId id = unknown_due_.begin()->second;
+    unknown_due_.erase(unknown_due_.begin());
+    ActorLocation location;
+    location.actor = id;
+    location.state = ActorState::dead;
+    location.error = Error(Code::actor_died,
+                           "the actor is not known: it died long ago, or with its node while "
+                           "control was restarting, or nobody has created it",
+                           Outcome::unknown)
+                         .shared_info();
+    const auto asked = unknown_.extract(id);
+    for (const NodeId watcher : asked.mapped().watchers)
+      out.after_sync.emplace_back(ActorUpdateTo{watcher, location});
+  }
+}
+
 void Directory::on_unwatch(ActorId id, NodeId watcher) {
   const auto at = actors_.find(id);
   if (at != actors_.end()) at->second.watchers.erase(watcher);
-  const auto unknown = unknown_watched_.find(id);
-  if (unknown != unknown_watched_.end()) unknown->second.erase(watcher);
+  const auto asked = unknown_.find(id);
+  if (asked != unknown_.end()) asked->second.watchers.erase(watcher);
 }
 
 Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std::string& name_space,
@@ -504,8 +573,7 @@ Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std:
   const auto at = names_.find({name_space, name});
   if (at != names_.end()) {
     reply.actor = at->second;
-    const auto actor = actors_.find(at->second);
-    if (actor != actors_.end()) reply.class_name = actor->second.spec->class_name;
+    describe(reply);
   }
   out.after_sync.emplace_back(std::move(reply));
   return out;
@@ -513,15 +581,16 @@ Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std:
 
 Directory::Out Directory::on_tick(Time now) {
   Out out;
-  for (auto& [id, actor] : actors_)
-    if (actor.place_at && *actor.place_at <= now) place(actor, out);
+  while (!due_.empty() && due_.begin()->first <= now) place(actors_.at(due_.begin()->second), out);
+  expire_unknown(now, out);
   return out;
 }
 
 std::optional<Time> Directory::next_deadline() const {
   std::optional<Time> next;
-  for (const auto& [id, actor] : actors_)
-    if (actor.place_at && (!next || *actor.place_at < *next)) next = actor.place_at;
+  if (!due_.empty()) next = due_.begin()->first;
+  if (awaited_.empty() && !unknown_due_.empty() && (!next || unknown_due_.begin()->first < *next))
+    next = unknown_due_.begin()->first;
   return next;
 }
 
@@ -529,6 +598,11 @@ std::optional<ActorLocation> Directory::find(ActorId id) const {
   const auto at = actors_.find(id);
   if (at == actors_.end()) return std::nullopt;
   return location_of(id, at->second);
+}
+
+std::shared_ptr<const ActorSpec> Directory::spec(ActorId actor) const {
+  const auto at = actors_.find(actor);
+  return at == actors_.end() ? nullptr : at->second.spec;
 }
 
 std::vector<std::pair<ActorSpec, ActorLocation>> Directory::list() const {

@@ -139,6 +139,8 @@ using DirectoryEvent =
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
   Duration unlimited_restart_interval = std::chrono::milliseconds(100);
+  /// Who asks about an actor may be heard before who made it: after this long, nobody has.
+  Duration unknown_kept = std::chrono::seconds(5);
 };
 
 class Directory {
@@ -160,12 +162,14 @@ class Directory {
   Out on_unplaceable(ActorId actor, std::uint64_t incarnation, const Error& cause);
   Out on_started(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch,
                  std::uint64_t worker);
-  /// The agent could not give it a worker: placed again. `cause` set: its constructor threw: dead.
+  /// The agent could not give it a worker: placed again. `cause` set: its constructor threw, or (of
+  /// code infeasible) the node can never take it: dead.
   Out on_start_failed(ActorId actor, std::uint64_t incarnation, const std::optional<Error>& cause);
   /// Its process died (or it asked to exit: intended).
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
-  Out on_kill(ActorId actor, bool may_restart);
+  /// A final kill of an actor that is not known counts if it is spawned within unknown_kept.
+  Out on_kill(ActorId actor, bool may_restart, Time now);
   /// Nobody holds a handle any more.
   Out on_handles_gone(ActorId actor);
   Out on_job_ended(JobId job);
@@ -177,13 +181,16 @@ class Directory {
 
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
               const std::string& name);
-  /// The watcher is told now and at every change, until the actor is dead.
-  Out on_watch(ActorId actor, NodeId watcher);
+  /// The watcher is told now and at every change, until the actor is dead. An actor that is not
+  /// known is pending for unknown_kept (longer while nodes are awaited), then dead.
+  Out on_watch(ActorId actor, NodeId watcher, Time now);
   void on_unwatch(ActorId actor, NodeId watcher);
   Out on_tick(Time now);
   std::optional<Time> next_deadline() const;
 
   std::optional<ActorLocation> find(ActorId actor) const;
+  /// Null when the actor is not known.
+  std::shared_ptr<const ActorSpec> spec(ActorId actor) const;
   std::vector<std::pair<ActorSpec, ActorLocation>> list() const;
   bool awaits_nodes() const noexcept { return !awaited_.empty(); }
 
@@ -202,10 +209,19 @@ class Directory {
     std::set<NodeId> watchers;
     std::shared_ptr<const ErrorInfo> error;
   };
+  /// Asked about, and not spawned or reported by its node so far.
+  struct Unknown {
+    std::set<NodeId> watchers;
+    bool killed = false;
+    Time until{};
+  };
   Actor* current(ActorId id, std::uint64_t incarnation);
   ActorLocation location_of(ActorId id, const Actor& actor) const;
   void place(Actor& actor, Out& out);
-  void fail(Actor& actor, const Error& cause, bool counts, Out& out, Time now);
+  void fail(Actor& actor, const std::string& what, const Error& cause, bool counts, Out& out,
+            Time now);
+  void place_later(Actor& actor, Time at, Out& out);
+  void forget_due(Actor& actor);
   void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
   void stop(const Actor& actor, const std::string& why, Out& out, bool graceful = false) const;
   void tell(Actor& actor, Out& out);
@@ -213,6 +229,9 @@ class Directory {
   void stop_awaiting(NodeId node, Epoch epoch, Out& out);
   void resolve_unclaimed(Out& out);
   void reply_error(const SpawnActor& message, const std::string& why, Out& out) const;
+  void describe(ActorReply& reply) const;
+  Unknown& unknown(ActorId id, Time now);
+  void expire_unknown(Time now, Out& out);
 
   DirectoryOptions options_;
   Epoch control_epoch_;
@@ -221,7 +240,9 @@ class Directory {
   std::map<Name, ActorId> names_;
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
-  std::map<ActorId, std::set<NodeId>> unknown_watched_;  ///< while nodes are awaited
+  std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
+  std::map<ActorId, Unknown> unknown_;
+  std::set<std::pair<Time, ActorId>> unknown_due_;
 };
 
 }  // namespace troupe::control

@@ -81,7 +81,7 @@ TEST_F(DirectoryTest, AnActorIsPlacedStartedAndSeenByWatchers) {
   const ActorReply reply = spawn(spec(1));
   EXPECT_TRUE(reply.created);
   EXPECT_EQ(got<PlaceActor>().size(), 1u);
-  run(actors->on_watch(actor_id(1), kB));
+  run(actors->on_watch(actor_id(1), kB, now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::placing);
   bring_up(1);
   const auto updates = got<ActorUpdateTo>();
@@ -112,7 +112,7 @@ TEST_F(DirectoryTest, NamesAreTakenOnceAndFreeAfterDeath) {
   EXPECT_EQ(got<ActorReply>().at(0).actor, actor_id(1));
   run(actors->on_find(kClient, 8, "other", "best"));
   EXPECT_FALSE(got<ActorReply>().at(0).actor);
-  run(actors->on_kill(actor_id(1), false));
+  run(actors->on_kill(actor_id(1), false, now));
   EXPECT_TRUE(spawn(spec(4, "best"), true).created);
 }
 
@@ -124,7 +124,7 @@ TEST_F(DirectoryTest, RestartsStopAtTheLimitAndTheErrorCarriesTheCause) {
     EXPECT_EQ(state(1), ActorState::restarting);
     lives.push_back(bring_up(1, i == 0 ? kB : kA));
   }
-  run(actors->on_watch(actor_id(1), kB));
+  run(actors->on_watch(actor_id(1), kB, now));
   die(1);
   EXPECT_EQ(state(1), ActorState::dead);
   EXPECT_TRUE(std::is_sorted(lives.begin(), lives.end()));
@@ -132,7 +132,7 @@ TEST_F(DirectoryTest, RestartsStopAtTheLimitAndTheErrorCarriesTheCause) {
   const auto update = got<ActorUpdateTo>().at(0).location;
   const Error error{*update.error};
   EXPECT_EQ(error.code(), Code::actor_died);
-  EXPECT_NE(std::string(error.what()).find("its 2 restarts are used up"), std::string::npos);
+  EXPECT_NE(std::string(error.what()).find("it had used its 2 restarts"), std::string::npos);
   ASSERT_NE(error.cause(), nullptr);
   EXPECT_EQ(error.cause()->message(), "killed by signal 9");
 }
@@ -211,7 +211,7 @@ TEST_F(DirectoryTest, AConstructorThatThrowsIsFinalARefusedWorkerIsNot) {
   run(actors->on_placed(actor_id(1), life, kB, 1));
   run(actors->on_start_failed(actor_id(1), life, Error(Code::task_failed, "bad argument")));
   EXPECT_EQ(state(1), ActorState::dead);
-  EXPECT_NE(actors->find(actor_id(1))->error->message.find("its constructor failed"),
+  EXPECT_NE(actors->find(actor_id(1))->error->message.find("its constructor threw: bad argument"),
             std::string::npos);
   spawn(spec(2));
   run(actors->on_unplaceable(actor_id(2), actors->find(actor_id(2))->incarnation,
@@ -234,10 +234,10 @@ TEST_F(DirectoryTest, LifetimesEndWithHandlesJobsAndKills) {
   run(actors->on_job_ended(JobId{0, 1}));
   EXPECT_EQ(state(2), ActorState::dead);
   EXPECT_EQ(state(3), ActorState::alive);
-  run(actors->on_kill(actor_id(3), true));
+  run(actors->on_kill(actor_id(3), true, now));
   EXPECT_EQ(got<StopActorAt>().size(), 1u);
   EXPECT_EQ(state(3), ActorState::alive);  // its agent will report the death
-  run(actors->on_kill(actor_id(3), false));
+  run(actors->on_kill(actor_id(3), false, now));
   EXPECT_EQ(state(3), ActorState::dead);
 }
 
@@ -253,7 +253,7 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   const auto life2 = bring_up(2, kB);
 
   restart({{kA, 1}, {kB, 1}});
-  run(actors->on_watch(actor_id(2), kClient));  // unknown until its node has spoken
+  run(actors->on_watch(actor_id(2), kClient, now));  // unknown until its node has spoken
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
   EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // names are as they were
   EXPECT_FALSE(spawn(spec(8, "plain"), true).created);
@@ -277,13 +277,17 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   spawn(spec(2, "plain"));
   bring_up(2);
   restart({{kA, 1}, {kB, 1}});
-  run(actors->on_watch(actor_id(2), kClient));
+  run(actors->on_watch(actor_id(2), kClient, now));
   run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
   EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with it
   run(actors->on_node_dead(kA, 1, "silent", now));
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
   EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
+  ASSERT_TRUE(actors->next_deadline());
+  now = *actors->next_deadline();  // whoever made it might still be heard after who asks about it
+  run(actors->on_tick(now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
+  EXPECT_FALSE(actors->next_deadline());
   EXPECT_TRUE(spawn(spec(3, "plain"), true).created);  // its name is free again
   // A late agent with the old life of the detached one is told to stop it.
   run(actors->on_node_hosts({kA, 9, store->epoch(), {{kept, life, 42, 0}}}, now));
@@ -294,12 +298,56 @@ TEST_F(DirectoryTest, TheDeadAreForgottenInOrder) {
   actors.emplace(DirectoryOptions{2, 100ms}, 1);
   for (std::uint64_t n = 1; n <= 3; ++n) {
     spawn(spec(n));
-    run(actors->on_kill(actor_id(n), false));
+    run(actors->on_kill(actor_id(n), false, now));
   }
   EXPECT_FALSE(actors->find(actor_id(1)).has_value());
   EXPECT_TRUE(actors->find(actor_id(3)).has_value());
-  run(actors->on_watch(actor_id(1), kClient));
+  run(actors->on_watch(actor_id(1), kClient, now));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
+  now = *actors->next_deadline();
+  run(actors->on_tick(now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.error->code, Code::actor_died);
+}
+
+TEST_F(DirectoryTest, WhoAsksMayBeHeardBeforeWhoMakes) {
+  run(actors->on_watch(actor_id(1), kB, now));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
+  now += 4s;
+  spawn(spec(1));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).watcher, kB);
+  bring_up(1);
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).watcher, kB);
+  EXPECT_FALSE(actors->next_deadline());
+
+  run(actors->on_kill(actor_id(2), true, now));  // nothing to restart
+  EXPECT_FALSE(actors->next_deadline());
+  run(actors->on_kill(actor_id(2), false, now));
+  run(actors->on_watch(actor_id(2), kA, now));
+  EXPECT_TRUE(spawn(spec(2, "n")).created);
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
+  EXPECT_EQ(state(2), ActorState::dead);
+  EXPECT_TRUE(spawn(spec(3, "n")).created) << "its name is free";
+}
+
+TEST_F(DirectoryTest, AFindKnowsWhoCountsTheHandles) {
+  ActorSpec s = spec(1, "n");
+  s.lifetime = ObjectId{3, 4};
+  s.owner = kB;
+  s.detached = true;
+  EXPECT_EQ(spawn(s).lifetime, s.lifetime);
+  restart({});
+  run(actors->on_find(kClient, 8, "default", "n"));
+  EXPECT_EQ(got<ActorReply>().at(0).lifetime, s.lifetime);
+  EXPECT_EQ(got<ActorReply>().at(0).owner, kB);
+}
+
+TEST_F(DirectoryTest, TheDeadKeepNoArguments) {
+  spawn(spec(1));
+  bring_up(1);
+  run(actors->on_handles_gone(actor_id(1)));
+  EXPECT_TRUE(got<StopActorAt>().at(0).graceful);
+  EXPECT_TRUE(actors->list().at(0).first.creation.empty());
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ class ClusterSimulation {
       } else if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
         run(env, actors_->on_spawn(*spawn, now));
       } else if (const auto* kill = std::get_if<KillActor>(&message)) {
-        run(env, actors_->on_kill(kill->actor, false));
+        run(env, actors_->on_kill(kill->actor, false, env.now()));
       }
     }
     void on_timer(Env& env, std::uint64_t id) override {
