@@ -73,6 +73,8 @@ struct NodeMessage {
     adopt @37 :Adopt;
     unpinned @38 :Unpinned;
     forget @39 :Forget;
+    inquire @40 :Inquire;
+    answer @41 :Answer;
   }
 }
 
@@ -82,13 +84,14 @@ struct Hello {
   # Process -> agent, socket, first; with two descriptors: the process's doorbell memory and event.
   protocol @0 :UInt32;
   build @1 :Text;     # build-id of the executable, for people
-  kind @2 :UInt8;     # 0 driver, 1 worker
+  kind @2 :UInt8;     # 0 driver, 1 worker, 2 observer
   pid @3 :UInt32;
   token @4 :UInt64;   # workers: what the agent gave the zygote; a wrong one is answered Shutdown
   program @5 :Text;   # drivers that join a cluster: path of the executable, at most 4096 bytes; empty:
                       # the agent's own
   arguments @6 :List(Text);  # of the program; at most 4096, of 128 KiB each
   jobName @7 :Text;
+  libraries @8 :List(Text);  # paths of the shared objects that are the program's own; at most 64
 }
 
 struct Welcome {
@@ -371,7 +374,20 @@ struct Nodes {
   rows @1 :List(NodeRow);  # at most 4096
 }
 
+struct Inquire {
+  # Process -> agent: a question for control, the payload, as control.capnp has it. Answered by Answer.
+  request @0 :UInt64;
+}
+
+struct Answer {
+  # Agent -> process: a piece of control's answer, the payload; or an error.
+  request @0 :UInt64;
+  offsetBytes @1 :UInt64;
+  wholeBytes @2 :UInt64;
+  error @3 :List(ErrorEntry);
+}
+
 struct Shutdown {
-  # Agent -> process: end yourself now; for the log.
+  # Agent -> process: end yourself now; for the log. Driver -> agent: its job is finished.
   why @0 :Text;
 }

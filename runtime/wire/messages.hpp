@@ -133,7 +133,8 @@ using CallMessage = std::variant<Call, Reply, HandBack, Recall>;
 // --- process <-> its agent
 // -----------------------------------------------------------------------------------------
 
-enum class ProcessKind : std::uint8_t { driver = 0, worker = 1 };
+/// An observer (the command line) asks and never submits work.
+enum class ProcessKind : std::uint8_t { driver = 0, worker = 1, observer = 2 };
 
 /// First message of a process, over its socket, with descriptors: doorbell memory, doorbell event.
 struct Hello {
@@ -145,6 +146,7 @@ struct Hello {
   // Drivers that join a running cluster: what other nodes start workers from.
   std::string program;                 ///< path of the executable; empty: the agent's own
   std::vector<std::string> arguments;  ///< of the program, as main got them; at most kMaxRows
+  std::vector<std::string> libraries;  ///< its own shared objects: paths; at most 64
   std::string job_name;                ///< for people
 };
 /// Agent's answer, with descriptors: channel memory, agent's doorbell memory, agent's doorbell
@@ -392,7 +394,21 @@ struct Nodes {
   std::uint64_t request = 0;
   std::vector<NodeRow> rows;
 };
-/// Agent -> process: end yourself now (the node goes down); why, for the log.
+/// Process -> agent: a question for control; its payload is an encoded control::ToControl that asks
+/// and changes nothing but key-values and draining. Answered by Answer.
+struct Inquire {
+  std::uint64_t request = 0;
+};
+/// Agent -> process: a piece of the answer, an encoded control::FromControl or, when control cannot
+/// be reached, an error and nothing.
+struct Answer {
+  std::uint64_t request = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;  ///< of the whole answer
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Agent -> process: end yourself now (the node goes down); why, for the log. Driver -> agent: the
+/// job is finished.
 struct Shutdown {
   std::string why;
 };
@@ -403,7 +419,7 @@ using NodeMessage =
                  Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
-                 StoreTables, StoreAttached, Adopt, Unpinned, Forget>;
+                 StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer>;
 
 // --- bytes
 // -----------------------------------------------------------------------------------------------------------

@@ -13,18 +13,23 @@ void write(schema::Hello::Builder out, const Hello& m) {
   if (!m.arguments.empty())
     internal::write(out.initArguments(checked(m.arguments.size(), kMaxRows)), m.arguments,
                     kMaxProgramArgument);
+  if (!m.libraries.empty())
+    internal::write(out.initLibraries(checked(m.libraries.size(), 64)), m.libraries,
+                    kMaxProgramArgument);
   if (!m.job_name.empty()) out.setJobName(CutText(m.job_name));
 }
 void read(schema::Hello::Reader in, Hello& m) {
   m.protocol = in.getProtocol();
   m.build = read_text(in.getBuild(), "build");
-  if (in.getKind() > static_cast<std::uint8_t>(ProcessKind::worker))
+  if (in.getKind() > static_cast<std::uint8_t>(ProcessKind::observer))
     refuse("process kind", "is out of range");
   m.kind = static_cast<ProcessKind>(in.getKind());
   m.pid = in.getPid();
   m.token = in.getToken();
   m.program = read_text(in.getProgram(), "program", kMaxPath);
   read_texts(in.getArguments(), m.arguments, "arguments", kMaxProgramArgument);
+  bounded(in.getLibraries().size(), 64, "libraries");
+  read_texts(in.getLibraries(), m.libraries, "libraries", kMaxProgramArgument);
   m.job_name = read_text(in.getJobName(), "job name");
 }
 
@@ -360,6 +365,26 @@ void read(schema::Unpinned::Reader in, Unpinned& m) {
   m.slot = in.getSlot();
 }
 
+void write(schema::Inquire::Builder out, const Inquire& m) {
+  out.setRequest(m.request);
+}
+void read(schema::Inquire::Reader in, Inquire& m) {
+  m.request = in.getRequest();
+}
+
+void write(schema::Answer::Builder out, const Answer& m) {
+  out.setRequest(m.request);
+  out.setOffsetBytes(m.offset);
+  out.setWholeBytes(m.bytes);
+  write_optional(out, m.error);
+}
+void read(schema::Answer::Reader in, Answer& m) {
+  m.request = in.getRequest();
+  m.offset = in.getOffsetBytes();
+  m.bytes = in.getWholeBytes();
+  m.error = read_error(in.getError());
+}
+
 void write(schema::Forget::Builder out, const Forget& m) {
   out.setIsSegment(m.is_segment);
   out.setId(m.id);
@@ -470,6 +495,8 @@ struct Writer {
   void operator()(const Adopt& m) { write(out.initAdopt(), m); }
   void operator()(const Unpinned& m) { write(out.initUnpinned(), m); }
   void operator()(const Forget& m) { write(out.initForget(), m); }
+  void operator()(const Inquire& m) { write(out.initInquire(), m); }
+  void operator()(const Answer& m) { write(out.initAnswer(), m); }
 };
 
 }  // namespace
@@ -523,6 +550,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::ADOPT: return read(in.getAdopt(), message.emplace<Adopt>());
     case Kind::UNPINNED: return read(in.getUnpinned(), message.emplace<Unpinned>());
     case Kind::FORGET: return read(in.getForget(), message.emplace<Forget>());
+    case Kind::INQUIRE: return read(in.getInquire(), message.emplace<Inquire>());
+    case Kind::ANSWER: return read(in.getAnswer(), message.emplace<Answer>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }
