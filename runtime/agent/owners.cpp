@@ -1,8 +1,36 @@
 #include "troupe/runtime/agent/owners.hpp"
 
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/wire/peer.hpp"
+
+#include <algorithm>
 #include <utility>
 
 namespace troupe::agent {
+namespace {
+
+wire::Value error_value(ErrorInfo info) {
+  wire::Value value;
+  value.kind = wire::Value::Kind::error;
+  value.error = std::make_shared<const ErrorInfo>(std::move(info));
+  return value;
+}
+
+wire::Value lost(std::string message, const Error* cause = nullptr) {
+  ErrorInfo info;
+  info.code = Code::object_lost;
+  info.message = std::move(message);
+  if (cause != nullptr) {
+    info.cause = cause->shared_info();
+    info.origin.node = cause->where().node;
+  }
+  return error_value(std::move(info));
+}
+
+}  // namespace
+
+// --- values
+// -----------------------------------------------------------------------------------------------------
 
 void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
                         BlobView payload) {
@@ -16,20 +44,9 @@ void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& v
 
 void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payload) {
   const auto found = records_.find(object);
-  if (found == records_.end()) {
-    // Everybody has let go of it: what it brought is let go as well.
-    Record gone;
-    gone.value = value;
-    drop_inner(gone);
-    if (value.kind == wire::Value::Kind::shared) out_.free(value.location);
-    return;
-  }
-  if (found->second.ready) {
-    Record late;  // it ended otherwise meanwhile
-    late.value = value;
-    drop_inner(late);
-    return;
-  }
+  if (found == records_.end()) return let_go(value);  // everybody has let go of it
+  // Another value: it ended otherwise meanwhile, and the location may be that of the first.
+  if (found->second.ready || found->second.owner != kSelf) return drop_inner(value);
   set_value(object, found->second, value, payload);
 }
 
@@ -42,51 +59,82 @@ void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& v
     record.payload.assign(bytes.begin(), bytes.end());
     record.value.payload_offset = 0;
   }
+  if (value.kind == wire::Value::Kind::remote && record.owner == kSelf) {
+    drop_inner(value);
+    record.value =
+        lost("the bytes of the object are at another node, which its owner does not know");
+  }
   record.ready = true;
-  const std::vector<ProcessIndex> waiting = std::exchange(record.waiting, {});
-  for (const ProcessIndex process : waiting) answer(object, record, process);
+  answer_waiting(object, record);
 }
 
-/// The refs inside are counted for the receiver before it can learn of them.
-void OwnerTable::answer(ObjectId object, Record& record, ProcessIndex process) {
-  for (const ObjectId inner : record.value.refs) hold(inner, process, +1);
-  if (record.value.kind == wire::Value::Kind::forwarded) hold(record.value.forward, process, +1);
-  out_.ready(process, object, record.value, record.payload);
+void OwnerTable::answer_waiting(ObjectId object, Record& record) {
+  const std::vector<Waiting> waiting = std::exchange(record.waiting, {});
+  for (const Waiting& who : waiting) {
+    if (record.value.kind == wire::Value::Kind::remote && who.fetch)
+      record.waiting.push_back(who);
+    else
+      answer(object, record, who);
+  }
+  if (record.waiting.empty() || record.pulling) return;
+  record.pulling = true;
+  out_.pull(record.owner, object, record.value.remote_bytes);
 }
 
-void OwnerTable::await(ObjectId object, ProcessIndex process) {
+/// The refs inside are counted for the receiver before it can learn of them; but not for the node
+/// that owns them: our own count there is returned after this answer.
+void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
+  if (is_dead(to.process)) return;
+  if (record.value.kind == wire::Value::Kind::remote) {
+    wire::Value known = record.value;
+    known.refs.clear();
+    return out_.ready(to.process, object, known, {});
+  }
+  wire::for_each_ref(record.value, [&](ObjectId inner) {
+    const bool its_own = owner_of(inner) == to.process && nodes_.count(to.process) != 0;
+    if (!its_own || TROUPE_MUTANT("owners.counts_the_owner")) hold(inner, to.process, +1);
+  });
+  out_.ready(to.process, object, record.value, record.payload);
+}
+
+void OwnerTable::answer_error(ObjectId object, ProcessIndex process, const wire::Value& error) {
+  if (!is_dead(process)) out_.ready(process, object, error, {});
+}
+
+void OwnerTable::await(ObjectId object, ProcessIndex process, bool fetch) {
+  if (is_dead(process)) return;
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.known) {
-    early_.push_back({object, process});
+    early_.push_back({object, {process, fetch}});
     return;
   }
-  if (found->second.ready)
-    answer(object, found->second, process);
-  else
-    found->second.waiting.push_back(process);
-}
-
-void OwnerTable::answer_lost(ObjectId object, ProcessIndex process) {
-  wire::Value lost;
-  lost.kind = wire::Value::Kind::error;
-  ErrorInfo info;
-  info.code = Code::object_lost;
-  info.message = "the object is not known to its owner";
-  lost.error = std::make_shared<const ErrorInfo>(std::move(info));
-  out_.ready(process, object, lost, {});
+  Record& record = found->second;
+  record.waiting.push_back({process, fetch});
+  if (record.ready) return answer_waiting(object, record);
+  if (record.owner == kSelf || record.asked) return;
+  record.asked = true;
+  out_.peer_await(record.owner, object);
 }
 
 void OwnerTable::settle_early() {
   for (const Early& early : std::exchange(early_, {})) {
     const auto found = records_.find(early.object);
     if (found != records_.end() && found->second.known)
-      await(early.object, early.process);
+      await(early.object, early.who.process, early.who.fetch);
     else if (early.aged)
-      answer_lost(early.object, early.process);
+      answer_error(early.object, early.who.process, lost("the object is not known to its owner"));
     else
-      early_.push_back({early.object, early.process, true});
+      early_.push_back({early.object, early.who, true});
   }
 }
+
+const wire::Value* OwnerTable::value_of(ObjectId object) const {
+  const auto found = records_.find(object);
+  return found == records_.end() || !found->second.ready ? nullptr : &found->second.value;
+}
+
+// --- counts
+// -----------------------------------------------------------------------------------------------------
 
 void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator) {
   Record& record = records_[lifetime];
@@ -96,61 +144,62 @@ void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creat
 }
 
 void OwnerTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta) {
-  if (delta > 0 && dead_.count(process) != 0) return;
+  if (delta > 0 && is_dead(process)) return;
   count(object, records_[object], process, delta);
 }
 
 void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta) {
-  if (dead_.count(process) != 0) {
-    if (record.total == 0) candidates_.insert(object);
-    return;
+  // A dead owner will not tell us that it has counted the node that we passed its ref to.
+  const bool never_told =
+      record.owner != kSelf && is_dead(record.owner) && nodes_.count(process) != 0;
+  if (!is_dead(process) && !never_told) {
+    std::int64_t& holder = record.holders[process];
+    holder += delta;
+    if (holder == 0) {
+      record.holders.erase(process);
+      if (const auto held = held_by_.find(process); held != held_by_.end())
+        held->second.erase(object);
+    } else {
+      held_by_[process].insert(object);
+    }
   }
-  std::int64_t& holder = record.holders[process];
-  holder += delta;
-  record.total += delta;
-  if (holder == 0) {
-    record.holders.erase(process);
-    if (const auto held = held_by_.find(process); held != held_by_.end())
-      held->second.erase(object);
-  } else {
-    held_by_[process].insert(object);
-  }
+  touch(object, record);
+}
+
+/// Its counts have changed.
+void OwnerTable::touch(ObjectId object, Record& record) {
   record.aged = false;
-  if (record.total == 0)
+  bool unheld = record.holders.empty();
+  if (TROUPE_MUTANT("owners.sum_is_zero")) {
+    std::int64_t sum = 0;
+    for (const auto& [process, holds] : record.holders) sum += holds;
+    unheld = sum == 0;
+  }
+  if (unheld)
     candidates_.insert(object);
   else
     candidates_.erase(object);
 }
 
-void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
+void OwnerTable::drop_counts(ProcessIndex process) {
   const std::set<ObjectId> held = std::exchange(held_by_[process], {});
   held_by_.erase(process);
   for (const ObjectId object : held) {
     const auto found = records_.find(object);
     if (found == records_.end()) continue;
-    Record& record = found->second;
-    const auto holder = record.holders.find(process);
-    if (holder == record.holders.end()) continue;
-    record.total -= holder->second;
-    record.holders.erase(holder);
-    record.aged = false;
-    if (record.total == 0)
-      candidates_.insert(object);
-    else
-      candidates_.erase(object);  // it had dropped what is still to be counted for it
+    found->second.holders.erase(process);
+    touch(object, found->second);
   }
-  dead_.insert(process);
-  ErrorInfo info;
-  info.code = Code::object_lost;
-  info.outcome = Outcome::unknown;
-  info.message = "the process that was to compute it died";
-  info.cause = reason.shared_info();
-  wire::Value lost;
-  lost.kind = wire::Value::Kind::error;
-  lost.error = std::make_shared<const ErrorInfo>(std::move(info));
+}
+
+void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
+  drop_counts(process);
+  const wire::Value end = lost("the process that was to compute it died", &reason);
+  dead_[process] = end;
   for (auto& [object, record] : records_)
-    if (record.known && !record.ready && !record.actor && record.producer == process)
-      set_value(object, record, lost, {});
+    if (record.known && record.owner == kSelf && !record.ready && !record.actor &&
+        record.producer == process)
+      set_value(object, record, end, {});
 }
 
 bool OwnerTable::settle() {
@@ -165,33 +214,150 @@ bool OwnerTable::settle() {
   }
   for (const ObjectId object : due) {
     const auto found = records_.find(object);
-    if (found == records_.end() || found->second.total != 0) continue;
+    // Freeing another of them may have changed this one.
+    if (found == records_.end() || candidates_.count(object) == 0 || !found->second.aged) continue;
     candidates_.erase(object);
     const Record record = std::move(found->second);
     records_.erase(found);
-    for (const ProcessIndex process : record.waiting) answer_lost(object, process);
-    if (record.actor) out_.unreferenced(record.actor);
-    if (record.ready && record.value.kind == wire::Value::Kind::shared)
-      out_.free(record.value.location);
-    drop_inner(record);
+    release(object, record);
   }
   return !candidates_.empty() || !early_.empty();
 }
 
-void OwnerTable::drop_inner(const Record& record) {
-  for (const ObjectId inner : record.value.refs) hold(inner, kSelf, -1);
-  if (record.value.kind == wire::Value::Kind::forwarded) hold(record.value.forward, kSelf, -1);
+void OwnerTable::release(ObjectId object, const Record& record) {
+  for (const Waiting& who : record.waiting)
+    answer_error(object, who.process, lost("the object is not known to its owner"));
+  if (record.actor) out_.unreferenced(record.actor);
+  if (record.ready) let_go(record.value);
+  if (record.owner != kSelf && !is_dead(record.owner))
+    out_.peer_hold(record.owner, object, kSelf, -1);
 }
 
-const wire::Value* OwnerTable::value_of(ObjectId object) const {
-  const auto found = records_.find(object);
-  return found == records_.end() || !found->second.ready ? nullptr : &found->second.value;
+void OwnerTable::drop_inner(const wire::Value& value) {
+  wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, -1); });
+}
+
+void OwnerTable::let_go(const wire::Value& value) {
+  drop_inner(value);
+  if (value.kind == wire::Value::Kind::shared) out_.free(value.location);
 }
 
 std::int64_t OwnerTable::total_holds() const {
   std::int64_t total = 0;
-  for (const auto& [object, record] : records_) total += record.total;
+  for (const auto& [object, record] : records_)
+    for (const auto& [process, holds] : record.holders) total += holds;
   return total;
+}
+
+// --- other nodes
+// -----------------------------------------------------------------------------------------------------
+
+std::optional<ProcessIndex> OwnerTable::owner_of(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner == kSelf) return std::nullopt;
+  return found->second.owner;
+}
+
+ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to) {
+  const ProcessIndex owner = owner_of(object).value_or(kSelf);
+  if (owner == kSelf) return kSelf;
+  if (owner == to || TROUPE_MUTANT("owners.lets_go_at_departure")) hold(object, to, -1);
+  return owner;
+}
+
+void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
+  if (owner == kSelf) return;
+  Record& record = records_[object];
+  const bool fresh = !record.known;
+  if (!fresh && record.owner != owner) return;  // the other node is wrong: one owner for life
+  record.known = true;
+  record.owner = owner;
+  touch(object, record);
+  if (const auto dead = dead_.find(owner); dead != dead_.end()) {
+    if (!record.ready) set_value(object, record, dead->second, {});
+    return;
+  }
+  if (from != owner && from != kSelf) out_.peer_hold(owner, object, from, +1);
+  if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
+  if (from != kSelf && !fresh && !TROUPE_MUTANT("owners.keeps_surplus"))
+    out_.peer_hold(owner, object, kSelf, -1);
+}
+
+void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
+                           std::int32_t delta) {
+  if (is_dead(from)) return;
+  const auto found = records_.find(object);
+  const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
+  if (holder != from && delta < 0) {  // the owner has counted whom we passed the ref to
+    if (owner == from) count(object, found->second, holder, delta);
+    return;
+  }
+  if (owner != kSelf) return;
+  hold(object, from, delta);
+  if (holder != from && holder != kSelf && !is_dead(holder))
+    out_.peer_hold(holder, object, from, -1);
+}
+
+void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
+                                  BlobView payload) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner != from || found->second.ready) return;
+  Record& record = found->second;
+  wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
+  if (value.kind == wire::Value::Kind::pending || value.kind == wire::Value::Kind::shared) {
+    drop_inner(value);
+    return set_value(object, record, lost("its owner's answer makes no sense"), {});
+  }
+  set_value(object, record, value, payload);
+}
+
+void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.value.kind != wire::Value::Kind::remote) {
+    if (!TROUPE_MUTANT("owners.late_bytes_stay")) out_.free(location);
+    return;
+  }
+  Record& record = found->second;
+  record.pulling = false;
+  record.value.kind = wire::Value::Kind::shared;
+  record.value.location = location;
+  record.value.ref_count = static_cast<std::uint32_t>(record.value.refs.size());
+  answer_waiting(object, record);
+}
+
+void OwnerTable::pull_failed(ObjectId object, const Error& error) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.pulling) return;
+  found->second.pulling = false;
+  const wire::Value end = error_value(error.info());
+  for (const Waiting& who : std::exchange(found->second.waiting, {}))
+    answer_error(object, who.process, end);
+}
+
+void OwnerTable::node_died(ProcessIndex node, const Error& reason) {
+  if (is_dead(node)) return;
+  nodes_.insert(node);
+  drop_counts(node);
+  dead_[node] = lost("the node that owned the object is gone", &reason);
+  owner_died(node, dead_[node]);
+}
+
+void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
+  for (auto& [object, record] : records_) {
+    if (record.owner != node) continue;
+    for (auto holder = record.holders.begin(); holder != record.holders.end();) {
+      const bool waits_for_owner =
+          nodes_.count(holder->first) != 0 && !TROUPE_MUTANT("owners.waits_for_dead_owner");
+      if (waits_for_owner) held_by_[holder->first].erase(object);
+      holder = waits_for_owner ? record.holders.erase(holder) : std::next(holder);
+    }
+    touch(object, record);
+    if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
+    record.pulling = false;
+    const wire::Value bytes = std::exchange(record.value, {});
+    drop_inner(bytes);
+    set_value(object, record, lost, {});
+  }
 }
 
 }  // namespace troupe::agent

@@ -1,97 +1,175 @@
-/// The agent's reference table: every ref of this node that has left its process. A plain state
-/// machine.
+/// The agent's reference table: every ref of this node that has left its process, whether this
+/// node owns the object or borrows it from another. A plain state machine.
 ///
-/// Holders are counted per process. A sender registers the receiver before it publishes the message
-/// that carries the ref, so counts never pass through zero while a ref is on its way; but two rings
-/// are read in any order, so a count may be zero (or negative) for a moment. An object is therefore
-/// freed only when it is still at zero after everything that was published before has been read:
-/// settle() says so.
+/// Holders are counted one by one: processes of this node, the agent itself (refs inside values)
+/// and other nodes, each by its ProcessIndex. A sender registers the receiver before it publishes
+/// the message that carries the ref; but rings and links are read in any order, so a count may be
+/// zero or negative for a moment. An object is therefore freed only when *every* holder is at zero
+/// (not the sum) and was already when settle() was called last.
 ///
 ///     owners.hold(object, process, +1);
-///     owners.settle();           // after every ring was drained: frees what is at zero since the
-///     last settle()
+///     owners.settle();  // after every ring was drained: frees what nobody has held since
+///                       // the last settle()
 ///
-/// Invariants: O-1 an object with a holder is never freed. O-2 a dead process holds nothing. O-3
-/// every Await is answered once: with the value, or an error.
+/// Why every holder's zero is enough: take the earliest +1, in causal order, that has not been
+/// read. Who sent it held the object then, so its own counts, all earlier, are read, and they are
+/// one more than what it has given back.
+///
+/// Between nodes: a borrowed object is counted here holder by holder, and the whole node once at
+/// the owner. Whoever passes a ref on keeps it until the receiver's count has reached the owner:
+///
+///     owner → node          the owner counts the node itself; a node that had the ref already
+///                           returns the surplus
+///     node → node           the sender's process counts the receiving node with its own agent; the
+///                           receiver tells the owner (peer_hold with holder = the sender), the
+///                           owner counts it and tells the sender, which lets go of that count
+///     node → owner          nothing: the frame itself comes before the sender's release
+///
+/// So a node that dies takes its own counts along and nothing else: no count is lost, and none
+/// stays that nobody will return. (Reference listing after Birrell et al., Network Objects, 1993,
+/// with the dirty call's acknowledgement sent to the sender.)
+///
+/// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
+/// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
+/// nothing. O-3 every Await is answered once: with the value, or an error.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 namespace troupe::agent {
 
+/// A process of this node, a process of another node that this agent stands in for, or another
+/// node as a whole; one counter gives them all out, and none is ever used again.
 using ProcessIndex = std::uint64_t;
 inline constexpr ProcessIndex kSelf = 0;  ///< the agent: refs inside values that it owns
 
 class OwnerTable {
  public:
-  /// What follows; must not call back in.
+  /// What follows; must not call back in, but for owner_of().
   class Out {
    public:
     virtual ~Out() = default;
+    /// The refs inside are counted for the process. To a node (`process` is its index) a shared
+    /// value goes as `remote`; refs inside that the receiver owns are not counted.
     virtual void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                        BlobView payload) = 0;
     virtual void free(const wire::Location& location) = 0;
     /// No handle of this actor is left anywhere.
     virtual void unreferenced(ActorId actor) = 0;
+    /// PeerHold to this node; a holder that is kSelf is this node.
+    virtual void peer_hold(ProcessIndex /*to*/, ObjectId /*object*/, ProcessIndex /*holder*/,
+                           std::int32_t /*delta*/) {}
+    /// PeerAwait to the owner; at most once as long as the ref is borrowed.
+    virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
+    /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed().
+    virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
   };
 
   explicit OwnerTable(Out& out) : out_(out) {}
+
+  // --- from processes of this node
 
   /// The sender's record becomes ours; the sender holds one count. For a pending one the sender
   /// will fulfil it.
   void escape(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   void fulfil(ObjectId object, const wire::Value& value, BlobView payload);
   void hold(ObjectId object, ProcessIndex process, std::int32_t delta);
-  void await(ObjectId object, ProcessIndex process);
+  /// Answered by ready(). Without `fetch` a large value at another node is answered as `remote`,
+  /// without the refs inside. From other nodes: PeerAwait, with the node's index.
+  void await(ObjectId object, ProcessIndex process, bool fetch = true);
   /// The object stands for an actor: it is never ready, and its end is unreferenced().
   void stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator);
-  /// Counts of the process go; what it was to fulfil ends in the error.
+  /// Counts of the process go; what it was to fulfil ends in the error. Precondition: all that it
+  /// published has been read.
   void process_died(ProcessIndex process, const Error& reason);
+
+  // --- from other nodes. What comes from a dead one changes nothing.
+
+  /// This index is a node. Before anything else names it.
+  void add_node(ProcessIndex node) { nodes_.insert(node); }
+  /// A ref leaves for this node, in a message that is sent next; a process (or kSelf) has counted
+  /// or will count the node by hold(). The owner, for the message; kSelf: this node.
+  ProcessIndex depart(ObjectId object, ProcessIndex to);
+  /// A ref of that owner (kSelf: ours) arrived from this node, which depart()ed it; then hold() it
+  /// for whoever gets it. Also when nobody wants it any more: that relieves the sender. `from`
+  /// kSelf: nobody counts us, it came from control.
+  void borrow(ObjectId object, ProcessIndex owner, ProcessIndex from);
+  /// A PeerHold; holder kSelf: this node.
+  void peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder, std::int32_t delta);
+  /// A PeerReady. Its refs have been borrow()ed from `from` before.
+  void ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
+                        BlobView payload);
+  /// The location is ours from now on.
+  void pulled(ObjectId object, const wire::Location& location);
+  /// Those who wait for the bytes end in the error; a later await pulls again.
+  void pull_failed(ObjectId object, const Error& error);
+  /// As holder and as owner: what waits for its objects ends in object_lost with the reason as its
+  /// cause; values that are here stay good.
+  void node_died(ProcessIndex node, const Error& reason);
+
   /// Everything published before the last input has been read. Returns true when something may be
   /// freed by another call.
   bool settle();
 
-  /// The value of a ready object for the agent's own use (an actor's constructor), or nullptr.
+  /// The node that owns it; nullopt: ours, or unknown.
+  std::optional<ProcessIndex> owner_of(ObjectId object) const;
+  /// The value of a ready object for the agent's own use (an actor's constructor, bytes that others
+  /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
   std::size_t size() const noexcept { return records_.size(); }
   /// Sum of all counts, for invariants.
   std::int64_t total_holds() const;
 
  private:
+  struct Waiting {
+    ProcessIndex process = 0;
+    bool fetch = true;
+  };
   struct Record {
     wire::Value value;
     Blob payload;
-    bool known = false;  ///< escaped here (counts may come first)
+    ProcessIndex owner = kSelf;  ///< a node, for a borrowed one
+    bool known = false;          ///< escaped here or borrowed (counts may come first)
     bool ready = false;
+    bool asked = false;    ///< borrowed: the owner will tell us the value
+    bool pulling = false;  ///< borrowed: the bytes are on their way
     ProcessIndex producer = 0;
     ActorId actor;
-    std::int64_t total = 0;
-    std::map<ProcessIndex, std::int64_t> holders;
-    std::vector<ProcessIndex> waiting;
-    bool aged = false;  ///< at zero when settle() was called last
+    std::map<ProcessIndex, std::int64_t> holders;  ///< none is zero
+    std::vector<Waiting> waiting;
+    bool aged = false;  ///< without holders when settle() was called last
   };
   void set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload);
-  void answer(ObjectId object, Record& record, ProcessIndex process);
+  void answer_waiting(ObjectId object, Record& record);
+  void answer(ObjectId object, Record& record, const Waiting& to);
+  void answer_error(ObjectId object, ProcessIndex process, const wire::Value& error);
   void count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta);
-  void drop_inner(const Record& record);
-  void answer_lost(ObjectId object, ProcessIndex process);
+  void touch(ObjectId object, Record& record);
+  void drop_counts(ProcessIndex process);
+  void owner_died(ProcessIndex node, const wire::Value& lost);
+  void drop_inner(const wire::Value& value);
+  void let_go(const wire::Value& value);
+  void release(ObjectId object, const Record& record);
   void settle_early();
+  bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
 
   Out& out_;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
-  std::set<ProcessIndex> dead_;
+  std::set<ProcessIndex> nodes_;
+  std::map<ProcessIndex, wire::Value> dead_;  ///< and what becomes of that which waits for it
   std::set<ObjectId> candidates_;
   /// Awaits that were read before the Escape that they follow: one more pass, then they are
   /// answered with an error.
   struct Early {
     ObjectId object;
-    ProcessIndex process = 0;
+    Waiting who;
     bool aged = false;
   };
   std::vector<Early> early_;
