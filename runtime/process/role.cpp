@@ -109,6 +109,10 @@ Inherited& inherited() {
   return *role;
 }
 
+std::string cluster_text() {
+  return kCluster + std::to_string(getpid());
+}
+
 Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program& program) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

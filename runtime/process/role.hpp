@@ -37,6 +37,10 @@ struct Program {
   std::string libraries;  ///< put before LD_LIBRARY_PATH; may be empty
 };
 
+/// The text of an agent or control that gets the rest by launch.hpp; "cluster,<pid>". Such a
+/// process dies with the thread that started it.
+std::string cluster_text();
+
 /// Starts the program in the role. Does not copy the parent's memory (vfork semantics), about 4 ms.
 /// Errors: out_of_memory (processes, descriptors), unavailable (the program cannot be executed,
 /// with its path).
