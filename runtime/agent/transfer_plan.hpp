@@ -27,7 +27,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -43,6 +43,7 @@ enum class Priority : std::uint8_t { get = 0, prefetch = 1 };
 
 struct PlanOptions {
   std::uint64_t link_bytes = 4u << 20;    ///< small objects under way from one node
+  std::uint64_t link_objects = 256;       ///< and how many
   std::uint64_t node_bytes = 128u << 20;  ///< reserved for large objects of one node
   std::uint64_t all_bytes = 512u << 20;   ///< reserved for large objects in all
   Duration silence{
@@ -108,7 +109,7 @@ class TransferPlan {
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority, Time now);
   /// Nobody wants it any more: if its bytes are on their way they are dropped when they come. No
   /// report follows. Nothing happens when it is not being fetched.
-  void cancel(ObjectId object);
+  void cancel(ObjectId object, Time now);
   void node_died(NodeId node, Time now);
 
   // Answers to Reserve.
@@ -143,72 +144,82 @@ class TransferPlan {
 
  private:
   enum class State : std::uint8_t {
-    waiting,    ///< in its node's queue
+    waiting,    ///< in its lane
     reserving,  ///< Reserve was said
+    ready,      ///< has memory and waits for a connection
     asked,      ///< Ask was said
   };
+  /// Gets before prefetches, then in the order of asking (for memory: of the last try).
+  using Place = std::pair<Priority, std::uint64_t>;
   struct Pull {
     NodeId node;
     ObjectId object;
     std::uint64_t bytes = 0;
     Priority priority = Priority::get;
+    std::uint64_t order = 0;
     State state = State::waiting;
     bool wanted = true;
     bool has_memory = false;
     std::uint64_t transfer = 0;
-    std::uint64_t connection = 0;
     std::uint64_t finished_then = 0;  ///< the connection's count when it was asked
     int lost = 0;                     ///< attempts that ended without any progress
+    std::optional<Error> broken;      ///< its node broke the protocol: no other attempt
     Time asked{};
-    Time give_up = Time::max();  ///< no memory until then: it fails
+    Time give_up = Time::max();  ///< without memory until then it fails
     bool small() const noexcept { return bytes <= kSmallObject; }
+    Place place() const noexcept { return {priority, order}; }
   };
-  /// Gets before prefetches, then in the order of numbers, which is that of asking.
-  using Place = std::pair<Priority, std::uint64_t>;
   struct Lane {
-    std::set<Place> waiting;
-    std::set<std::uint64_t> running;  ///< pulls that hold a share of the lane
-    std::uint64_t bytes = 0;          ///< of those
+    std::map<Place, std::uint64_t> waiting;
+    std::uint64_t running = 0;  ///< pulls that hold a share of it
+    std::uint64_t bytes = 0;    ///< of those
+    Time retry_at{};            ///< memory ran out: no Reserve before
   };
   struct Connection {
     std::uint64_t number = 0;  ///< 0: none
     bool closing = false;
-    std::uint64_t finished = 0;
-    Time heard{};       ///< a byte came, or it had nothing to do until then
-    Time idle_since{};  ///< when it has nothing to do
+    std::string why;             ///< of closing
+    std::uint64_t finished = 0;  ///< objects that came over it
+    Time heard{};                ///< a byte came, or it had nothing to do until then
+    Time idle_since{};           ///< when it has nothing to do
     std::set<std::uint64_t> pulls;
   };
   struct Node {
     Lane link, bulk;
+    std::set<std::uint64_t> asked;  ///< transfers in the link lane, oldest first
+    Time heard{};                   ///< the last answer over the Link
+    std::map<Place, std::uint64_t> ready;
     Connection connection;
-    Time heard{};  ///< the last PullData
-    bool dead = false;
   };
 
-  Lane& lane(Node& node, const Pull& pull) { return pull.small() ? node.link : node.bulk; }
+  Lane& lane(const Pull& pull);
   Pull* under_way(NodeId from, std::uint64_t transfer);
-  bool fits(const Lane& lane, const Pull& pull) const;
-  bool start_next_small(Node& node);
-  bool start_next_large(Time now);
   void schedule(Time now);
-  void start(Node& node, std::uint64_t number);
-  void ask(Node& node, std::uint64_t number, Time now);
-  void wait_again(std::uint64_t number, Pull& pull);
-  void close(NodeId id, Connection& connection, const std::string& why);
-  void lost(std::uint64_t number, const Error& why);
+  bool start_small(Node& node, Time now);
+  bool start_large(Time now);
+  void start(std::uint64_t number);
+  void ask(std::uint64_t number, std::uint64_t connection, Time now);
+  void ask_ready(NodeId id, Time now);
+  void take_off(std::uint64_t number, Time now);
+  void broken(std::uint64_t number, const std::string& why, Time now);
+  void close(NodeId id, const std::string& why);
+  void lose(std::uint64_t number, const Error& why, Time now);
   void complete(std::uint64_t number);
   void fail(std::uint64_t number, const Error& error);
-  void leave(std::uint64_t number);
-  void forget_if_idle(NodeId id);
+  void leave_lane(const Pull& pull);
+  void erase(std::uint64_t number);
+  void tick_node(NodeId id, Time now);
+  void tidy(NodeId id);
+  Time deadline_of(const Node& node) const;
 
   PlanOptions options_;
   std::map<NodeId, Node> nodes_;
+  std::set<NodeId> dead_;
   std::map<std::uint64_t, Pull> pulls_;
   std::map<ObjectId, std::uint64_t> by_object_;
   std::map<std::uint64_t, std::uint64_t> by_transfer_;
-  std::uint64_t next_pull_ = 1, next_transfer_ = 1, next_connection_ = 1;
+  std::uint64_t next_pull_ = 1, next_order_ = 1, next_transfer_ = 1, next_connection_ = 1;
   std::uint64_t reserved_ = 0;  ///< by large pulls
-  Time blocked_until_{};        ///< memory ran out: no Reserve before
   std::vector<Action> actions_;
 };
 
