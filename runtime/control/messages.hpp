@@ -1,8 +1,13 @@
-/// What agents and control say to each other, and the bytes of it (control.capnp; conversation 3).
+/// What agents and control say to each other, and the bytes of it (control.capnp; conversations 3
+/// to control, 4 from it, 5 between agents).
 ///
-/// Most of it are the inputs and outputs of control's cores, as they are. Everything travels over
-/// the Link between the agent and control, exactly once and in order; control knows the sender from
-/// the connection and takes no NodeId in a message for it.
+/// Most of it are the inputs and outputs of control's cores, as they are. Everything travels over a
+/// Link, exactly once and in order. Who sent a message and who gets it is known from the connection
+/// and does not travel: `from`, `to` and `node` of Heartbeat, Leaving, SpawnActor, NodeHosts,
+/// StartJob, ActorReply, JobReply, KvReply, AskControl and ControlAnswer are zero when they are
+/// read, and whoever receives the message sets what it needs. Of a NodeReport's view only what
+/// changes travels: free, gpu_free, accepts and waiting; a ClusterRow's is completed from its
+/// description.
 ///
 ///     Blob bytes = encode(ToControl(WatchActor{actor}));
 ///     Result<ToControl> m = decode_to_control(bytes);
@@ -159,11 +164,15 @@ using BetweenAgents = std::variant<AskControl, ControlAnswer>;
 
 // --- bytes
 
+/// Errors: none: a message of ours that would break a bound is a broken invariant, except texts,
+/// which are cut, and amounts beyond 2^61, which are that. The size is a multiple of 8 and may
+/// exceed what a Link takes: compare before sending.
 Blob encode(const ToControl& message);
 Blob encode(const FromControl& message);
 Blob encode(const BetweenAgents& message);
 /// Checks every size, count, enum and text before use. Errors: invalid_argument with the field;
-/// `unavailable` ("unsupported message N") for a kind that is not known.
+/// `unavailable` ("unsupported message N") for a kind that is not known. A message of over 1 MiB is
+/// refused.
 Result<ToControl> decode_to_control(BlobView bytes);
 Result<FromControl> decode_from_control(BlobView bytes);
 Result<BetweenAgents> decode_between_agents(BlobView bytes);
