@@ -2,12 +2,11 @@
 /// to control, 4 from it, 5 between agents).
 ///
 /// Most of it are the inputs and outputs of control's cores, as they are. Everything travels over a
-/// Link, exactly once and in order. Who sent a message and who gets it is known from the connection
-/// and does not travel: `from`, `to` and `node` of Heartbeat, Leaving, SpawnActor, NodeHosts,
-/// StartJob, ActorReply, JobReply, KvReply, AskControl and ControlAnswer are zero when they are
-/// read, and whoever receives the message sets what it needs. Of a NodeReport's view only what
-/// changes travels: free, gpu_free, accepts and waiting; a ClusterRow's is completed from its
-/// description.
+/// Link, exactly once and in order. To control and from it, who sent a message and who gets it is
+/// known from the connection and does not travel: `from`, `to` and the `node` of Heartbeat, Leaving
+/// and NodeHosts are zero when they are read, and whoever receives the message sets what it needs.
+/// Of a NodeReport's view only what changes travels: free, gpu_free, accepts and waiting; a
+/// ClusterRow's is completed from its description.
 ///
 ///     Blob bytes = encode(ToControl(WatchActor{actor}));
 ///     Result<ToControl> m = decode_to_control(bytes);

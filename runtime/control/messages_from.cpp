@@ -285,20 +285,24 @@ void read(schema::ListReply::Reader in, ListReply& m) {
 // --- between agents ----------------------------------------------------------------------------
 
 void write(schema::AskControl::Builder out, const AskControl& m) {
+  fields::write(out.initNode(), m.node);
   out.setEpoch(m.epoch);
   out.setNumber(m.number);
 }
 void read(schema::AskControl::Reader in, AskControl& m) {
+  fields::read(in.getNode(), m.node);
   m.epoch = in.getEpoch();
   m.number = in.getNumber();
 }
 
 void write(schema::ControlAnswer::Builder out, const ControlAnswer& m) {
+  fields::write(out.initNode(), m.node);
   out.setNumber(m.number);
   out.setHearsControl(m.hears_control);
   out.setCondemned(m.condemned);
 }
 void read(schema::ControlAnswer::Reader in, ControlAnswer& m) {
+  fields::read(in.getNode(), m.node);
   m.number = in.getNumber();
   m.hears_control = in.getHearsControl();
   m.condemned = in.getCondemned();

@@ -7,8 +7,8 @@
 # Order. RegisterNode is an agent's first message to each control; Registered answers it, and NodeHosts follows once the
 # agent has told of its starts. Whoever speaks with an epoch that is over is answered Fence.
 #
-# Who sent a message and who gets it is known from the connection and does not stand in it: nobody can speak for
-# another.
+# To control and from it: who sent a message and who gets it is known from the connection and does not stand in it, so
+# that nobody can speak for another.
 #
 # A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
 # the connection.
@@ -437,10 +437,12 @@ struct AskControl {
   # Agent -> voter, answered by ControlAnswer: do you hear control, and am I condemned?
   epoch @0 :UInt64;
   number @1 :UInt64;
+  node @2 :Id;  # the asker; refused when the connection knows it by another name
 }
 
 struct ControlAnswer {
   number @0 :UInt64;
   hearsControl @1 :Bool;
   condemned @2 :Bool;
+  node @3 :Id;  # who answers; likewise
 }
