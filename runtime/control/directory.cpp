@@ -225,8 +225,9 @@ Directory::Out Directory::on_placed(ActorId id, std::uint64_t incarnation, NodeI
   if (actor == nullptr || actor->state == ActorState::alive || actor->node) return out;
   actor->node = node;
   actor->epoch = epoch;
-  out.after_sync.emplace_back(
-      StartActorAt{node, epoch, actor->spec, incarnation, actor->started_once});
+  out.after_sync.emplace_back(StartActorAt{
+      node, epoch, actor->spec, incarnation, actor->started_once,
+      static_cast<std::uint32_t>(std::min<std::size_t>(actor->restarts.size(), 1000))});
   return out;
 }
 
@@ -603,6 +604,11 @@ std::optional<ActorLocation> Directory::find(ActorId id) const {
 std::shared_ptr<const ActorSpec> Directory::spec(ActorId actor) const {
   const auto at = actors_.find(actor);
   return at == actors_.end() ? nullptr : at->second.spec;
+}
+
+std::uint32_t Directory::restarts(ActorId actor) const {
+  const auto at = actors_.find(actor);
+  return at == actors_.end() ? 0 : static_cast<std::uint32_t>(at->second.restarts.size());
 }
 
 std::vector<std::pair<ActorSpec, ActorLocation>> Directory::list() const {

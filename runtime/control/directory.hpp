@@ -108,6 +108,7 @@ struct StartActorAt {
   std::shared_ptr<const ActorSpec> spec;
   std::uint64_t incarnation = 0;
   bool restarted = false;
+  std::uint32_t restarts = 0;  ///< so far, within its window
 };
 /// The agent reports the worker's death as it does any other.
 struct StopActorAt {
@@ -191,6 +192,8 @@ class Directory {
   std::optional<ActorLocation> find(ActorId actor) const;
   /// Null when the actor is not known.
   std::shared_ptr<const ActorSpec> spec(ActorId actor) const;
+  /// How often it was restarted, within its window.
+  std::uint32_t restarts(ActorId actor) const;
   std::vector<std::pair<ActorSpec, ActorLocation>> list() const;
   bool awaits_nodes() const noexcept { return !awaited_.empty(); }
 

@@ -7,12 +7,12 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kFormat = 2;  // 1 had nothing after ended_ns
 constexpr const char* kPrefix = "job/";
 
 std::string encode(const JobRecord& job) {
-  return RecordWriter(kFormat)
-      .id(job.id)
+  RecordWriter out(kFormat);
+  out.id(job.id)
       .bytes(job.name)
       .u64(static_cast<std::uint64_t>(job.state))
       .id(job.node)
@@ -20,7 +20,12 @@ std::string encode(const JobRecord& job) {
       .bytes(job.why)
       .i64(job.started_ns)
       .i64(job.ended_ns)
-      .take();
+      .bytes(job.program);
+  out.u64(job.arguments.size());
+  for (const std::string& argument : job.arguments) out.bytes(argument);
+  out.u64(job.files.size());
+  for (const auto& [path, digest] : job.files) out.bytes(path).bytes(digest);
+  return out.take();
 }
 
 bool decode(std::string_view bytes, JobRecord& job) {
@@ -34,7 +39,15 @@ bool decode(std::string_view bytes, JobRecord& job) {
   job.why = in.bytes();
   job.started_ns = in.i64();
   job.ended_ns = in.i64();
-  return in.ok() && in.version() == kFormat && state <= 2;
+  if (in.version() >= 2) {
+    job.program = in.bytes();
+    for (auto n = in.count(8); n > 0; --n) job.arguments.push_back(in.bytes());
+    for (auto n = in.count(16); n > 0; --n) {
+      std::string path = in.bytes();
+      job.files.emplace_back(std::move(path), in.bytes());
+    }
+  }
+  return in.ok() && in.version() >= 1 && in.version() <= kFormat && state <= 2;
 }
 
 }  // namespace
@@ -123,6 +136,11 @@ Jobs::Out Jobs::on_node_dead(NodeId node, Epoch epoch, const std::string& why,
 bool Jobs::is_running(JobId id) const {
   const auto at = jobs_.find(id);
   return at != jobs_.end() && at->second.state == JobState::running;
+}
+
+const JobRecord* Jobs::find(JobId id) const {
+  const auto at = jobs_.find(id);
+  return at == jobs_.end() ? nullptr : &at->second;
 }
 
 std::vector<JobRecord> Jobs::list() const {

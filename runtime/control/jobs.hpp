@@ -73,6 +73,8 @@ class Jobs {
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, std::int64_t wall_ns);
 
   bool is_running(JobId job) const;
+  /// Null when it is not known.
+  const JobRecord* find(JobId job) const;
   std::vector<JobRecord> list() const;
 
  private:

@@ -125,13 +125,15 @@ KeyValues::Out KeyValues::on_list(NodeId from, std::uint64_t request, const std:
   KvReply reply;
   reply.to = from;
   reply.request = request;
+  std::size_t bytes = 0;
   for (auto at = values_.lower_bound({name_space, prefix}); at != values_.end(); ++at) {
     if (at->first.first != name_space || at->first.second.compare(0, prefix.size(), prefix) != 0)
       break;
-    if (reply.keys.size() == options_.max_listed)
-      return refuse(from, request, Code::overloaded,
-                    "over " + std::to_string(options_.max_listed) +
-                        " keys begin so: ask for a longer prefix");
+    bytes += at->first.second.size();
+    if (reply.keys.size() == options_.max_listed || bytes > options_.max_listed_bytes)
+      return refuse(
+          from, request, Code::overloaded,
+          "over " + std::to_string(reply.keys.size()) + " keys begin so: ask for a longer prefix");
     reply.keys.push_back(at->first.second);
   }
   reply.done = true;

@@ -41,6 +41,7 @@ struct KeyValueOptions {
   std::size_t max_value = 512 * 1024;  ///< bytes; larger ones belong into the object store
   std::size_t max_total = 256u << 20;  ///< bytes of all; then `overloaded`
   std::size_t max_listed = 10'000;
+  std::size_t max_listed_bytes = 512 * 1024;  ///< of all keys of one answer
 };
 
 class KeyValues {
@@ -54,7 +55,8 @@ class KeyValues {
              const std::string& key) const;
   Out on_delete(NodeId from, std::uint64_t request, const std::string& name_space,
                 const std::string& key);
-  /// Keys of the namespace that begin with `prefix`; an error when there are over max_listed.
+  /// Keys of the namespace that begin with `prefix`; an error when there are over max_listed, or
+  /// too long together.
   Out on_list(NodeId from, std::uint64_t request, const std::string& name_space,
               const std::string& prefix) const;
   std::size_t total_bytes() const noexcept { return total_; }

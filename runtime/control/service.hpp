@@ -121,86 +121,113 @@ class Service {
     NodeId to;
     FromControl message;
   };
+  /// A list of nodes as they are once the writes before it are durable.
+  struct AnswerNodes {
+    NodeId to;
+    std::uint64_t request = 0;
+  };
   struct Admit {
     std::uint64_t request = 0;
     NodeDescription node;
   };
-  using Event = std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, Answer, Admit>;
-  /// A start under way, or done and not reported yet.
+  using Event =
+      std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, Answer, AnswerNodes, Admit>;
+  /// A start that is under way, or was answered and is not in a report yet.
   struct Start {
     std::uint64_t incarnation = 0;
     scheduling::Resources need;
     std::optional<Time> until;  ///< answered: reckoned for so long
   };
+  /// What others may know of a node: durable facts and its own reports.
   struct NodeInfo {
+    NodeDescription description;
+    Epoch epoch = 0;
+    bool registered = false;  ///< with this control
+    bool suspect = false;
+    bool draining = false;
     NodeReport report;
     std::map<ActorId, Start> starts;
   };
   struct Waiting {
     PlaceActor place;
     std::optional<Time> infeasible_since;
+    std::string why;
   };
 
   Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
           Directory actors, Jobs jobs, KeyValues values);
-  void begin(Time now);
   Result<void> recover_joined();
+  void begin(Time now);
 
-  // Steps.
   template <class E>
   void run(Output<E> output, Time now);
   void answer(NodeId to, FromControl message, Time now);
   void settle(Time now);
-  bool may_write();
   std::shared_ptr<const ErrorInfo> refusal();
+  std::optional<Epoch> epoch_of(NodeId node) const;
 
-  // Messages of agents; `epoch` of a node that is registered.
-  void take(const RegisterNode& message, NodeId from, Epoch epoch, Time now);
-  void take(const Heartbeat& message, NodeId from, Epoch epoch, Time now);
-  void take(const Leaving& message, NodeId from, Epoch epoch, Time now);
-  void take(const NodeReport& message, NodeId from, Epoch epoch, Time now);
-  void take(const SpawnActor& message, NodeId from, Epoch epoch, Time now);
-  void take(const ActorStarted& message, NodeId from, Epoch epoch, Time now);
-  void take(const ActorStartFailed& message, NodeId from, Epoch epoch, Time now);
-  void take(const ActorGone& message, NodeId from, Epoch epoch, Time now);
-  void take(const KillActor& message, NodeId from, Epoch epoch, Time now);
-  void take(const HandlesGone& message, NodeId from, Epoch epoch, Time now);
-  void take(const FindActor& message, NodeId from, Epoch epoch, Time now);
-  void take(const WatchActor& message, NodeId from, Epoch epoch, Time now);
-  void take(const NodeHosts& message, NodeId from, Epoch epoch, Time now);
-  void take(const StartJob& message, NodeId from, Epoch epoch, Time now);
-  void take(const FinishJob& message, NodeId from, Epoch epoch, Time now);
-  void take(const DriverDied& message, NodeId from, Epoch epoch, Time now);
-  void take(const GetJob& message, NodeId from, Epoch epoch, Time now);
-  void take(const KeyValueRequest& message, NodeId from, Epoch epoch, Time now);
-  void take(const ListRequest& message, NodeId from, Epoch epoch, Time now);
-  void take(const DrainRequest& message, NodeId from, Epoch epoch, Time now);
-  void refuse(NodeId from, const ToControl& message);
+  // Messages of agents that are registered in `epoch`; the first three of any agent.
+  struct Sender {
+    NodeId node;
+    Epoch epoch = 0;
+  };
+  void on(RegisterNode message, Sender from, Time now);
+  void on(Heartbeat message, Sender from, Time now);
+  void on(Leaving message, Sender from, Time now);
+  void on(const NodeReport& message, Sender from, Time now);
+  void on(SpawnActor message, Sender from, Time now);
+  void on(const ActorStarted& message, Sender from, Time now);
+  void on(const ActorStartFailed& message, Sender from, Time now);
+  void on(const ActorGone& message, Sender from, Time now);
+  void on(const KillActor& message, Sender from, Time now);
+  void on(const HandlesGone& message, Sender from, Time now);
+  void on(const FindActor& message, Sender from, Time now);
+  void on(const WatchActor& message, Sender from, Time now);
+  void on(NodeHosts message, Sender from, Time now);
+  void on(StartJob message, Sender from, Time now);
+  void on(const FinishJob& message, Sender from, Time now);
+  void on(const DriverDied& message, Sender from, Time now);
+  void on(const GetJob& message, Sender from, Time now);
+  void on(const KeyValueRequest& message, Sender from, Time now);
+  void on(const ListRequest& message, Sender from, Time now);
+  void on(const DrainRequest& message, Sender from, Time now);
+  void refuse(NodeId from, const ToControl& message, const std::shared_ptr<const ErrorInfo>& why);
 
-  // Events of the cores.
-  void carry_out(const Event& event, Time now);
   void carry_out(const MembershipEvent& event, Time now);
   void carry_out(const DirectoryEvent& event, Time now);
   void carry_out(const JobEvent& event, Time now);
-  void node_up(const NodeUp& event, Time now);
-  void node_dead(const NodeDead& event, Time now);
+  void carry_out(const KvReply& event, Time now);
+  void carry_out(const Answer& event, Time now);
+  void carry_out(const AnswerNodes& event, Time now);
+  void carry_out(const Admit& event, Time now);
+  void on_node(const NodeUp& event, Time now);
+  void on_node(const NodeSuspect& event, Time now);
+  void on_node(const NodeHeard& event, Time now);
+  void on_node(const NodeDraining& event, Time now);
+  void on_node(const NodeDead& event, Time now);
+  void on_node(const SendToAgent& event, Time now);
+  void on_node(const Probe& event, Time now);
 
-  // Placing.
+  // Placing: service_placing.cpp.
+  void place_new(Waiting waiting, Time now);
   void place(Waiting waiting, Time now);
+  void place_soon(Time now);
   void place_waiting(Time now);
-  void view_changed(Time now);
-  void rebuild_view(NodeId node);
+  bool is_over(const PlaceActor& place) const;
+  bool awaits_expected(Time now) const;
   void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
-  bool still_expected(Time now) const;
+  void expire_starts(Time now);
+  void view_changed(NodeId node, Time now);
 
-  // Telling.
-  std::vector<NodeId> registered() const;
-  std::vector<ClusterRow> rows() const;
-  ClusterNodes cluster_nodes() const;
+  // Telling: service_lists.cpp.
+  std::vector<NodeId> listeners(bool suspects_too) const;
+  std::vector<ClusterRow> node_rows() const;
   std::vector<ActorRow> actor_rows() const;
   std::vector<JobRecord> job_rows() const;
+  ClusterNodes cluster_nodes();
   void nodes_changed(Time now);
   void broadcast_nodes(Time now);
+  void tell_ended_jobs(NodeId node);
   std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
 
   Store& store_;
@@ -214,17 +241,20 @@ class Service {
   std::size_t waiting_bytes_ = 0;  ///< of writes that no commit has taken yet
   bool accepts_writes_ = true;     ///< as last seen
 
-  std::map<NodeId, NodeInfo> nodes_;  ///< those that are up
+  std::map<NodeId, NodeInfo> nodes_;
+  std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable
+  std::map<NodeId, NodeDescription> joined_;    ///< admitted and not registered yet
+  std::multimap<Time, NodeId> revoke_at_;
   scheduling::ClusterView view_;
   std::deque<Waiting> waiting_;
-  std::optional<Time> place_at_;
+  std::optional<Time> place_at_;   ///< when waiting_ is tried again
+  std::optional<Time> expire_at_;  ///< when an answered start is reckoned no more
+  Time last_placing_{};
   std::set<NodeId> expected_;
   Time started_{};
   std::uint64_t nodes_version_ = 0;
   std::optional<Time> broadcast_at_;
-  Time last_broadcast_{}, last_placing_{};
-  std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
-  std::multimap<Time, NodeId> revoke_at_;
+  Time last_broadcast_{};
 };
 
 }  // namespace troupe::control

@@ -69,6 +69,9 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
     message.job.name = "train";
     message.job.node = kNode;
     message.job.epoch = 3;
+    message.job.program = "/bin/train";
+    message.job.arguments = {"train", "--steps=5"};
+    message.job.files = {{"/bin/train", std::string(64, 'a')}};
     return std::get<JobReply>(run(jobs.on_start(message)).at(0));
   };
   for (std::uint64_t n = 1; n <= 4; ++n) EXPECT_EQ(start(n).error, nullptr);
@@ -84,6 +87,10 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
   EXPECT_EQ(again.list().size(), 4u);
   EXPECT_TRUE(again.is_running(JobId{0, 3}));
   EXPECT_FALSE(again.is_running(JobId{0, 2}));
+  EXPECT_EQ(again.find(JobId{0, 3})->program, "/bin/train");
+  EXPECT_EQ(again.find(JobId{0, 3})->arguments.at(1), "--steps=5");
+  EXPECT_EQ(again.find(JobId{0, 3})->files.at(0).second, std::string(64, 'a'));
+  EXPECT_EQ(again.find(JobId{0, 9}), nullptr);
   EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // another life of the node
   EXPECT_EQ(run(again.on_node_dead(kNode, 3, "silent", 8)).size(), 2u);
 }

@@ -1,0 +1,550 @@
+#include "troupe/runtime/control/service.hpp"
+
+#include "troupe/runtime/control/codec.hpp"
+
+#include <algorithm>
+
+namespace troupe::control {
+namespace {
+
+constexpr std::uint8_t kFormat = 1;
+constexpr const char* kJoinedPrefix = "joined/";
+
+std::size_t size_of(const Batch& batch) {
+  std::size_t size = 0;
+  for (const Write& write : batch.writes())
+    size += write.key.size() + (write.value ? write.value->size() : 0) + 64;
+  return size;
+}
+
+std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
+  if (!info) return std::nullopt;
+  return Error(*info);
+}
+
+}  // namespace
+
+// --- start -------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Service>> Service::open(Store& store, ServiceOptions options, Out& out,
+                                               Time now) {
+  auto members = Membership::recover(store, options.membership, now);
+  if (!members) return members.error();
+  std::vector<std::pair<NodeId, Epoch>> awaited;
+  for (const NodeRecord& record : members->nodes())
+    awaited.emplace_back(record.description.id, record.epoch);
+  auto actors = Directory::recover(store, options.directory, std::move(awaited));
+  if (!actors) return actors.error();
+  auto jobs = Jobs::recover(store, options.jobs);
+  if (!jobs) return jobs.error();
+  auto values = KeyValues::recover(store, options.key_values);
+  if (!values) return values.error();
+  std::unique_ptr<Service> service(new Service(store, std::move(options), out, now,
+                                               std::move(*members), std::move(*actors),
+                                               std::move(*jobs), std::move(*values)));
+  if (auto joined = service->recover_joined(); !joined) return joined.error();
+  service->begin(now);
+  return service;
+}
+
+Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
+                 Directory actors, Jobs jobs, KeyValues values)
+    : store_(store),
+      options_(std::move(options)),
+      out_(out),
+      members_(std::move(members)),
+      actors_(std::move(actors)),
+      jobs_(std::move(jobs)),
+      values_(std::move(values)),
+      last_placing_(now - std::chrono::hours(1)),
+      started_(now),
+      nodes_version_(store.epoch() << 32),
+      last_broadcast_(now - std::chrono::hours(1)) {}
+
+Result<void> Service::recover_joined() {
+  bool readable = true;
+  auto read = store_.scan(kJoinedPrefix, [&](std::string_view, std::string_view value) {
+    RecordReader in(value);
+    NodeDescription node;
+    node.id = in.id<NodeId>();
+    node.public_key = in.bytes();
+    readable = readable && in.ok() && in.version() == kFormat;
+    joined_.emplace(node.id, std::move(node));
+  });
+  if (!read) return read.error();
+  if (!readable)
+    return Error(Code::invalid_argument,
+                 "a record of a joined node cannot be read: it was written by a newer build");
+  return {};
+}
+
+/// What an earlier life left: nodes that will come back, and jobs whose end was cut short.
+void Service::begin(Time now) {
+  for (const auto& [id, node] : joined_) out_.admit(node);
+  expected_.insert(options_.expected.begin(), options_.expected.end());
+  for (const NodeRecord& record : members_.nodes()) {
+    NodeInfo& info = nodes_[record.description.id];
+    info.description = record.description;
+    info.epoch = record.epoch;
+    info.suspect = true;  // until it has registered with this control
+    info.draining = record.draining;
+    out_.admit(record.description);
+    view_changed(record.description.id, now);
+  }
+  run(actors_.start(), now);
+  for (const JobRecord& job : jobs_.list())
+    if (job.state == JobState::running && !members_.is_current(job.node, job.epoch))
+      run(jobs_.on_node_dead(job.node, job.epoch, "control was restarting", wall_now()), now);
+  settle(now);
+}
+
+// --- steps -------------------------------------------------------------------------------------
+
+/// One queue for all cores: what a step of one says may rest on an earlier write of another.
+template <class E>
+void Service::run(Output<E> output, Time now) {
+  Output<Event> all;
+  waiting_bytes_ += size_of(output.writes);
+  all.writes = std::move(output.writes);
+  for (E& event : output.after_sync) all.after_sync.emplace_back(std::move(event));
+  queue_.add(std::move(all));
+  for (const E& event : output.at_once) carry_out(event, now);
+}
+
+void Service::answer(NodeId to, FromControl message, Time now) {
+  Output<Answer> output;
+  output.after_sync.push_back({to, std::move(message)});
+  run(std::move(output), now);
+}
+
+/// Carries out what waits for nothing any more, and what follows from it.
+void Service::settle(Time now) {
+  while (true) {
+    if (const auto event = queue_.pop())
+      std::visit([&](const auto& one) { carry_out(one, now); }, *event);
+    else if (place_at_ && *place_at_ <= now)
+      place_waiting(now);
+    else
+      break;
+  }
+  if (broadcast_at_ && *broadcast_at_ <= now) broadcast_nodes(now);
+}
+
+const std::vector<Batch>& Service::begin_commit() {
+  waiting_bytes_ = 0;
+  if (!queue_.busy()) accepts_writes_ = store_.accepts_writes();
+  return queue_.begin();
+}
+
+void Service::finish_commit(Time now) {
+  queue_.finish();
+  settle(now);
+}
+
+/// Why a request that writes cannot be taken now; null when it can.
+std::shared_ptr<const ErrorInfo> Service::refusal() {
+  if (!queue_.busy()) accepts_writes_ = store_.accepts_writes();
+  if (!accepts_writes_)
+    return Error(Code::no_space, "control is read-only: the disk of its data folder is nearly full")
+        .shared_info();
+  if (waiting_bytes_ > options_.max_waiting_bytes)
+    return Error(Code::overloaded, "control's disk is behind: " +
+                                       std::to_string(waiting_bytes_ >> 20) + " MiB wait for it")
+        .shared_info();
+  return nullptr;
+}
+
+/// Of a node that has registered with this control and is not dead.
+std::optional<Epoch> Service::epoch_of(NodeId node) const {
+  const auto at = nodes_.find(node);
+  if (at != nodes_.end() && at->second.registered && members_.is_current(node, at->second.epoch))
+    return at->second.epoch;
+  const auto record = members_.find(node);  // its registration is on the way to the disk
+  if (!record || !record->registered) return std::nullopt;
+  return record->epoch;
+}
+
+// --- in ----------------------------------------------------------------------------------------
+
+void Service::on_message(NodeId from, const ToControl& message, Time now) {
+  const std::optional<Epoch> epoch = epoch_of(from);
+  const bool of_any_agent = std::holds_alternative<RegisterNode>(message) ||
+                            std::holds_alternative<Heartbeat>(message) ||
+                            std::holds_alternative<Leaving>(message);
+  if (epoch || of_any_agent)
+    std::visit([&](const auto& one) { on(one, Sender{from, epoch.value_or(0)}, now); }, message);
+  else
+    refuse(from, message,
+           Error(Code::unavailable, "the node has not registered with control").shared_info());
+  settle(now);
+}
+
+void Service::on_closed(NodeId node, Time now) {
+  run(members_.on_closed(node, now), now);
+  settle(now);
+}
+
+void Service::on_probe(NodeId node, Epoch epoch, bool gone, Time now) {
+  run(members_.on_probe(node, epoch, gone, now), now);
+  settle(now);
+}
+
+void Service::on_join(std::uint64_t request, const NodeDescription& node, Time now) {
+  const auto known = joined_.find(node.id);
+  const bool again = known != joined_.end() && known->second.public_key == node.public_key;
+  std::shared_ptr<const ErrorInfo> error = refusal();
+  if (!node.id || members_.find(node.id) || (known != joined_.end() && !again))
+    error = Error(Code::invalid_argument, "the node's id is taken").shared_info();
+  else if (joined_.size() >= options_.max_joined)
+    error = Error(Code::overloaded, "too many nodes have joined and not registered").shared_info();
+  if (error) return out_.joined(request, error);
+  joined_[node.id] = node;
+  Output<Admit> output;
+  output.writes.put(kJoinedPrefix + node.id.str(),
+                    RecordWriter(kFormat).id(node.id).bytes(node.public_key).take());
+  output.after_sync.push_back({request, node});
+  run(std::move(output), now);
+  settle(now);
+}
+
+void Service::on_tick(Time now) {
+  if (members_.next_tick() <= now) run(members_.on_tick(now), now);
+  run(actors_.on_tick(now), now);
+  if (expire_at_ && *expire_at_ <= now) expire_starts(now);
+  while (!revoke_at_.empty() && revoke_at_.begin()->first <= now) {
+    const NodeId node = revoke_at_.begin()->second;
+    revoke_at_.erase(revoke_at_.begin());
+    if (!members_.find(node) && joined_.count(node) == 0) out_.revoke(node);
+  }
+  settle(now);
+}
+
+Time Service::next_tick() const {
+  Time next = members_.next_tick();
+  if (const auto due = actors_.next_deadline()) next = std::min(next, *due);
+  if (place_at_) next = std::min(next, *place_at_);
+  if (expire_at_) next = std::min(next, *expire_at_);
+  if (broadcast_at_) next = std::min(next, *broadcast_at_);
+  if (!revoke_at_.empty()) next = std::min(next, revoke_at_.begin()->first);
+  return next;
+}
+
+// --- messages: nodes ---------------------------------------------------------------------------
+
+void Service::on(RegisterNode message, Sender from, Time now) {
+  if (message.node.id != from.node) return;
+  run(members_.on_register(message, now), now);
+}
+
+void Service::on(Heartbeat message, Sender from, Time now) {
+  message.node = from.node;
+  run(members_.on_heartbeat(message, now), now);
+}
+
+void Service::on(Leaving message, Sender from, Time now) {
+  message.node = from.node;
+  run(members_.on_leaving(message, now), now);
+}
+
+void Service::on(const NodeReport& message, Sender from, Time now) {
+  const auto at = nodes_.find(from.node);
+  if (at == nodes_.end() || at->second.epoch != from.epoch) {
+    early_reports_[from.node] = message;
+    return;
+  }
+  NodeInfo& info = at->second;
+  info.report = message;
+  for (auto start = info.starts.begin(); start != info.starts.end();)
+    start = start->second.until ? info.starts.erase(start) : std::next(start);
+  view_changed(from.node, now);
+  nodes_changed(now);
+}
+
+void Service::on(const DrainRequest& message, Sender from, Time now) {
+  run(members_.drain(message.node, now), now);
+  Output<AnswerNodes> output;
+  output.after_sync.push_back({from.node, message.request});
+  run(std::move(output), now);
+}
+
+// --- messages: actors --------------------------------------------------------------------------
+
+void Service::on(SpawnActor message, Sender from, Time now) {
+  message.from = from.node;
+  const ActorSpec& spec = message.spec;
+  std::shared_ptr<const ErrorInfo> error;
+  if (spec.detached || !spec.name.empty()) error = refusal();
+  if (!spec.id)
+    error = Error(Code::invalid_argument, "an actor needs an id").shared_info();
+  else if (!spec.detached && spec.job && !jobs_.is_running(spec.job))
+    error =
+        Error(Code::cancelled, "the actor's job " + spec.job.str() + " has ended").shared_info();
+  if (error) return refuse(from.node, message, error);
+  run(actors_.on_spawn(message, now), now);
+}
+
+void Service::on(const ActorStarted& message, Sender from, Time now) {
+  end_start(from.node, message.actor, message.incarnation, true, now);
+  run(actors_.on_started(message.actor, message.incarnation, from.node, from.epoch, message.worker),
+      now);
+}
+
+void Service::on(const ActorStartFailed& message, Sender from, Time now) {
+  end_start(from.node, message.actor, message.incarnation, false, now);
+  run(actors_.on_start_failed(message.actor, message.incarnation, error_of(message.error)), now);
+}
+
+void Service::on(const ActorGone& message, Sender from, Time now) {
+  end_start(from.node, message.actor, message.incarnation, false, now);
+  const Error cause =
+      error_of(message.error)
+          .value_or(Error(Code::worker_died, "its process is gone", Outcome::unknown));
+  run(actors_.on_died(message.actor, message.incarnation, cause, message.intended, now), now);
+}
+
+void Service::on(const KillActor& message, Sender, Time now) {
+  run(actors_.on_kill(message.actor, message.may_restart, now), now);
+}
+
+void Service::on(const HandlesGone& message, Sender, Time now) {
+  run(actors_.on_handles_gone(message.actor), now);
+}
+
+void Service::on(const FindActor& message, Sender from, Time now) {
+  run(actors_.on_find(from.node, message.request, message.name_space, message.name), now);
+}
+
+void Service::on(const WatchActor& message, Sender from, Time now) {
+  if (message.on)
+    run(actors_.on_watch(message.actor, from.node, now), now);
+  else
+    actors_.on_unwatch(message.actor, from.node);
+}
+
+void Service::on(NodeHosts message, Sender from, Time now) {
+  if (!members_.is_current(from.node, message.epoch)) return;
+  message.node = from.node;
+  run(actors_.on_node_hosts(message, now), now);
+  std::set<JobId> over;  // their end was told while the node was away
+  for (const HostedActor& actor : message.actors)
+    if (!actor.spec.detached && actor.spec.job && !jobs_.is_running(actor.spec.job))
+      over.insert(actor.spec.job);
+  for (const JobId job : over) run(actors_.on_job_ended(job), now);
+}
+
+// --- messages: jobs and values -----------------------------------------------------------------
+
+void Service::on(StartJob message, Sender from, Time now) {
+  if (const auto error = refusal()) return refuse(from.node, message, error);
+  message.from = from.node;
+  message.job.node = from.node;
+  message.job.epoch = from.epoch;
+  message.job.started_ns = wall_now();
+  run(jobs_.on_start(message), now);
+}
+
+void Service::on(const FinishJob& message, Sender, Time now) {
+  run(jobs_.on_finish(message.job, wall_now()), now);
+}
+
+void Service::on(const DriverDied& message, Sender, Time now) {
+  run(jobs_.on_driver_died(message.job, message.why, wall_now()), now);
+}
+
+void Service::on(const GetJob& message, Sender from, Time now) {
+  JobInfo info{message.request, std::nullopt};
+  if (const JobRecord* job = jobs_.find(message.job)) info.job = *job;
+  answer(from.node, std::move(info), now);
+}
+
+void Service::on(const KeyValueRequest& message, Sender from, Time now) {
+  using Verb = KeyValueRequest::Verb;
+  const NodeId to = from.node;
+  if (message.verb == Verb::put || message.verb == Verb::erase)
+    if (const auto error = refusal()) return refuse(to, message, error);
+  switch (message.verb) {
+    case Verb::get:
+      run(values_.on_get(to, message.request, message.name_space, message.key), now);
+      break;
+    case Verb::put:
+      run(values_.on_put({to, message.request, message.name_space, message.key, message.value,
+                          message.mode, message.expected}),
+          now);
+      break;
+    case Verb::erase:
+      run(values_.on_delete(to, message.request, message.name_space, message.key), now);
+      break;
+    case Verb::list:
+      run(values_.on_list(to, message.request, message.name_space, message.key), now);
+      break;
+  }
+}
+
+void Service::on(const ListRequest& message, Sender from, Time now) {
+  if (message.what == ListRequest::What::nodes) {
+    Output<AnswerNodes> output;
+    output.after_sync.push_back({from.node, message.request});
+    return run(std::move(output), now);
+  }
+  ListReply reply;
+  reply.request = message.request;
+  if (message.what == ListRequest::What::actors) reply.actors = actor_rows();
+  if (message.what == ListRequest::What::jobs) reply.jobs = job_rows();
+  answer(from.node, std::move(reply), now);
+}
+
+/// Answers what has an answer with an error; drops the rest.
+void Service::refuse(NodeId from, const ToControl& message,
+                     const std::shared_ptr<const ErrorInfo>& why) {
+  ActorReply actor;
+  actor.to = from;
+  actor.error = why;
+  if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
+    actor.request = spawn->request;
+    out_.send(from, actor);
+  } else if (const auto* find = std::get_if<FindActor>(&message)) {
+    actor.request = find->request;
+    out_.send(from, actor);
+  } else if (const auto* job = std::get_if<StartJob>(&message)) {
+    out_.send(from, JobReply{from, job->request, why});
+  } else if (const auto* value = std::get_if<KeyValueRequest>(&message)) {
+    KvReply reply;
+    reply.to = from;
+    reply.request = value->request;
+    reply.error = why;
+    out_.send(from, reply);
+  }
+}
+
+// --- what follows ------------------------------------------------------------------------------
+
+void Service::carry_out(const MembershipEvent& event, Time now) {
+  std::visit([&](const auto& one) { on_node(one, now); }, event);
+}
+
+void Service::on_node(const SendToAgent& event, Time) {
+  std::visit([&](const auto& message) { out_.send(event.node, message); }, event.message);
+}
+
+void Service::on_node(const Probe& event, Time) {
+  out_.probe(event);
+}
+
+void Service::on_node(const NodeUp& event, Time now) {
+  const auto record = members_.find(event.node);
+  if (!record || record->epoch != event.epoch) return;  // dead again
+  NodeInfo& info = nodes_[event.node];
+  if (info.epoch != event.epoch) info = NodeInfo{};
+  const bool first = !info.registered;
+  info.description = record->description;
+  info.epoch = event.epoch;
+  info.registered = true;
+  info.suspect = record->state == NodeState::suspect;
+  info.draining = record->draining;
+  expected_.erase(event.node);
+  if (first) {
+    const auto early = early_reports_.extract(event.node);
+    if (early) {
+      info.report = early.mapped();
+    } else {  // nothing said: all free
+      info.report.view.free = info.description.resources;
+      info.report.view.gpu_free.assign(
+          static_cast<std::size_t>(info.description.resources.gpus / scheduling::kUnit),
+          scheduling::kUnit);
+    }
+  }
+  if (joined_.erase(event.node) != 0) {  // its record has the key now
+    Output<Answer> output;
+    output.writes.del(kJoinedPrefix + event.node.str());
+    run(std::move(output), now);
+  }
+  view_changed(event.node, now);
+  out_.send(event.node, cluster_nodes());
+  if (event.again) tell_ended_jobs(event.node);
+  nodes_changed(now);
+}
+
+void Service::on_node(const NodeSuspect& event, Time now) {
+  const auto at = nodes_.find(event.node);
+  if (at == nodes_.end() || at->second.epoch != event.epoch) return;
+  at->second.suspect = true;
+  view_changed(event.node, now);
+  nodes_changed(now);
+}
+
+void Service::on_node(const NodeHeard& event, Time now) {
+  const auto at = nodes_.find(event.node);
+  if (at == nodes_.end() || at->second.epoch != event.epoch || !at->second.registered) return;
+  at->second.suspect = false;
+  view_changed(event.node, now);
+  nodes_changed(now);
+}
+
+void Service::on_node(const NodeDraining& event, Time now) {
+  const auto at = nodes_.find(event.node);
+  if (at == nodes_.end() || at->second.epoch != event.epoch) return;
+  at->second.draining = true;
+  view_changed(event.node, now);
+  nodes_changed(now);
+}
+
+void Service::on_node(const NodeDead& event, Time now) {
+  const auto at = nodes_.find(event.node);
+  if (at != nodes_.end() && at->second.epoch == event.epoch) nodes_.erase(at);
+  expected_.erase(event.node);
+  early_reports_.erase(event.node);
+  view_changed(event.node, now);
+  run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
+  run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);
+  out_.broadcast(listeners(true), NodeIsDead{event.node, event.epoch, event.why});
+  if (!members_.find(event.node)) {  // else another process has its place, with the same key
+    out_.fence(event.node, event.epoch + 1);
+    revoke_at_.emplace(now + options_.revoke_after, event.node);
+  }
+  nodes_changed(now);
+}
+
+void Service::carry_out(const DirectoryEvent& event, Time now) {
+  if (const auto* wanted = std::get_if<PlaceActor>(&event)) {
+    place_new({*wanted, std::nullopt, {}}, now);
+  } else if (const auto* start = std::get_if<StartActorAt>(&event)) {
+    out_.send(start->node, *start);
+  } else if (const auto* stop = std::get_if<StopActorAt>(&event)) {
+    out_.send(stop->node, *stop);
+  } else if (const auto* reply = std::get_if<ActorReply>(&event)) {
+    out_.send(reply->to, *reply);
+  } else if (const auto* update = std::get_if<ActorUpdateTo>(&event)) {
+    out_.send(update->watcher, update->location);
+  }
+}
+
+void Service::carry_out(const JobEvent& event, Time now) {
+  if (const auto* reply = std::get_if<JobReply>(&event)) {
+    out_.send(reply->to, *reply);
+  } else if (const auto* ended = std::get_if<JobEnded>(&event)) {
+    run(actors_.on_job_ended(ended->job), now);
+    out_.broadcast(listeners(true), *ended);
+  }
+}
+
+void Service::carry_out(const KvReply& event, Time) {
+  out_.send(event.to, event);
+}
+
+void Service::carry_out(const Answer& event, Time) {
+  out_.send(event.to, event.message);
+}
+
+void Service::carry_out(const AnswerNodes& event, Time) {
+  ListReply reply;
+  reply.request = event.request;
+  reply.nodes = node_rows();
+  out_.send(event.to, reply);
+}
+
+void Service::carry_out(const Admit& event, Time) {
+  out_.admit(event.node);
+  out_.joined(event.request, nullptr);
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,139 @@
+// What control tells of the whole: to all agents when it changes, to people when they ask.
+#include "troupe/runtime/control/service.hpp"
+
+#include <algorithm>
+
+namespace troupe::control {
+namespace {
+
+constexpr std::size_t kMaxRows = 4096;
+constexpr std::size_t kMaxListBytes = 400 * 1024;  ///< of one answer, estimated
+constexpr std::size_t kMaxListedText = 256;
+constexpr std::size_t kEndedJobsTold = 64;
+
+void shorten(std::string& text) {
+  if (text.size() <= kMaxListedText) return;
+  std::size_t end = kMaxListedText - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole UTF-8
+  text.resize(end);
+  text += "...";
+}
+
+}  // namespace
+
+/// Every node that hears this control.
+std::vector<NodeId> Service::listeners(bool suspects_too) const {
+  std::vector<NodeId> all;
+  for (const auto& [id, info] : nodes_)
+    if (info.registered && (suspects_too || !info.suspect)) all.push_back(id);
+  return all;
+}
+
+std::vector<ClusterRow> Service::node_rows() const {
+  std::vector<ClusterRow> rows;
+  for (const auto& [id, info] : nodes_) {
+    if (rows.size() == kMaxRows) break;
+    ClusterRow row;
+    row.description = info.description;
+    row.epoch = info.epoch;
+    row.suspect = info.suspect;
+    row.draining = info.draining;
+    row.report = info.report;
+    scheduling::NodeView& view = row.report.view;
+    view.id = id;
+    view.name = info.description.name;
+    view.labels = info.description.labels;
+    view.total = info.description.resources;
+    view.accepts = view.accepts && info.registered && !info.suspect && !info.draining;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Composed of what is durable; its version grows across restarts of control.
+ClusterNodes Service::cluster_nodes() {
+  return ClusterNodes{++nodes_version_, node_rows()};
+}
+
+void Service::nodes_changed(Time now) {
+  if (broadcast_at_) return;
+  const auto stretch = static_cast<Duration::rep>(1 + nodes_.size() / 64);
+  broadcast_at_ = std::max(now, last_broadcast_ + options_.broadcast_interval * stretch);
+}
+
+void Service::broadcast_nodes(Time now) {
+  broadcast_at_.reset();
+  last_broadcast_ = now;
+  const std::vector<NodeId> to = listeners(false);
+  if (!to.empty()) out_.broadcast(to, cluster_nodes());
+}
+
+/// It may have missed the end of these.
+void Service::tell_ended_jobs(NodeId node) {
+  std::vector<JobRecord> ended;
+  for (JobRecord& job : jobs_.list())
+    if (job.state != JobState::running) ended.push_back(std::move(job));
+  std::sort(ended.begin(), ended.end(), [](const JobRecord& a, const JobRecord& b) {
+    return std::make_pair(a.ended_ns, a.id) > std::make_pair(b.ended_ns, b.id);
+  });
+  if (ended.size() > kEndedJobsTold) ended.resize(kEndedJobsTold);
+  for (const JobRecord& job : ended) out_.send(node, JobEnded{job.id, job.state, job.why});
+}
+
+std::vector<ActorRow> Service::actor_rows() const {
+  std::map<ActorId, const Waiting*> waiting;
+  for (const Waiting& one : waiting_) waiting[one.place.actor] = &one;
+  std::vector<ActorRow> rows;
+  for (auto& [spec, location] : actors_.list()) {
+    ActorRow row;
+    row.actor = spec.id;
+    row.job = spec.job;
+    row.name = spec.name;
+    row.name_space = spec.name_space;
+    row.class_name = spec.class_name;
+    row.state = location.state;
+    row.node = location.node;
+    row.incarnation = location.incarnation;
+    row.restarts = actors_.restarts(spec.id);
+    row.detached = spec.detached;
+    if (location.error) row.why = location.error->message;
+    if (const auto at = waiting.find(spec.id); at != waiting.end()) row.why = at->second->why;
+    for (std::string* text : {&row.name, &row.name_space, &row.class_name, &row.why})
+      shorten(*text);
+    rows.push_back(std::move(row));
+  }
+  std::sort(rows.begin(), rows.end(), [](const ActorRow& a, const ActorRow& b) {
+    return std::make_pair(a.incarnation, a.actor) > std::make_pair(b.incarnation, b.actor);
+  });
+  std::size_t count = 0, bytes = 0;
+  for (const ActorRow& row : rows) {
+    bytes += 128 + row.name.size() + row.name_space.size() + row.class_name.size() + row.why.size();
+    if (count == kMaxRows || bytes > kMaxListBytes) break;
+    ++count;
+  }
+  rows.resize(count);
+  return rows;
+}
+
+/// Without what only agents need of a job.
+std::vector<JobRecord> Service::job_rows() const {
+  std::vector<JobRecord> rows = jobs_.list();
+  std::sort(rows.begin(), rows.end(), [](const JobRecord& a, const JobRecord& b) {
+    return std::make_pair(a.started_ns, a.id) > std::make_pair(b.started_ns, b.id);
+  });
+  std::size_t count = 0, bytes = 0;
+  for (JobRecord& row : rows) {
+    row.files.clear();
+    row.arguments.clear();
+    shorten(row.name);
+    shorten(row.why);
+    shorten(row.program);
+    bytes += 128 + row.name.size() + row.why.size() + row.program.size();
+    if (count == kMaxRows || bytes > kMaxListBytes) break;
+    ++count;
+  }
+  rows.resize(count);
+  return rows;
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,162 @@
+// Where actors go: the view, what is reckoned in it between reports, and who waits.
+#include "troupe/runtime/control/service.hpp"
+
+#include <algorithm>
+
+namespace troupe::control {
+namespace {
+
+constexpr Duration kPlacingInterval = std::chrono::milliseconds(20);
+
+bool same_shape(const scheduling::Shape& a, const scheduling::Shape& b) {
+  return a.need == b.need && a.labels == b.labels && a.placement == b.placement &&
+         a.node == b.node && a.soft == b.soft;
+}
+
+/// What the node says is free, within what it has.
+scheduling::NodeView view_of(const NodeDescription& node, const NodeReport& report) {
+  scheduling::NodeView view;
+  const scheduling::Resources& total = node.resources;
+  const scheduling::Resources& free = report.view.free;
+  view.id = node.id;
+  view.name = node.name;
+  view.labels = node.labels;
+  view.total = total;
+  view.free.cpus = std::min(free.cpus, total.cpus);
+  view.free.gpus = std::min(free.gpus, total.gpus);
+  view.free.memory = std::min(free.memory, total.memory);
+  for (const auto& [name, amount] : total.custom)
+    view.free.custom.emplace_back(name, std::min(amount, free.custom_amount(name)));
+  view.gpu_free = report.view.gpu_free;
+  view.waiting = report.view.waiting;
+  return view;
+}
+
+}  // namespace
+
+/// The node is up, has other amounts free, accepts or not, or is gone.
+void Service::view_changed(NodeId node, Time now) {
+  const auto at = nodes_.find(node);
+  if (at == nodes_.end()) {
+    view_.erase(node);
+  } else {
+    const NodeInfo& info = at->second;
+    scheduling::NodeView view = view_of(info.description, info.report);
+    view.accepts = info.registered && !info.suspect && !info.draining && info.report.view.accepts;
+    for (const auto& [actor, start] : info.starts) scheduling::take(view, start.need);
+    view_.update(std::move(view));
+  }
+  if (!waiting_.empty()) place_soon(now);
+}
+
+void Service::place_soon(Time now) {
+  const Time soon = std::max(now, last_placing_ + kPlacingInterval);
+  place_at_ = place_at_ ? std::min(*place_at_, soon) : soon;
+}
+
+/// The actor is dead, or another placing of it has begun.
+bool Service::is_over(const PlaceActor& place) const {
+  const auto actor = actors_.find(place.actor);
+  return !actor || actor->incarnation != place.incarnation ||
+         (actor->state != ActorState::placing && actor->state != ActorState::restarting);
+}
+
+/// Nodes that were announced have not registered yet: they may have what nobody else has.
+bool Service::awaits_expected(Time now) const {
+  return !expected_.empty() && now < started_ + options_.expect_for;
+}
+
+/// Behind those that wait already.
+void Service::place_new(Waiting waiting, Time now) {
+  if (waiting_.empty()) return place(std::move(waiting), now);
+  waiting_.push_back(std::move(waiting));
+  place_soon(now);
+}
+
+void Service::place(Waiting waiting, Time now) {
+  const PlaceActor& wanted = waiting.place;
+  if (is_over(wanted)) return;
+  if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
+  const scheduling::Decision decision = scheduling::place(view_, wanted.shape);
+  waiting.why = decision.why;
+  if (decision.kind == scheduling::Decision::Kind::place) {
+    NodeInfo& node = nodes_.at(decision.node);
+    node.starts[wanted.actor] = {wanted.incarnation, wanted.shape.need, std::nullopt};
+    scheduling::take(*view_.find(decision.node), wanted.shape.need);
+    run(actors_.on_placed(wanted.actor, wanted.incarnation, decision.node, node.epoch), now);
+    return;
+  }
+  if (decision.kind == scheduling::Decision::Kind::busy) {
+    waiting.infeasible_since.reset();
+  } else {
+    if (!waiting.infeasible_since) waiting.infeasible_since = now;
+    const bool over = options_.infeasible_timeout >= Duration::zero() &&
+                      now - *waiting.infeasible_since >= options_.infeasible_timeout;
+    if (over && !awaits_expected(now)) {
+      run(actors_.on_unplaceable(wanted.actor, wanted.incarnation,
+                                 Error(Code::infeasible, decision.why)),
+          now);
+      return;
+    }
+    Time again = now + kPlacingInterval;
+    if (!over && options_.infeasible_timeout >= Duration::zero())
+      again = *waiting.infeasible_since + options_.infeasible_timeout;
+    if (awaits_expected(now)) again = std::max(again, started_ + options_.expect_for);
+    if (options_.infeasible_timeout >= Duration::zero())
+      place_at_ = place_at_ ? std::min(*place_at_, again) : again;
+  }
+  waiting_.push_back(std::move(waiting));
+}
+
+/// In order of arrival; of equal shapes only the first is asked for when it finds no room.
+void Service::place_waiting(Time now) {
+  place_at_.reset();
+  last_placing_ = now;
+  std::vector<scheduling::Shape> busy;
+  for (auto& waiting : std::exchange(waiting_, {})) {
+    const bool known_busy =
+        !waiting.infeasible_since &&
+        std::any_of(busy.begin(), busy.end(), [&](const scheduling::Shape& shape) {
+          return same_shape(shape, waiting.place.shape);
+        });
+    if (known_busy) {
+      if (!is_over(waiting.place)) waiting_.push_back(std::move(waiting));
+      continue;
+    }
+    const scheduling::Shape shape = waiting.place.shape;
+    const std::size_t before = waiting_.size();
+    place(std::move(waiting), now);
+    if (waiting_.size() > before && !waiting_.back().infeasible_since) busy.push_back(shape);
+  }
+}
+
+/// The node answered a start: what it took is reckoned until a report shows it, or is free again.
+void Service::end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started,
+                        Time now) {
+  const auto at = nodes_.find(node);
+  if (at == nodes_.end()) return;
+  const auto start = at->second.starts.find(actor);
+  if (start == at->second.starts.end() || start->second.incarnation != incarnation) return;
+  if (!started) {
+    at->second.starts.erase(start);
+    view_changed(node, now);
+    return;
+  }
+  start->second.until = now + options_.report_within;
+  if (!expire_at_) expire_at_ = *start->second.until;
+}
+
+void Service::expire_starts(Time now) {
+  expire_at_.reset();
+  for (auto& [id, info] : nodes_) {
+    const std::size_t before = info.starts.size();
+    for (auto start = info.starts.begin(); start != info.starts.end();) {
+      const std::optional<Time> until = start->second.until;
+      if (until && *until > now) expire_at_ = expire_at_ ? std::min(*expire_at_, *until) : *until;
+      start = until && *until <= now ? info.starts.erase(start) : std::next(start);
+    }
+    if (info.starts.size() != before) view_changed(id, now);
+  }
+}
+
+}  // namespace troupe::control
