@@ -90,7 +90,7 @@ ClientEngine::~ClientEngine() {
 }
 
 void ClientEngine::say_hello(const Start& start) {
-  wire::Hello hello;
+  wire::Hello hello = start.hello;
   hello.protocol = kProtocolVersion;
   hello.build = process::executable_build_id();
   hello.kind = start.kind;

@@ -64,6 +64,7 @@ class ClientEngine final : public detail::Engine,
     Fd socket;  ///< connected to the agent
     wire::ProcessKind kind = wire::ProcessKind::driver;
     std::uint64_t token = 0;
+    wire::Hello hello;  ///< drivers that join a cluster: program, arguments, libraries, job name
   };
   /// Says hello and waits for the welcome, at most 10 s. Throws Unavailable, or what the agent
   /// answered.
