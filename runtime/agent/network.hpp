@@ -58,7 +58,11 @@ struct NetworkOptions {
   /// A member that cannot be reached for so long is dropped; control declares dead ones earlier.
   Duration unreachable_for = std::chrono::seconds(20);
   /// A member that control's view lacks for so long is as good as declared dead.
-  Duration absent_for = std::chrono::seconds(70);
+  Duration absent_for = std::chrono::seconds(15);
+  /// A broken connection may heal by itself for so long; then the peer is knocked at anew, this
+  /// often at last.
+  Duration reconnect_grace = std::chrono::milliseconds(300);
+  Duration retry_last = std::chrono::seconds(1);
   /// A dropped peer is taken back after this, doubled each time up to the other.
   Duration drop_first = std::chrono::seconds(1);
   Duration drop_last = std::chrono::seconds(60);

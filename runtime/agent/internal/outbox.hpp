@@ -1,0 +1,70 @@
+/// Frames that wait for one peer, in batches; see wire/batch.hpp.
+///
+///     outbox.append(wire::Talk::peer, frame, most);
+///     while (!outbox.empty() && link.can_send(outbox.next_size())) link.send(outbox.take(), …);
+///
+/// Order is kept, except that urgent frames (a few small ones) go first, in order among themselves.
+#pragma once
+
+#include "troupe/runtime/wire/batch.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace troupe::agent::internal {
+
+class Outbox {
+ public:
+  /// A batch takes `most` bytes, or one frame that is larger. Cost: one copy; one allocation per
+  /// batch.
+  void append(wire::Talk talk, BlobView frame, std::size_t most) {
+    const std::size_t size = wire::batched_size(frame.size());
+    if (!open_.empty() && open_.size() + size > most) close();
+    if (open_.empty()) open_.reserve(std::max(size, std::min(guess_, most)));
+    wire::append_frame(open_, talk, frame);
+    bytes_ += size;
+  }
+  /// While more than 64 KiB of urgent frames wait, further ones are lost.
+  void append_urgent(wire::Talk talk, BlobView frame) {
+    if (urgent_.size() > (64 << 10)) return;
+    wire::append_frame(urgent_, talk, frame);
+    bytes_ += wire::batched_size(frame.size());
+  }
+  void clear_urgent() {
+    bytes_ -= urgent_.size();
+    urgent_.clear();
+  }
+  void clear() {
+    urgent_.clear();
+    closed_.clear();
+    open_.clear();
+    bytes_ = 0;
+  }
+
+  bool empty() const noexcept { return bytes_ == 0; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// Size of what take() will give. Precondition of both: !empty().
+  std::size_t next_size() const noexcept { return next().size(); }
+  Blob take() {
+    Blob batch = std::exchange(const_cast<Blob&>(next()), {});
+    if (!closed_.empty() && closed_.front().empty()) closed_.pop_front();
+    bytes_ -= batch.size();
+    guess_ = std::max(guess_ / 2, batch.size());
+    return batch;
+  }
+
+ private:
+  const Blob& next() const noexcept {
+    if (!urgent_.empty()) return urgent_;
+    return closed_.empty() ? open_ : closed_.front();
+  }
+  void close() { closed_.push_back(std::exchange(open_, {})); }
+
+  Blob urgent_, open_;
+  std::deque<Blob> closed_;
+  std::size_t bytes_ = 0;
+  std::size_t guess_ = 4096;  ///< of a batch's size
+};
+
+}  // namespace troupe::agent::internal

@@ -1,0 +1,597 @@
+#include "troupe/runtime/agent/network.hpp"
+
+#include "troupe/runtime/agent/internal/outbox.hpp"
+#include "troupe/runtime/base/assert.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace troupe::agent {
+
+using internal::Outbox;
+using wire::Talk;
+
+namespace {
+
+constexpr std::size_t kMostUnknown = 4096;  // nodes waited for
+constexpr std::size_t kMostDead = 65536;    // nodes remembered as dead
+constexpr Time kNever = Time::max();
+
+struct Peer {
+  enum class State : std::uint8_t {
+    unknown,  ///< control has not told of it (yet)
+    member,   ///< admitted
+    dropped,  ///< to be taken back at `until`
+  };
+  NodeId node;
+  State state = State::unknown;
+  net::PublicKey key;
+  std::string door;
+  Outbox out;
+  bool touched = false;    ///< something was said since the last reset
+  bool waiting = false;    ///< in Impl::waiting
+  bool congested = false;  ///< can_send() says false
+  std::string doom;        ///< why it is about to be dropped
+  std::string trouble;     ///< why it is down
+  Time until{};            ///< of states unknown and dropped
+  Time down_since = kNever, absent_since = kNever, admitted_at{};
+  Duration penalty{};
+
+  bool member() const noexcept { return state == State::member; }
+  bool listens() const noexcept { return member() && doom.empty(); }
+};
+
+bool is_wildcard(const std::string& address) {
+  for (const char* wild : {"tcp://*", "tcp://0.0.0.0", "tcp://[::]"})
+    if (address.compare(0, std::char_traits<char>::length(wild), wild) == 0) return true;
+  return false;
+}
+
+std::string seconds(Duration d) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s";
+}
+
+}  // namespace
+
+struct Network::Impl {
+  NetworkOptions options;
+  Handler& handler;
+  std::unique_ptr<net::Transport> transport;
+  SessionId session = SessionId::random();
+  control::Cutoff cutoff;
+  wire::PeerWriter writer;
+  std::map<NodeId, Peer> peers;  ///< control among them
+  Peer* head = nullptr;          ///< control
+  Peer* last = nullptr;          ///< the one found last
+  std::vector<Peer*> waiting;    ///< those with something to send
+  std::vector<NodeId> doomed, relieved;
+  std::vector<std::pair<NodeId, std::string>> notices;  ///< resets that the handler is to be told
+  std::map<net::PublicKey, NodeId> keys;                ///< of members but control
+  std::set<NodeId> dead;
+  std::deque<NodeId> dead_in_order;
+  std::vector<net::TransportEvent> events;
+  std::uint64_t view = 0;  ///< version of the ClusterNodes applied last
+  std::size_t unknown = 0;
+  Epoch control_stamp = 0;  ///< of control's messages, where it stamps them
+  bool unflushed = false;
+  Time now{};
+  NetworkStats stats;
+
+  Impl(NetworkOptions given, Handler& h, Time start)
+      : options(std::move(given)),
+        handler(h),
+        cutoff(options.cutoff, options.self.id, session),
+        now(start) {}
+
+  Result<void> open() {
+    if (is_wildcard(options.listen))
+      return Error(Code::invalid_argument, "an agent cannot tell others to reach it at " +
+                                               options.listen +
+                                               "; name an address of this machine");
+    net::TransportOptions with;
+    with.keys = std::move(options.keys);
+    with.listen = options.listen;
+    with.build_id = options.build_id;
+    with.link = options.link;
+    with.reconnect_grace = options.reconnect_grace;
+    with.retry_last = options.retry_last;
+    auto opened = net::Transport::open(std::move(with));
+    if (!opened) return opened.error();
+    transport = std::move(*opened);
+    options.self.address = transport->door();
+    options.self.public_key = transport->public_key().str();
+
+    head = &add(options.control.node);
+    head->key = options.control.key;
+    head->door = options.control.door;
+    admit(*head);
+    run(cutoff.start(now));
+    return {};
+  }
+
+  // Peers.
+
+  Peer* find(NodeId node) {
+    if (last != nullptr && last->node == node) return last;
+    const auto at = peers.find(node);
+    return at != peers.end() ? last = &at->second : nullptr;
+  }
+
+  void set_state(Peer& peer, Peer::State state) {
+    unknown -= peer.state == Peer::State::unknown ? 1 : 0;
+    unknown += state == Peer::State::unknown ? 1 : 0;
+    peer.state = state;
+  }
+
+  Peer& add(NodeId node) {
+    Peer& peer = peers[node];
+    peer.node = node;
+    peer.until = now + options.unknown_for;
+    ++unknown;
+    return peer;
+  }
+
+  void admit(Peer& peer) {
+    const bool back = peer.state == Peer::State::dropped;
+    transport->admit({.node = peer.node, .key = peer.key, .door = peer.door});
+    if (&peer == head) transport->set_min_epoch(peer.node, control_stamp);
+    set_state(peer, Peer::State::member);
+    peer.admitted_at = now;
+    peer.down_since = kNever;
+    if (back) nudge(peer);
+  }
+
+  /// An empty batch: it makes the Link connect, so that both sides learn where they stand.
+  void nudge(Peer& peer) {
+    const net::Link* link = transport->link(peer.node);
+    if (link != nullptr && link->unacknowledged() == 0) (void)transport->send(peer.node, {}, now);
+  }
+
+  /// It will be dropped when no code is under way that holds on to it.
+  void doom(Peer& peer, std::string why) {
+    if (!peer.doom.empty()) return;
+    peer.doom = std::move(why);
+    doomed.push_back(peer.node);
+  }
+
+  void drop(Peer& peer, const std::string& why) {
+    if (peer.member()) {
+      transport->revoke(peer.node);
+      keep_out(peer);
+    }
+    end_talk(peer, why);
+  }
+
+  /// It is no member for a while; longer each time.
+  void keep_out(Peer& peer) {
+    ++stats.dropped_peers;
+    if (now - peer.admitted_at > options.drop_last) peer.penalty = {};
+    peer.penalty = std::clamp(2 * peer.penalty, options.drop_first, options.drop_last);
+    peer.until = now + peer.penalty;
+    set_state(peer, Peer::State::dropped);
+  }
+
+  /// Nothing of before is said or heard any more.
+  void end_talk(Peer& peer, const std::string& why) {
+    const bool said = std::exchange(peer.touched, false);
+    peer.out.clear();
+    peer.congested = false;
+    peer.doom.clear();
+    if (&peer == head) {
+      view = 0;
+      run(cutoff.on_closed(now));  // RegisterNode comes before all that the handler says now
+      if (said) handler.on_control_reset(why);
+    } else if (said) {
+      handler.on_peer_reset(peer.node, why);
+    }
+  }
+
+  void erase(Peer& peer) {
+    waiting.erase(std::remove(waiting.begin(), waiting.end(), &peer), waiting.end());
+    if (last == &peer) last = nullptr;
+    set_state(peer, Peer::State::member);  // for the count
+    const NodeId node = peer.node;
+    peers.erase(node);
+  }
+
+  void bury(NodeId node, const std::string& why) {
+    if (node == options.control.node || !dead.insert(node).second) return;
+    dead_in_order.push_back(node);
+    if (dead_in_order.size() > kMostDead) {
+      dead.erase(dead_in_order.front());
+      dead_in_order.pop_front();
+    }
+    if (Peer* peer = find(node)) {
+      if (peer->member()) transport->revoke(node);
+      const auto at = keys.find(peer->key);
+      if (at != keys.end() && at->second == node) keys.erase(at);
+      erase(*peer);
+    }
+    handler.on_node_dead(node, why);
+  }
+
+  // Out.
+
+  /// The peer for a message, or null where only a notice is to come of it.
+  Peer* addressee(NodeId to) {
+    if (Peer* peer = find(to)) return peer;
+    TROUPE_ASSERT(to != options.self.id, "a node sends a message to itself");
+    const bool is_dead = dead.count(to) != 0;
+    if (!is_dead && unknown < kMostUnknown) return &add(to);
+    if (notices.empty() || notices.back().first != to)
+      notices.emplace_back(
+          to, is_dead ? "node " + to.str() + " is dead" : "too many unknown nodes are waited for");
+    return nullptr;
+  }
+
+  void send(Peer& peer, Talk talk, BlobView frame) {
+    if (!peer.doom.empty()) return;
+    if (peer.out.bytes() + frame.size() > options.max_backlog)
+      return doom(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
+                            " bytes wait for it" +
+                            (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
+    peer.touched = true;
+    peer.out.append(talk, frame, options.batch);
+    peer.congested = peer.congested || peer.out.bytes() > options.backlog_high;
+    ++stats.frames_sent;
+    wait(peer);
+  }
+
+  /// Ahead of what waits: a word of Cutoff's.
+  void send_urgent(Peer& peer, Talk talk, BlobView frame) {
+    peer.out.append_urgent(talk, frame);
+    ++stats.frames_sent;
+    wait(peer);
+  }
+
+  void wait(Peer& peer) {
+    unflushed = true;
+    if (peer.waiting) return;
+    peer.waiting = true;
+    waiting.push_back(&peer);
+  }
+
+  void flush() {
+    unflushed = false;
+    for (Peer* peer : waiting) {
+      if (peer->listens()) pump(*peer);
+      peer->waiting = !peer->out.empty();
+    }
+    waiting.erase(
+        std::remove_if(waiting.begin(), waiting.end(), [](Peer* peer) { return !peer->waiting; }),
+        waiting.end());
+  }
+
+  void pump(Peer& peer) {
+    while (!peer.out.empty() && transport->can_send(peer.node, peer.out.next_size())) {
+      const Result<net::Ticket> sent = transport->send(peer.node, peer.out.take(), now);
+      if (!sent) return doom(peer, sent.error().message());
+      ++stats.messages_sent;
+    }
+    if (!peer.congested || peer.out.bytes() > options.backlog_low) return;
+    peer.congested = false;
+    relieved.push_back(peer.node);
+  }
+
+  // Cutoff.
+
+  void run(const control::Cutoff::Out& out) {
+    for (const control::CutoffEvent& event : out) {
+      if (const auto* beat = std::get_if<control::SendToControl>(&event)) {
+        send_urgent(*head, Talk::to_control, encode(control::ToControl(beat->message)));
+      } else if (const auto* word = std::get_if<control::SendToPeer>(&event)) {
+        send_word(*word);
+      } else if (const auto* again = std::get_if<control::Reconnect>(&event)) {
+        register_node(*again);
+      } else if (const auto* exit = std::get_if<control::ExitNow>(&event)) {
+        handler.exit_now(exit->why);
+      }
+    }
+  }
+
+  void send_word(const control::SendToPeer& word) {
+    Peer* peer = find(word.node);
+    if (peer == nullptr || !peer->listens()) return;
+    const control::BetweenAgents message =
+        std::visit([](const auto& m) { return control::BetweenAgents(m); }, word.message);
+    send_urgent(*peer, Talk::between_agents, encode(message));
+  }
+
+  void register_node(const control::Reconnect& again) {
+    control::RegisterNode message;
+    message.node = options.self;
+    message.epoch = again.epoch;
+    message.session = session;
+    message.number = again.number;
+    head->out.clear_urgent();  // older registrations and heartbeats say nothing more
+    send_urgent(*head, Talk::to_control, encode(control::ToControl(std::move(message))));
+  }
+
+  // In.
+
+  void take(net::TransportEvent& event) {
+    if (auto* message = std::get_if<net::Message>(&event)) return on_message(*message);
+    if (auto* up = std::get_if<net::PeerUp>(&event)) return on_up(up->node);
+    if (auto* down = std::get_if<net::PeerDown>(&event)) return on_down(*down);
+    if (auto* reset = std::get_if<net::PeerReset>(&event)) return on_reset(reset->node);
+    if (auto* lost = std::get_if<net::PeerLost>(&event)) return on_lost(*lost);
+    if (auto* join = std::get_if<net::JoinRequest>(&event))
+      return transport->refuse_join(join->id, "nodes join at control's door");
+    if (std::get_if<net::Refused>(&event) != nullptr) ++stats.refused_strangers;
+  }
+
+  void on_up(NodeId node) {
+    Peer* peer = find(node);
+    if (peer == nullptr) return;
+    peer->down_since = kNever;
+    peer->trouble.clear();
+  }
+
+  void on_down(const net::PeerDown& down) {
+    Peer* peer = find(down.node);
+    if (peer == nullptr || !peer->member()) return;
+    peer->down_since = now;
+    peer->trouble = down.why;
+    if (peer == head) return run(cutoff.on_closed(now));
+    if (peer->touched) nudge(*peer);
+  }
+
+  void on_reset(NodeId node) {
+    Peer* peer = find(node);
+    if (peer != nullptr && peer->member())
+      end_talk(*peer, "its process is another one, or has given this one up");
+  }
+
+  void on_lost(const net::PeerLost& lost) {
+    Peer* peer = find(lost.node);
+    if (peer == nullptr || !peer->member()) return;
+    if (peer == head && lost.fenced)
+      run(cutoff.on_fence({cutoff.epoch(), lost.error.message()}, now));
+    keep_out(*peer);
+    end_talk(*peer, lost.error.message());
+  }
+
+  void on_message(const net::Message& message) {
+    Peer* peer = find(message.from);
+    if (peer == nullptr || !peer->listens()) return;
+    peer->touched = true;
+    ++stats.messages_received;
+    const Result<void> read =
+        wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
+          ++stats.frames_received;
+          const Result<void> good = peer == head
+                                        ? on_control_frame(talk, frame, message.content.epoch)
+                                        : on_peer_frame(*peer, talk, frame);
+          if (!good) bad(*peer, good.error());
+          return peer->doom.empty();
+        });
+    if (!read) bad(*peer, read.error());
+  }
+
+  void bad(Peer& peer, const Error& error) {
+    ++stats.bad_frames;
+    doom(peer, "it sent what cannot be read: " + error.message());
+  }
+
+  Result<void> on_peer_frame(Peer& peer, Talk talk, BlobView frame) {
+    if (talk == Talk::peer) {
+      auto message = wire::decode_peer(frame);
+      if (!message) return message.error();
+      handler.on_peer(peer.node, *message);
+      return {};
+    }
+    if (talk != Talk::between_agents)
+      return Error(Code::invalid_argument, "words for or of control from an agent");
+    const Result<control::BetweenAgents> word = control::decode_between_agents(frame);
+    if (!word) return word.error();
+    if (std::visit([](const auto& m) { return m.node; }, *word) != peer.node)
+      return Error(Code::invalid_argument, "a word in the name of another node");
+    if (const auto* ask = std::get_if<control::AskControl>(&*word)) {
+      run(cutoff.on_ask(*ask, now));
+    } else {
+      run(cutoff.on_answer(std::get<control::ControlAnswer>(*word), now));
+    }
+    return {};
+  }
+
+  Result<void> on_control_frame(Talk talk, BlobView frame, Epoch stamp) {
+    if (talk != Talk::from_control)
+      return Error(Code::invalid_argument, "words of an agent from control");
+    Result<control::FromControl> message = control::decode_from_control(frame);
+    if (!message) return message.error();
+    if (auto* registered = std::get_if<control::Registered>(&*message)) {
+      on_registered(*registered, stamp, *message);
+    } else if (auto* answer = std::get_if<control::HeartbeatAnswer>(&*message)) {
+      run(cutoff.on_heartbeat_answer(*answer, now));
+    } else if (auto* roster = std::get_if<control::Roster>(&*message)) {
+      run(cutoff.on_roster(*roster, now));
+    } else if (auto* fence = std::get_if<control::Fence>(&*message)) {
+      run(cutoff.on_fence(*fence, now));
+    } else if (auto* nodes = std::get_if<control::ClusterNodes>(&*message)) {
+      on_nodes(*nodes);
+    } else if (auto* gone = std::get_if<control::NodeIsDead>(&*message)) {
+      if (gone->node == options.self.id) {
+        run(cutoff.on_fence({gone->epoch, gone->why}, now));
+      } else {
+        bury(gone->node, gone->why);
+      }
+    } else {
+      handler.on_control(*message);
+    }
+    return {};
+  }
+
+  void on_registered(const control::Registered& registered, Epoch stamp,
+                     control::FromControl& message) {
+    run(cutoff.on_registered(registered, now));
+    const bool taken = registered.session == session && registered.epoch == cutoff.epoch() &&
+                       registered.control_epoch == cutoff.control_epoch();
+    if (!taken || cutoff.has_exited()) return;
+    transport->set_epoch(cutoff.epoch());
+    if (stamp >= registered.control_epoch) {  // an older control is refused from now on
+      control_stamp = registered.control_epoch;
+      transport->set_min_epoch(head->node, control_stamp);
+    }
+    handler.on_control(message);
+  }
+
+  void on_nodes(const control::ClusterNodes& nodes) {
+    if (nodes.version <= view) return;
+    view = nodes.version;
+    std::map<net::PublicKey, const control::ClusterRow*> by_key;  // the newest life has the key
+    for (const control::ClusterRow& row : nodes.rows) {
+      const auto key = net::PublicKey::parse(row.description.public_key);
+      if (!key || row.description.id == options.self.id || row.description.id == head->node ||
+          *key == transport->public_key() || *key == head->key)
+        continue;
+      const control::ClusterRow*& best = by_key[*key];
+      if (best == nullptr || best->epoch < row.epoch) best = &row;
+    }
+    for (auto& [node, peer] : peers)
+      if (peer.state != Peer::State::unknown && &peer != head)
+        peer.absent_since = std::min(peer.absent_since, now);
+    for (const auto& [key, row] : by_key) on_row(*row, key);
+    handler.on_nodes(nodes);
+  }
+
+  void on_row(const control::ClusterRow& row, const net::PublicKey& key) {
+    const NodeId node = row.description.id;
+    if (dead.count(node) != 0) return;
+    const NodeId former = std::exchange(keys[key], node);
+    if (former && former != node) bury(former, "node " + node.str() + " has its key now");
+    keys[key] = node;
+    Peer* peer = find(node);
+    if (peer == nullptr) peer = &add(node);
+    peer->absent_since = kNever;
+    const bool same = peer->key == key && peer->door == row.description.address;
+    if (peer->key != key) keys.erase(peer->key);
+    if (peer->member() && peer->key != key) {
+      peer->key = key;
+      return drop(*peer, "it has another key now");
+    }
+    peer->key = key;
+    peer->door = row.description.address;
+    if (peer->state == Peer::State::unknown || (peer->member() && !same)) admit(*peer);
+  }
+
+  // Time.
+
+  void tick() {
+    run(cutoff.on_tick(now));
+    std::vector<NodeId> strangers, absent;
+    for (auto& [node, peer] : peers) {
+      if (peer.state == Peer::State::unknown && now >= peer.until) strangers.push_back(node);
+      if (peer.state == Peer::State::dropped && now >= peer.until) admit(peer);
+      if (&peer == head) continue;
+      if (peer.member() && peer.touched && peer.down_since != kNever &&
+          now - peer.down_since >= options.unreachable_for)
+        doom(peer, "it could not be reached for " + seconds(options.unreachable_for) + ": " +
+                       peer.trouble);
+      if (peer.absent_since != kNever && now - peer.absent_since >= options.absent_for &&
+          cutoff.hears_control(now))
+        absent.push_back(node);
+    }
+    for (const NodeId node : strangers) {
+      const bool said = find(node)->touched;
+      erase(*find(node));
+      if (said) handler.on_peer_reset(node, "control knows no node " + node.str());
+    }
+    for (const NodeId node : absent) bury(node, "control lists it no more");
+  }
+
+  void poll() {
+    for (const auto& [node, why] : std::exchange(notices, {})) handler.on_peer_reset(node, why);
+    for (const NodeId node : std::exchange(relieved, {})) handler.on_can_send(node);
+    events.clear();
+    transport->poll(now, events);
+    for (net::TransportEvent& event : events) take(event);
+    events.clear();
+    if (now >= cutoff.next_tick()) tick();
+    for (const NodeId node : std::exchange(doomed, {})) {
+      Peer* peer = find(node);
+      if (peer != nullptr && !peer->doom.empty()) drop(*peer, std::string(peer->doom));
+    }
+  }
+};
+
+Network::Network(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Network::~Network() = default;
+
+Result<std::unique_ptr<Network>> Network::open(NetworkOptions options, Handler& handler, Time now) {
+  auto impl = std::make_unique<Impl>(std::move(options), handler, now);
+  if (const Result<void> opened = impl->open(); !opened) return opened.error();
+  return std::unique_ptr<Network>(new Network(std::move(impl)));
+}
+
+void Network::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
+  TROUPE_ASSERT(to != impl_->head->node, "control takes send_control() only");
+  if (Peer* peer = impl_->addressee(to))
+    impl_->send(*peer, Talk::peer, impl_->writer.encode(message, payload));
+}
+
+bool Network::send_control(const control::ToControl& message) {
+  const Blob frame = encode(message);
+  if (wire::batched_size(frame.size()) > net::max_payload_size) return false;
+  impl_->send(*impl_->head, Talk::to_control, frame);
+  return true;
+}
+
+bool Network::can_send(NodeId to) const {
+  const Peer* peer = impl_->find(to);
+  return peer == nullptr || !peer->congested;
+}
+
+void Network::flush(Time now) {
+  impl_->now = now;
+  impl_->flush();
+}
+
+int Network::fd() const noexcept {
+  return impl_->transport->fd();
+}
+
+void Network::poll(Time now) {
+  impl_->now = now;
+  impl_->poll();
+}
+
+Time Network::next_deadline() const {
+  const Impl& impl = *impl_;
+  if (impl.unflushed || !impl.notices.empty() || !impl.relieved.empty() || !impl.doomed.empty())
+    return Time{};
+  return std::min(impl.transport->next_deadline(), impl.cutoff.next_tick());
+}
+
+bool Network::may_serve(Time now) const {
+  return impl_->cutoff.may_serve(now);
+}
+bool Network::hears_control(Time now) const {
+  return impl_->cutoff.hears_control(now);
+}
+Epoch Network::epoch() const noexcept {
+  return impl_->cutoff.epoch();
+}
+Epoch Network::control_epoch() const noexcept {
+  return impl_->cutoff.control_epoch();
+}
+const control::NodeDescription& Network::self() const noexcept {
+  return impl_->options.self;
+}
+const std::string& Network::door() const noexcept {
+  return impl_->transport->door();
+}
+bool Network::delivered(NodeId to) const {
+  const Peer* peer = impl_->find(to);
+  if (peer == nullptr) return true;
+  const net::Link* link = impl_->transport->link(to);
+  return peer->out.empty() && (link == nullptr || link->unacknowledged() == 0);
+}
+NetworkStats Network::stats() const noexcept {
+  return impl_->stats;
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,480 @@
+// Agents over real sockets on 127.0.0.1: registering, words and frames in order, back-pressure, and
+// what each side is told when a peer or control is replaced, silent, dead, or talks nonsense.
+#include "tests/agent/network_world.hpp"
+#include "troupe/runtime/agent/internal/outbox.hpp"
+#include "troupe/runtime/base/random.hpp"
+
+namespace troupe::agent {
+namespace {
+
+using namespace test;
+
+control::CutoffOptions quick() {
+  control::CutoffOptions options;
+  options.tick = 5ms;
+  options.heartbeat = 20ms;
+  options.ask_after = 100ms;
+  options.ask_interval = 20ms;
+  options.refuse_after = 300ms;
+  options.exit_after = 400ms;
+  options.carry_on = 1500ms;
+  options.answer_lasts = 150ms;
+  options.rejoin_within = 500ms;
+  return options;
+}
+/// Patient with control, quick with everything else.
+NetworkOptions lively() {
+  NetworkOptions options;
+  options.cutoff.tick = 5ms;
+  options.cutoff.heartbeat = 20ms;
+  options.drop_first = 20ms;
+  options.drop_last = 40ms;
+  options.reconnect_grace = 50ms;
+  return options;
+}
+
+TEST(Network, RegistersFirstAndBeats) {
+  FakeControl control;
+  Agent a(control, lively());
+  a.network->send_control(control::GetJob{1, {}});  // before anything is connected
+  EXPECT_FALSE(a.network->may_serve(steady_now()));
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return control.beats[a.node] >= 4; }));
+  EXPECT_EQ(control.order[a.node].substr(0, 2), "Rx");
+  EXPECT_EQ(control.got[a.node].size(), 1u);
+  EXPECT_TRUE(a.network->may_serve(steady_now()));
+  EXPECT_TRUE(a.network->hears_control(steady_now()));
+  EXPECT_EQ(a.network->epoch(), control.epochs[a.node]);
+  EXPECT_EQ(a.network->control_epoch(), control.epoch);
+  ASSERT_FALSE(a.from_control.empty());
+  EXPECT_TRUE(std::holds_alternative<control::Registered>(a.from_control[0]));
+  EXPECT_EQ(control.members[a.node].node, a.network->self());
+  EXPECT_EQ(a.network->self().address, a.network->door());
+}
+
+TEST(Network, AddressesThatOthersCannotUseAreRefused) {
+  FakeControl control;
+  struct Quiet : Agent {
+    using Agent::Agent;
+  } a(control);
+  for (const char* listen : {"tcp://*:0", "tcp://0.0.0.0:*", "tcp://[::]:1234"}) {
+    NetworkOptions options;
+    options.keys = copy(a.keys);
+    options.listen = listen;
+    const auto opened = Network::open(std::move(options), a, steady_now());
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code(), Code::invalid_argument);
+  }
+  NetworkOptions busy;
+  busy.keys = copy(a.keys);
+  busy.listen = a.network->door();
+  const auto opened = Network::open(std::move(busy), a, steady_now());
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message().find(a.network->door()), std::string::npos);
+}
+
+TEST(Network, MembersTalkBothWaysInOrder) {
+  FakeControl control;
+  Agent a(control, lively()), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  for (int i = 0; i < 500; ++i) {
+    a.say(b.node, "a" + std::to_string(i));
+    b.say(a.node, "b" + std::to_string(i));
+    if (i % 50 == 0) a.pass(steady_now());
+  }
+  ASSERT_TRUE(
+      drive({&control, &a, &b}, 5s, [&] { return a.got.size() == 500 && b.got.size() == 500; }));
+  for (int i = 0; i < 500; ++i) {
+    EXPECT_EQ(a.got[i], std::make_pair(b.node, "b" + std::to_string(i)));
+    EXPECT_EQ(b.got[i], std::make_pair(a.node, "a" + std::to_string(i)));
+  }
+  EXPECT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.network->delivered(b.node); }));
+  EXPECT_TRUE(a.resets.empty() && b.resets.empty());
+  EXPECT_LT(a.network->stats().messages_sent, 100u);  // they travelled in batches
+}
+
+TEST(Network, HundredThousandFramesOfHundredBytesArriveInOrder) {
+  FakeControl control;
+  Agent a(control), b(control);
+  ASSERT_TRUE(meet(control, a, b));
+  constexpr std::uint64_t total = 100000;
+  constexpr std::uint64_t per_pass = 256;  // what an agent may find in its rings
+  std::uint64_t sent = 0, next = 0;
+  bool in_order = true;
+  b.keep = false;
+  b.on_frame = [&](NodeId, const wire::PeerMessage& message, BlobView) {
+    in_order = in_order && std::get<wire::PeerFrame>(message).from == next++;
+  };
+  const Blob payload(100, std::byte{7});
+  const Time begin = steady_now();
+  ASSERT_TRUE(drive({&a, &b, &control}, 30s, [&] {
+    for (std::uint64_t i = 0; i < per_pass && sent < total && a.network->can_send(b.node); ++i)
+      a.network->send(b.node, wire::PeerFrame{sent++, 2, {}}, payload);
+    a.network->flush(steady_now());
+    return next == total;
+  }));
+  const double seconds = std::chrono::duration<double>(steady_now() - begin).count();
+  EXPECT_TRUE(in_order);
+  const NetworkStats stats = a.network->stats();
+  std::printf("%llu frames of 100 bytes in %llu batches: %.0f frames/s (both ends in one thread)\n",
+              static_cast<unsigned long long>(total),
+              static_cast<unsigned long long>(stats.messages_sent), total / seconds);
+}
+
+TEST(Network, AFullWindowHoldsThePortalsBackAndLetsThemGo) {
+  FakeControl control;
+  NetworkOptions small = lively();
+  small.link.window_bytes = 64 << 10;
+  small.batch = 16 << 10;
+  small.backlog_high = 64 << 10;
+  small.backlog_low = 16 << 10;
+  Agent a(control, std::move(small)), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  int sent = 0;
+  while (a.network->can_send(b.node) && sent < 1000) {  // b does not read
+    a.say(b.node, std::to_string(sent++) + std::string(1000, '.'));
+    a.pass(steady_now());
+  }
+  EXPECT_GT(sent, 64);         // window and backlog
+  EXPECT_LT(sent, 200);        // and no more
+  const int more = sent + 20;  // it is a request, not a wall
+  while (sent < more) a.say(b.node, std::to_string(sent++) + std::string(1000, '.'));
+  EXPECT_TRUE(a.relieved.empty());
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return !a.relieved.empty(); }));
+  EXPECT_EQ(a.relieved, std::vector<NodeId>{b.node});
+  EXPECT_TRUE(a.network->can_send(b.node));
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return b.got.size() == std::size_t(sent); }));
+  for (int i = 0; i < sent; ++i)
+    EXPECT_EQ(b.got[i].second.substr(0, b.got[i].second.find('.')), std::to_string(i));
+}
+
+TEST(Network, APeerThatTakesNothingIsDroppedAndTakenBackAndBothAreTold) {
+  FakeControl control;
+  NetworkOptions small = lively();
+  small.link.window_bytes = 64 << 10;
+  small.backlog_high = 64 << 10;
+  small.max_backlog = 256 << 10;
+  Agent a(control, std::move(small)), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  a.say(b.node, "hello");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return b.got.size() == 1; }));
+  for (int i = 0; i < 500 && a.resets.empty(); ++i) {  // b does not read
+    a.say(b.node, std::string(1000, '.'));
+    a.pass(steady_now());
+  }
+  ASSERT_EQ(a.resets.size(), 1u);
+  EXPECT_NE(a.reset_of(b.node).find("it takes nothing"), std::string::npos) << a.reset_of(b.node);
+  EXPECT_TRUE(a.network->can_send(b.node));
+  b.got.clear();
+  a.say(b.node, "again");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] {
+    return b.resets.size() == 1 && !b.got.empty() && b.got.back().second == "again";
+  }));
+  b.say(a.node, "and back");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.got.size() == 1; }));
+  EXPECT_EQ(a.resets.size(), 1u);
+}
+
+TEST(Network, AReplacedProcessIsTold) {
+  FakeControl control;
+  Agent a(control, lively());
+  auto b = std::make_unique<Agent>(control, lively());
+  ASSERT_TRUE(meet(control, a, *b));
+  const NodeId node = b->node;
+  a.say(node, "1");
+  ASSERT_TRUE(drive({&control, &a, b.get()}, 5s, [&] { return b->got.size() == 1; }));
+  NetworkOptions same = lively();
+  same.listen = b->network->door();
+  b->network.reset();
+  b->got.clear();
+  b->open(control, same);
+  ASSERT_TRUE(drive({&control, &a, b.get()}, 10s, [&] { return a.resets.size() == 1; }));
+  EXPECT_EQ(a.resets[0].first, node);
+  a.say(node, "2");
+  ASSERT_TRUE(drive({&control, &a, b.get()}, 10s, [&] { return !b->got.empty(); }));
+  EXPECT_EQ(b->got[0].second, "2");
+  EXPECT_EQ(a.resets.size(), 1u);
+}
+
+TEST(Network, ControlThatStartsAnewIsToldAllAgain) {
+  FakeControl control;
+  Agent a(control, lively());
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return control.beats[a.node] >= 2; }));
+  const Epoch epoch = a.network->epoch();
+  a.when_control_resets = [&] { a.network->send_control(control::GetJob{2, {}}); };
+  control.restart();
+  control.admit(a.node, a.keys.public_key);
+  a.network->send_control(control::GetJob{1, {}});  // perhaps lost: the reset says so
+  a.network->flush(steady_now());
+  ASSERT_TRUE(drive({&control, &a}, 10s, [&] {
+    return !control.got[a.node].empty() && a.network->control_epoch() == control.epoch &&
+           control.order[a.node].find('H') != std::string::npos;
+  }));
+  EXPECT_EQ(a.control_resets.size(), 1u);
+  EXPECT_EQ(control.order[a.node][0], 'R') << control.order[a.node];
+  EXPECT_EQ(control.members[a.node].epoch, epoch);
+  EXPECT_EQ(a.network->epoch(), epoch);
+  ASSERT_EQ(control.got[a.node].size(), 1u);
+  EXPECT_EQ(std::get<control::GetJob>(control.got[a.node][0]).request, 2u);
+  EXPECT_TRUE(a.exits.empty());
+}
+
+TEST(Network, WithoutControlAMajorityCarriesOnAndALoneNodeExits) {
+  FakeControl control;
+  NetworkOptions options;
+  options.cutoff = quick();
+  Agent a(control, std::move(options));
+  options = {};
+  options.cutoff = quick();
+  Agent b(control, std::move(options));
+  control.beside = b.node;
+  ASSERT_TRUE(meet(control, a, b));
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] {
+    return a.network->may_serve(steady_now()) && b.network->may_serve(steady_now()) &&
+           control.order[a.node].find('H') != std::string::npos;
+  }));
+  // Control is gone: the two ask each other and go on for longer than one alone might.
+  const Time gone = steady_now();
+  ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return steady_now() > gone + 700ms; }));
+  EXPECT_TRUE(a.exits.empty() && b.exits.empty());
+  EXPECT_TRUE(a.network->may_serve(steady_now()) && b.network->may_serve(steady_now()));
+  EXPECT_FALSE(a.network->hears_control(steady_now()));
+  // Then one is alone, and not beside control.
+  ASSERT_TRUE(drive({&a}, 5s, [&] { return !a.exits.empty(); }));
+  EXPECT_EQ(a.exits.size(), 1u);
+  EXPECT_FALSE(a.network->may_serve(steady_now()));
+  EXPECT_LT(steady_now(), gone + 1500ms);
+}
+
+TEST(Network, AFenceEndsTheProcess) {
+  FakeControl control;
+  Agent a(control, lively());
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return a.network->epoch() != 0; }));
+  control.tell(a.node, control::Fence{a.network->epoch() + 1, "of another life"});
+  control.tell(a.node, control::Fence{a.network->epoch(), "the test says so"});
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return !a.exits.empty(); }));
+  EXPECT_NE(a.exits[0].find("the test says so"), std::string::npos);
+  EXPECT_FALSE(a.network->may_serve(steady_now()));
+}
+
+TEST(Network, ADeadNodeIsNeverSpokenWithAgain) {
+  FakeControl control;
+  Agent a(control, lively()), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  b.say(a.node, "1");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.got.size() == 1; }));
+  control.declare_dead(b.node);
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.deaths.size() == 1; }));
+  EXPECT_EQ(a.deaths[0].first, b.node);
+  EXPECT_TRUE(a.resets.empty());
+  b.say(a.node, "2");
+  control.members[b.node].node = b.network->self();  // an old view that still has it
+  control.tell_nodes();
+  a.say(b.node, "nobody there");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] {
+    return !a.resets.empty() && a.known.count(b.node) != 0 &&
+           a.network->stats().refused_strangers > 0;
+  }));
+  EXPECT_NE(a.reset_of(b.node).find("dead"), std::string::npos);
+  EXPECT_EQ(a.got.size(), 1u);
+  EXPECT_TRUE(b.got.empty());
+}
+
+TEST(Network, ANodeThatControlListsNoMoreIsDead) {
+  FakeControl control;
+  NetworkOptions options = lively();
+  options.absent_for = 100ms;
+  Agent a(control, std::move(options)), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  control.members.erase(b.node);
+  control.tell_nodes();
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.deaths.size() == 1; }));
+  EXPECT_EQ(a.deaths[0].first, b.node);
+}
+
+TEST(Network, MessagesForANodeThatIsNotKnownYetWait) {
+  FakeControl control;
+  control.lists = false;
+  NetworkOptions options = lively();
+  options.unknown_for = 200ms;
+  Agent a(control, lively()), b(control, std::move(options));
+  ASSERT_TRUE(
+      drive({&control, &a, &b}, 5s, [&] { return a.network->epoch() && b.network->epoch(); }));
+  const NodeId nobody = NodeId::random();
+  a.say(b.node, "early");
+  b.say(nobody, "in vain");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return !b.resets.empty(); }));
+  EXPECT_EQ(b.resets[0].first, nobody);
+  control.tell_nodes();
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return b.got.size() == 1; }));
+  EXPECT_EQ(b.got[0].second, "early");
+  EXPECT_TRUE(a.resets.empty());
+}
+
+TEST(Network, AProcessThatCannotBeReachedIsGivenUpInTime) {
+  FakeControl control;
+  NetworkOptions options = lively();
+  options.unreachable_for = 200ms;
+  Agent a(control, std::move(options));
+  auto b = std::make_unique<Agent>(control, lively());
+  ASSERT_TRUE(meet(control, a, *b));
+  const NodeId node = b->node;
+  a.say(node, "1");
+  ASSERT_TRUE(drive({&control, &a, b.get()}, 5s, [&] { return b->got.size() == 1; }));
+  b.reset();  // and control does not notice
+  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));
+  EXPECT_NE(a.reset_of(node).find("could not be reached"), std::string::npos) << a.reset_of(node);
+}
+
+/// A member that sends whatever the test wants.
+struct Rogue : Speaker {
+  std::vector<net::Delivered> got;
+  std::size_t resets = 0;
+  Rogue(FakeControl& control, const std::vector<Agent*>& agents) {
+    open();
+    control::RegisterNode member;
+    member.node.id = node;
+    member.node.address = transport->door();
+    member.node.public_key = keys.public_key.str();
+    control.epochs[node] = 99;
+    control.members[node] = member;
+    control.admit(node, keys.public_key);  // what control tells it goes nowhere
+    for (const Agent* agent : agents)
+      transport->admit(
+          {.node = agent->node, .key = agent->keys.public_key, .door = agent->network->door()});
+  }
+  void heard(NodeId, const net::Delivered& content) override { got.push_back(content); }
+  void on_event(const net::TransportEvent& event) override {
+    resets += std::get_if<net::PeerReset>(&event) != nullptr ? 1 : 0;
+  }
+};
+
+Blob batch_of(wire::Talk talk, BlobView frame) {
+  Blob batch;
+  wire::append_frame(batch, talk, frame);
+  return batch;
+}
+
+TEST(Network, APeerThatTalksNonsenseIsDroppedAndTheOthersAreServed) {
+  FakeControl control;
+  Agent a(control, lively()), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  Rogue rogue(control, {&a});
+  control.tell_nodes();
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.known.count(rogue.node) != 0; }));
+  wire::PeerWriter writer;
+  const BlobView good = writer.encode(wire::PullData{1, 0, 4}, text("good"));
+  const Blob good_batch = batch_of(wire::Talk::peer, good);
+  Blob cut = good_batch;
+  cut.resize(cut.size() - 8);
+  std::vector<Blob> nonsense = {
+      text("odd"),
+      text("12345678"),
+      cut,
+      batch_of(wire::Talk::peer, {}),
+      batch_of(wire::Talk::peer, text("this is no frame")),
+      batch_of(wire::Talk::between_agents, good),
+      batch_of(static_cast<wire::Talk>(9), good),
+      batch_of(wire::Talk::from_control,
+               encode(control::FromControl(control::Fence{a.network->epoch(), "as control"}))),
+      batch_of(wire::Talk::between_agents,
+               encode(control::BetweenAgents(control::AskControl{b.node, 1, 1})))};
+  std::size_t rounds = 0;
+  for (const Blob& bytes : nonsense) {
+    ++rounds;
+    // The good one before it is taken, that after it is not.
+    ASSERT_TRUE(rogue.transport->send(a.node, Blob(good_batch), steady_now()));
+    Blob batch = bytes;
+    if (bytes != cut) batch.insert(batch.end(), good_batch.begin(), good_batch.end());
+    ASSERT_TRUE(rogue.transport->send(a.node, std::move(batch), steady_now()));
+    ASSERT_TRUE(rogue.transport->send(a.node, Blob(good_batch), steady_now()));
+    b.say(a.node, "b" + std::to_string(rounds));
+    ASSERT_TRUE(drive({&control, &a, &b, &rogue}, 5s,
+                      [&] {
+                        return a.network->stats().bad_frames == rounds &&
+                               a.resets.size() == rounds && a.got.size() == 2 * rounds &&
+                               rogue.resets == rounds;  // it was taken back
+                      }))
+        << "round " << rounds << ": " << a.network->stats().bad_frames << " bad, "
+        << a.resets.size() << " resets, " << a.got.size() << " frames, " << rogue.resets << " told";
+    EXPECT_EQ(a.resets.back().first, rogue.node);
+    EXPECT_NE(a.resets.back().second.find("cannot be read"), std::string::npos);
+  }
+  EXPECT_TRUE(a.exits.empty());
+  EXPECT_EQ(a.network->stats().dropped_peers, nonsense.size());
+}
+
+TEST(Network, OfTwoNodesWithOneKeyTheNewerIsBelieved) {
+  FakeControl control;
+  Agent a(control, lively()), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  Agent again(control, lively());
+  again.keys = copy(b.keys);
+  again.network.reset();
+  NetworkOptions options = lively();
+  again.open(control, options);
+  ASSERT_TRUE(drive({&control, &a, &again}, 5s, [&] { return a.known.count(again.node) != 0; }));
+  ASSERT_EQ(a.deaths.size(), 1u);
+  EXPECT_EQ(a.deaths[0].first, b.node);
+  a.say(again.node, "1");
+  ASSERT_TRUE(drive({&control, &a, &again}, 5s, [&] { return again.got.size() == 1; }));
+}
+
+TEST(Outbox, KeepsOrderWithinItsBoundsAndLetsUrgentFramesPass) {
+  using internal::Outbox;
+  Outbox out;
+  std::size_t bytes = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Blob frame = text(std::to_string(i));
+    out.append(wire::Talk::peer, frame, 64);
+    bytes += wire::batched_size(frame.size());
+  }
+  const Blob large(1000);
+  out.append(wire::Talk::peer, large, 64);
+  out.append_urgent(wire::Talk::between_agents, text("u"));
+  EXPECT_EQ(out.bytes(), bytes + wire::batched_size(1000) + 16);
+  std::vector<std::string> got;
+  while (!out.empty()) {
+    const std::size_t size = out.next_size();
+    const Blob batch = out.take();
+    EXPECT_EQ(batch.size(), size);
+    EXPECT_TRUE(size <= 64 || size == wire::batched_size(1000));
+    ASSERT_TRUE(wire::split_batch(batch, [&](wire::Talk, BlobView frame) {
+      got.push_back(text(frame));
+      return true;
+    }));
+  }
+  ASSERT_EQ(got.size(), 102u);
+  EXPECT_EQ(got[0], "u");
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(got[i + 1], std::to_string(i));
+  EXPECT_EQ(got[101].size(), 1000u);
+}
+
+TEST(Batch, BytesOfAnyKindAreReadWithinTheirBounds) {
+  Random random(7);
+  std::size_t good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Blob batch;
+    for (auto n = random.below(4); n > 0; --n)
+      wire::append_frame(batch, static_cast<wire::Talk>(2 + random.below(4)),
+                         Blob(random.below(40)));
+    for (auto n = random.below(3); n > 0 && !batch.empty(); --n)
+      batch[random.below(batch.size())] = static_cast<std::byte>(random());
+    if (random.below(4) == 0) batch.resize(random.below(batch.size() + 1));
+    const std::byte* begin = batch.data();
+    const std::byte* end = begin + batch.size();
+    good += wire::split_batch(
+                batch,
+                [&](wire::Talk talk, BlobView frame) {
+                  EXPECT_TRUE(frame.data() >= begin && frame.data() + frame.size() <= end);
+                  EXPECT_TRUE(talk >= wire::Talk::peer && talk <= wire::Talk::between_agents);
+                  return true;
+                })
+                ? 1
+                : 0;
+  }
+  EXPECT_GT(good, 1000u);
+  EXPECT_LT(good, 19000u);
+}
+
+}  // namespace
+}  // namespace troupe::agent
