@@ -241,8 +241,9 @@ void write(schema::BulkOffer::Builder out, const BulkOffer& m) {
   std::memcpy(out.initKey(kBulkKey).begin(), m.key.data(), kBulkKey);
 }
 void read(schema::BulkOffer::Reader in, BulkOffer& m) {
-  m.connection_high = in.getConnection().getHigh();
-  m.connection_low = in.getConnection().getLow();
+  const auto connection = in.getConnection();
+  m.connection_high = connection.getHigh();
+  m.connection_low = connection.getLow();
   m.host = read_text(in.getHost(), "host");
   m.port = in.getPort();
   const auto key = in.getKey();

@@ -174,7 +174,7 @@ TEST(Bounds, TextsListsAndEnumerationsOfTheNode) {
   refuses_node(node_with([&](M m) { m.initHello().setBuild(longer); }), "build has 2049 bytes");
   refuses_node(node_with([&](M m) { m.initFindActor().setName(longer); }), "actor name");
   refuses_node(node_with([&](M m) { m.initShutdown().setWhy(longer); }), "reason");
-  refuses_node(node_with([](M m) { m.initHello().setKind(2); }), "process kind is out of range");
+  refuses_node(node_with([](M m) { m.initHello().setKind(3); }), "process kind is out of range");
   refuses_node(node_with([](M m) { m.initActorUpdate().setState(4); }), "actor state");
   refuses_node(node_with([](M m) { m.initChannel().setSide(2); }), "channel side");
   refuses_node(node_with([](M m) { m.initLeaseGranted().initGpus(65); }), "gpus has 65 entries");

@@ -50,6 +50,49 @@ TEST(RoundTrip, EveryNodeMessageWithRandomContents) {
   }
 }
 
+TEST(RoundTrip, EveryMessageBetweenAgentsWithRandomContents) {
+  PeerWriter writer;
+  for (std::size_t member = 0; member < std::variant_size_v<PeerMessage>; ++member) {
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+      SCOPED_TRACE("member " + std::to_string(member) + " seed " + std::to_string(seed));
+      Random random(seed * 1000 + member);
+      const Blob payload = random_bytes(random, random.below(9000));
+      const PeerMessage message = random_peer(random, payload.size(), member, seed % 2 == 0);
+      const BlobView frame = writer.encode(message, payload);
+      const auto read = decode_peer(frame);
+      ASSERT_TRUE(read.ok()) << name_of(message) << ": " << read.error().what();
+      ASSERT_EQ(text_of(read->message), text_of(message)) << name_of(message);
+      ASSERT_EQ(Blob(read->payload.begin(), read->payload.end()), payload);
+    }
+  }
+}
+
+TEST(RoundTrip, ACreationKeepsItsArgumentsAndWhoOwnsTheRefs) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const Blob payload = random_bytes(random, random.below(9000));
+    const Creation creation = random_creation(random, payload.size(), seed % 2 == 0);
+    const Blob bytes = encode_creation(creation, payload);
+    const auto read = decode_creation(bytes);
+    ASSERT_TRUE(read.ok()) << read.error().what();
+    ASSERT_EQ(text_of(read->message), text_of(creation));
+    ASSERT_EQ(Blob(read->payload.begin(), read->payload.end()), payload);
+  }
+}
+
+TEST(RoundTrip, TheLargestCarriedFrameFitsTheLink) {
+  PeerFrame frame{1, 2, std::vector<OwnedRef>(kMaxCarriedRefs, {{1, 2}, {3, 4}})};
+  const Blob payload(kMaxPeerPayload, std::byte{7});
+  PeerWriter writer;
+  const BlobView whole = writer.encode(PeerMessage(frame), payload);
+  EXPECT_LE(whole.size(), (1u << 20) - 64 - 8);  // a message of the link, less a batch's head
+  const auto read = decode_peer(whole);
+  ASSERT_TRUE(read.ok()) << read.error().what();
+  EXPECT_EQ(std::get<PeerFrame>(read->message).refs, frame.refs);
+  EXPECT_EQ(read->payload.size(), payload.size());
+}
+
 TEST(RoundTrip, AFrameAtAnyAddressReadsAlike) {
   Random random(1);
   const Blob payload = random_bytes(random, 64);

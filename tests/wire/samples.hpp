@@ -6,7 +6,7 @@
 #pragma once
 
 #include "troupe/runtime/base/random.hpp"
-#include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <string>
 #include <string_view>
@@ -49,7 +49,7 @@ template <class F>
 void each(F& f, Hello& m) {
   f("protocol", m.protocol), f("build", m.build), f("kind", m.kind), f("pid", m.pid);
   f("token", m.token), f("program", m.program), f("arguments", m.arguments);
-  f("job_name", m.job_name);
+  f("job_name", m.job_name), f("libraries", m.libraries);
 }
 template <class F>
 void each(F& f, Welcome& m) {
@@ -222,6 +222,111 @@ void each(F& f, Shutdown& m) {
   f("why", m.why);
 }
 
+template <class F>
+void each(F& f, Inquire& m) {
+  f("request", m.request);
+}
+template <class F>
+void each(F& f, Answer& m) {
+  f("request", m.request), f("offset", m.offset), f("bytes", m.bytes), f("error", m.error);
+}
+
+// --- those between agents: peer.hpp ---
+
+template <class F>
+void each(F& f, OwnedRef& m) {
+  f("object", m.object), f("owner", m.owner);
+}
+template <class F>
+void each(F& f, PeerLeaseRequest& m) {
+  f("process", m.process), f("key", m.key), f("count", m.count), f("job", m.job);
+  f("shape", m.shape);
+}
+template <class F>
+void each(F& f, PeerLeaseWithdraw& m) {
+  f("process", m.process), f("key", m.key);
+}
+template <class F>
+void each(F& f, PeerLeaseGranted& m) {
+  f("process", m.process), f("key", m.key), f("lease", m.lease), f("worker", m.worker);
+  f("gpus", m.gpus);
+}
+template <class F>
+void each(F& f, PeerLeaseRefused& m) {
+  f("process", m.process), f("key", m.key), f("count", m.count), f("why", m.why);
+}
+template <class F>
+void each(F& f, PeerLeaseReclaim& m) {
+  f("process", m.process), f("lease", m.lease);
+}
+template <class F>
+void each(F& f, PeerLeaseReturned& m) {
+  f("process", m.process), f("lease", m.lease);
+}
+template <class F>
+void each(F& f, PeerConnect& m) {
+  f("process", m.process), f("worker", m.worker), f("actor", m.actor);
+  f("incarnation", m.incarnation);
+}
+template <class F>
+void each(F& f, PeerFrame& m) {
+  f("from", m.from), f("to", m.to), f("refs", m.refs);
+}
+template <class F>
+void each(F& f, PeerProcessGone& m) {
+  f("process", m.process), f("peer", m.peer), f("started", m.started), f("reason", m.reason);
+}
+template <class F>
+void each(F& f, PeerCredit& m) {
+  f("from", m.from), f("to", m.to), f("consumed", m.consumed);
+}
+template <class F>
+void each(F& f, PeerHold& m) {
+  f("object", m.object), f("holder", m.holder), f("delta", m.delta);
+}
+template <class F>
+void each(F& f, PeerAwait& m) {
+  f("object", m.object);
+}
+template <class F>
+void each(F& f, PeerReady& m) {
+  f("object", m.object), f("value", m.value), f("refs", m.refs);
+}
+template <class F>
+void each(F& f, PullRequest& m) {
+  f("transfer", m.transfer), f("object", m.object);
+}
+template <class F>
+void each(F& f, PullData& m) {
+  f("transfer", m.transfer), f("offset", m.offset), f("bytes", m.bytes);
+}
+template <class F>
+void each(F& f, PullOnBulk& m) {
+  f("transfer", m.transfer), f("bytes", m.bytes);
+}
+template <class F>
+void each(F& f, PullRefused& m) {
+  f("transfer", m.transfer), f("error", m.error);
+}
+template <class F>
+void each(F& f, BulkOffer& m) {
+  f("connection_high", m.connection_high), f("connection_low", m.connection_low);
+  f("host", m.host), f("port", m.port), f("key", m.key);
+}
+template <class F>
+void each(F& f, ProgramRequest& m) {
+  f("job", m.job), f("file", m.file), f("offset", m.offset);
+}
+template <class F>
+void each(F& f, ProgramData& m) {
+  f("job", m.job), f("file", m.file), f("offset", m.offset), f("bytes", m.bytes);
+  f("error", m.error);
+}
+template <class F>
+void each(F& f, Creation& m) {
+  f("create", m.create), f("refs", m.refs);
+}
+
 // --- what is made of them ---
 
 /// A random message that keeps every bound; inline values lie in a payload of `payload_size` bytes.
@@ -233,16 +338,24 @@ CallMessage random_call(Random& random, std::size_t payload_size, std::size_t me
 NodeMessage random_node(Random& random, std::size_t payload_size, std::size_t member,
                         bool tidy = false);
 
+PeerMessage random_peer(Random& random, std::size_t payload_size, std::size_t member,
+                        bool tidy = false);
+Creation random_creation(Random& random, std::size_t payload_size, bool tidy = false);
+
 /// "name.member = value" for every member, one a line; equal texts mean equal messages.
 std::string text_of(const CallMessage& message);
 std::string text_of(const NodeMessage& message);
+std::string text_of(const PeerMessage& message);
+std::string text_of(const Creation& creation);
 /// The type's name: "Call", "Hello".
 std::string_view name_of(const CallMessage& message);
 std::string_view name_of(const NodeMessage& message);
+std::string_view name_of(const PeerMessage& message);
 
 /// A frame as its receiver sees it: head, then a payload.
 Blob frame_of(const CallMessage& message, BlobView payload);
 Blob frame_of(const NodeMessage& message, BlobView payload);
+Blob frame_of(const PeerMessage& message, BlobView payload);
 Blob random_bytes(Random& random, std::size_t size);
 
 }  // namespace troupe::wire::samples
