@@ -1,250 +1,309 @@
 #include "troupe/runtime/agent/actors.hpp"
 
-#include <algorithm>
+#include "troupe/runtime/agent/shape.hpp"
+
+#include <utility>
 
 namespace troupe::agent {
 namespace {
-/// An actor that somebody asks about and nobody has created: its creator's message is read within
-/// this time or never.
-constexpr Duration kUnknown = std::chrono::seconds(5);
+
+control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId self) {
+  control::ActorSpec spec;
+  spec.id = message.actor;
+  spec.job = job;
+  spec.name = message.name;
+  spec.name_space = message.name_space;
+  spec.class_name = message.class_name;
+  spec.lifetime = message.lifetime;
+  spec.owner = self;
+  spec.shape = shape_of(message.shape);
+  spec.max_restarts = message.max_restarts;
+  spec.restart_window = Duration(static_cast<Duration::rep>(message.restart_window_ns));
+  spec.detached = message.detached;
+  return spec;
+}
+
+BlobView bytes_of(const std::string& text) {
+  return BlobView(reinterpret_cast<const std::byte*>(text.data()), text.size());
+}
+
+wire::StartActor order_for(wire::CreateActor& create, std::uint64_t life, bool restarted) {
+  wire::StartActor start;
+  start.actor = create.actor;
+  start.lifetime = create.lifetime;
+  start.incarnation = life;
+  start.max_concurrency = create.max_concurrency;
+  start.restarted = restarted;
+  start.name = std::move(create.name);
+  start.creation = std::move(create.creation);
+  return start;
+}
+
+/// A constructor that waits for an infeasible task throws that error; only the agent itself may say
+/// that the actor is infeasible.
+std::shared_ptr<const ErrorInfo> thrown(const std::shared_ptr<const ErrorInfo>& error) {
+  if (error->code != Code::infeasible) return error;
+  ErrorInfo info = *error;
+  info.code = Code::task_failed;
+  info.cause = error;
+  return std::make_shared<const ErrorInfo>(std::move(info));
+}
+
 }  // namespace
 
-bool ActorHost::create(const wire::CreateActor& message, BlobView payload) {
-  if (!message.name.empty()) {
-    const auto [at, fresh] = names_.try_emplace({message.name_space, message.name}, message.actor);
-    if (!fresh) return false;
-  }
-  Actor& actor = actors_[message.actor];
-  actor.spec = message;
-  actor.payload.assign(payload.begin(), payload.end());
-  actor.known = true;
-  if (actor.final || actor.state == wire::ActorState::dead)  // killed before its creation was read
-    bury(message.actor, actor, Error(Code::actor_died, "the actor was killed"));
-  else
-    begin(message.actor, actor);
-  return true;
-}
+// --- made here
+// -----------------------------------------------------------------------------------------------------
 
-void ActorHost::begin(ActorId id, Actor& actor) {
-  ++actor.incarnation;
-  actor.worker = 0;
-  out_.need_worker(id, actor.spec.shape);
-}
-
-void ActorHost::worker_ready(ActorId id, ProcessIndex worker, std::vector<std::int32_t> gpus) {
-  const auto found = actors_.find(id);
-  if (found == actors_.end() || found->second.state == wire::ActorState::dead) {
-    out_.release_worker(id);
-    return;
-  }
-  Actor& actor = found->second;
-  actor.worker = worker;
-  by_worker_[worker] = id;
-  wire::StartActor start;
-  start.actor = id;
-  start.lifetime = actor.spec.lifetime;
-  start.incarnation = actor.incarnation;
-  start.max_concurrency = actor.spec.max_concurrency;
-  start.restarted = actor.incarnation > 1;
-  start.name = actor.spec.name;
-  start.gpus = std::move(gpus);
-  start.creation = actor.spec.creation;
-  out_.start_actor(worker, start, actor.payload);
-}
-
-void ActorHost::no_worker(ActorId id, const Error& why) {
-  const auto found = actors_.find(id);
-  if (found != actors_.end() && found->second.state != wire::ActorState::dead)
-    bury(id, found->second, why);
-}
-
-void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message, Time) {
-  const auto found = actors_.find(message.actor);
-  if (found == actors_.end()) return;
-  Actor& actor = found->second;
-  if (actor.worker != worker || actor.incarnation != message.incarnation ||
-      actor.state == wire::ActorState::dead)
-    return;
-  if (!message.error) {
-    actor.state = wire::ActorState::alive;
-    publish(message.actor, actor);
-    return;
-  }
-  ErrorInfo info;
-  info.code = Code::actor_died;
-  info.message = "its constructor threw: " + message.error->message;
-  info.origin = message.error->origin;
-  info.type = message.error->type;
-  info.outcome = Outcome::not_executed;
-  info.cause = message.error;
-  by_worker_.erase(worker);
-  bury(message.actor, actor, Error(std::move(info)));
-  if (actor.abandoned) actors_.erase(message.actor);
-}
-
-bool ActorHost::may_restart(Actor& actor, Time now) const {
-  if (actor.final || actor.spec.max_restarts == 0) return false;
-  if (actor.spec.max_restarts < 0) return true;
-  const Duration window(static_cast<Duration::rep>(actor.spec.restart_window_ns));
-  while (!actor.restarts.empty() && window > Duration(0) && now - actor.restarts.front() > window)
-    actor.restarts.pop_front();
-  return actor.restarts.size() < static_cast<std::size_t>(actor.spec.max_restarts);
-}
-
-void ActorHost::worker_died(ProcessIndex worker, const Error& reason, Time now) {
-  forget_watcher(worker);
-  const auto at = by_worker_.find(worker);
-  if (at == by_worker_.end()) return;
-  const ActorId id = at->second;
-  by_worker_.erase(at);
-  const auto found = actors_.find(id);
-  if (found == actors_.end()) return;
-  Actor& actor = found->second;
-  if (actor.worker != worker) return;
-  if (actor.state == wire::ActorState::dead) {
-    if (actor.abandoned) actors_.erase(id);
-    return;
-  }
-  if (!may_restart(actor, now)) {
-    ErrorInfo info;
-    info.code = Code::actor_died;
-    info.message =
-        actor.final ? "the actor was ended" : "the actor's process died: " + reason.message();
-    if (!actor.final && actor.spec.max_restarts > 0)
-      info.message += "; it had used its " + std::to_string(actor.spec.max_restarts) + " restarts";
-    info.origin = reason.where();
-    info.origin.function = actor.spec.class_name;
-    info.outcome = Outcome::not_executed;
-    info.cause = reason.shared_info();
-    bury(id, actor, Error(std::move(info)));
-    if (actor.abandoned) actors_.erase(id);
-    return;
-  }
-  actor.restarts.push_back(now);
-  actor.state = wire::ActorState::restarting;
-  publish(id, actor);
-  out_.release_worker(id);
-  begin(id, actor);
-}
-
-void ActorHost::bury(ActorId id, Actor& actor, const Error& reason) {
-  actor.state = wire::ActorState::dead;
-  actor.error = reason.shared_info();
-  free_name(id, actor);
-  if (actor.known) out_.drop_creation(actor.spec.creation);
-  actor.payload.clear();
-  publish(id, actor);
-  out_.release_worker(id);
-}
-
-wire::ActorUpdate ActorHost::update_of(ActorId id, const Actor& actor) {
-  wire::ActorUpdate update;
-  update.actor = id;
-  update.state = actor.state;
-  update.incarnation = actor.incarnation;
-  update.worker = actor.worker;
-  update.error = actor.error;
-  return update;
-}
-
-void ActorHost::publish(ActorId id, const Actor& actor) {
-  const wire::ActorUpdate update = update_of(id, actor);
-  for (const ProcessIndex watcher : actor.watchers) out_.publish(watcher, update);
-}
-
-void ActorHost::watch(ActorId id, ProcessIndex process, Time now) {
-  Actor& actor = actors_[id];
-  if (!actor.known && actor.unknown_since == Time{}) actor.unknown_since = now;
-  actor.watchers.insert(process);
-  if (actor.state != wire::ActorState::pending) out_.publish(process, update_of(id, actor));
-}
-
-void ActorHost::kill(ActorId id, bool allow_restart, Time now) {
-  if (allow_restart && actors_.count(id) == 0) return;
-  // Rings are read in any order: who kills may be read before who created.
-  const auto [found, unknown] = actors_.try_emplace(id);
-  Actor& actor = found->second;
-  if (actor.state == wire::ActorState::dead) return;
-  if (unknown) actor.unknown_since = now;
-  if (!actor.known) {
-    actor.final = actor.final || !allow_restart;
-    return;
-  }
-  if (actor.worker != 0) out_.kill_worker(actor.worker);
-  if (allow_restart) return;
-  // Dead from this moment for everybody, whenever its process ends.
-  actor.final = true;
-  bury(id, actor, Error(Code::actor_died, "the actor was killed"));
-}
-
-void ActorHost::free_name(ActorId id, const Actor& actor) {
-  if (actor.spec.name.empty()) return;
-  const auto name = names_.find({actor.spec.name_space, actor.spec.name});
-  if (name != names_.end() && name->second == id) names_.erase(name);
-}
-
-void ActorHost::unreferenced(ActorId id) {
-  const auto found = actors_.find(id);
-  if (found == actors_.end()) return;
-  Actor& actor = found->second;
-  if (actor.state == wire::ActorState::dead) {
-    actors_.erase(found);
-    return;
-  }
-  if (actor.spec.detached) return;
-  actor.final = true;
-  actor.abandoned = true;
-  free_name(id, actor);
-  if (actor.worker != 0) {
-    out_.end_worker(actor.worker);
-  } else {
-    bury(id, actor, Error(Code::actor_died, "no handle of the actor was left"));
-    actors_.erase(id);
-  }
+void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId job) {
+  const auto [made, fresh] = made_.try_emplace(message.actor);
+  if (!fresh) return;
+  made->second.creation = message.creation;
+  made->second.detached = message.detached;
+  wire::Creation creation{message, {}};
+  for (const wire::Value& argument : message.creation.arguments)
+    wire::for_each_ref(
+        argument, [&](const ObjectId& id) { creation.refs.push_back({id, out_.owner_of(id)}); });
+  const Blob bytes = wire::encode_creation(creation, payload);
+  control::SpawnActor spawn;
+  spawn.from = self_;
+  spawn.request = ++next_request_;
+  spawn.spec = spec_of(message, job, self_);
+  spawn.spec.creation.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  spawn.get_if_exists = message.get_if_exists;
+  control_.send(spawning_.emplace(spawn.request, std::move(spawn)).first->second);
 }
 
 void ActorHost::find(ProcessIndex process, const wire::FindActor& message) {
-  wire::FoundActor found;
-  found.request = message.request;
-  const auto at = names_.find({message.name_space, message.name});
-  if (at != names_.end()) {
-    const Actor& actor = actors_.at(at->second);
-    found.found = true;
-    found.actor = at->second;
-    found.lifetime = actor.spec.lifetime;
-    found.class_name = actor.spec.class_name;
+  const std::uint64_t request = ++next_request_;
+  ask_again(request, questions_[request] = {process, message});
+}
+
+void ActorHost::ask_again(std::uint64_t request, const Question& question) {
+  control_.send(control::FindActor{request, question.find.name_space, question.find.name});
+}
+
+void ActorHost::replied(const control::ActorReply& reply) {
+  if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
+    const ActorId actor = spawn->second.spec.id;
+    spawning_.erase(spawn);
+    if (reply.created)
+      ask_for(actor);  // to know when its arguments are not needed any more
+    else
+      drop_made(actor);  // the name belongs to another, which its creator finds under it
+    return;
   }
-  out_.answer(process, found);
+  const auto question = questions_.find(reply.request);
+  if (question == questions_.end()) return;
+  wire::FoundActor found;
+  found.request = question->second.find.request;
+  found.found = static_cast<bool>(reply.actor);
+  found.actor = reply.actor;
+  found.lifetime = reply.lifetime;
+  found.class_name = reply.class_name;
+  const ProcessIndex process = question->second.process;
+  questions_.erase(question);
+  out_.answer(process, found, reply.owner);
+}
+
+void ActorHost::drop_made(ActorId actor) {
+  const auto made = made_.extract(actor);
+  if (made) out_.drop_creation(made.mapped().creation);
+}
+
+void ActorHost::unreferenced(ActorId actor) {
+  const auto made = made_.find(actor);
+  if (made == made_.end() || made->second.detached) return;
+  made->second.handles_gone = true;
+  control_.send(control::HandlesGone{actor});
+}
+
+void ActorHost::kill(ActorId actor, bool may_restart) {
+  if (!may_restart) {
+    killed_.insert(actor);
+    ask_for(actor);  // until it is known to be dead, the kill may have to be said again
+  }
+  control_.send(control::KillActor{actor, may_restart});
+}
+
+// --- hosted here
+// ---------------------------------------------------------------------------------------------------
+
+void ActorHost::start(const control::StartActorAt& order) {
+  if (order.incarnation >> 32 < control_epoch_ || (epoch_ != 0 && order.epoch != epoch_)) {
+    control_.send(control::ActorStartFailed{order.spec->id, order.incarnation, nullptr});
+    return;
+  }
+  const auto [life, fresh] = lives_.try_emplace(order.incarnation);
+  if (!fresh) return;
+  life->second.spec = order.spec;
+  life->second.restarted = order.restarted;
+  life->second.restarts = order.restarts;
+  out_.need_worker(order.incarnation, order.spec->shape, order.spec->job);
+}
+
+void ActorHost::worker_ready(std::uint64_t incarnation, ProcessIndex worker,
+                             std::vector<std::int32_t> gpus) {
+  const auto at = lives_.find(incarnation);
+  if (at == lives_.end()) return out_.release_worker(incarnation);
+  Life& life = at->second;
+  auto creation = wire::decode_creation(bytes_of(life.spec->creation));
+  if (!creation) {
+    start_failed(at, creation.error().shared_info());
+    return;
+  }
+  life.worker = worker;
+  by_worker_[worker] = incarnation;
+  wire::StartActor order = order_for(creation->message.create, incarnation, life.restarted);
+  order.gpus = std::move(gpus);
+  out_.start_actor(worker, order, creation->payload, creation->message.refs);
+}
+
+void ActorHost::no_worker(std::uint64_t incarnation, const Error& why) {
+  const auto at = lives_.find(incarnation);
+  if (at != lives_.end()) start_failed(at, why.shared_info());
+}
+
+void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message) {
+  const auto at = by_worker_.find(worker);
+  if (at == by_worker_.end() || at->second != message.incarnation) return;
+  const auto life = lives_.find(at->second);
+  if (life->second.alive) return;
+  if (message.error) return start_failed(life, thrown(message.error));
+  life->second.alive = true;
+  control_.send(control::ActorStarted{life->second.spec->id, life->first, worker});
+}
+
+void ActorHost::start_failed(Lives::iterator life, std::shared_ptr<const ErrorInfo> error) {
+  const std::uint64_t incarnation = life->first;
+  control_.send(control::ActorStartFailed{life->second.spec->id, incarnation, std::move(error)});
+  if (life->second.worker != 0) by_worker_.erase(life->second.worker);
+  lives_.erase(life);
+  out_.release_worker(incarnation);
+}
+
+void ActorHost::stop(const control::StopActorAt& order) {
+  const auto at = lives_.find(order.incarnation);
+  if (at == lives_.end()) return;  // its death is on its way to control
+  const ProcessIndex worker = at->second.worker;
+  if (worker == 0)
+    return gone(at, Error(Code::worker_died, order.why + " before it had a process"));
+  at->second.ending = order.graceful;
+  if (order.graceful)
+    out_.end_worker(worker);
+  else
+    out_.kill_worker(worker);
+}
+
+void ActorHost::worker_died(ProcessIndex worker, const Error& reason) {
+  forget_watcher(worker);
+  const auto at = by_worker_.find(worker);
+  if (at == by_worker_.end()) return;
+  gone(lives_.find(at->second), reason);
+}
+
+void ActorHost::gone(Lives::iterator life, const Error& reason) {
+  const std::uint64_t incarnation = life->first;
+  control_.send(control::ActorGone{life->second.spec->id, incarnation, reason.shared_info(),
+                                   life->second.ending});
+  if (life->second.worker != 0) by_worker_.erase(life->second.worker);
+  lives_.erase(life);
+  out_.release_worker(incarnation);
+}
+
+bool ActorHost::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) const {
+  const auto at = lives_.find(incarnation);
+  return at != lives_.end() && at->second.alive && at->second.worker == worker &&
+         at->second.spec->id == actor;
+}
+
+// --- watched here
+// --------------------------------------------------------------------------------------------------
+
+ActorHost::Watched& ActorHost::ask_for(ActorId actor) {
+  const auto [at, fresh] = watched_.try_emplace(actor);
+  if (fresh) control_.send(control::WatchActor{actor, true});
+  return at->second;
+}
+
+void ActorHost::watch(ActorId actor, ProcessIndex process) {
+  Watched& watched = ask_for(actor);
+  watched.watchers.insert(process);
+  if (watched.alive) tell(process, *watched.alive);
+}
+
+void ActorHost::located(const control::ActorLocation& location) {
+  const auto at = watched_.find(location.actor);
+  if (at == watched_.end()) return;
+  Watched& watched = at->second;
+  switch (location.state) {
+    case control::ActorState::alive: watched.alive = location; break;
+    case control::ActorState::dead: break;
+    default:
+      // Only the end of a life is news; a control that has been restarted may not know it yet.
+      if (!watched.alive || location.incarnation <= watched.alive->incarnation) return;
+      watched.alive.reset();
+  }
+  for (const ProcessIndex watcher : watched.watchers) tell(watcher, location);
+  if (location.state == control::ActorState::dead) dead(location.actor);
+}
+
+void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& location) {
+  wire::ActorUpdate update;
+  update.actor = location.actor;
+  update.incarnation = location.incarnation;
+  switch (location.state) {
+    case control::ActorState::alive:
+      if (location.node != self_) return out_.publish_remote(watcher, location);
+      update.state = wire::ActorState::alive;
+      update.worker = location.worker;
+      break;
+    case control::ActorState::dead:
+      update.state = wire::ActorState::dead;
+      update.error = location.error;
+      break;
+    default: update.state = wire::ActorState::pending;  // of the next life
+  }
+  out_.publish(watcher, update);
+}
+
+void ActorHost::dead(ActorId actor) {
+  watched_.erase(actor);
+  killed_.erase(actor);
+  drop_made(actor);
 }
 
 void ActorHost::forget_watcher(ProcessIndex process) {
-  for (auto& [id, actor] : actors_) actor.watchers.erase(process);
+  for (auto at = watched_.begin(); at != watched_.end();) {
+    const ActorId actor = at->first;
+    const bool last = at->second.watchers.erase(process) != 0 && at->second.watchers.empty();
+    if (!last || made_.count(actor) != 0 || killed_.count(actor) != 0) {
+      ++at;
+      continue;
+    }
+    control_.send(control::WatchActor{actor, false});
+    at = watched_.erase(at);
+  }
 }
 
-void ActorHost::on_timer(Time now) {
-  std::vector<ActorId> unknown;
-  for (const auto& [id, actor] : actors_)
-    if (!actor.known && actor.state != wire::ActorState::dead &&
-        now - actor.unknown_since >= kUnknown)
-      unknown.push_back(id);
-  for (const ActorId id : unknown)
-    bury(id, actors_.at(id), Error(Code::actor_died, "nobody has created this actor"));
-}
+// --- control has been restarted
+// ------------------------------------------------------------------------------------
 
-std::optional<Time> ActorHost::next_deadline() const {
-  std::optional<Time> next;
-  for (const auto& [id, actor] : actors_)
-    if (!actor.known && actor.state != wire::ActorState::dead)
-      if (!next || actor.unknown_since + kUnknown < *next) next = actor.unknown_since + kUnknown;
-  return next;
-}
-
-std::vector<ActorHost::Row> ActorHost::rows() const {
-  std::vector<Row> rows;
-  for (const auto& [id, actor] : actors_)
-    rows.push_back(
-        {id, actor.spec.name, actor.spec.class_name, actor.state, actor.incarnation, actor.worker});
-  return rows;
+void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
+  epoch_ = epoch;
+  control_epoch_ = control_epoch;
+  for (const auto& [request, spawn] : spawning_) control_.send(spawn);
+  control::NodeHosts hosts;
+  hosts.node = self_;
+  hosts.epoch = epoch;
+  hosts.control_epoch = control_epoch;
+  for (const auto& [incarnation, life] : lives_)
+    if (life.alive) hosts.actors.push_back({*life.spec, incarnation, life.worker, life.restarts});
+  control_.send(std::move(hosts));
+  for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
+  for (const auto& [actor, made] : made_)
+    if (made.handles_gone) control_.send(control::HandlesGone{actor});
+  for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
+  for (const auto& [request, question] : questions_) ask_again(request, question);
 }
 
 }  // namespace troupe::agent

@@ -1,23 +1,28 @@
-/// The actors of a node: who hosts which, restarts, names, who wants to know. A plain state
-/// machine.
+/// The node's share of actors: what it hosts, what its processes made and watch. Control's
+/// Directory decides (names, places, restarts, death); this carries it out and reports. A plain
+/// state machine.
 ///
-///     actors.create(process, message, payload, now);   // → out.need_worker(actor, shape)
-///     actors.worker_ready(actor, worker, gpus);        // → out.start_actor(worker, …)
-///     actors.created(actor, incarnation, error);       // → out.publish(alive)
-///     actors.worker_died(worker, reason, now);         // → a new incarnation, or
-///     out.publish(dead)
+///     actors.create(process, message, payload, job);      // -> SpawnActor to control
+///     actors.start(start_at);                             // -> out.need_worker(life, ...)
+///     actors.worker_ready(life, worker, gpus);            // -> out.start_actor(worker, ...)
+///     actors.created(worker, message);                    // -> ActorStarted to control
+///     actors.located(location);                           // -> out.publish(watcher, update)
 ///
-/// Invariants: H-1 an incarnation has one worker and is alive at most once. H-2 within
-/// restart_window an actor is restarted at most max_restarts times. H-3 a name belongs to at most
-/// one actor that is not dead.
+/// A *life* is an incarnation: control gives each only once over all actors, so it names the
+/// actor's stay here by itself.
+///
+/// Invariants: H-1 every life that control starts here is answered by ActorStarted or
+/// ActorStartFailed, or by ActorGone when its process ended first, and after ActorStarted by one
+/// ActorGone. H-2 control is asked once about an actor, whoever watches it here. H-3 what a
+/// constructor's arguments hold is let go once, when its actor is dead or never was.
 #pragma once
 
+#include "troupe/runtime/agent/control_port.hpp"
 #include "troupe/runtime/agent/owners.hpp"
-#include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
-#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,77 +32,108 @@ namespace troupe::agent {
 
 class ActorHost {
  public:
+  /// What follows here; must not call back in.
   class Out {
    public:
     virtual ~Out() = default;
-    virtual void need_worker(ActorId actor, const wire::Shape& shape) = 0;
-    /// The actor will not use the worker that was asked for or given.
-    virtual void release_worker(ActorId actor) = 0;
-    virtual void start_actor(ProcessIndex worker, const wire::StartActor& start,
-                             BlobView payload) = 0;
-    /// Asks the worker to end by itself; it is killed when it does not.
+    virtual void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) = 0;
+    /// The life will not use the worker that was asked for or given.
+    virtual void release_worker(std::uint64_t life) = 0;
+    /// `refs`: the refs among the constructor's arguments, with their owners.
+    virtual void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                             const std::vector<wire::OwnedRef>& refs) = 0;
+    /// Asks the worker to end when it has done what it was asked.
     virtual void end_worker(ProcessIndex worker) = 0;
     virtual void kill_worker(ProcessIndex worker) = 0;
-    /// To every watcher of the actor.
+    /// About an actor of this node, or one that is alive nowhere.
     virtual void publish(ProcessIndex watcher, const wire::ActorUpdate& update) = 0;
-    virtual void answer(ProcessIndex process, const wire::FoundActor& found) = 0;
+    /// The actor is alive at another node.
+    virtual void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) = 0;
+    /// When found, the process is to be counted as a holder of `lifetime`, at its owner.
+    virtual void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) = 0;
+    virtual NodeId owner_of(ObjectId object) = 0;
     /// The actor will not be started again: what its constructor's arguments hold is let go.
     virtual void drop_creation(const wire::Call& creation) = 0;
   };
 
-  explicit ActorHost(Out& out) : out_(out) {}
+  ActorHost(Out& out, ControlPort& control, NodeId self)
+      : out_(out), control_(control), self_(self) {}
 
-  /// False when the name belongs to another actor (the creator finds that one under it).
-  bool create(const wire::CreateActor& message, BlobView payload);
-  void worker_ready(ActorId actor, ProcessIndex worker, std::vector<std::int32_t> gpus);
-  void no_worker(ActorId actor, const Error& why);
-  void created(ProcessIndex worker, const wire::ActorCreated& message, Time now);
-  void worker_died(ProcessIndex worker, const Error& reason, Time now);
-  void watch(ActorId actor, ProcessIndex process, Time now);
-  void kill(ActorId actor, bool may_restart, Time now);
-  /// No handle is left: it ends when what it was asked has been done.
-  void unreferenced(ActorId actor);
+  // --- from processes of this node
+  void create(const wire::CreateActor& message, BlobView payload, JobId job);
+  void created(ProcessIndex worker, const wire::ActorCreated& message);
+  void watch(ActorId actor, ProcessIndex process);
+  void kill(ActorId actor, bool may_restart);
   void find(ProcessIndex process, const wire::FindActor& message);
-  void forget_watcher(ProcessIndex process);
-  void on_timer(Time now);
-  std::optional<Time> next_deadline() const;
+  /// No handle is left of an actor that was made here: it ends when what it was asked is done.
+  void unreferenced(ActorId actor);
+  /// Any process; if it hosted an actor, control hears of it.
+  void worker_died(ProcessIndex worker, const Error& reason);
 
-  struct Row {
-    ActorId id;
-    std::string name, class_name;
-    wire::ActorState state;
-    std::uint64_t incarnation;
-    ProcessIndex worker;
-  };
-  std::vector<Row> rows() const;
-  bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
+  // --- from the lease table
+  void worker_ready(std::uint64_t life, ProcessIndex worker, std::vector<std::int32_t> gpus);
+  void no_worker(std::uint64_t life, const Error& why);
+
+  // --- from control
+  void start(const control::StartActorAt& order);
+  void stop(const control::StopActorAt& order);
+  void replied(const control::ActorReply& reply);
+  void located(const control::ActorLocation& location);
+  /// Control has registered this node (again): it is told what is hosted here and, since it may be
+  /// another process that knows nothing, asked again whatever was not answered. From now on starts
+  /// by an earlier control, or for an earlier epoch of this node, are refused.
+  void registered(Epoch epoch, Epoch control_epoch);
+
+  /// Whether this life of the actor is alive in that process.
+  bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
+  std::size_t hosted() const noexcept { return lives_.size(); }
+  std::size_t watched() const noexcept { return watched_.size(); }
 
  private:
-  struct Actor {
-    wire::CreateActor spec;
-    Blob payload;
-    bool known = false;  ///< its CreateActor has come
-    Time unknown_since{};
-    wire::ActorState state = wire::ActorState::pending;
-    std::uint64_t incarnation = 0;
+  struct Life {
+    std::shared_ptr<const control::ActorSpec> spec;
+    bool restarted = false;
+    std::uint32_t restarts = 0;
     ProcessIndex worker = 0;
-    bool final = false;      ///< no restart any more
-    bool abandoned = false;  ///< no handle is left: forgotten once its process has ended
-    std::deque<Time> restarts;
-    std::shared_ptr<const ErrorInfo> error;
-    std::set<ProcessIndex> watchers;
+    bool alive = false;
+    bool ending = false;  ///< told to end when it is done
   };
-  void publish(ActorId id, const Actor& actor);
-  static wire::ActorUpdate update_of(ActorId id, const Actor& actor);
-  void begin(ActorId id, Actor& actor);
-  void bury(ActorId id, Actor& actor, const Error& reason);
-  bool may_restart(Actor& actor, Time now) const;
-  void free_name(ActorId id, const Actor& actor);
+  using Lives = std::map<std::uint64_t, Life>;
+  struct Watched {
+    std::set<ProcessIndex> watchers;
+    std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives
+  };
+  struct Made {
+    wire::Call creation;
+    bool detached = false;
+    bool handles_gone = false;
+  };
+  struct Question {
+    ProcessIndex process = 0;
+    wire::FindActor find;
+  };
+  Watched& ask_for(ActorId actor);
+  void tell(ProcessIndex watcher, const control::ActorLocation& location);
+  void start_failed(Lives::iterator life, std::shared_ptr<const ErrorInfo> error);
+  void gone(Lives::iterator life, const Error& reason);
+  void dead(ActorId actor);
+  void drop_made(ActorId actor);
+  void forget_watcher(ProcessIndex process);
+  void ask_again(std::uint64_t request, const Question& question);
 
   Out& out_;
-  std::map<ActorId, Actor> actors_;
-  std::map<ProcessIndex, ActorId> by_worker_;
-  std::map<std::pair<std::string, std::string>, ActorId> names_;
+  ControlPort& control_;
+  NodeId self_;
+  Epoch epoch_ = 0;  ///< zero: any
+  Epoch control_epoch_ = 0;
+  Lives lives_;
+  std::map<ProcessIndex, std::uint64_t> by_worker_;
+  std::map<ActorId, Watched> watched_;
+  std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
+  std::set<ActorId> killed_;      ///< for good, not known to be dead
+  std::uint64_t next_request_ = 0;
+  std::map<std::uint64_t, control::SpawnActor> spawning_;  ///< without a reply
+  std::map<std::uint64_t, Question> questions_;
 };
 
 }  // namespace troupe::agent

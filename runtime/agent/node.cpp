@@ -48,7 +48,9 @@ Node::Node(NodeOptions options)
               return store;
             }())
                 .value()),
-      leases_(lease_options(options_), id_) {
+      leases_(lease_options(options_), id_),
+      control_(std::make_unique<LocalControl>(id_)),
+      actors_(*this, *control_, id_) {
   lines_.push_back(0);  // line 0 is never used
 }
 
@@ -81,16 +83,18 @@ void Node::loop() {
     drain_bell();
     carry_out_deferred();
     on_timer();
-    bury_doomed();
-    carry_out_leases();
+    do {
+      bury_doomed();
+      carry_out_leases();
+    } while (hear_control());
     send_notices();
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
     const bool unread = std::any_of(processes_.begin(), processes_.end(),
                                     [](const auto& entry) { return entry.second->doomed; });
-    const bool again = (!unread && owners_.settle()) || !readers_.empty();
+    const bool again = (!unread && owners_.settle()) || !readers_.empty() || control_->pending();
     if (over_) break;
     Time until = leases_.next_deadline().value_or(Time::max());
-    if (const auto deadline = actors_.next_deadline()) until = std::min(until, *deadline);
+    if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
     if (prefault_more_) until = std::min(until, steady_now() + 2ms);
     if (again || bell_.pending() || !bell_.prepare_sleep()) {
       poll_once(steady_now());
@@ -165,7 +169,6 @@ void Node::on_timer() {
   const Time now = steady_now();
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
-  actors_.on_timer(now);
 }
 
 /// The process is to go: a driver by its own will, a worker by force. Its burial follows when all
@@ -207,7 +210,7 @@ void Node::bury(Process& process) {
       other->peers.erase(index);
       send(*other, wire::PeerDied{index, process.reason});
     }
-  actors_.worker_died(index, reason, now);
+  actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);

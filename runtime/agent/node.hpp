@@ -1,5 +1,5 @@
 /// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in
-/// LeaseTable, OwnerTable, ActorDirectory and the store's Host.
+/// LeaseTable, OwnerTable, ActorHost (with control's Directory behind it) and the store's Host.
 ///
 /// One thread, no blocking call: rings and doorbell, process sockets, the zygote's reports, timers.
 /// After each pass over everything that was ready the reference counts are settled.
@@ -7,6 +7,7 @@
 
 #include "troupe/objectstore/host.hpp"
 #include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/process/zygote.hpp"
@@ -48,6 +49,7 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
     std::uint32_t line = 0;       ///< of its channel, in our doorbell
     std::uint32_t next_line = 2;  ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;
+    JobId job;                ///< that it works for
     bool attached = false;    ///< its tables are sealed
     bool introduced = false;  ///< said hello
     pid_t pid = 0;
@@ -83,6 +85,8 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void send_notices();
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
+  bool hear_control();
+  void on_control(control::FromControl& message);
   void break_off(Process& process, const std::string& why);
 
   // workers (node_workers.cpp)
@@ -100,13 +104,16 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void free(const wire::Location& location) override;
   void unreferenced(ActorId actor) override;
   // ActorHost::Out
-  void need_worker(ActorId actor, const wire::Shape& shape) override;
-  void release_worker(ActorId actor) override;
-  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload) override;
+  void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
+  void release_worker(std::uint64_t life) override;
+  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                   const std::vector<wire::OwnedRef>& refs) override;
   void end_worker(ProcessIndex worker) override;
   void kill_worker(ProcessIndex worker) override;
   void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override;
-  void answer(ProcessIndex process, const wire::FoundActor& found) override;
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override;
+  void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
+  NodeId owner_of(ObjectId object) override;
   void drop_creation(const wire::Call& creation) override;
 
   NodeOptions options_;
@@ -115,14 +122,13 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   std::unique_ptr<objectstore::Host> host_;
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
-  ActorHost actors_{*this};
+  std::unique_ptr<LocalControl> control_;
+  ActorHost actors_;
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   std::vector<ProcessIndex> lines_;        ///< by our doorbell line; 0: free
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
-  std::map<ActorId, std::uint64_t> actor_leases_;
-  std::map<std::uint64_t, ActorId> wanted_actors_;  ///< by lease key; the owner is kSelf
-  std::map<ActorId, std::uint64_t> actor_keys_;
-  std::uint64_t next_actor_key_ = 0;
+  /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.
+  std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
   ProcessIndex driver_ = 0;
   process::ZygoteLink zygote_;

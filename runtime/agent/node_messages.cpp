@@ -1,5 +1,6 @@
 /// What processes tell their agent, and what follows.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/shape.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 
@@ -17,20 +18,6 @@ struct Cases : F... {
 };
 template <class... F>
 Cases(F...) -> Cases<F...>;
-
-scheduling::Shape shape_of(const wire::Shape& from) {
-  scheduling::Shape shape;
-  shape.need.cpus = from.cpus;
-  shape.need.gpus = from.gpus;
-  shape.need.memory = static_cast<std::int64_t>(from.memory_bytes);
-  for (const auto& [name, amount] : from.resources) shape.need.custom.emplace_back(name, amount);
-  std::sort(shape.need.custom.begin(), shape.need.custom.end());
-  shape.labels = from.labels;
-  shape.placement = static_cast<scheduling::Placement>(from.placement);
-  shape.node = from.node;
-  shape.soft = from.soft;
-  return shape;
-}
 
 }  // namespace
 
@@ -228,20 +215,29 @@ void Node::carry_out_deferred() {
 }
 
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
-  const Time now = steady_now();
   std::visit(Cases{[&](wire::CreateActor& m) {
-                     if (actors_.create(m, payload))
-                       owners_.stands_for(m.lifetime, m.actor, from.index);
-                     else {
-                       owners_.hold(m.lifetime, from.index,
-                                    +1);  // its handle of an actor that never is
-                       drop_creation(m.creation);
-                     }
+                     owners_.stands_for(m.lifetime, m.actor, from.index);
+                     actors_.create(m, payload, from.job);
                    },
-                   [&](wire::ActorCreated& m) { actors_.created(from.index, m, now); },
-                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index, now); },
-                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, now); },
+                   [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
+                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
+                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart); },
                    [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
+             message);
+}
+
+/// Everything that control has said; true when it said something.
+bool Node::hear_control() {
+  auto messages = control_->poll(steady_now());
+  for (control::FromControl& message : messages) on_control(message);
+  return !messages.empty();
+}
+
+void Node::on_control(control::FromControl& message) {
+  std::visit(Cases{[&](control::StartActorAt& m) { actors_.start(m); },
+                   [&](control::StopActorAt& m) { actors_.stop(m); },
+                   [&](control::ActorReply& m) { actors_.replied(m); },
+                   [&](control::ActorLocation& m) { actors_.located(m); }, [&](auto&) {}},
              message);
 }
 
@@ -275,10 +271,8 @@ void Node::carry_out_leases() {
                        },
                        [&](scheduling::Granted& e) {
                          if (e.owner == kSelf) {
-                           const ActorId actor = wanted_actors_.at(e.key);
-                           actor_leases_[actor] = e.lease;
-                           actors_.worker_ready(actor, e.worker, e.gpus);
-                           return;
+                           actor_leases_[e.key] = e.lease;
+                           return actors_.worker_ready(e.key, e.worker, e.gpus);
                          }
                          Process* owner = find(e.owner);
                          Process* worker = find(e.worker);
@@ -289,8 +283,7 @@ void Node::carry_out_leases() {
                        },
                        [&](scheduling::Refused& e) {
                          if (e.owner == kSelf)
-                           actors_.no_worker(wanted_actors_.at(e.key),
-                                             Error(Code::infeasible, e.why));
+                           actors_.no_worker(e.key, Error(Code::infeasible, e.why));
                          else if (Process* owner = find(e.owner))
                            send(*owner, wire::LeaseRefused{e.key, e.why});
                        },
@@ -342,24 +335,21 @@ void Node::unreferenced(ActorId actor) {
 // --- ActorHost::Out
 // ----------------------------------------------------------------------------------------------------
 
-void Node::need_worker(ActorId actor, const wire::Shape& shape) {
-  const std::uint64_t key = ++next_actor_key_;
-  wanted_actors_[key] = actor;
-  actor_keys_[actor] = key;
-  leases_.request(kSelf, key, shape_of(shape), 1, steady_now(),
-                  {.spilled = false, .dedicated = true});
+void Node::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId) {
+  leases_.request(kSelf, life, shape, 1, steady_now(), {.spilled = false, .dedicated = true});
 }
 
-void Node::release_worker(ActorId actor) {
-  if (const auto lease = actor_leases_.find(actor); lease != actor_leases_.end()) {
+void Node::release_worker(std::uint64_t life) {
+  if (const auto lease = actor_leases_.find(life); lease != actor_leases_.end()) {
     leases_.returned(lease->second, steady_now());
     actor_leases_.erase(lease);
-  } else if (const auto key = actor_keys_.find(actor); key != actor_keys_.end()) {
-    leases_.request(kSelf, key->second, {}, 0, steady_now(), {.spilled = false, .dedicated = true});
+  } else {
+    leases_.request(kSelf, life, {}, 0, steady_now(), {.spilled = false, .dedicated = true});
   }
 }
 
-void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload) {
+void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                       const std::vector<wire::OwnedRef>&) {
   Process* to = find(worker);
   if (to == nullptr) return;
   wire::StartActor order = start;
@@ -390,13 +380,22 @@ void Node::kill_worker(ProcessIndex worker) {
 void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   Process* to = find(watcher);
   if (to == nullptr) return;
-  if (update.state == wire::ActorState::alive)
-    if (Process* worker = find(update.worker); worker != nullptr && worker != to)
-      connect(*to, *worker);
+  if (update.state == wire::ActorState::alive) {
+    Process* worker = find(update.worker);
+    if (worker == nullptr) return;  // control hears of its death next
+    if (worker != to) connect(*to, *worker);
+  }
   send(*to, update);
 }
 
-void Node::answer(ProcessIndex process, const wire::FoundActor& found) {
+/// A private node has no neighbours.
+void Node::publish_remote(ProcessIndex, const control::ActorLocation&) {}
+
+NodeId Node::owner_of(ObjectId) {
+  return id_;
+}
+
+void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId) {
   Process* to = find(process);
   if (to == nullptr) return;
   if (found.found) owners_.hold(found.lifetime, process, +1);

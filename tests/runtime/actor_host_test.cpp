@@ -1,5 +1,6 @@
-// ActorHost: H-1 one worker per life, H-2 restarts are counted in their window, H-3 a name has one
-// living owner; and messages that are read before what they follow.
+// ActorHost: H-1 every life that control starts is answered and its end reported once, H-2 control
+// is asked once about an actor, H-3 the constructor's arguments are let go once; and what is said
+// again to a control that was restarted.
 #include "troupe/runtime/agent/actors.hpp"
 
 #include <gtest/gtest.h>
@@ -7,261 +8,373 @@
 namespace troupe::agent {
 namespace {
 
-using namespace std::chrono_literals;
-using wire::ActorState;
-
 const ActorId kA{1, 1}, kB{1, 2};
+const ObjectId kLife{2, 1}, kRef{2, 2};
+const NodeId kSelfNode{0, 1}, kOther{0, 2};
+constexpr std::uint64_t kFirst = (std::uint64_t{1} << 32) + 1, kSecond = kFirst + 1;
 
-struct Recorder final : ActorHost::Out {
-  std::vector<ActorId> needed, released;
+struct Recorder final : ActorHost::Out, ControlPort {
+  std::vector<control::ToControl> sent;
+  std::vector<std::uint64_t> needed, released;
   std::vector<std::pair<ProcessIndex, wire::StartActor>> started;
+  std::vector<wire::OwnedRef> refs;
+  Blob payload;
   std::vector<ProcessIndex> ended, killed;
   std::vector<std::pair<ProcessIndex, wire::ActorUpdate>> published;
-  std::vector<wire::FoundActor> answers;
+  std::vector<std::pair<ProcessIndex, control::ActorLocation>> remote;
+  std::vector<std::pair<wire::FoundActor, NodeId>> answers;
   int dropped = 0;
 
-  void need_worker(ActorId actor, const wire::Shape&) override { needed.push_back(actor); }
-  void release_worker(ActorId actor) override { released.push_back(actor); }
-  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView) override {
+  void send(control::ToControl message) override { sent.push_back(std::move(message)); }
+  void need_worker(std::uint64_t life, const scheduling::Shape&, JobId) override {
+    needed.push_back(life);
+  }
+  void release_worker(std::uint64_t life) override { released.push_back(life); }
+  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView bytes,
+                   const std::vector<wire::OwnedRef>& owned) override {
     started.emplace_back(worker, start);
+    payload.assign(bytes.begin(), bytes.end());
+    refs = owned;
   }
   void end_worker(ProcessIndex worker) override { ended.push_back(worker); }
   void kill_worker(ProcessIndex worker) override { killed.push_back(worker); }
   void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override {
     published.emplace_back(watcher, update);
   }
-  void answer(ProcessIndex, const wire::FoundActor& found) override { answers.push_back(found); }
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override {
+    remote.emplace_back(watcher, location);
+  }
+  void answer(ProcessIndex, const wire::FoundActor& found, NodeId owner) override {
+    answers.emplace_back(found, owner);
+  }
+  NodeId owner_of(ObjectId) override { return kOther; }
   void drop_creation(const wire::Call&) override { ++dropped; }
+
+  template <class Message>
+  std::vector<Message> got() {
+    std::vector<Message> found;
+    for (auto& message : sent)
+      if (auto* match = std::get_if<Message>(&message)) found.push_back(*match);
+    return found;
+  }
 };
 
 struct Host : testing::Test {
   Recorder out;
-  ActorHost host{out};
+  ActorHost host{out, out, kSelfNode};
   const Error died{Code::worker_died, "killed by signal 9"};
 
-  static wire::CreateActor spec(ActorId id, const std::string& name = "", int restarts = 0) {
-    wire::CreateActor message;
-    message.actor = id;
-    message.name = name;
-    message.max_restarts = restarts;
-    return message;
+  static wire::CreateActor message(ActorId id) {
+    wire::CreateActor create;
+    create.actor = id;
+    create.lifetime = kLife;
+    create.name = "n";
+    create.name_space = "s";
+    create.class_name = "Counter";
+    create.max_restarts = 3;
+    create.max_concurrency = 7;
+    wire::Value value;
+    value.kind = wire::Value::Kind::inline_bytes;
+    value.payload_size = 3;
+    value.refs = {kRef};
+    create.creation.arguments = {value};
+    return create;
   }
-  bool create(ActorId id, const std::string& name = "", int restarts = 0) {
-    return host.create(spec(id, name, restarts), {});
+  std::shared_ptr<const control::ActorSpec> made(ActorId id = kA) {
+    const Blob bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+    host.create(message(id), bytes, JobId{0, 9});
+    return std::make_shared<const control::ActorSpec>(out.got<control::SpawnActor>().back().spec);
   }
-  void created(ActorId id, ProcessIndex worker, std::uint64_t incarnation) {
-    host.created(worker, {id, incarnation, nullptr}, Time{});
+  void reply(ActorId id, bool created) {
+    control::ActorReply answer;
+    answer.to = kSelfNode;
+    answer.request = out.got<control::SpawnActor>().back().request;
+    answer.actor = id;
+    answer.created = created;
+    host.replied(answer);
   }
-  void live(ActorId id, ProcessIndex worker, std::uint64_t incarnation) {
-    host.worker_ready(id, worker, {});
-    created(id, worker, incarnation);
+  void order(std::shared_ptr<const control::ActorSpec> spec, std::uint64_t life = kFirst) {
+    host.start({kSelfNode, 1, std::move(spec), life, life != kFirst, 2});
   }
-  ActorState state() { return host.rows().at(0).state; }
-  bool found(const std::string& name) {
-    host.find(1, {1, name, ""});
-    return out.answers.back().found;
+  void live(std::uint64_t life, ProcessIndex worker) {
+    host.worker_ready(life, worker, {0, 1});
+    host.created(worker, {kA, life, nullptr});
+  }
+  void locate(control::ActorState state, std::uint64_t life, NodeId node = kSelfNode,
+              ActorId id = kA) {
+    control::ActorLocation location;
+    location.actor = id;
+    location.state = state;
+    location.incarnation = life;
+    location.node = node;
+    location.worker = 3;
+    if (state == control::ActorState::dead) location.error = died.shared_info();
+    host.located(location);
   }
 };
 
-TEST_F(Host, StartsOnceAndTellsItsWatchers) {
-  host.watch(kA, 7, Time{});  // read before the creation
-  EXPECT_TRUE(out.published.empty());
-  create(kA);
-  EXPECT_EQ(out.needed, std::vector<ActorId>{kA});
-  host.worker_ready(kA, 3, {0, 1});
+TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
+  const auto spec = made();
+  EXPECT_EQ(spec->id, kA);
+  EXPECT_EQ(spec->job, (JobId{0, 9}));
+  EXPECT_EQ(spec->owner, kSelfNode);
+  EXPECT_EQ(spec->lifetime, kLife);
+  EXPECT_EQ(spec->name, "n");
+  order(spec);
+  EXPECT_EQ(out.needed, std::vector<std::uint64_t>{kFirst});
+  host.worker_ready(kFirst, 3, {0, 1});
   ASSERT_EQ(out.started.size(), 1u);
-  EXPECT_EQ(out.started[0].second.incarnation, 1u);
-  EXPECT_FALSE(out.started[0].second.restarted);
-  EXPECT_EQ(out.started[0].second.gpus, (std::vector<std::int32_t>{0, 1}));
-  created(kA, 4, 1);  // not its worker
-  created(kA, 3, 2);  // not its life
-  EXPECT_TRUE(out.published.empty());
-  created(kA, 3, 1);
-  ASSERT_EQ(out.published.size(), 1u);
-  EXPECT_EQ(out.published[0].first, 7u);
-  EXPECT_EQ(out.published[0].second.state, ActorState::alive);
-  EXPECT_EQ(out.published[0].second.worker, 3u);
-  host.watch(kA, 8, Time{});
-  EXPECT_EQ(out.published.back().first, 8u) << "who comes late is told at once";
-  EXPECT_FALSE(host.next_deadline());
+  const wire::StartActor& start = out.started[0].second;
+  EXPECT_EQ(out.started[0].first, 3u);
+  EXPECT_EQ(start.actor, kA);
+  EXPECT_EQ(start.lifetime, kLife);
+  EXPECT_EQ(start.incarnation, kFirst);
+  EXPECT_EQ(start.max_concurrency, 7u);
+  EXPECT_FALSE(start.restarted);
+  EXPECT_EQ(start.gpus, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(start.creation.arguments.size(), 1u);
+  EXPECT_EQ(out.payload.size(), 3u);
+  ASSERT_EQ(out.refs.size(), 1u);
+  EXPECT_EQ(out.refs[0], (wire::OwnedRef{kRef, kOther}));
+  host.created(4, {kA, kFirst, nullptr});   // not its worker
+  host.created(3, {kA, kSecond, nullptr});  // not its life
+  EXPECT_FALSE(host.hosts(3, kA, kFirst));
+  host.created(3, {kA, kFirst, nullptr});
+  host.created(3, {kA, kFirst, nullptr});  // said twice
+  ASSERT_EQ(out.got<control::ActorStarted>().size(), 1u);
+  EXPECT_EQ(out.got<control::ActorStarted>()[0].worker, 3u);
+  EXPECT_TRUE(host.hosts(3, kA, kFirst));
+  EXPECT_FALSE(host.hosts(3, kB, kFirst));
 }
 
-TEST_F(Host, RestartsExactlyAsOftenAsAllowed) {
-  create(kA, "", 2);
-  live(kA, 3, 1);
-  host.worker_died(3, died, Time{});
-  EXPECT_EQ(state(), ActorState::restarting);
-  live(kA, 4, 2);
-  EXPECT_TRUE(out.started.back().second.restarted);
-  host.worker_died(4, died, Time{});
-  live(kA, 5, 3);
-  EXPECT_EQ(out.dropped, 0);
-  host.worker_died(5, died, Time{});
-  EXPECT_EQ(state(), ActorState::dead);
-  EXPECT_EQ(out.needed.size(), 3u);
-  EXPECT_EQ(out.dropped, 1) << "the constructor's arguments are let go";
+TEST_F(Host, ADeathIsReportedOnceWithItsReason) {
+  order(made());
+  live(kFirst, 3);
+  host.worker_died(3, died);
+  host.worker_died(3, died);
+  const auto gone = out.got<control::ActorGone>();
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0].incarnation, kFirst);
+  EXPECT_EQ(gone[0].error->message, "killed by signal 9");
+  EXPECT_FALSE(gone[0].intended);
+  EXPECT_EQ(out.released, std::vector<std::uint64_t>{kFirst});
+  EXPECT_EQ(host.hosted(), 0u);
 }
 
-TEST_F(Host, RestartsAreCountedInTheirWindow) {
-  auto message = spec(kA, "", 1);
-  message.restart_window_ns = 10'000'000'000;
-  host.create(message, {});
-  live(kA, 3, 1);
-  host.worker_died(3, died, Time{} + 1s);
-  live(kA, 4, 2);
-  host.worker_died(4, died, Time{} + 12s);  // the first is 11 s ago
-  EXPECT_EQ(state(), ActorState::restarting);
-  live(kA, 5, 3);
-  host.worker_died(5, died, Time{} + 22s);  // exactly 10 s: still counted
-  EXPECT_EQ(state(), ActorState::dead);
+TEST_F(Host, ADeathInTheConstructorIsADeath) {
+  order(made());
+  host.worker_ready(kFirst, 3, {});
+  host.worker_died(3, died);
+  EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
+  EXPECT_TRUE(out.got<control::ActorStartFailed>().empty());
 }
 
-TEST_F(Host, RestartsWithoutLimit) {
-  create(kA, "", -1);
-  for (ProcessIndex worker = 3; worker < 60; ++worker) {
-    live(kA, worker, worker - 2);
-    host.worker_died(worker, died, Time{});
-    ASSERT_EQ(state(), ActorState::restarting);
-  }
-}
-
-TEST_F(Host, AConstructorThatThrowsIsFinal) {
-  create(kA, "n", 5);
-  host.watch(kA, 7, Time{});
-  host.worker_ready(kA, 3, {});
+TEST_F(Host, AConstructorThatThrowsIsAFailedStart) {
+  order(made());
+  host.worker_ready(kFirst, 3, {});
   ErrorInfo info;
+  info.code = Code::infeasible;  // thrown by a get() in the constructor
   info.message = "bad luck";
-  host.created(3, {kA, 1, std::make_shared<const ErrorInfo>(info)}, Time{});
-  EXPECT_EQ(state(), ActorState::dead);
-  EXPECT_NE(out.published.back().second.error->message.find("bad luck"), std::string::npos);
-  EXPECT_EQ(out.dropped, 1);
-  EXPECT_EQ(out.released, std::vector<ActorId>{kA});
-  host.worker_died(3, died, Time{});
-  EXPECT_EQ(out.published.size(), 1u) << "dead once";
-  EXPECT_FALSE(found("n"));
+  host.created(3, {kA, kFirst, std::make_shared<const ErrorInfo>(info)});
+  const auto failed = out.got<control::ActorStartFailed>();
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].error->message, "bad luck");
+  EXPECT_EQ(failed[0].error->code, Code::task_failed) << "the actor itself is not infeasible";
+  EXPECT_EQ(out.released, std::vector<std::uint64_t>{kFirst});
+  host.worker_died(3, died);
+  EXPECT_TRUE(out.got<control::ActorGone>().empty()) << "dead once";
 }
 
-TEST_F(Host, ANameHasOneLivingOwner) {
-  EXPECT_TRUE(create(kA, "n"));
-  EXPECT_FALSE(create(kB, "n"));
-  EXPECT_TRUE(found("n"));
-  EXPECT_EQ(out.answers.back().actor, kA);
-  live(kA, 3, 1);
-  host.kill(kA, false, Time{});
-  EXPECT_EQ(out.killed, std::vector<ProcessIndex>{3});
-  EXPECT_FALSE(found("n")) << "free at once, whenever the process ends";
-  EXPECT_TRUE(create(kB, "n"));
-  host.worker_died(3, died, Time{});
-  host.unreferenced(kA);
-  EXPECT_TRUE(found("n"));
-  EXPECT_EQ(out.answers.back().actor, kB);
+TEST_F(Host, NoWorkerIsAFailedStartWithItsSentence) {
+  order(made());
+  host.no_worker(kFirst, Error(Code::infeasible, "needs 2 GPU"));
+  ASSERT_EQ(out.got<control::ActorStartFailed>().size(), 1u);
+  EXPECT_EQ(out.got<control::ActorStartFailed>()[0].error->code, Code::infeasible);
+  host.worker_ready(kFirst, 3, {});  // granted meanwhile: given back
+  EXPECT_TRUE(out.started.empty());
+  EXPECT_EQ(out.released.size(), 2u);
 }
 
-TEST_F(Host, KillThatMayRestartRestarts) {
-  create(kA, "", 1);
-  live(kA, 3, 1);
-  host.kill(kA, true, Time{});
-  EXPECT_EQ(state(), ActorState::alive);
-  host.worker_died(3, died, Time{});
-  EXPECT_EQ(state(), ActorState::restarting);
-}
-
-TEST_F(Host, AKillReadBeforeTheCreationCounts) {
-  host.watch(kA, 7, Time{} + 1s);
-  host.kill(kA, false, Time{} + 1s);
-  EXPECT_TRUE(create(kA, "n"));
-  EXPECT_TRUE(out.needed.empty());
-  ASSERT_EQ(out.published.size(), 1u);
-  EXPECT_EQ(out.published[0].second.state, ActorState::dead);
-  EXPECT_EQ(out.dropped, 1);
-  EXPECT_FALSE(found("n"));
-  host.unreferenced(kA);
-  EXPECT_FALSE(found("n"));
-  EXPECT_TRUE(host.rows().empty());
-
-  host.kill(kB, false, Time{} + 2s);  // by somebody who never watched
-  create(kB);
-  EXPECT_EQ(state(), ActorState::dead);
-  EXPECT_TRUE(out.needed.empty());
-}
-
-TEST_F(Host, NobodysActorIsDeadAfterFiveSeconds) {
-  host.watch(kA, 7, Time{} + 1s);
-  EXPECT_EQ(host.next_deadline(), Time{} + 6s);
-  host.on_timer(Time{} + 5s);
-  EXPECT_TRUE(out.published.empty());
-  host.on_timer(Time{} + 6s);
-  ASSERT_EQ(out.published.size(), 1u);
-  EXPECT_EQ(out.published[0].second.state, ActorState::dead);
-  EXPECT_EQ(out.dropped, 0);
-  EXPECT_FALSE(host.next_deadline());
-}
-
-TEST_F(Host, UnreferencedEndsWhatRunsAndForgetsIt) {
-  create(kA, "n", 5);
-  live(kA, 3, 1);
-  host.unreferenced(kA);
-  EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
-  EXPECT_FALSE(found("n"));
-  host.worker_died(3, died, Time{});
-  EXPECT_TRUE(host.rows().empty()) << "not restarted, not kept";
-  EXPECT_EQ(out.dropped, 1);
-}
-
-TEST_F(Host, UnreferencedWhileRestartingIsForgottenAtOnce) {
-  create(kA, "", 5);
-  live(kA, 3, 1);
-  host.worker_died(3, died, Time{});
-  host.unreferenced(kA);
-  EXPECT_TRUE(host.rows().empty());
-  EXPECT_TRUE(out.ended.empty());
-  const auto released = out.released.size();
-  host.worker_ready(kA, 4, {});  // granted meanwhile
-  EXPECT_EQ(out.released.size(), released + 1);
-  EXPECT_EQ(out.started.size(), 1u);
-}
-
-TEST_F(Host, UnreferencedThenKilledOrFailedLeavesNothing) {
-  create(kA);
-  live(kA, 3, 1);
-  host.unreferenced(kA);
-  host.kill(kA, false, Time{});
-  host.worker_died(3, died, Time{});
-  EXPECT_TRUE(host.rows().empty());
-
-  create(kB);
-  host.worker_ready(kB, 4, {});
-  host.unreferenced(kB);
-  host.created(4, {kB, 1, std::make_shared<const ErrorInfo>()}, Time{});
-  EXPECT_TRUE(host.rows().empty());
-}
-
-TEST_F(Host, ADetachedActorOutlivesItsHandles) {
-  auto message = spec(kA, "n");
-  message.detached = true;
-  host.create(message, {});
-  live(kA, 3, 1);
-  host.unreferenced(kA);
-  EXPECT_TRUE(out.ended.empty());
-  EXPECT_TRUE(found("n"));
-}
-
-TEST_F(Host, NoWorkerIsADeathWithItsReason) {
-  create(kA);
-  host.watch(kA, 7, Time{});
-  host.no_worker(kA, Error(Code::infeasible, "needs 2 GPU"));
-  ASSERT_EQ(out.published.size(), 1u);
-  EXPECT_EQ(out.published[0].second.error->message, "needs 2 GPU");
-  host.worker_ready(kA, 3, {});
+TEST_F(Host, ACreationThatCannotBeReadIsAFailedStart) {
+  auto spec = std::make_shared<control::ActorSpec>(*made());
+  spec->creation = "damaged";
+  order(spec);
+  host.worker_ready(kFirst, 3, {});
+  ASSERT_EQ(out.got<control::ActorStartFailed>().size(), 1u);
+  EXPECT_TRUE(out.got<control::ActorStartFailed>()[0].error);
   EXPECT_TRUE(out.started.empty());
 }
 
+TEST_F(Host, StopsEndOrKillAndAreReportedAsDeaths) {
+  const auto spec = made();
+  order(spec);
+  live(kFirst, 3);
+  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"});
+  EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
+  host.worker_died(3, died);
+  EXPECT_TRUE(out.got<control::ActorGone>().at(0).intended);
+  order(spec, kSecond);
+  live(kSecond, 4);
+  EXPECT_TRUE(out.started.back().second.restarted);
+  host.stop({kSelfNode, 1, kA, kFirst, false, "it was killed"});  // of the life before
+  EXPECT_TRUE(out.killed.empty());
+  host.stop({kSelfNode, 1, kA, kSecond, false, "it was killed"});
+  EXPECT_EQ(out.killed, std::vector<ProcessIndex>{4});
+  host.worker_died(4, died);
+  EXPECT_FALSE(out.got<control::ActorGone>().at(1).intended) << "it may be restarted";
+  order(spec, kSecond + 1);
+  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"});  // has no worker yet
+  EXPECT_EQ(out.got<control::ActorGone>().size(), 3u);
+  EXPECT_EQ(out.released.back(), kSecond + 1);
+  EXPECT_EQ(host.hosted(), 0u);
+}
+
+TEST_F(Host, TwoLivesOfOneActorAreApart) {
+  const auto spec = made();
+  order(spec, kFirst);
+  live(kFirst, 3);
+  order(spec, kSecond);  // control believes the first dead
+  order(spec, kSecond);  // said twice
+  EXPECT_EQ(out.needed.size(), 2u);
+  live(kSecond, 4);
+  host.worker_died(3, died);
+  EXPECT_EQ(out.got<control::ActorGone>().at(0).incarnation, kFirst);
+  EXPECT_TRUE(host.hosts(4, kA, kSecond));
+}
+
+TEST_F(Host, ControlIsAskedOnceAndAllWatchersAreTold) {
+  host.watch(kA, 7);
+  host.watch(kA, 8);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
+  locate(control::ActorState::placing, kFirst);
+  EXPECT_TRUE(out.published.empty()) << "nothing has changed for them";
+  locate(control::ActorState::alive, kFirst);
+  ASSERT_EQ(out.published.size(), 2u);
+  EXPECT_EQ(out.published[1].first, 8u);
+  EXPECT_EQ(out.published[1].second.state, wire::ActorState::alive);
+  EXPECT_EQ(out.published[1].second.worker, 3u);
+  host.watch(kA, 9);
+  EXPECT_EQ(out.published.back().first, 9u) << "who comes late is told at once";
+  locate(control::ActorState::pending, 0);  // by a control that does not know it yet
+  EXPECT_EQ(out.published.size(), 3u);
+  locate(control::ActorState::restarting, kSecond);
+  EXPECT_EQ(out.published.size(), 6u);
+  EXPECT_EQ(out.published.back().second.state, wire::ActorState::pending);
+  EXPECT_EQ(out.published.back().second.incarnation, kSecond);
+  locate(control::ActorState::alive, kSecond, kOther);
+  EXPECT_EQ(out.published.size(), 6u);
+  ASSERT_EQ(out.remote.size(), 3u);
+  EXPECT_EQ(out.remote[0].second.node, kOther);
+  locate(control::ActorState::dead, kSecond);
+  EXPECT_EQ(out.published.back().second.state, wire::ActorState::dead);
+  EXPECT_EQ(out.published.back().second.error->message, "killed by signal 9");
+  EXPECT_EQ(host.watched(), 0u);
+  host.watch(kA, 10);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 2u) << "control remembers the dead";
+}
+
 TEST_F(Host, TheDeadWatchNothing) {
-  create(kA);
-  host.watch(kA, 7, Time{});
-  host.worker_died(7, died, Time{});
-  live(kA, 3, 1);
-  EXPECT_TRUE(out.published.empty());
+  host.watch(kA, 7);
+  host.watch(kB, 7);
+  host.watch(kB, 8);
+  host.worker_died(7, died);
+  ASSERT_EQ(out.got<control::WatchActor>().size(), 3u);
+  EXPECT_EQ(out.got<control::WatchActor>()[2].actor, kA);
+  EXPECT_FALSE(out.got<control::WatchActor>()[2].on);
+  locate(control::ActorState::alive, kFirst, kSelfNode, kB);
+  ASSERT_EQ(out.published.size(), 1u);
+  EXPECT_EQ(out.published[0].first, 8u);
+}
+
+TEST_F(Host, TheArgumentsAreHeldUntilTheActorIsDead) {
+  made();
+  reply(kA, true);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
+  host.watch(kA, 7);
+  host.worker_died(7, died);
+  EXPECT_EQ(host.watched(), 1u) << "its maker watches it";
+  locate(control::ActorState::alive, kFirst);
+  host.unreferenced(kA);
+  EXPECT_EQ(out.got<control::HandlesGone>().size(), 1u);
+  EXPECT_EQ(out.dropped, 0);
+  locate(control::ActorState::dead, kFirst);
+  EXPECT_EQ(out.dropped, 1);
+  host.unreferenced(kA);
+  EXPECT_EQ(out.got<control::HandlesGone>().size(), 1u);
+}
+
+TEST_F(Host, ANameOfAnotherLetsTheArgumentsGo) {
+  made();
+  reply(kB, false);
+  EXPECT_EQ(out.dropped, 1);
+  EXPECT_EQ(host.watched(), 0u);
+  host.unreferenced(kA);
+  EXPECT_TRUE(out.got<control::HandlesGone>().empty()) << "there is no such actor";
+}
+
+TEST_F(Host, ADetachedActorOutlivesItsHandles) {
+  auto create = message(kA);
+  create.detached = true;
+  host.create(create, Blob(3), JobId{});
+  host.unreferenced(kA);
+  EXPECT_TRUE(out.got<control::HandlesGone>().empty());
+}
+
+TEST_F(Host, FindsAreAnsweredToWhoAsked) {
+  host.find(7, {5, "n", "s"});
+  const auto asked = out.got<control::FindActor>();
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].name, "n");
+  EXPECT_EQ(asked[0].name_space, "s");
+  control::ActorReply answer;
+  answer.request = asked[0].request;
+  answer.actor = kA;
+  answer.lifetime = kLife;
+  answer.owner = kOther;
+  answer.class_name = "Counter";
+  host.replied(answer);
+  host.replied(answer);  // once
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_TRUE(out.answers[0].first.found);
+  EXPECT_EQ(out.answers[0].first.request, 5u);
+  EXPECT_EQ(out.answers[0].first.lifetime, kLife);
+  EXPECT_EQ(out.answers[0].second, kOther);
+}
+
+TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
+  const auto spec = made();
+  reply(kA, true);
+  order(spec);
+  live(kFirst, 3);
+  order(spec, kSecond);  // is being started: not listed
+  made(kB);              // without a reply
+  host.unreferenced(kA);
+  host.kill(kB, false);
+  host.find(7, {5, "n", "s"});
+  out.sent.clear();
+  host.registered(4, 2);
+  EXPECT_EQ(out.got<control::SpawnActor>().size(), 1u);
+  EXPECT_EQ(out.got<control::SpawnActor>()[0].spec.id, kB);
+  const auto hosts = out.got<control::NodeHosts>();
+  ASSERT_EQ(hosts.size(), 1u);
+  EXPECT_EQ(hosts[0].epoch, 4u);
+  EXPECT_EQ(hosts[0].control_epoch, 2u);
+  ASSERT_EQ(hosts[0].actors.size(), 1u);
+  EXPECT_EQ(hosts[0].actors[0].incarnation, kFirst);
+  EXPECT_EQ(hosts[0].actors[0].restarts, 2u);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 2u);
+  EXPECT_EQ(out.got<control::HandlesGone>().size(), 1u);
+  EXPECT_EQ(out.got<control::KillActor>().size(), 1u);
+  EXPECT_EQ(out.got<control::FindActor>().size(), 1u);
+
+  const auto needed = out.needed.size();
+  host.start({kSelfNode, 4, spec, kSecond + 5, false, 0});  // by the control before
+  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0});  // an epoch before
+  EXPECT_EQ(out.got<control::ActorStartFailed>().size(), 2u);
+  EXPECT_FALSE(out.got<control::ActorStartFailed>()[0].error) << "it is placed again";
+  EXPECT_EQ(out.needed.size(), needed);
+  host.start({kSelfNode, 4, spec, (std::uint64_t{2} << 32) + 1, false, 0});
+  EXPECT_EQ(out.needed.size(), needed + 1);
 }
 
 }  // namespace

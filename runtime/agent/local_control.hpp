@@ -1,0 +1,40 @@
+/// Control of a private node: the actor Directory inside the agent, with nothing durable and one
+/// place to put actors. A plain state machine.
+///
+///     LocalControl control(self);
+///     control.send(control::KillActor{actor});                  // queued
+///     for (auto& answer : control.poll(now)) on_control(answer);  // each pass of the loop
+///     timer.set(control.next_deadline());
+///
+/// It hears what concerns actors; everything else that agents tell control is for a cluster and is
+/// ignored here.
+#pragma once
+
+#include "troupe/runtime/agent/control_port.hpp"
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+namespace troupe::agent {
+
+class LocalControl final : public ControlPort {
+ public:
+  explicit LocalControl(NodeId self);
+  void send(control::ToControl message) override { inbox_.push_back(std::move(message)); }
+  /// Hears what was sent and what is due by now; returns the answers in order. The caller handles
+  /// them and, while pending(), polls again. Costs nothing when there is nothing.
+  std::vector<control::FromControl> poll(Time now);
+  bool pending() const noexcept { return !inbox_.empty(); }
+  std::optional<Time> next_deadline() const { return directory_.next_deadline(); }
+
+ private:
+  control::Directory::Out hear(control::ToControl& message, Time now);
+  void carry_out(control::Directory::Out out, std::vector<control::FromControl>& answers);
+
+  NodeId self_;
+  control::Directory directory_;
+  std::deque<control::ToControl> inbox_;
+};
+
+}  // namespace troupe::agent

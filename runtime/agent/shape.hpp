@@ -1,0 +1,27 @@
+/// A shape as it crosses the wire, for the lease table and control.
+///
+///     leases.request(owner, key, shape_of(message.shape), backlog, now);
+#pragma once
+
+#include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <algorithm>
+
+namespace troupe::agent {
+
+inline scheduling::Shape shape_of(const wire::Shape& from) {
+  scheduling::Shape shape;
+  shape.need.cpus = from.cpus;
+  shape.need.gpus = from.gpus;
+  shape.need.memory = static_cast<std::int64_t>(from.memory_bytes);
+  for (const auto& [name, amount] : from.resources) shape.need.custom.emplace_back(name, amount);
+  std::sort(shape.need.custom.begin(), shape.need.custom.end());
+  shape.labels = from.labels;
+  shape.placement = static_cast<scheduling::Placement>(from.placement);
+  shape.node = from.node;
+  shape.soft = from.soft;
+  return shape;
+}
+
+}  // namespace troupe::agent
