@@ -1,0 +1,398 @@
+// Transfers between two nodes over real sockets: objects of every size arrive byte for byte, many
+// at once, both ways; whatever breaks, each pull ends once, typed, and all memory comes back.
+#include "tests/agent/transfers_world.hpp"
+#include "troupe/runtime/net/bulk.hpp"
+
+#include <cstdio>
+
+namespace troupe::agent {
+namespace {
+
+using namespace test;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+ObjectId object(std::uint64_t n) {
+  return {9, n};
+}
+
+/// The object came as it was made.
+bool right(End& at, ObjectId id, std::uint64_t bytes) {
+  Blob expected(bytes);
+  fill(expected, id.low);
+  const BlobView got = at.bytes(id);
+  return got.size() == bytes && checksum(got) == checksum(expected);
+}
+
+/// Nothing but adopted objects takes memory, and no served object is pinned.
+void expect_clean(World& world) {
+  for (End* each : {&world.one, &world.two}) {
+    const auto nothing_waits = [&] { return each->host->stats().waiting == 0; };
+    EXPECT_TRUE(world.until(nothing_waits, 5s));
+    EXPECT_EQ(each->host->local().stats().objects, each->objects.size() + each->done_.size());
+  }
+}
+
+TransfersOptions hasty() {
+  TransfersOptions options;
+  options.plan.silence = 150ms;
+  options.plan.idle = 100ms;
+  options.plan.patience = 100ms;
+  options.plan.pause = 10ms;
+  return options;
+}
+
+TEST(Transfers, ObjectsOfEverySizeArriveByteForByte) {
+  World world;
+  const std::vector<std::uint64_t> sizes = {
+      0, 100, 5000, kSmallObject, kSmallObject + 1, net::bulk_chunk * 2, kMiB + 3, 64 * kMiB};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    world.one.make(object(i), sizes[i]);
+    world.two.pull(object(i), sizes[i]);
+    ASSERT_TRUE(world.until([&] { return world.two.ended(object(i)); }));
+    ASSERT_TRUE(world.two.has(object(i))) << world.two.failures.at(object(i)).message();
+    EXPECT_TRUE(right(world.two, object(i), sizes[i])) << sizes[i];
+  }
+  EXPECT_EQ(world.two.transfers->stats().connections, 1u);
+  EXPECT_EQ(world.one.transfers->stats().served_objects, sizes.size());
+  expect_clean(world);
+}
+
+TEST(Transfers, FiftyAtOnceBothWays) {
+  TransfersOptions options;
+  options.plan.node_bytes = 3 * kMiB;
+  World world(options);
+  Random random(5);
+  std::map<ObjectId, std::uint64_t> sizes;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::uint64_t bytes = i % 3 == 0 ? random.below(5000) : random.below(2 * kMiB);
+    (i < 50 ? world.one : world.two).make(object(i), bytes);
+    sizes[object(i)] = bytes;
+  }
+  for (const auto& [id, bytes] : sizes) (id.low < 50 ? world.two : world.one).pull(id, bytes);
+  ASSERT_TRUE(
+      world.until([&] { return world.one.done_.size() == 50 && world.two.done_.size() == 50; }));
+  for (const auto& [id, bytes] : sizes)
+    EXPECT_TRUE(right(id.low < 50 ? world.two : world.one, id, bytes)) << id.low;
+  EXPECT_TRUE(world.one.failures.empty() && world.two.failures.empty());
+  expect_clean(world);
+}
+
+TEST(Transfers, AnObjectAskedForTwiceComesOnce) {
+  World world;
+  world.one.make(object(1), kMiB);
+  world.two.pull(object(1), kMiB);
+  world.two.pull(object(1), kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_EQ(world.two.transfers->stats().pulled_objects, 1u);
+  EXPECT_EQ(world.one.transfers->stats().served_objects, 1u);
+  expect_clean(world);
+}
+
+TEST(Transfers, AnObjectFreedWhileItIsServedArrivesAndOneFreedBeforeIsLost) {
+  World world;
+  world.one.make(object(1), 16 * kMiB);
+  world.one.make(object(2), 10);
+  world.on_message = [&](Carried& carried) {
+    if (std::holds_alternative<wire::PullOnBulk>(carried.message)) world.one.free(object(1));
+    return true;
+  };
+  world.two.pull(object(1), 16 * kMiB);
+  world.two.pull(object(2), 10);
+  world.one.free(object(2));
+  world.two.pull(object(3), 2 * kMiB);  // never was there
+  ASSERT_TRUE(world.until([&] {
+    return world.two.ended(object(1)) && world.two.ended(object(2)) && world.two.ended(object(3));
+  }));
+  ASSERT_TRUE(world.two.has(object(1)));
+  EXPECT_TRUE(right(world.two, object(1), 16 * kMiB));
+  EXPECT_EQ(world.two.failures.at(object(2)).code(), Code::object_lost);
+  EXPECT_EQ(world.two.failures.at(object(3)).code(), Code::object_lost);
+  expect_clean(world);
+}
+
+TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
+  World world;
+  Cutter cutter(world.two.transfers->port());
+  world.on_message = [&](Carried& carried) {
+    if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
+    return true;
+  };
+  cutter.once = true;
+  Random random(11);
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    world.one.make(object(i), 3 * kMiB);
+    cutter.budget = i < 4 ? 1 + 30 * i : random.below(3 * kMiB);
+    world.two.pull(object(i), 3 * kMiB);
+    ASSERT_TRUE(world.until([&] { return world.two.ended(object(i)); }));
+    ASSERT_TRUE(world.two.has(object(i))) << world.two.failures.at(object(i)).message();
+    EXPECT_TRUE(right(world.two, object(i), 3 * kMiB));
+    // the server hangs up, so that the next one gets a connection of its own
+    world.one.transfers->node_died(world.two.id, steady_now());
+    ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().threads == 0; }));
+  }
+  EXPECT_EQ(cutter.cuts, 12);
+  EXPECT_EQ(world.two.transfers->stats().connections, 24u);
+  expect_clean(world);
+}
+
+TEST(Transfers, AConnectionThatIsAlwaysCutIsUnavailable) {
+  World world;
+  Cutter cutter(world.two.transfers->port());
+  cutter.budget = kMiB;
+  world.on_message = [&](Carried& carried) {
+    if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
+    return true;
+  };
+  world.one.make(object(1), 4 * kMiB);
+  world.two.pull(object(1), 4 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_EQ(world.two.failures.at(object(1)).code(), Code::unavailable);
+  EXPECT_EQ(world.two.transfers->stats().connections, 2u);
+  expect_clean(world);
+}
+
+TEST(Transfers, ANodeKilledAtAnyChunkLosesWhatDidNotArrive) {
+  Random random(3);
+  for (int i = 0; i < 6; ++i) {
+    World world;
+    Cutter cutter(world.two.transfers->port());
+    cutter.budget = random.below(10 * kMiB);
+    world.on_message = [&](Carried& carried) {
+      auto* offer = std::get_if<wire::BulkOffer>(&carried.message);
+      if (offer != nullptr && carried.from == world.two.id) offer->port = cutter.port();
+      return true;
+    };
+    for (std::uint64_t n = 0; n < 6; ++n) {
+      world.one.make(object(n), 2 * kMiB);
+      world.two.pull(object(n), 2 * kMiB);
+    }
+    world.two.make(object(7), 2 * kMiB);
+    world.one.pull(object(7), 2 * kMiB);  // it serves the dead too
+    ASSERT_TRUE(world.until([&] { return cutter.cuts > 0; }));
+    world.kill(world.one);
+    const auto over = [&] { return world.two.done_.size() + world.two.failures.size() == 6; };
+    ASSERT_TRUE(world.until(over));
+    for (const auto& [id, error] : world.two.failures)
+      EXPECT_EQ(error.code(), Code::object_lost) << error.message();
+    EXPECT_GE(world.two.failures.size(), 1u);
+    for (const auto& [id, at] : world.two.done_) EXPECT_TRUE(right(world.two, id, 2 * kMiB));
+    EXPECT_TRUE(world.until([&] {
+      return world.two.host->local().stats().objects == 1 + world.two.done_.size() &&
+             world.two.transfers->stats().threads == 0;
+    }));
+  }
+}
+
+TEST(Transfers, AWrongKeyIsForgedAndTriedOnceMore) {
+  World world;
+  int corrupted = 0, most = 1;
+  world.on_message = [&](Carried& carried) {
+    auto* offer = std::get_if<wire::BulkOffer>(&carried.message);
+    if (offer != nullptr && corrupted < most) {
+      offer->key[5] ^= 1;
+      ++corrupted;
+    }
+    return true;
+  };
+  world.one.make(object(1), kMiB);
+  world.two.pull(object(1), kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_TRUE(world.two.has(object(1)) && right(world.two, object(1), kMiB));
+  EXPECT_EQ(world.two.transfers->stats().forged, 1u);
+
+  World other;
+  most = 100;
+  other.on_message = world.on_message;
+  other.one.make(object(1), kMiB);
+  other.two.pull(object(1), kMiB);
+  ASSERT_TRUE(other.until([&] { return other.two.ended(object(1)); }));
+  EXPECT_EQ(other.two.failures.at(object(1)).code(), Code::unavailable);
+  EXPECT_EQ(other.two.transfers->stats().forged, 2u);
+  expect_clean(other);
+}
+
+TEST(Transfers, ASilentPeerIsGivenUp) {
+  World world(hasty());
+  world.one.make(object(1), kMiB);
+  world.one.make(object(2), 100);
+  world.on_message = [](Carried&) { return false; };
+  world.two.pull(object(1), kMiB);
+  world.two.pull(object(2), 100);
+  ASSERT_TRUE(
+      world.until([&] { return world.two.ended(object(1)) && world.two.ended(object(2)); }, 5s));
+  for (std::uint64_t n : {1, 2})
+    EXPECT_EQ(world.two.failures.at(object(n)).code(), Code::unavailable);
+  expect_clean(world);
+}
+
+TEST(Transfers, WithoutMemoryItEndsInOutOfMemory) {
+  World world(hasty(), 64 * kMiB);
+  world.one.make(object(1), 4 * kMiB);
+  world.two.make(object(2), 62 * kMiB);
+  world.two.pull(object(1), 4 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_EQ(world.two.failures.at(object(1)).code(), Code::out_of_memory);
+  world.two.failures.clear();
+  world.two.pull(object(1), 4 * kMiB);
+  world.two.free(object(2));  // in time
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_TRUE(world.two.has(object(1)));
+  expect_clean(world);
+}
+
+TEST(Transfers, WhatIsCancelledIsDropped) {
+  World world;
+  for (std::uint64_t n : {1, 2, 3}) world.one.make(object(n), n == 3 ? 100 : 8 * kMiB);
+  for (std::uint64_t n : {1, 2, 3}) world.two.pull(object(n), n == 3 ? 100 : 8 * kMiB);
+  world.two.transfers->cancel(object(1), steady_now());
+  world.two.transfers->cancel(object(3), steady_now());
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(2)); }));
+  ASSERT_TRUE(world.until([&] { return world.two.host->local().stats().objects == 1; }));
+  EXPECT_FALSE(world.two.ended(object(1)) || world.two.ended(object(3)));
+  expect_clean(world);
+}
+
+TEST(Transfers, IdleConnectionsEndTheirThreads) {
+  TransfersOptions options = hasty();
+  options.serve_idle = 200ms;
+  World world(options);
+  world.one.make(object(1), kMiB);
+  world.two.pull(object(1), kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_GE(world.two.transfers->stats().threads, 1u);
+  EXPECT_TRUE(world.until(
+      [&] {
+        return world.one.transfers->stats().threads + world.two.transfers->stats().threads == 0;
+      },
+      5s));
+  EXPECT_EQ(world.two.transfers->stats().lost, 0u);
+  world.one.make(object(2), kMiB);
+  world.two.pull(object(2), kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(2)); }));
+  EXPECT_TRUE(world.two.has(object(2)));
+  EXPECT_EQ(world.two.transfers->stats().connections, 2u);
+}
+
+TEST(Transfers, AServerThatHasEndedItsConnectionIsAskedToMakeAnother) {
+  TransfersOptions options;
+  options.serve_idle = 20ms;
+  World world(options);
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    world.one.make(object(n), kMiB);
+    world.two.pull(object(n), kMiB);
+    ASSERT_TRUE(world.until([&] { return world.two.ended(object(n)); }));
+    EXPECT_TRUE(world.two.has(object(n)));
+    world.until([&] { return world.one.transfers->stats().threads == 0; }, 5s);
+  }
+  expect_clean(world);
+}
+
+TEST(Transfers, LiesOfAPeerHurtOnlyWhatIsItsOwn) {
+  World world(hasty());
+  world.one.make(object(1), 2 * kMiB);
+  world.one.make(object(2), 100);
+  Transfers& two = *world.two.transfers;
+  const Time now = steady_now();
+  std::vector<std::uint64_t> transfers;
+  world.on_message = [&](Carried& carried) {
+    if (auto* request = std::get_if<wire::PullRequest>(&carried.message))
+      transfers.push_back(request->transfer);
+    return true;
+  };
+  world.two.pull(object(1), 3 * kMiB);  // it has fewer
+  world.two.pull(object(2), 50);        // it has more
+  // answers of somebody else, and to questions that were not asked
+  for (std::uint64_t t = 0; t < 20; ++t) {
+    two.on_message(NodeId{0, 9}, wire::PullData{t, 0, 50}, Blob(50), now);
+    two.on_message(NodeId{0, 9}, wire::PullRefused{t, nullptr}, {}, now);
+    two.on_message(world.one.id, wire::PullData{100 + t, 0, 50}, Blob(50), now);
+    two.on_message(world.one.id, wire::PullOnBulk{100 + t, 50}, {}, now);
+  }
+  two.on_message(world.one.id, wire::BulkOffer{1, 2, "no address", 1, std::string(32, 'k')}, {},
+                 now);
+  two.on_message(world.one.id, wire::BulkOffer{1, 2, "127.0.0.1", 1, "short"}, {}, now);
+  two.on_message(world.one.id, wire::PullRequest{5, object(1)}, {}, now);
+  ASSERT_TRUE(
+      world.until([&] { return world.two.ended(object(1)) && world.two.ended(object(2)); }));
+  for (std::uint64_t n : {1, 2})
+    EXPECT_EQ(world.two.failures.at(object(n)).code(), Code::internal)
+        << world.two.failures.at(object(n)).message();
+  EXPECT_EQ(transfers.size(), 2u);
+  expect_clean(world);
+}
+
+/// Refused while its bytes come all the same: the memory stays until nobody writes there.
+TEST(Transfers, MemoryThatIsBeingWrittenIsNotGivenBack) {
+  World world;
+  world.one.make(object(1), 32 * kMiB);
+  world.on_message = [&](Carried& carried) {
+    if (auto* bulk = std::get_if<wire::PullOnBulk>(&carried.message))
+      carried.message =
+          wire::PullRefused{bulk->transfer, Error(Code::object_lost, "so it says").shared_info()};
+    return true;
+  };
+  world.two.pull(object(1), 32 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  EXPECT_EQ(world.two.failures.at(object(1)).code(), Code::object_lost);
+  world.on_message = {};
+  world.two.pull(object(1), 32 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().pulled_objects == 1; }));
+}
+
+/// A bare sender to a bare receiver over TCP: the best of `rounds` times `bytes` in MB/s.
+double bare_speed(std::uint64_t bytes, int rounds) {
+  auto door = net::BulkDoor::open("127.0.0.1", 0).value();
+  const net::BulkId id = net::BulkId::random();
+  const Time by = steady_now() + 20s;
+  door->expect(id, by);
+  const Fd out = net::bulk_connect("127.0.0.1", door->port(), id, by).value();
+  std::vector<net::BulkDoor::Arrived> arrived;
+  while (arrived.empty() && steady_now() < by) {
+    pollfd wait{door->fd(), POLLIN, 0};
+    ::poll(&wait, 1, 1000);
+    arrived = door->poll(steady_now());
+  }
+  net::BulkKey key = net::fresh_bulk_key().value();
+  Blob from(bytes), to(bytes);
+  std::thread sending([&] {
+    net::BulkSender sender(out.get(), key.copy());
+    EXPECT_TRUE(sender.start(by));
+    for (int i = 0; i < rounds; ++i) EXPECT_TRUE(sender.send_object(object(1), from, by));
+  });
+  net::BulkReceiver receiver(arrived.at(0).fd.get(), key.copy(), by);
+  EXPECT_TRUE(receiver.start(by));
+  double best = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const Time begin = steady_now();
+    EXPECT_TRUE(receiver.receive_object(object(1), to, by));
+    const std::chrono::duration<double> took = steady_now() - begin;
+    best = std::max(best, static_cast<double>(bytes) / 1e6 / took.count());
+  }
+  sending.join();
+  return best;
+}
+
+/// Prints how fast one object of 64 MiB comes, beside what sender and receiver do alone.
+TEST(Transfers, Speed) {
+  constexpr std::uint64_t bytes = 64 * kMiB;
+  World world;
+  world.one.make(object(1), bytes);
+  double first = 0, best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const Time begin = steady_now();
+    world.two.pull(object(1), bytes);
+    ASSERT_TRUE(world.until([&] { return world.two.has(object(1)); }));
+    const std::chrono::duration<double> took = steady_now() - begin;
+    best = std::max(best, static_cast<double>(bytes) / 1e6 / took.count());
+    if (i == 0) first = best;
+    world.two.host->free(store_location(world.two.done_.at(object(1)))).value();
+    world.two.host->take_notices();
+    world.two.done_.clear();
+  }
+  std::printf("a pull of 64 MiB: the first %.0f MB/s, the best %.0f MB/s; bare bulk %.0f MB/s\n",
+              first, best, bare_speed(bytes, 4));
+}
+
+}  // namespace
+}  // namespace troupe::agent
