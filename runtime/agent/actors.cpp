@@ -86,10 +86,17 @@ void ActorHost::replied(const control::ActorReply& reply) {
   if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
     const ActorId actor = spawn->second.spec.id;
     spawning_.erase(spawn);
-    if (reply.created)
+    if (reply.created) {
       ask_for(actor);  // to know when its arguments are not needed any more
-    else
-      drop_made(actor);  // the name belongs to another, which its creator finds under it
+      return;
+    }
+    drop_made(actor);  // if the name belongs to another, its creator finds that one under it
+    if (!reply.error) return;
+    control::ActorLocation never;
+    never.actor = actor;
+    never.state = control::ActorState::dead;
+    never.error = reply.error;
+    located(never);
     return;
   }
   const auto question = questions_.find(reply.request);

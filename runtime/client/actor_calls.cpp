@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::client {
 namespace {
@@ -40,16 +41,27 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   if (update.incarnation == peer.incarnation && update.state <= peer.state) return;
   peer.incarnation = update.incarnation;
   peer.state = update.state;
+  peer.next.reset();
   if (update.state == wire::ActorState::alive) {
-    peer.worker = update.worker;
-    peer.full = false;
     by_worker_[update.worker] = update.actor;
+    if (peer.worker != 0 && peer.worker != update.worker) {
+      peer.state = wire::ActorState::pending;
+      peer.next = update;
+      return;
+    }
+    begin_life(peer, update);
   } else if (update.state == wire::ActorState::dead) {
     peer.error = update.error
                      ? std::make_shared<const Error>(*update.error)
                      : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
   }
   flush(peer);
+}
+
+void ActorCalls::begin_life(Peer& peer, const wire::ActorUpdate& update) {
+  peer.state = wire::ActorState::alive;
+  peer.worker = update.worker;
+  peer.full = false;
 }
 
 void ActorCalls::killed(ActorId actor) {
@@ -70,7 +82,7 @@ void ActorCalls::writable(std::uint64_t worker) {
 
 ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   const auto found = by_worker_.find(worker);
-  if (found == by_worker_.end()) return nullptr;
+  if (found == by_worker_.end() || peers_.at(found->second).worker != worker) return nullptr;
   auto& calls = peers_.at(found->second).in_flight;
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
@@ -93,6 +105,7 @@ void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const 
   if (found == by_worker_.end()) return;
   Peer& peer = peers_.at(found->second);
   by_worker_.erase(found);
+  if (peer.next && peer.next->worker == worker) peer.next.reset();
   if (peer.worker != worker) return;
   peer.worker = 0;
   if (peer.state == wire::ActorState::alive) peer.state = wire::ActorState::restarting;
@@ -106,6 +119,7 @@ void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const 
       out_.fail(*call, reason);
     }
   }
+  if (peer.next) begin_life(peer, *std::exchange(peer.next, std::nullopt));
   flush(peer);  // a dead actor's queue fails at once
 }
 

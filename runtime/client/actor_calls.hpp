@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace troupe::client {
@@ -67,11 +68,15 @@ class ActorCalls {
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
     std::uint64_t worker = 0;
+    /// A life that began elsewhere before the end of this one was heard of: it waits until it is
+    /// known which calls this one had begun.
+    std::optional<wire::ActorUpdate> next;
     bool full = false;
     std::shared_ptr<const Error> error;
     std::deque<std::unique_ptr<ActorCall>> queue;
     std::deque<std::unique_ptr<ActorCall>> in_flight;
   };
+  void begin_life(Peer& peer, const wire::ActorUpdate& update);
   void flush(Peer& peer);
   void fail_all(Peer& peer);
 

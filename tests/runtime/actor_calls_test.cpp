@@ -136,6 +136,36 @@ TEST_F(Calls, ARestartHeardBeforeTheLifeItEndedIsKept) {
   EXPECT_EQ(out.sent, (Sent{{6, 1}}));
 }
 
+TEST_F(Calls, ALifeElsewhereWaitsForTheEndOfTheLast) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  submit(2);
+  update(ActorState::pending, 2);
+  update(ActorState::alive, 2, 6);  // control heard of the death earlier than this process
+  submit(3);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}}));
+  EXPECT_EQ(calls.in_flight(6, 1), nullptr) << "nothing was sent there";
+  EXPECT_NE(calls.in_flight(5, 1), nullptr) << "a reply may still come";
+  calls.worker_died(5, 1, died);
+  EXPECT_EQ(out.failed, (Failed{{1, "died"}}));
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}, {6, 2}, {6, 3}}));
+  EXPECT_NE(calls.in_flight(6, 3), nullptr);
+  calls.worker_died(6, 2, died);
+  EXPECT_EQ(out.failed.size(), 1u) << "sequences 3 and 4 had not begun";
+  EXPECT_EQ(calls.live(), 2u);
+}
+
+TEST_F(Calls, ALifeThatWaitedAndDiedIsNotBegun) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  update(ActorState::alive, 2, 6);
+  calls.worker_died(6, 0, died);
+  calls.worker_died(5, 0, died);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}}));
+  update(ActorState::alive, 3, 7);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {7, 1}}));
+}
+
 TEST_F(Calls, ADeadActorFailsWhatIsReadyAtOnceAndTheRestWhenItsArgumentsCame) {
   ActorCall* first = submit(1, 1);
   submit(2);

@@ -312,6 +312,19 @@ TEST_F(Host, ANameOfAnotherLetsTheArgumentsGo) {
   EXPECT_TRUE(out.got<control::HandlesGone>().empty()) << "there is no such actor";
 }
 
+TEST_F(Host, WhatControlRefusesIsDeadForWhoWaits) {
+  made();
+  host.watch(kA, 7);
+  control::ActorReply answer;
+  answer.request = out.got<control::SpawnActor>().back().request;
+  answer.error = Error(Code::unavailable, "control's disk is full").shared_info();
+  host.replied(answer);
+  ASSERT_EQ(out.published.size(), 1u);
+  EXPECT_EQ(out.published[0].second.state, wire::ActorState::dead);
+  EXPECT_EQ(out.published[0].second.error->message, "control's disk is full");
+  EXPECT_EQ(out.dropped, 1);
+}
+
 TEST_F(Host, ADetachedActorOutlivesItsHandles) {
   auto create = message(kA);
   create.detached = true;
