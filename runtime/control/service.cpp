@@ -184,6 +184,13 @@ void Service::on_closed(NodeId node, Time now) {
   settle(now);
 }
 
+void Service::on_reset(NodeId node, Time now) {
+  const auto at = nodes_.find(node);
+  if (at != nodes_.end())
+    for (auto& [actor, start] : at->second.starts) start.may_be_lost = !start.until;
+  on_closed(node, now);
+}
+
 void Service::on_probe(NodeId node, Epoch epoch, bool gone, Time now) {
   run(members_.on_probe(node, epoch, gone, now), now);
   settle(now);
@@ -323,13 +330,35 @@ void Service::on(const WatchActor& message, Sender from, Time now) {
 
 void Service::on(NodeHosts message, Sender from, Time now) {
   if (!members_.is_current(from.node, message.epoch)) return;
+  if (message.control_epoch != control_epoch()) return;  // it speaks to an earlier control
   message.node = from.node;
+  std::set<ActorId> hosted;
+  for (const HostedActor& actor : message.actors) {
+    hosted.insert(actor.spec.id);
+    const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
+    if (known && known->incarnation == actor.incarnation && known->state != ActorState::alive)
+      on(ActorStarted{actor.spec.id, actor.incarnation, actor.worker}, from, now);
+  }
   run(actors_.on_node_hosts(message, now), now);
+  fail_lost_starts(from.node, hosted, now);
   std::set<JobId> over;  // their end was told while the node was away
   for (const HostedActor& actor : message.actors)
     if (!actor.spec.detached && actor.spec.job && !jobs_.is_running(actor.spec.job))
       over.insert(actor.spec.job);
   for (const JobId job : over) run(actors_.on_job_ended(job), now);
+}
+
+void Service::fail_lost_starts(NodeId node, const std::set<ActorId>& hosted, Time now) {
+  const auto at = nodes_.find(node);
+  if (at == nodes_.end()) return;
+  std::vector<std::pair<ActorId, std::uint64_t>> lost;
+  for (const auto& [actor, start] : at->second.starts)
+    if (start.may_be_lost && !start.until && hosted.count(actor) == 0)
+      lost.emplace_back(actor, start.incarnation);
+  for (const auto& [actor, incarnation] : lost) {
+    end_start(node, actor, incarnation, false, now);
+    run(actors_.on_start_failed(actor, incarnation, std::nullopt), now);
+  }
 }
 
 // --- messages: jobs and values -----------------------------------------------------------------

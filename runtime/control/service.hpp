@@ -91,6 +91,9 @@ class Service {
 
   void on_message(NodeId from, const ToControl& message, Time now);
   void on_closed(NodeId node, Time now);
+  /// The talk with the node begins anew: what was sent to it may be lost. Starts that it was told
+  /// and neither hosts nor answers when it has registered again are placed again.
+  void on_reset(NodeId node, Time now);
   void on_probe(NodeId node, Epoch epoch, bool gone, Time now);
   /// A node with a valid token wants in. Durable before joined() says so.
   void on_join(std::uint64_t request, const NodeDescription& node, Time now);
@@ -137,6 +140,7 @@ class Service {
     std::uint64_t incarnation = 0;
     scheduling::Resources need;
     std::optional<Time> until;  ///< answered: reckoned for so long
+    bool may_be_lost = false;   ///< the node may never have heard of it
   };
   /// What others may know of a node: durable facts and its own reports.
   struct NodeInfo {
@@ -184,6 +188,7 @@ class Service {
   void on(const FindActor& message, Sender from, Time now);
   void on(const WatchActor& message, Sender from, Time now);
   void on(NodeHosts message, Sender from, Time now);
+  void fail_lost_starts(NodeId node, const std::set<ActorId>& hosted, Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
   void on(const DriverDied& message, Sender from, Time now);

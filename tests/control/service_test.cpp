@@ -351,6 +351,28 @@ TEST_F(ServiceTest, ADeadNodesActorsAreRestartedElsewhereAndEverybodyIsTold) {
   EXPECT_EQ(out.revoked, (std::vector<NodeId>{kB}));
 }
 
+TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
+  join(kA, 4);
+  for (const std::uint64_t n : {1, 2}) {
+    ActorSpec s = spec(n, 1);
+    s.job = {};
+    spawn(s);
+  }
+  const auto first = start_of(1).incarnation, second = start_of(2).incarnation;
+  service->on_reset(kA, now);
+  join(kA, 4);
+  NodeHosts hosts;
+  hosts.epoch = epochs[kA];
+  hosts.control_epoch = service->control_epoch();
+  hosts.actors.push_back({spec(2, 1), second, 42, 0});  // the news of this start were lost
+  say(kA, hosts);
+  EXPECT_EQ(state(2), ActorState::alive);
+  EXPECT_EQ(start_of(2).incarnation, second);
+  EXPECT_GT(start_of(1).incarnation, first);
+  say(kA, ActorStarted{ActorId{7, 1}, first, 9});  // it had arrived and was slow: no second life
+  EXPECT_EQ(last<StopActorAt>(kA).incarnation, first);
+}
+
 TEST_F(ServiceTest, ASilentNodeIsNotUsedAndThenDead) {
   join_all();
   pass(4s, {kA, kC});

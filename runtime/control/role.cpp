@@ -1,0 +1,63 @@
+// The process of control, from its launcher's first word to the last.
+#include "troupe/runtime/control/server.hpp"
+#include "troupe/runtime/process/launch.hpp"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+
+namespace troupe::control {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::int64_t wall_nanoseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+ServerOptions options_of(process::ControlConfig config) {
+  ServerOptions options;
+  options.cluster = config.cluster;
+  options.node = config.node;
+  options.keys = std::move(config.keys);
+  options.listen = config.listen;
+  options.data_folder = config.data_folder;
+  for (const process::Admitted& node : config.admitted) {
+    options.admitted.push_back({.node = node.node, .key = node.key, .door = {}});
+    options.service.expected.push_back(node.node);
+  }
+  // A cluster that is gone with its launcher has all its nodes from the start.
+  if (options.data_folder.empty()) options.service.infeasible_timeout = 0s;
+  options.service.wall_clock = wall_nanoseconds;
+  return options;
+}
+
+[[noreturn]] void fail(int launcher, const Error& error) {
+  (void)process::send_ready(launcher, {.door = {}, .error = error.message()});
+  _exit(1);
+}
+
+}  // namespace
+
+void run_control(Fd launcher, const std::string&) {
+  prctl(PR_SET_NAME, "troupe-control");
+  prctl(PR_SET_DUMPABLE, 0);
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
+  std::signal(SIGPIPE, SIG_IGN);
+  auto config = process::receive_control_config(launcher.get(), 10s);
+  if (!config) fail(launcher.get(), config.error());
+  auto server = Server::open(options_of(std::move(*config)));
+  if (!server) fail(launcher.get(), server.error());
+  const process::Ready ready{.door = (*server)->door(), .error = {}};
+  if (!process::send_ready(launcher.get(), ready)) _exit(1);
+  const Result<void> end = (*server)->run(launcher.get());
+  if (!end) std::fprintf(stderr, "troupe: control ends: %s\n", end.error().message().c_str());
+  server->reset();  // before the exit, which runs no destructor of the program's own
+  _exit(end ? 0 : 1);
+}
+
+}  // namespace troupe::control

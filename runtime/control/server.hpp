@@ -1,0 +1,88 @@
+/// Control as a process: one event loop around Service, the network, and one thread for the disk.
+///
+///     auto server = Server::open(std::move(options)).value();     // recovers; then it listens
+///     announce(server->door());
+///     Result<void> end = server->run(launcher_fd);                // until that closes
+///
+/// Every message of one pass for a node travels as one Link message (wire/batch.hpp). What a Link
+/// does not take waits here, bounded by max_backlog; a node that takes nothing beyond it, or sends
+/// what cannot be read, is dropped, and dies as a silent one does.
+#pragma once
+
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/control/service.hpp"
+#include "troupe/runtime/net/transport.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace troupe::control {
+
+struct ServerOptions {
+  ClusterId cluster;
+  NodeId node;  ///< control's own, as a peer
+  net::CurveKeys keys;
+  std::string listen = "tcp://127.0.0.1:*";
+  /// Where the store is; empty: in memory, and gone with the server.
+  std::string data_folder;
+  /// Nodes that may connect, besides those that the store knows; doors are not used.
+  std::vector<net::PeerInfo> admitted;
+  /// Public halves of join tokens; each admits one node, until it expires.
+  std::vector<net::PublicKey> join_keys;
+  Duration join_keys_last = net::join_token_life;
+  std::string build_id;
+  net::LinkOptions link;
+  /// A broken connection may heal by itself for so long before it counts as closed.
+  Duration reconnect_grace = std::chrono::seconds(1);
+  ServiceOptions service;
+
+  std::size_t batch = 256 << 10;       ///< bytes of one Link message, unless one frame is larger
+  std::size_t max_backlog = 16 << 20;  ///< bytes that wait for one node
+  Duration probe_timeout = std::chrono::seconds(1);
+  /// Takes lines for the log; called on the loop's thread; null: they are dropped.
+  std::function<void(const std::string&)> log;
+};
+
+struct ServerStats {
+  std::uint64_t messages_received = 0, messages_sent = 0;
+  std::uint64_t bad_frames = 0, dropped_nodes = 0, refused_strangers = 0;
+  std::uint64_t commits = 0;
+};
+
+class Server {
+ public:
+  /// Listens, opens the store and recovers. Blocks on the disk (about 10 ms for a new store).
+  /// Errors: Unavailable (the address is busy; the folder is locked by another control, which is
+  /// named), InvalidArgument (the folder is damaged or not a store), NoSpace.
+  static Result<std::unique_ptr<Server>> open(ServerOptions options);
+  /// Ends the disk's thread; a commit under way is finished first.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// The address with its real port.
+  const std::string& door() const noexcept;
+
+  /// Serves until `until` is readable and at its end: the launcher has closed it. What the launcher
+  /// sends is ignored. Errors: what a commit answered that failed; the server serves nothing more.
+  Result<void> run(int until);
+
+  /// A token's public half, from now on; for the owner's thread, not while run() runs.
+  void admit_join(const net::PublicKey& one_time);
+  const Service& service() const noexcept;
+  ServerStats stats() const noexcept;
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The role of control: reads its ControlConfig from the launcher's socket, serves, and answers
+/// Ready; ends when the launcher closes it. Never returns.
+[[noreturn]] void run_control(Fd launcher, const std::string& text);
+
+}  // namespace troupe::control
