@@ -33,12 +33,14 @@ struct Peer {
   std::string door;
   Outbox out;
   bool touched = false;    ///< something was said since the last reset
+  bool kept = false;       ///< see keep_in_touch()
   bool waiting = false;    ///< in Impl::waiting
   bool congested = false;  ///< can_send() says false
   std::string doom;        ///< why it is about to be dropped
   std::string trouble;     ///< why it is down
   Time until{};            ///< of states unknown and dropped
   Time down_since = kNever, absent_since = kNever, admitted_at{};
+  Time heard{};  ///< or asked for a sign of life
   Duration penalty{};
 
   bool member() const noexcept { return state == State::member; }
@@ -99,6 +101,7 @@ struct Network::Impl {
     with.link = options.link;
     with.reconnect_grace = options.reconnect_grace;
     with.retry_last = options.retry_last;
+    with.knock_timeout = options.knock_timeout;
     auto opened = net::Transport::open(std::move(with));
     if (!opened) return opened.error();
     transport = std::move(*opened);
@@ -151,6 +154,12 @@ struct Network::Impl {
     if (link != nullptr && link->unacknowledged() == 0) (void)transport->send(peer.node, {}, now);
   }
 
+  void ask(Peer& peer) {
+    peer.touched = true;
+    peer.heard = now;
+    nudge(peer);
+  }
+
   /// It will be dropped when no code is under way that holds on to it.
   void doom(Peer& peer, std::string why) {
     if (!peer.doom.empty()) return;
@@ -177,9 +186,9 @@ struct Network::Impl {
 
   /// Nothing of before is said or heard any more.
   void end_talk(Peer& peer, const std::string& why) {
-    const bool said = std::exchange(peer.touched, false);
+    const bool said = std::exchange(peer.touched, false) || peer.kept;
     peer.out.clear();
-    peer.congested = false;
+    peer.congested = peer.kept = false;
     peer.doom.clear();
     if (&peer == head) {
       view = 0;
@@ -359,6 +368,7 @@ struct Network::Impl {
     Peer* peer = find(message.from);
     if (peer == nullptr || !peer->listens()) return;
     peer->touched = true;
+    peer->heard = now;
     ++stats.messages_received;
     const Result<void> read =
         wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
@@ -487,6 +497,7 @@ struct Network::Impl {
       if (peer.state == Peer::State::unknown && now >= peer.until) strangers.push_back(node);
       if (peer.state == Peer::State::dropped && now >= peer.until) admit(peer);
       if (&peer == head) continue;
+      if (peer.member() && peer.kept && now - peer.heard >= options.touch_every) ask(peer);
       if (peer.member() && peer.touched && peer.down_since != kNever &&
           now - peer.down_since >= options.unreachable_for)
         doom(peer, "it could not be reached for " + seconds(options.unreachable_for) + ": " +
@@ -496,7 +507,7 @@ struct Network::Impl {
         absent.push_back(node);
     }
     for (const NodeId node : strangers) {
-      const bool said = find(node)->touched;
+      const bool said = find(node)->touched || find(node)->kept;
       erase(*find(node));
       if (said) handler.on_peer_reset(node, "control knows no node " + node.str());
     }
@@ -540,9 +551,18 @@ bool Network::send_control(const control::ToControl& message) {
   return true;
 }
 
+void Network::drop(NodeId node, const std::string& why) {
+  if (auto* peer = impl_->find(node)) impl_->doom(*peer, why);
+}
+
 bool Network::can_send(NodeId to) const {
   const Peer* peer = impl_->find(to);
   return peer == nullptr || !peer->congested;
+}
+
+void Network::keep_in_touch(NodeId node, bool on) {
+  Peer* peer = on ? impl_->addressee(node) : impl_->find(node);
+  if (peer != nullptr) peer->kept = on;
 }
 
 void Network::flush(Time now) {

@@ -63,6 +63,9 @@ struct NetworkOptions {
   /// often at last.
   Duration reconnect_grace = std::chrono::milliseconds(300);
   Duration retry_last = std::chrono::seconds(1);
+  Duration knock_timeout = std::chrono::seconds(5);
+  /// A node that keep_in_touch() names and that says nothing for so long is asked for an answer.
+  Duration touch_every = std::chrono::seconds(10);
   /// A dropped peer is taken back after this, doubled each time up to the other.
   Duration drop_first = std::chrono::seconds(1);
   Duration drop_last = std::chrono::seconds(60);
@@ -117,6 +120,12 @@ class Network {
   /// Back-pressure: false while much waits for this node. Messages are accepted nevertheless, up
   /// to max_backlog; on_can_send() tells when it is over. O(log nodes), mostly O(1).
   bool can_send(NodeId to) const;
+  /// It breaks the protocol in what it says: the talk with it ends, soon and for a while.
+  void drop(NodeId node, const std::string& why);
+  /// Whether something is awaited from this node. While it is, the connection is not closed when
+  /// idle, and a node that falls silent ends in on_peer_reset() within a minute, whatever control
+  /// thinks of it. A reset ends it.
+  void keep_in_touch(NodeId node, bool on);
   /// Hands over to the Links what they take. Call it at the end of each pass of the event loop.
   void flush(Time now);
 

@@ -325,6 +325,29 @@ TEST(Network, AProcessThatCannotBeReachedIsGivenUpInTime) {
   EXPECT_NE(a.reset_of(node).find("could not be reached"), std::string::npos) << a.reset_of(node);
 }
 
+TEST(Network, APeerThatFallsSilentWhileSomethingIsAwaitedIsGivenUp) {
+  FakeControl control;
+  NetworkOptions options = lively();
+  options.link.idle_close = 50ms;
+  options.link.keepalive = 20ms;
+  options.touch_every = 30ms;
+  options.knock_timeout = 50ms;
+  options.unreachable_for = 100ms;
+  Agent a(control, std::move(options)), b(control, lively()), c(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  ASSERT_TRUE(drive({&control, &a, &c}, 5s, [&] { return a.known.count(c.node) != 0; }));
+  a.say(b.node, "a long call");
+  a.say(c.node, "a short one");
+  a.network->keep_in_touch(b.node, true);
+  ASSERT_TRUE(drive({&control, &a, &b, &c}, 5s, [&] {
+    return !b.got.empty() && !c.got.empty() && a.network->delivered(c.node);
+  }));
+  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));  // both are stopped
+  EXPECT_EQ(a.resets[0].first, b.node);
+  EXPECT_NE(a.resets[0].second.find("could not be reached"), std::string::npos);
+  EXPECT_EQ(a.resets.size(), 1u);  // nothing is awaited from c, and its silence is no alarm
+}
+
 /// A member that sends whatever the test wants.
 struct Rogue : Speaker {
   std::vector<net::Delivered> got;
