@@ -18,8 +18,6 @@ std::atomic<ClientEngine*> g_engine{nullptr};
 
 using namespace std::chrono_literals;
 
-/// A get that lasts longer gives the worker's CPU back.
-constexpr Duration kBlockGrace = 100us;
 constexpr std::size_t kMaxInlineArguments =
     8 * 1024;  ///< of one call together; larger ones become objects
 constexpr std::size_t kMaxCallArguments = 200;
@@ -27,11 +25,6 @@ constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
 constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
-
-Time deadline_after(Duration timeout) {
-  const Time now = steady_now();
-  return timeout >= Time::max() - now ? Time::max() : now + timeout;
-}
 
 wire::Shape shape_of(const detail::Request& request) {
   const auto fixed = [](double amount) {
@@ -177,180 +170,6 @@ void ClientEngine::release(Entry* entry) noexcept {
   unlock_and_collect(guard);
 }
 
-// --- waiting
-// ---------------------------------------------------------------------------------------------------------
-
-/// While it lives, the worker has given back its CPU and its unstarted calls.
-class Blocking {
- public:
-  explicit Blocking(ClientEngine& engine) : engine_(engine) {
-    engine_.hand_back_unstarted();
-    engine_.blocked_ = true;
-    engine_.tell_agent(wire::Blocked{});
-  }
-  ~Blocking() {
-    engine_.blocked_ = false;
-    engine_.tell_agent(wire::Unblocked{});
-  }
-
- private:
-  ClientEngine& engine_;
-};
-
-bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline) {
-  if (done()) return true;
-  const auto look = [&] { return done() || agent_lost_; };
-  if (kind_ != wire::ProcessKind::worker || blocked_) {
-    pump_->wait(guard, look, deadline);
-  } else {
-    const Time grace = std::min(deadline, steady_now() + kBlockGrace);
-    if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
-      const Blocking blocking(*this);
-      pump_->wait(guard, look, deadline);
-    }
-  }
-  if (done()) return true;
-  if (stopping_ || agent_lost_)
-    throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",
-                      Outcome::unknown);
-  return false;
-}
-
-void ClientEngine::hand_back_unstarted() {
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
-  std::deque<Incoming> kept;
-  for (auto& call : incoming_) {
-    if (call.call.actor_low != 0) {
-      kept.push_back(std::move(call));
-      continue;
-    }
-    auto [at, fresh] = ranges.try_emplace(call.from, call.call.sequence, call.call.sequence);
-    if (!fresh) at->second.second = call.call.sequence;
-    drop_refs(call.call);
-  }
-  incoming_.swap(kept);
-  for (const auto& [caller, range] : ranges)
-    if (Peer* peer = peer_of(caller))
-      peer->channel.send(writer_.encode(
-          wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
-}
-
-Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
-  if (!object)
-    return Error(Code::invalid_argument,
-                 "get of an empty Ref: it was moved from or never assigned");
-  Entry& entry = entry_of(object);
-  if (!entry.ready.load(std::memory_order_acquire)) {
-    Guard lock = guard();
-    need(entry);
-    bool ready = false;
-    try {
-      ready = block_until(
-          lock, [&entry] { return entry.ready.load(std::memory_order_relaxed); },
-          deadline_after(timeout));
-    } catch (const Error& error) {
-      return error;
-    }
-    unlock_and_collect(lock);
-    if (!ready)
-      return Error(Code::timed_out,
-                   "no result after " +
-                       std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
-                   Outcome::unknown);
-  }
-  return materialise(object);
-}
-
-detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
-  return try_get(object, timeout).value();
-}
-
-bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
-  if (!object) return true;
-  Entry& entry = entry_of(object);
-  if (entry.ready.load(std::memory_order_acquire)) return true;
-  Guard lock = guard();
-  need(entry);
-  drain(steady_now());
-  const bool ready = entry.ready.load(std::memory_order_relaxed);
-  unlock_and_collect(lock);
-  return ready;
-}
-
-std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle> objects,
-                                            std::size_t count, Duration timeout) {
-  struct Slot {
-    std::vector<std::size_t>* order;
-    std::size_t index;
-    bool fired = false;
-  };
-  count = std::min(count, objects.size());
-  std::vector<std::size_t> order;
-  std::vector<Slot> slots(objects.size());
-  Guard lock = guard();
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    slots[i] = {&order, i};
-    if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire)) {
-      slots[i].fired = true;
-      order.push_back(i);
-    }
-  }
-  const std::size_t at_once = order.size();
-  if (at_once < count) {
-    const auto fire = [](void* who, Entry&) {
-      auto* slot = static_cast<Slot*>(who);
-      slot->fired = true;
-      slot->order->push_back(slot->index);
-    };
-    for (std::size_t i = 0; i < objects.size(); ++i) {
-      if (slots[i].fired) continue;
-      Entry& entry = entry_of(objects[i]);
-      entry.waiters.push_back({fire, &slots[i]});
-      need(entry);
-    }
-    struct Unregister {
-      std::span<const detail::ObjectHandle> objects;
-      std::vector<Slot>& slots;
-      ~Unregister() {
-        for (std::size_t i = 0; i < objects.size(); ++i)
-          if (!slots[i].fired)
-            std::erase_if(entry_of(objects[i]).waiters,
-                          [&](const Waiter& w) { return w.who == &slots[i]; });
-      }
-    } unregister{objects, slots};
-    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout));
-  }
-  if (order.size() > count) order.resize(count);
-  unlock_and_collect(lock);
-  return order;
-}
-
-void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
-  Entry& entry = entry_of(object);
-  if (!entry.ready.load(std::memory_order_acquire)) {
-    Guard lock = guard();
-    if (!entry.ready.load(std::memory_order_relaxed)) {
-      auto* resume = new Resume{this, std::move(fire)};
-      resumes_.insert(resume);
-      entry.waiters.push_back({[](void* who, Entry&) {
-                                 std::unique_ptr<Resume> r(static_cast<Resume*>(who));
-                                 r->engine->resumes_.erase(r.get());
-                                 r->engine->resumable_.push_back(std::move(r->fire));
-                               },
-                               resume});
-      need(entry);
-      unlock_and_collect(lock);
-      return;
-    }
-    unlock_and_collect(lock);
-  }
-  fire();
-}
-
-Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
-  return materialise(object);
-}
-
 // --- calls
 // -----------------------------------------------------------------------------------------------------------
 
@@ -361,7 +180,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
       continue;
     ++waiting;
     entry_of(argument.object).waiters.push_back(waiter);
-    need(entry_of(argument.object));
+    need(entry_of(argument.object), false);
   }
   return waiting;
 }
@@ -461,7 +280,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   shrink_arguments(call);
   // The constructor's arguments travel with the actor: refs among them are resolved first.
   for (const auto& argument : call.arguments)
-    if (argument.object) (void)get(argument.object, detail::kNoTimeout);
+    if (argument.object) await_ready(argument.object).value();
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   wire::CreateActor message;
@@ -478,7 +297,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
   message.shape = shape_of(request);
   payload_.clear();
-  message.creation = encode_call(call, kAgentProcess, payload_);
+  // What the agent is to keep is owned by it from here on.
+  message.creation = encode_call(call, {kAgentProcess, true}, payload_);
   if (writer_.encode(wire::NodeMessage(message)).size() + payload_.size() > ring::kMaxFrame) {
     refuse_oversized(message.creation, kAgentProcess);
     payload_.clear();
@@ -517,7 +337,7 @@ wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const std::string& name
   found_.emplace(request, std::nullopt);
   tell_agent(wire::FindActor{request, name, name_space});
   const bool answered = block_until(
-      lock, [&] { return found_.at(request).has_value(); }, deadline_after(kAgentAnswers));
+      lock, [&] { return found_.at(request).has_value(); }, steady_now() + kAgentAnswers);
   auto answer = std::move(found_.at(request));
   found_.erase(request);
   if (!answered)
@@ -599,17 +419,17 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
   const std::uint64_t request = ++next_request_;
-  node_lists_.emplace(request, std::nullopt);
+  node_lists_[request].more = true;
   tell_agent(wire::ListNodes{request});
   const bool answered = block_until(
-      lock, [&] { return node_lists_.at(request).has_value(); }, deadline_after(kAgentAnswers));
-  auto answer = std::move(node_lists_.at(request));
+      lock, [&] { return !node_lists_.at(request).more; }, steady_now() + kAgentAnswers);
+  wire::Nodes answer = std::move(node_lists_.at(request));
   node_lists_.erase(request);
   unlock_and_collect(lock);
   if (!answered)
     throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
-  for (const auto& row : answer->rows) {
+  for (const auto& row : answer.rows) {
     const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
     detail::NodeInfo info;
     info.id = row.id;
@@ -638,18 +458,13 @@ std::vector<int> ClientEngine::gpu_ids() {
 // --- TaskManager::Out, ActorCalls::Out
 // -------------------------------------------------------------------------------
 
-wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t receiver,
-                                     Blob& payload) {
+wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& to, Blob& payload) {
   wire::Call message;
   message.function = process::Registry::instance().key_of(call.callable);
   message.arguments.reserve(call.arguments.size());
   for (const auto& argument : call.arguments) {
     if (argument.object) {
-      // What the agent is to keep (an actor's constructor) is owned by it from here on.
-      if (receiver == kAgentProcess && entry_of(argument.object).kind == wire::Value::Kind::shared)
-        message.arguments.push_back(outgoing_forward(argument.object, receiver));
-      else
-        message.arguments.push_back(outgoing(argument.object, receiver, payload));
+      message.arguments.push_back(outgoing(argument.object, to, payload));
       continue;
     }
     wire::Value value;
@@ -657,7 +472,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t rec
     append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
     for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
       const auto& ref = call.refs[argument.first_ref + i];
-      share(ref, receiver);
+      share(ref, to.holder);
       value.refs.push_back(ref.id());
     }
     message.arguments.push_back(std::move(value));
@@ -667,11 +482,11 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, std::uint64_t rec
 
 /// Arguments that were resolved late may not fit a frame together: the call then carries the error
 /// instead, so that it ends as every call does.
-void ClientEngine::refuse_oversized(wire::Call& message, std::uint64_t worker) {
+void ClientEngine::refuse_oversized(wire::Call& message, std::uint64_t holder) {
   for (const wire::Value& argument : message.arguments) {
-    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, worker, -1});
+    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, holder, -1});
     if (argument.kind == wire::Value::Kind::forwarded)
-      tell_agent(wire::Hold{argument.forward, worker, -1});
+      tell_agent(wire::Hold{argument.forward, holder, -1});
   }
   ErrorInfo info;
   info.code = Code::invalid_argument;
@@ -693,7 +508,7 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
   payload_.clear();
-  wire::Call message = encode_call(call, worker, payload_);
+  wire::Call message = encode_call(call, peer->receiver(), payload_);
   message.sequence = peer->sent + 1;
   message.actor_low = actor_low;
   message.attempt = attempt;
@@ -701,7 +516,7 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   settle_agent_queue();
   BlobView head = writer_.encode(wire::CallMessage(message));
   if (head.size() + payload_.size() > ring::kMaxFrame) {
-    refuse_oversized(message, worker);
+    refuse_oversized(message, peer->holder);
     head = writer_.encode(wire::CallMessage(message));
     payload_.clear();
   }

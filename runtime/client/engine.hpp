@@ -3,6 +3,10 @@
 ///
 /// One lock guards everything; user code never runs under it. Messages are handled by whichever
 /// thread leads the pump. Values become readable without the lock once their entry is ready.
+///
+/// A peer may live on another node: then the agent carries the frames and no place in memory means
+/// anything to it, so large values become objects of the agent and go as references. A value whose
+/// bytes lie at another node is ready; its bytes come when somebody opens it.
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
@@ -110,8 +114,8 @@ class ClientEngine final : public detail::Engine,
              const OutgoingValue& value);
   void begin_call(std::uint64_t from, std::uint64_t sequence);
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
-  /// Values that arrived with a call, made readable; refs in them become handles. Throws the typed
-  /// error when a shared one is gone.
+  /// Values that arrived with a call, made readable; refs in them become handles. Blocks as get()
+  /// until forwarded ones are here. Throws the typed error when one is gone.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload);
   /// Counts taken for us by the sender of a call that will not run here.
   void drop_refs(const wire::Call& call);
@@ -135,9 +139,17 @@ class ClientEngine final : public detail::Engine,
 
  private:
   friend class Blocking;
+  /// For whom a value is written.
+  struct Receiver {
+    std::uint64_t holder = 0;   ///< whose counts its refs are
+    bool by_reference = false;  ///< no location means anything to it
+  };
   struct Peer {
     std::uint64_t process = 0;
+    std::uint64_t holder = 0;  ///< who counts as holder of refs sent there
+    bool remote = false;       ///< lives on another node; the agent carries its frames
     ring::Channel channel;
+    Receiver receiver() const noexcept { return {holder, remote}; }
     std::uint64_t sent = 0;     ///< calls, to a worker
     std::uint64_t started = 0;  ///< highest call begun, from a caller
     std::uint64_t completed = 0;
@@ -147,6 +159,7 @@ class ClientEngine final : public detail::Engine,
   struct Resume {
     ClientEngine* engine;
     std::function<void()> fire;
+    detail::ObjectHandle object;
   };
   struct PendingGrant {
     wire::LeaseGranted grant;
@@ -184,6 +197,7 @@ class ClientEngine final : public detail::Engine,
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
+  static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now);
   void grant(const wire::LeaseGranted& granted, Time now);
@@ -197,14 +211,20 @@ class ClientEngine final : public detail::Engine,
   void settle_error(Entry& entry, const Error& error);
   void finish_settling(Entry& entry);
   void follow(Entry& entry);
-  void need(Entry& entry);
+  void arrive(Entry& entry, const wire::Value& value, BlobView payload);
+  std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
+  void need(Entry& entry, bool bytes);
+  void resume_with(Entry& entry, Resume* resume);
+  Result<void> await_ready(const detail::ObjectHandle& object);
   void escape(Entry& entry);
   void share(const detail::ObjectHandle& handle, std::uint64_t process);
   std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
-  wire::Value outgoing_entry(Entry& entry, std::uint64_t process, Blob& payload);
-  wire::Value outgoing(const detail::ObjectHandle& handle, std::uint64_t process, Blob& payload);
-  wire::Value outgoing(const OutgoingValue& value, std::uint64_t process, Blob& payload);
-  wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t process);
+  wire::Value outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload);
+  wire::Value outgoing(const detail::ObjectHandle& handle, const Receiver& to, Blob& payload);
+  wire::Value outgoing(const OutgoingValue& value, const Receiver& to, Blob& payload);
+  wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t holder);
+  wire::Value record_of(Entry& entry, Blob& payload);
+  detail::ObjectHandle object_of(OutgoingValue value);
   Result<detail::Value> materialise(const detail::ObjectHandle& handle);
   void free_entry(Entry* entry);
   void report_unpins();
@@ -217,6 +237,9 @@ class ClientEngine final : public detail::Engine,
   void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
   Result<objectstore::Allocation> allocate(std::size_t size);
   Result<objectstore::Pinned> open(const wire::Location& at);
+  Result<detail::Value> open_shared(const wire::Location& at,
+                                    const std::vector<detail::ObjectHandle>& nested);
+  std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
 
   // outgoing calls (engine.cpp)
@@ -229,8 +252,8 @@ class ClientEngine final : public detail::Engine,
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
-  void refuse_oversized(wire::Call& message, std::uint64_t worker);
-  wire::Call encode_call(const detail::Call& call, std::uint64_t receiver, Blob& payload);
+  void refuse_oversized(wire::Call& message, std::uint64_t holder);
+  wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline);
   Guard guard() { return Guard(lock_); }
@@ -269,7 +292,7 @@ class ClientEngine final : public detail::Engine,
   std::deque<std::function<void()>> resumable_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
-  std::map<std::uint64_t, std::optional<wire::Nodes>> node_lists_;
+  std::map<std::uint64_t, wire::Nodes> node_lists_;  ///< as far as they have come
   std::uint64_t next_request_ = 0;
   std::uint64_t next_actor_ = 0;
   std::vector<int> gpus_;

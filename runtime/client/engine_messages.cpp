@@ -109,8 +109,24 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
       drop_peer(peer);
       return;
     }
+    if (peer.remote && names_memory(decoded->message)) {
+      std::fprintf(stderr, "troupe: a process of another node sent a place in its memory\n");
+      drop_peer(peer);
+      return;
+    }
     on_call_message(peer, decoded->message, decoded->payload, now);
   }
+}
+
+/// Whether a value in it lies in memory, which only processes of one node share.
+bool ClientEngine::names_memory(const wire::CallMessage& message) {
+  const auto bad = [](const wire::Value& value) {
+    return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
+  };
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
+  const auto* reply = std::get_if<wire::Reply>(&message);
+  return reply != nullptr && bad(reply->value);
 }
 
 void ClientEngine::drop_peer(Peer& peer) {
@@ -143,6 +159,8 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   }
   auto peer = std::make_unique<Peer>();
   peer->process = message.peer;
+  peer->remote = message.remote;
+  peer->holder = message.holder != 0 ? message.holder : message.peer;
   peer->channel =
       ring::Channel(std::move(*memory), static_cast<int>(message.side),
                     std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
@@ -190,12 +208,14 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   }
   Peer& peer = *found->second;
   drain_peer(peer, now);  // replies that were published before the death count
-  const std::uint64_t started = peer.channel.peer_progress().started;
+  const std::uint64_t started = message.started != wire::PeerDied::kUnknown
+                                    ? message.started
+                                    : peer.channel.peer_progress().started;
   ErrorInfo info;
   info.code = Code::worker_died;
   info.outcome = Outcome::unknown;
   info.message = "the process that ran it died: " + message.reason;
-  info.origin.node = node_name_;
+  if (!peer.remote) info.origin.node = node_name_;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {
     info.code = Code::actor_died;
@@ -241,10 +261,11 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               }
             },
             [&](wire::Nodes& m) {
-              if (const auto at = node_lists_.find(m.request); at != node_lists_.end()) {
-                at->second = std::move(m);
-                pump_->notify();
-              }
+              const auto at = node_lists_.find(m.request);
+              if (at == node_lists_.end()) return;
+              std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
+              at->second.more = m.more;
+              pump_->notify();
             },
             [&](wire::ExtentSealed&) {}, [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },
@@ -379,7 +400,7 @@ void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t
     message.index = index;
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = outgoing(value, to, payload_);
+    message.value = outgoing(value, peer->receiver(), payload_);
     settle_agent_queue();
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);

@@ -17,22 +17,25 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
 // --- settling
 // --------------------------------------------------------------------------------------------------------
 
+std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, BlobView payload) {
+  auto stored = std::make_shared<Stored>();
+  const BlobView bytes = payload.subspan(value.payload_offset, value.payload_size);
+  stored->bytes.assign(bytes.begin(), bytes.end());
+  stored->refs = adopt_refs(value.refs);
+  return stored;
+}
+
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
-  if (entry.ready.load(std::memory_order_relaxed)) return give_back(value);
+  if (entry.ready.load(std::memory_order_relaxed)) return arrive(entry, value, payload);
   switch (value.kind) {
     case wire::Value::Kind::pending:  // a result of type void
       entry.kind = wire::Value::Kind::inline_bytes;
       entry.value = std::make_shared<const Stored>();
       break;
-    case wire::Value::Kind::inline_bytes: {
-      auto stored = std::make_shared<Stored>();
-      const BlobView bytes = payload.subspan(value.payload_offset, value.payload_size);
-      stored->bytes.assign(bytes.begin(), bytes.end());
-      stored->refs = adopt_refs(value.refs);
+    case wire::Value::Kind::inline_bytes:
       entry.kind = wire::Value::Kind::inline_bytes;
-      entry.value = std::move(stored);
+      entry.value = stored(value, payload);
       break;
-    }
     case wire::Value::Kind::shared:
       entry.kind = wire::Value::Kind::shared;
       entry.location = value.location;
@@ -44,17 +47,65 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       entry.error = value.error;
       break;
     case wire::Value::Kind::forwarded: {
-      bool fresh = false;
-      entry.source = objects_->adopt(value.forward, fresh);
-      if (!fresh) tell_agent(wire::Hold{value.forward, process_, -1});
+      detail::ObjectHandle source = std::move(adopt_refs({&value.forward, 1}).front());
+      for (const Entry* at = &entry_of(source); at != nullptr;
+           at = at->source ? &entry_of(at->source) : nullptr)
+        if (at == &entry)
+          return settle_error(entry, Error(Code::invalid_argument,
+                                           "the object was forwarded to itself: it has no value"));
+      entry.source = std::move(source);
       follow(entry);
       return;
     }
+    case wire::Value::Kind::remote:
+      if (!entry.escaped || entry.fulfil) {  // the agent could not fetch it
+        give_back(value);
+        return settle_error(entry, Error(Code::internal, "a result came without its bytes"));
+      }
+      entry.kind = wire::Value::Kind::remote;
+      entry.nested = adopt_refs(value.refs);
+      break;
   }
   finish_settling(entry);
 }
 
-/// The entry takes the value of its source, now or when that is ready.
+/// Something more about a ready entry: the bytes of a remote value, or nothing that is wanted.
+void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView payload) {
+  const bool wanted = entry.kind == wire::Value::Kind::remote && !entry.source &&
+                      entry.fetched.load(std::memory_order_relaxed) == nullptr;
+  if (!wanted || value.kind == wire::Value::Kind::remote) return give_back(value);
+  auto fetched = std::make_unique<Fetched>();
+  switch (value.kind) {
+    case wire::Value::Kind::inline_bytes: fetched->value = stored(value, payload); break;
+    case wire::Value::Kind::shared:
+      fetched->location = value.location;
+      fetched->nested = adopt_refs(value.refs);
+      break;
+    case wire::Value::Kind::error:
+      fetched.reset();
+      entry.fetch_error = value.error;
+      break;
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::forwarded:
+    case wire::Value::Kind::remote:
+      give_back(value);
+      fetched.reset();
+      entry.fetch_error =
+          Error(Code::internal, "the bytes of an object came without bytes").shared_info();
+      break;
+  }
+  if (fetched)
+    entry.fetched.store(fetched.release(), std::memory_order_release);
+  else
+    entry.fetching = false;  // whoever wants them next asks again
+  std::vector<Waiter> waiters;
+  waiters.swap(entry.waiters);
+  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
+  if (pump_) pump_->notify();
+}
+
+/// The entry takes the value of its source, now or when that is ready. Of a remote one it takes
+/// that it is remote: whoever wants the bytes looks at the source.
 void ClientEngine::follow(Entry& entry) {
   Entry& source = entry_of(entry.source);
   if (!source.ready.load(std::memory_order_relaxed)) {
@@ -66,7 +117,7 @@ void ClientEngine::follow(Entry& entry) {
     };
     entry.handles.fetch_add(1, std::memory_order_relaxed);
     source.waiters.push_back({fire, &entry});
-    need(source);
+    need(source, entry.wants_bytes);
     return;
   }
   entry.kind = source.kind;
@@ -75,6 +126,7 @@ void ClientEngine::follow(Entry& entry) {
   entry.nested = source.nested;
   entry.adopted = source.adopted;
   entry.error = source.error;
+  if (entry.kind == wire::Value::Kind::remote && entry.wants_bytes) need(source, true);
   finish_settling(entry);
 }
 
@@ -93,10 +145,7 @@ void ClientEngine::finish_settling(Entry& entry) {
     Blob payload;
     wire::Fulfil message;
     message.object = entry.id;
-    if (entry.source && entry.kind == wire::Value::Kind::shared)
-      message.value = outgoing_forward(entry.source, kAgentProcess);
-    else
-      message.value = outgoing_entry(entry, kAgentProcess, payload);
+    message.value = record_of(entry, payload);
     tell_agent(message, payload);
   }
   entry.ready.store(true, std::memory_order_release);
@@ -110,14 +159,29 @@ void ClientEngine::finish_settling(Entry& entry) {
 // --- references
 // ------------------------------------------------------------------------------------------------------
 
-/// Somebody here wants the value of an object that others compute: the agent will tell us.
-void ClientEngine::need(Entry& entry) {
-  if (!entry.escaped || entry.awaited || entry.fulfil ||
-      entry.ready.load(std::memory_order_relaxed))
-    return;
-  if (entry.source) return;
-  entry.awaited = true;
-  tell_agent(wire::Await{entry.id});
+/// Somebody here wants to know when an object that others compute is ready, or wants its bytes: the
+/// agent will tell us. What was forwarded is asked of its source; what has no source yet remembers.
+void ClientEngine::need(Entry& entry, bool bytes) {
+  Entry* at = &entry;
+  at->wants_bytes |= bytes;
+  while (at->source) {
+    at = &entry_of(at->source);
+    at->wants_bytes |= bytes;
+  }
+  if (!at->escaped || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
+  if (at->ready.load(std::memory_order_relaxed) && (!bytes || is_here(*at))) return;
+  at->awaited = true;
+  at->fetching = at->wants_bytes;
+  tell_agent(wire::Await{at->id, at->wants_bytes});
+}
+
+/// What the agent is to keep as the value of a ready object of ours.
+wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
+  if (entry.kind != wire::Value::Kind::remote &&
+      !(entry.source && entry.kind == wire::Value::Kind::shared))
+    return outgoing_entry(entry, kAgentProcess, payload);
+  TROUPE_ASSERT(static_cast<bool>(entry.source), "the bytes of our own object are here");
+  return outgoing_forward(entry.source, kAgentProcess);
 }
 
 /// The record of an object of ours moves to the agent; we keep one count.
@@ -128,10 +192,7 @@ void ClientEngine::escape(Entry& entry) {
   message.object = entry.id;
   Blob payload;
   if (entry.ready.load(std::memory_order_relaxed)) {
-    if (entry.source && entry.kind == wire::Value::Kind::shared)
-      message.value = outgoing_forward(entry.source, kAgentProcess);
-    else
-      message.value = outgoing_entry(entry, kAgentProcess, payload);
+    message.value = record_of(entry, payload);
     entry.owns_location = false;
   } else {
     entry.fulfil = true;
@@ -139,11 +200,12 @@ void ClientEngine::escape(Entry& entry) {
   tell_agent(message, payload);
 }
 
-/// Counts one more holder: `process`, which will find the id in a message published after this.
-void ClientEngine::share(const detail::ObjectHandle& handle, std::uint64_t process) {
+/// Counts one more holder: the process (or the node) that will find the id in a message published
+/// after this.
+void ClientEngine::share(const detail::ObjectHandle& handle, std::uint64_t holder) {
   Entry& entry = entry_of(handle);
   escape(entry);
-  tell_agent(wire::Hold{entry.id, process, +1});
+  tell_agent(wire::Hold{entry.id, holder, +1});
 }
 
 std::vector<detail::ObjectHandle> ClientEngine::adopt_refs(std::span<const ObjectId> ids) {
@@ -194,14 +256,14 @@ void ClientEngine::free_entry(Entry* entry) {
 // --- values on their way out
 // -----------------------------------------------------------------------------------------
 
-wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t process, Blob& payload) {
+wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload) {
   wire::Value value;
   value.kind = entry.kind;
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       append_inline(value, entry.value->bytes, payload);
       for (const auto& ref : entry.value->refs) {
-        share(ref, process);
+        share(ref, holder);
         value.refs.push_back(ref.id());
       }
       break;
@@ -210,47 +272,75 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t process, Bl
       entry.adopted = true;
       value.location = entry.location;
       for (const auto& ref : entry.nested) {
-        share(ref, process);
+        share(ref, holder);
         value.refs.push_back(ref.id());
       }
       break;
     case wire::Value::Kind::error: value.error = entry.error; break;
     case wire::Value::Kind::pending:
-    case wire::Value::Kind::forwarded: break;
+    case wire::Value::Kind::forwarded:
+    case wire::Value::Kind::remote: break;
   }
   return value;
 }
 
-wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, std::uint64_t process,
+/// The value of a ready object as the receiver can use it: who cannot look at our memory, and what
+/// lies in another node's, gets a reference.
+wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Receiver& to,
                                    Blob& payload) {
-  return outgoing_entry(entry_of(handle), process, payload);
+  Entry& entry = entry_of(handle);
+  const bool in_memory = entry.kind == wire::Value::Kind::shared;
+  if (entry.kind != wire::Value::Kind::remote && !(in_memory && to.by_reference))
+    return outgoing_entry(entry, to.holder, payload);
+  const detail::ObjectHandle* origin = &handle;
+  while (entry_of(*origin).source) origin = &entry_of(*origin).source;
+  return outgoing_forward(*origin, to.holder);
 }
 
 wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle,
-                                           std::uint64_t process) {
-  share(handle, process);
+                                           std::uint64_t holder) {
+  share(handle, holder);
   wire::Value value;
   value.kind = wire::Value::Kind::forwarded;
   value.forward = handle.id();
   return value;
 }
 
-wire::Value ClientEngine::outgoing(const OutgoingValue& from, std::uint64_t process,
-                                   Blob& payload) {
+wire::Value ClientEngine::outgoing(const OutgoingValue& from, const Receiver& to, Blob& payload) {
   wire::Value value;
   value.kind = from.kind;
   value.error = from.error;
-  if (from.kind == wire::Value::Kind::forwarded) return outgoing_forward(from.forward, process);
+  if (from.kind == wire::Value::Kind::forwarded) return outgoing_forward(from.forward, to.holder);
   if (from.kind == wire::Value::Kind::inline_bytes) append_inline(value, from.bytes, payload);
   if (from.kind == wire::Value::Kind::shared) {
+    if (to.by_reference) return outgoing_forward(object_of(from), to.holder);
     tell_agent(wire::Adopt{from.location});
     value.location = from.location;
   }
   for (const auto& ref : from.refs) {
-    share(ref, process);
+    share(ref, to.holder);
     value.refs.push_back(ref.id());
   }
   return value;
+}
+
+/// A sealed value as an object of this process.
+detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
+  detail::ObjectHandle handle = objects_->create();
+  Entry& entry = entry_of(handle);
+  entry.kind = value.kind;
+  if (value.kind == wire::Value::Kind::shared) {
+    entry.location = value.location;
+    entry.owns_location = true;
+    entry.nested = std::move(value.refs);
+  } else {
+    auto stored = std::make_shared<Stored>();
+    stored->bytes = std::move(value.bytes);
+    stored->refs = std::move(value.refs);
+    entry.value = std::move(stored);
+  }
+  entry.ready.store(true, std::memory_order_release);
+  return handle;
 }
 
 // --- the agent

@@ -2,6 +2,7 @@
 /// descriptors that the agent must hand over first.
 #include "troupe/runtime/client/engine.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -164,20 +165,7 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
                                              std::span<const detail::ObjectHandle> refs) {
   OutgoingValue value = finish_room(std::move(room), refs);
   Guard lock = guard();
-  detail::ObjectHandle handle = objects_->create();
-  Entry& entry = entry_of(handle);
-  entry.kind = value.kind;
-  if (value.kind == wire::Value::Kind::shared) {
-    entry.location = value.location;
-    entry.owns_location = true;
-    entry.nested = std::move(value.refs);
-  } else {
-    auto stored = std::make_shared<Stored>();
-    stored->bytes = std::move(value.bytes);
-    stored->refs = std::move(value.refs);
-    entry.value = std::move(stored);
-  }
-  entry.ready.store(true, std::memory_order_release);
+  detail::ObjectHandle handle = object_of(std::move(value));
   unlock_and_collect(lock);
   return handle;
 }
@@ -233,55 +221,91 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
   return Error(Code::unavailable, "the object's memory could not be mapped in 8 attempts");
 }
 
+Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
+                                                const std::vector<detail::ObjectHandle>& nested) {
+  auto pinned = open(at);
+  if (!pinned) return pinned.error();
+  auto keep = std::make_shared<Opened>();
+  keep->store = store_;
+  keep->pinned = std::move(*pinned);
+  keep->refs = nested;
+  return detail::Value{keep->pinned.bytes(), keep->refs, keep};
+}
+
+/// Precondition: is_here.
 Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle) {
   const Entry& entry = entry_of(handle);
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, entry.value->refs, entry.value};
-    case wire::Value::Kind::shared: {
-      auto pinned = open(entry.location);
-      if (!pinned) return pinned.error();
-      auto keep = std::make_shared<Opened>();
-      keep->store = store_;
-      keep->pinned = std::move(*pinned);
-      keep->refs = entry.nested;
-      return detail::Value{keep->pinned.bytes(), keep->refs, keep};
-    }
+    case wire::Value::Kind::shared: return open_shared(entry.location, entry.nested);
     case wire::Value::Kind::error: return Error(*entry.error);
+    case wire::Value::Kind::remote: {
+      const Fetched* fetched = origin_of(entry).fetched.load(std::memory_order_acquire);
+      TROUPE_ASSERT(fetched != nullptr, "a remote value is fetched before it is opened");
+      if (!fetched->value) return open_shared(fetched->location, fetched->nested);
+      return detail::Value{fetched->value->bytes, fetched->value->refs, fetched->value};
+    }
     case wire::Value::Kind::pending:
     case wire::Value::Kind::forwarded: break;
   }
   return Error(Code::internal, "a ready object has no value");
 }
 
+/// The objects that the sender has counted for us, by argument: refs inside, or the one behind a
+/// forwarded value, whose bytes are asked for. Empty when there are none.
+std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
+    const wire::Call& call) {
+  std::vector<std::vector<detail::ObjectHandle>> held;
+  const auto is_forwarded = [](const wire::Value& argument) {
+    return argument.kind == wire::Value::Kind::forwarded;
+  };
+  if (std::none_of(call.arguments.begin(), call.arguments.end(), [&](const wire::Value& argument) {
+        return is_forwarded(argument) || !argument.refs.empty();
+      }))
+    return held;
+  held.reserve(call.arguments.size());
+  Guard lock = guard();
+  for (const auto& argument : call.arguments) {
+    if (!is_forwarded(argument)) {
+      held.push_back(adopt_refs(argument.refs));
+      continue;
+    }
+    held.push_back(adopt_refs({&argument.forward, 1}));
+    need(entry_of(held.back().front()), true);
+  }
+  unlock_and_collect(lock);
+  return held;
+}
+
 std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload) {
   std::vector<detail::Value> values;
   values.reserve(call.arguments.size());
-  for (const auto& argument : call.arguments) {
-    if (argument.kind == wire::Value::Kind::shared) {
-      auto keep = std::make_shared<Opened>();
-      {
-        Guard lock = guard();
-        keep->refs = adopt_refs(argument.refs);
-        unlock_and_collect(lock);
+  auto held = adopt_arguments(call);
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    const wire::Value& argument = call.arguments[i];
+    std::vector<detail::ObjectHandle> refs;
+    if (!held.empty()) refs = std::move(held[i]);
+    switch (argument.kind) {
+      case wire::Value::Kind::inline_bytes: {
+        const BlobView bytes = payload.subspan(argument.payload_offset, argument.payload_size);
+        auto one = std::make_shared<Stored>();
+        one->bytes.assign(bytes.begin(), bytes.end());
+        one->refs = std::move(refs);
+        values.push_back({one->bytes, one->refs, one});
+        break;
       }
-      keep->store = store_;
-      keep->pinned = std::move(open(argument.location)).value();
-      values.push_back({keep->pinned.bytes(), keep->refs, keep});
-      continue;
+      case wire::Value::Kind::shared:
+        values.push_back(open_shared(argument.location, refs).value());
+        break;
+      case wire::Value::Kind::forwarded:
+        values.push_back(get(refs.front(), detail::kNoTimeout));
+        break;
+      case wire::Value::Kind::error: raise(Error(*argument.error));
+      case wire::Value::Kind::pending:
+      case wire::Value::Kind::remote:
+        throw InvalidArgument(Code::invalid_argument, "an argument arrived without a value");
     }
-    if (argument.kind == wire::Value::Kind::error) raise(Error(*argument.error));
-    if (argument.kind != wire::Value::Kind::inline_bytes)
-      throw InvalidArgument(Code::invalid_argument, "an argument arrived without a value");
-    const BlobView bytes = payload.subspan(argument.payload_offset, argument.payload_size);
-    auto one = std::make_shared<Stored>();
-    one->bytes.assign(bytes.begin(), bytes.end());
-    if (!argument.refs.empty()) {
-      Guard lock = guard();
-      one->refs = adopt_refs(argument.refs);
-      unlock_and_collect(lock);
-    }
-    values.push_back({one->bytes, one->refs, one});
   }
   return values;
 }

@@ -26,26 +26,61 @@ struct Waiter {
   void* who = nullptr;
 };
 
+/// Where the bytes of a `remote` value are once they have been fetched. Never changed once
+/// published.
+struct Fetched {
+  std::shared_ptr<const Stored> value;  ///< inline bytes; null: shared, at
+  wire::Location location;
+  std::vector<detail::ObjectHandle> nested;
+};
+
 struct Entry final : detail::ObjectEntry {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
   bool escaped = false;        ///< the agent has the record; we hold one count there
   bool awaited = false;        ///< Await was sent
+  bool wants_bytes = false;    ///< somebody here wants the value itself, not only to know of it
+  bool fetching = false;       ///< Await with `fetch` was sent, and has not failed
   bool fulfil = false;         ///< escaped while pending here: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
   wire::Location location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
-  std::vector<detail::ObjectHandle> nested;  ///< shared: handles of the refs inside
-  detail::ObjectHandle source;               ///< forwarded: keeps the object whose value this is
-  std::vector<Waiter> waiters;
+  std::shared_ptr<const ErrorInfo> fetch_error;  ///< remote: why the last fetch failed; locked
+  std::vector<detail::ObjectHandle> nested;      ///< shared: handles of the refs inside
+  detail::ObjectHandle source;  ///< forwarded: keeps the object whose value this is
+  std::vector<Waiter> waiters;  ///< until ready; of a remote one those who wait for its bytes
   Entry* next_released = nullptr;
+  /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
+  std::atomic<const Fetched*> fetched{nullptr};
+  ~Entry() { delete fetched.load(std::memory_order_relaxed); }
 };
 
 inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
   return *static_cast<Entry*>(handle.entry());
+}
+
+/// The object whose value a ready entry has: itself, or where it was forwarded to.
+inline const Entry& origin_of(const Entry& entry) noexcept {
+  const Entry* at = &entry;
+  while (at->kind == wire::Value::Kind::remote && at->source) at = &entry_of(at->source);
+  return *at;
+}
+
+/// Whether the value, or its error, can be opened in this process. Without the lock, too.
+inline bool is_here(const Entry& entry) noexcept {
+  if (!entry.ready.load(std::memory_order_acquire)) return false;
+  return entry.kind != wire::Value::Kind::remote ||
+         origin_of(entry).fetched.load(std::memory_order_acquire) != nullptr;
+}
+
+/// Whether those who want the bytes wait in vain: why is in fetch_error of its origin. Under the
+/// engine's lock, after they were asked for.
+inline bool fetch_failed(const Entry& entry) noexcept {
+  return entry.ready.load(std::memory_order_relaxed) && !is_here(entry) &&
+         !origin_of(entry).fetching;
 }
 
 /// Escaped entries by id. Under the engine's lock.

@@ -135,6 +135,11 @@ class Run final : public detail::Invocation {
   std::shared_ptr<detail::ResultSink> sink_;
 };
 
+/// An argument could not be opened: the call has not run.
+struct BadArgument {
+  Error error;
+};
+
 class Worker {
  public:
   explicit Worker(ClientEngine& engine) : engine_(engine) {}
@@ -165,6 +170,16 @@ class Worker {
     return Error(std::move(info));
   }
 
+  std::vector<detail::Value> arguments_of(const wire::Call& call, BlobView payload) const {
+    try {
+      return engine_.open_arguments(call, payload);
+    } catch (const Error& error) {
+      ErrorInfo info = error.info();
+      info.outcome = Outcome::not_executed;
+      throw BadArgument{Error(std::move(info))};
+    }
+  }
+
   const detail::Callable* lookup(const wire::FunctionKey& key) const {
     const detail::Callable* callable = process::Registry::instance().find(key);
     if (callable == nullptr)
@@ -184,12 +199,15 @@ class Worker {
     try {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
-      Run run(engine_, engine_.open_arguments(order.start.creation, order.payload), nullptr,
-              restarted_, std::make_shared<NoResult>());
+      Run run(engine_, arguments_of(order.start.creation, order.payload), nullptr, restarted_,
+              std::make_shared<NoResult>());
       run.belongs_to(actor_, lifetime_);
       class_->thunk(run);
       instance_ = run.self();
       engine_.created(actor_, order.start.incarnation, nullptr);
+    } catch (const BadArgument& bad) {
+      const Error error = located(bad.error, name, 1);
+      engine_.created(actor_, order.start.incarnation, &error);
     } catch (...) {
       const Error error = located(detail::error_from_current_exception(name), name, 1);
       engine_.created(actor_, order.start.incarnation, &error);
@@ -206,12 +224,13 @@ class Worker {
       if (callable->kind == detail::CallableKind::method &&
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
-      Run run(engine_, engine_.open_arguments(call.call, call.payload), instance_, restarted_,
-              sink);
+      Run run(engine_, arguments_of(call.call, call.payload), instance_, restarted_, sink);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       callable->thunk(run);
       if (!run.deferred() && !sink->finished())
         sink->fail(Error(Code::internal, std::string(callable->name) + " ended without a result"));
+    } catch (const BadArgument& bad) {
+      sink->fail(located(bad.error, callable->name, call.call.attempt));
     } catch (...) {
       if (!sink) sink = std::make_shared<Replier>(engine_, call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";

@@ -1,0 +1,226 @@
+/// Waiting for values: get, wait, coroutines; a worker that waits gives its CPU back.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A get that lasts longer gives the worker's CPU back.
+constexpr Duration kBlockGrace = 100us;
+
+Time deadline_after(Duration timeout) {
+  const Time now = steady_now();
+  return timeout >= Time::max() - now ? Time::max() : now + timeout;
+}
+
+}  // namespace
+
+/// While it lives, the worker has given back its CPU and its unstarted calls.
+class Blocking {
+ public:
+  explicit Blocking(ClientEngine& engine) : engine_(engine) {
+    engine_.hand_back_unstarted();
+    engine_.blocked_ = true;
+    engine_.tell_agent(wire::Blocked{});
+  }
+  ~Blocking() {
+    engine_.blocked_ = false;
+    engine_.tell_agent(wire::Unblocked{});
+  }
+
+ private:
+  ClientEngine& engine_;
+};
+
+bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline) {
+  if (done()) return true;
+  const auto look = [&] { return done() || agent_lost_; };
+  if (kind_ != wire::ProcessKind::worker || blocked_) {
+    pump_->wait(guard, look, deadline);
+  } else {
+    const Time grace = std::min(deadline, steady_now() + kBlockGrace);
+    if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
+      const Blocking blocking(*this);
+      pump_->wait(guard, look, deadline);
+    }
+  }
+  if (done()) return true;
+  if (stopping_ || agent_lost_)
+    throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",
+                      Outcome::unknown);
+  return false;
+}
+
+void ClientEngine::hand_back_unstarted() {
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
+  std::deque<Incoming> kept;
+  for (auto& call : incoming_) {
+    if (call.call.actor_low != 0) {
+      kept.push_back(std::move(call));
+      continue;
+    }
+    auto [at, fresh] = ranges.try_emplace(call.from, call.call.sequence, call.call.sequence);
+    if (!fresh) at->second.second = call.call.sequence;
+    drop_refs(call.call);
+  }
+  incoming_.swap(kept);
+  for (const auto& [caller, range] : ranges)
+    if (Peer* peer = peer_of(caller))
+      peer->channel.send(writer_.encode(
+          wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
+}
+
+Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
+  if (!object)
+    return Error(Code::invalid_argument,
+                 "get of an empty Ref: it was moved from or never assigned");
+  Entry& entry = entry_of(object);
+  if (!is_here(entry)) {
+    Guard lock = guard();
+    need(entry, true);
+    bool ended = false;
+    try {
+      ended = block_until(
+          lock, [&entry] { return is_here(entry) || fetch_failed(entry); },
+          deadline_after(timeout));
+    } catch (const Error& error) {
+      return error;
+    }
+    const auto failure = fetch_failed(entry) ? origin_of(entry).fetch_error : nullptr;
+    unlock_and_collect(lock);
+    if (ended && failure) return Error(*failure);
+    if (!ended)
+      return Error(Code::timed_out,
+                   "no result after " +
+                       std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
+                   Outcome::unknown);
+  }
+  return materialise(object);
+}
+
+detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
+  return try_get(object, timeout).value();
+}
+
+bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
+  if (!object) return true;
+  Entry& entry = entry_of(object);
+  if (entry.ready.load(std::memory_order_acquire)) return true;
+  Guard lock = guard();
+  need(entry, false);
+  drain(steady_now());
+  const bool ready = entry.ready.load(std::memory_order_relaxed);
+  unlock_and_collect(lock);
+  return ready;
+}
+
+std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle> objects,
+                                            std::size_t count, Duration timeout) {
+  struct Slot {
+    std::vector<std::size_t>* order;
+    std::size_t index;
+    bool fired = false;
+  };
+  count = std::min(count, objects.size());
+  std::vector<std::size_t> order;
+  std::vector<Slot> slots(objects.size());
+  Guard lock = guard();
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    slots[i] = {&order, i};
+    if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire)) {
+      slots[i].fired = true;
+      order.push_back(i);
+    }
+  }
+  const std::size_t at_once = order.size();
+  if (at_once < count) {
+    const auto fire = [](void* who, Entry&) {
+      auto* slot = static_cast<Slot*>(who);
+      slot->fired = true;
+      slot->order->push_back(slot->index);
+    };
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      if (slots[i].fired) continue;
+      Entry& entry = entry_of(objects[i]);
+      entry.waiters.push_back({fire, &slots[i]});
+      need(entry, false);
+    }
+    struct Unregister {
+      std::span<const detail::ObjectHandle> objects;
+      std::vector<Slot>& slots;
+      ~Unregister() {
+        for (std::size_t i = 0; i < objects.size(); ++i)
+          if (!slots[i].fired)
+            std::erase_if(entry_of(objects[i]).waiters,
+                          [&](const Waiter& w) { return w.who == &slots[i]; });
+      }
+    } unregister{objects, slots};
+    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout));
+  }
+  if (order.size() > count) order.resize(count);
+  unlock_and_collect(lock);
+  return order;
+}
+
+void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
+  Entry& entry = entry_of(object);
+  if (!is_here(entry)) {
+    Guard lock = guard();
+    if (!is_here(entry)) {
+      auto* resume = new Resume{this, std::move(fire), object};
+      resumes_.insert(resume);
+      resume_with(entry, resume);
+      need(entry, true);
+      unlock_and_collect(lock);
+      return;
+    }
+    unlock_and_collect(lock);
+  }
+  fire();
+}
+
+/// Resumes the coroutine when the entry is ready and, if its bytes are elsewhere, those are here.
+void ClientEngine::resume_with(Entry& entry, Resume* resume) {
+  const bool is_ready = entry.ready.load(std::memory_order_relaxed);
+  Entry& at = is_ready ? const_cast<Entry&>(origin_of(entry)) : entry;
+  at.waiters.push_back({[](void* who, Entry&) {
+                          std::unique_ptr<Resume> r(static_cast<Resume*>(who));
+                          Entry& wanted = entry_of(r->object);
+                          if (!is_here(wanted) && !fetch_failed(wanted))
+                            return r->engine->resume_with(wanted, r.release());
+                          r->engine->resumes_.erase(r.get());
+                          r->engine->resumable_.push_back(std::move(r->fire));
+                        },
+                        resume});
+}
+
+Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
+  const Entry& entry = entry_of(object);
+  if (is_here(entry)) return materialise(object);
+  {
+    const Guard lock = guard();
+    if (fetch_failed(entry) && origin_of(entry).fetch_error)
+      return Error(*origin_of(entry).fetch_error);
+  }
+  return try_get(object, detail::kNoTimeout);
+}
+
+/// Waits until the object has a value, wherever that lies. Errors: its own.
+Result<void> ClientEngine::await_ready(const detail::ObjectHandle& object) {
+  Entry& entry = entry_of(object);
+  const auto is_ready = [&entry] { return entry.ready.load(std::memory_order_acquire); };
+  if (!is_ready()) {
+    Guard lock = guard();
+    need(entry, false);
+    block_until(lock, is_ready, Time::max());
+    unlock_and_collect(lock);
+  }
+  if (entry.kind == wire::Value::Kind::error) return Error(*entry.error);
+  return {};
+}
+
+}  // namespace troupe::client

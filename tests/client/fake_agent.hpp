@@ -1,0 +1,257 @@
+// An agent in the hands of a test: it introduces one engine, carries out what the object store
+// needs, keeps everything else that the engine says, and says what the test wants. The test's
+// thread drives it; whatever blocks in the engine runs on a thread of its own.
+#pragma once
+
+#include "troupe/objectstore/host.hpp"
+#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <gtest/gtest.h>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::client {
+
+using namespace std::chrono_literals;
+
+template <class Message>
+struct Said {
+  Message message;
+  std::string payload;
+};
+
+class FakeAgent {
+ public:
+  static constexpr std::uint64_t kProcess = 7;  // the engine's index
+
+  explicit FakeAgent(wire::ProcessKind kind = wire::ProcessKind::driver) {
+    auto [mine, theirs] = process::LocalSocket::pair().value();
+    socket_ = process::LocalSocket(std::move(mine));
+    bell_ = ring::Doorbell::create().value();
+    objectstore::HostOptions options;
+    options.arena = Bytes{16 << 20};
+    options.extent = Bytes{1 << 20};
+    options.layout = {8, 256, 64};
+    host_ = objectstore::Host::create(options).value();
+    auto socket = std::make_shared<Fd>(std::move(theirs));
+    engine = finish(std::async(std::launch::async, [socket, kind] {
+      return std::make_unique<ClientEngine>(ClientEngine::Start{std::move(*socket), kind, 0});
+    }));
+  }
+
+  // --- what it says
+  void tell(const wire::NodeMessage& message, BlobView payload = {}) {
+    ASSERT_TRUE(channel_.send(writer_.encode(message), payload));
+  }
+  // A channel between the engine and somebody whom the test plays.
+  void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
+    auto memory = ring::ChannelMemory::create().value();
+    const auto line = static_cast<std::uint32_t>(2 + peers_.size());
+    send_with(wire::Channel{peer, 1, line, line, remote, holder},
+              {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
+    peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, line);
+  }
+  void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
+    ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
+  }
+  // An object of the agent's own in shared memory.
+  wire::Value shared(const std::string& text) {
+    auto allocation = host_->create_local(text.size()).value();
+    std::memcpy(allocation.bytes().data(), text.data(), text.size());
+    const auto at = host_->local().seal(std::move(allocation), 0, text.size());
+    host_->adopt(0, at).value();
+    wire::Value value;
+    value.kind = wire::Value::Kind::shared;
+    value.location = wire_location(at);
+    return value;
+  }
+  std::string read(const wire::Location& at) {
+    auto view = host_->open_local(store_location(at)).value();
+    return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
+  }
+
+  // --- what it hears
+  template <class Message>
+  Message next() {
+    Message found{};
+    run_until([&] { return take(found); }, typeid(Message).name());
+    return found;
+  }
+  // Whether it has said so, after everything that was said before has been read.
+  template <class Message>
+  bool has_said() {
+    drain();
+    for (const auto& said : said_)
+      if (std::holds_alternative<Message>(said.message)) return true;
+    return false;
+  }
+  template <class Message>
+  Said<Message> next_from(std::uint64_t peer) {
+    auto& said = peers_.at(peer).said;
+    run_until([&] { return !said.empty(); }, "a frame for a peer");
+    if (said.empty()) return {};
+    Said<wire::CallMessage> first = std::move(said.front());
+    said.pop_front();
+    drain();  // what was published before the frame is here now
+    EXPECT_TRUE(std::holds_alternative<Message>(first.message));
+    return {std::get<Message>(first.message), first.payload};
+  }
+  int holds(ObjectId object, std::uint64_t process) { return holds_[{object, process}]; }
+  const std::map<ObjectId, wire::Value>& escaped() const { return escaped_; }
+
+  void run_until(const std::function<bool()>& done, const char* what) {
+    const Time deadline = steady_now() + 10s;
+    for (drain(); !done(); drain()) {
+      if (steady_now() > deadline) {
+        ADD_FAILURE() << "not within 10 s: " << what;
+        return;
+      }
+      bell_.sleep(1ms);
+    }
+  }
+  // Plays the agent until the other thread is done.
+  template <class T>
+  T finish(std::future<T> future) {
+    run_until([&] { return future.wait_for(0s) == std::future_status::ready; }, "the engine");
+    return future.get();
+  }
+  template <class F>
+  auto meanwhile(F f) {
+    return std::async(std::launch::async, std::move(f));
+  }
+
+  std::unique_ptr<ClientEngine> engine;
+
+ private:
+  struct Peer {
+    ring::Channel channel;
+    std::deque<Said<wire::CallMessage>> said;
+  };
+
+  void send_with(const wire::NodeMessage& message, std::vector<int> descriptors) {
+    ASSERT_TRUE(socket_.send(writer_.encode(message), descriptors));
+    engine_bell_->ring(wire::kSocketLine);
+  }
+
+  void drain() {
+    std::vector<std::uint32_t> lines;
+    bell_.take(lines);
+    for (;;) {
+      auto received = socket_.receive(frame_);
+      if (received.kind != process::Received::Kind::packet) break;
+      hear(BlobView(frame_.data(), received.size), std::move(received.descriptors));
+    }
+    std::size_t size = 0;
+    for (auto& [index, peer] : peers_)
+      while (peer.channel.receive(frame_.data(), size) == ring::Pop::frame) {
+        auto decoded = wire::decode_call(BlobView(frame_.data(), size)).value();
+        peer.said.push_back({std::move(decoded.message), text(decoded.payload)});
+      }
+    while (channel_ && channel_.receive(frame_.data(), size) == ring::Pop::frame)
+      hear(BlobView(frame_.data(), size), {});
+  }
+
+  void hear(BlobView frame, std::vector<Fd> descriptors) {
+    auto decoded = wire::decode_node(frame).value();
+    if (std::holds_alternative<wire::Hello>(decoded.message))
+      return welcome(std::move(descriptors));
+    if (auto* m = std::get_if<wire::NeedExtent>(&decoded.message)) {
+      const auto grant = host_->grant(store_index_, m->bytes).value();
+      return send_with(wire::GiveExtent{grant.id.value, grant.bytes, nullptr},
+                       {grant.memory.get()});
+    }
+    if (auto* m = std::get_if<wire::ExtentMapped>(&decoded.message))
+      return host_->confirm_extent(store_index_, objectstore::ExtentId{m->extent}).value();
+    if (std::holds_alternative<wire::StoreAttached>(decoded.message))
+      return host_->confirm_process(store_index_).value();
+    if (auto* m = std::get_if<wire::NeedReader>(&decoded.message)) return give_reader(*m);
+    if (auto* m = std::get_if<wire::Adopt>(&decoded.message))
+      return host_->adopt(store_index_, store_location(m->location)).value();
+    if (auto* m = std::get_if<wire::Hold>(&decoded.message)) {
+      holds_[{m->object, m->process}] += m->delta;
+      return;
+    }
+    if (auto* m = std::get_if<wire::Escape>(&decoded.message)) {
+      holds_[{m->object, kProcess}] += 1;
+      escaped_[m->object] = m->value;
+    }
+    said_.push_back({std::move(decoded.message), text(decoded.payload)});
+  }
+
+  void welcome(std::vector<Fd> descriptors) {
+    ASSERT_EQ(descriptors.size(), 2u);
+    engine_bell_ = std::make_shared<ring::Doorbell>(
+        ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1])).value());
+    auto memory = ring::ChannelMemory::create().value();
+    wire::Welcome message;
+    message.protocol = kProtocolVersion;
+    message.node_name = "here";
+    message.process = kProcess;
+    message.my_line = message.agent_line = 1;
+    send_with(message, {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
+    channel_ = ring::Channel(std::move(memory), 0, engine_bell_, 1);
+    const auto membership = host_->register_process().value();
+    store_index_ = membership.process;
+    wire::StoreTables tables;
+    tables.processes = membership.layout.processes;
+    tables.slots = membership.layout.slots;
+    tables.extents = membership.layout.extents;
+    tables.process = membership.process;
+    tables.incarnation = membership.incarnation;
+    tables.extent_bytes = membership.extent_bytes;
+    send_with(tables,
+              {membership.publications.get(), membership.pins.get(), membership.retirements.get()});
+  }
+
+  void give_reader(const wire::NeedReader& request) {
+    wire::GiveReader answer;
+    answer.is_segment = request.is_segment;
+    answer.id = request.id;
+    if (request.is_segment) {
+      const auto segment =
+          host_->segment_for_reader(static_cast<std::uint32_t>(request.id)).value();
+      answer.incarnation = segment.incarnation;
+      return send_with(answer, {segment.memory.get()});
+    }
+    const auto extent = host_->extent_for_reader(objectstore::ExtentId{request.id}).value();
+    answer.bytes = extent.bytes;
+    send_with(answer, {extent.memory.get()});
+  }
+
+  template <class Message>
+  bool take(Message& found) {
+    for (auto at = said_.begin(); at != said_.end(); ++at) {
+      if (auto* message = std::get_if<Message>(&at->message)) {
+        found = std::move(*message);
+        said_.erase(at);
+        return true;
+      }
+    }
+    return false;
+  }
+  static std::string text(BlobView bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  process::LocalSocket socket_;
+  ring::Doorbell bell_;
+  std::shared_ptr<ring::Doorbell> engine_bell_;
+  ring::Channel channel_;
+  std::unique_ptr<objectstore::Host> host_;
+  std::uint32_t store_index_ = 0;
+  std::map<std::uint64_t, Peer> peers_;
+  std::deque<Said<wire::NodeMessage>> said_;
+  std::map<std::pair<ObjectId, std::uint64_t>, int> holds_;
+  std::map<ObjectId, wire::Value> escaped_;
+  wire::FrameWriter writer_;
+  alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
+};
+
+}  // namespace troupe::client

@@ -1,0 +1,444 @@
+// What a process does when others live on other nodes: no place in its memory crosses, counts name
+// the node that receives, large values stay where they are until somebody wants their bytes.
+#include "fake_agent.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::client {
+namespace {
+
+using Kind = wire::Value::Kind;
+
+constexpr std::uint64_t kThere = 9;    // a process of another node, as our node numbers it
+constexpr std::uint64_t kNode = 50;    // that node
+constexpr std::uint64_t kBeside = 10;  // a process of our own node
+const ObjectId kObject{77, 1};         // somebody else's
+const std::string kLarge(10'000, 'x');
+
+const detail::Callable kFunction{[](detail::Invocation&) {}, detail::CallableKind::function};
+
+BlobView bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+std::string text_of(const detail::Value& value) {
+  return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
+}
+wire::Value value_of(Kind kind) {
+  wire::Value value;
+  value.kind = kind;
+  return value;
+}
+wire::Value forwarded(ObjectId object) {
+  wire::Value value = value_of(Kind::forwarded);
+  value.forward = object;
+  return value;
+}
+wire::Value failed(Code code, const char* why) {
+  wire::Value value = value_of(Kind::error);
+  value.error = Error(code, why).shared_info();
+  return value;
+}
+wire::Value far_away() {
+  wire::Value value = value_of(Kind::remote);
+  value.remote_bytes = kLarge.size();
+  return value;
+}
+
+struct Driver : ::testing::Test {
+  explicit Driver(wire::ProcessKind kind = wire::ProcessKind::driver) : agent(kind) {}
+  ClientEngine& engine() { return *agent.engine; }
+
+  detail::ObjectHandle put(const std::string& text) {
+    return agent.finish(agent.meanwhile([&] { return engine().put(bytes_of(text), {}); }));
+  }
+  detail::ObjectHandle submit(const std::vector<detail::ObjectHandle>& arguments, int retries = 3) {
+    detail::Call call;
+    call.callable = &kFunction;
+    for (const auto& object : arguments) call.arguments.push_back({0, 0, 0, 0, object});
+    detail::Request request;
+    request.max_retries = retries;
+    detail::ObjectHandle result;
+    engine().submit(std::move(call), &request, {&result, 1});
+    return result;
+  }
+  // The wish for a worker is met with this one.
+  void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
+    const auto wish = agent.next<wire::RequestLease>();
+    agent.connect(worker, remote, holder);
+    agent.tell(wire::LeaseGranted{wish.key, worker, worker, {}});
+  }
+  void lease_remote() { lease(kThere, true, kNode); }
+  void reply(std::uint64_t worker, std::uint64_t sequence, const wire::Value& value,
+             BlobView payload = {}) {
+    wire::Reply reply;
+    reply.sequence = sequence;
+    reply.value = value;
+    agent.peer_says(worker, reply, payload);
+  }
+  // A result whose bytes lie at another node: its task ran there and forwards to kObject.
+  detail::ObjectHandle remote_result() {
+    auto result = submit({});
+    lease_remote();
+    agent.next_from<wire::Call>(kThere);
+    reply(kThere, 1, forwarded(kObject));
+    EXPECT_FALSE(agent.next<wire::Await>().fetch);
+    agent.tell(wire::Ready{kObject, far_away()});
+    agent.run_until([&] { return engine().is_ready(result); }, "the result is known");
+    return result;
+  }
+  auto getting(const detail::ObjectHandle& object, Duration timeout = 10s) {
+    return agent.meanwhile([this, object, timeout] { return engine().try_get(object, timeout); });
+  }
+
+  FakeAgent agent;
+};
+using Remote = Driver;
+
+TEST_F(Remote, ALargeArgumentGoesAsAReferenceThatTheNodeHolds) {
+  const auto large = put(kLarge);
+  submit({large});
+  lease_remote();
+  const auto call = agent.next_from<wire::Call>(kThere).message;
+  ASSERT_EQ(call.arguments.size(), 1u);
+  EXPECT_EQ(call.arguments[0].kind, Kind::forwarded);
+  EXPECT_EQ(call.arguments[0].forward, large.id());
+  // Counted before the frame was published, for the node and not for the process.
+  EXPECT_EQ(agent.holds(large.id(), kNode), 1);
+  EXPECT_EQ(agent.holds(large.id(), kThere), 0);
+  const wire::Value& record = agent.escaped().at(large.id());
+  ASSERT_EQ(record.kind, Kind::shared);
+  EXPECT_EQ(agent.read(record.location), kLarge);
+}
+
+TEST_F(Remote, ForAProcessBesideUsTheSameArgumentIsAPlaceInMemory) {
+  const auto large = put(kLarge);
+  submit({large});
+  lease(kBeside, false, 0);
+  const auto call = agent.next_from<wire::Call>(kBeside).message;
+  ASSERT_EQ(call.arguments.at(0).kind, Kind::shared);
+  EXPECT_EQ(agent.read(call.arguments[0].location), kLarge);
+  EXPECT_TRUE(agent.escaped().empty());
+}
+
+TEST_F(Remote, ASmallArgumentGoesWithTheCallAndItsRefsCountForTheNode) {
+  const auto inner = put("inner");
+  auto outer = engine().put(bytes_of("outer"), {&inner, 1});
+  submit({outer});
+  lease_remote();
+  const auto call = agent.next_from<wire::Call>(kThere);
+  ASSERT_EQ(call.message.arguments.at(0).kind, Kind::inline_bytes);
+  EXPECT_EQ(call.message.arguments[0].refs, std::vector<ObjectId>{inner.id()});
+  EXPECT_EQ(agent.holds(inner.id(), kNode), 1);
+  EXPECT_EQ(agent.holds(inner.id(), kThere), 0);
+}
+
+TEST_F(Remote, KnowingThatItIsReadyFetchesNothing) {
+  const auto result = remote_result();
+  EXPECT_EQ(engine().wait({&result, 1}, 1, 10s), std::vector<std::size_t>{0});
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, AGetFetchesOnceAndLaterOnesFindIt) {
+  const auto result = remote_result();
+  auto one = getting(result), two = getting(result);
+  const auto await = agent.next<wire::Await>();
+  EXPECT_EQ(await.object, kObject);
+  EXPECT_TRUE(await.fetch);
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(std::move(one)).value()), kLarge);
+  EXPECT_EQ(text_of(agent.finish(std::move(two)).value()), kLarge);
+  EXPECT_EQ(text_of(engine().peek(result).value()), kLarge);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, ManyThreadsMayReadItWhileItArrives) {
+  const auto result = remote_result();
+  std::vector<std::future<std::string>> readers;
+  for (int i = 0; i < 4; ++i)
+    readers.push_back(agent.meanwhile([&] {
+      for (;;) {
+        auto value = engine().try_get(result, 10us);
+        if (value) return text_of(*value);
+        if (value.error().code() != Code::timed_out) return std::string(value.error().what());
+      }
+    }));
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  for (auto& reader : readers) EXPECT_EQ(agent.finish(std::move(reader)), kLarge);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, AGetThatWaitedBeforeTheReplyAsksForTheBytesAtOnce) {
+  const auto result = submit({});
+  auto get = getting(result);
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  // The get may begin after the reply: either way the last thing it asks for is the bytes.
+  reply(kThere, 1, forwarded(kObject));
+  while (!agent.next<wire::Await>().fetch && !HasFailure()) {
+  }
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(std::move(get)).value()), kLarge);
+}
+
+TEST_F(Remote, AGetUpgradesAWaitThatIsUnderWay) {
+  const auto result = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, forwarded(kObject));
+  EXPECT_FALSE(agent.next<wire::Await>().fetch);
+  auto get = getting(result);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, far_away()});  // the answer to the first
+  agent.run_until([&] { return engine().is_ready(result); }, "it is known");
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(std::move(get)).value()), kLarge);
+}
+
+TEST_F(Remote, AGetOfWhatDoesNotComeTimesOutAndALaterOneFindsIt) {
+  const auto result = remote_result();
+  const auto late = agent.finish(getting(result, 20ms));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code(), Code::timed_out);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(getting(result)).value()), kLarge);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, AFetchThatFailsEndsTheGetAndTheNextOneAsksAgain) {
+  const auto result = remote_result();
+  auto first = getting(result);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, failed(Code::out_of_memory, "no room here")});
+  const auto refused = agent.finish(std::move(first));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::out_of_memory);
+  EXPECT_TRUE(engine().is_ready(result));
+  auto second = getting(result);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(std::move(second)).value()), kLarge);
+}
+
+TEST_F(Remote, ARemoteValueIsAnArgumentWithoutBeingFetched) {
+  const auto result = remote_result();
+  submit({result});
+  const auto call = agent.next_from<wire::Call>(kThere).message;
+  ASSERT_EQ(call.arguments.at(0).kind, Kind::forwarded);
+  EXPECT_EQ(call.arguments[0].forward, kObject);  // not the result that follows it
+  EXPECT_EQ(agent.holds(kObject, kNode), 1);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, ATaskWaitsForAnArgumentToBeReadyOnly) {
+  const auto first = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  submit({first});
+  reply(kThere, 1, forwarded(kObject));
+  EXPECT_FALSE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, far_away()});
+  const auto call = agent.next_from<wire::Call>(kThere).message;
+  EXPECT_EQ(call.arguments.at(0).forward, kObject);
+}
+
+TEST_F(Remote, ARefToARemoteValueEscapesAsAReference) {
+  const auto result = remote_result();
+  auto outer = engine().put(bytes_of("outer"), {&result, 1});
+  submit({outer});
+  const auto call = agent.next_from<wire::Call>(kThere).message;
+  EXPECT_EQ(call.arguments.at(0).refs, std::vector<ObjectId>{result.id()});
+  const wire::Value& record = agent.escaped().at(result.id());
+  EXPECT_EQ(record.kind, Kind::forwarded);
+  EXPECT_EQ(record.forward, kObject);
+  EXPECT_EQ(agent.holds(kObject, kAgentProcess), 1);
+}
+
+TEST_F(Remote, TheAgentKnowsBetterWhatADeadPeerHadBegun) {
+  const auto first = submit({}, 0);
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, value_of(Kind::pending));  // short tasks stream from now on
+  const auto second = submit({}, 0), third = submit({}, 0);
+  agent.next_from<wire::Call>(kThere);
+  agent.next_from<wire::Call>(kThere);
+  agent.tell(wire::PeerDied{kThere, "its node died", 2});
+  const auto died = agent.finish(getting(second));
+  ASSERT_FALSE(died);
+  EXPECT_EQ(died.error().code(), Code::worker_died);
+  // The third was never begun, so it is asked for elsewhere although it may not be retried.
+  agent.run_until([&] { return agent.next<wire::RequestLease>().backlog > 0; }, "a new wish");
+  EXPECT_FALSE(engine().is_ready(third));
+}
+
+TEST_F(Remote, APlaceInAnotherNodesMemoryIsNotBelieved) {
+  const auto result = submit({}, 0);
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, agent.shared(kLarge));
+  const auto bad = agent.finish(getting(result));
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().code(), Code::worker_died);
+}
+
+TEST_F(Remote, AnObjectThatIsForwardedToItselfIsAnError) {
+  const auto result = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  const auto outer = engine().put(bytes_of("outer"), {&result, 1});
+  submit({outer});  // somebody else hears of it
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);
+  reply(kThere, 1, forwarded(result.id()));
+  const auto bad = agent.finish(getting(result));
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().code(), Code::invalid_argument);
+}
+
+TEST_F(Remote, AResultThatNobodyCouldFetchIsAnError) {
+  const auto result = submit({}, 0);
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);
+  reply(kBeside, 1, far_away());
+  const auto bad = agent.finish(getting(result));
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().code(), Code::internal);
+}
+
+// --- the side that runs calls for others
+
+struct RemoteWorker : Driver {
+  RemoteWorker() : Driver(wire::ProcessKind::worker) {}
+
+  // A call of the process over there arrives and begins.
+  Incoming begin(std::vector<wire::Value> arguments) {
+    agent.connect(kThere, true, kNode);
+    wire::Call call;
+    call.sequence = 1;
+    call.arguments = std::move(arguments);
+    agent.peer_says(kThere, call);
+    return agent.finish(agent.meanwhile([this] { return work().first.value(); }));
+  }
+  std::pair<std::optional<Incoming>, std::function<void()>> work() {
+    std::optional<Incoming> call;
+    std::optional<ActorStart> actor;
+    std::function<void()> resume;
+    EXPECT_TRUE(engine().next_work(call, actor, resume));
+    return {std::move(call), std::move(resume)};
+  }
+  auto opening(const Incoming& call) {
+    return agent.meanwhile([this, &call]() -> Result<std::vector<detail::Value>> {
+      try {
+        return engine().open_arguments(call.call, call.payload);
+      } catch (const Error& error) {
+        return error;
+      }
+    });
+  }
+};
+
+TEST_F(RemoteWorker, ForwardedArgumentsAreFetchedTogetherAndTheCpuIsGivenBack) {
+  const ObjectId other{77, 2};
+  const Incoming call = begin({forwarded(kObject), forwarded(other)});
+  auto opened = opening(call);
+  const auto first = agent.next<wire::Await>(), second = agent.next<wire::Await>();
+  EXPECT_EQ(first.object, kObject);
+  EXPECT_EQ(second.object, other);
+  EXPECT_TRUE(first.fetch && second.fetch);
+  agent.next<wire::Blocked>();
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  const Blob small(3, std::byte{'s'});
+  wire::Value value = value_of(Kind::inline_bytes);
+  value.payload_size = 3;
+  agent.tell(wire::Ready{other, value}, small);
+  {
+    const auto values = agent.finish(std::move(opened)).value();
+    ASSERT_EQ(values.size(), 2u);
+    EXPECT_EQ(text_of(values[0]), kLarge);
+    EXPECT_EQ(text_of(values[1]), "sss");
+  }
+  agent.next<wire::Unblocked>();
+  // The sender had counted us for each; nothing of it stays.
+  agent.run_until([&] { return agent.holds(kObject, FakeAgent::kProcess) == -1; }, "let go");
+  EXPECT_EQ(agent.holds(other, FakeAgent::kProcess), -1);
+}
+
+TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
+  const ObjectId inner{77, 3};
+  wire::Value other = value_of(Kind::inline_bytes);
+  other.refs = {inner};
+  const Incoming call = begin({forwarded(kObject), other});
+  auto opened = opening(call);
+  agent.next<wire::Await>();
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  const auto values = agent.finish(std::move(opened));
+  ASSERT_FALSE(values);
+  EXPECT_EQ(values.error().code(), Code::object_lost);
+  // What the other argument held is let go, too.
+  agent.run_until([&] { return agent.holds(inner, FakeAgent::kProcess) == -1; }, "let go");
+}
+
+TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
+  begin({});
+  agent.finish(agent.meanwhile([&] {
+    ValueRoom room = engine().make_room(kLarge.size());
+    std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
+    engine().reply(kThere, 1, 0, true, 1us, engine().finish_room(std::move(room), {}));
+  }));
+  const auto reply = agent.next_from<wire::Reply>(kThere).message;
+  ASSERT_EQ(reply.value.kind, Kind::forwarded);
+  const ObjectId object = reply.value.forward;
+  EXPECT_EQ(agent.holds(object, kNode), 1);
+  EXPECT_EQ(agent.holds(object, FakeAgent::kProcess), 0);  // its own count is gone already
+  ASSERT_EQ(agent.escaped().at(object).kind, Kind::shared);
+  EXPECT_EQ(agent.read(agent.escaped().at(object).location), kLarge);
+}
+
+struct RemoteCoroutine : RemoteWorker {
+  // An argument held a ref, whose value turned out to lie at another node.
+  detail::ObjectHandle ref() {
+    wire::Value value = value_of(Kind::inline_bytes);
+    value.refs = {kObject};
+    const Incoming call = begin({value});
+    detail::ObjectHandle object = agent.finish(opening(call)).value().at(0).refs[0];
+    EXPECT_FALSE(engine().is_ready(object));
+    EXPECT_FALSE(agent.next<wire::Await>().fetch);
+    agent.tell(wire::Ready{kObject, far_away()});
+    agent.run_until([&] { return engine().is_ready(object); }, "it is known");
+    return object;
+  }
+  void resume() {
+    auto resumed = agent.finish(agent.meanwhile([this] { return work().second; }));
+    ASSERT_TRUE(resumed);
+    resumed();
+  }
+};
+
+TEST_F(RemoteCoroutine, GoesOnWhenTheBytesAreHere) {
+  const auto object = ref();
+  bool fired = false;
+  engine().when_ready(object, [&] { fired = true; });
+  EXPECT_FALSE(fired);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
+  resume();
+  EXPECT_TRUE(fired);
+  EXPECT_EQ(text_of(agent.finish(agent.meanwhile([&] { return engine().peek(object); })).value()),
+            kLarge);
+}
+
+TEST_F(RemoteCoroutine, GoesOnWithTheErrorWhenTheyCannotCome) {
+  const auto object = ref();
+  bool fired = false;
+  engine().when_ready(object, [&] { fired = true; });
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  resume();
+  EXPECT_TRUE(fired);
+  EXPECT_EQ(engine().peek(object).error().code(), Code::object_lost);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+}  // namespace
+}  // namespace troupe::client
