@@ -9,10 +9,10 @@
 namespace troupe::agent {
 namespace {
 
-wire::Value error_value(ErrorInfo info) {
+wire::Value error_value(std::shared_ptr<const ErrorInfo> info) {
   wire::Value value;
   value.kind = wire::Value::Kind::error;
-  value.error = std::make_shared<const ErrorInfo>(std::move(info));
+  value.error = std::move(info);
   return value;
 }
 
@@ -24,7 +24,7 @@ wire::Value lost(std::string message, const Error* cause = nullptr) {
     info.cause = cause->shared_info();
     info.origin.node = cause->where().node;
   }
-  return error_value(std::move(info));
+  return error_value(std::make_shared<const ErrorInfo>(std::move(info)));
 }
 
 }  // namespace
@@ -81,8 +81,7 @@ void OwnerTable::answer_waiting(ObjectId object, Record& record) {
   out_.pull(record.owner, object, record.value.remote_bytes);
 }
 
-/// The refs inside are counted for the receiver before it can learn of them; but not for the node
-/// that owns them: our own count there is returned after this answer.
+/// The refs inside are counted for the receiver before it can learn of them.
 void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
   if (is_dead(to.process)) return;
   if (record.value.kind == wire::Value::Kind::remote) {
@@ -91,10 +90,17 @@ void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
     return out_.ready(to.process, object, known, {});
   }
   wire::for_each_ref(record.value, [&](ObjectId inner) {
-    const bool its_own = owner_of(inner) == to.process && nodes_.count(to.process) != 0;
-    if (!its_own || TROUPE_MUTANT("owners.counts_the_owner")) hold(inner, to.process, +1);
+    if (!ends_here(inner, to.process)) hold(inner, to.process, +1);
   });
   out_.ready(to.process, object, record.value, record.payload);
+}
+
+/// Whether a ref that goes to this node needs no count of ours: it goes to its owner, which reads
+/// our release later, or its owner is dead.
+bool OwnerTable::ends_here(ObjectId object, ProcessIndex to) const {
+  const auto owner = owner_of(object);
+  if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("owners.counts_the_owner")) return false;
+  return *owner == to || is_dead(*owner);
 }
 
 void OwnerTable::answer_error(ObjectId object, ProcessIndex process, const wire::Value& error) {
@@ -143,16 +149,14 @@ void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creat
   count(lifetime, record, creator, +1);
 }
 
-void OwnerTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta) {
+void OwnerTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta, ProcessIndex by) {
+  note_passing(object, process, by, delta);
   if (delta > 0 && is_dead(process)) return;
   count(object, records_[object], process, delta);
 }
 
 void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta) {
-  // A dead owner will not tell us that it has counted the node that we passed its ref to.
-  const bool never_told =
-      record.owner != kSelf && is_dead(record.owner) && nodes_.count(process) != 0;
-  if (!is_dead(process) && !never_told) {
+  if (!is_dead(process)) {
     std::int64_t& holder = record.holders[process];
     holder += delta;
     if (holder == 0) {
@@ -169,13 +173,7 @@ void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, st
 /// Its counts have changed.
 void OwnerTable::touch(ObjectId object, Record& record) {
   record.aged = false;
-  bool unheld = record.holders.empty();
-  if (TROUPE_MUTANT("owners.sum_is_zero")) {
-    std::int64_t sum = 0;
-    for (const auto& [process, holds] : record.holders) sum += holds;
-    unheld = sum == 0;
-  }
-  if (unheld)
+  if (record.holders.empty())
     candidates_.insert(object);
   else
     candidates_.erase(object);
@@ -192,10 +190,28 @@ void OwnerTable::drop_counts(ProcessIndex process) {
   }
 }
 
+void OwnerTable::note_passing(ObjectId object, ProcessIndex to, ProcessIndex by,
+                              std::int64_t delta) {
+  if (by == kSelf || nodes_.count(to) == 0 || is_dead(by)) return;
+  auto& passing = passing_[by];
+  const auto entry = passing.try_emplace({to, object}, 0).first;
+  if ((entry->second += delta) == 0) passing.erase(entry);
+}
+
+void OwnerTable::return_unsent(ProcessIndex by) {
+  const auto found = passing_.find(by);
+  if (found == passing_.end()) return;
+  for (const auto& [ref, unsent] : found->second)
+    if (unsent > 0 && !TROUPE_MUTANT("owners.unsent_stays"))
+      count(ref.second, records_[ref.second], ref.first, -unsent);
+  passing_.erase(found);
+}
+
 void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
+  return_unsent(process);
   drop_counts(process);
   const wire::Value end = lost("the process that was to compute it died", &reason);
-  dead_[process] = end;
+  dead_[process] = nullptr;
   for (auto& [object, record] : records_)
     if (record.known && record.owner == kSelf && !record.ready && !record.actor &&
         record.producer == process)
@@ -224,9 +240,12 @@ bool OwnerTable::settle() {
   return !candidates_.empty() || !early_.empty();
 }
 
+/// Who still waits has let go as well. A borrowed object may live on elsewhere and come again: who
+/// meets it anew awaits it anew, and a late "lost" would be taken for the answer.
 void OwnerTable::release(ObjectId object, const Record& record) {
-  for (const Waiting& who : record.waiting)
-    answer_error(object, who.process, lost("the object is not known to its owner"));
+  if (record.owner == kSelf || TROUPE_MUTANT("owners.says_lost_of_borrowed"))
+    for (const Waiting& who : record.waiting)
+      answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);
   if (record.ready) let_go(record.value);
   if (record.owner != kSelf && !is_dead(record.owner))
@@ -258,10 +277,12 @@ std::optional<ProcessIndex> OwnerTable::owner_of(ObjectId object) const {
   return found->second.owner;
 }
 
-ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to) {
+ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
+  note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
   if (owner == kSelf) return kSelf;
-  if (owner == to || TROUPE_MUTANT("owners.lets_go_at_departure")) hold(object, to, -1);
+  if (ends_here(object, to) || TROUPE_MUTANT("owners.lets_go_at_departure"))
+    count(object, records_.at(object), to, -1);
   return owner;
 }
 
@@ -274,7 +295,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
   record.owner = owner;
   touch(object, record);
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
-    if (!record.ready) set_value(object, record, dead->second, {});
+    if (!record.ready) set_value(object, record, error_value(dead->second), {});
     return;
   }
   if (from != owner && from != kSelf) out_.peer_hold(owner, object, from, +1);
@@ -289,7 +310,8 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   const auto found = records_.find(object);
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
   if (holder != from && delta < 0) {  // the owner has counted whom we passed the ref to
-    if (owner == from) count(object, found->second, holder, delta);
+    if (owner == from && !TROUPE_MUTANT("owners.lets_go_at_departure"))
+      count(object, found->second, holder, delta);
     return;
   }
   if (owner != kSelf) return;
@@ -329,7 +351,7 @@ void OwnerTable::pull_failed(ObjectId object, const Error& error) {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.pulling) return;
   found->second.pulling = false;
-  const wire::Value end = error_value(error.info());
+  const wire::Value end = error_value(error.shared_info());
   for (const Waiting& who : std::exchange(found->second.waiting, {}))
     answer_error(object, who.process, end);
 }
@@ -338,26 +360,40 @@ void OwnerTable::node_died(ProcessIndex node, const Error& reason) {
   if (is_dead(node)) return;
   nodes_.insert(node);
   drop_counts(node);
-  dead_[node] = lost("the node that owned the object is gone", &reason);
-  owner_died(node, dead_[node]);
+  const wire::Value end = lost("the node that owned the object is gone", &reason);
+  dead_[node] = end.error;
+  owner_died(node, end);
 }
 
 void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
+  forget_passed_on(node);
   for (auto& [object, record] : records_) {
     if (record.owner != node) continue;
-    for (auto holder = record.holders.begin(); holder != record.holders.end();) {
-      const bool waits_for_owner =
-          nodes_.count(holder->first) != 0 && !TROUPE_MUTANT("owners.waits_for_dead_owner");
-      if (waits_for_owner) held_by_[holder->first].erase(object);
-      holder = waits_for_owner ? record.holders.erase(holder) : std::next(holder);
-    }
-    touch(object, record);
     if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
     record.pulling = false;
-    const wire::Value bytes = std::exchange(record.value, {});
-    drop_inner(bytes);
+    drop_inner(std::exchange(record.value, {}));
     set_value(object, record, lost, {});
   }
+}
+
+/// A dead owner will not tell us that it has counted the nodes to which we passed its refs. What is
+/// still to be sent stays counted until it is.
+void OwnerTable::forget_passed_on(ProcessIndex owner) {
+  if (TROUPE_MUTANT("owners.waits_for_dead_owner")) return;
+  for (auto& [object, record] : records_) {
+    if (record.owner != owner) continue;
+    for (auto holder = record.holders.begin(); holder != record.holders.end();) {
+      const bool passed_on = nodes_.count(holder->first) != 0;
+      if (passed_on) held_by_[holder->first].erase(object);
+      holder = passed_on ? record.holders.erase(holder) : std::next(holder);
+    }
+    touch(object, record);
+  }
+  for (const auto& [by, passing] : passing_)
+    for (const auto& [ref, unsent] : passing)
+      if (const auto found = records_.find(ref.second);
+          found != records_.end() && found->second.owner == owner)
+        count(ref.second, found->second, ref.first, unsent);
 }
 
 }  // namespace troupe::agent

@@ -31,15 +31,18 @@
 ///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
-/// nothing. O-3 every Await is answered once: with the value, or an error.
+/// nothing. O-3 every Await is answered once: with the value, or an error; only the Await of a
+/// borrowed object that its asker has let go of may go without.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace troupe::agent {
@@ -79,7 +82,9 @@ class OwnerTable {
   /// will fulfil it.
   void escape(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   void fulfil(ObjectId object, const wire::Value& value, BlobView payload);
-  void hold(ObjectId object, ProcessIndex process, std::int32_t delta);
+  /// `by`: the process that says so (kSelf: the agent). What it has counted for a node is its own
+  /// until it depart()s, so that it can be returned at its death.
+  void hold(ObjectId object, ProcessIndex process, std::int32_t delta, ProcessIndex by = kSelf);
   /// Answered by ready(). Without `fetch` a large value at another node is answered as `remote`,
   /// without the refs inside. From other nodes: PeerAwait, with the node's index.
   void await(ObjectId object, ProcessIndex process, bool fetch = true);
@@ -93,9 +98,10 @@ class OwnerTable {
 
   /// This index is a node. Before anything else names it.
   void add_node(ProcessIndex node) { nodes_.insert(node); }
-  /// A ref leaves for this node, in a message that is sent next; a process (or kSelf) has counted
-  /// or will count the node by hold(). The owner, for the message; kSelf: this node.
-  ProcessIndex depart(ObjectId object, ProcessIndex to);
+  /// A ref leaves for this node, in a message that is sent next; `by` has counted or will count the
+  /// node by hold(). The owner, for the message; kSelf: this node. (A message that is dropped
+  /// instead: hold(object, to, -1, by) for each ref.)
+  ProcessIndex depart(ObjectId object, ProcessIndex to, ProcessIndex by = kSelf);
   /// A ref of that owner (kSelf: ours) arrived from this node, which depart()ed it; then hold() it
   /// for whoever gets it. Also when nobody wants it any more: that relieves the sender. `from`
   /// kSelf: nobody counts us, it came from control.
@@ -152,7 +158,11 @@ class OwnerTable {
   void count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta);
   void touch(ObjectId object, Record& record);
   void drop_counts(ProcessIndex process);
+  void note_passing(ObjectId object, ProcessIndex to, ProcessIndex by, std::int64_t delta);
+  void return_unsent(ProcessIndex by);
   void owner_died(ProcessIndex node, const wire::Value& lost);
+  void forget_passed_on(ProcessIndex owner);
+  bool ends_here(ObjectId object, ProcessIndex to) const;
   void drop_inner(const wire::Value& value);
   void let_go(const wire::Value& value);
   void release(ObjectId object, const Record& record);
@@ -163,7 +173,10 @@ class OwnerTable {
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
   std::set<ProcessIndex> nodes_;
-  std::map<ProcessIndex, wire::Value> dead_;  ///< and what becomes of that which waits for it
+  /// For nodes, what becomes of those who wait for its objects; else null.
+  std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;
+  /// By process: what it has counted for a node, less what has left.
+  std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::int64_t>> passing_;
   std::set<ObjectId> candidates_;
   /// Awaits that were read before the Escape that they follow: one more pass, then they are
   /// answered with an error.

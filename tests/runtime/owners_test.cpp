@@ -60,12 +60,23 @@ TEST_F(Owners, FreedAtTheSecondLookOnly) {
 
 TEST_F(Owners, ACountReadLateSavesIt) {
   owners.escape(1, kX, shared(7), {});
-  owners.hold(kX, 2, -1);  // read before the +1 that it follows
+  owners.hold(kX, 1, -1);  // read before the +1 that it follows
   EXPECT_TRUE(owners.settle());
   owners.hold(kX, 2, +1);
   settle();
   EXPECT_TRUE(out.freed.empty());
   EXPECT_EQ(owners.total_holds(), 1);
+}
+
+TEST_F(Owners, EveryHolderMustBeAtZeroNotTheSum) {
+  owners.escape(1, kX, shared(7), {});
+  owners.hold(kX, 2, -1);
+  settle();
+  EXPECT_TRUE(out.freed.empty());
+  owners.hold(kX, 2, +1);
+  owners.hold(kX, 1, -1);
+  settle();
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
 }
 
 TEST_F(Owners, TheInnerLivesAsLongAsTheOuter) {

@@ -138,6 +138,7 @@ class Ownership final : private agent::OwnerTable::Out {
     entry.nested = nested;
     entry.forward = nested.size() == 1 && random_.chance(0.4);
     entry.ready = true;
+    filled_.insert(id);
   }
   void create(Index p) {
     Process& self = processes_[p];
@@ -193,12 +194,15 @@ class Ownership final : private agent::OwnerTable::Out {
     for (const ObjectId id : ids) {
       adopt(p, id);
       self.user.push_back(id);
+      if (random_.chance(0.5)) await(p, id);
     }
   }
   void await(Index p) {
+    const std::vector<ObjectId>& user = processes_[p].user;
+    if (!user.empty()) await(p, user[random_.below(user.size())]);
+  }
+  void await(Index p, ObjectId id) {
     Process& self = processes_[p];
-    if (self.user.empty()) return;
-    const ObjectId id = self.user[random_.below(self.user.size())];
     Entry& entry = self.table.at(id);
     if (!entry.escaped || entry.ready || entry.mine || entry.awaited) return;
     entry.awaited = true;
@@ -218,7 +222,8 @@ class Ownership final : private agent::OwnerTable::Out {
       for (const ObjectId id : inner) self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
       return;
     }
-    if (message.value.kind == wire::Value::Kind::error && processes_[message.object.high].alive)
+    if (message.value.kind == wire::Value::Kind::error &&
+        (processes_[message.object.high].alive || filled_.count(message.object) != 0))
       return fail("a live object was lost");
     at->second.ready = true;
     at->second.nested = inner;
@@ -322,7 +327,7 @@ class Ownership final : private agent::OwnerTable::Out {
     Process& process = processes_[p];
     if (process.alive || process.buried) return;
     if (!process.doomed && random_.chance(0.7)) return void(process.doomed = true);
-    if (!random_.chance(0.4)) return;
+    if (!random_.chance(0.15)) return;
     process.doomed = false;
     process.buried = true;
     read_all(p);
@@ -434,6 +439,7 @@ class Ownership final : private agent::OwnerTable::Out {
   Phase phase_ = Phase::poll;
   std::vector<Index> unscanned_;
   std::vector<Late> late_holds_;
+  std::set<ObjectId> filled_;
   std::set<std::uint64_t> freed_;
   std::uint64_t last_ = 0;
   std::uint64_t frees_ = 0;

@@ -1,0 +1,416 @@
+// OwnerTable between nodes: who counts whom when a ref is passed on, values of other nodes, deaths.
+// tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
+#include "troupe/runtime/agent/owners.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::agent {
+namespace {
+
+using Kind = wire::Value::Kind;
+const ObjectId kX{1, 1}, kY{1, 2}, kZ{1, 3};
+constexpr ProcessIndex kA = 100, kM = 101, kN = 102;  // nodes
+
+struct Hold {
+  ProcessIndex to;
+  ObjectId object;
+  ProcessIndex holder;
+  std::int32_t delta;
+  friend bool operator==(const Hold&, const Hold&) = default;
+};
+
+struct Recorder final : OwnerTable::Out {
+  struct Answer {
+    ProcessIndex process;
+    ObjectId object;
+    wire::Value value;
+  };
+  std::vector<Answer> answers;
+  std::vector<std::uint64_t> freed;
+  std::vector<Hold> holds;
+  std::vector<ObjectId> asked, pulls;
+  void ready(ProcessIndex process, ObjectId object, const wire::Value& value, BlobView) override {
+    answers.push_back({process, object, value});
+  }
+  void free(const wire::Location& location) override { freed.push_back(location.offset); }
+  void unreferenced(ActorId) override {}
+  void peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder,
+                 std::int32_t delta) override {
+    holds.push_back({to, object, holder, delta});
+  }
+  void peer_await(ProcessIndex owner, ObjectId object) override {
+    EXPECT_EQ(owner, kA);
+    asked.push_back(object);
+  }
+  void pull(ProcessIndex owner, ObjectId object, std::uint64_t) override {
+    EXPECT_EQ(owner, kA);
+    pulls.push_back(object);
+  }
+  std::vector<Hold> take() { return std::exchange(holds, {}); }
+};
+
+wire::Value value_of(Kind kind, std::vector<ObjectId> refs = {}) {
+  wire::Value value;
+  value.kind = kind;
+  value.refs = std::move(refs);
+  value.remote_bytes = kind == Kind::remote ? 10'000 : 0;
+  return value;
+}
+
+wire::Location location(std::uint64_t offset) {
+  wire::Location at;
+  at.offset = offset;
+  return at;
+}
+
+struct OwnersBetweenNodes : testing::Test {
+  Recorder out;
+  OwnerTable owners{out};
+  OwnersBetweenNodes() {
+    for (const ProcessIndex node : {kA, kM, kN}) owners.add_node(node);
+  }
+  static Error death() {
+    ErrorInfo info;
+    info.code = Code::unavailable;
+    info.message = "its machine is off";
+    info.origin.node = "node-7";
+    return Error(info);
+  }
+  void settle() {
+    for (int pass = 0; pass < 8 && owners.settle(); ++pass) {
+    }
+    EXPECT_FALSE(owners.settle()) << "the agent would never sleep";
+  }
+  /// A ref of kA arrives for process 1.
+  void arrive(ObjectId object, ProcessIndex from = kA) {
+    owners.borrow(object, kA, from);
+    owners.hold(object, 1, +1);
+  }
+  void let_go(ObjectId object) {
+    owners.hold(object, 1, -1);
+    settle();
+  }
+};
+
+// --- counts
+
+TEST_F(OwnersBetweenNodes, TheOwnerHasCountedUsOnce) {
+  arrive(kX);
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+  arrive(kX);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}})) << "the surplus";
+  let_go(kX);
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+  let_go(kX);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}})) << "the release";
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, WhatNobodyWantsIsReleased) {
+  owners.borrow(kX, kA, kA);
+  settle();
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
+}
+
+TEST_F(OwnersBetweenNodes, ComesAgainWhileItsReleaseIsOnItsWay) {
+  arrive(kX);
+  let_go(kX);
+  arrive(kX);  // the owner counted us anew, whether it has read the release or not
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
+}
+
+TEST_F(OwnersBetweenNodes, AThirdNodesRefIsRegisteredByWhoGetsIt) {
+  arrive(kX, kM);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kM, +1}}));
+  arrive(kX, kM);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kM, +1}, {kA, kX, kSelf, -1}}));
+}
+
+TEST_F(OwnersBetweenNodes, WhatCameThroughControlIsRegistered) {
+  arrive(kX, kSelf);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, +1}}));
+  arrive(kX, kSelf);
+  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "it was registered before";
+}
+
+TEST_F(OwnersBetweenNodes, TheOwnerTellsWhoPassedItOn) {
+  owners.escape(1, kX, value_of(Kind::inline_bytes), {});
+  owners.hold(kX, kM, +1, 1);
+  EXPECT_EQ(owners.depart(kX, kM, 1), kSelf);
+  let_go(kX);
+  owners.peer_hold(kN, kX, kM, +1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kN, -1}}));
+  owners.peer_hold(kM, kX, kM, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 1u) << "kN has it";
+  owners.peer_hold(kN, kX, kN, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, KeptUntilTheOwnerKnowsTheReceiver) {
+  arrive(kX);
+  owners.hold(kX, kN, +1, 1);
+  owners.hold(kX, 1, -1, 1);
+  EXPECT_EQ(owners.depart(kX, kN, 1), kA);
+  settle();
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+  owners.peer_hold(kA, kX, kN, -1);
+  settle();
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, OnItsWayToTheOwnerItIsKeptUntilItLeaves) {
+  arrive(kX);
+  owners.hold(kX, kA, +1, 1);
+  owners.hold(kX, 1, -1, 1);
+  settle();
+  EXPECT_EQ(owners.size(), 1u);
+  EXPECT_EQ(owners.depart(kX, kA, 1), kA);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, APortalReadBeforeTheRing) {
+  arrive(kX);
+  EXPECT_EQ(owners.depart(kX, kN, 1), kA);
+  owners.peer_hold(kA, kX, kN, -1);  // even the owner's word comes first
+  settle();
+  owners.hold(kX, kN, +1, 1);
+  EXPECT_EQ(owners.total_holds(), 1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, OurOwnComesHome) {
+  owners.escape(1, kX, value_of(Kind::inline_bytes), {});
+  owners.borrow(kX, kSelf, kN);
+  EXPECT_EQ(owners.owner_of(kX), std::nullopt);
+  owners.borrow(kX, kA, kN);
+  EXPECT_EQ(owners.owner_of(kX), std::nullopt) << "somebody else is wrong";
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+}
+
+TEST_F(OwnersBetweenNodes, WhatADeadProcessCountedAndNeverSentIsReturned) {
+  owners.escape(1, kX, value_of(Kind::inline_bytes), {});
+  owners.hold(kX, kN, +1, 1);
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  owners.process_died(1, death());
+  EXPECT_EQ(owners.total_holds(), 1) << "one has left";
+  owners.peer_hold(kN, kX, kN, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+// --- values
+
+TEST_F(OwnersBetweenNodes, TheOwnerIsAskedOnce) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.await(kX, 2, false);
+  EXPECT_EQ(out.asked, std::vector<ObjectId>{kX});
+  owners.ready_from_owner(kM, kX, value_of(Kind::inline_bytes), {});
+  EXPECT_TRUE(out.answers.empty()) << "not its owner";
+  owners.borrow(kY, kA, kA);
+  owners.ready_from_owner(kA, kX, value_of(Kind::inline_bytes, {kY}), {});
+  EXPECT_EQ(out.answers.size(), 2u);
+  owners.await(kX, 3);
+  EXPECT_EQ(out.answers.size(), 3u);
+  EXPECT_EQ(out.asked.size(), 1u);
+  settle();
+  EXPECT_EQ(owners.owner_of(kY), kA) << "held by the value and three receivers";
+  EXPECT_EQ(owners.total_holds(), 1 + 4);
+}
+
+TEST_F(OwnersBetweenNodes, ASecondAnswerOfTheOwnerIsLetGo) {
+  arrive(kX);
+  owners.await(kX, 1);
+  for (int i = 0; i < 2; ++i) {
+    owners.borrow(kY, kA, kA);
+    owners.ready_from_owner(kA, kX, value_of(Kind::inline_bytes, {kY}), {});
+  }
+  EXPECT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kY, kSelf, -1}}));
+  EXPECT_EQ(owners.total_holds(), 1 + 2);
+}
+
+TEST_F(OwnersBetweenNodes, LargeBytesStayUntilSomebodyWantsThem) {
+  arrive(kX);
+  owners.await(kX, 1, false);
+  owners.borrow(kY, kA, kA);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote, {kY}), {});
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.kind, Kind::remote);
+  EXPECT_EQ(out.answers[0].value.remote_bytes, 10'000u);
+  EXPECT_TRUE(out.answers[0].value.refs.empty());
+  EXPECT_TRUE(out.pulls.empty());
+
+  owners.await(kX, 1, true);
+  owners.await(kX, 2, true);
+  EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX}) << "once";
+  owners.pulled(kX, location(7));
+  ASSERT_EQ(out.answers.size(), 3u);
+  EXPECT_EQ(out.answers[2].value.kind, Kind::shared);
+  EXPECT_EQ(out.answers[2].value.location, location(7));
+  EXPECT_EQ(out.answers[2].value.refs, std::vector<ObjectId>{kY});
+  EXPECT_EQ(owners.total_holds(), 1 + 3);
+
+  owners.hold(kY, 1, -1);
+  owners.hold(kY, 2, -1);
+  let_go(kX);
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, AFailedPullIsAnsweredAndMayBeTriedAgain) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.pull_failed(kX, Error(Code::out_of_memory, "no room"));
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.error->code, Code::out_of_memory);
+  owners.await(kX, 1);
+  EXPECT_EQ(out.pulls.size(), 2u);
+}
+
+TEST_F(OwnersBetweenNodes, BytesThatComeTooLateAreFreed) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  let_go(kX);
+  owners.pulled(kX, location(7));
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_TRUE(out.answers.empty()) << "it might be met again and is not lost";
+}
+
+TEST_F(OwnersBetweenNodes, ANodeAwaitsAsAProcessDoes) {
+  owners.escape(1, kY, value_of(Kind::inline_bytes), {});
+  owners.hold(kY, kSelf, +1);
+  arrive(kZ);
+  owners.hold(kZ, kSelf, +1);
+  owners.escape(1, kX, value_of(Kind::shared, {kY, kZ}), {});
+  const auto before = owners.total_holds();
+  owners.await(kX, kN);
+  EXPECT_EQ(owners.total_holds(), before + 2);
+  owners.await(kX, kA);
+  EXPECT_EQ(owners.total_holds(), before + 3) << "kZ goes to its owner, uncounted";
+  EXPECT_EQ(out.answers.size(), 2u);
+}
+
+TEST_F(OwnersBetweenNodes, ForwardedAcrossOwners) {
+  // kX is ours and forwards to kY of kA, which forwards to kZ of kA.
+  arrive(kY);
+  owners.hold(kY, kSelf, +1);
+  wire::Value to_y = value_of(Kind::forwarded), to_z = value_of(Kind::forwarded);
+  to_y.forward = kY;
+  to_z.forward = kZ;
+  owners.escape(1, kX, to_y, {});
+  owners.await(kX, 2);
+  ASSERT_EQ(out.answers.size(), 1u);
+  owners.await(kY, 2);
+  owners.borrow(kZ, kA, kA);
+  owners.ready_from_owner(kA, kY, to_z, {});
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[1].value.forward, kZ);
+  for (const ObjectId held : {kY, kZ}) owners.hold(held, 2, -1);
+  owners.hold(kX, 1, -1);
+  let_go(kY);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, AnOwnerDoesNotSendUsElsewhereForBytes) {
+  owners.escape(1, kX, value_of(Kind::remote), {});
+  owners.await(kX, 1);
+  arrive(kY);
+  owners.await(kY, 1);
+  owners.ready_from_owner(kA, kY, value_of(Kind::shared), {});
+  ASSERT_EQ(out.answers.size(), 2u);
+  for (const auto& answer : out.answers) EXPECT_EQ(answer.value.error->code, Code::object_lost);
+  EXPECT_TRUE(out.freed.empty());
+}
+
+// --- deaths
+
+TEST_F(OwnersBetweenNodes, ItsOwnersDeathEndsWhatWaits) {
+  for (const ObjectId id : {kX, kY, kZ}) arrive(id);
+  owners.await(kX, 1);
+  owners.await(kY, 1);
+  owners.ready_from_owner(kA, kY, value_of(Kind::remote), {});
+  owners.await(kZ, 1);
+  owners.ready_from_owner(kA, kZ, value_of(Kind::inline_bytes), {});
+  ASSERT_EQ(out.answers.size(), 1u);
+  owners.node_died(kA, death());
+  owners.pull_failed(kY, death());
+  ASSERT_EQ(out.answers.size(), 3u);
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(out.answers[i].value.error->code, Code::object_lost);
+    EXPECT_EQ(out.answers[i].value.error->origin.node, "node-7");
+    EXPECT_EQ(out.answers[i].value.error->cause->message, "its machine is off");
+  }
+  owners.await(kZ, 2);
+  EXPECT_EQ(out.answers.back().value.kind, Kind::inline_bytes) << "what is here stays good";
+  arrive(kX, kM);
+  owners.await(kX, 2);
+  EXPECT_EQ(out.answers.back().value.kind, Kind::error);
+  for (const ObjectId id : {kX, kX, kY, kZ}) let_go(id);
+  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "nothing is said to the dead";
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, PassedOnOfADeadOwnerIsNotWaitedFor) {
+  arrive(kX);
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);  // its owner would have told us
+  owners.hold(kX, kN, +1, 1);
+  owners.node_died(kA, death());
+  owners.hold(kX, 1, -1, 1);
+  settle();
+  EXPECT_EQ(owners.size(), 1u) << "one is still to be sent";
+  EXPECT_EQ(owners.depart(kX, kN, 1), kA);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, ADeadNodeHoldsNothingAndIsNotHeard) {
+  owners.escape(1, kX, value_of(Kind::shared), {});
+  owners.hold(kX, kN, +1, 1);
+  owners.node_died(kN, death());
+  owners.peer_hold(kN, kX, kN, -1);
+  owners.peer_hold(kN, kX, kM, +1);
+  owners.await(kX, kN);
+  owners.hold(kX, kN, +1, 1);
+  EXPECT_EQ(owners.total_holds(), 1);
+  EXPECT_TRUE(out.answers.empty());
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+}
+
+TEST_F(OwnersBetweenNodes, PassedOnByADeadNodeAndFreedSaysSo) {
+  // kN got the ref from kM, which died; ours had let go: its registration comes too late.
+  owners.node_died(kM, death());
+  owners.peer_hold(kN, kX, kM, +1);
+  owners.await(kX, kN);
+  settle();
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.error->code, Code::object_lost);
+  owners.peer_hold(kN, kX, kN, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "nothing is said to the dead";
+}
+
+TEST_F(OwnersBetweenNodes, AReceiversDeathRelievesWhoPassedItOn) {
+  arrive(kX);
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  owners.node_died(kN, death());
+  owners.peer_hold(kA, kX, kN, -1);  // the owner had read it before
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+}  // namespace
+}  // namespace troupe::agent
