@@ -121,6 +121,7 @@ void write(schema::StartActorAt::Builder out, const StartActorAt& m) {
   write(out.initSpec(), *m.spec);
   out.setIncarnation(m.incarnation);
   out.setRestarted(m.restarted);
+  out.setRestarts(m.restarts);
 }
 void read(schema::StartActorAt::Reader in, StartActorAt& m) {
   fields::read(in.getNode(), m.node);
@@ -130,6 +131,7 @@ void read(schema::StartActorAt::Reader in, StartActorAt& m) {
   m.spec = std::move(spec);
   m.incarnation = in.getIncarnation();
   m.restarted = in.getRestarted();
+  m.restarts = in.getRestarts();
 }
 
 void write(schema::StopActorAt::Builder out, const StopActorAt& m) {

@@ -242,6 +242,7 @@ struct StartActorAt {
   spec @2 :ActorSpec;
   incarnation @3 :UInt64;
   restarted @4 :Bool;
+  restarts @5 :UInt32;  # so far, within its window
 }
 
 struct StopActorAt {

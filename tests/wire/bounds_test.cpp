@@ -8,6 +8,7 @@
 
 #include "schema/call.capnp.h"
 #include "schema/node.capnp.h"
+#include "schema/peer.capnp.h"
 
 namespace troupe::wire {
 namespace {
@@ -33,11 +34,13 @@ Blob with_head(const void* words, std::size_t count, Head head, std::size_t payl
 /// A frame of whatever `fill` puts into a message, and `payload` bytes beside it.
 template <class Root, class Fill>
 Blob frame_with(Fill fill, std::size_t payload = 0) {
-  capnp::MallocMessageBuilder message(1 << 16);
+  capnp::MallocMessageBuilder message(1 << 17);
   fill(message.initRoot<Root>());
   const auto segment = message.getSegmentsForOutput()[0];
   Head head;
-  head.conversation = std::is_same_v<Root, schema::NodeMessage> ? 1 : 0;
+  if (std::is_same_v<Root, schema::NodeMessage>) head.conversation = 1;
+  if (std::is_same_v<Root, schema::PeerMessage>) head.conversation = 2;
+  if (std::is_same_v<Root, schema::Creation>) head.conversation = 6;
   return with_head(segment.begin(), segment.size(), head, payload);
 }
 template <class Fill>
@@ -175,6 +178,10 @@ TEST(Bounds, TextsListsAndEnumerationsOfTheNode) {
   refuses_node(node_with([&](M m) { m.initFindActor().setName(longer); }), "actor name");
   refuses_node(node_with([&](M m) { m.initShutdown().setWhy(longer); }), "reason");
   refuses_node(node_with([](M m) { m.initHello().setKind(3); }), "process kind is out of range");
+  refuses_node(node_with([](M m) { m.initHello().initArguments(4097); }), "arguments has 4097");
+  refuses_node(node_with([](M m) { m.initHello().initLibraries(65); }), "libraries has 65");
+  refuses_node(node_with([&](M m) { m.initHello().setProgram(longer + longer); }),
+               "program has 4098 bytes");
   refuses_node(node_with([](M m) { m.initActorUpdate().setState(4); }), "actor state");
   refuses_node(node_with([](M m) { m.initChannel().setSide(2); }), "channel side");
   refuses_node(node_with([](M m) { m.initLeaseGranted().initGpus(65); }), "gpus has 65 entries");
@@ -190,6 +197,52 @@ TEST(Bounds, TextsListsAndEnumerationsOfTheNode) {
   refuses_node(shape([](S s) { s.initResources(65); }), "resources has 65 entries");
   refuses_node(shape([](S s) { s.initLabels(65); }), "labels has 65 entries");
   refuses_node(shape([&](S s) { s.initLabels(1)[0].setKey(longer); }), "label key");
+}
+
+TEST(Bounds, MessagesBetweenAgents) {
+  using M = schema::PeerMessage::Builder;
+  const auto refuses = [](const char* words, auto fill, std::size_t payload = 0) {
+    expect_refused(decode_peer(frame_with<schema::PeerMessage>(fill, payload)),
+                   Code::invalid_argument, words);
+  };
+  const auto takes = [](auto fill, std::size_t payload) {
+    const auto read = decode_peer(frame_with<schema::PeerMessage>(fill, payload));
+    EXPECT_TRUE(read.ok()) << read.error().what();
+  };
+  refuses("refs has 4097 entries", [](M m) { m.initFrame().initRefs(4097); });
+  refuses("refs has 16385 entries",
+          [](M m) { m.initReady().initRefs(16385), m.getReady().initValue().setRemoteBytes(1); });
+  refuses("value is of a kind that does not cross", [](M m) { m.initReady().initValue(); });
+  refuses("value is of a kind that does not cross",
+          [](M m) { m.initReady().initValue().initShared(); });
+  takes([](M m) { m.initReady().initValue().setRemoteBytes(1ULL << 60); }, 0);
+  refuses("gpus has 65 entries", [](M m) { m.initLeaseGranted().initGpus(65); });
+  refuses("refusal has no error", [](M m) { m.initPullRefused(); });
+  refuses("key has not 32 bytes", [](M m) { m.initBulkOffer().initKey(31); });
+  refuses("key has not 32 bytes", [](M m) { m.initBulkOffer(); });
+  const auto data = [](std::uint64_t offset, std::uint64_t total) {
+    return [offset, total](M m) {
+      auto data = m.initPullData();
+      data.setOffsetBytes(offset);
+      data.setTotalBytes(total);
+    };
+  };
+  takes(data(8, 24), 16);
+  refuses("payload reaches beyond", data(9, 24), 16);
+  refuses("payload reaches beyond", data(25, 24), 0);
+  refuses("payload reaches beyond", data(~0ULL, 24), 16);
+  takes(data(0, kMaxPeerPayload), kMaxPeerPayload);
+  refuses("payload is too large", data(0, 1 << 20), kMaxPeerPayload + 1);
+  refuses("refusal has no error", [](M m) { m.initPullRefused().initError(0); });
+  refuses("payload reaches beyond", [](M m) { m.initProgramData().setTotalBytes(7); }, 8);
+  expect_refused(decode_peer(frame_of(NodeMessage(Blocked{}), {})), Code::invalid_argument,
+                 "another conversation");
+  Blob unknown = frame_of(PeerMessage(PeerAwait{}), {});
+  unknown[16] = std::byte{99};  // the member, after the root pointer
+  expect_refused(decode_peer(unknown), Code::unavailable, "unsupported message 99");
+  expect_refused(decode_creation(frame_with<schema::Creation>(
+                     [](schema::Creation::Builder c) { c.initRefs(4097); })),
+                 Code::invalid_argument, "refs has 4097 entries");
 }
 
 TEST(Bounds, AWriterCutsTextsAtAWholeCharacter) {
