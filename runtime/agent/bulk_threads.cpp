@@ -1,7 +1,7 @@
 #include "troupe/runtime/agent/bulk_threads.hpp"
 
-#include <pthread.h>
-#include <signal.h>
+#include "troupe/runtime/agent/internal/quiet_thread.hpp"
+
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <algorithm>
@@ -9,18 +9,6 @@
 
 namespace troupe::agent {
 namespace {
-
-/// A thread that takes no signals: those are the event loop's.
-template <class F>
-std::thread quiet_thread(const char* name, F&& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::forward<F>(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), name);
-  return thread;
-}
 
 Error protocol(const std::string& what) {
   return Error(Code::unavailable, "the bulk connection broke the protocol: " + what,
@@ -40,6 +28,10 @@ void Mailbox::post(BulkEvent event) {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(event));
   }
+  wake();
+}
+
+void Mailbox::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof one);
 }

@@ -38,6 +38,8 @@ class Mailbox {
   /// Readable when something was posted since the last take().
   int fd() const noexcept { return event_.get(); }
   void post(BulkEvent event);
+  /// Makes fd() readable.
+  void wake();
   std::vector<BulkEvent> take();
 
  private:

@@ -57,7 +57,7 @@ struct PlanOptions {
 class TransferPlan {
  public:
   // What the shell is to do, in this order.
-  /// Get memory for this object; answer with reserved() or no_memory() before the next action.
+  /// Get memory for this object; the answer is reserved() or no_memory(), now or later.
   struct Reserve {
     std::uint64_t pull = 0;
     std::uint64_t bytes = 0;

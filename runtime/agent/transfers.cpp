@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/transfers.hpp"
 
 #include "troupe/runtime/agent/bulk_threads.hpp"
+#include "troupe/runtime/agent/reserver.hpp"
 #include "troupe/runtime/client/values.hpp"
 
 #include <sys/epoll.h>
@@ -18,6 +19,7 @@ using objectstore::Pinned;
 constexpr std::size_t kMostServed = 4096;    // objects that wait for one connection
 constexpr std::size_t kMostOutbound = 4;     // connections to one node that still end, and the next
 constexpr std::size_t kMostDeferred = 4096;  // requests for objects that are not quite there
+constexpr std::uint64_t kMadeAtOnce = 1 << 20;  // larger objects get their memory on a thread
 constexpr Duration kDeferredPause{std::chrono::milliseconds(1)};
 constexpr Duration kDeferredAtMost{std::chrono::seconds(1)};
 
@@ -79,11 +81,17 @@ struct Transfers::Impl {
   Time retry_deferred = Time::max();
   std::map<ObjectId, Ending> endings;
   std::uint64_t next_outbound = 1, next_served = 1;
+  Time trim_at = Time::max();
   bool running = false;
   TransferStats stats;
+  Reserver reserver;
 
   Impl(objectstore::Host& h, Out& o, TransfersOptions given)
-      : host(h), out(o), options(std::move(given)), plan(options.plan) {}
+      : host(h),
+        out(o),
+        options(std::move(given)),
+        plan(options.plan),
+        reserver(host.local(), [this] { mailbox.wake(); }) {}
   ~Impl();
 
   void run(Time now);
@@ -101,6 +109,9 @@ struct Transfers::Impl {
 
   void take_events(Time now);
   void take_arrivals(Time now);
+  void take_memory(Time now);
+  Result<void> grant(std::uint64_t bytes);
+  void trim(Time now);
   void in_ended(BulkEvent& event, Time now);
   void out_ended(const BulkEvent& event);
   void deliver();
@@ -204,13 +215,16 @@ TransferStats Transfers::stats() const {
 Time Transfers::next_deadline() const {
   const Impl& impl = *impl_;
   if (!impl.endings.empty()) return Time{};
-  return std::min({impl.plan.next_deadline(), impl.door->next_deadline(), impl.retry_deferred});
+  return std::min(
+      {impl.plan.next_deadline(), impl.door->next_deadline(), impl.retry_deferred, impl.trim_at});
 }
 
 void Transfers::poll(Time now) {
   Impl& impl = *impl_;
   impl.take_events(now);
   impl.take_arrivals(now);
+  impl.take_memory(now);
+  impl.trim(now);
   impl.serve_deferred(now);
   if (impl.plan.next_deadline() <= now) {
     for (const auto& [number, each] : impl.inbound)
@@ -275,10 +289,48 @@ void Transfers::Impl::run(Time now) {
 // -- pulling
 
 void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
+  trim_at = std::min(trim_at, now + options.plan.idle);
+  if (action.bytes > kMadeAtOnce) return reserver.ask(action.pull, action.bytes);
   Result<Allocation> made = host.create_local(action.bytes);
   if (!made) return plan.no_memory(action.pull, made.error(), now);
   memory[action.pull].allocation = *std::move(made);
   plan.reserved(action.pull, now);
+}
+
+void Transfers::Impl::take_memory(Time now) {
+  for (Reserver::Answer& answer : reserver.take()) {
+    if (!answer.created) {
+      plan.no_memory(answer.pull, answer.created.error(), now);
+    } else if (auto* made = std::get_if<Allocation>(&*answer.created)) {
+      trim_at = std::min(trim_at, now + options.plan.idle);
+      memory[answer.pull].allocation = std::move(*made);
+      plan.reserved(answer.pull, now);
+    } else {
+      const auto& wish = std::get<objectstore::ExtentRequest>(*answer.created);
+      const Result<void> granted = grant(wish.bytes);
+      if (granted) reserver.ask(answer.pull, answer.bytes);
+      if (!granted) plan.no_memory(answer.pull, granted.error(), now);
+    }
+  }
+}
+
+/// One more extent of the agent's own.
+Result<void> Transfers::Impl::grant(std::uint64_t bytes) {
+  Result<objectstore::ExtentGrant> extent = host.grant(0, bytes);
+  if (!extent) return extent.error();
+  const objectstore::ExtentId id = extent->id;
+  Result<void> added = host.local().add_extent(*std::move(extent));
+  if (added) return host.confirm_extent(0, id);
+  [[maybe_unused]] const auto released = host.release_extent(0, id);
+  return added;
+}
+
+void Transfers::Impl::trim(Time now) {
+  if (now < trim_at) return;
+  for (const objectstore::ExtentId extent : host.local().trim(options.keep)) [[maybe_unused]]
+    const auto released = host.release_extent(0, extent);
+  trim_at =
+      host.local().stats().capacity > options.keep.count ? now + options.plan.idle : Time::max();
 }
 
 void Transfers::Impl::act(const TransferPlan::Offer& action, Time now) {
