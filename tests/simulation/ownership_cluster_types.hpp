@@ -1,0 +1,88 @@
+/// What the processes and agents of the ownership simulation keep and say (ownership_cluster.hpp).
+#pragma once
+
+#include "troupe/runtime/agent/owners.hpp"
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+namespace troupe::simulation::cluster {
+
+using Index = agent::ProcessIndex;
+
+struct Seen {  // what the schedules did, so that they can be judged
+  std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_abroad = 0, lost = 0;
+  std::uint64_t excused = 0, cut_off = 0;
+  Seen& operator+=(const Seen& other) {
+    frees += other.frees;
+    pulls += other.pulls;
+    passed_on += other.passed_on;
+    came_home += other.came_home;
+    nested_abroad += other.nested_abroad;
+    lost += other.lost;
+    excused += other.excused;
+    cut_off += other.cut_off;
+    return *this;
+  }
+};
+
+struct Who {
+  std::size_t node = 0;
+  Index process = 0;
+  friend auto operator<=>(const Who&, const Who&) = default;
+};
+struct Entry {  // what the process's own table keeps of an object
+  int handles = 0;
+  bool escaped = false, ready = false, awaited = false, remote = false;
+  bool mine = false;  // pending here: we will fulfil it
+  bool large = false;
+  std::vector<ObjectId> nested;
+  bool forward = false;  // its one nested ref is the object whose value it takes
+};
+struct ToAgent {
+  enum class Kind { escape, fulfil, hold, await } kind = Kind::hold;
+  ObjectId object;
+  wire::Value value;
+  Index process = 0;
+  std::int32_t delta = 0;
+  bool fetch = false;
+};
+struct FromAgent {
+  ObjectId object;
+  wire::Value value;
+};
+struct Process {
+  bool alive = true, doomed = false, buried = false;
+  std::map<ObjectId, Entry> table;
+  std::vector<ObjectId> user;  // one element per handle of the program
+  std::deque<ToAgent> ring;
+  std::deque<FromAgent> agent;
+  std::map<Who, std::deque<std::vector<ObjectId>>> inbox;    // by sender
+  std::map<Who, std::deque<std::vector<ObjectId>>> portals;  // to processes of other nodes
+  std::vector<ObjectId> sending;                             // counted, not yet published
+  Who sending_to;
+  std::map<ObjectId, int> awaits, answers;
+};
+struct Owned {
+  ObjectId object;
+  std::size_t owner = 0;
+};
+struct Peer {  // a message between two agents
+  enum class Kind { frame, hold, await, ready, pull, data, refused } kind = Kind::frame;
+  Who from, to;  // frame
+  std::vector<Owned> refs;
+  ObjectId object;
+  std::size_t holder = 0;
+  std::int32_t delta = 0;
+  wire::Value value;
+};
+struct Passed {  // a ref, by a node that does not own it
+  ObjectId object;
+  std::size_t by = 0, to = 0;
+  friend auto operator<=>(const Passed&, const Passed&) = default;
+};
+
+}  // namespace troupe::simulation::cluster
