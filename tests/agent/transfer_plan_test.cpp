@@ -33,6 +33,7 @@ struct Desk {
   std::vector<Plan::Failed> failures;
   std::set<std::uint64_t> memory;
   bool full = false;
+  std::uint64_t most = ~std::uint64_t{0};  ///< bytes that can be had at once
 
   explicit Desk(PlanOptions options = {}) : plan(options) {}
 
@@ -44,7 +45,7 @@ struct Desk {
     for (auto actions = plan.take_actions(); !actions.empty(); actions = plan.take_actions())
       for (Plan::Action& action : actions) {
         if (auto* reserve = std::get_if<Plan::Reserve>(&action)) {
-          if (full) {
+          if (full || reserve->bytes > most) {
             plan.no_memory(reserve->pull, Error(Code::out_of_memory, "full"), now);
           } else {
             memory.insert(reserve->pull);
@@ -299,6 +300,19 @@ TEST(TransferPlan, WithoutMemoryItWaitsAWhile) {
   EXPECT_EQ(d.failures[0].error.code(), Code::out_of_memory);
   d.pull(kTwo, 4, ~std::uint64_t{0});
   EXPECT_EQ(d.failures.back().error.code(), Code::out_of_memory);
+}
+
+TEST(TransferPlan, WhoNeedsLessMemoryGetsItsTurn) {
+  Desk d;
+  d.most = 2 * kMiB;
+  d.pull(kOne, 1, 4 * kMiB);
+  d.pull(kOne, 2, kMiB);
+  d.wait(50ms);
+  ASSERT_EQ(d.asks.size(), 1u);
+  EXPECT_EQ(d.asks[0].object, object(2));
+  d.most = 4 * kMiB;
+  d.wait(50ms);
+  EXPECT_EQ(d.asks.size(), 2u);
 }
 
 TEST(TransferPlan, WhatIsCancelledIsNotReported) {
