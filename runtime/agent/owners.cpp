@@ -289,12 +289,15 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
   if (owner == kSelf) return;
   Record& record = records_[object];
   const bool fresh = !record.known;
-  if (!fresh && record.owner != owner) return;  // the other node is wrong: one owner for life
-  record.known = true;
-  record.owner = owner;
-  touch(object, record);
+  // One owner for life, but that may be dead for us and have come back under another index. What
+  // we have stays as it is; whoever counts us is relieved.
+  if (fresh) {
+    record.known = true;
+    record.owner = owner;
+    touch(object, record);
+  }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
-    if (!record.ready) set_value(object, record, error_value(dead->second), {});
+    if (fresh) set_value(object, record, error_value(dead->second), {});
     return;
   }
   if (from != owner && from != kSelf) out_.peer_hold(owner, object, from, +1);
@@ -303,13 +306,22 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     out_.peer_hold(owner, object, kSelf, -1);
 }
 
+/// To a node that we know, and that has not died and come back since.
+bool OwnerTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
+  if (record.holders.count(to) != 0) return true;
+  for (const auto& [by, passing] : passing_)  // it has left, and its count is still to be read
+    if (const auto entry = passing.find({to, object}); entry != passing.end()) return true;
+  return false;
+}
+
 void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
                            std::int32_t delta) {
   if (is_dead(from)) return;
   const auto found = records_.find(object);
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
   if (holder != from && delta < 0) {  // the owner has counted whom we passed the ref to
-    if (owner == from && !TROUPE_MUTANT("owners.lets_go_at_departure"))
+    if (owner == from && was_passed_on(object, found->second, holder) &&
+        !TROUPE_MUTANT("owners.lets_go_at_departure"))
       count(object, found->second, holder, delta);
     return;
   }

@@ -163,6 +163,7 @@ class OwnerTable {
   void owner_died(ProcessIndex node, const wire::Value& lost);
   void forget_passed_on(ProcessIndex owner);
   bool ends_here(ObjectId object, ProcessIndex to) const;
+  bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
   void drop_inner(const wire::Value& value);
   void let_go(const wire::Value& value);
   void release(ObjectId object, const Record& record);

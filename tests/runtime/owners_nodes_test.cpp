@@ -187,9 +187,10 @@ TEST_F(OwnersBetweenNodes, OurOwnComesHome) {
   owners.escape(1, kX, value_of(Kind::inline_bytes), {});
   owners.borrow(kX, kSelf, kN);
   EXPECT_EQ(owners.owner_of(kX), std::nullopt);
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
   owners.borrow(kX, kA, kN);
   EXPECT_EQ(owners.owner_of(kX), std::nullopt) << "somebody else is wrong";
-  EXPECT_EQ(out.take(), std::vector<Hold>{});
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kN, +1}, {kA, kX, kSelf, -1}})) << "relieved";
 }
 
 TEST_F(OwnersBetweenNodes, WhatADeadProcessCountedAndNeverSentIsReturned) {
@@ -400,6 +401,27 @@ TEST_F(OwnersBetweenNodes, PassedOnByADeadNodeAndFreedSaysSo) {
   settle();
   EXPECT_EQ(owners.size(), 0u);
   EXPECT_EQ(out.take(), std::vector<Hold>{}) << "nothing is said to the dead";
+}
+
+TEST_F(OwnersBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {
+  constexpr ProcessIndex kAgain = 103;
+  owners.add_node(kAgain);
+  arrive(kX);
+  owners.node_died(kA, death());
+  owners.borrow(kX, kAgain, kM);
+  owners.await(kX, 1);
+  EXPECT_EQ(out.answers.back().value.kind, Kind::error) << "lost as long as somebody has it";
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kAgain, kX, kM, +1}, {kAgain, kX, kSelf, -1}}));
+  let_go(kX);
+  owners.borrow(kX, kAgain, kAgain);
+  EXPECT_EQ(owners.owner_of(kX), kAgain);
+}
+
+TEST_F(OwnersBetweenNodes, AnOwnerThatHasCountedWhomWeDoNotKnow) {
+  arrive(kX);
+  owners.peer_hold(kA, kX, 99, -1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
 }
 
 TEST_F(OwnersBetweenNodes, AReceiversDeathRelievesWhoPassedItOn) {
