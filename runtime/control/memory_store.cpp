@@ -1,33 +1,14 @@
 #include "troupe/runtime/control/memory_store.hpp"
 
-#include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/internal/journal.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace troupe::control {
 namespace {
 
 constexpr std::size_t kSector = 512;
-constexpr std::size_t kFrameHead = 16;  // payload size, checksum
-constexpr std::uint64_t kCompactAbove = 1 << 20;
-
-std::string frame(std::string payload) {
-  RecordWriter head(0);
-  head.u64(payload.size()).u64(XXH64(payload.data(), payload.size(), 0));
-  return head.take().substr(1) + payload;
-}
-
-std::string encode(std::span<const Write> writes) {
-  RecordWriter out(1);
-  out.u64(writes.size());
-  for (const Write& write : writes)
-    out.bytes(write.key).boolean(write.value.has_value()).bytes(write.value.value_or(""));
-  return out.take();
-}
 
 }  // namespace
 
@@ -91,7 +72,7 @@ class MemoryMedium final : public StoreMedium {
       disk_->journal_.clear();
       disk_->slots_ = {};
     }
-    replay();
+    disk_->journal_.resize(internal::replay(disk_->journal_, map_));
   }
 
   bool is_new() const override { return !disk_->settled_; }
@@ -103,16 +84,16 @@ class MemoryMedium final : public StoreMedium {
   }
 
   Result<void> write(std::span<const Write> writes) override {
-    const std::string record = frame(encode(writes));
+    const std::string record = internal::journal_record(writes);
     if (!disk_->begin_step()) {
       if (disk_->steps_to_crash_ == 0 && std::exchange(tear_, false))
         disk_->journal_ += record.substr(0, disk_->random_.below(record.size() + 1));
       return crash();
     }
     disk_->journal_ += record;
-    apply(writes);
-    if (disk_->journal_.size() > kCompactAbove && disk_->journal_.size() > 4 * live_bytes())
-      compact();
+    internal::apply(writes, map_);
+    if (internal::wants_compaction(disk_->journal_.size(), map_))
+      disk_->journal_ = internal::journal_record(map_);
     return {};
   }
 
@@ -155,61 +136,8 @@ class MemoryMedium final : public StoreMedium {
  private:
   static Error crash() { return Error(Code::unavailable, "the disk is gone", Outcome::unknown); }
 
-  void apply(std::span<const Write> writes) {
-    for (const Write& write : writes) {
-      if (write.value)
-        map_[write.key] = *write.value;
-      else
-        map_.erase(write.key);
-    }
-  }
-
-  /// Stops at the first frame that is cut or damaged and drops the rest: what RocksDB does at most.
-  void replay() {
-    std::string& journal = disk_->journal_;
-    std::size_t at = 0;
-    while (journal.size() - at >= kFrameHead) {
-      const std::string head_bytes = std::string(1, '\0') + journal.substr(at, kFrameHead);
-      RecordReader head(head_bytes);
-      const std::uint64_t size = head.u64();
-      const std::uint64_t sum = head.u64();
-      if (size > journal.size() - at - kFrameHead) break;
-      const std::string_view payload(journal.data() + at + kFrameHead, size);
-      if (XXH64(payload.data(), payload.size(), 0) != sum) break;
-      replay_frame(payload);
-      at += kFrameHead + size;
-    }
-    journal.resize(at);
-  }
-
-  void replay_frame(std::string_view payload) {
-    RecordReader in(payload);
-    for (std::uint64_t n = in.count(24); n > 0 && in.ok(); --n) {
-      std::string key = in.bytes();
-      const bool present = in.boolean();
-      std::string value = in.bytes();
-      if (!in.ok()) break;
-      if (present)
-        map_[std::move(key)] = std::move(value);
-      else
-        map_.erase(key);
-    }
-  }
-
-  std::uint64_t live_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const auto& [key, value] : map_) bytes += key.size() + value.size() + 24;
-    return bytes;
-  }
-
-  void compact() {
-    std::vector<Write> all;
-    for (const auto& [key, value] : map_) all.push_back({key, value});
-    disk_->journal_ = frame(encode(all));
-  }
-
   std::shared_ptr<MemoryDisk> disk_;
-  std::map<std::string, std::string, std::less<>> map_;
+  internal::JournalMap map_;
   bool tear_ = true;  ///< only the step that crashes tears; later ones do nothing
 };
 

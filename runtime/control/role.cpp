@@ -1,4 +1,5 @@
 // The process of control, from its launcher's first word to the last.
+#include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/process/launch.hpp"
 
@@ -30,8 +31,11 @@ ServerOptions options_of(process::ControlConfig config) {
     options.admitted.push_back({.node = node.node, .key = node.key, .door = {}});
     options.service.expected.push_back(node.node);
   }
+  options.join_keys = std::move(config.join_keys);
   // A cluster that is gone with its launcher has all its nodes from the start.
-  if (options.data_folder.empty()) options.service.infeasible_timeout = 0s;
+  if (options.join_keys.empty() &&
+      (options.data_folder.empty() || is_store_file(options.data_folder)))
+    options.service.infeasible_timeout = 0s;
   options.service.wall_clock = wall_nanoseconds;
   return options;
 }

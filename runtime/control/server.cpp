@@ -1,5 +1,6 @@
 #include "troupe/runtime/control/server.hpp"
 
+#include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/internal/disk_thread.hpp"
 #include "troupe/runtime/control/internal/prober.hpp"
 #include "troupe/runtime/control/join.hpp"
@@ -46,7 +47,10 @@ struct Outbox {
 };
 
 Result<std::unique_ptr<Store>> open_store(const std::string& folder) {
-  if (folder.empty()) return open_memory_store(std::make_shared<MemoryDisk>(), {});
+  if (is_store_file(folder)) return open_file_store(folder, {});
+  // A launcher's file that this process may not see (the launcher is not dumpable): without it.
+  if (folder.empty() || folder.compare(0, 6, "/proc/") == 0)
+    return open_memory_store(std::make_shared<MemoryDisk>(), {});
   return open_rocks_store(folder, {});
 }
 

@@ -26,7 +26,8 @@ struct ServerOptions {
   NodeId node;  ///< control's own, as a peer
   net::CurveKeys keys;
   std::string listen = "tcp://127.0.0.1:*";
-  /// Where the store is; empty: in memory, and gone with the server.
+  /// Where the store is: a folder, or a plain file (file_store.hpp); empty: in memory, and gone
+  /// with the server.
   std::string data_folder;
   /// Nodes that may connect, besides those that the store knows; doors are not used.
   std::vector<net::PeerInfo> admitted;

@@ -2,11 +2,13 @@
 
 #include "troupe/objectstore/arena.hpp"
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/process/join_cluster.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -56,6 +58,7 @@ class LocalCluster::Supervisor {
 
   /// Makes identities and begins; then started() tells.
   Result<void> begin();
+  const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   Result<void> started() { return started_.get_future().get(); }
   void stop();
 
@@ -74,7 +77,12 @@ class LocalCluster::Supervisor {
   }
 
  private:
+  Result<void> make_node(std::uint32_t index);
+  Result<void> make_control();
+  Result<void> join();
+
   // All of these on the watching thread.
+  void make_tokens();
   void run();
   void loop();
   void poll_once();
@@ -103,11 +111,15 @@ class LocalCluster::Supervisor {
 
   LocalClusterOptions options_;
   Fd wake_;
+  Fd known_;  ///< control's store where there is no folder
   std::thread thread_;
   std::promise<Result<void>> started_;
 
   ControlConfig control_config_;
   std::vector<AgentConfig> agent_configs_;
+  bool joined_ = false;  ///< control runs elsewhere
+  std::vector<net::SecretKey> token_secrets_;
+  std::vector<std::string> tokens_;  ///< complete before started_ has its value
   Child control_;
   std::vector<Child> agents_;
   bool up_ = false, over_ = false;
@@ -123,40 +135,24 @@ class LocalCluster::Supervisor {
 };
 
 Result<void> LocalCluster::Supervisor::begin() {
+  const bool joins = !options_.join.empty();
+  const auto bad = [](const std::string& why) { return Error(Code::invalid_argument, why); };
   if (options_.nodes < 1 || options_.nodes > kMaxAdmitted)
-    return Error(Code::invalid_argument, "a local cluster has 1 to " +
-                                             std::to_string(kMaxAdmitted) + " nodes, not " +
-                                             std::to_string(options_.nodes));
+    return bad("a local cluster has 1 to " + std::to_string(kMaxAdmitted) + " nodes, not " +
+               std::to_string(options_.nodes));
+  if (options_.join_tokens > kMaxJoinKeys)
+    return bad("at most " + std::to_string(kMaxJoinKeys) + " join tokens are honoured at a time");
+  if (joins && (options_.nodes != 1 || options_.join_tokens != 0 || !options_.data_folder.empty()))
+    return bad("a join token admits one node, and control runs elsewhere");
   if (options_.memory.count == 0)
     options_.memory = Bytes{objectstore::default_arena_bytes().count / options_.nodes};
-  auto keys = net::CurveKeys::generate();
-  if (!keys) return keys.error();
-  seat_ = {NodeId::random(), keys->public_key, ""};
-  control_config_.cluster = ClusterId::random();
-  control_config_.node = seat_.node;
-  control_config_.keys = std::move(*keys);
-  control_config_.data_folder = options_.data_folder;
-  control_config_.listen = options_.listen;
-  for (std::uint32_t i = 0; i < options_.nodes; ++i) {
-    AgentConfig config;
-    auto own = net::CurveKeys::generate();
-    if (!own) return own.error();
+  for (std::uint32_t i = 0; i < options_.nodes; ++i)
+    if (auto made = make_node(i); !made) return made;
+  if (auto known = joins ? join() : make_control(); !known) return known;
+  for (AgentConfig& config : agent_configs_) {
     config.cluster = control_config_.cluster;
-    config.node = NodeId::random();
-    config.name = "node-" + std::to_string(i);
-    config.cpus = options_.cpus;
-    config.gpus = options_.gpus;
-    config.memory = options_.memory;
-    config.labels = options_.labels;
-    config.resources = options_.resources;
-    config.keys = std::move(*own);
-    config.listen = options_.listen;
     config.socket_name = door_name(config.cluster, config.node);
-    config.beside_control = true;
-    config.embedded = options_.embedded;
-    control_config_.admitted.push_back({config.node, config.keys.public_key});
     nodes_.push_back({config.node, config.name, config.socket_name, "", 0, true});
-    agent_configs_.push_back(std::move(config));
   }
   control_.who = "control";
   agents_.resize(options_.nodes);
@@ -166,6 +162,71 @@ Result<void> LocalCluster::Supervisor::begin() {
                  std::string("cannot watch processes: ") + std::strerror(errno));
   thread_ = std::thread([this] { run(); });
   return {};
+}
+
+Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
+  auto keys = net::CurveKeys::generate();
+  if (!keys) return keys.error();
+  AgentConfig config;
+  config.node = NodeId::random();
+  config.name = options_.join.empty() ? "node-" + std::to_string(index)
+                                      : "node-" + config.node.str().substr(0, 6);
+  config.cpus = options_.cpus;
+  config.gpus = options_.gpus;
+  config.memory = options_.memory;
+  config.labels = options_.labels;
+  config.resources = options_.resources;
+  config.keys = std::move(*keys);
+  config.listen = options_.listen;
+  config.beside_control = options_.join.empty();
+  config.embedded = options_.embedded;
+  control_config_.admitted.push_back({config.node, config.keys.public_key});
+  agent_configs_.push_back(std::move(config));
+  return {};
+}
+
+Result<void> LocalCluster::Supervisor::make_control() {
+  auto keys = net::CurveKeys::generate();
+  if (!keys) return keys.error();
+  seat_ = {NodeId::random(), keys->public_key, ""};
+  control_config_.cluster = ClusterId::random();
+  control_config_.node = seat_.node;
+  control_config_.keys = std::move(*keys);
+  control_config_.data_folder = options_.data_folder;
+  control_config_.listen = options_.listen;
+  for (std::uint32_t i = 0; i < options_.join_tokens; ++i) {
+    auto one_time = net::CurveKeys::generate();
+    if (!one_time) return one_time.error();
+    control_config_.join_keys.push_back(one_time->public_key);
+    token_secrets_.push_back(std::move(one_time->secret_key));
+  }
+  return {};
+}
+
+Result<void> LocalCluster::Supervisor::join() {
+  auto token = net::decode_join_token(options_.join);
+  net::wipe(options_.join.data(), options_.join.size());
+  if (!token) return token.error();
+  const AgentConfig& node = agent_configs_.front();
+  auto joined =
+      join_cluster(*token, node.node, node.name, node.keys.public_key, options_.start_within);
+  if (!joined) return joined.error();
+  control_config_.cluster = joined->cluster;
+  seat_ = joined->control;
+  joined_ = true;
+  return {};
+}
+
+/// Once control's door is known.
+void LocalCluster::Supervisor::make_tokens() {
+  for (net::SecretKey& secret : token_secrets_) {
+    net::JoinToken token;
+    token.door = seat_.door;
+    token.head = seat_.key;
+    token.one_time = std::move(secret);
+    tokens_.push_back(net::encode(token));
+  }
+  token_secrets_.clear();
 }
 
 void LocalCluster::Supervisor::stop() {
@@ -180,7 +241,10 @@ void LocalCluster::Supervisor::run() {
   sigset_t all;  // signals are for the user's threads
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  start_control();
+  if (joined_)
+    start_agents();
+  else
+    start_control();
   loop();
   end_all();
 }
@@ -265,7 +329,10 @@ Result<void> LocalCluster::Supervisor::start_child(Child& child, Role role, Dura
 }
 
 void LocalCluster::Supervisor::start_control() {
-  if (up_) control_config_.listen = seat_.door;  // where the agents look for it
+  if (up_) {
+    control_config_.listen = seat_.door;  // where the agents look for it
+    control_config_.join_keys.clear();    // some may have been used
+  }
   auto started = start_child(control_, Role::control, options_.start_within);
   if (started) {
     {
@@ -327,19 +394,19 @@ void LocalCluster::Supervisor::on_serving(Child& child, const Ready& ready) {
       const std::lock_guard lock(mutex_);
       seat_.door = ready.door;
     }
+    make_tokens();
     start_agents();
   } else {
     tell({ClusterEvent::Kind::control_restarted,
           {},
-          "control " + last_end_ + "; it was started again" +
-              (options_.data_folder.empty() ? ", with what the agents know" : "") +
-              " and serves as process " + std::to_string(child.pid)});
+          "control " + last_end_ + "; it was started again and serves as process " +
+              std::to_string(child.pid)});
   }
   succeed_when_all_serve();
 }
 
 void LocalCluster::Supervisor::succeed_when_all_serve() {
-  if (up_ || over_ || control_.state != Child::State::serving) return;
+  if (up_ || over_ || (!joined_ && control_.state != Child::State::serving)) return;
   for (const Child& child : agents_)
     if (child.state != Child::State::serving) return;
   up_ = told_ = true;
@@ -451,6 +518,9 @@ ControlSeat LocalCluster::control() const {
 }
 pid_t LocalCluster::control_pid() const {
   return supervisor_->control_pid();
+}
+const std::vector<std::string>& LocalCluster::join_tokens() const noexcept {
+  return supervisor_->tokens();
 }
 std::vector<LocalNode> LocalCluster::nodes() const {
   return supervisor_->nodes();

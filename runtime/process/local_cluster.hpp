@@ -43,10 +43,16 @@ struct LocalClusterOptions {
   std::vector<std::pair<std::string, std::string>> labels;
   std::vector<std::pair<std::string, double>> resources;
 
-  std::string data_folder;                   ///< control's; empty: it keeps everything in memory
+  /// Control's; empty: it keeps everything in memory of this process, and is started again on it.
+  std::string data_folder;
   std::string listen = "tcp://127.0.0.1:*";  ///< of control and each agent
   Program executable;                        ///< of the children; empty: this process's own
   bool embedded = false;                     ///< as AgentConfig says
+  /// How many join tokens control honours, each for one node from elsewhere, while it lives; at
+  /// most kMaxJoinKeys. With the default `listen` only nodes of this host can use them.
+  std::uint32_t join_tokens = 0;
+  /// A join token: then no control is started, and the one node joins the token's cluster.
+  std::string join;
   /// Called on the watching thread; must not call the cluster and must not block.
   std::function<void(const ClusterEvent&)> on_event;
 
@@ -80,8 +86,10 @@ class LocalCluster {
   ClusterId id() const noexcept;
   /// Control's identity and door; the same for the cluster's life.
   ControlSeat control() const;
-  /// Of control as it runs now; 0 between two lives.
+  /// Of control as it runs now; 0 between two lives, and where it was not started here.
   pid_t control_pid() const;
+  /// As many as were asked for; secret.
+  const std::vector<std::string>& join_tokens() const noexcept;
   /// As many as were asked for, in order of their names.
   std::vector<LocalNode> nodes() const;
 

@@ -1,10 +1,13 @@
-// One suite for both media: what is acknowledged is there after a restart, in order and whole; what
+// One suite for all media: what is acknowledged is there after a restart, in order and whole; what
 // is refused changed nothing.
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <filesystem>
 #include <map>
 
@@ -50,11 +53,28 @@ class RocksHarness : public Harness {
   Bytes free_{1ull << 40};
 };
 
+/// A file without a name, as a launcher holds it.
+class FileHarness : public Harness {
+ public:
+  Result<std::unique_ptr<Store>> open() override {
+    FileStoreOptions options;
+    options.free_space = [this] { return free_; };
+    return open_file_store("/proc/self/fd/" + std::to_string(file_.get()), options);
+  }
+  void set_free_space(Bytes free) override { free_ = free; }
+
+ private:
+  Fd file_{::memfd_create("troupe-control", MFD_CLOEXEC)};
+  Bytes free_{1ull << 40};
+};
+
 class StoreContract : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (std::string(GetParam()) == "memory")
       harness_ = std::make_unique<MemoryHarness>();
+    else if (std::string(GetParam()) == "file")
+      harness_ = std::make_unique<FileHarness>();
     else
       harness_ = std::make_unique<RocksHarness>();
     reopen();
@@ -177,7 +197,7 @@ TEST_P(StoreContract, ChainLinksDoNotAccumulate) {
   EXPECT_LE(links, 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Media, StoreContract, testing::Values("memory", "rocks"),
+INSTANTIATE_TEST_SUITE_P(Media, StoreContract, testing::Values("memory", "file", "rocks"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
