@@ -12,16 +12,26 @@
 #include "troupe/runtime/context.hpp"
 
 #include <memory>
+#include <string>
 #include <type_traits>
 
 namespace troupe {
 
-/// Limits of the private one-node cluster that a session starts; each has a `--troupe-*` flag.
+/// Which cluster a session works on: one of its own, or one that runs. Each option has a
+/// `--troupe-*` flag; what the program sets here wins over the flag.
 struct SessionOptions {
-  /// `--troupe-cpus`: CPU slots; 0: as many as the process may use.
+  /// `--troupe-cpus`: CPU slots of each node of an own cluster; 0: as many as the process may use.
   double cpus = 0;
-  /// `--troupe-memory`: bytes of the object store; 0: a share of the machine's.
+  /// `--troupe-memory`: bytes of each node's object store; 0: a share of the machine's.
   Bytes memory{};
+  /// `--troupe-nodes`: with 2 to 200 the own cluster has so many nodes, each a process of its own
+  /// on this machine that stands for a host, and a control process; they take about 0.1 s more to
+  /// start. 0 or 1: one node.
+  unsigned nodes = 0;
+  /// `--troupe-address`, or else the environment's TROUPE_ADDRESS: the file of a running cluster,
+  /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it.
+  /// Cannot be combined with `nodes`, which wins over the environment.
+  std::string address;
 };
 
 /// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags
@@ -29,10 +39,13 @@ struct SessionOptions {
 /// InvalidArgument for a flag that is malformed or unknown, naming it.
 TROUPE_API void enter(int& argc, char** argv);
 
-/// Starts a private cluster and takes it down again when destroyed. One at a time
-/// per process. Construction blocks until the node answers, at most 10 s, then throws Unavailable.
-/// Destruction drops work that was not awaited and ends everything that the session started; refs
-/// that are left do nothing.
+/// Starts a private cluster and takes it down again when destroyed, or joins a running one (then
+/// one line on stderr says which). One at a time per process. Construction blocks until the node
+/// answers, at most 10 s for each of starting and joining. It throws Unavailable (nobody answers;
+/// the cluster of the file has ended; a process of an own cluster could not start, naming it) or
+/// InvalidArgument (the cluster's file is not this user's, open to others, malformed, or of another
+/// protocol). Destruction drops work that was not awaited and ends everything that the session
+/// started; refs that are left do nothing.
 class TROUPE_API Session {
  public:
   explicit Session(SessionOptions options = {});

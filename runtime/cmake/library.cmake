@@ -23,3 +23,8 @@ foreach(part IN LISTS TROUPE_PARTS)
 endforeach()
 
 troupe_cuda_plugin(${CMAKE_SOURCE_DIR}/kernels/plugin)
+
+# The `troupe` command: the library with another main. Its agents and control are this executable again.
+add_executable(troupe_cli ${CMAKE_SOURCE_DIR}/runtime/cli/main.cpp)
+target_link_libraries(troupe_cli PRIVATE troupe troupe_flags)
+set_target_properties(troupe_cli PROPERTIES OUTPUT_NAME troupe)

@@ -191,6 +191,8 @@ ControlConfig control_of(const json& document) {
   config.listen = text_of(document, "listen");
   for (const json& row : rows_of(document, "admitted", kMaxAdmitted))
     config.admitted.push_back({id_of<NodeId>(row, "node"), key_of(row, "publicKey")});
+  for (const json& row : rows_of(document, "joinKeys", kMaxJoinKeys))
+    config.join_keys.push_back(key_of(row, "publicKey"));
   return config;
 }
 
@@ -226,7 +228,9 @@ json json_of(const AgentConfig& config) {
 }
 
 json json_of(const ControlConfig& config) {
-  json admitted = json::array();
+  json admitted = json::array(), join_keys = json::array();
+  for (const net::PublicKey& key : config.join_keys)
+    join_keys.push_back({{"publicKey", key.str()}});
   for (const Admitted& row : config.admitted)
     admitted.push_back({{"node", row.node.str()}, {"publicKey", row.key.str()}});
   return {{"kind", "control"},
@@ -235,7 +239,8 @@ json json_of(const ControlConfig& config) {
           {"publicKey", config.keys.public_key.str()},
           {"dataFolder", config.data_folder},
           {"listen", config.listen},
-          {"admitted", std::move(admitted)}};
+          {"admitted", std::move(admitted)},
+          {"joinKeys", std::move(join_keys)}};
 }
 
 template <class Read>

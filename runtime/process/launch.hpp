@@ -60,6 +60,8 @@ struct ControlConfig {
   std::string data_folder;  ///< empty: everything is kept in memory and is lost with the process
   std::string listen;       ///< port 0: any free one
   std::vector<Admitted> admitted;  ///< at most kMaxAdmitted
+  /// Public halves of join tokens, each worth one node; at most kMaxJoinKeys.
+  std::vector<net::PublicKey> join_keys;
 };
 
 /// The child's only answer. With an error it ends by itself right after.
@@ -69,6 +71,7 @@ struct Ready {
 };
 
 inline constexpr std::size_t kMaxAdmitted = 200;
+inline constexpr std::size_t kMaxJoinKeys = 16;
 
 // Sockets are borrowed SOCK_SEQPACKET descriptors. Sending waits at most 1 s for room.
 // Errors: InvalidArgument for what exceeds a bound (names of 256 bytes, doors of 256, folders of

@@ -1,6 +1,8 @@
 #include "troupe/runtime/process/role.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
+#include "troupe/runtime/control/server.hpp"
+#include "troupe/runtime/process/own_program.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,10 +21,6 @@
 #include <string_view>
 
 extern char** environ;
-
-namespace troupe::control {
-[[noreturn]] __attribute__((weak)) void run_control(Fd launcher, const std::string& text);
-}  // namespace troupe::control
 
 namespace troupe::process {
 namespace {
@@ -73,23 +71,6 @@ Inherited read_role() {
   return inherited;
 }
 
-std::vector<std::string> own_arguments() {
-  std::vector<std::string> arguments;
-  Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
-  std::string all;
-  char buffer[4096];
-  for (ssize_t n = 0; file && (n = read(file.get(), buffer, sizeof buffer)) > 0;)
-    all.append(buffer, static_cast<std::size_t>(n));
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = all.find('\0', at);
-    arguments.push_back(all.substr(at, end - at));
-    if (end == std::string::npos) break;
-    at = end + 1;
-  }
-  if (arguments.empty()) arguments.emplace_back("troupe");
-  return arguments;
-}
-
 /// Runs when the library is loaded, before any constructor of the program's own.
 __attribute__((constructor)) void take_role() {
   Inherited& mine = inherited();
@@ -98,8 +79,7 @@ __attribute__((constructor)) void take_role() {
     die_with_parent(
         static_cast<pid_t>(std::strtol(mine.text.c_str() + std::strlen(kCluster), nullptr, 10)));
   if (mine.role == Role::agent) agent::run_agent(std::move(mine.socket), mine.text);
-  if (control::run_control != nullptr) control::run_control(std::move(mine.socket), mine.text);
-  _exit(1);
+  control::run_control(std::move(mine.socket), mine.text);
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
+#include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/process/local_cluster.hpp"
+#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/own_program.hpp"
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"
 
@@ -49,6 +53,21 @@ Bytes bytes_of(const std::string& flag, const std::string& text) {
   return Bytes{static_cast<std::uint64_t>(value * factor)};
 }
 
+unsigned nodes_of(const std::string& flag, const std::string& text) {
+  unsigned value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || value < 1 ||
+      value > process::kMaxAdmitted)
+    bad_flag(flag, "'" + text + "' is not a number of nodes from 1 to " +
+                       std::to_string(process::kMaxAdmitted));
+  return value;
+}
+
+std::string address_of(const std::string& flag, const std::string& text) {
+  if (text.empty()) bad_flag(flag, "is empty; give the file of a running cluster");
+  return text;
+}
+
 /// Takes --troupe-x=v and --troupe-x v out of argv.
 void take_flags(int& argc, char** argv) {
   int kept = argc > 0 ? 1 : 0;
@@ -75,8 +94,14 @@ void take_flags(int& argc, char** argv) {
       g_flags.cpus = number_of(flag, value);
     else if (flag == "--troupe-memory")
       g_flags.memory = bytes_of(flag, value);
+    else if (flag == "--troupe-nodes")
+      g_flags.nodes = nodes_of(flag, value);
+    else if (flag == "--troupe-address")
+      g_flags.address = address_of(flag, value);
     else
-      bad_flag(flag, "unknown; known are --troupe-cpus, --troupe-memory");
+      bad_flag(flag,
+               "unknown; known are --troupe-address, --troupe-cpus, --troupe-memory, "
+               "--troupe-nodes");
   }
   argc = kept;
   argv[argc] = nullptr;
@@ -98,17 +123,26 @@ void enter(int& argc, char** argv) {
                        *end == ',' ? std::strtoull(end + 1, nullptr, 10) : 0);
   }
   take_flags(argc, argv);
+  if (g_flags.nodes != 0 && !g_flags.address.empty())
+    bad_flag("--troupe-nodes", "starts a cluster, --troupe-address joins one: give one of them");
   g_entered = true;
 }
 
 struct Session::State {
-  pid_t agent = 0;
+  pid_t agent = 0;  ///< of a private one-node cluster
   Fd agent_pidfd;
+  std::unique_ptr<process::LocalCluster> cluster;  ///< a private one of several nodes
   std::unique_ptr<client::ClientEngine> engine;
+
+  void start_node(const SessionOptions& options);
+  void start_cluster(const SessionOptions& options);
+  void join(const std::string& address, const std::string& source);
+  void attach(Fd socket, wire::Hello hello);
 
   ~State() {
     if (engine) engine->stop();
     engine.reset();  // closes the socket: a private agent takes its node down and ends
+    cluster.reset();
     if (agent == 0) return;
     int status = 0;
     pollfd entry{agent_pidfd.get(), POLLIN, 0};
@@ -116,6 +150,63 @@ struct Session::State {
     waitpid(agent, &status, 0);
   }
 };
+
+void Session::State::attach(Fd socket, wire::Hello hello) {
+  client::ClientEngine::Start start;
+  start.socket = std::move(socket);
+  start.kind = wire::ProcessKind::driver;
+  start.hello = std::move(hello);
+  engine = std::make_unique<client::ClientEngine>(std::move(start));
+}
+
+void Session::State::start_node(const SessionOptions& options) {
+  auto ends = process::LocalSocket::pair().value();
+  const std::string text =
+      std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
+  agent = process::spawn(process::Role::agent, std::move(ends.second), text).value();
+  agent_pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, agent, 0)));
+  attach(std::move(ends.first), {});
+}
+
+void Session::State::start_cluster(const SessionOptions& options) {
+  process::LocalClusterOptions wanted;
+  wanted.nodes = options.nodes;
+  wanted.cpus = options.cpus;
+  wanted.memory = options.memory;
+  wanted.embedded = true;
+  wanted.on_event = [](const process::ClusterEvent& event) {
+    std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
+  };
+  cluster = process::LocalCluster::start(std::move(wanted)).value();
+  auto visitor = process::knock(cluster->nodes().front().socket_name);
+  attach(std::move(visitor.value().socket), {});
+}
+
+/// `source` says where the address came from, for errors.
+void Session::State::join(const std::string& address, const std::string& source) {
+  const auto cannot = [&](const Error& error) {
+    raise(Error(error.code(), "cannot join a cluster (" + source + "): " + error.message()));
+  };
+  auto file = process::read_cluster_file(address);
+  if (!file) cannot(file.error());
+  auto program = process::own_program();
+  if (!program) cannot(program.error());
+  auto visitor = process::knock(file->socket_name);
+  if (!visitor && visitor.error().code() == Code::unavailable)
+    cannot(Error(Code::unavailable,
+                 "nobody answers for the cluster of " + address + " (" + visitor.error().message() +
+                     "): it has ended, or its node on this host has; see 'troupe status'"));
+  if (!visitor) cannot(visitor.error());
+  wire::Hello hello;
+  hello.program = std::move(program->path);
+  hello.arguments = std::move(program->arguments);
+  hello.libraries = std::move(program->libraries);
+  hello.job_name = std::move(program->name);
+  attach(std::move(visitor->socket), std::move(hello));
+  std::fprintf(stderr, "troupe: joined cluster %s of %u node%s at %s (%s)\n",
+               file->cluster.str().substr(0, 8).c_str(), file->nodes, file->nodes == 1 ? "" : "s",
+               file->node_name.c_str(), source.c_str());
+}
 
 Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   if (!g_entered)
@@ -125,16 +216,29 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   if (client::ClientEngine::current() != nullptr)
     throw InvalidArgument(Code::invalid_argument,
                           "this process has a Session already: one at a time");
+  if (options.nodes != 0 && !options.address.empty())
+    throw InvalidArgument(Code::invalid_argument,
+                          "a Session either starts nodes or joins the cluster of an address");
   if (options.cpus == 0) options.cpus = g_flags.cpus;
   if (options.memory.count == 0) options.memory = g_flags.memory;
+  std::string source = "the program's own address " + options.address;
+  if (options.nodes == 0 && options.address.empty()) {
+    options.nodes = g_flags.nodes;
+    options.address = g_flags.address;
+    source = "--troupe-address " + options.address;
+  }
+  const char* variable = std::getenv("TROUPE_ADDRESS");
+  if (options.nodes == 0 && options.address.empty() && variable != nullptr) {
+    options.address = variable;
+    source = "TROUPE_ADDRESS=" + options.address;
+  }
   process::raise_file_limit();
-  auto ends = process::LocalSocket::pair().value();
-  const std::string text =
-      std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
-  state_->agent = process::spawn(process::Role::agent, std::move(ends.second), text).value();
-  state_->agent_pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, state_->agent, 0)));
-  state_->engine = std::make_unique<client::ClientEngine>(
-      client::ClientEngine::Start{std::move(ends.first), wire::ProcessKind::driver, 0});
+  if (!options.address.empty())
+    state_->join(options.address, source);
+  else if (options.nodes > 1)
+    state_->start_cluster(options);
+  else
+    state_->start_node(options);
 }
 
 Session::~Session() = default;

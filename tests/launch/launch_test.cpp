@@ -54,6 +54,7 @@ ControlConfig control(std::size_t nodes) {
   config.listen = "tcp://127.0.0.1:0";
   for (std::size_t i = 0; i < nodes; ++i)
     config.admitted.push_back({NodeId::random(), config.keys.public_key});
+  config.join_keys = {config.keys.public_key, net::CurveKeys::generate().value().public_key};
   return config;
 }
 
@@ -94,6 +95,7 @@ TEST(Launch, ControlsConfigurationArrivesWholeForTheLargestCluster) {
   ASSERT_EQ(got.admitted.size(), kMaxAdmitted);
   EXPECT_EQ(got.admitted[7].node, sent.admitted[7].node);
   EXPECT_EQ(got.admitted[7].key, sent.admitted[7].key);
+  EXPECT_EQ(got.join_keys, sent.join_keys);
 }
 
 TEST(Launch, ReadyTellsTheDoorOrWhyNot) {

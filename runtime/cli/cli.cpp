@@ -1,0 +1,196 @@
+#include "troupe/runtime/cli/cli.hpp"
+
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 done; 1 the cluster ended by itself; 2 bad usage; 3 no cluster runs or "
+    "answers;\n"
+    "4 refused (the cluster's file is not yours alone, damaged, or of another protocol); 5 a\n"
+    "cluster or program could not be started. 'run' ends as its program does.";
+
+/// The whole command line; the verbs' values are filled by parsing.
+struct CommandLine {
+  CLI::App app{"troupe: tasks and actors in C++ on many processes and machines"};
+  Request request;
+  UpRequest up_request;
+  bool head = false, all = false, verbose = false;
+  std::function<Exit()> verb;
+  bool starts = false;  ///< the verb starts a cluster
+
+  CommandLine();
+  CLI::App* add(CLI::App& to, const char* name, const char* what, const char* example,
+                std::function<Exit()> action);
+  void add_target(CLI::App& verb);
+  void add_cluster(CLI::App& verb);
+  void add_up();
+  void add_start();
+  void add_others();
+};
+
+CLI::App* CommandLine::add(CLI::App& to, const char* name, const char* what, const char* example,
+                           std::function<Exit()> action) {
+  CLI::App* sub = to.add_subcommand(name, what);
+  sub->footer(std::string("Example:\n  ") + example + "\n\n" + kExitCodes);
+  if (action) sub->callback([this, action = std::move(action)] { verb = action; });
+  return sub;
+}
+
+void CommandLine::add_target(CLI::App& sub) {
+  sub.add_option("--address", request.address,
+                 "file of the cluster; else TROUPE_ADDRESS, else the newest cluster of this host");
+  sub.add_flag("--json", request.json, "one JSON document on stdout, nothing else there");
+}
+
+void CommandLine::add_cluster(CLI::App& sub) {
+  sub.add_option("--nodes", up_request.nodes, "node processes, each with its own workers")
+      ->check(CLI::Range(1u, 200u))
+      ->capture_default_str();
+  sub.add_option("--cpus", up_request.cpus, "CPU slots of each node; else all of this machine's")
+      ->check(CLI::Range(0.01, 1e6));
+  sub.add_option("--gpus", up_request.gpus, "GPUs of each node")->check(CLI::Range(0.0, 1e6));
+  sub.add_option("--memory", up_request.memory,
+                 "object store of each node, like 512MiB; else the nodes share 30% of the memory");
+  sub.add_option("--data-folder", up_request.data_folder,
+                 "where control keeps actors, names and jobs; else in memory only");
+  sub.add_option("--label", up_request.labels, "name=value, for placing; may be repeated");
+  sub.add_option("--resource", up_request.resources,
+                 "name=amount of something of your own; may be repeated");
+  sub.add_option("--listen", up_request.listen,
+                 "address of this machine for nodes of other hosts, like 10.0.0.1; else none can "
+                 "come");
+  sub.add_option("--join-tokens", up_request.join_tokens,
+                 "how many nodes from elsewhere may join; each needs a token")
+      ->check(CLI::Range(0u, 16u));
+  sub.add_option("--file", up_request.file, "where to put the cluster's file");
+  sub.add_flag("--json", up_request.json, "one JSON document on stdout, nothing else there");
+}
+
+void CommandLine::add_up() {
+  CLI::App* sub = add(app, "up", "start a cluster on this machine and stay until Ctrl-C ends it",
+                      "troupe up --nodes 3 --cpus 2", [this] { return up(up_request); });
+  add_cluster(*sub);
+  sub->add_option("--tell", up_request.tell)->group("");  // for 'start'
+  sub->add_option("--join", up_request.join)->group("");
+  sub->add_option("--log", up_request.log)->group("");
+  sub->callback([this] {
+    starts = true;
+    verb = [this] { return up(up_request); };
+  });
+}
+
+void CommandLine::add_start() {
+  CLI::App* sub = add(app, "start", "start a cluster in the background and return when it serves",
+                      "troupe start --head --nodes 3", nullptr);
+  auto* role = sub->add_option_group("role");
+  role->add_flag("--head", head, "this machine is the cluster's first: control runs here");
+  role->add_option("--address", up_request.join,
+                   "the token that the head gave: one node here joins it; - reads it from stdin");
+  role->require_option(1);
+  add_cluster(*sub);
+  sub->callback([this] {
+    starts = true;
+    if (head && up_request.join_tokens == 0) up_request.join_tokens = 1;
+    verb = [this] { return start(up_request); };
+  });
+}
+
+void CommandLine::add_others() {
+  CLI::App* sub = add(app, "stop", "end a cluster and all it runs", "troupe stop",
+                      [this] { return stop(request, all); });
+  add_target(*sub);
+  sub->add_flag("--all", all, "every cluster of yours on this host");
+  sub = add(app, "status", "nodes, and how many actors and jobs", "troupe status -v",
+            [this] { return status(request, verbose); });
+  add_target(*sub);
+  sub->add_flag("-v,--verbose", verbose, "the actors and jobs too");
+  sub = add(app, "run",
+            "run a program as a job of a cluster: troupe run [--address FILE] PROGRAM [ARGUMENTS]",
+            "troupe run build/bin/01_hello_task", nullptr);
+  sub->add_option("--address", request.address,
+                  "file of the cluster; else TROUPE_ADDRESS, else the newest cluster of this host");
+  sub->prefix_command();
+  sub->callback([this, sub] {
+    const auto command = sub->remaining();
+    if (command.empty()) throw CLI::RequiredError("PROGRAM");
+    if (command.front().rfind('-', 0) == 0) throw CLI::ExtrasError(command);
+    verb = [this, command] { return run_program(request, command); };
+  });
+  sub = add(app, "list", "what is in a cluster", "troupe list actors --json", nullptr);
+  sub->require_subcommand(1);
+  add_target(*add(*sub, "nodes", "processes that stand for machines", "troupe list nodes",
+                  [this] { return list(request, Table::nodes); }));
+  add_target(*add(*sub, "actors", "actors, dead ones for a while too", "troupe list actors",
+                  [this] { return list(request, Table::actors); }));
+  add_target(*add(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
+                  [this] { return list(request, Table::jobs); }));
+}
+
+CommandLine::CommandLine() {
+  app.name("troupe");
+  app.require_subcommand(1);
+  app.footer(std::string("Example:\n  troupe up --nodes 3 &\n  troupe run ./program\n\n") +
+             kExitCodes);
+  app.set_version_flag("--version", std::string("troupe ") + TROUPE_VERSION_TEXT);
+  add_up();
+  add_start();
+  add_others();
+}
+
+Exit exit_of(const Error& error, bool starts) {
+  if (starts) return error.code() == Code::invalid_argument ? Exit::usage : Exit::not_started;
+  switch (error.code()) {
+    case Code::unavailable:
+    case Code::timed_out: return Exit::unreachable;
+    case Code::invalid_argument: return Exit::refused;
+    default: return Exit::failed;
+  }
+}
+
+/// The text for people on stderr; with --json the document on stdout too.
+int report(const CommandLine& line, Exit exit, const Error& error) {
+  std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
+  const int tell = line.up_request.tell;
+  if (line.request.json || line.up_request.json || tell >= 0) {
+    const json document = {
+        {"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
+    const std::string text =
+        document.dump(tell >= 0 ? -1 : 2, ' ', false, json::error_handler_t::replace) + "\n";
+    (void)!write(tell >= 0 ? tell : STDOUT_FILENO, text.data(), text.size());
+  }
+  return static_cast<int>(exit);
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  CommandLine line;
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return line.app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    line.app.exit(error, std::cerr, std::cerr);
+    return static_cast<int>(Exit::usage);
+  }
+  try {
+    return static_cast<int>(line.verb());
+  } catch (const Failure& failure) {
+    return report(line, failure.exit, failure.error);
+  } catch (const Error& error) {
+    return report(line, exit_of(error, line.starts), error);
+  }
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,27 @@
+/// The `troupe` command: starts, ends and shows clusters, and runs programs on them.
+///
+///     int main(int argc, char** argv) { return troupe::cli::run(argc, argv); }
+///
+/// It is the library with another `main`: the agents and control of `troupe up` are this same
+/// executable. With --json a verb writes one JSON document to stdout and nothing else there, also
+/// when it fails: {"error": {"code", "message"}}. Everything else goes to stderr.
+#pragma once
+
+#include "troupe/runtime/base/assert.hpp"
+
+namespace troupe::cli {
+
+/// What the command ends with. `run` becomes the program and ends as it does.
+enum class Exit : int {
+  ok = 0,
+  failed = 1,       ///< the cluster ended by itself
+  usage = 2,        ///< unknown verb or flag, bad value
+  unreachable = 3,  ///< no cluster runs, or it does not answer
+  refused = 4,      ///< the cluster's file is not ours alone, malformed, or of another protocol
+  not_started = 5,  ///< a cluster or program could not be started
+};
+
+/// Blocks until the verb is done; `up` until a signal or the cluster's end.
+TROUPE_API int run(int argc, char** argv);
+
+}  // namespace troupe::cli

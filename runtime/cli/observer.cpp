@@ -1,0 +1,111 @@
+#include "troupe/runtime/cli/observer.hpp"
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace troupe::cli {
+namespace {
+
+constexpr std::uint64_t kMaxAnswer = 4 << 20;
+
+Error gone() {
+  return Error(Code::unavailable, "the node's agent closed the connection");
+}
+
+}  // namespace
+
+Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
+  for (;;) {
+    const process::Received received = socket_.receive(*packet_);
+    if (received.kind == process::Received::Kind::packet) {
+      auto decoded = wire::decode_node(BlobView(packet_->data(), received.size));
+      if (!decoded) return decoded.error();
+      if (const auto* shutdown = std::get_if<wire::Shutdown>(&decoded->message))
+        return Error(Code::unavailable, "the node's agent refused: " + shutdown->why);
+      return std::move(*decoded);
+    }
+    if (received.kind == process::Received::Kind::closed) return gone();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max<Duration>(until - steady_now(), Duration(0)));
+    pollfd entry{socket_.fd(), POLLIN, 0};
+    const int ready = poll(&entry, 1, static_cast<int>(left.count()));
+    if (ready == 0) return Error(Code::timed_out, "the node's agent did not answer in time");
+    if (ready < 0 && errno != EINTR) return gone();
+  }
+}
+
+Result<Observer> Observer::connect(const std::string& socket_name, Duration limit) {
+  auto visitor = process::knock(socket_name);
+  if (!visitor) return visitor.error();
+  Observer observer;
+  observer.socket_ = process::LocalSocket(std::move(visitor->socket));
+  observer.packet_ = std::make_unique<std::array<std::byte, process::kMaxPacket>>();
+  wire::Hello hello;
+  hello.protocol = kProtocolVersion;
+  hello.build = TROUPE_VERSION_TEXT;
+  hello.kind = wire::ProcessKind::observer;
+  hello.pid = static_cast<std::uint32_t>(getpid());
+  wire::FrameWriter writer;
+  if (!observer.socket_.send(writer.encode(wire::NodeMessage(hello)), {})) return gone();
+  auto answer = observer.next(steady_now() + limit);
+  if (!answer) return answer.error();
+  const auto* welcome = std::get_if<wire::Welcome>(&answer->message);
+  if (welcome == nullptr)
+    return Error(Code::unavailable, "the node's agent answered with something else than a welcome");
+  if (welcome->protocol != kProtocolVersion)
+    return Error(Code::unavailable,
+                 "the node speaks protocol " + std::to_string(welcome->protocol) +
+                     ", this command protocol " + std::to_string(kProtocolVersion) +
+                     ": use the same troupe on both sides");
+  observer.node_name_ = welcome->node_name;
+  return observer;
+}
+
+Result<Blob> Observer::ask(const control::ToControl& question, Time until) {
+  wire::Inquire inquire;
+  inquire.request = ++request_;
+  wire::FrameWriter writer;
+  const BlobView message = writer.encode(wire::NodeMessage(inquire));
+  Blob frame(message.begin(), message.end());
+  const Blob payload = control::encode(question);
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  if (!socket_.send(frame, {})) return gone();
+  Blob whole;
+  for (;;) {
+    auto next_one = next(until);
+    if (!next_one) return next_one.error();
+    const auto* answer = std::get_if<wire::Answer>(&next_one->message);
+    if (answer == nullptr || answer->request != request_) continue;  // of an earlier question
+    if (answer->error) return Error(*answer->error);
+    const std::uint64_t size = next_one->payload.size();
+    if (answer->bytes > kMaxAnswer || answer->offset != whole.size() ||
+        size > answer->bytes - whole.size())
+      return Error(Code::unavailable, "the node's agent sent a piece that does not fit its answer");
+    whole.insert(whole.end(), next_one->payload.begin(), next_one->payload.end());
+    if (whole.size() == answer->bytes) return whole;
+    if (size == 0) return Error(Code::unavailable, "the node's agent sent an empty piece");
+  }
+}
+
+Result<control::ListReply> Observer::list(control::ListRequest::What what, Duration limit) {
+  control::ListRequest request;
+  request.request = request_ + 1;
+  request.what = what;
+  auto bytes = ask(control::ToControl(request), steady_now() + limit);
+  if (!bytes) return bytes.error();
+  auto message = control::decode_from_control(*bytes);
+  if (!message) return message.error();
+  auto* reply = std::get_if<control::ListReply>(&*message);
+  if (reply == nullptr)
+    return Error(Code::unavailable, "control answered with something else than a list");
+  return std::move(*reply);
+}
+
+}  // namespace troupe::cli

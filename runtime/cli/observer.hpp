@@ -1,0 +1,37 @@
+/// A process that asks a cluster and never works for it: how `status` and `list` learn what is
+/// there. It goes in by the local door of an agent, which asks control.
+///
+///     Observer observer = Observer::connect(file.socket_name).value();
+///     control::ListReply reply = observer.list(control::ListRequest::What::actors).value();
+#pragma once
+
+#include "troupe/runtime/control/messages.hpp"
+#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <memory>
+#include <string>
+
+namespace troupe::cli {
+
+/// Not thread-safe. Every call waits at most `limit`.
+class Observer {
+ public:
+  /// Errors: Unavailable (nobody answers, another protocol), TimedOut.
+  static Result<Observer> connect(const std::string& socket_name,
+                                  Duration limit = std::chrono::seconds(5));
+  Result<control::ListReply> list(control::ListRequest::What what,
+                                  Duration limit = std::chrono::seconds(5));
+  const std::string& node_name() const noexcept { return node_name_; }
+
+ private:
+  Observer() = default;
+  Result<wire::Decoded<wire::NodeMessage>> next(Time until);
+  Result<Blob> ask(const control::ToControl& question, Time until);
+  process::LocalSocket socket_;
+  std::unique_ptr<std::array<std::byte, process::kMaxPacket>> packet_;
+  std::string node_name_;
+  std::uint64_t request_ = 0;
+};
+
+}  // namespace troupe::cli

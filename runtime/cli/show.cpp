@@ -1,0 +1,229 @@
+#include "troupe/runtime/cli/observer.hpp"
+#include "troupe/runtime/cli/verbs.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+namespace {
+
+using nlohmann::json;
+using scheduling::kUnit;
+using What = control::ListRequest::What;
+
+double units(scheduling::Amount amount) {
+  return static_cast<double>(amount) / static_cast<double>(kUnit);
+}
+
+/// 1.5 as "1.5", 2 as "2".
+std::string units_text(scheduling::Amount amount) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", units(amount));
+  return text;
+}
+
+std::string of_total(scheduling::Amount free, scheduling::Amount total) {
+  return units_text(total - free) + "/" + units_text(total);
+}
+
+const char* state_of(const control::ClusterRow& row) {
+  return row.suspect ? "suspect" : row.draining ? "draining" : "alive";
+}
+
+json json_of(const control::ClusterRow& row) {
+  const auto& total = row.description.resources;
+  const auto& free = row.report.view.free;
+  json labels = json::object(), resources = json::object();
+  for (const auto& [name, value] : row.description.labels) labels[name] = value;
+  for (const auto& [name, amount] : total.custom)
+    resources[name] = {{"total", units(amount)}, {"free", units(free.custom_amount(name))}};
+  return {
+      {"id", row.description.id.str()},
+      {"name", row.description.name},
+      {"state", state_of(row)},
+      {"address", row.description.address},
+      {"cpus", {{"total", units(total.cpus)}, {"free", units(free.cpus)}}},
+      {"gpus", {{"total", units(total.gpus)}, {"free", units(free.gpus)}}},
+      {"memory_bytes", {{"total", total.memory}, {"free", free.memory}}},
+      {"store_bytes", {{"capacity", row.report.store_capacity}, {"used", row.report.store_used}}},
+      {"resources", std::move(resources)},
+      {"labels", std::move(labels)},
+      {"workers", row.report.workers}};
+}
+
+json json_of(const control::ActorRow& row) {
+  return {{"id", row.actor.str()},
+          {"job", row.job.str()},
+          {"name", row.name},
+          {"namespace", row.name_space},
+          {"class", row.class_name},
+          {"state", name_of(row.state)},
+          {"node", row.node ? row.node.str() : ""},
+          {"restarts", row.restarts},
+          {"detached", row.detached},
+          {"why", row.why}};
+}
+
+json json_of(const control::JobRecord& row) {
+  return {{"id", row.id.str()},
+          {"name", row.name},
+          {"state", name_of(row.state)},
+          {"node", row.node ? row.node.str() : ""},
+          {"program", row.program},
+          {"started_unix_ns", row.started_ns},
+          {"ended_unix_ns", row.ended_ns},
+          {"why", row.why}};
+}
+
+template <class Row>
+json json_rows(const std::vector<Row>& rows) {
+  json list = json::array();
+  for (const Row& row : rows) list.push_back(json_of(row));
+  return list;
+}
+
+using Names = std::map<NodeId, std::string>;
+
+Names names_of(const std::vector<control::ClusterRow>& nodes) {
+  Names names;
+  for (const auto& row : nodes) names[row.description.id] = row.description.name;
+  return names;
+}
+
+std::string node_text(const Names& names, NodeId id) {
+  if (!id) return "-";
+  const auto found = names.find(id);
+  return found != names.end() ? found->second : id.str().substr(0, 8) + " (gone)";
+}
+
+std::string text_of(const std::vector<control::ClusterRow>& nodes) {
+  std::vector<std::vector<std::string>> rows{
+      {"NODE", "STATE", "CPUS", "GPUS", "STORE", "WORKERS", "ID"}};
+  for (const auto& row : nodes) {
+    const auto& total = row.description.resources;
+    const auto& free = row.report.view.free;
+    rows.push_back({row.description.name, state_of(row), of_total(free.cpus, total.cpus),
+                    of_total(free.gpus, total.gpus),
+                    size_text(row.report.store_used) + "/" + size_text(row.report.store_capacity),
+                    std::to_string(row.report.workers), row.description.id.str().substr(0, 8)});
+  }
+  return table_text(rows);
+}
+
+std::string text_of(const std::vector<control::ActorRow>& actors, const Names& names) {
+  std::vector<std::vector<std::string>> rows{
+      {"ACTOR", "STATE", "CLASS", "NAME", "NODE", "RESTARTS", "JOB", "WHY"}};
+  for (const auto& row : actors)
+    rows.push_back({row.actor.str().substr(0, 8), std::string(name_of(row.state)), row.class_name,
+                    row.name.empty() ? "-" : row.name, node_text(names, row.node),
+                    std::to_string(row.restarts),
+                    row.detached ? "detached" : row.job.str().substr(0, 8), row.why});
+  return table_text(rows);
+}
+
+std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& names) {
+  std::vector<std::vector<std::string>> rows{{"JOB", "STATE", "NAME", "DRIVER ON", "WHY"}};
+  for (const auto& row : jobs)
+    rows.push_back({row.id.str().substr(0, 8), std::string(name_of(row.state)), row.name,
+                    node_text(names, row.node), row.why});
+  return table_text(rows);
+}
+
+/// A connection to the cluster, whose errors name it.
+class Asked {
+ public:
+  explicit Asked(const Request& request) : target(find_cluster(request)), observer_(open(target)) {}
+  control::ListReply list(What what) {
+    auto reply = observer_.list(what);
+    if (!reply) raise(named(target, reply.error()));
+    return std::move(*reply);
+  }
+  const std::string& node_name() const { return observer_.node_name(); }
+  const Target target;
+
+ private:
+  static Error named(const Target& target, const Error& error) {
+    return Error(error.code(),
+                 "the cluster of " + target.path + " does not answer: " + error.message());
+  }
+  static Observer open(const Target& target) {
+    auto observer = Observer::connect(target.file.socket_name);
+    if (!observer) raise(named(target, observer.error()));
+    return std::move(*observer);
+  }
+  Observer observer_;
+};
+
+void print(const json& document) {
+  std::printf("%s\n", document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+}
+
+void keep_living(std::vector<control::ActorRow>& actors) {
+  actors.erase(std::remove_if(actors.begin(), actors.end(),
+                              [](const control::ActorRow& row) {
+                                return row.state == control::ActorState::dead;
+                              }),
+               actors.end());
+}
+
+}  // namespace
+
+Exit list(const Request& request, Table table) {
+  Asked asked(request);
+  if (table == Table::nodes) {
+    const auto reply = asked.list(What::nodes);
+    if (request.json)
+      print(json_rows(reply.nodes));
+    else
+      std::printf("%s", text_of(reply.nodes).c_str());
+    return Exit::ok;
+  }
+  const auto reply = asked.list(table == Table::actors ? What::actors : What::jobs);
+  if (request.json) {
+    print(table == Table::actors ? json_rows(reply.actors) : json_rows(reply.jobs));
+    return Exit::ok;
+  }
+  const Names names = names_of(asked.list(What::nodes).nodes);
+  std::printf(
+      "%s",
+      (table == Table::actors ? text_of(reply.actors, names) : text_of(reply.jobs, names)).c_str());
+  return Exit::ok;
+}
+
+Exit status(const Request& request, bool verbose) {
+  Asked asked(request);
+  const auto nodes = asked.list(What::nodes).nodes;
+  auto actors = asked.list(What::actors).actors;
+  const auto jobs = asked.list(What::jobs).jobs;
+  keep_living(actors);
+  const auto running = std::count_if(jobs.begin(), jobs.end(), [](const control::JobRecord& job) {
+    return job.state == control::JobState::running;
+  });
+  const process::ClusterFile& file = asked.target.file;
+  if (request.json) {
+    print({{"cluster", file.cluster.str()},
+           {"file", asked.target.path},
+           {"version", file.version},
+           {"control", file.control_door},
+           {"through", asked.node_name()},
+           {"nodes", json_rows(nodes)},
+           {"actors", json_rows(actors)},
+           {"jobs", json_rows(jobs)}});
+    return Exit::ok;
+  }
+  std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s",
+              file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
+              file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str());
+  if (!verbose) {
+    std::printf("%zu actor%s, %td running job%s\n", actors.size(), actors.size() == 1 ? "" : "s",
+                running, running == 1 ? "" : "s");
+    return Exit::ok;
+  }
+  const Names names = names_of(nodes);
+  std::printf("\n%s\n%s", text_of(actors, names).c_str(), text_of(jobs, names).c_str());
+  return Exit::ok;
+}
+
+}  // namespace troupe::cli

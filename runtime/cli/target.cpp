@@ -1,0 +1,43 @@
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/process/local_door.hpp"
+
+#include <unistd.h>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace troupe::cli {
+
+Target find_cluster(const Request& request) {
+  const char* variable = std::getenv("TROUPE_ADDRESS");
+  std::string path = request.address;
+  if (path.empty() && variable != nullptr) path = variable;
+  if (!path.empty()) return {path, process::read_cluster_file(path).value()};
+  auto running = process::running_clusters();
+  if (running.empty())
+    throw Unavailable(Code::unavailable,
+                      "no cluster of yours runs on this host (none in " +
+                          process::cluster_folder() +
+                          "): start one with 'troupe up --nodes 2', or give --address FILE");
+  if (running.size() > 1)
+    std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", running.size(),
+                 running.front().path.c_str());
+  return {std::move(running.front().path), std::move(running.front().file)};
+}
+
+Exit run_program(const Request& request, const std::vector<std::string>& command) {
+  const Target target = find_cluster(request);
+  if (auto visitor = process::knock(target.file.socket_name); !visitor)
+    throw Error(visitor.error().code(),
+                "the cluster of " + target.path + " does not answer: " + visitor.error().message());
+  setenv("TROUPE_ADDRESS", target.path.c_str(), 1);
+  std::vector<char*> argv;
+  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw Failure{Exit::not_started, Error(Code::invalid_argument, "cannot run '" + command.front() +
+                                                                     "': " + std::strerror(errno))};
+}
+
+}  // namespace troupe::cli

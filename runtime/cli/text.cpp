@@ -1,0 +1,67 @@
+#include "troupe/runtime/cli/verbs.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+namespace troupe::cli {
+
+std::uint64_t bytes_of(const std::string& flag, const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  const std::string unit(parsed.ec == std::errc{} ? parsed.ptr : end, end);
+  double factor = 0;
+  if (unit.empty() || unit == "B") factor = 1;
+  if (unit == "K" || unit == "KiB") factor = 1024.0;
+  if (unit == "M" || unit == "MiB") factor = 1024.0 * 1024;
+  if (unit == "G" || unit == "GiB") factor = 1024.0 * 1024 * 1024;
+  if (parsed.ec != std::errc{} || factor == 0 || !(value > 0) || value * factor > 1e15)
+    throw InvalidArgument(Code::invalid_argument,
+                          flag + ": '" + text + "' is not a size like 512MiB or 2GiB");
+  return static_cast<std::uint64_t>(value * factor);
+}
+
+std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw InvalidArgument(Code::invalid_argument, flag + ": '" + text + "' is not name=value");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::string size_text(std::uint64_t bytes) {
+  const char* unit = "B";
+  double value = static_cast<double>(bytes);
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 && *unit != 'B' ? "%.1f %s" : "%.0f %s", value, unit);
+  return text;
+}
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      std::string cell = row[i];
+      for (char& c : cell)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+      line += cell;
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace troupe::cli

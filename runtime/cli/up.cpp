@@ -1,0 +1,203 @@
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/process/local_cluster.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+namespace {
+
+using nlohmann::json;
+
+/// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP as a descriptor.
+Fd end_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  struct sigaction hangup{};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+double amount_in(const std::string& flag, const std::string& name, const std::string& text) {
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value >= 0) ||
+      value > 1e6)
+    throw InvalidArgument(Code::invalid_argument,
+                          flag + ": '" + text + "' is no amount of " + name);
+  return value;
+}
+
+/// A join token comes this way where it should stand in no argument list.
+std::string line_of_stdin() {
+  std::string line;
+  for (char c = 0; line.size() < 4096 && read(STDIN_FILENO, &c, 1) == 1 && c != '\n';)
+    line.push_back(c);
+  if (line.empty()) throw InvalidArgument(Code::invalid_argument, "no join token came on stdin");
+  return line;
+}
+
+std::string listen_of(const std::string& address) {
+  if (address.find_first_of("*/ :") != std::string::npos)
+    throw InvalidArgument(Code::invalid_argument,
+                          "--listen: '" + address +
+                              "' is no address of this machine like 10.0.0.1; it has neither "
+                              "scheme nor port, and no wildcard");
+  return "tcp://" + address + ":*";
+}
+
+process::LocalClusterOptions options_of(const UpRequest& request) {
+  process::LocalClusterOptions options;
+  options.nodes = request.nodes;
+  options.cpus = request.cpus;
+  options.gpus = request.gpus;
+  if (!request.memory.empty()) options.memory = Bytes{bytes_of("--memory", request.memory)};
+  options.data_folder = request.data_folder;
+  options.join_tokens = request.join_tokens;
+  options.join = request.join == "-" ? line_of_stdin() : request.join;
+  if (!request.listen.empty()) options.listen = listen_of(request.listen);
+  for (const auto& text : request.labels) options.labels.push_back(pair_of("--label", text));
+  for (const auto& text : request.resources) {
+    const auto [name, value] = pair_of("--resource", text);
+    options.resources.emplace_back(name, amount_in("--resource", name, value));
+  }
+  std::sort(options.labels.begin(), options.labels.end());
+  std::sort(options.resources.begin(), options.resources.end());
+  return options;
+}
+
+process::ClusterFile file_of(const process::LocalCluster& cluster) {
+  const auto nodes = cluster.nodes();
+  process::ClusterFile file;
+  file.cluster = cluster.id();
+  file.version = TROUPE_VERSION_TEXT;
+  file.protocol = kProtocolVersion;
+  file.node = nodes.front().id;
+  file.node_name = nodes.front().name;
+  file.socket_name = nodes.front().socket_name;
+  file.control_door = cluster.control().door;
+  file.nodes = static_cast<std::uint32_t>(nodes.size());
+  file.launcher = getpid();
+  file.launched = process::start_of(getpid());
+  return file;
+}
+
+json document_of(const process::LocalCluster& cluster, const std::string& path) {
+  json nodes = json::array();
+  for (const auto& node : cluster.nodes())
+    nodes.push_back(
+        {{"id", node.id.str()}, {"name", node.name}, {"pid", node.pid}, {"address", node.door}});
+  return {{"cluster", cluster.id().str()},
+          {"file", path},
+          {"launcher", getpid()},
+          {"control", cluster.control().door},
+          {"join_tokens", cluster.join_tokens()},
+          {"nodes", std::move(nodes)}};
+}
+
+void announce(const UpRequest& request, const process::LocalCluster& cluster,
+              const std::string& path) {
+  if (request.json || request.tell >= 0) {
+    const std::string text = document_of(cluster, path).dump(request.tell >= 0 ? -1 : 2) + "\n";
+    const int fd = request.tell >= 0 ? request.tell : STDOUT_FILENO;
+    (void)!write(fd, text.data(), text.size());
+    if (request.tell >= 0) close(request.tell);
+    return;
+  }
+  std::printf(
+      "%s",
+      up_text(cluster.id().str().substr(0, 8), request.nodes, path, cluster.join_tokens()).c_str());
+  std::printf("  end it                 Ctrl-C, or troupe stop\n");
+  std::fflush(stdout);
+}
+
+/// The cluster's file, for as long as the cluster lives.
+class Posted {
+ public:
+  Posted(std::string path, const process::ClusterFile& file) : path_(std::move(path)) {
+    process::write_cluster_file(path_, file).value();
+  }
+  ~Posted() {
+    unlink(path_.c_str());
+    rmdir(process::cluster_folder().c_str());  // fails unless it is empty
+  }
+  Posted(const Posted&) = delete;
+  Posted& operator=(const Posted&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+/// What the watching thread tells this one.
+struct Watch {
+  Fd lost{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::atomic<std::uint32_t> alive{0};
+
+  void on_event(const process::ClusterEvent& event) {
+    std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
+    if (event.kind != process::ClusterEvent::Kind::agent_died || --alive != 0) return;
+    const std::uint64_t one = 1;
+    (void)!write(lost.get(), &one, sizeof one);
+  }
+};
+
+}  // namespace
+
+std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path,
+                    const std::vector<std::string>& tokens) {
+  std::string text = "troupe: cluster " + id + " is up with " + std::to_string(nodes) +
+                     (nodes == 1 ? " node here\n" : " nodes here\n") +
+                     "  run a program on it    troupe run PROGRAM ARGUMENTS\n"
+                     "                         (or TROUPE_ADDRESS=" +
+                     path +
+                     " PROGRAM ARGUMENTS)\n"
+                     "  look at it             troupe status\n";
+  for (const auto& token : tokens)
+    text += "  add one node to it     troupe start --address " + token + "\n" +
+            "                         (secret; valid once, for 24 hours)\n";
+  return text;
+}
+
+Exit up(const UpRequest& request) {
+  if (request.tell >= 0) fcntl(request.tell, F_SETFD, FD_CLOEXEC);
+  std::signal(SIGPIPE, SIG_IGN);  // who read our stderr may be gone
+  const Fd signals = end_signals();
+  auto options = options_of(request);
+  if (request.file.empty())
+    if (auto folder = process::make_cluster_folder(); !folder)
+      throw Failure{Exit::refused, folder.error()};
+  Watch watch;
+  watch.alive = request.nodes;
+  options.on_event = [&](const process::ClusterEvent& event) { watch.on_event(event); };
+  auto cluster = process::LocalCluster::start(std::move(options)).value();
+  const std::string path =
+      request.file.empty() ? process::default_cluster_file(cluster->id()) : request.file;
+  const Posted posted(path, file_of(*cluster));
+  announce(request, *cluster, path);
+  pollfd entries[2] = {{signals.get(), POLLIN, 0}, {watch.lost.get(), POLLIN, 0}};
+  while (poll(entries, 2, -1) < 0 && errno == EINTR) {
+  }
+  const bool ended = entries[0].revents != 0;
+  if (!ended) std::fprintf(stderr, "troupe: every node is gone; the cluster ends\n");
+  cluster.reset();
+  if (ended && !request.log.empty()) unlink(request.log.c_str());
+  return ended ? Exit::ok : Exit::failed;
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,89 @@
+/// One function per verb of the command line, and what they share. Each throws Error, or Failure
+/// where the code of the error does not decide the exit code; cli.cpp prints it.
+///
+///     Request request;  request.json = true;
+///     return list(request, Table::nodes);
+#pragma once
+
+#include "troupe/runtime/cli/cli.hpp"
+
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/process/cluster_file.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::cli {
+
+/// What all verbs that go to a running cluster know.
+struct Request {
+  std::string address;  ///< --address; empty: TROUPE_ADDRESS, else the newest cluster of this host
+  bool json = false;
+};
+
+/// A cluster to be started.
+struct UpRequest {
+  std::uint32_t nodes = 1;
+  double cpus = 0, gpus = 0;
+  std::string memory;       ///< like 512MiB; empty: a share of the machine's
+  std::string data_folder;  ///< empty: control keeps everything in memory
+  std::string listen;       ///< address of this machine; empty: loopback
+  std::uint32_t join_tokens = 0;
+  /// A join token: one node for a cluster that runs elsewhere. "-": the token is a line of stdin.
+  std::string join;
+  std::vector<std::string> labels, resources;  ///< name=value
+  std::string file;                            ///< empty: the default folder's
+  bool json = false;
+  /// Set by start(): the descriptor that gets the one JSON document, in place of stdout. The
+  /// process is then a background one and its stderr a log.
+  int tell = -1;
+  std::string log;  ///< of a background process; removed when it ends well
+};
+
+/// An error and what the command ends with.
+struct Failure {
+  Exit exit = Exit::failed;
+  Error error;
+};
+
+enum class Table { nodes, actors, jobs };
+
+/// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
+Exit up(const UpRequest& request);
+/// The same in the background: returns when the cluster serves.
+Exit start(const UpRequest& request);
+/// Ends the cluster of the address; `all`: every one on this host that is this user's.
+Exit stop(const Request& request, bool all);
+Exit status(const Request& request, bool verbose);
+Exit list(const Request& request, Table table);
+/// Becomes the program, with TROUPE_ADDRESS set; returns only by an Error.
+Exit run_program(const Request& request, const std::vector<std::string>& command);
+
+// --- shared
+
+struct Target {
+  std::string path;
+  process::ClusterFile file;
+};
+/// The cluster that the request means. Throws Unavailable (there is none), or what reading its
+/// file throws.
+Target find_cluster(const Request& request);
+
+/// What people see of a cluster that is up.
+std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path,
+                    const std::vector<std::string>& tokens);
+
+/// "512MiB" in bytes. Throws InvalidArgument naming the flag.
+std::uint64_t bytes_of(const std::string& flag, const std::string& text);
+/// "name=value" parted. Throws InvalidArgument naming the flag.
+std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text);
+/// 1536 → "1.5 KiB".
+std::string size_text(std::uint64_t bytes);
+
+/// The first is the head; columns are as wide as they must be. Control characters are shown as '?',
+/// since names come from programs.
+std::string table_text(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace troupe::cli

@@ -1,0 +1,68 @@
+// What the tests of the command line run on clusters.
+#include "troupe/troupe.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+int square(int x) {
+  return x * x;
+}
+
+/// Slow enough that one node alone is not quick enough for all of them.
+std::string where(troupe::Context& ctx, int) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return ctx.node().str();
+}
+
+struct Keeper {
+  int kept = 0;
+  int keep(int value) { return kept += value; }
+};
+
+int sum(troupe::Context& ctx, int count) {
+  std::vector<troupe::Ref<int>> parts;
+  for (int i = 0; i < count; ++i) parts.push_back(ctx.submit<square>(i));
+  int total = 0;
+  for (auto& part : parts) total += ctx.get(part);
+  std::cout << total << "\n";
+  return 0;
+}
+
+int nodes(troupe::Context& ctx) {
+  std::vector<troupe::Ref<std::string>> calls;
+  for (int i = 0; i < 24; ++i) calls.push_back(ctx.submit<where>(i));
+  std::set<std::string> seen;
+  for (auto& call : calls) seen.insert(ctx.get(call));
+  std::cout << seen.size() << "\n";
+  return 0;
+}
+
+/// Keeps a named actor until stdin ends.
+int hold(troupe::Context& ctx) {
+  auto keeper = ctx.with({.name = "keeper"}).spawn<Keeper>();
+  std::cout << ctx.get(keeper.call<&Keeper::keep>(7)) << std::endl;
+  while (std::cin.get() != std::char_traits<char>::eof()) {
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return troupe::run(argc, argv, [&](troupe::Context& ctx) {
+    const std::string verb = argc > 1 ? argv[1] : "";
+    if (verb == "sum") return sum(ctx, argc > 2 ? std::stoi(argv[2]) : 100);
+    if (verb == "nodes") return nodes(ctx);
+    if (verb == "hold") return hold(ctx);
+    if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
+    throw std::runtime_error("no such verb: " + verb);
+  });
+}
