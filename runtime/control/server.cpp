@@ -90,10 +90,11 @@ struct Server::Impl : Service::Out {
     store = std::move(*stored);
     transport->set_epoch(store->epoch());
     for (const net::PeerInfo& peer : options.admitted) admit_key(peer.node, peer.key);
-    for (const net::PublicKey& key : options.join_keys) admit_join(key);
     auto recovered = Service::open(*store, options.service, *this, now);
     if (!recovered) return recovered.error();
     service = std::move(*recovered);
+    for (const net::PublicKey& key : options.join_keys)
+      if (!service->is_spent(key.str())) admit_join(key);
     disk = std::make_unique<internal::DiskThread>(*store);
     return {};
   }
@@ -216,7 +217,7 @@ struct Server::Impl : Service::Out {
     const Result<JoinAsk> ask = decode_join_ask(join.request);
     if (!ask) return transport->refuse_join(join.id, ask.error().message());
     log("node " + ask->node.id.str() + " joins as " + ask->node.name);
-    service->on_join(join.id, ask->node, now);
+    service->on_join(join.id, join.one_time.str(), ask->node, now);
   }
 
   void on_message(const net::Message& message) {

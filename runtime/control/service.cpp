@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint8_t kFormat = 1;
 constexpr const char* kJoinedPrefix = "joined/";
+constexpr std::string_view kSpentPrefix = "spent/";
 
 std::size_t size_of(const Batch& batch) {
   std::size_t size = 0;
@@ -70,6 +71,10 @@ Result<void> Service::recover_joined() {
     node.public_key = in.bytes();
     readable = readable && in.ok() && in.version() == kFormat;
     joined_.emplace(node.id, std::move(node));
+  });
+  if (!read) return read.error();
+  read = store_.scan(kSpentPrefix, [&](std::string_view key, std::string_view) {
+    spent_.emplace(key.substr(kSpentPrefix.size()));
   });
   if (!read) return read.error();
   if (!readable)
@@ -196,19 +201,24 @@ void Service::on_probe(NodeId node, Epoch epoch, bool gone, Time now) {
   settle(now);
 }
 
-void Service::on_join(std::uint64_t request, const NodeDescription& node, Time now) {
+void Service::on_join(std::uint64_t request, const std::string& token, const NodeDescription& node,
+                      Time now) {
   const auto known = joined_.find(node.id);
   const bool again = known != joined_.end() && known->second.public_key == node.public_key;
   std::shared_ptr<const ErrorInfo> error = refusal();
   if (!node.id || members_.find(node.id) || (known != joined_.end() && !again))
     error = Error(Code::invalid_argument, "the node's id is taken").shared_info();
+  else if (is_spent(token) && !again)
+    error = Error(Code::invalid_argument, "the token is spent").shared_info();
   else if (joined_.size() >= options_.max_joined)
     error = Error(Code::overloaded, "too many nodes have joined and not registered").shared_info();
   if (error) return out_.joined(request, error);
   joined_[node.id] = node;
+  spent_.insert(token);
   Output<Admit> output;
   output.writes.put(kJoinedPrefix + node.id.str(),
                     RecordWriter(kFormat).id(node.id).bytes(node.public_key).take());
+  output.writes.put(std::string(kSpentPrefix) + token, RecordWriter(kFormat).id(node.id).take());
   output.after_sync.push_back({request, node});
   run(std::move(output), now);
   settle(now);

@@ -95,8 +95,10 @@ class Service {
   /// and neither hosts nor answers when it has registered again are placed again.
   void on_reset(NodeId node, Time now);
   void on_probe(NodeId node, Epoch epoch, bool gone, Time now);
-  /// A node with a valid token wants in. Durable before joined() says so.
-  void on_join(std::uint64_t request, const NodeDescription& node, Time now);
+  /// A node with a valid token (its public half, as text) wants in. Durable before joined() says
+  /// so, as is that the token is spent.
+  void on_join(std::uint64_t request, const std::string& token, const NodeDescription& node,
+               Time now);
   /// Call after all messages that had arrived were handed in.
   void on_tick(Time now);
   Time next_tick() const;
@@ -117,6 +119,8 @@ class Service {
   const scheduling::ClusterView& view() const noexcept { return view_; }
   std::size_t waiting_actors() const noexcept { return waiting_.size(); }
   Epoch control_epoch() const noexcept { return members_.control_epoch(); }
+  /// Whether a node has joined with it, in any life of control.
+  bool is_spent(const std::string& token) const { return spent_.count(token) != 0; }
 
  private:
   /// An answer that waits behind the writes before it.
@@ -249,6 +253,7 @@ class Service {
   std::map<NodeId, NodeInfo> nodes_;
   std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable
   std::map<NodeId, NodeDescription> joined_;    ///< admitted and not registered yet
+  std::set<std::string> spent_;                 ///< join tokens
   std::multimap<Time, NodeId> revoke_at_;
   scheduling::ClusterView view_;
   std::deque<Waiting> waiting_;

@@ -622,7 +622,7 @@ TEST_F(ServiceTest, AJobWhoseNodesDeathCutItsEndShortEndsAtTheNextStart) {
 }
 
 TEST_F(ServiceTest, AJoinedNodeIsAdmittedOnceItIsDurableAndForgottenWhenItHasRegistered) {
-  service->on_join(11, description(kB, 4), now);
+  service->on_join(11, "t1", description(kB, 4), now);
   EXPECT_TRUE(out.joins.empty());
   EXPECT_TRUE(out.admitted.empty());
   flush();
@@ -631,15 +631,19 @@ TEST_F(ServiceTest, AJoinedNodeIsAdmittedOnceItIsDurableAndForgottenWhenItHasReg
   EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));
   NodeDescription thief = description(kB, 4);
   thief.public_key = "another";
-  service->on_join(12, thief, now);
+  service->on_join(12, "t2", thief, now);
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
-  service->on_join(13, description(kB, 4), now);  // its first answer was lost
+  service->on_join(13, "t1", description(kB, 4), now);  // its first answer was lost
   flush();
   EXPECT_EQ(out.joins.back().second, nullptr);
   start();
   EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));
+  EXPECT_TRUE(service->is_spent("t1"));  // for ever
+  EXPECT_FALSE(service->is_spent("t2"));
+  service->on_join(15, "t1", description(kC, 4), now);
+  EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
   join(kB, 4);
-  service->on_join(14, description(kB, 4), now);
+  service->on_join(14, "t3", description(kB, 4), now);
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
   start();
   EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));  // once, by its node record
