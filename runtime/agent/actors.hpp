@@ -86,6 +86,8 @@ class ActorHost {
 
   /// Whether this life of the actor is alive in that process.
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
+  /// Whether that process is some actor's, alive or on its way to it.
+  bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
   std::size_t hosted() const noexcept { return lives_.size(); }
   std::size_t watched() const noexcept { return watched_.size(); }
 

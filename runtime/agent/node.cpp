@@ -23,7 +23,7 @@ int usable_cpus() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-scheduling::LeaseOptions lease_options(const NodeOptions& options) {
+scheduling::LeaseOptions lease_options(const NodeOptions& options, bool in_cluster) {
   scheduling::LeaseOptions lease;
   lease.total.cpus = scheduling::amount_of(options.cpus);
   lease.total.gpus = scheduling::amount_of(options.gpus);
@@ -32,8 +32,58 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options) {
   lease.name = options.name;
   lease.max_workers = static_cast<std::uint32_t>(std::max(1.0, options.cpus));
   lease.extra_worker_interval = 10ms;
-  lease.infeasible_timeout = 0s;  // a private node: nobody else will ever bring what is missing
+  lease.total.custom.reserve(options.resources.size());
+  for (const auto& [name, amount] : options.resources)
+    lease.total.custom.emplace_back(name, scheduling::amount_of(amount));
+  lease.labels = options.labels;
+  // A private node: nobody else will ever bring what is missing.
+  if (!in_cluster) lease.infeasible_timeout = 0s;
   return lease;
+}
+
+std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
+  objectstore::HostOptions store;
+  store.arena = options.memory;
+  return objectstore::Host::create(store).value();
+}
+
+/// The node of one driver, with its options "cpus,memory".
+void run_private(Fd driver, const std::string& options) {
+  NodeOptions node;
+  char* end = nullptr;
+  node.cpus = std::strtod(options.c_str(), &end);
+  if (node.cpus <= 0) node.cpus = usable_cpus();
+  if (*end == ',') node.memory = Bytes{std::strtoull(end + 1, nullptr, 10)};
+  node.name = "local";
+  Node(node).serve(std::move(driver));
+}
+
+/// A node of a cluster: the launcher says which, and hears whether it serves. Returns the exit
+/// code.
+int run_member(Fd launcher) {
+  const int socket = launcher.get();
+  std::unique_ptr<Node> node;
+  std::string name = "an agent";
+  try {
+    process::AgentConfig config = process::receive_agent_config(socket, 10s).value();
+    name = config.name;
+    NodeOptions options;
+    options.cpus = config.cpus > 0 ? config.cpus : usable_cpus();
+    options.gpus = config.gpus;
+    options.memory = config.memory;
+    options.name = config.name;
+    options.labels = config.labels;
+    options.resources = config.resources;
+    node = std::make_unique<Node>(std::move(options), std::move(config));
+  } catch (const Error& error) {
+    (void)process::send_ready(socket, {"", error.message()});
+    return 1;
+  }
+  process::send_ready(socket, {node->door(), ""}).value();
+  const std::string why = node->serve_cluster(std::move(launcher));
+  if (why.empty()) return 0;
+  std::fprintf(stderr, "troupe: %s ends: %s\n", name.c_str(), why.c_str());
+  return 1;
 }
 
 }  // namespace
@@ -42,28 +92,45 @@ Node::Node(NodeOptions options)
     : options_(std::move(options)),
       id_(NodeId::random()),
       bell_(ring::Doorbell::create().value()),
-      host_(objectstore::Host::create([&] {
-              objectstore::HostOptions store;
-              store.arena = options_.memory;
-              return store;
-            }())
-                .value()),
-      leases_(lease_options(options_), id_),
+      host_(make_host(options_)),
+      leases_(lease_options(options_, false), id_),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
-  lines_.push_back(0);  // line 0 is never used
+  lines_.emplace_back();  // line 0 is never used
+}
+
+Node::Node(NodeOptions options, process::AgentConfig config)
+    : options_(std::move(options)),
+      id_(config.node),
+      bell_(ring::Doorbell::create().value()),
+      host_(make_host(options_)),
+      leases_(lease_options(options_, true), id_),
+      actors_(*this, to_network_, id_) {
+  lines_.emplace_back();
+  join(std::move(config));
 }
 
 Node::~Node() = default;
 
 void Node::serve(Fd driver) {
   auto process = std::make_unique<Process>();
-  process->index = driver_ = next_process_++;
+  process->index = next_process_++;
   process->socket = process::LocalSocket(std::move(driver));
-  processes_.emplace(driver_, std::move(process));
-  start_zygote();
+  Job& job = job_of(JobId::random());
+  job.state = Job::State::ready;
+  job.driver = process->index;
+  process->job = job.id;
+  process->job_number = job.number;
+  processes_.emplace(process->index, std::move(process));
+  if (start_zygote(job)) loop();
+  for (auto& [number, one] : jobs_) end_zygote(one);
+}
+
+std::string Node::serve_cluster(Fd launcher) {
+  launcher_ = process::LocalSocket(std::move(launcher));
   loop();
-  end_zygote();
+  for (auto& [number, one] : jobs_) end_zygote(one);
+  return over_why_;
 }
 
 Node::Process* Node::find(ProcessIndex index) {
@@ -73,8 +140,8 @@ Node::Process* Node::find(ProcessIndex index) {
 
 std::uint32_t Node::take_line() {
   for (std::uint32_t line = 1; line < lines_.size(); ++line)
-    if (lines_[line] == 0) return line;
-  lines_.push_back(0);
+    if (lines_[line].process == 0) return line;
+  lines_.emplace_back();
   return static_cast<std::uint32_t>(lines_.size() - 1);
 }
 
@@ -91,25 +158,53 @@ void Node::loop() {
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
     const bool unread = std::any_of(processes_.begin(), processes_.end(),
                                     [](const auto& entry) { return entry.second->doomed; });
-    const bool again = (!unread && owners_.settle()) || !readers_.empty() || control_->pending();
+    const bool again =
+        (!unread && owners_.settle()) || !readers_.empty() || (control_ && control_->pending());
+    if (network_) {
+      report(steady_now());
+      network_->flush(steady_now());
+    }
     if (over_) break;
-    Time until = leases_.next_deadline().value_or(Time::max());
-    if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-    if (prefault_more_) until = std::min(until, steady_now() + 2ms);
     if (again || bell_.pending() || !bell_.prepare_sleep()) {
       poll_once(steady_now());
       continue;
     }
-    poll_once(until);
+    poll_once(next_deadline());
     bell_.finish_sleep();
   }
+}
+
+Time Node::next_deadline() const {
+  Time until = leases_.next_deadline().value_or(Time::max());
+  if (control_)
+    if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
+  if (prefault_more_) until = std::min(until, steady_now() + 2ms);
+  if (network_) {
+    until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
+                      programs_->next_deadline()});
+    if (next_report_ > Time{}) until = std::min(until, next_report_);
+  }
+  return until;
 }
 
 void Node::poll_once(Time until) {
   std::vector<pollfd> set;
   std::vector<ProcessIndex> who;
-  set.push_back({bell_.event_fd(), POLLIN, 0});
-  set.push_back({zygote_ ? zygote_.fd() : -1, POLLIN, 0});
+  std::vector<scheduling::JobNumber> zygotes;
+  const auto add = [&set](int fd) { set.push_back({fd, POLLIN, 0}); };
+  add(bell_.event_fd());
+  add(network_ ? network_->fd() : -1);
+  add(transfers_ ? transfers_->fd() : -1);
+  add(programs_ ? programs_->fd() : -1);
+  add(local_door_ ? local_door_->fd() : -1);
+  add(launcher_ ? launcher_.fd() : -1);
+  const std::size_t first_zygote = set.size();
+  for (const auto& [number, job] : jobs_)
+    if (job.zygote) {
+      add(job.zygote.fd());
+      zygotes.push_back(number);
+    }
+  const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_) {
     const short events = process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN;
     set.push_back({process->socket.fd(), events, 0});
@@ -121,10 +216,13 @@ void Node::poll_once(Time until) {
   const int ready = ppoll(set.data(), set.size(), &limit, nullptr);
   if (ready == 0 && prefault_more_ && left <= 2ms)
     prefault_more_ = host_->prefault(Bytes{4u << 20});
+  if (network_) serve_network(set[4].revents != 0, set[5].revents != 0);
   if (ready <= 0) return;
-  if (set[1].revents != 0) on_zygote();
+  for (std::size_t i = 0; i < zygotes.size(); ++i)
+    if (set[first_zygote + i].revents != 0)
+      if (const auto job = jobs_.find(zygotes[i]); job != jobs_.end()) on_zygote(job->second);
   for (std::size_t i = 0; i < who.size(); ++i)
-    if (set[i + 2].revents != 0)
+    if (set[first_process + i].revents != 0)
       if (Process* process = find(who[i])) drain_socket(*process);
 }
 
@@ -132,9 +230,14 @@ void Node::drain_bell() {
   // Until nothing is ready: settle() relies on everything published before having been read.
   for (int pass = 0; pass < 1000 && bell_.take(ready_lines_); ++pass) {
     const std::vector<std::uint32_t> lines = ready_lines_;
-    for (const std::uint32_t line : lines)
-      if (line < lines_.size() && lines_[line] != 0)
-        if (Process* process = find(lines_[line])) drain_ring(*process);
+    for (const std::uint32_t line : lines) {
+      if (line >= lines_.size() || lines_[line].process == 0) continue;
+      const Line whose = lines_[line];
+      if (whose.alias != 0)
+        drain_portal(portals_.at({whose.process, whose.alias}));
+      else if (Process* process = find(whose.process))
+        drain_ring(*process);
+    }
   }
 }
 
@@ -196,9 +299,12 @@ void Node::bury_doomed() {
 void Node::bury(Process& process) {
   const ProcessIndex index = process.index;
   process.doomed = false;  // so that its last messages are read
-  if (process.introduced) drain_ring(process);
+  if (process.introduced && process.bell) drain_ring(process);
+  for (auto at = portals_.lower_bound({index, 0});
+       at != portals_.end() && at->first.first == index;)
+    drain_portal((at++)->second, true);
   process.doomed = true;
-  if (index == driver_) over_ = true;
+  if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::worker_died;
@@ -210,30 +316,30 @@ void Node::bury(Process& process) {
       other->peers.erase(index);
       send(*other, wire::PeerDied{index, process.reason});
     }
+  remote_.process_died(index, process.reason);
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
   if (process.attached) host_->process_died(process.store_index);
-  if (process.line != 0) lines_[process.line] = 0;
+  if (process.line != 0) lines_[process.line] = {};
+  const scheduling::JobNumber job = process.job_number;
   processes_.erase(index);
+  if (const auto at = jobs_.find(job); at != jobs_.end()) forget_job_if_over(at->second);
 }
 
-void run_agent(Fd driver, const std::string& options) {
+void run_agent(Fd socket, const std::string& options) {
   prctl(PR_SET_NAME, "troupe-agent");
   prctl(PR_SET_DUMPABLE, 0);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
   process::raise_file_limit();
-  NodeOptions node;
-  char* end = nullptr;
-  node.cpus = std::strtod(options.c_str(), &end);
-  if (node.cpus <= 0) node.cpus = usable_cpus();
-  if (*end == ',') node.memory = Bytes{std::strtoull(end + 1, nullptr, 10)};
-  node.name = "local";
   int code = 0;
   try {
-    Node(node).serve(std::move(driver));
+    if (options.rfind("cluster", 0) == 0)
+      code = run_member(std::move(socket));
+    else
+      run_private(std::move(socket), options);
   } catch (const Error& error) {
     std::fprintf(stderr, "troupe: the node's agent could not go on: %s\n", explain(error).c_str());
     code = 1;

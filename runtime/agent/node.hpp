@@ -1,15 +1,27 @@
 /// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in
 /// LeaseTable, OwnerTable, ActorHost (with control's Directory behind it) and the store's Host.
 ///
-/// One thread, no blocking call: rings and doorbell, process sockets, the zygote's reports, timers.
-/// After each pass over everything that was ready the reference counts are settled.
+/// A private node serves the one driver at the other end of a socket. A node of a cluster has
+/// neighbours besides (RemoteTable, Network, Transfers), drivers that come in through its local
+/// door, and a zygote for each of their jobs.
+///
+/// One thread, no blocking call: rings and doorbell, process sockets, the zygotes' reports, the
+/// network, timers. After each pass over everything that was ready the reference counts are
+/// settled.
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
+#include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/programs.hpp"
+#include "troupe/runtime/agent/remote.hpp"
+#include "troupe/runtime/agent/transfers.hpp"
+#include "troupe/runtime/process/launch.hpp"
+#include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
@@ -29,15 +41,30 @@ struct NodeOptions {
   double gpus = 0;
   Bytes memory{};  ///< of the object store; 0: a share of the machine's
   std::string name = "node";
+  scheduling::Labels labels;                              ///< sorted by key
+  std::vector<std::pair<std::string, double>> resources;  ///< custom ones, sorted by name
 };
 
-class Node final : private OwnerTable::Out, private ActorHost::Out {
+class Node final : private OwnerTable::Out,
+                   private ActorHost::Out,
+                   private RemoteTable::Out,
+                   private Network::Handler,
+                   private Transfers::Out,
+                   private Programs::Out {
  public:
-  /// Errors: out_of_memory when shared memory cannot be had.
+  /// A private node. Errors: out_of_memory when shared memory cannot be had.
   explicit Node(NodeOptions options);
+  /// A node of a cluster; it registers with control while it serves. Errors: as above; unavailable
+  /// when an address or the name of the local door is taken.
+  Node(NodeOptions options, process::AgentConfig config);
   ~Node() override;
   /// Serves until the driver at this socket is gone.
   void serve(Fd driver);
+  /// Serves until the launcher at this socket is gone, or this node has to end. Returns why, or an
+  /// empty string when the launcher ended it.
+  std::string serve_cluster(Fd launcher);
+  /// Where other nodes reach this one.
+  const std::string& door() const noexcept { return network_->door(); }
 
  private:
   struct Process {
@@ -49,18 +76,63 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
     std::uint32_t line = 0;       ///< of its channel, in our doorbell
     std::uint32_t next_line = 2;  ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;
-    JobId job;                ///< that it works for
-    bool attached = false;    ///< its tables are sealed
-    bool introduced = false;  ///< said hello
+    JobId job;                             ///< that it works for
+    scheduling::JobNumber job_number = 0;  ///< of this node
+    std::vector<Fd> waiting;  ///< a driver's doorbell, until its job is known to control
+    std::map<std::uint64_t, wire::Shape> shapes;  ///< of the leases that it has asked for, by key
+    bool attached = false;                        ///< its tables are sealed
+    bool introduced = false;                      ///< said hello
     pid_t pid = 0;
     bool doomed = false;  ///< to be buried after this pass
     std::string reason;
     std::set<ProcessIndex> peers;  ///< with a channel
   };
+  /// One driver's work, as far as this node has to do with it.
+  struct Job {
+    JobId id;
+    scheduling::JobNumber number = 0;
+    /// What its workers are started from is unknown, asked for, or there.
+    enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
+    process::Program program;
+    std::string why;            ///< failed
+    bool ended = false;         ///< kept for detached actors
+    ProcessIndex driver = 0;    ///< if it is one of this node's, with
+    control::JobRecord record;  ///< what control is told of it
+    bool described = false;     ///< the record is complete
+    std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
+    process::ZygoteLink zygote;
+    pid_t zygote_pid = 0;
+  };
+  /// A channel to a local process whose other side stands for a process of another node.
+  struct Portal {
+    ProcessIndex process = 0, alias = 0;
+    NodeId node;
+    std::uint32_t line = 0;  ///< in our doorbell
+    ring::Channel channel;
+    std::uint64_t pushed = 0;  ///< frames that arrived
+    struct Ending {
+      std::string reason;
+      std::uint64_t started = 0;
+    };
+    std::optional<Ending> ending;  ///< when what arrived has entered the ring
+  };
+  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;
+  using Portals = std::map<PortalKey, Portal>;
+  /// Whose ring a line of our doorbell is: a process's, or a portal's.
+  struct Line {
+    ProcessIndex process = 0, alias = 0;
+  };
+  /// Words for control of a node in a cluster.
+  struct ToNetwork final : ControlPort {
+    explicit ToNetwork(Node& n) : node(n) {}
+    void send(control::ToControl message) override { node.network_->send_control(message); }
+    Node& node;
+  };
 
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
+  void serve_network(bool at_door, bool from_launcher);
   void drain_bell();
   void drain_ring(Process& process);
   void drain_socket(Process& process);
@@ -69,14 +141,20 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void bury(Process& process);
   Process* find(ProcessIndex index);
   std::uint32_t take_line();
+  Time next_deadline() const;
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors);
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
+  void welcome(Process& from, std::vector<Fd> descriptors);
+  void on_request_lease(Process& from, wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   void answer_nodes(Process& to, std::uint64_t request);
+  void on_granted(const scheduling::Granted& grant);
+  void on_refused(const scheduling::Refused& refused);
+  control::NodeReport report_of_self() const;
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
   void refuse(Process& to, const std::string& why);
@@ -86,23 +164,90 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
-  void on_control(control::FromControl& message);
   void break_off(Process& process, const std::string& why);
 
   // workers (node_workers.cpp)
-  void start_zygote();
-  void end_zygote();
-  void start_worker(bool dedicated);
-  void on_zygote();
+  bool start_zygote(Job& job);
+  void end_zygote(Job& job);
+  void start_worker(bool dedicated, scheduling::JobNumber job);
+  void on_zygote(Job& job);
+  void zygote_gone(Job& job);
   void worker_gone(std::uint64_t token, const std::string& reason);
-  void start_failed(bool dedicated, const std::string& why);
+  void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why);
   void go_down(const std::string& why);
+
+  // jobs (node_jobs.cpp)
+  Job& job_of(JobId id);
+  void need_program(Job& job);
+  void on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors);
+  void driver_gone(Process& driver, bool finished);
+  void start_job(Job& job);
+  void forget_job_if_over(Job& job);
+  void on_job_reply(const control::JobReply& reply);
+  void on_job_info(const control::JobInfo& info);
+  void job_failed(Job& job, const std::string& why);
+  void end_job(JobId id, const std::string& why);
+  void described(JobId job, const Result<Programs::Files>& files) override;
+  void program(JobId job, const Result<process::Program>& program) override;
+
+  // the cluster (node_cluster.cpp)
+  void join(process::AgentConfig config);
+  void report(Time now);
+  void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
+  void answer_inquiry(control::FromControl& message, std::uint64_t request);
+  void node_gone(NodeId node, const std::string& why, bool for_ever);
+  void on_control(control::FromControl& message) override;
+  void on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& message) override;
+  void on_peer_reset(NodeId node, const std::string& why) override;
+  void on_control_reset(const std::string& why) override;
+  void on_nodes(const control::ClusterNodes& nodes) override;
+  void on_node_dead(NodeId node, const std::string& why) override;
+  void on_can_send(NodeId node) override;
+  void exit_now(const std::string& why) override;
+
+  // processes of other nodes (node_remote.cpp)
+  ProcessIndex index_of(NodeId node);
+  ProcessIndex owner_index(NodeId owner);
+  void drain_portal(Portal& portal, bool to_the_end = false);
+  void carry(Portal& portal, const wire::CallMessage& message, BlobView frame);
+  void drop_unread(Portal& portal);
+  void finish_portal(Portals::iterator portal);
+  void note_entered(Portal& portal);
+  void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
+  void resume_stalled(NodeId node);
+  void take_in(NodeId from, const wire::OwnedRef& ref);
+  // RemoteTable::Out
+  void send(NodeId to, const wire::PeerMessage& message) override;
+  bool is_alive(ProcessIndex process) override;
+  bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
+  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                    std::uint64_t started) override;
+  std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
+  void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
+               const std::vector<std::int32_t>& gpus) override;
+  void reclaim(ProcessIndex process, std::uint64_t lease) override;
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+                    std::uint32_t count, NodeId node) override;
+  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+               std::uint32_t backlog, JobId job) override;
+  void returned(std::uint64_t lease) override;
+  void owner_died(ProcessIndex alias) override;
+  // Transfers::Out and Programs::Out
+  void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
+  std::optional<wire::Location> find(ObjectId object) override;
+  void done(ObjectId object, NodeId from, const wire::Location& location) override;
+  void failed(ObjectId object, NodeId from, const Error& error) override;
 
   // OwnerTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
              BlobView payload) override;
   void free(const wire::Location& location) override;
   void unreferenced(ActorId actor) override;
+  void peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder,
+                 std::int32_t delta) override;
+  void peer_await(ProcessIndex owner, ObjectId object) override;
+  void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
   void release_worker(std::uint64_t life) override;
@@ -122,18 +267,25 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
   std::unique_ptr<objectstore::Host> host_;
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
-  std::unique_ptr<LocalControl> control_;
+  std::unique_ptr<LocalControl> control_;  ///< of a private node
+  ToNetwork to_network_{*this};            ///< else
   ActorHost actors_;
+  RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
-  std::vector<ProcessIndex> lines_;        ///< by our doorbell line; 0: free
+  Portals portals_;
+  std::set<PortalKey> stalled_;            ///< that may not carry now
+  std::vector<Line> lines_;                ///< by our doorbell line
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
+  std::map<scheduling::JobNumber, Job> jobs_;
+  std::map<JobId, scheduling::JobNumber> job_numbers_;
+  scheduling::JobNumber next_job_ = 0;
+  std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
   /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.
   std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
   ProcessIndex driver_ = 0;
-  process::ZygoteLink zygote_;
-  pid_t zygote_pid_ = 0;
   bool over_ = false;
+  std::string over_why_;
   int failed_starts_ = 0;  ///< since a worker last said hello
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
@@ -150,6 +302,24 @@ class Node final : private OwnerTable::Out, private ActorHost::Out {
     int tries = 0;
   };
   std::vector<ReaderRequest> readers_;
+
+  // In a cluster.
+  process::AgentConfig config_;
+  process::LocalSocket launcher_;
+  std::optional<process::LocalDoor> local_door_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Transfers> transfers_;
+  std::unique_ptr<Programs> programs_;
+  control::ClusterNodes cluster_;
+  std::set<NodeId> known_nodes_;
+  Time next_report_{};
+  std::optional<control::NodeReport> reported_;
+  std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
+  struct Inquiry {
+    ProcessIndex process = 0;
+    std::uint64_t request = 0;
+  };
+  std::map<std::uint64_t, Inquiry> inquiries_;
 };
 
 }  // namespace troupe::agent

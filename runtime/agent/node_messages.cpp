@@ -26,6 +26,13 @@ Cases(F...) -> Cases<F...>;
 
 void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
   if (to.doomed || !to.introduced) return;
+  if (!to.bell) {  // an observer has no ring
+    const BlobView head = writer_.encode(message);
+    Blob packet(head.begin(), head.end());
+    packet.insert(packet.end(), payload.begin(), payload.end());
+    if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
+    return;
+  }
   if (!to.channel.send(writer_.encode(message), payload))
     break_off(to, "it does not read its ring");
 }
@@ -71,17 +78,22 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
     return break_off(from, "its first message was not a hello");
   }
   const Time now = steady_now();
-  std::visit(Cases{[&](wire::RequestLease& m) {
-                     leases_.request(from.index, m.key, shape_of(m.shape), m.backlog, now);
+  std::visit(Cases{[&](wire::RequestLease& m) { on_request_lease(from, m); },
+                   [&](wire::LeaseReturned& m) {
+                     if (!remote_.lease_returned(from.index, m.lease))
+                       leases_.returned(m.lease, now);
                    },
-                   [&](wire::LeaseReturned& m) { leases_.returned(m.lease, now); },
                    [&](wire::Blocked&) { leases_.blocked(from.index, now); },
                    [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
                    [&](wire::Escape& m) { owners_.escape(from.index, m.object, m.value, payload); },
                    [&](wire::Fulfil& m) { owners_.fulfil(m.object, m.value, payload); },
-                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta); },
-                   [&](wire::Await& m) { owners_.await(m.object, from.index); },
+                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
+                   [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
+                   [&](wire::Inquire& m) { on_inquire(from, m, payload); },
+                   [&](wire::Shutdown&) {
+                     if (from.kind == wire::ProcessKind::driver) driver_gone(from, true);
+                   },
                    [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
                    [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
                    [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
@@ -95,6 +107,20 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   if (hello.protocol != kProtocolVersion)
     return refuse(from, "protocol " + std::to_string(hello.protocol) + " is not protocol " +
                             std::to_string(kProtocolVersion));
+  if (from.kind == wire::ProcessKind::worker || !network_)
+    return welcome(from, std::move(descriptors));
+  from.kind = hello.kind == wire::ProcessKind::observer ? hello.kind : wire::ProcessKind::driver;
+  if (from.kind == wire::ProcessKind::driver) return on_driver(from, hello, std::move(descriptors));
+  from.introduced = true;
+  wire::Welcome answer;
+  answer.protocol = kProtocolVersion;
+  answer.node = id_;
+  answer.node_name = options_.name;
+  answer.process = from.index;
+  send(from, answer);
+}
+
+void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   if (descriptors.size() != 2) return refuse(from, "the hello came without its doorbell");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
@@ -106,7 +132,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
                             .message());
   from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
   from.line = take_line();
-  lines_[from.line] = from.index;
+  lines_[from.line] = {from.index, 0};
   from.store_index = membership->process;
   from.introduced = true;
   wire::Welcome welcome;
@@ -117,6 +143,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   welcome.my_line = 1;
   welcome.agent_line = from.line;
   welcome.cpus = static_cast<std::uint32_t>(std::max(1.0, options_.cpus));
+  welcome.job = from.job;
   send_with(from, welcome, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
   from.channel = ring::Channel(std::move(*memory), 0, from.bell, 1);
   from.channel.close_fd();
@@ -135,8 +162,19 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
     const bool dedicated = starting != starting_.end() && starting->second;
     starting_.erase(from.index);
     failed_starts_ = 0;
-    leases_.worker_started(from.index, steady_now(), dedicated);
+    leases_.worker_started(from.index, steady_now(), dedicated, from.job_number);
   }
+}
+
+void Node::on_request_lease(Process& from, wire::RequestLease& message) {
+  // What other nodes were asked for is part of the backlog.
+  const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
+  const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
+  leases_.request(from.index, message.key, shape_of(message.shape), here, steady_now(),
+                  {.spilled = false, .dedicated = false, .job = from.job_number});
+  if (!network_) return;
+  if (message.backlog == 0) remote_.withdrawn(from.index, message.key);
+  from.shapes[message.key] = std::move(message.shape);
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
@@ -228,73 +266,105 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
 
 /// Everything that control has said; true when it said something.
 bool Node::hear_control() {
+  if (!control_) return false;  // the network calls on_control()
   auto messages = control_->poll(steady_now());
   for (control::FromControl& message : messages) on_control(message);
   return !messages.empty();
 }
 
-void Node::on_control(control::FromControl& message) {
-  std::visit(Cases{[&](control::StartActorAt& m) { actors_.start(m); },
-                   [&](control::StopActorAt& m) { actors_.stop(m); },
-                   [&](control::ActorReply& m) { actors_.replied(m); },
-                   [&](control::ActorLocation& m) { actors_.located(m); }, [&](auto&) {}},
-             message);
+void Node::answer_nodes(Process& to, std::uint64_t request) {
+  wire::Nodes answer{request, {}};
+  const auto add = [&](const std::string& name, bool alive, const control::NodeReport& report) {
+    const scheduling::NodeView& view = report.view;
+    wire::NodeRow& row = answer.rows.emplace_back();
+    row.id = view.id;
+    row.name = name;
+    row.alive = alive;
+    row.cpus = view.total.cpus;
+    row.cpus_free = view.free.cpus;
+    row.gpus = view.total.gpus;
+    row.gpus_free = view.free.gpus;
+    row.memory = static_cast<std::uint64_t>(view.total.memory);
+    row.store_capacity = report.store_capacity;
+    row.store_used = report.store_used;
+    row.workers = report.workers;
+    row.resources = view.total.custom;
+  };
+  add(options_.name, true, report_of_self());
+  for (const control::ClusterRow& row : cluster_.rows)
+    if (row.description.id != id_) add(row.description.name, !row.suspect, row.report);
+  // In pieces: a ring's frame takes some forty rows.
+  constexpr std::size_t kRows = 24;
+  while (answer.rows.size() > kRows) {
+    wire::Nodes piece{request, {}, true};
+    std::move(answer.rows.end() - kRows, answer.rows.end(), std::back_inserter(piece.rows));
+    answer.rows.resize(answer.rows.size() - kRows);
+    send(to, piece);
+  }
+  send(to, answer);
 }
 
-void Node::answer_nodes(Process& to, std::uint64_t request) {
-  const scheduling::NodeView& view = leases_.self_view();
+control::NodeReport Node::report_of_self() const {
   const objectstore::HostStats store = host_->stats();
-  wire::NodeRow row;
-  row.id = id_;
-  row.name = options_.name;
-  row.cpus = view.total.cpus;
-  row.cpus_free = view.free.cpus;
-  row.gpus = view.total.gpus;
-  row.gpus_free = view.free.gpus;
-  row.memory = static_cast<std::uint64_t>(view.total.memory);
-  row.store_capacity = store.arena;
-  row.store_used = store.object_bytes;
-  row.workers = static_cast<std::uint32_t>(leases_.worker_count());
-  row.resources = view.total.custom;
-  send(to, wire::Nodes{request, {row}});
+  control::NodeReport report;
+  report.view = leases_.self_view();
+  report.store_capacity = store.arena;
+  report.store_used = store.object_bytes;
+  report.workers = static_cast<std::uint32_t>(leases_.worker_count());
+  return report;
 }
 
 // --- what follows
 // ------------------------------------------------------------------------------------------------------
 
 void Node::carry_out_leases() {
-  for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events()) {
+  for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
     for (auto& event : events)
-      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated); },
-                       [&](scheduling::StopWorker& e) {
-                         if (Process* worker = find(e.worker)) end_worker(worker->index);
-                       },
-                       [&](scheduling::Granted& e) {
-                         if (e.owner == kSelf) {
-                           actor_leases_[e.key] = e.lease;
-                           return actors_.worker_ready(e.key, e.worker, e.gpus);
-                         }
-                         Process* owner = find(e.owner);
-                         Process* worker = find(e.worker);
-                         if (owner == nullptr || worker == nullptr)
-                           return;  // the table hears of the death next
-                         connect(*owner, *worker);
-                         send(*owner, wire::LeaseGranted{e.key, e.lease, e.worker, e.gpus});
-                       },
-                       [&](scheduling::Refused& e) {
-                         if (e.owner == kSelf)
-                           actors_.no_worker(e.key, Error(Code::infeasible, e.why));
-                         else if (Process* owner = find(e.owner))
-                           send(*owner, wire::LeaseRefused{e.key, e.why});
-                       },
+      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated, e.job); },
+                       [&](scheduling::StopWorker& e) { end_worker(e.worker); },
+                       [&](scheduling::Granted& e) { on_granted(e); },
+                       [&](scheduling::Refused& e) { on_refused(e); },
                        [&](scheduling::ReclaimLease& e) {
-                         if (Process* owner = find(e.owner))
-                           send(*owner, wire::LeaseReclaim{e.lease});
+                         if (remote_.is_alias(e.owner))
+                           remote_.reclaim_here(e.owner, e.lease);
+                         else
+                           reclaim(e.owner, e.lease);
                        },
-                       [&](scheduling::Spilled&) {},     // a private node has no neighbours
-                       [&](scheduling::LeaseLost&) {}},  // the owner hears PeerDied
+                       [&](scheduling::Spilled& e) {
+                         Process* owner = find(e.owner);
+                         if (owner != nullptr)
+                           remote_.spilled(e.owner, e.key, e.node, owner->shapes[e.key],
+                                           owner->job);
+                       },
+                       [&](scheduling::LeaseLost& e) {  // a local owner hears PeerDied
+                         remote_.lease_lost(e.lease);
+                       }},
                  event);
+}
+
+void Node::on_granted(const scheduling::Granted& grant) {
+  if (grant.owner == kSelf) {
+    waiting_lives_.erase(grant.key);
+    actor_leases_[grant.key] = grant.lease;
+    return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
   }
+  Process* worker = find(grant.worker);
+  if (worker == nullptr) return;  // the table hears of the death next
+  if (remote_.is_alias(grant.owner))
+    return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
+  Process* owner = find(grant.owner);
+  if (owner == nullptr) return;
+  connect(*owner, *worker);
+  send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
+}
+
+void Node::on_refused(const scheduling::Refused& refused) {
+  if (refused.owner == kSelf)
+    actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
+  else if (remote_.is_alias(refused.owner))
+    remote_.refused_here(refused.owner, refused.key, refused.why);
+  else if (Process* owner = find(refused.owner))
+    send(*owner, wire::LeaseRefused{refused.key, refused.why});
 }
 
 void Node::send_notices() {
@@ -321,6 +391,18 @@ void Node::send_notices() {
 
 void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                  BlobView payload) {
+  if (const auto node = remote_.node_of(process)) {
+    wire::PeerReady ready{object, value, {}};
+    wire::for_each_ref(value, [&](ObjectId id) {
+      const auto owner = owners_.owner_of(id);
+      ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
+    });
+    if (value.kind == wire::Value::Kind::shared) {
+      ready.value.kind = wire::Value::Kind::remote;
+      ready.value.remote_bytes = value.location.length;
+    }
+    return network_->send(*node, ready, payload);
+  }
   if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
 }
 
@@ -335,11 +417,15 @@ void Node::unreferenced(ActorId actor) {
 // --- ActorHost::Out
 // ----------------------------------------------------------------------------------------------------
 
-void Node::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId) {
-  leases_.request(kSelf, life, shape, 1, steady_now(), {.spilled = false, .dedicated = true});
+void Node::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId id) {
+  const scheduling::JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
+  waiting_lives_[life] = job;
+  leases_.request(kSelf, life, shape, 1, steady_now(),
+                  {.spilled = false, .dedicated = true, .job = job});
 }
 
 void Node::release_worker(std::uint64_t life) {
+  waiting_lives_.erase(life);
   if (const auto lease = actor_leases_.find(life); lease != actor_leases_.end()) {
     leases_.returned(lease->second, steady_now());
     actor_leases_.erase(lease);
@@ -349,16 +435,14 @@ void Node::release_worker(std::uint64_t life) {
 }
 
 void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
-                       const std::vector<wire::OwnedRef>&) {
+                       const std::vector<wire::OwnedRef>& refs) {
   Process* to = find(worker);
   if (to == nullptr) return;
-  wire::StartActor order = start;
-  for (wire::Value& argument : order.creation.arguments) {
-    if (argument.kind == wire::Value::Kind::forwarded)
-      if (const wire::Value* value = owners_.value_of(argument.forward)) argument = *value;
-    for (const ObjectId inner : argument.refs) owners_.hold(inner, worker, +1);
+  for (const wire::OwnedRef& ref : refs) {
+    if (ref.owner != id_) owners_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    owners_.hold(ref.object, worker, +1);
   }
-  send(*to, order, payload);
+  send(*to, start, payload);
 }
 
 void Node::drop_creation(const wire::Call& creation) {
@@ -388,17 +472,30 @@ void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   send(*to, update);
 }
 
-/// A private node has no neighbours.
-void Node::publish_remote(ProcessIndex, const control::ActorLocation&) {}
-
-NodeId Node::owner_of(ObjectId) {
-  return id_;
+void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& location) {
+  Process* to = find(watcher);
+  if (to == nullptr) return;
+  wire::ActorUpdate update;
+  update.actor = location.actor;
+  update.state = wire::ActorState::alive;
+  update.incarnation = location.incarnation;
+  update.worker = remote_.connect(watcher, location.node, location.worker, location.actor,
+                                  location.incarnation);
+  send(*to, update);
 }
 
-void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId) {
+NodeId Node::owner_of(ObjectId object) {
+  const auto owner = owners_.owner_of(object);
+  return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
+}
+
+void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) {
   Process* to = find(process);
   if (to == nullptr) return;
-  if (found.found) owners_.hold(found.lifetime, process, +1);
+  if (found.found) {
+    if (owner && owner != id_) owners_.borrow(found.lifetime, owner_index(owner), kSelf);
+    owners_.hold(found.lifetime, process, +1);
+  }
   send(*to, found);
 }
 

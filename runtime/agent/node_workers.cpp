@@ -12,43 +12,65 @@
 
 namespace troupe::agent {
 
-void Node::start_zygote() {
-  auto ends = process::LocalSocket::pair().value();
-  zygote_ = process::ZygoteLink(std::move(ends.first));
-  zygote_pid_ =
-      process::spawn(process::Role::zygote, std::move(ends.second), std::to_string(::getpid()))
-          .value();
-}
-
-/// Ends the zygote and with it every worker, and waits for both (a millisecond; SIGKILL after two
-/// seconds).
-void Node::end_zygote() {
-  zygote_ = process::ZygoteLink();
-  Fd handle(static_cast<int>(syscall(SYS_pidfd_open, zygote_pid_, 0)));
-  pollfd entry{handle.get(), POLLIN, 0};
-  if (!handle || poll(&entry, 1, 2000) <= 0) ::kill(zygote_pid_, SIGKILL);
-  waitpid(zygote_pid_, nullptr, 0);
-}
-
-void Node::start_worker(bool dedicated) {
+bool Node::start_zygote(Job& job) {
+  if (job.zygote) return true;
   auto ends = process::LocalSocket::pair();
-  if (!ends) return start_failed(dedicated, ends.error().message());
+  if (!ends) return false;
+  auto pid = process::spawn(process::Role::zygote, std::move(ends->second),
+                            std::to_string(::getpid()), job.program);
+  if (!pid) {
+    job_failed(job, pid.error().message());
+    return false;
+  }
+  job.zygote = process::ZygoteLink(std::move(ends->first));
+  job.zygote_pid = *pid;
+  return true;
+}
+
+/// Ends the job's zygote and with it every worker of the job, and waits for both (a millisecond;
+/// SIGKILL after two seconds).
+void Node::end_zygote(Job& job) {
+  if (!job.zygote) return;
+  job.zygote = process::ZygoteLink();
+  Fd handle(static_cast<int>(syscall(SYS_pidfd_open, job.zygote_pid, 0)));
+  pollfd entry{handle.get(), POLLIN, 0};
+  if (!handle || poll(&entry, 1, 2000) <= 0) ::kill(job.zygote_pid, SIGKILL);
+  waitpid(job.zygote_pid, nullptr, 0);
+}
+
+void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
+  const auto at = jobs_.find(number);
+  if (at == jobs_.end()) return leases_.worker_start_failed(steady_now(), dedicated, number);
+  Job& job = at->second;
+  if (job.state == Job::State::failed) {
+    leases_.worker_start_failed(steady_now(), dedicated, number);
+    return job_failed(job, job.why);
+  }
+  if (job.state != Job::State::ready) {
+    job.waiting.push_back(dedicated);
+    return need_program(job);
+  }
+  auto ends = process::LocalSocket::pair();
+  if (!ends) return start_failed(dedicated, number, ends.error().message());
+  if (!start_zygote(job)) return start_failed(dedicated, number, "its zygote cannot be started");
   auto process = std::make_unique<Process>();
   process->index = next_process_++;
   process->kind = wire::ProcessKind::worker;
+  process->job = job.id;
+  process->job_number = job.number;
   process->socket = process::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
   // The socket buffers the order until the zygote has come up.
-  if (!zygote_.fork_worker(process->index, ends->second.get())) {
+  if (!job.zygote.fork_worker(process->index, ends->second.get())) {
     starting_.erase(process->index);
-    return start_failed(dedicated, "the zygote is gone");
+    return start_failed(dedicated, number, "the zygote is gone");
   }
   processes_.emplace(process->index, std::move(process));
 }
 
-void Node::on_zygote() {
+void Node::on_zygote(Job& job) {
   bool gone = false;
-  for (const process::ZygoteEvent& event : zygote_.read(gone)) {
+  for (const process::ZygoteEvent& event : job.zygote.read(gone)) {
     switch (event.kind) {
       case process::ZygoteEvent::Kind::ready:
       case process::ZygoteEvent::Kind::note: break;
@@ -64,25 +86,39 @@ void Node::on_zygote() {
         break;
     }
   }
-  if (gone && !over_)
-    go_down(
-        "its zygote is gone: the program ended or crashed before it reached troupe::run, in the "
-        "copy of it "
-        "that workers are forked from");
+  if (gone && !over_) zygote_gone(job);
+}
+
+void Node::zygote_gone(Job& job) {
+  const std::string why =
+      "its zygote is gone: the program ended or crashed before it reached troupe::run, in the "
+      "copy of it that workers are forked from";
+  if (!network_) return go_down(why);
+  end_zygote(job);
+  // Its children died with it; nobody else reports them.
+  std::vector<ProcessIndex> orphans;
+  for (const auto& [index, process] : processes_)
+    if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
+      orphans.push_back(index);
+  for (const ProcessIndex index : orphans) worker_gone(index, why);
+  job_failed(job, why);
 }
 
 /// One failure may pass (descriptors, memory); ten in a row, about two seconds, will not.
-void Node::start_failed(bool dedicated, const std::string& why) {
-  leases_.worker_start_failed(steady_now(), dedicated);
+void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why) {
+  leases_.worker_start_failed(steady_now(), dedicated, number);
   if (++failed_starts_ == 1)
     std::fprintf(stderr, "troupe: a worker could not be started: %s\n", why.c_str());
-  if (failed_starts_ >= 10) go_down("workers cannot be started: " + why);
+  if (failed_starts_ < 10) return;
+  if (!network_) return go_down("workers cannot be started: " + why);
+  if (const auto job = jobs_.find(number); job != jobs_.end()) job_failed(job->second, why);
 }
 
 /// The node cannot serve any more: everybody is told why, and every wait ends.
 void Node::go_down(const std::string& why) {
   if (over_) return;
   over_ = true;
+  over_why_ = why;
   for (auto& [index, process] : processes_) send(*process, wire::Shutdown{why});
 }
 
@@ -94,7 +130,7 @@ void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   if (starting != starting_.end()) {
     const bool dedicated = starting->second;
     starting_.erase(starting);
-    start_failed(dedicated, "it ended before it said hello: " + reason);
+    start_failed(dedicated, process.job_number, "it ended before it said hello: " + reason);
   }
   process.pid = 0;
   process.reason = reason;

@@ -17,6 +17,7 @@
 /// InvalidArgument (more than kMaxFiles files or kMaxBytes bytes).
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/wire/peer.hpp"

@@ -132,6 +132,14 @@ void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
   out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, shape});
 }
 
+std::uint32_t RemoteTable::outstanding(ProcessIndex process, std::uint64_t key) const {
+  std::uint32_t count = 0;
+  for (auto at = wanted_.lower_bound({process, key, NodeId{}});
+       at != wanted_.end() && at->first.process == process && at->first.key == key; ++at)
+    count += at->second.count;
+  return count;
+}
+
 void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
   for (auto at = wanted_.lower_bound({process, key, NodeId{}});
        at != wanted_.end() && at->first.process == process && at->first.key == key;) {
@@ -164,7 +172,7 @@ void RemoteTable::on_refused(NodeId from, const wire::PeerLeaseRefused& message)
   const wire::Shape shape = at->second.shape;
   at->second.count -= count;
   if (at->second.count == 0) wanted_.erase(at);
-  if (count > 0) out_.spill_failed(message.process, message.key, shape, count);
+  if (count > 0) out_.spill_failed(message.process, message.key, shape, count, from);
 }
 
 void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message) {
@@ -253,6 +261,14 @@ void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
     out_.send(at->second.target.node, wire::PeerLeaseReclaim{at->second.target.process, lease});
 }
 
+void RemoteTable::refuse_job(JobId job, const std::string& why) {
+  std::vector<std::pair<ProcessIndex, std::uint64_t>> keys;
+  for (const auto& [index, alias] : aliases_)
+    for (const auto& [key, asked] : alias.shapes)
+      if (asked.second == job) keys.emplace_back(index, key);
+  for (const auto& [index, key] : keys) refused_here(index, key, why);
+}
+
 void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& message) {
   const auto at = given_.find(message.lease);
   if (at == given_.end()) return;
@@ -320,7 +336,7 @@ void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
   out_.owner_died(index);
 }
 
-void RemoteTable::node_died(NodeId node, const std::string& why) {
+void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) {
   std::vector<ProcessIndex> gone;
   for (auto at = by_target_.lower_bound({node, 0});
        at != by_target_.end() && at->first.first == node; ++at)
@@ -336,8 +352,8 @@ void RemoteTable::node_died(NodeId node, const std::string& why) {
     }
   }
   for (const auto& [key, wanted] : again)
-    out_.spill_failed(key.process, key.key, wanted.shape, wanted.count);
-  if (const auto at = nodes_.find(node); at != nodes_.end()) {
+    out_.spill_failed(key.process, key.key, wanted.shape, wanted.count, node);
+  if (const auto at = nodes_.find(node); at != nodes_.end() && !for_ever) {
     node_ids_.erase(at->second);
     nodes_.erase(at);
   }

@@ -49,9 +49,9 @@ class RemoteTable {
     virtual void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
                          ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
     virtual void reclaim(ProcessIndex process, std::uint64_t lease) = 0;
-    /// So many leases of the key are to be had elsewhere after all.
+    /// So many leases of the key are not to be had at that node after all.
     virtual void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
-                              std::uint32_t count) = 0;
+                              std::uint32_t count, NodeId node) = 0;
     // our leases for processes of other nodes; the owner is the alias
     virtual void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                          std::uint32_t backlog, JobId job) = 0;
@@ -73,6 +73,8 @@ class RemoteTable {
   /// One lease of this key is to be asked for at that node.
   void spilled(ProcessIndex process, std::uint64_t key, NodeId node, const wire::Shape& shape,
                JobId job);
+  /// Leases of this key that other nodes were asked for and have not answered.
+  std::uint32_t outstanding(ProcessIndex process, std::uint64_t key) const;
   /// The process wants no more leases of this key.
   void withdrawn(ProcessIndex process, std::uint64_t key);
   /// True when the lease was another node's; it is told.
@@ -82,6 +84,8 @@ class RemoteTable {
                     const std::vector<std::int32_t>& gpus);
   void refused_here(ProcessIndex alias, std::uint64_t key, const std::string& why);
   void reclaim_here(ProcessIndex alias, std::uint64_t lease);
+  /// Nothing of this job can run here: what others asked for it is refused.
+  void refuse_job(JobId job, const std::string& why);
   /// The lease ended with its worker's death.
   void lease_lost(std::uint64_t lease) { given_.erase(lease); }
   /// A channel from a local process to a process of another node, which hosts this actor. Returns
@@ -110,8 +114,9 @@ class RemoteTable {
 
   // --- from other nodes: everything about leases and processes; false for other messages
   bool on_message(NodeId from, const wire::PeerMessage& message);
-  /// Everything with that node is over.
-  void node_died(NodeId node, const std::string& why);
+  /// Everything with that node is over. A dead one keeps its index, so that late words about it
+  /// meet a dead index; one that is merely out of reach gets a new one when it comes back.
+  void node_died(NodeId node, const std::string& why, bool for_ever);
 
   // --- observe
   std::size_t portal_count() const noexcept { return portals_.size(); }

@@ -419,17 +419,17 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
   const std::uint64_t request = ++next_request_;
-  node_lists_.emplace(request, std::nullopt);
+  node_lists_[request].more = true;
   tell_agent(wire::ListNodes{request});
   const bool answered = block_until(
-      lock, [&] { return node_lists_.at(request).has_value(); }, steady_now() + kAgentAnswers);
-  auto answer = std::move(node_lists_.at(request));
+      lock, [&] { return !node_lists_.at(request).more; }, steady_now() + kAgentAnswers);
+  wire::Nodes answer = std::move(node_lists_.at(request));
   node_lists_.erase(request);
   unlock_and_collect(lock);
   if (!answered)
     throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
-  for (const auto& row : answer->rows) {
+  for (const auto& row : answer.rows) {
     const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
     detail::NodeInfo info;
     info.id = row.id;

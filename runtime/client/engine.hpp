@@ -292,7 +292,7 @@ class ClientEngine final : public detail::Engine,
   std::deque<std::function<void()>> resumable_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
-  std::map<std::uint64_t, std::optional<wire::Nodes>> node_lists_;
+  std::map<std::uint64_t, wire::Nodes> node_lists_;  ///< as far as they have come
   std::uint64_t next_request_ = 0;
   std::uint64_t next_actor_ = 0;
   std::vector<int> gpus_;

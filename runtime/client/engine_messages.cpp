@@ -261,10 +261,11 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               }
             },
             [&](wire::Nodes& m) {
-              if (const auto at = node_lists_.find(m.request); at != node_lists_.end()) {
-                at->second = std::move(m);
-                pump_->notify();
-              }
+              const auto at = node_lists_.find(m.request);
+              if (at == node_lists_.end()) return;
+              std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
+              at->second.more = m.more;
+              pump_->notify();
             },
             [&](wire::ExtentSealed&) {}, [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },

@@ -372,6 +372,7 @@ struct Nodes {
   # Agent -> process, answers ListNodes.
   request @0 :UInt64;
   rows @1 :List(NodeRow);  # at most 4096
+  more @2 :Bool;           # the answer goes on in another message
 }
 
 struct Inquire {

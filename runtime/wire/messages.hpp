@@ -393,6 +393,7 @@ struct NodeRow {
 struct Nodes {
   std::uint64_t request = 0;
   std::vector<NodeRow> rows;
+  bool more = false;  ///< the answer goes on in another message
 };
 /// Process -> agent: a question for control; its payload is an encoded control::ToControl that asks
 /// and changes nothing but key-values and draining. Answered by Answer.

@@ -438,9 +438,11 @@ void write(schema::Nodes::Builder out, const Nodes& m) {
   out.setRequest(m.request);
   auto rows = out.initRows(checked(m.rows.size(), kMaxRows));
   for (unsigned i = 0; i < rows.size(); ++i) write(rows[i], m.rows[i]);
+  out.setMore(m.more);
 }
 void read(schema::Nodes::Reader in, Nodes& m) {
   m.request = in.getRequest();
+  m.more = in.getMore();
   const auto rows = in.getRows();
   m.rows.resize(bounded(rows.size(), kMaxRows, "rows"));
   for (unsigned i = 0; i < rows.size(); ++i) read(rows[i], m.rows[i]);

@@ -75,7 +75,7 @@ class Agent final : public RemoteTable::Out {
     ASSERT_TRUE(held[process].count(lease));
   }
   void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape&,
-                    std::uint32_t count) override {
+                    std::uint32_t count, NodeId) override {
     came_back[{process, key}] += static_cast<int>(count);
   }
   void request(ProcessIndex alias, std::uint64_t key, const wire::Shape&, std::uint32_t n,
@@ -213,7 +213,7 @@ struct World {
       if (agent.get() == &victim) continue;
       agent->dead_nodes.insert(victim.self_);
       agent->outbox[victim.self_].clear();
-      agent->table.node_died(victim.self_, "the node is dead");
+      agent->table.node_died(victim.self_, "the node is dead", true);
     }
     victim.outbox.clear();
     for (auto& agent : agents) victim.dead_nodes.insert(agent->self_);

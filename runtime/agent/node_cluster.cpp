@@ -1,0 +1,294 @@
+/// The node as a member of a cluster: what control and the agents of other nodes say, and what
+/// follows.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/version.hpp"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+constexpr Duration kReportInterval = std::chrono::milliseconds(100);
+/// An answer to an observer leaves in pieces that fit a packet.
+constexpr std::size_t kAnswerPiece = 12 * 1024;
+
+/// "10.0.0.1" of "tcp://10.0.0.1:*".
+std::string host_of(const std::string& address) {
+  const auto begin = address.find("//");
+  const auto end = address.rfind(':');
+  if (begin == std::string::npos || end == std::string::npos || end < begin + 2) return "127.0.0.1";
+  return address.substr(begin + 2, end - begin - 2);
+}
+
+/// Programs of jobs are kept from one cluster to the next.
+std::string cache_folder() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
+    return std::string(folder) + "/troupe/programs";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return std::string(home) + "/.cache/troupe/programs";
+  return "/tmp/troupe-" + std::to_string(geteuid()) + "/programs";
+}
+
+bool same(const control::NodeReport& a, const control::NodeReport& b) {
+  return a.view.free == b.view.free && a.view.gpu_free == b.view.gpu_free &&
+         a.view.accepts == b.view.accepts && a.view.waiting == b.view.waiting &&
+         a.store_used == b.store_used && a.workers == b.workers;
+}
+
+}  // namespace
+
+void Node::join(process::AgentConfig config) {
+  const Time now = steady_now();
+  NetworkOptions options;
+  options.self.id = id_;
+  options.self.name = config.name;
+  options.self.resources = leases_.self_view().total;
+  options.self.labels = options_.labels;
+  options.self.beside_control = config.beside_control;
+  options.keys = std::move(config.keys);
+  options.control.node = config.control.node;
+  options.control.key = config.control.key;
+  options.control.door = config.control.door;
+  options.listen = config.listen;
+  options.build_id = version();
+  network_ = Network::open(std::move(options), *this, now).value();
+  TransfersOptions transfers;
+  transfers.host = host_of(config.listen);
+  transfers_ = Transfers::open(*host_, *this, transfers).value();
+  ProgramsOptions programs;
+  programs.cache = cache_folder();
+  programs_.reset(new Programs(*this, id_, programs));
+  local_door_ = process::LocalDoor::listen(config.socket_name).value();
+  config_ = std::move(config);
+}
+
+void Node::serve_network(bool at_door, bool from_launcher) {
+  const Time now = steady_now();
+  network_->poll(now);
+  transfers_->poll(now);
+  programs_->poll(now);
+  while (at_door) {
+    auto visitor = local_door_->accept();
+    if (!visitor) break;
+    auto process = std::make_unique<Process>();
+    process->index = next_process_++;
+    process->pid = 0;  // not our child: its end is its socket's
+    process->socket = process::LocalSocket(std::move(visitor->socket));
+    processes_.emplace(process->index, std::move(process));
+  }
+  if (!from_launcher) return;
+  while (!over_) {
+    const process::Received received = launcher_.receive(packet_);
+    if (received.kind == process::Received::Kind::empty) return;
+    if (received.kind != process::Received::Kind::closed) continue;
+    go_down("the cluster was taken down");
+    over_why_.clear();
+  }
+}
+
+// --- control
+// -----------------------------------------------------------------------------------------------------
+
+void Node::on_control(control::FromControl& message) {
+  std::visit(Cases{[&](control::Registered& m) {
+                     actors_.registered(m.epoch, m.control_epoch);
+                     reported_.reset();
+                     for (auto& [number, job] : jobs_)
+                       if (job.driver != 0 && job.described) start_job(job);
+                   },
+                   [&](control::StartActorAt& m) { actors_.start(m); },
+                   [&](control::StopActorAt& m) { actors_.stop(m); },
+                   [&](control::ActorReply& m) { actors_.replied(m); },
+                   [&](control::ActorLocation& m) { actors_.located(m); },
+                   [&](control::JobReply& m) { on_job_reply(m); },
+                   [&](control::JobInfo& m) { on_job_info(m); },
+                   [&](control::JobEnded& m) { end_job(m.job, m.why); },
+                   [&](control::DrainNode&) { leases_.set_draining(true, steady_now()); },
+                   [&](control::ListReply& m) { answer_inquiry(message, m.request); },
+                   [&](control::KvReply& m) { answer_inquiry(message, m.request); }, [&](auto&) {}},
+             message);
+}
+
+void Node::on_control_reset(const std::string& why) {
+  for (const auto& [number, inquiry] : std::exchange(inquiries_, {}))
+    if (Process* process = find(inquiry.process)) {
+      wire::Answer answer;
+      answer.request = inquiry.request;
+      answer.error = Error(Code::unavailable, why, Outcome::unknown).shared_info();
+      send(*process, answer);
+    }
+}
+
+/// What this node has free, when it changed.
+void Node::report(Time now) {
+  if (network_->epoch() == 0 || now < next_report_) return;
+  control::NodeReport report = report_of_self();
+  next_report_ = Time{};
+  if (reported_ && same(report, *reported_)) return;
+  network_->send_control(report);
+  reported_ = std::move(report);
+  next_report_ = now + kReportInterval;
+}
+
+void Node::on_nodes(const control::ClusterNodes& nodes) {
+  const Time now = steady_now();
+  cluster_ = nodes;
+  std::set<NodeId> gone = std::exchange(known_nodes_, {});
+  for (const control::ClusterRow& row : cluster_.rows) {
+    if (row.description.id == id_) continue;
+    known_nodes_.insert(row.description.id);
+    gone.erase(row.description.id);
+    scheduling::NodeView view = row.report.view;
+    view.id = row.description.id;
+    view.name = row.description.name;
+    view.labels = row.description.labels;
+    view.total = row.description.resources;
+    view.accepts = view.accepts && !row.suspect && !row.draining;
+    leases_.update_node(view, now);
+  }
+  for (const NodeId node : gone) leases_.node_gone(node, now);
+}
+
+// --- other nodes
+// -------------------------------------------------------------------------------------------------
+
+void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
+  const Time now = steady_now();
+  wire::PeerMessage& message = decoded.message;
+  if (const auto* frame = std::get_if<wire::PeerFrame>(&message))
+    return on_frame(from, *frame, decoded.payload);
+  if (remote_.on_message(from, message)) {
+    if (std::holds_alternative<wire::PeerCredit>(message)) resume_stalled(from);
+    return;
+  }
+  if (const auto* hold = std::get_if<wire::PeerHold>(&message))
+    return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
+  if (const auto* await = std::get_if<wire::PeerAwait>(&message))
+    return owners_.await(await->object, index_of(from), false);
+  if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
+    for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
+    return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
+  }
+  if (programs_->on_message(from, message, decoded.payload, now)) return;
+  transfers_->on_message(from, message, decoded.payload, now);
+}
+
+void Node::on_peer_reset(NodeId node, const std::string& why) {
+  node_gone(node, why, false);
+}
+
+void Node::on_node_dead(NodeId node, const std::string& why) {
+  known_nodes_.erase(node);
+  leases_.node_gone(node, steady_now());
+  node_gone(node, why, true);
+}
+
+void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
+  const Time now = steady_now();
+  ErrorInfo info;
+  info.code = Code::unavailable;
+  info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
+  owners_.node_died(index_of(node), Error(std::move(info)));
+  transfers_->node_died(node, now);
+  programs_->node_died(node, now);
+  remote_.node_died(node, why, for_ever);
+}
+
+void Node::on_can_send(NodeId node) {
+  resume_stalled(node);
+}
+
+void Node::exit_now(const std::string& why) {
+  go_down(why);
+}
+
+// --- OwnerTable::Out, Transfers::Out, Programs::Out
+// --------------------------------------------------------------
+
+void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
+  const auto node = remote_.node_of(to);
+  const auto who = holder == kSelf ? std::optional(id_) : remote_.node_of(holder);
+  if (node && who) network_->send(*node, wire::PeerHold{object, *who, delta});
+}
+
+void Node::peer_await(ProcessIndex owner, ObjectId object) {
+  if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
+}
+
+void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
+  if (const auto node = remote_.node_of(owner))
+    transfers_->pull(*node, object, bytes, steady_now());
+}
+
+void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
+  network_->send(to, message, payload);
+}
+
+std::optional<wire::Location> Node::find(ObjectId object) {
+  const wire::Value* value = owners_.value_of(object);
+  if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
+  return value->location;
+}
+
+void Node::done(ObjectId object, NodeId, const wire::Location& location) {
+  owners_.pulled(object, location);
+}
+
+void Node::failed(ObjectId object, NodeId, const Error& error) {
+  owners_.pull_failed(object, error);
+}
+
+// --- observers
+// ---------------------------------------------------------------------------------------------------
+
+void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
+  const auto refuse = [&](Code code, const std::string& why) {
+    wire::Answer answer;
+    answer.request = message.request;
+    answer.error = Error(code, why).shared_info();
+    send(from, answer);
+  };
+  if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
+  auto decoded = control::decode_to_control(payload);
+  if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
+  const std::uint64_t number = next_inquiry_++;
+  const bool asks =
+      std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
+                       [&](control::KeyValueRequest& m) { return m.request = number, true; },
+                       [&](control::DrainRequest& m) { return m.request = number, true; },
+                       [&](auto&) { return false; }},
+                 *decoded);
+  if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
+  if (!network_->hears_control(steady_now()))
+    return refuse(Code::unavailable, "control does not answer at the moment: try again");
+  inquiries_[number] = {from.index, message.request};
+  network_->send_control(*decoded);
+}
+
+void Node::answer_inquiry(control::FromControl& message, std::uint64_t request) {
+  const auto at = inquiries_.find(request);
+  if (at == inquiries_.end()) return;
+  const Inquiry inquiry = at->second;
+  inquiries_.erase(at);
+  Process* process = find(inquiry.process);
+  if (process == nullptr) return;
+  const Blob bytes = control::encode(message);
+  for (std::size_t offset = 0; offset < bytes.size(); offset += kAnswerPiece) {
+    const BlobView piece =
+        BlobView(bytes).subspan(offset, std::min(kAnswerPiece, bytes.size() - offset));
+    send(*process, wire::Answer{inquiry.request, offset, bytes.size(), nullptr}, piece);
+  }
+}
+
+}  // namespace troupe::agent

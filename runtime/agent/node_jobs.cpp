@@ -1,0 +1,183 @@
+/// Jobs of this node: one for each driver whose work runs here, with the program that its workers
+/// are forked from.
+#include "troupe/runtime/agent/node.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+std::int64_t wall_now() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+Node::Job& Node::job_of(JobId id) {
+  const auto [at, fresh] = job_numbers_.try_emplace(id, 0);
+  if (fresh) at->second = ++next_job_;
+  Job& job = jobs_[at->second];
+  job.id = id;
+  job.number = at->second;
+  return job;
+}
+
+// --- drivers of this node
+// ----------------------------------------------------------------------------------------
+
+/// It is welcome once control knows its job.
+void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors) {
+  Job& job = job_of(JobId::random());
+  job.driver = from.index;
+  job.record.id = job.id;
+  job.record.name = hello.job_name;
+  job.record.node = id_;
+  job.record.started_ns = wall_now();
+  job.record.program = hello.program;
+  job.record.arguments = hello.arguments;
+  job.state = Job::State::ready;
+  from.job = job.id;
+  from.job_number = job.number;
+  from.waiting = std::move(descriptors);
+  if (config_.embedded || hello.program.empty()) {
+    job.record.program.clear();
+    return start_job(job);
+  }
+  job.program = {hello.program, hello.arguments, ""};
+  programs_->describe(job.id, hello.program, hello.libraries, steady_now());
+}
+
+void Node::described(JobId id, const Result<Programs::Files>& files) {
+  const auto number = job_numbers_.find(id);
+  if (number == job_numbers_.end()) return;
+  Job& job = jobs_.at(number->second);
+  if (!files) {
+    if (Process* driver = find(job.driver)) refuse(*driver, files.error().message());
+    return;
+  }
+  job.record.files = files.value();
+  start_job(job);
+}
+
+/// Tells control; again after each registration, since control may be another process then.
+void Node::start_job(Job& job) {
+  job.described = true;
+  if (network_->epoch() == 0) return;  // follows when this node is registered
+  job.record.epoch = network_->epoch();
+  network_->send_control(control::StartJob{id_, job.number, job.record});
+}
+
+void Node::on_job_reply(const control::JobReply& reply) {
+  const auto at = jobs_.find(reply.request);
+  if (at == jobs_.end()) return;
+  Process* driver = find(at->second.driver);
+  if (driver == nullptr || driver->waiting.empty()) return;
+  if (!reply.error) return welcome(*driver, std::exchange(driver->waiting, {}));
+  if (reply.error->code == Code::unavailable) return;  // asked again once registered
+  refuse(*driver, reply.error->message);
+}
+
+/// The driver says that it is done, or has gone without a word.
+void Node::driver_gone(Process& driver, bool finished) {
+  const auto at = jobs_.find(driver.job_number);
+  if (at == jobs_.end() || at->second.driver != driver.index) return;
+  Job& job = at->second;
+  job.driver = 0;
+  if (!network_) {
+    over_ = true;
+    return;
+  }
+  if (finished)
+    network_->send_control(control::FinishJob{job.id});
+  else
+    network_->send_control(control::DriverDied{job.id, driver.reason});
+  end_job(job.id, finished ? "it is finished" : "its driver died: " + driver.reason);
+}
+
+// --- jobs of drivers elsewhere
+// -----------------------------------------------------------------------------------
+
+/// Workers are wanted: what they are started from comes from the driver's node.
+void Node::need_program(Job& job) {
+  if (job.state != Job::State::unknown) return;
+  if (config_.embedded) {
+    job.state = Job::State::ready;
+    for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
+    return;
+  }
+  job.state = Job::State::asked;
+  network_->send_control(control::GetJob{job.number, job.id});
+}
+
+void Node::on_job_info(const control::JobInfo& info) {
+  const auto at = jobs_.find(info.request);
+  if (at == jobs_.end() || at->second.state != Job::State::asked) return;
+  if (!info.job) return job_failed(at->second, "control does not know the job");
+  programs_->want(*info.job, steady_now());
+}
+
+void Node::program(JobId id, const Result<process::Program>& program) {
+  const auto number = job_numbers_.find(id);
+  if (number == job_numbers_.end()) return;
+  Job& job = jobs_.at(number->second);
+  if (!program) return job_failed(job, program.error().message());
+  job.program = program.value();
+  job.state = Job::State::ready;
+  for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
+}
+
+/// Its workers cannot be had on this node: everything here that waits for one is told.
+void Node::job_failed(Job& job, const std::string& why) {
+  if (job.state != Job::State::failed)
+    std::fprintf(stderr, "troupe: %s: workers of a job cannot be started here: %s\n",
+                 options_.name.c_str(), why.c_str());
+  const Time now = steady_now();
+  job.state = Job::State::failed;
+  job.why = why;
+  for (const bool dedicated : std::exchange(job.waiting, {}))
+    leases_.worker_start_failed(now, dedicated, job.number);
+  leases_.job_ended(job.number, now);
+  remote_.refuse_job(job.id, why);
+  const Error error(Code::unavailable, why);
+  std::vector<std::uint64_t> lives;
+  for (const auto& [life, number] : waiting_lives_)
+    if (number == job.number) lives.push_back(life);
+  for (const std::uint64_t life : lives) actors_.no_worker(life, error);
+}
+
+// --- ends
+// --------------------------------------------------------------------------------------------------------
+
+/// Its tasks end; its actors do when control says so, the detached ones live on.
+void Node::end_job(JobId id, const std::string& why) {
+  const auto number = job_numbers_.find(id);
+  if (number == job_numbers_.end()) return;
+  Job& job = jobs_.at(number->second);
+  job.ended = true;
+  for (const auto& [index, process] : processes_) {
+    if (process->job_number != job.number || process->doomed) continue;
+    if (process->kind == wire::ProcessKind::driver)
+      send(*process, wire::Shutdown{why});
+    else if (process->pid > 0 && !actors_.hosts(index))
+      ::kill(process->pid, SIGKILL);
+  }
+  leases_.job_ended(job.number, steady_now());
+  forget_job_if_over(job);
+}
+
+void Node::forget_job_if_over(Job& job) {
+  if (!job.ended || !network_) return;
+  for (const auto& [index, process] : processes_)
+    if (process->job_number == job.number) return;
+  end_zygote(job);
+  programs_->forget(job.id);
+  job_numbers_.erase(job.id);
+  jobs_.erase(job.number);
+}
+
+}  // namespace troupe::agent

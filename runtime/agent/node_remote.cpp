@@ -1,0 +1,230 @@
+/// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/shape.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+/// Values that lie in a node's memory do not leave it as locations.
+bool is_place(const wire::Value& value) {
+  return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
+}
+bool names_place(const wire::CallMessage& message) {
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    return std::any_of(call->arguments.begin(), call->arguments.end(), is_place);
+  const auto* reply = std::get_if<wire::Reply>(&message);
+  return reply != nullptr && is_place(reply->value);
+}
+
+}  // namespace
+
+ProcessIndex Node::index_of(NodeId node) {
+  const ProcessIndex index = remote_.index_of(node);
+  owners_.add_node(index);
+  return index;
+}
+
+ProcessIndex Node::owner_index(NodeId owner) {
+  return owner == id_ || !owner ? kSelf : index_of(owner);
+}
+
+// --- portals
+// -----------------------------------------------------------------------------------------------------
+
+void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
+  Process* process = find(index);
+  if (process == nullptr) return;
+  auto memory = ring::ChannelMemory::create();
+  if (!memory) return break_off(*process, memory.error().message());
+  Portal& portal = portals_[{index, alias}];
+  portal.process = index;
+  portal.alias = alias;
+  portal.node = node;
+  portal.line = take_line();
+  lines_[portal.line] = {index, alias};
+  wire::Channel channel;
+  channel.peer = alias;
+  channel.side = 1;
+  channel.my_line = process->next_line++;
+  channel.peer_line = portal.line;
+  channel.remote = true;
+  channel.holder = index_of(node);
+  send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
+  portal.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_line);
+  portal.channel.close_fd();
+}
+
+/// What came for the process enters its ring first; what it has written and nobody carried is
+/// dropped.
+void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                        std::uint64_t started) {
+  const auto at = portals_.find({process, alias});
+  if (at == portals_.end()) return;
+  drop_unread(at->second);
+  at->second.ending = Portal::Ending{reason, started};
+  finish_portal(at);
+}
+
+void Node::finish_portal(Portals::iterator at) {
+  Portal& portal = at->second;
+  if (Process* process = find(portal.process)) {
+    if (!portal.channel.flush()) return;  // its line rings when there is room
+    send(*process, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
+  }
+  lines_[portal.line] = {};
+  stalled_.erase(at->first);
+  portals_.erase(at);
+}
+
+/// Refs in frames that nobody carries any more were counted for the other node.
+void Node::drop_unread(Portal& portal) {
+  if (Process* process = find(portal.process)) drain_ring(*process);
+  const ProcessIndex holder = index_of(portal.node);
+  std::size_t size = 0;
+  while (portal.channel.receive(frame_.data(), size) == ring::Pop::frame) {
+    auto decoded = wire::decode_call(BlobView(frame_.data(), size));
+    if (!decoded) return;
+    wire::for_each_ref(decoded->message,
+                       [&](ObjectId id) { owners_.hold(id, holder, -1, portal.process); });
+  }
+}
+
+std::uint64_t Node::started(ProcessIndex process, ProcessIndex alias) {
+  const auto at = portals_.find({process, alias});
+  return at == portals_.end() ? 0 : at->second.channel.peer_progress().started;
+}
+
+void Node::note_entered(Portal& portal) {
+  portal.channel.flush();
+  remote_.entered(portal.process, portal.alias, portal.pushed - portal.channel.waiting());
+}
+
+// --- frames that leave
+// -------------------------------------------------------------------------------------------
+
+void Node::drain_portal(Portal& portal, bool to_the_end) {
+  const PortalKey key{portal.process, portal.alias};
+  if (portal.ending) return finish_portal(portals_.find(key));
+  // It has counted the refs in its frames through its own ring before.
+  Process* process = find(portal.process);
+  if (process != nullptr) drain_ring(*process);
+  note_entered(portal);
+  std::size_t size = 0;
+  for (;;) {
+    if (!to_the_end &&
+        (!remote_.may_carry(portal.process, portal.alias) || !network_->can_send(portal.node))) {
+      stalled_.insert(key);
+      return;
+    }
+    const ring::Pop pop = portal.channel.receive(frame_.data(), size);
+    if (pop == ring::Pop::empty) break;
+    auto decoded = wire::decode_call(BlobView(frame_.data(), size));
+    if (pop == ring::Pop::corrupt || !decoded || names_place(decoded->message)) {
+      if (process != nullptr) break_off(*process, "it sent damaged frames to another node");
+      break;
+    }
+    carry(portal, decoded->message, BlobView(frame_.data(), size));
+  }
+  stalled_.erase(key);
+}
+
+void Node::carry(Portal& portal, const wire::CallMessage& message, BlobView frame) {
+  wire::PeerFrame carried;
+  carried.from = portal.process;
+  carried.to = remote_.target(portal.alias).process;
+  const ProcessIndex to = index_of(portal.node);
+  wire::for_each_ref(message, [&](ObjectId id) {
+    const ProcessIndex owner = owners_.depart(id, to, portal.process);
+    carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
+  });
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    portal.channel.count_started(call->sequence);  // from here on nobody knows better
+  network_->send(portal.node, carried, frame);
+  remote_.carried(portal.process, portal.alias);
+}
+
+void Node::resume_stalled(NodeId node) {
+  for (const PortalKey& key : std::set<PortalKey>(stalled_))
+    if (const auto at = portals_.find(key); at != portals_.end() && at->second.node == node)
+      drain_portal(at->second);
+}
+
+// --- frames that arrive
+// ------------------------------------------------------------------------------------------
+
+void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
+  owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+}
+
+void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
+  auto decoded = wire::decode_call(payload);
+  bool good = decoded && !names_place(decoded->message) && payload.size() <= ring::kMaxFrame;
+  std::size_t count = 0;
+  if (good)
+    wire::for_each_ref(decoded->message, [&](ObjectId id) {
+      good = good && count < frame.refs.size() && frame.refs[count].object == id;
+      ++count;
+    });
+  if (!good || count != frame.refs.size())
+    return network_->drop(from, "it sent a frame whose refs are not those that it names");
+  for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
+  if (actors_.hosts(frame.to) && !network_->may_serve(steady_now())) return;  // we may be dead
+  const auto alias = remote_.arrived(from, frame);
+  if (!alias) return;
+  for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
+  Portal& portal = portals_.at({frame.to, *alias});
+  ++portal.pushed;
+  if (!portal.channel.send(payload))
+    if (Process* process = find(frame.to)) break_off(*process, "it does not read its ring");
+  note_entered(portal);
+}
+
+// --- RemoteTable::Out
+// --------------------------------------------------------------------------------------------
+
+void Node::send(NodeId to, const wire::PeerMessage& message) {
+  network_->send(to, message);
+}
+
+bool Node::is_alive(ProcessIndex process) {
+  return find(process) != nullptr;
+}
+
+bool Node::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) {
+  return find(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
+}
+
+void Node::granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
+                   ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+  if (Process* owner = find(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
+}
+
+void Node::reclaim(ProcessIndex process, std::uint64_t lease) {
+  if (Process* owner = find(process)) send(*owner, wire::LeaseReclaim{lease});
+}
+
+void Node::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+                        std::uint32_t count, NodeId node) {
+  if (Process* owner = find(process))
+    leases_.spill_failed(process, key, shape_of(shape), count, steady_now(),
+                         {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
+}
+
+void Node::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+                   std::uint32_t backlog, JobId job) {
+  leases_.request(alias, key, shape_of(shape), backlog, steady_now(),
+                  {.spilled = true, .dedicated = false, .job = job_of(job).number});
+}
+
+void Node::returned(std::uint64_t lease) {
+  leases_.returned(lease, steady_now());
+}
+
+void Node::owner_died(ProcessIndex alias) {
+  leases_.owner_died(alias, steady_now());
+}
+
+}  // namespace troupe::agent

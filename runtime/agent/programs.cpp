@@ -1,0 +1,500 @@
+#include "troupe/runtime/agent/programs.hpp"
+
+#include "troupe/runtime/base/fd.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+constexpr std::size_t kPiece = 256 * 1024;
+
+std::string reason() {
+  return std::strerror(errno);
+}
+
+std::string hex(const unsigned char* bytes, unsigned size) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) {
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 15];
+  }
+  return text;
+}
+
+/// SHA-256 in hex of a regular file. Errors: Unavailable with the path.
+Result<std::string> digest_of(int fd, const std::string& path) {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  EVP_DigestInit_ex(context, EVP_sha256(), nullptr);
+  Blob buffer(1 << 20);
+  off_t offset = 0;
+  ssize_t n = 0;
+  while ((n = pread(fd, buffer.data(), buffer.size(), offset)) > 0) {
+    EVP_DigestUpdate(context, buffer.data(), static_cast<std::size_t>(n));
+    offset += n;
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_DigestFinal_ex(context, digest, &size);
+  EVP_MD_CTX_free(context);
+  if (n < 0) return Error(Code::unavailable, "cannot read " + path + ": " + reason());
+  return hex(digest, size);
+}
+
+Result<Fd> open_regular(const std::string& path) {
+  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status{};
+  if (!file || fstat(file.get(), &status) != 0)
+    return Error(Code::unavailable, "cannot open " + path + ": " + reason());
+  if (!S_ISREG(status.st_mode)) return Error(Code::unavailable, path + " is not a plain file");
+  return file;
+}
+
+bool has_digest(const std::string& path, const std::string& digest) {
+  auto file = open_regular(path);
+  if (!file) return false;
+  const auto found = digest_of(file->get(), path);
+  return found && *found == digest;
+}
+
+bool is_digest(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string name_of(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// Every folder of the path; the last one must be ours alone.
+Result<void> make_folder(const std::string& path) {
+  for (std::size_t at = 1; at <= path.size(); ++at)
+    if (at == path.size() || path[at] == '/') mkdir(path.substr(0, at).c_str(), 0700);
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0)
+    return Error(Code::out_of_disk, "cannot make the folder " + path + ": " + reason());
+  if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) != 0)
+    return Error(Code::invalid_argument,
+                 path + " is not a folder of this user alone: remove it, or set XDG_CACHE_HOME");
+  return {};
+}
+
+/// Removes the least recently used files while there are more bytes than that.
+void prune(const std::string& folder, std::uint64_t bytes) {
+  struct File {
+    timespec used;
+    std::uint64_t size;
+    std::string path;
+  };
+  std::vector<File> files;
+  std::uint64_t total = 0;
+  DIR* listing = opendir(folder.c_str());
+  if (listing == nullptr) return;
+  while (const dirent* entry = readdir(listing)) {
+    struct stat status{};
+    const std::string path = folder + "/" + entry->d_name;
+    if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    files.push_back({status.st_mtim, static_cast<std::uint64_t>(status.st_size), path});
+    total += files.back().size;
+  }
+  closedir(listing);
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  for (const File& file : files) {
+    if (total <= bytes) return;
+    if (unlink(file.path.c_str()) == 0) total -= file.size;
+  }
+}
+
+/// A folder in which each library has its own name, for LD_LIBRARY_PATH.
+Result<std::string> link_libraries(const std::string& cache, const Programs::Files& files,
+                                   const std::vector<std::string>& paths) {
+  const std::string folder = cache + "/" + files.front().second + ".d";
+  if (auto made = make_folder(folder); !made) return made.error();
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    const std::string name = folder + "/" + name_of(files[i].first);
+    const std::string fresh = name + "." + std::to_string(getpid());
+    if (symlink(paths[i].c_str(), fresh.c_str()) != 0 || rename(fresh.c_str(), name.c_str()) != 0)
+      return Error(Code::out_of_disk, "cannot write " + name + ": " + reason());
+  }
+  return folder;
+}
+
+/// Runs what touches the disk, in order; what follows from it runs in the event loop.
+class Disk {
+ public:
+  using Then = std::function<void()>;
+  Disk() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { run(); }) {}
+  ~Disk() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
+
+  void post(std::function<Then()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    changed_.notify_one();
+  }
+  int fd() const noexcept { return event_.get(); }
+  std::deque<Then> take() {
+    std::uint64_t count = 0;
+    (void)!read(event_.get(), &count, sizeof count);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(done_, {});
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return over_ || !work_.empty(); });
+      if (over_) return;
+      auto work = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      Then then = work();
+      lock.lock();
+      done_.push_back(std::move(then));
+      const std::uint64_t one = 1;
+      (void)!write(event_.get(), &one, sizeof one);
+    }
+  }
+
+  Fd event_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<Then()>> work_;
+  std::deque<Then> done_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+struct Programs::Impl {
+  /// The files of a local driver, kept open: what they were when it started is what is served.
+  using Offered = std::vector<std::shared_ptr<Fd>>;
+  struct Fetch {
+    control::JobRecord job;
+    std::vector<std::string> paths;  ///< here; empty: missing
+    std::size_t file = 0;            ///< that is being fetched
+    std::uint64_t offset = 0;
+    std::shared_ptr<Fd> fresh;  ///< its file in the making
+    Time deadline{};
+  };
+
+  Out& out;
+  NodeId self;
+  ProgramsOptions options;
+  Time now{};
+  std::map<JobId, Offered> offered;
+  std::map<JobId, Fetch> fetches;
+  std::unique_ptr<Disk> disk;  // last: its thread ends first
+
+  Impl(Out& o, NodeId s, ProgramsOptions given)
+      : out(o), self(s), options(std::move(given)), disk(new Disk) {}
+
+  std::string fresh_path(const Fetch& fetch) const {
+    return options.cache + "/" + fetch.job.files[fetch.file].second + "." + self.str();
+  }
+
+  void fail(JobId job, const Error& error) {
+    const auto at = fetches.find(job);
+    if (at == fetches.end()) return;
+    if (at->second.fresh) unlink(fresh_path(at->second).c_str());
+    fetches.erase(at);
+    out.program(job, error);
+  }
+
+  void begin(JobId job);
+  void next_file(JobId job);
+  void ask(Fetch& fetch);
+  void on_data(NodeId from, const wire::ProgramData& data, BlobView payload);
+  void written(JobId job, const std::string& error, bool last);
+  void finish(JobId job);
+  void serve(NodeId from, const wire::ProgramRequest& request);
+};
+
+/// Which files are here already?
+void Programs::Impl::begin(JobId job) {
+  const Files files = fetches.at(job).job.files;
+  disk->post([this, job, files, cache = options.cache]() -> Disk::Then {
+    std::vector<std::string> paths;
+    for (const auto& [path, digest] : files) {
+      const std::string cached = cache + "/" + digest;
+      if (has_digest(path, digest))
+        paths.push_back(path);
+      else if (has_digest(cached, digest))
+        paths.push_back(cached);
+      else
+        paths.emplace_back();
+      if (paths.back() == cached) (void)utimensat(AT_FDCWD, cached.c_str(), nullptr, 0);
+    }
+    return [this, job, paths] {
+      const auto at = fetches.find(job);
+      if (at == fetches.end()) return;
+      at->second.paths = paths;
+      next_file(job);
+    };
+  });
+}
+
+void Programs::Impl::next_file(JobId job) {
+  Fetch& fetch = fetches.at(job);
+  fetch.fresh.reset();
+  fetch.offset = 0;
+  fetch.file = 0;
+  while (fetch.file < fetch.paths.size() && !fetch.paths[fetch.file].empty()) ++fetch.file;
+  if (fetch.file == fetch.paths.size()) return finish(job);
+  if (fetch.job.node == self || !fetch.job.node)
+    return fail(job, Error(Code::unavailable,
+                           fetch.job.files[fetch.file].first + " has changed since the job began"));
+  if (auto made = make_folder(options.cache); !made) return fail(job, made.error());
+  fetch.fresh = std::make_shared<Fd>(
+      open(fresh_path(fetch).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!*fetch.fresh)
+    return fail(job,
+                Error(Code::out_of_disk, "cannot write into " + options.cache + ": " + reason()));
+  ask(fetch);
+}
+
+void Programs::Impl::ask(Fetch& fetch) {
+  fetch.deadline = now + options.silence;
+  out.send(fetch.job.node,
+           wire::ProgramRequest{fetch.job.id, static_cast<std::uint32_t>(fetch.file), fetch.offset},
+           {});
+}
+
+void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobView payload) {
+  const auto at = fetches.find(data.job);
+  if (at == fetches.end() || at->second.job.node != from) return;
+  Fetch& fetch = at->second;
+  if (data.file != fetch.file || data.offset != fetch.offset || !fetch.fresh) return;
+  if (data.error) return fail(data.job, Error(*data.error));
+  const std::uint64_t end = data.offset + payload.size();
+  if (data.bytes > kMaxBytes || end > data.bytes || (payload.empty() && end < data.bytes))
+    return fail(data.job, Error(Code::unavailable, "the driver's node sent a piece of no sense"));
+  fetch.deadline = Time::max();  // until the disk has it
+  const bool last = end == data.bytes;
+  fetch.offset = end;
+  const auto bytes = std::make_shared<Blob>(payload.begin(), payload.end());
+  disk->post([this, job = data.job, file = fetch.fresh, bytes, offset = data.offset, last,
+              path = fresh_path(fetch),
+              whole = options.cache + "/" + fetch.job.files[fetch.file].second,
+              digest = fetch.job.files[fetch.file].second]() -> Disk::Then {
+    std::string error;
+    for (std::size_t at = 0; at < bytes->size() && error.empty();) {
+      const ssize_t n = pwrite(file->get(), bytes->data() + at, bytes->size() - at,
+                               static_cast<off_t>(offset + at));
+      if (n <= 0)
+        error = "cannot write " + path + ": " + reason();
+      else
+        at += static_cast<std::size_t>(n);
+    }
+    if (last && error.empty()) {
+      const auto found = digest_of(file->get(), path);
+      if (!found || *found != digest)
+        error = "a file of the program has changed on the driver's node since the job began";
+      else if (fchmod(file->get(), 0500) != 0 || rename(path.c_str(), whole.c_str()) != 0)
+        error = "cannot keep " + whole + ": " + reason();
+    }
+    return [this, job, error, last] { written(job, error, last); };
+  });
+}
+
+void Programs::Impl::written(JobId job, const std::string& error, bool last) {
+  const auto at = fetches.find(job);
+  if (at == fetches.end()) return;
+  if (!error.empty()) return fail(job, Error(Code::out_of_disk, error));
+  Fetch& fetch = at->second;
+  if (!last) return ask(fetch);
+  fetch.paths[fetch.file] = options.cache + "/" + fetch.job.files[fetch.file].second;
+  next_file(job);
+}
+
+void Programs::Impl::finish(JobId job) {
+  const Fetch fetch = fetches.at(job);
+  fetches.at(job).deadline = Time::max();
+  disk->post([this, job, fetch, options = options]() -> Disk::Then {
+    process::Program program{fetch.paths.front(), fetch.job.arguments, ""};
+    bool moved = false;
+    for (std::size_t i = 1; i < fetch.paths.size(); ++i)
+      moved = moved || fetch.paths[i] != fetch.job.files[i].first;
+    std::shared_ptr<Error> error;
+    if (moved) {
+      auto folder = link_libraries(options.cache, fetch.job.files, fetch.paths);
+      if (folder)
+        program.libraries = *folder;
+      else
+        error = std::make_shared<Error>(folder.error());
+    }
+    prune(options.cache, options.cache_bytes);
+    return [this, job, program, error] {
+      if (fetches.erase(job) == 0) return;
+      if (error)
+        out.program(job, *error);
+      else
+        out.program(job, program);
+    };
+  });
+}
+
+void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
+  wire::ProgramData data;
+  data.job = request.job;
+  data.file = request.file;
+  data.offset = request.offset;
+  const auto at = offered.find(request.job);
+  if (at == offered.end() || request.file >= at->second.size()) {
+    data.error =
+        Error(Code::unavailable, "the job's driver has ended: its program is gone").shared_info();
+    return out.send(from, data, {});
+  }
+  disk->post([this, from, data, file = at->second[request.file]]() -> Disk::Then {
+    wire::ProgramData answer = data;
+    const auto bytes = std::make_shared<Blob>(kPiece);
+    struct stat status{};
+    ssize_t n = -1;
+    if (answer.offset <= kMaxBytes && fstat(file->get(), &status) == 0)
+      n = pread(file->get(), bytes->data(), bytes->size(), static_cast<off_t>(answer.offset));
+    if (n < 0)
+      answer.error =
+          Error(Code::unavailable, "the program cannot be read: " + reason()).shared_info();
+    bytes->resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+    answer.bytes = static_cast<std::uint64_t>(status.st_size);
+    return [this, from, answer, bytes] { out.send(from, answer, *bytes); };
+  });
+}
+
+Programs::Programs(Out& out, NodeId self, ProgramsOptions options)
+    : impl_(new Impl(out, self, std::move(options))) {}
+Programs::~Programs() = default;
+
+void Programs::describe(JobId job, const std::string& path, std::vector<std::string> libraries,
+                        Time now) {
+  impl_->now = now;
+  libraries.insert(libraries.begin(), path);
+  if (libraries.size() > kMaxFiles)
+    return impl_->disk->post([impl = impl_.get(), job]() -> Disk::Then {
+      return [impl, job] {
+        impl->out.described(job, Error(Code::invalid_argument,
+                                       "a program brings at most 63 shared objects of its own"));
+      };
+    });
+  impl_->disk->post([impl = impl_.get(), job, paths = std::move(libraries)]() -> Disk::Then {
+    auto opened = std::make_shared<Impl::Offered>();
+    auto files = std::make_shared<Files>();
+    std::shared_ptr<Error> error;
+    for (const std::string& path : paths) {
+      auto file = open_regular(path);
+      const auto digest = file ? digest_of(file->get(), path) : Result<std::string>(file.error());
+      if (!digest) {
+        error = std::make_shared<Error>(digest.error());
+        break;
+      }
+      files->emplace_back(path, *digest);
+      opened->push_back(std::make_shared<Fd>(std::move(*file)));
+    }
+    return [impl, job, opened, files, error] {
+      if (error) return impl->out.described(job, *error);
+      impl->offered[job] = *opened;
+      impl->out.described(job, *files);
+    };
+  });
+}
+
+void Programs::want(const control::JobRecord& job, Time now) {
+  impl_->now = now;
+  if (impl_->fetches.count(job.id) != 0) return;
+  Impl::Fetch& fetch = impl_->fetches[job.id];
+  fetch.job = job;
+  fetch.deadline = Time::max();
+  bool good = !job.files.empty() && job.files.size() <= kMaxFiles;
+  for (const auto& [path, digest] : job.files)
+    good = good && is_digest(digest) && path.size() > 1 && path.front() == '/' &&
+           path.find('\0') == std::string::npos && !name_of(path).empty();
+  if (good) return impl_->begin(job.id);
+  impl_->disk->post([impl = impl_.get(), id = job.id]() -> Disk::Then {
+    return [impl, id] {
+      impl->fail(id, Error(Code::invalid_argument, "the job's record names no program"));
+    };
+  });
+}
+
+void Programs::forget(JobId job) {
+  impl_->offered.erase(job);
+  const auto at = impl_->fetches.find(job);
+  if (at == impl_->fetches.end()) return;
+  if (at->second.fresh) unlink(impl_->fresh_path(at->second).c_str());
+  impl_->fetches.erase(at);
+}
+
+bool Programs::on_message(NodeId from, const wire::PeerMessage& message, BlobView payload,
+                          Time now) {
+  impl_->now = now;
+  if (const auto* request = std::get_if<wire::ProgramRequest>(&message))
+    return impl_->serve(from, *request), true;
+  if (const auto* data = std::get_if<wire::ProgramData>(&message))
+    return impl_->on_data(from, *data, payload), true;
+  return false;
+}
+
+void Programs::node_died(NodeId node, Time now) {
+  impl_->now = now;
+  std::vector<JobId> over;
+  for (const auto& [job, fetch] : impl_->fetches)
+    if (fetch.job.node == node && fetch.fresh) over.push_back(job);
+  for (const JobId job : over)
+    impl_->fail(job, Error(Code::unavailable, "the node of the job's driver is gone"));
+}
+
+int Programs::fd() const noexcept {
+  return impl_->disk->fd();
+}
+
+void Programs::poll(Time now) {
+  impl_->now = now;
+  for (const auto& then : impl_->disk->take()) then();
+  std::vector<JobId> silent;
+  for (const auto& [job, fetch] : impl_->fetches)
+    if (fetch.deadline <= now) silent.push_back(job);
+  for (const JobId job : silent)
+    impl_->fail(job, Error(Code::unavailable,
+                           "the node of the job's driver sent nothing of the program for " +
+                               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(
+                                                  impl_->options.silence)
+                                                  .count()) +
+                               " s"));
+}
+
+Time Programs::next_deadline() const {
+  Time next = Time::max();
+  for (const auto& [job, fetch] : impl_->fetches) next = std::min(next, fetch.deadline);
+  return next;
+}
+
+}  // namespace troupe::agent
