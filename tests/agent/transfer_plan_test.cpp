@@ -303,14 +303,18 @@ TEST(TransferPlan, WithoutMemoryItWaitsAWhile) {
 }
 
 TEST(TransferPlan, WhoNeedsLessMemoryGetsItsTurn) {
-  Desk d;
+  PlanOptions options;
+  options.node_bytes = 4 * kMiB;
+  Desk d(options);
   d.most = 2 * kMiB;
   d.pull(kOne, 1, 4 * kMiB);
   d.pull(kOne, 2, kMiB);
   d.wait(50ms);
+  d.wait(50ms);
   ASSERT_EQ(d.asks.size(), 1u);
   EXPECT_EQ(d.asks[0].object, object(2));
   d.most = 4 * kMiB;
+  d.receive(d.asks[0]);
   d.wait(50ms);
   EXPECT_EQ(d.asks.size(), 2u);
 }
