@@ -181,6 +181,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return line.app.exit(asked);
   } catch (const CLI::ParseError& error) {
+    if (const auto rest = line.app.remaining(true); !rest.empty())
+      std::fprintf(stderr, "troupe: '%s' is not known here\n", rest.front().c_str());
     line.app.exit(error, std::cerr, std::cerr);
     return static_cast<int>(Exit::usage);
   }
