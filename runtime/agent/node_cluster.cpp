@@ -61,7 +61,7 @@ void Node::join(process::AgentConfig config) {
   options.control.key = config.control.key;
   options.control.door = config.control.door;
   options.listen = config.listen;
-  options.build_id = version();
+  options.build_id = TROUPE_VERSION_TEXT;
   network_ = Network::open(std::move(options), *this, now).value();
   TransfersOptions transfers;
   transfers.host = host_of(config.listen);
