@@ -1,7 +1,8 @@
 include(GNUInstallDirs)
 
 # One shared library made of every room, and interface targets that name its parts.
-add_library(troupe SHARED ${CMAKE_SOURCE_DIR}/runtime/version.cpp)
+file(WRITE ${CMAKE_BINARY_DIR}/troupe.cpp "")   # a library wants a source of its own
+add_library(troupe SHARED ${CMAKE_BINARY_DIR}/troupe.cpp)
 target_link_libraries(troupe PRIVATE troupe_flags)
 foreach(room IN LISTS TROUPE_ROOMS)
   target_link_libraries(troupe PRIVATE "-Wl,--whole-archive" ${room} "-Wl,--no-whole-archive")
