@@ -23,6 +23,7 @@
 ///   location.hpp   Location, ExtentId, Layout: the values that travel.
 ///   client.hpp     Client: one per process. create, seal, drop; open. Thread-safe, never waits.
 ///   host.hpp       Host: the agent's side. Makes memory, frees objects, buries processes, counts.
+///   spill_files.hpp  SpillFiles: bytes on disk that come back as they were, or as an error.
 ///   arena.hpp      default_arena_bytes(): how much memory objects may take on this machine.
 ///
 /// Who writes what

@@ -1,0 +1,175 @@
+#include "troupe/objectstore/internal/disk_thread.hpp"
+
+#include "troupe/runtime/base/ids.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+namespace troupe::objectstore::internal {
+namespace {
+
+/// A system call takes at most 2 GiB; shorter ones let a stop come through sooner.
+constexpr std::uint64_t kPiece = 16u << 20;
+
+std::string text_of(int error) {
+  return std::error_code(error, std::generic_category()).message();
+}
+
+bool is_full(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
+}  // namespace
+
+int unnamed_file(int folder) noexcept {
+  const int flags = O_RDWR | O_CLOEXEC;
+  const int fd = openat(folder, ".", flags | O_TMPFILE | O_EXCL, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
+  // A file system that cannot: a name that nobody else has, for as short as possible.
+  const std::string name = ".troupe-spill-" + NodeId::random().str();
+  const int named = openat(folder, name.c_str(), flags | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (named >= 0) unlinkat(folder, name.c_str(), 0);
+  return named;
+}
+
+DiskThread::DiskThread(const SpillOptions& options, std::vector<Fd> folders)
+    : pwrite_(options.pwrite != nullptr ? options.pwrite : &::pwrite),
+      pread_(options.pread != nullptr ? options.pread : &::pread),
+      folders_(std::move(folders)),
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TROUPE_ASSERT(event_, "no descriptor left for the spill thread");
+  // Signals are for other threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+DiskThread::~DiskThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void DiskThread::post(DiskJob job) {
+  {
+    const std::lock_guard lock(mutex_);
+    (job.kind == DiskJob::Kind::read ? reads_ : others_).push_back(job);
+  }
+  wake_.notify_one();
+}
+
+std::vector<DiskOutcome> DiskThread::take() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(outcomes_, {});
+}
+
+void DiskThread::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stop_ || !reads_.empty() || !others_.empty(); });
+    if (stop_) return;
+    std::deque<DiskJob>& queue = reads_.empty() ? others_ : reads_;
+    DiskOutcome outcome;
+    outcome.job = queue.front();
+    queue.pop_front();
+    lock.unlock();
+    carry_out(outcome);
+    const bool tell =
+        outcome.job.kind == DiskJob::Kind::write || outcome.job.kind == DiskJob::Kind::read;
+    lock.lock();
+    if (!tell) continue;
+    outcomes_.push_back(std::move(outcome));
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(event_.get(), &one, sizeof one);
+  }
+}
+
+void DiskThread::carry_out(DiskOutcome& outcome) {
+  switch (outcome.job.kind) {
+    case DiskJob::Kind::write: return write(outcome);
+    case DiskJob::Kind::read: return read(outcome);
+    case DiskJob::Kind::punch: return punch(outcome.job.place);
+    case DiskJob::Kind::close: files_.erase(outcome.job.place.file); return;
+  }
+}
+
+/// The descriptor of the file, which is made when it is met first.
+int DiskThread::file(const SpillPlace& place, int& error) {
+  Fd& file = files_[place.file];
+  if (!file) file = Fd(unnamed_file(folders_[place.folder].get()));
+  error = file ? 0 : errno;
+  return file.get();
+}
+
+void DiskThread::write(DiskOutcome& outcome) {
+  DiskJob& job = outcome.job;
+  job.checksum = XXH3_64bits(job.from, job.size);
+  int error = 0;
+  const int fd = file(job.place, error);
+  for (std::uint64_t done = 0; error == 0 && done < job.size;) {
+    const std::uint64_t piece = std::min(kPiece, job.size - done);
+    const ssize_t put =
+        pwrite_(fd, job.from + done, piece, static_cast<off_t>(job.place.offset + done));
+    if (put > 0)
+      done += static_cast<std::uint64_t>(put);
+    else if (put == 0)
+      error = EIO;
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == 0) return;
+  outcome.how = is_full(error) ? DiskOutcome::How::full : DiskOutcome::How::failed;
+  outcome.why = text_of(error);
+}
+
+void DiskThread::read(DiskOutcome& outcome) {
+  const DiskJob& job = outcome.job;
+  const auto found = files_.find(job.place.file);
+  int error = found == files_.end() || !found->second ? EBADF : 0;
+  std::uint64_t done = 0;
+  while (error == 0 && done < job.size) {
+    const std::uint64_t piece = std::min(kPiece, job.size - done);
+    const ssize_t got = pread_(found->second.get(), job.into + done, piece,
+                               static_cast<off_t>(job.place.offset + done));
+    if (got > 0)
+      done += static_cast<std::uint64_t>(got);
+    else if (got == 0)
+      break;
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error != 0) {
+    outcome.how = DiskOutcome::How::failed;
+    outcome.why = text_of(error);
+  } else if (done < job.size) {
+    outcome.how = DiskOutcome::How::damaged;
+    outcome.why = "its file ends after " + std::to_string(done) + " of its " +
+                  std::to_string(job.size) + " bytes";
+  } else if (XXH3_64bits(job.into, job.size) != job.checksum) {
+    outcome.how = DiskOutcome::How::damaged;
+    outcome.why = "its bytes do not have the checksum that they were written with";
+  }
+}
+
+/// Where the file system cannot, the space goes with the file.
+void DiskThread::punch(const SpillPlace& place) {
+  const auto found = files_.find(place.file);
+  if (found == files_.end() || !found->second) return;
+  (void)fallocate(found->second.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(place.offset), static_cast<off_t>(place.bytes));
+}
+
+}  // namespace troupe::objectstore::internal

@@ -1,0 +1,67 @@
+/// The thread that does what SpillFiles wants on disk: writes, reads, punches holes, closes files.
+#pragma once
+
+#include "troupe/objectstore/spill_files.hpp"
+#include "troupe/runtime/base/fd.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace troupe::objectstore::internal {
+
+struct DiskJob {
+  enum class Kind : std::uint8_t { write, read, punch, close };
+  Kind kind = Kind::close;
+  SpillId id = 0;
+  SpillPlace place;
+  const std::byte* from = nullptr;  ///< write
+  std::byte* into = nullptr;        ///< read
+  std::uint64_t size = 0;
+  std::uint64_t checksum = 0;  ///< read: what it must be; write: what it is, once done
+};
+
+struct DiskOutcome {
+  enum class How : std::uint8_t { done, full, failed, damaged };
+  DiskJob job;
+  How how = How::done;
+  std::string why;
+};
+
+/// Reads go before everything else, which is done in order. So a read must follow the end of its
+/// write; a close or punch may follow a read at once.
+class DiskThread {
+ public:
+  DiskThread(const SpillOptions& options, std::vector<Fd> folders);
+  ~DiskThread();
+  void post(DiskJob job);
+  std::vector<DiskOutcome> take();
+  int fd() const noexcept { return event_.get(); }
+
+ private:
+  void run();
+  void carry_out(DiskOutcome& outcome);
+  void write(DiskOutcome& outcome);
+  void read(DiskOutcome& outcome);
+  void punch(const SpillPlace& place);
+  int file(const SpillPlace& place, int& error);
+
+  const decltype(SpillOptions::pwrite) pwrite_;
+  const decltype(SpillOptions::pread) pread_;
+  const std::vector<Fd> folders_;
+  std::map<std::uint64_t, Fd> files_;  ///< the thread's own
+  Fd event_;
+  std::mutex mutex_;  ///< of what follows
+  std::condition_variable wake_;
+  std::deque<DiskJob> reads_, others_;
+  std::vector<DiskOutcome> outcomes_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+/// A file without a name in the folder; -1 and errno when it cannot be made.
+int unnamed_file(int folder) noexcept;
+
+}  // namespace troupe::objectstore::internal
