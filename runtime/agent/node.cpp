@@ -79,7 +79,6 @@ int run_member(Fd launcher) {
     (void)process::send_ready(socket, {"", error.message()});
     return 1;
   }
-  process::send_ready(socket, {node->door(), ""}).value();
   const std::string why = node->serve_cluster(std::move(launcher));
   if (why.empty()) return 0;
   std::fprintf(stderr, "troupe: %s ends: %s\n", name.c_str(), why.c_str());

@@ -306,6 +306,7 @@ class Node final : private OwnerTable::Out,
   // In a cluster.
   process::AgentConfig config_;
   process::LocalSocket launcher_;
+  bool told_launcher_ = false;  ///< that this node serves
   std::optional<process::LocalDoor> local_door_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Transfers> transfers_;

@@ -158,6 +158,10 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
     leases_.update_node(view, now);
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);
+  // Who comes in from now on finds all that started together.
+  if (told_launcher_ || cluster_.rows.size() < config_.together) return;
+  told_launcher_ = true;
+  (void)process::send_ready(launcher_.fd(), {door(), ""});
 }
 
 // --- other nodes

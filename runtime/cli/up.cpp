@@ -106,9 +106,15 @@ json document_of(const process::LocalCluster& cluster, const std::string& path) 
   return {{"cluster", cluster.id().str()},
           {"file", path},
           {"launcher", getpid()},
-          {"control", cluster.control().door},
+          {"control", {{"address", cluster.control().door}, {"pid", cluster.control_pid()}}},
           {"join_tokens", cluster.join_tokens()},
           {"nodes", std::move(nodes)}};
+}
+
+/// A node that joined has a file of its own beside the head's.
+std::string default_file(const UpRequest& request, const process::LocalCluster& cluster) {
+  return process::default_cluster_file(cluster.id(),
+                                       request.join.empty() ? "" : cluster.nodes().front().name);
 }
 
 void announce(const UpRequest& request, const process::LocalCluster& cluster,
@@ -186,8 +192,7 @@ Exit up(const UpRequest& request) {
   watch.alive = request.nodes;
   options.on_event = [&](const process::ClusterEvent& event) { watch.on_event(event); };
   auto cluster = process::LocalCluster::start(std::move(options)).value();
-  const std::string path =
-      request.file.empty() ? process::default_cluster_file(cluster->id()) : request.file;
+  const std::string path = request.file.empty() ? default_file(request, *cluster) : request.file;
   const Posted posted(path, file_of(*cluster));
   announce(request, *cluster, path);
   pollfd entries[2] = {{signals.get(), POLLIN, 0}, {watch.lost.get(), POLLIN, 0}};

@@ -137,8 +137,9 @@ Result<std::string> make_cluster_folder() {
   return path;
 }
 
-std::string default_cluster_file(ClusterId cluster) {
-  return cluster_folder() + "/" + kPrefix + cluster.str().substr(0, 8) + kSuffix;
+std::string default_cluster_file(ClusterId cluster, const std::string& more) {
+  return cluster_folder() + "/" + kPrefix + cluster.str().substr(0, 8) +
+         (more.empty() ? "" : "-" + more) + kSuffix;
 }
 
 Result<void> write_cluster_file(const std::string& path, const ClusterFile& file) {

@@ -35,8 +35,8 @@ std::string cluster_folder();
 /// Makes that folder with mode 0700 if it is missing. Errors: InvalidArgument when it is another
 /// user's, a link, or open to others; OutOfDisk when it cannot be made.
 Result<std::string> make_cluster_folder();
-/// Where a cluster's file stands by default.
-std::string default_cluster_file(ClusterId cluster);
+/// Where a cluster's file stands by default; `more` tells several launchers of one cluster apart.
+std::string default_cluster_file(ClusterId cluster, const std::string& more = "");
 
 /// Replaces the file whole. Errors: OutOfDisk, naming the file and why.
 Result<void> write_cluster_file(const std::string& path, const ClusterFile& file);

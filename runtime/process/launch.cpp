@@ -176,6 +176,10 @@ AgentConfig agent_of(const json& document) {
   config.control.door = text_of(control, "door");
   config.listen = text_of(document, "listen");
   config.socket_name = text_of(document, "socketName", 100);
+  const json& together = field(document, "together");
+  if (!together.is_number_unsigned() || together.get<std::uint64_t>() > kMaxAdmitted)
+    throw Bad{"field together is no number of nodes"};
+  config.together = together.get<std::uint32_t>();
   config.beside_control = flag_of(document, "besideControl");
   config.embedded = flag_of(document, "embedded");
   return config;
@@ -223,6 +227,7 @@ json json_of(const AgentConfig& config) {
             {"door", config.control.door}}},
           {"listen", config.listen},
           {"socketName", config.socket_name},
+          {"together", config.together},
           {"besideControl", config.beside_control},
           {"embedded", config.embedded}};
 }

@@ -15,6 +15,7 @@
 #include "troupe/runtime/base/units.hpp"
 #include "troupe/runtime/net/keys.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,8 +41,10 @@ struct AgentConfig {
   std::vector<std::pair<std::string, double>> resources;    ///< custom ones, sorted by name
   net::CurveKeys keys;
   ControlSeat control;
-  std::string listen;           ///< door for other nodes; port 0: any free one
-  std::string socket_name;      ///< abstract unix socket where drivers and observers come in
+  std::string listen;       ///< door for other nodes; port 0: any free one
+  std::string socket_name;  ///< abstract unix socket where drivers and observers come in
+  /// Nodes that the launcher starts together: the agent is ready when it knows so many.
+  std::uint32_t together = 1;
   bool beside_control = false;  ///< control runs on this host, started by the same launcher
   /// Its workers come from its own executable (the driver's), not from what a driver ships.
   bool embedded = false;

@@ -178,6 +178,7 @@ Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
   config.resources = options_.resources;
   config.keys = std::move(*keys);
   config.listen = options_.listen;
+  config.together = options_.nodes;
   config.beside_control = options_.join.empty();
   config.embedded = options_.embedded;
   control_config_.admitted.push_back({config.node, config.keys.public_key});
@@ -193,6 +194,14 @@ Result<void> LocalCluster::Supervisor::make_control() {
   control_config_.node = seat_.node;
   control_config_.keys = std::move(*keys);
   control_config_.data_folder = options_.data_folder;
+  if (options_.data_folder.empty()) {
+    known_ = Fd(memfd_create("troupe-control", MFD_CLOEXEC));
+    if (!known_)
+      return Error(Code::out_of_memory,
+                   std::string("no memory for control's store: ") + std::strerror(errno));
+    control_config_.data_folder =
+        "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(known_.get());
+  }
   control_config_.listen = options_.listen;
   for (std::uint32_t i = 0; i < options_.join_tokens; ++i) {
     auto one_time = net::CurveKeys::generate();

@@ -41,6 +41,7 @@ AgentConfig agent() {
                     "tcp://127.0.0.1:4000"};
   config.listen = "tcp://127.0.0.1:0";
   config.socket_name = "troupe-x";
+  config.together = 3;
   config.beside_control = true;
   return config;
 }
@@ -78,6 +79,7 @@ TEST(Launch, AnAgentsConfigurationArrivesWhole) {
   EXPECT_EQ(got.control.door, sent.control.door);
   EXPECT_EQ(got.listen, sent.listen);
   EXPECT_EQ(got.socket_name, sent.socket_name);
+  EXPECT_EQ(got.together, 3u);
   EXPECT_TRUE(got.beside_control);
   EXPECT_FALSE(got.embedded);
 }

@@ -1,0 +1,248 @@
+// The command and programs on real clusters: started, joined, looked at, ended; nothing stays.
+#include "tests/cli/command.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+extern char** environ;
+
+namespace troupe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool wait_until(const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+bool runs(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id, name, state;
+  return static_cast<bool>(stat >> id >> name >> state) && state != "Z";
+}
+
+/// A child whose stdin and stdout are ours.
+class Child {
+ public:
+  explicit Child(std::vector<std::string> arguments) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::vector<char*> argv;
+    for (auto& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+  }
+  ~Child() {
+    if (pid_ > 0) finish(SIGKILL);
+    close_input();
+    close(out_);
+  }
+  pid_t pid() const { return pid_; }
+  void close_input() {
+    if (in_ >= 0) close(in_);
+    in_ = -1;
+  }
+  /// What it wrote up to and with the text, or all within 20 s.
+  std::string read_until(const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!says(seen_, text) && std::chrono::steady_clock::now() < deadline) {
+      pollfd entry{out_, POLLIN, 0};
+      if (poll(&entry, 1, 1000) <= 0) continue;
+      char buffer[4096];
+      const ssize_t n = read(out_, buffer, sizeof buffer);
+      if (n <= 0) break;
+      seen_.append(buffer, static_cast<std::size_t>(n));
+    }
+    return seen_;
+  }
+  /// Sends the signal (0: none) and gives its exit code.
+  int finish(int signal) {
+    if (signal != 0) ::kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int in_ = -1, out_ = -1;
+  std::string seen_;
+};
+
+class Clusters : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text = testing::TempDir() + "/troupe-up-XXXXXX";
+    ASSERT_NE(mkdtemp(text.data()), nullptr);
+    folder = text;
+    setenv("XDG_RUNTIME_DIR", text.c_str(), 1);
+    unsetenv("TROUPE_ADDRESS");
+  }
+  void TearDown() override {
+    (void)troupe_command({"stop", "--all"});
+    EXPECT_TRUE(fs::is_empty(folder)) << "cluster files, logs and their folder go";
+    unsetenv("XDG_RUNTIME_DIR");
+    fs::remove_all(folder);
+  }
+  /// Starts a cluster in the background and gives its document.
+  json start(std::vector<std::string> more) {
+    std::vector<std::string> arguments{"start", "--head", "--json", "--memory", "64MiB"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = troupe_command(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  }
+  static json ask(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const Outcome outcome = troupe_command(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  }
+  /// None of the cluster's processes is left within 10 s.
+  static void expect_ended(const json& cluster) {
+    EXPECT_TRUE(wait_until([&] {
+      for (const json& node : cluster["nodes"])
+        if (runs(node["pid"])) return false;
+      return !runs(cluster["launcher"]);
+    }));
+  }
+  fs::path folder;
+};
+
+TEST_F(Clusters, UpServesUntilCtrlC) {
+  Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
+  const json cluster = json::parse(up.read_until("\n}\n"), nullptr, false);
+  ASSERT_EQ(cluster["nodes"].size(), 3u);
+  const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "200"});
+  EXPECT_EQ(sum.code, 0) << sum.err;
+  EXPECT_EQ(sum.out, "2646700\n");
+  EXPECT_TRUE(says(sum.err, "joined cluster " + cluster["cluster"].get<std::string>().substr(0, 8)))
+      << sum.err;
+  const Outcome spread = troupe_command({"run", TROUPE_PROGRAM, "nodes"});
+  EXPECT_EQ(spread.code, 0) << spread.err;
+  EXPECT_EQ(spread.out, "3\n") << "work goes to every node";
+  EXPECT_EQ(up.finish(SIGINT), 0);
+  expect_ended(cluster);
+}
+
+TEST_F(Clusters, ABackgroundClusterIsShownAndStopped) {
+  const json cluster = start({"--nodes", "2", "--cpus", "1"});
+  const json nodes = ask({"list", "nodes"});
+  ASSERT_EQ(nodes.size(), 2u) << nodes;
+  EXPECT_EQ(nodes[0]["state"], "alive");
+  EXPECT_EQ(nodes[0]["cpus"]["total"], 1.0);
+  const json status = ask({"status"});
+  EXPECT_EQ(status["cluster"], cluster["cluster"]);
+  EXPECT_EQ(status["nodes"].size(), 2u);
+  const Outcome text = troupe_command({"status", "-v"});
+  EXPECT_TRUE(says(text.out, "node-0") && says(text.out, "node-1")) << text.out;
+  EXPECT_TRUE(fs::exists(cluster["file"].get<std::string>()));
+  const Outcome stopped = troupe_command({"stop"});
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  expect_ended(cluster);
+  EXPECT_EQ(troupe_command({"status"}).code, 3);
+}
+
+TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
+  const json cluster = start({"--nodes", "2", "--cpus", "2"});
+  {
+    Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+    EXPECT_TRUE(says(program.read_until("7\n"), "7\n"));
+    const json actors = ask({"list", "actors"});
+    ASSERT_EQ(actors.size(), 1u) << actors;
+    EXPECT_EQ(actors[0]["name"], "keeper");
+    EXPECT_EQ(actors[0]["state"], "alive");
+    const json jobs = ask({"list", "jobs"});
+    ASSERT_EQ(jobs.size(), 1u) << jobs;
+    EXPECT_EQ(jobs[0]["state"], "running");
+    program.close_input();
+    EXPECT_EQ(program.finish(0), 0);
+  }
+  EXPECT_TRUE(wait_until([&] { return ask({"list", "jobs"})[0]["state"] != "running"; }));
+  EXPECT_TRUE(wait_until([&] { return ask({"status"})["actors"].empty(); }))
+      << "an actor of a job ends with it";
+  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "exit", "9"}).code, 9);
+  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "nonsense"}).code, 1);
+  EXPECT_EQ(troupe_command({"run", "/nowhere/program"}).code, 5);
+}
+
+TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
+  Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
+  const json cluster = json::parse(up.read_until("\n}\n"), nullptr, false);
+  ASSERT_EQ(cluster["nodes"].size(), 3u);
+  ::kill(cluster["control"]["pid"], SIGKILL);
+  ::kill(cluster["nodes"][2]["pid"], SIGKILL);
+  EXPECT_TRUE(wait_until([&] {
+    const Outcome nodes = troupe_command({"list", "nodes", "--json"});
+    return nodes.code == 0 && json::parse(nodes.out).size() == 2;
+  })) << "control comes back and declares the node dead";
+  const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "50"});
+  EXPECT_EQ(sum.out, "40425\n") << sum.err;
+  EXPECT_EQ(up.finish(SIGTERM), 0);
+  expect_ended(cluster);
+}
+
+TEST_F(Clusters, AKilledLauncherTakesItsClusterAlong) {
+  const json cluster = start({"--nodes", "2", "--cpus", "1"});
+  ::kill(cluster["launcher"], SIGKILL);
+  expect_ended(cluster);
+  EXPECT_EQ(troupe_command({"status"}).code, 3);
+  EXPECT_FALSE(fs::exists(cluster["file"].get<std::string>())) << "a dead cluster's file goes";
+  for (const auto& entry : fs::directory_iterator(folder / "troupe"))
+    fs::remove(entry.path());  // the log of what was killed is kept
+  fs::remove(folder / "troupe");
+}
+
+TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
+  const json head = start({"--nodes", "1", "--cpus", "1"});
+  const std::string token = head["join_tokens"][0];
+  const Outcome joined =
+      troupe_command({"start", "--address", token, "--cpus", "1", "--memory", "64MiB", "--json"});
+  ASSERT_EQ(joined.code, 0) << joined.err;
+  const json node = json::parse(joined.out);
+  EXPECT_EQ(node["cluster"], head["cluster"]);
+  EXPECT_TRUE(wait_until([&] { return ask({"list", "nodes"}).size() == 2; }));
+  const Outcome again = troupe_command({"start", "--address", token, "--memory", "64MiB"});
+  EXPECT_EQ(again.code, 5) << again.err;
+  EXPECT_FALSE(says(again.err, token)) << "no secret in an error";
+  EXPECT_EQ(troupe_command({"start", "--address", "rubbish"}).code, 2);
+  EXPECT_EQ(troupe_command({"stop", "--all"}).code, 0);
+  expect_ended(head);
+  expect_ended(node);
+}
+
+}  // namespace
+}  // namespace troupe::cli
