@@ -58,6 +58,10 @@ bool decode(std::string_view bytes, NodeRecord& record) {
   return in.ok() && in.version() == kFormat;
 }
 
+/// A node that lives has registered anew so long after control's start; another may have died with
+/// the control of before, and a probe tells.
+constexpr Duration kRegistersWithin = std::chrono::seconds(1);
+
 }  // namespace
 
 Membership::Membership(MembershipOptions options, Epoch control_epoch, Time now)
@@ -257,6 +261,10 @@ Membership::Out Membership::on_tick(Time now) {
 void Membership::examine(NodeId id, Out& out, Time now) {
   Node& node = nodes_.at(id);
   const Duration silent = patient(now) - node.heard;
+  if (!node.record.registered && !node.closed_since && silent >= kRegistersWithin) {
+    node.closed_since = now;
+    node.next_probe = now;
+  }
   if (node.record.state == NodeState::up &&
       (silent >= options_.suspect_after || node.closed_since)) {
     node.record.state = NodeState::suspect;

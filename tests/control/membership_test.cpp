@@ -191,6 +191,23 @@ TEST(Membership, AfterItsStartControlDeclaresNobodyForTenSeconds) {
   EXPECT_EQ(pick<NodeDead>(c.events).at(0).node, node_id(3));
 }
 
+TEST(Membership, ANodeThatDiedWithTheControlOfBeforeIsProbedAfterASecond) {
+  Cluster c;
+  c.join(3);
+  c.restart();
+  c.run(c.members.on_register(hello(1, 1), c.now));
+  c.run(c.members.on_register(hello(2, 2), c.now));
+  c.pass(750ms, 2);
+  EXPECT_TRUE(pick<Probe>(c.events).empty());
+  c.pass(500ms, 2);
+  ASSERT_EQ(pick<Probe>(c.events).size(), 1u);
+  EXPECT_EQ(pick<Probe>(c.events).at(0).node, node_id(3));
+  c.run(c.members.on_probe(node_id(3), 3, false, c.now));
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty()) << "it may be slow";
+  c.run(c.members.on_probe(node_id(3), 3, true, c.now));
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
+}
+
 TEST(Membership, DrainingIsDurable) {
   Cluster c;
   c.join(2);
