@@ -137,7 +137,10 @@ void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const Shape& sha
 
 void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape,
                               std::uint32_t count, Time now, RequestKind kind, NodeId node) {
-  if (NodeView* row = node == self_ ? nullptr : view_.find(node)) row->accepts = false;
+  if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
+    for (std::uint32_t i = 0; i < std::min(count, 1024u); ++i) give_back(*row, shape.need);
+    if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
+  }
   if (count != 0) request_more(owner, key, shape, count, now, kind);
 }
 
@@ -310,13 +313,39 @@ bool LeaseTable::may_start_or_displace(const Wish& wish, JobNumber held, Time no
 void LeaseTable::update_node(const NodeView& node, Time now) {
   if (node.id == self_) return;
   view_.update(node);
+  avoided_.erase(node.id);
   pump(now);
 }
 
 void LeaseTable::node_gone(NodeId node, Time now) {
   if (node == self_) return;
   view_.erase(node);
+  avoided_.erase(node);
   pump(now);
+}
+
+/// A node that refused may have told of its free resources before the refusal was read, and tell
+/// nothing more.
+void LeaseTable::trust_again(Time now) {
+  for (auto at = avoided_.begin(); at != avoided_.end();) {
+    if (now < at->second) {
+      wake_at(at->second);
+      ++at;
+      continue;
+    }
+    if (NodeView* row = view_.find(at->first)) row->accepts = true;
+    at = avoided_.erase(at);
+  }
+}
+
+/// Whether a wish that another agent sent here, and that waits, had better be placed anew: by now
+/// somebody else has free what it needs.
+bool LeaseTable::belongs_elsewhere(const Wish& wish, Time now) {
+  if (now < wish.since + options_.spill_wait) {
+    wake_at(wish.since + options_.spill_wait);
+    return false;
+  }
+  return place(view_, wish.shape).kind == Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -349,6 +378,7 @@ std::vector<LeaseTable::WishKey> LeaseTable::queue() const {
 
 void LeaseTable::pump(Time now) {
   deadline_.reset();
+  trust_again(now);
   settle_debts();
   refresh_view();
   while (pump_one(now)) {
@@ -403,7 +433,7 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
       count_down(key, now);
       return Served::yes;
     case Decision::Kind::busy:
-      if (draining_ && wish.kind.spilled) break;
+      if (wish.kind.spilled && (draining_ || belongs_elsewhere(wish, now))) break;
       return Served::waits;
     case Decision::Kind::infeasible: {
       const Duration limit = options_.infeasible_timeout;

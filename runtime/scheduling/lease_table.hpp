@@ -54,6 +54,11 @@ struct LeaseOptions {
   Duration patience = std::chrono::seconds(2);
   /// A lease is not reclaimed for others before it was held this long.
   Duration min_hold = std::chrono::milliseconds(10);
+  /// A wish that another agent sent here waits for so long at least before it is refused because
+  /// another node has room.
+  Duration spill_wait = std::chrono::milliseconds(50);
+  /// A node that refused is asked again after this, if nothing was heard of it before.
+  Duration avoid = std::chrono::milliseconds(500);
   /// How long an infeasible shape may wait for a node that has it; negative: without limit.
   Duration infeasible_timeout = std::chrono::seconds(60);
 };
@@ -82,7 +87,8 @@ struct Spilled {
   std::uint64_t key = 0;
   NodeId node;
 };
-/// The whole wish is dropped: it can never be satisfied.
+/// The whole wish is dropped: it can never be satisfied, or not here as soon as elsewhere (only if
+/// another agent sent it).
 struct Refused {
   OwnerId owner = 0;
   std::uint64_t key = 0;
@@ -123,7 +129,7 @@ class LeaseTable {
   void request_more(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
                     Time now, RequestKind kind = {});
   /// What was spilled is not granted there (refused, or the node is gone): the wish comes back. The
-  /// node is not asked again before it was heard of.
+  /// node is not asked again before it was heard of, or `avoid` has passed.
   void spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
                     Time now, RequestKind kind = {}, NodeId node = {});
   /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
@@ -205,6 +211,8 @@ class LeaseTable {
   void pump(Time now);
   bool pump_one(Time now);
   bool reserves(const Wish& wish, Time now);
+  bool belongs_elsewhere(const Wish& wish, Time now);
+  void trust_again(Time now);
   Decision decide(const Wish& wish) const;
   enum class Served : std::uint8_t { yes, waits, needs_worker };
   Served serve(const WishKey& key, Wish& wish, Time now);
@@ -248,6 +256,7 @@ class LeaseTable {
   std::size_t gpu_base_ = 0;
   Amounts total_, free_;
   ClusterView view_;
+  std::map<NodeId, Time> avoided_;  ///< nodes that refused → until when
   bool draining_ = false;
 
   std::map<WishKey, Wish> wishes_;

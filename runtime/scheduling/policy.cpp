@@ -55,9 +55,11 @@ struct Score {
 Score score_of(const ClusterView& view, const Shape& shape, const NodeView& node) {
   const double use = use_after(node, shape.need);
   if (shape.placement == Placement::pack) return {-use, 0};
-  if (shape.placement == Placement::spread) return {use, 0};
+  // What is free elsewhere may be meant for those who wait there, for a worker that starts.
+  const double crowd = node.id == view.self ? 0.0 : 1.0 + node.waiting;
+  if (shape.placement == Placement::spread) return {use, crowd};
   const double pressure = use <= kPackUntil ? 0 : use;
-  return {pressure, node.id == view.self ? 0.0 : 1.0};
+  return {pressure, crowd};
 }
 
 const NodeView* best_of(const ClusterView& view, const Shape& shape) {

@@ -391,6 +391,52 @@ TEST(Leases, WhatWasSpilledInVainComesBackAndThatNodeIsNotAskedAgain) {
   EXPECT_EQ(table.wanted(1, 1), 1u);
 }
 
+TEST(Leases, ANodeThatRefusedIsAskedAgainAfterAWhileWhenNothingIsHeardOfIt) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 4), table.now);
+  table.request(1, 1, shape(3), 1, table.now);
+  ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+  table.spill_failed(1, 1, shape(3), 1, table.now, {}, node_id(2));
+  EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
+  ASSERT_TRUE(table.next_deadline());
+  table.now = *table.next_deadline();
+  table.on_timer(table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+}
+
+TEST(Leases, ASpilledWishThatWaitsGoesBackWhenAnotherNodeHasRoom) {
+  Table table(options(1, 1));
+  table.request(1, 1, shape(1), 1, table.now);
+  ASSERT_EQ(pick<Granted>(table.settle()).size(), 1u);  // a task that runs for long
+  table.request(9, 1, shape(1), 2, table.now, {.spilled = true});
+  table.now += 10s;
+  table.on_timer(table.now);
+  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // nobody else could serve it
+  table.update_node(node(3, 4), table.now);
+  const auto refused = pick<Refused>(table.settle());
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].owner, 9u);
+  EXPECT_EQ(refused[0].count, 2u);
+  Shape here = shape(1);
+  here.placement = Placement::node;
+  here.node = node_id(1);
+  table.request(9, 2, here, 1, table.now, {.spilled = true});
+  table.now += 10s;
+  table.on_timer(table.now);
+  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // it must run here
+}
+
+TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
+  ClusterView view;
+  view.self = node_id(1);
+  view.update(node(1, 0));
+  NodeView crowded = node(2, 4);
+  crowded.waiting = 1;  // for a worker that is being started: its resources count as free
+  view.update(crowded);
+  view.update(node(3, 4));
+  EXPECT_EQ(place(view, shape(1)).node, node_id(3));
+}
+
 // --- jobs
 
 RequestKind of_job(JobNumber job) {
@@ -504,6 +550,23 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   ASSERT_EQ(pick<StopWorker>(table.settle()).size(), 1u);
   table.worker_died(grant.worker, table.now);
   EXPECT_EQ(table.lease_count(), 1u);
+}
+
+TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
+  Table table(options(8, 4));
+  const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
+  table.request(1, 1, shape(1), 1, table.now, kind);
+  table.request(1, 2, shape(1), 1, table.now, kind);
+  ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 2u);
+  table.job_ended(1, table.now);
+  table.worker_started(101, table.now, true, 1);
+  table.request(1, 2, shape(1), 0, table.now, kind);  // that actor ended with its job
+  table.worker_started(102, table.now, true, 1);
+  const auto events = table.settle();
+  ASSERT_EQ(pick<Granted>(events).size(), 1u);
+  EXPECT_EQ(pick<Granted>(events)[0].worker, 101u);
+  ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
 }
 
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
