@@ -479,6 +479,12 @@ Result<Freed> Host::free(const Location& at) {
   return impl.retire(at.process, at.slot, *object) ? Freed::done : Freed::waits;
 }
 
+bool Host::is_pinned(const Location& at) const noexcept {
+  if (impl_->object(at) == nullptr) return false;
+  AgentMemory slot = impl_->memory(at.process, at.slot);
+  return !PinProtocol<AgentMemory>::is_clear(slot);
+}
+
 bool Host::Impl::retire(std::uint32_t p, std::uint32_t s, Object& object) {
   AgentMemory slot = memory(p, s);
   PinProtocol<AgentMemory>::retire(slot, object.generation);

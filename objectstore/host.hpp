@@ -106,6 +106,8 @@ class TROUPE_API Host {
   Result<void> adopt(std::uint32_t sender, const Location& at);
   /// Frees an adopted object. invalid_argument when it is not one (or was freed before).
   Result<Freed> free(const Location& at);
+  /// Whether somebody looks at it now; a moment later anybody may. False when it is not here.
+  bool is_pinned(const Location& at) const noexcept;
   /// A process reports an unpin (Client::UnpinReport): looks at that object again.
   void unpinned(std::uint32_t process, std::uint32_t slot);
   /// Looks at every freed object that waits. Never needed when reports and deaths are told.

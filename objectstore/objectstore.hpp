@@ -23,6 +23,7 @@
 ///   location.hpp   Location, ExtentId, Layout: the values that travel.
 ///   client.hpp     Client: one per process. create, seal, drop; open. Thread-safe, never waits.
 ///   host.hpp       Host: the agent's side. Makes memory, frees objects, buries processes, counts.
+///   spiller.hpp    Spiller: the agent's, too. More objects than memory: some are on disk.
 ///   spill_files.hpp  SpillFiles: bytes on disk that come back as they were, or as an error.
 ///   arena.hpp      default_arena_bytes(): how much memory objects may take on this machine.
 ///
@@ -73,8 +74,8 @@
 ///   A writer dies: what the agent adopted stays readable until freed, the rest is gone, and its
 ///   memory is given back with its last object. A reader dies: its pins count no more. The agent
 ///   dies: everything goes with the last process that maps it; nothing is left in a file system.
-///   Memory runs out: create or grant say so (out_of_memory, with who holds how much); nothing is
-///   evicted here.
+///   Memory runs out: create or grant say so (out_of_memory, with who holds how much); only a
+///   Spiller moves objects to disk.
 #pragma once
 
 #include "troupe/objectstore/arena.hpp"

@@ -1,0 +1,384 @@
+// A full arena: objects that nobody looks at go to disk and come back byte for byte under the same
+// name, whoever asked for memory and whoever wrote them; what is looked at stays; frees, deaths and
+// damage in every state lose nothing else, and all memory and disk comes back.
+#include "node.hpp"
+
+#include "troupe/objectstore/spiller.hpp"
+
+#include <poll.h>
+#include <rapidcheck.h>
+#include <filesystem>
+#include <set>
+
+namespace troupe::objectstore {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+// A node whose processes are told what the agent's spiller wants them to know.
+class World final : public Spiller::Out {
+ public:
+  explicit World(SpillOptions disk = {}, SpillerOptions options = patient()) : node(small()) {
+    std::string name = (fs::temp_directory_path() / "troupe-spiller-XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder = name;
+    disk.folders = {folder};
+    spiller = std::make_unique<Spiller>(*node.host, SpillFiles::open(disk).value(), *this, options);
+  }
+  ~World() override {
+    spiller.reset();
+    fs::remove_all(folder);
+  }
+  static HostOptions small() {
+    HostOptions options = Node::small();
+    options.arena = 4_MiB;
+    options.extent = 256_KiB;
+    return options;
+  }
+  static SpillerOptions patient() {
+    SpillerOptions options;
+    options.patience = 20s;
+    options.grace = 0ms;
+    options.retry = 1ms;
+    return options;
+  }
+  Time now() const { return steady_now() + skipped; }
+
+  // One pass of the agent's loop.
+  void pass() {
+    pollfd set{spiller->fd(), POLLIN, 0};
+    poll(&set, 1, 1);
+    spiller->poll(now());
+    node.pump();
+    for (const auto& [ask, error] : std::exchange(later, {})) answers.insert_or_assign(ask, error);
+    if (!std::exchange(pressed, false)) return;
+    for (const auto& [index, client] : node.clients) {
+      for (const Location& at : std::exchange(owned[index], {})) adopt(index, at);
+      for (const ExtentId extent : client->trim(Bytes{0}))
+        node.host->release_extent(index, extent).value();
+    }
+    node.pump();
+  }
+  // The answer to an ask; bounded.
+  Result<void> answer(std::uint64_t ask) {
+    const Time until = steady_now() + 30s;
+    while (answers.count(ask) == 0 && steady_now() < until) pass();
+    if (answers.count(ask) == 0) return Error(Code::timed_out, "no answer");
+    const auto error = answers.at(ask);
+    answers.erase(ask);
+    return error ? Result<void>(*error) : Result<void>();
+  }
+  // As the engine of a process does it.
+  Result<Location> put(Client& client, std::string_view text) {
+    for (int tries = 0; tries < 64; ++tries) {
+      auto created = client.create(text.size());
+      if (!created) return created.error();
+      if (auto* made = std::get_if<Allocation>(&*created)) {
+        std::memcpy(made->bytes().data(), text.data(), text.size());
+        return client.seal(std::move(*made));
+      }
+      const std::uint64_t ask = ++last_ask;
+      spiller->need(ask, client.process(), std::get<ExtentRequest>(*created).bytes, now());
+      if (auto got = answer(ask); !got) return got.error();
+      if (const auto grant = grants.find(ask); grant != grants.end()) {
+        const ExtentId id = grant->second.id;
+        client.add_extent(std::move(grant->second)).value();
+        node.host->confirm_extent(client.process(), id).value();
+        grants.erase(grant);
+      }
+    }
+    return Error(Code::overloaded, "memory was given and was not there 64 times");
+  }
+  void adopt(std::uint32_t process, const Location& at) {
+    node.host->adopt(process, at).value();
+    spiller->adopted(at, now());
+  }
+  Result<Location> put_shared(Client& client, std::string_view text) {
+    auto at = put(client, text);
+    if (at) adopt(client.process(), *at);
+    return at;
+  }
+  // The object under this name, wherever it is.
+  Result<Pinned> look(Client& client, const Location& name) {
+    Location at = name;
+    for (int tries = 0; tries < 8; ++tries) {
+      Opened opened = node.open(client, at);
+      if (opened.status == OpenStatus::pinned) return std::move(opened.pinned);
+      const std::uint64_t ask = ++last_ask;
+      spiller->find(ask, name, now());
+      if (auto got = answer(ask); !got) return got.error();
+      at = places.at(ask);
+    }
+    return Error(Code::unavailable, "it moved eight times");
+  }
+  std::string read(Client& client, const Location& name) {
+    auto view = look(client, name);
+    return view ? Node::text(*view) : "<" + std::string(name_of(view.error().code())) + ">";
+  }
+  void kill(std::uint32_t process) {
+    spiller->forget(process);
+    owned.erase(process);
+    node.kill(process);
+  }
+  void expect_all_back() {
+    for (int i = 0; i < 100 && spiller->stats().disk.objects != 0; ++i) pass();
+    pass();
+    EXPECT_EQ(node.host->stats().objects, 0u);
+    EXPECT_EQ(node.host->stats().waiting, 0u);
+    EXPECT_EQ(spiller->stats().disk.bytes, 0u);
+    EXPECT_EQ(spiller->stats().waiting, 0u);
+  }
+
+  Node node;
+  std::string folder;
+  std::unique_ptr<Spiller> spiller;
+  std::map<std::uint32_t, std::vector<Location>> owned;  // that only their process knows
+  Duration skipped{0};
+
+ private:
+  void granted(std::uint64_t ask, ExtentGrant grant) override {
+    grants[ask] = std::move(grant);
+    answers[ask] = std::nullopt;
+  }
+  void try_again(std::uint64_t ask) override { later[ask] = std::nullopt; }
+  void located(std::uint64_t ask, const Location& at) override {
+    places[ask] = at;
+    answers[ask] = std::nullopt;
+  }
+  void refused(std::uint64_t ask, const Error& error) override { answers[ask] = error; }
+  void press() override { pressed = true; }
+
+  std::uint64_t last_ask = 0;
+  std::map<std::uint64_t, std::optional<Error>> answers, later;
+  std::map<std::uint64_t, ExtentGrant> grants;
+  std::map<std::uint64_t, Location> places;
+  bool pressed = false;
+};
+
+std::string text(std::size_t size, unsigned seed) {
+  std::string s(size, '\0');
+  std::uint32_t x = seed * 2654435761u + 12345;
+  for (char& c : s) c = static_cast<char>((x = x * 1664525u + 1013904223u) >> 24);
+  return s;
+}
+
+TEST(Spiller, AWorkingSetOfTenArenas) {
+  World world;
+  Client& writer = world.node.join();
+  Client& reader = world.node.join();
+  std::vector<Location> names;
+  constexpr unsigned kObjects = 80;  // of half a MiB; the arena has four
+  for (unsigned i = 0; i < kObjects; ++i)
+    names.push_back(world.put_shared(writer, text(512 << 10, i)).value());
+  EXPECT_GE(world.spiller->stats().spilled, kObjects - 8);
+  for (unsigned i = 0; i < kObjects; ++i)
+    EXPECT_EQ(world.read(i % 2 == 0 ? reader : writer, names[i]), text(512 << 10, i)) << i;
+  for (unsigned i = kObjects; i-- > 0;)
+    EXPECT_EQ(world.read(writer, names[i]), text(512 << 10, i)) << i;
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+TEST(Spiller, WhatOneProcessFilledAnotherGets) {
+  World world;
+  Client& first = world.node.join();
+  Client& second = world.node.join();
+  std::vector<Location> names;
+  for (unsigned i = 0; i < 40; ++i)
+    names.push_back(world.put_shared(first, text(100'000, i)).value());
+  for (unsigned i = 40; i < 80; ++i)
+    names.push_back(world.put_shared(second, text(100'000, i)).value());
+  for (unsigned i = 0; i < 80; ++i) EXPECT_EQ(world.read(first, names[i]), text(100'000, i));
+  world.kill(first.process());
+  for (unsigned i = 0; i < 80; ++i)
+    EXPECT_EQ(world.read(second, names[i]), text(100'000, i)) << "objects outlive their writer";
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+TEST(Spiller, WhatAProcessKeptToItselfIsHandedOver) {
+  World world;
+  Client& client = world.node.join();
+  std::vector<Location> names;
+  for (unsigned i = 0; i < 40; ++i) {
+    const Location at = world.put(client, text(400'000, i)).value();
+    world.owned[client.process()].push_back(at);
+    names.push_back(at);
+  }
+  for (unsigned i = 0; i < 40; ++i) EXPECT_EQ(world.read(client, names[i]), text(400'000, i));
+}
+
+TEST(Spiller, WhatIsLookedAtStaysAndTheRefusalSaysWhoHoldsIt) {
+  SpillerOptions options = World::patient();
+  options.patience = 5s;
+  World world({}, options);
+  Client& client = world.node.join();
+  std::vector<Pinned> views;
+  std::vector<Location> names;
+  for (unsigned i = 0; i < 8; ++i) {
+    names.push_back(world.put_shared(client, text(512 << 10, i)).value());
+    views.push_back(world.look(client, names.back()).value());
+  }
+  {
+    auto created = client.create(512 << 10);
+    ASSERT_TRUE(std::holds_alternative<ExtentRequest>(created.value()));
+    world.spiller->need(1'000'000, client.process(), 512 << 10, world.now());
+    for (int i = 0; i < 5; ++i) world.pass();
+    EXPECT_EQ(world.spiller->stats().waiting, 1u);
+    EXPECT_EQ(world.spiller->stats().disk.objects, 0u);
+    world.skipped = 6s;
+    const auto refused = world.answer(1'000'000);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::out_of_memory);
+    EXPECT_NE(refused.error().message().find("holds most"), std::string::npos);
+  }
+  for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(Node::text(views[i]), text(512 << 10, i));
+  views.erase(views.begin());
+  EXPECT_TRUE(world.put_shared(client, text(512 << 10, 9)).ok()) << "one was let go of";
+  EXPECT_EQ(world.read(client, names[1]), text(512 << 10, 1));
+}
+
+TEST(Spiller, LargerThanTheArenaIsRefusedAtOnce) {
+  World world;
+  Client& client = world.node.join();
+  EXPECT_EQ(world.put(client, text(5 << 20, 1)).error().code(), Code::out_of_memory);
+}
+
+TEST(Spiller, AFullDiskIsNamed) {
+  SpillOptions disk;
+  disk.quota = 1_MiB;
+  SpillerOptions options = World::patient();
+  options.patience = 200ms;
+  World world(disk, options);
+  Client& client = world.node.join();
+  std::vector<Location> names;
+  Result<Location> last = Error(Code::internal, "");
+  for (unsigned i = 0; i < 20; ++i) {
+    last = world.put_shared(client, text(512 << 10, i));
+    if (!last) break;
+    names.push_back(*last);
+  }
+  ASSERT_FALSE(last);
+  EXPECT_EQ(last.error().code(), Code::out_of_disk);
+  EXPECT_NE(last.error().message().find("holds most"), std::string::npos) << last.error().message();
+  EXPECT_GE(names.size(), 8u);
+  for (unsigned i = 0; i < names.size(); ++i) {
+    if (world.spiller->is_spilled(names[i])) continue;
+    EXPECT_EQ(world.read(client, names[i]), text(512 << 10, i));
+  }
+  for (const Location& name : names) world.spiller->free(name).value();
+  EXPECT_TRUE(world.put_shared(client, text(512 << 10, 1)).ok()) << "it goes on after frees";
+}
+
+TEST(Spiller, AnAskForWhatIsFreedMeanwhileEnds) {
+  World world;
+  Client& client = world.node.join();
+  std::vector<Location> names;
+  for (unsigned i = 0; i < 20; ++i)
+    names.push_back(world.put_shared(client, text(512 << 10, i)).value());
+  ASSERT_TRUE(world.spiller->is_spilled(names[0]));
+  world.spiller->find(1'000'000, names[0], world.now());
+  world.spiller->free(names[0]).value();
+  EXPECT_EQ(world.answer(1'000'000).error().code(), Code::object_lost);
+  EXPECT_EQ(world.read(client, names[0]), "<object_lost>");
+  EXPECT_FALSE(world.spiller->free(names[0])) << "freed once";
+  for (unsigned i = 1; i < 20; ++i) EXPECT_EQ(world.read(client, names[i]), text(512 << 10, i));
+  for (unsigned i = 1; i < 20; ++i) world.spiller->free(names[i]).value();
+  world.expect_all_back();
+}
+
+ssize_t flips_a_bit(int fd, void* into, std::size_t size, off_t at) {
+  const ssize_t got = ::pread(fd, into, size, at);
+  static_cast<std::byte*>(into)[size / 3] ^= std::byte{4};
+  return got;
+}
+
+TEST(Spiller, ADamagedCopyIsLostAndNeverWrong) {
+  SpillOptions disk;
+  disk.pread = flips_a_bit;
+  World world(disk);
+  Client& client = world.node.join();
+  std::vector<Location> names;
+  for (unsigned i = 0; i < 12; ++i)
+    names.push_back(world.put_shared(client, text(512 << 10, i)).value());
+  unsigned lost = 0;
+  for (unsigned i = 0; i < 12; ++i) {
+    const std::string got = world.read(client, names[i]);
+    if (got == "<object_lost>")
+      ++lost;
+    else
+      EXPECT_EQ(got, text(512 << 10, i));
+  }
+  EXPECT_GE(lost, 4u);
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+// Puts, reads, views that stay, frees and deaths in any order, on an arena of eight objects.
+TEST(Spiller, AnyOrderOfEvents) {
+  EXPECT_TRUE(rc::check([](const std::vector<std::uint16_t>& steps) {
+    World world;
+    std::map<std::uint32_t, Client*> processes;
+    std::map<unsigned, Location> names;
+    std::map<unsigned, Pinned> views;
+    unsigned next = 0;
+    std::uint32_t viewer = 0;
+    const auto join = [&] {
+      Client& client = world.node.join();
+      processes[client.process()] = &client;
+      return client.process();
+    };
+    viewer = join();
+    join();
+    const auto size_of = [](unsigned i) { return 50'000 + i * 7919 % 450'000; };
+    for (const std::uint16_t step : steps) {
+      auto who = std::next(processes.begin(), step / 16 % processes.size());
+      auto which = names.begin();
+      if (!names.empty()) std::advance(which, step / 64 % names.size());
+      switch (step % 16) {
+        case 0:  // a death, but not of who holds the views
+          if (who->first == viewer) break;
+          world.kill(who->first);
+          processes.erase(who);
+          join();
+          break;
+        case 1:
+        case 2:
+          if (which == names.end()) break;
+          views.erase(which->first);
+          RC_ASSERT(world.spiller->free(which->second).ok());
+          names.erase(which);
+          break;
+        case 3:
+          if (which == names.end() || views.size() >= 2) break;
+          views[which->first] = world.look(*processes.at(viewer), which->second).value();
+          break;
+        case 4: views.clear(); break;
+        case 5:
+        case 6:
+        case 7:
+        case 8:
+          if (which == names.end()) break;
+          RC_ASSERT(world.read(*who->second, which->second) ==
+                    text(size_of(which->first), which->first));
+          break;
+        default: {
+          const auto at = world.put_shared(*who->second, text(size_of(next), next));
+          RC_ASSERT(at.ok());
+          names[next++] = *at;
+        }
+      }
+      for (const auto& [i, view] : views) RC_ASSERT(Node::text(view) == text(size_of(i), i));
+    }
+    views.clear();
+    for (const auto& [i, name] : names) {
+      RC_ASSERT(world.read(*processes.at(viewer), name) == text(size_of(i), i));
+      RC_ASSERT(world.spiller->free(name).ok());
+    }
+    world.expect_all_back();
+  }));
+}
+
+}  // namespace
+}  // namespace troupe::objectstore
