@@ -215,6 +215,7 @@ class Node final : private OwnerTable::Out,
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
+  void release_answers();
   void take_in(NodeId from, const wire::OwnedRef& ref);
   // RemoteTable::Out
   void send(NodeId to, const wire::PeerMessage& message) override;
@@ -274,6 +275,7 @@ class Node final : private OwnerTable::Out,
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;
   std::set<PortalKey> stalled_;            ///< that may not carry now
+  bool holds_answers_ = false;             ///< of actors, among those
   std::vector<Line> lines_;                ///< by our doorbell line
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
   std::map<scheduling::JobNumber, Job> jobs_;

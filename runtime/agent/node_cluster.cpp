@@ -78,6 +78,7 @@ void Node::serve_network(bool at_door, bool from_launcher) {
   network_->poll(now);
   transfers_->poll(now);
   programs_->poll(now);
+  release_answers();
   while (at_door) {
     auto visitor = local_door_->accept();
     if (!visitor) break;

@@ -113,9 +113,12 @@ void Node::drain_portal(Portal& portal, bool to_the_end) {
   if (process != nullptr) drain_ring(*process);
   note_entered(portal);
   std::size_t size = 0;
+  // An actor's answers stay here while it may live elsewhere already.
+  const bool held = actors_.hosts(portal.process) && !network_->may_serve(steady_now());
+  if (held) holds_answers_ = true;
   for (;;) {
-    if (!to_the_end &&
-        (!remote_.may_carry(portal.process, portal.alias) || !network_->can_send(portal.node))) {
+    if (held || (!to_the_end && (!remote_.may_carry(portal.process, portal.alias) ||
+                                 !network_->can_send(portal.node)))) {
       stalled_.insert(key);
       return;
     }
@@ -152,6 +155,14 @@ void Node::resume_stalled(NodeId node) {
       drain_portal(at->second);
 }
 
+/// Control hears us again before it gave us up.
+void Node::release_answers() {
+  if (!holds_answers_ || !network_->may_serve(steady_now())) return;
+  holds_answers_ = false;
+  for (const PortalKey& key : std::set<PortalKey>(stalled_))
+    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+}
+
 // --- frames that arrive
 // ------------------------------------------------------------------------------------------
 
@@ -171,7 +182,8 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
   if (!good || count != frame.refs.size())
     return network_->drop(from, "it sent a frame whose refs are not those that it names");
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
-  if (actors_.hosts(frame.to) && !network_->may_serve(steady_now())) return;  // we may be dead
+  if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))  // its caller must hear of it
+    return network_->drop(from, "this node may have been declared dead and serves no calls");
   const auto alias = remote_.arrived(from, frame);
   if (!alias) return;
   for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
