@@ -23,7 +23,8 @@ int usable_cpus() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-scheduling::LeaseOptions lease_options(const NodeOptions& options, bool in_cluster) {
+/// `newcomers_within`: for so long a node may come that has what no node has now.
+scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newcomers_within) {
   scheduling::LeaseOptions lease;
   lease.total.cpus = scheduling::amount_of(options.cpus);
   lease.total.gpus = scheduling::amount_of(options.gpus);
@@ -36,8 +37,7 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, bool in_clust
   for (const auto& [name, amount] : options.resources)
     lease.total.custom.emplace_back(name, scheduling::amount_of(amount));
   lease.labels = options.labels;
-  // A private node: nobody else will ever bring what is missing.
-  if (!in_cluster) lease.infeasible_timeout = 0s;
+  lease.infeasible_timeout = newcomers_within;
   return lease;
 }
 
@@ -92,7 +92,7 @@ Node::Node(NodeOptions options)
       id_(NodeId::random()),
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
-      leases_(lease_options(options_, false), id_),
+      leases_(lease_options(options_, 0s), id_),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
@@ -103,7 +103,9 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       id_(config.node),
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
-      leases_(lease_options(options_, true), id_),
+      // A program's own cluster has all its nodes from the start; its list may be short for a
+      // moment while control starts again.
+      leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   join(std::move(config));

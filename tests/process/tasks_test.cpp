@@ -269,6 +269,14 @@ TEST(Tasks, WhatNoNodeHasIsRefusedWithASentence) {
   EXPECT_THROW(ctx.with({.cpus = -1}).submit<twice>(1), troupe::InvalidArgument);
 }
 
+TEST(Tasks, WhatNoNodeOfAProgramsOwnClusterHasIsRefusedSoon) {
+  troupe::Session session({.cpus = 1, .memory = {}, .nodes = 2, .address = ""});
+  Context ctx = session.context();
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_THROW(ctx.get(ctx.with({.cpus = 64}).submit<twice>(1), kBound), troupe::Infeasible);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 10s) << "nobody can join it";
+}
+
 TEST(Tasks, FractionalCpusRunSideBySide) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();
