@@ -99,8 +99,10 @@ Result<std::string> read_whole(const std::string& path) {
                              std::to_string(geteuid()) +
                              " who runs this; a cluster is joined by its owner only");
   if ((about.st_mode & 077) != 0)
-    return refused(path, "is open to others: run 'chmod 600 " + path +
-                             "' if nobody has changed it, else end that cluster");
+    return refused(path,
+                   "is open to others: if 'troupe' wrote it and nobody has changed it, run "
+                   "'chmod 600 " +
+                       path + "'; else give the file of another cluster");
   std::string text(kMaxFile + 1, '\0');
   std::size_t size = 0;
   for (ssize_t n = 0; size < text.size(); size += static_cast<std::size_t>(n)) {
