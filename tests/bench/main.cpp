@@ -1,8 +1,9 @@
 // Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
-//   bench [core] [--json FILE] [--quick] [--rounds N] [--only NAME] [--list]
+//   bench [core|remote] [--json FILE] [--quick] [--rounds N] [--only NAME] [--list]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
 // were noisy.
 #include "core.hpp"
+#include "remote.hpp"
 
 #include "troupe/troupe.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 using namespace troupe::bench;
 
 struct Arguments {
+  std::string suite = "core";
   CoreOptions core;
   std::string json;
   bool list = false;
@@ -25,7 +27,7 @@ struct Arguments {
 
 int wrong(const char* program, const std::string& what) {
   std::fprintf(stderr,
-               "%s: %s\nusage: %s [core] [--json FILE] [--quick] [--rounds N] [--only NAME] "
+               "%s: %s\nusage: %s [core|remote] [--json FILE] [--quick] [--rounds N] [--only NAME] "
                "[--list]\n",
                program, what.c_str(), program);
   return 2;
@@ -53,9 +55,11 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
       if (parsed.ec != std::errc{} || parsed.ptr != end || arguments.core.rounds < 1 ||
           arguments.core.rounds > 1000)
         return "--rounds takes a number from 1 to 1000, not '" + value + "'";
-    } else if (flag != "core" || i != 1) {
+    } else if (i == 1 && (flag == "core" || flag == "remote")) {
+      arguments.suite = flag;
+    } else {
       return flag.rfind("--", 0) == 0 ? "unknown flag " + flag
-                                      : "no suite '" + flag + "'; there is core";
+                                      : "no suite '" + flag + "'; there are core and remote";
     }
   }
   return "";
@@ -73,7 +77,8 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 int measure(const Arguments& arguments) {
-  const std::vector<Judged> rows = run_core(arguments.core);
+  const std::vector<Judged> rows =
+      arguments.suite == "core" ? run_core(arguments.core) : run_remote(arguments.core);
   if (rows.empty())
     throw troupe::InvalidArgument(troupe::Code::invalid_argument,
                                   "no row's name contains '" + arguments.core.only + "'");
@@ -97,7 +102,8 @@ int main(int argc, char** argv) {
     if (const std::string what = parse(argc, argv, arguments); !what.empty())
       return wrong(argv[0], what);
     if (!arguments.list) return measure(arguments);
-    for (const std::string& name : core_names()) std::printf("%s\n", name.c_str());
+    for (const std::string& name : arguments.suite == "core" ? core_names() : remote_names())
+      std::printf("%s\n", name.c_str());
     return 0;
   } catch (const troupe::InvalidArgument& error) {
     return wrong(argv[0], error.what());

@@ -4,6 +4,8 @@ set -euo pipefail
 report=$(mktemp)
 names=$(mktemp)
 trap 'rm -f "$report" "$names"' EXIT
-"$1" core --quick --json "$report"
-"$1" --list >"$names"
-"$2" "$report" "$names"
+for suite in core remote; do
+  "$1" "$suite" --quick --json "$report"
+  "$1" "$suite" --list >"$names"
+  "$2" "$report" "$names"
+done

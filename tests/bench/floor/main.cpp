@@ -1,4 +1,5 @@
 // Prints the floors of this machine: a table, or JSON rows with --json FILE ("-": standard output).
+#include "net_floor.hpp"
 #include "ring_floor.hpp"
 
 #include <cstdio>
@@ -12,7 +13,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const auto rows = troupe::bench::ring_rows();
+    auto rows = troupe::bench::ring_rows();
+    for (auto& row : troupe::bench::net_rows()) rows.push_back(std::move(row));
     if (!json) {
       std::fputs(troupe::bench::to_table(rows).c_str(), stdout);
       return 0;
