@@ -138,10 +138,28 @@ void Directory::describe(ActorReply& reply) const {
   reply.owner = actor->second.spec->owner;
 }
 
+/// Its holder may live on a node that has not said so since control's start: no question about the
+/// name can be answered yet.
+bool Directory::is_unclaimed(const Name& name) const {
+  const auto at = names_.find(name);
+  return at != names_.end() && !awaited_.empty() && actors_.count(at->second) == 0;
+}
+
+void Directory::answer_waiting(Out& out, Time now) {
+  for (const auto& [who, name] : std::exchange(waiting_finds_, {}))
+    out.append(on_find(who.first, who.second, name.first, name.second));
+  for (const auto& [who, spawn] : std::exchange(waiting_spawns_, {}))
+    out.append(on_spawn(spawn, now));
+}
+
 Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   Out out;
   const ActorSpec& spec = message.spec;
   const Name name{spec.name_space, spec.name};
+  if (!spec.name.empty() && is_unclaimed(name)) {
+    waiting_spawns_.insert_or_assign({message.from, message.request}, message);
+    return out;
+  }
   const auto holder = spec.name.empty() ? names_.end() : names_.find(name);
   const bool is_repeat = actors_.count(spec.id) != 0;
   if (holder != names_.end() && holder->second != spec.id && !message.get_if_exists) {
@@ -369,6 +387,8 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now) {
 Directory::Out Directory::on_handles_gone(ActorId id) {
   Out out;
   const auto at = actors_.find(id);
+  if (at == actors_.end() && !awaited_.empty())
+    unknown(id, Time{}).killed = true;  // once its node says that it lives there
   if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
     return out;
   stop(at->second, "nobody holds a handle to it", out, true);
@@ -378,6 +398,9 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
 
 Directory::Out Directory::on_job_ended(JobId job) {
   Out out;
+  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
+    return waiting.second.spec.job == job && !waiting.second.spec.detached;
+  });
   std::vector<ActorId> ids;
   for (const auto& [id, actor] : actors_)
     if (actor.spec->job == job && !actor.spec->detached && actor.state != ActorState::dead)
@@ -406,6 +429,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
     fail(actor, cause.message(), cause, actor.state == ActorState::alive, out, now);
   }
   stop_awaiting(node, epoch, out);
+  answer_waiting(out, now);
   return out;
 }
 
@@ -431,6 +455,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
   stop_awaiting(node, epoch, out);
+  answer_waiting(out, now);
   return out;
 }
 
@@ -568,6 +593,10 @@ void Directory::on_unwatch(ActorId id, NodeId watcher) {
 Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std::string& name_space,
                                   const std::string& name) {
   Out out;
+  if (is_unclaimed({name_space, name})) {
+    waiting_finds_[{from, request}] = {name_space, name};
+    return out;
+  }
   ActorReply reply;
   reply.to = from;
   reply.request = request;

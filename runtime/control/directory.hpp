@@ -233,6 +233,8 @@ class Directory {
   void resolve_unclaimed(Out& out);
   void reply_error(const SpawnActor& message, const std::string& why, Out& out) const;
   void describe(ActorReply& reply) const;
+  bool is_unclaimed(const Name& name) const;
+  void answer_waiting(Out& out, Time now);
   Unknown& unknown(ActorId id, Time now);
   void expire_unknown(Time now, Out& out);
 
@@ -246,6 +248,9 @@ class Directory {
   std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_due_;
+  /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.
+  std::map<std::pair<NodeId, std::uint64_t>, Name> waiting_finds_;
+  std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
 };
 
 }  // namespace troupe::control

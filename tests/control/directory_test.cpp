@@ -256,8 +256,11 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   run(actors->on_watch(actor_id(2), kClient, now));  // unknown until its node has spoken
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
   EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // names are as they were
-  EXPECT_FALSE(spawn(spec(8, "plain"), true).created);
   EXPECT_TRUE(got<PlaceActor>().empty());
+  run(actors->on_spawn({kClient, 6, spec(8, "plain"), true}, now));
+  EXPECT_TRUE(events.empty()) << "what the holder is, only its node can tell";
+  run(actors->on_find(kClient, 7, "default", "plain"));
+  EXPECT_TRUE(events.empty());
   run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // sent to the control before
   EXPECT_EQ(state(1), ActorState::pending);
   run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
@@ -265,8 +268,25 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   EXPECT_TRUE(got<PlaceActor>().empty());
   run(actors->on_node_hosts({kB, 1, store->epoch(), {{ordinary, life2, 43, 1}}}, now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::alive);
+  ASSERT_EQ(got<ActorReply>().size(), 2u);
+  for (const ActorReply& reply : got<ActorReply>()) {
+    EXPECT_EQ(reply.actor, actor_id(2));
+    EXPECT_EQ(reply.class_name, "Counter");
+    EXPECT_FALSE(reply.created);
+  }
   die(2);
   EXPECT_GT(actors->find(actor_id(2))->incarnation, life2);
+}
+
+TEST_F(DirectoryTest, HandlesThatGoBeforeTheNodeHasSpokenEndTheActorWhenItHas) {
+  const ActorSpec plain = spec(1);
+  spawn(plain);
+  const auto life = bring_up(1);
+  restart({{kA, 1}});
+  run(actors->on_handles_gone(actor_id(1)));
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
+  ASSERT_EQ(got<StopActorAt>().size(), 1u);
+  EXPECT_EQ(state(1), ActorState::dead);
 }
 
 TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied) {
@@ -278,9 +298,13 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   bring_up(2);
   restart({{kA, 1}, {kB, 1}});
   run(actors->on_watch(actor_id(2), kClient, now));
+  run(actors->on_find(kClient, 7, "default", "plain"));
   run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
   EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with it
+  EXPECT_TRUE(got<ActorReply>().empty());
   run(actors->on_node_dead(kA, 1, "silent", now));
+  ASSERT_EQ(got<ActorReply>().size(), 1u);
+  EXPECT_FALSE(got<ActorReply>()[0].actor) << "it went with its node";
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
   EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
   ASSERT_TRUE(actors->next_deadline());
