@@ -31,7 +31,7 @@ struct SessionOptions {
   /// `--troupe-address`, or else the environment's TROUPE_ADDRESS: the file of a running cluster,
   /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it.
   /// Cannot be combined with `nodes`, which wins over the environment.
-  std::string address;
+  std::string address = {};
 };
 
 /// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags

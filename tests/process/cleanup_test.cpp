@@ -47,11 +47,12 @@ std::set<int> ours() {
   return found;
 }
 
-/// A driver of its own, started from this executable with the one test below.
-pid_t start_driver() {
+/// A driver of its own, started from this executable with one of the tests below.
+pid_t start_driver(const char* test) {
   pid_t pid = 0;
   char program[] = "/proc/self/exe";
-  char filter[] = "--gtest_filter=Driver.DISABLED_HoldsANode";
+  std::string filter_text = std::string("--gtest_filter=Driver.DISABLED_") + test;
+  char* filter = filter_text.data();
   char also[] = "--gtest_also_run_disabled_tests";
   char* argv[] = {program, filter, also, nullptr};
   ::setenv("TROUPE_TEST_CHILD", "1", 1);
@@ -66,15 +67,24 @@ TEST(Driver, DISABLED_HoldsANode) {
   (void)ctx.try_get(a, 60s);
 }
 
-TEST(Cleanup, NothingIsLeftAfterTheDriverIsKilled) {
+TEST(Driver, DISABLED_HoldsACluster) {
+  troupe::Session session({.cpus = 1, .nodes = 3});
+  troupe::Context ctx = session.context();
+  std::vector<troupe::Ref<int>> all;
+  for (const auto& node : ctx.cluster().nodes)
+    all.push_back(ctx.with({.placement = troupe::Placement::on(node.id)}).submit<busy>(1));
+  (void)ctx.wait(all, {.timeout = 60s});
+}
+
+void nothing_is_left(const char* test, std::size_t processes) {
   const std::set<int> before = ours();
   for (int round = 0; round < 3; ++round) {
-    const pid_t driver = start_driver();
+    const pid_t driver = start_driver(test);
     ASSERT_GT(driver, 0);
     const auto deadline = std::chrono::steady_clock::now() + 10s;
-    while (ours().size() < before.size() + 5 && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(2ms);  // driver, agent, zygote, two workers
-    EXPECT_GE(ours().size(), before.size() + 5);
+    while (ours().size() < before.size() + processes && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(2ms);
+    EXPECT_GE(ours().size(), before.size() + processes);
     ::kill(driver, SIGKILL);
     int status = 0;
     ::waitpid(driver, &status, 0);
@@ -83,6 +93,14 @@ TEST(Cleanup, NothingIsLeftAfterTheDriverIsKilled) {
       std::this_thread::sleep_for(2ms);
     EXPECT_EQ(ours(), before);
   }
+}
+
+TEST(Cleanup, NothingIsLeftAfterTheDriverIsKilled) {
+  nothing_is_left("HoldsANode", 5);  // driver, agent, zygote, two workers
+}
+
+TEST(ClusterCleanup, NothingIsLeftAfterTheDriverIsKilled) {
+  nothing_is_left("HoldsACluster", 11);  // driver, control; thrice agent, zygote, worker
 }
 
 TEST(Cleanup, AnEndedSessionLeavesNoProcessAndNoDescriptor) {
