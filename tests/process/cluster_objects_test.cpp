@@ -101,15 +101,15 @@ int fails(int x) {
   throw RouteError("no route to " + std::to_string(x));
 }
 
-/// Three nodes of one CPU each; `nodes[0]` is the driver's.
+/// Three nodes; `nodes[0]` is the driver's.
 class ClusterObjects : public testing::Test {
  protected:
-  ClusterObjects() {
-    const auto all_there = [this] {
+  explicit ClusterObjects(double cpus = 1) : session({.cpus = cpus, .nodes = 3}) {
+    const auto all_there = [this, cpus] {
       const auto info = ctx.cluster();
       if (info.nodes.size() != 3) return false;
       for (const auto& node : info.nodes)
-        if (!node.alive || node.cpus != 1 || node.cpus_free != 1) return false;
+        if (!node.alive || node.cpus_free != cpus) return false;
       return true;
     };
     if (!eventually(all_there)) throw std::runtime_error("three nodes did not come up");
@@ -132,10 +132,15 @@ class ClusterObjects : public testing::Test {
     });
   }
 
-  troupe::Session session{{.cpus = 1, .nodes = 3}};
+  troupe::Session session;
   Context ctx = session.context();
   std::vector<NodeId> nodes;
   std::map<NodeId, std::string> names;
+};
+
+class ClusterOfTwoCpus : public ClusterObjects {
+ protected:
+  ClusterOfTwoCpus() : ClusterObjects(2) {}
 };
 
 TEST_F(ClusterObjects, TasksThatHoldTheirCpuSpreadOverAllNodes) {
@@ -189,16 +194,15 @@ std::size_t hold_view(Context& ctx, const Basket& basket, const std::string& pat
   return tally.reaches(n) ? view->size() : 0;
 }
 
-TEST_F(ClusterObjects, ALargeObjectIsCopiedOncePerNode) {
+TEST_F(ClusterOfTwoCpus, ALargeObjectIsCopiedOncePerNode) {
   const std::size_t n = 8 * kMiB;
   Scratch scratch;
   Tally tally(scratch.path);
   auto put = ctx.put(pattern(n, 3));
   std::vector<Ref<std::size_t>> refs;
-  for (int i = 0; i < 8; ++i)
-    refs.push_back(ctx.with({.cpus = 0.25, .placement = Placement::on(nodes[1 + (i & 1)])})
-                       .submit<hold_view>(Basket{"", {put}}, scratch.path, 9));
-  ASSERT_TRUE(tally.reaches(8)) << "four tasks on each of two nodes read it at a time";
+  for (std::size_t i = 0; i < 4; ++i)
+    refs.push_back(on(1 + i % 2).submit<hold_view>(Basket{"", {put}}, scratch.path, 5));
+  ASSERT_TRUE(tally.reaches(4)) << "two tasks on each of two nodes read it at a time";
   const auto one_copy = [&](std::size_t node) { return used(node) >= n && used(node) < n + kMiB; };
   EXPECT_TRUE(eventually([&] { return one_copy(0) && one_copy(1) && one_copy(2); }))
       << used(0) << ' ' << used(1) << ' ' << used(2);
@@ -242,7 +246,10 @@ Basket fill(Context& ctx, const std::vector<NodeId>& nodes, std::size_t n) {
 TEST_F(ClusterObjects, RefsThatARemoteTaskMadeComeBackInItsResult) {
   for (const std::size_t n : {std::size_t{100}, std::size_t{300'000}})
     for (std::size_t node = 0; node < 3; ++node) {
-      const Basket basket = ctx.get(on(node).submit<fill>(nodes, n), kBound);
+      const auto filled = on(node).submit<fill>(nodes, n);
+      for (std::size_t third = 0; third < 3; ++third)
+        EXPECT_EQ(ctx.get(on(third).submit<sum_of>(filled), kBound), 4 * n);
+      const Basket basket = ctx.get(filled, kBound);
       EXPECT_EQ(basket.label, "of 3");
       ASSERT_EQ(basket.refs.size(), 4u);
       EXPECT_TRUE(ctx.get(basket.refs[0], kBound) == pattern(n, 99));
@@ -326,7 +333,7 @@ TEST_F(ClusterObjects, ChurnLeavesNoByteBehind) {
   const auto churn = [this, &wrong](unsigned seed) {
     std::mt19937 random(seed);
     std::vector<Ref<Bytes>> kept;
-    for (unsigned i = 0; i < 1'000; ++i) {
+    for (unsigned i = 0; i < 500; ++i) {
       const auto node = random() % 3;
       const bool derived = !kept.empty() && random() % 2 == 0;
       kept.push_back(derived ? on(node).submit<echo>(kept[random() % kept.size()])
@@ -339,6 +346,36 @@ TEST_F(ClusterObjects, ChurnLeavesNoByteBehind) {
   churn(2);
   other.join();
   EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(everything_is_freed()) << used(0) << ' ' << used(1) << ' ' << used(2);
+}
+
+/// Dies after it has read the arguments and put something, on its first attempt if `dies`.
+Basket mix(Context& ctx, const Basket& basket, bool dies, const std::string& path) {
+  Basket mixed{"mixed", {ctx.put(pattern(10'000, 1))}};
+  for (const auto& ref : basket.refs)
+    if (ctx.get(ref).size() > 0 && mixed.refs.size() < 3) mixed.refs.push_back(ref);
+  if (dies) {
+    Tally tally(path);
+    tally.add(1);
+    if (tally.value() % 2 == 1) ::raise(SIGKILL);
+  }
+  return mixed;
+}
+
+TEST_F(ClusterObjects, DyingWorkersLeaveNoByteBehind) {
+  Scratch scratch;
+  std::mt19937 random(5);
+  {
+    std::vector<Ref<Basket>> kept;
+    Basket basket{"first", {ctx.put(pattern(300'000, 1)), on(1).submit<pattern>(300'000, 2u)}};
+    for (int i = 0; i < 120; ++i) {
+      const std::size_t node = random() % 3;
+      kept.push_back(on(node).submit<mix>(basket, i % 20 == 7, scratch.path));
+      if (i % 10 == 9) basket = ctx.get(kept[random() % kept.size()], kBound);
+      while (kept.size() > 12) kept.erase(kept.begin() + random() % 12);
+    }
+    for (const auto& ref : kept) EXPECT_EQ(ctx.get(ref, kBound).refs.size(), 3u);
+  }
   EXPECT_TRUE(everything_is_freed()) << used(0) << ' ' << used(1) << ' ' << used(2);
 }
 
