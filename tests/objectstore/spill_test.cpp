@@ -383,7 +383,7 @@ TEST(SpillFiles, NeverAWrongByteWhateverTheDiskDoes) {
   EXPECT_TRUE(rc::check([](const std::vector<std::uint16_t>& steps) {
     const Folder a, b, c;
     auto files = open({.folders = {a.path, b.path, c.path},
-                       .quota = 1_MiB,
+                       .quota = 384_KiB,
                        .file = 64_KiB,
                        .pwrite = faulty_write,
                        .pread = faulty_read});
@@ -394,7 +394,7 @@ TEST(SpillFiles, NeverAWrongByteWhateverTheDiskDoes) {
       switch (step % 4) {
         case 0:
         case 1: {
-          Blob bytes = pattern(step * 3u, step);
+          Blob bytes = pattern(step, step);
           const auto id = files->write(bytes, {});
           if (!id) {
             RC_ASSERT(id.error().code() == Code::out_of_disk);

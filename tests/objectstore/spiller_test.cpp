@@ -19,7 +19,9 @@ namespace fs = std::filesystem;
 // A node whose processes are told what the agent's spiller wants them to know.
 class World final : public Spiller::Out {
  public:
-  explicit World(SpillOptions disk = {}, SpillerOptions options = patient()) : node(small()) {
+  explicit World(SpillOptions disk = {}, SpillerOptions options = patient(),
+                 HostOptions host = small())
+      : node(host) {
     std::string name = (fs::temp_directory_path() / "troupe-spiller-XXXXXX").string();
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     folder = name;
@@ -34,6 +36,12 @@ class World final : public Spiller::Out {
     HostOptions options = Node::small();
     options.arena = 4_MiB;
     options.extent = 256_KiB;
+    return options;
+  }
+  static HostOptions tiny() {
+    HostOptions options = small();
+    options.arena = 512_KiB;
+    options.extent = 64_KiB;
     return options;
   }
   static SpillerOptions patient() {
@@ -164,18 +172,18 @@ std::string text(std::size_t size, unsigned seed) {
 }
 
 TEST(Spiller, AWorkingSetOfTenArenas) {
-  World world;
+  World world({}, World::patient(), World::tiny());
   Client& writer = world.node.join();
   Client& reader = world.node.join();
   std::vector<Location> names;
-  constexpr unsigned kObjects = 80;  // of half a MiB; the arena has four
+  constexpr unsigned kObjects = 80;  // of 64 KiB; the arena has eight
   for (unsigned i = 0; i < kObjects; ++i)
-    names.push_back(world.put_shared(writer, text(512 << 10, i)).value());
+    names.push_back(world.put_shared(writer, text(64 << 10, i)).value());
   EXPECT_GE(world.spiller->stats().spilled, kObjects - 8);
   for (unsigned i = 0; i < kObjects; ++i)
-    EXPECT_EQ(world.read(i % 2 == 0 ? reader : writer, names[i]), text(512 << 10, i)) << i;
+    EXPECT_EQ(world.read(i % 2 == 0 ? reader : writer, names[i]), text(64 << 10, i)) << i;
   for (unsigned i = kObjects; i-- > 0;)
-    EXPECT_EQ(world.read(writer, names[i]), text(512 << 10, i)) << i;
+    EXPECT_EQ(world.read(writer, names[i]), text(64 << 10, i)) << i;
   for (const Location& name : names) world.spiller->free(name).value();
   world.expect_all_back();
 }
@@ -318,7 +326,7 @@ TEST(Spiller, ADamagedCopyIsLostAndNeverWrong) {
 // Puts, reads, views that stay, frees and deaths in any order, on an arena of eight objects.
 TEST(Spiller, AnyOrderOfEvents) {
   EXPECT_TRUE(rc::check([](const std::vector<std::uint16_t>& steps) {
-    World world;
+    World world({}, World::patient(), World::tiny());
     std::map<std::uint32_t, Client*> processes;
     std::map<unsigned, Location> names;
     std::map<unsigned, Pinned> views;
@@ -331,7 +339,7 @@ TEST(Spiller, AnyOrderOfEvents) {
     };
     viewer = join();
     join();
-    const auto size_of = [](unsigned i) { return 50'000 + i * 7919 % 450'000; };
+    const auto size_of = [](unsigned i) { return 5'000 + i * 7919 % 59'000; };
     for (const std::uint16_t step : steps) {
       auto who = std::next(processes.begin(), step / 16 % processes.size());
       auto which = names.begin();
