@@ -155,6 +155,7 @@ void Node::loop() {
       bury_doomed();
       carry_out_leases();
     } while (hear_control());
+    forget_ended_jobs();
     send_notices();
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
     const bool unread = std::any_of(processes_.begin(), processes_.end(),
@@ -324,9 +325,7 @@ void Node::bury(Process& process) {
   owners_.process_died(index, reason);
   if (process.attached) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};
-  const scheduling::JobNumber job = process.job_number;
   processes_.erase(index);
-  if (const auto at = jobs_.find(job); at != jobs_.end()) forget_job_if_over(at->second);
 }
 
 void run_agent(Fd socket, const std::string& options) {

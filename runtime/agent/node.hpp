@@ -28,6 +28,7 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -102,6 +103,8 @@ class Node final : private OwnerTable::Out,
     std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
     process::ZygoteLink zygote;
     pid_t zygote_pid = 0;
+    bool zygote_ready = false;  ///< it has reached troupe::run
+    int failed_starts = 0;      ///< since a worker last said hello
   };
   /// A channel to a local process whose other side stands for a process of another node.
   struct Portal {
@@ -182,7 +185,9 @@ class Node final : private OwnerTable::Out,
   void on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors);
   void driver_gone(Process& driver, bool finished);
   void start_job(Job& job);
-  void forget_job_if_over(Job& job);
+  bool has_purpose(const Process& worker) const;
+  void forget_ended_jobs();
+  void registered();
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
@@ -282,13 +287,13 @@ class Node final : private OwnerTable::Out,
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;
   std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
+  std::deque<control::ToControl> driver_ends_;  ///< said again when control is another process
   /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.
   std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
   ProcessIndex driver_ = 0;
   bool over_ = false;
   std::string over_why_;
-  int failed_starts_ = 0;  ///< since a worker last said hello
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;

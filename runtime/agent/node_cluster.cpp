@@ -105,8 +105,7 @@ void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
                      actors_.registered(m.epoch, m.control_epoch);
                      reported_.reset();
-                     for (auto& [number, job] : jobs_)
-                       if (job.driver != 0 && job.described) start_job(job);
+                     registered();
                    },
                    [&](control::StartActorAt& m) { actors_.start(m); },
                    [&](control::StopActorAt& m) { actors_.stop(m); },

@@ -16,6 +16,9 @@ std::int64_t wall_now() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+/// Ends of drivers that are repeated to a new control.
+constexpr std::size_t kMaxDriverEnds = 64;
+
 }  // namespace
 
 Node::Job& Node::job_of(JobId id) {
@@ -92,11 +95,21 @@ void Node::driver_gone(Process& driver, bool finished) {
     over_ = true;
     return;
   }
-  if (finished)
-    network_->send_control(control::FinishJob{job.id});
-  else
-    network_->send_control(control::DriverDied{job.id, driver.reason});
+  control::ToControl end = control::FinishJob{job.id};
+  if (!finished) end = control::DriverDied{job.id, driver.reason};
+  network_->send_control(end);
+  driver_ends_.push_back(std::move(end));
+  if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
   end_job(job.id, finished ? "it is finished" : "its driver died: " + driver.reason);
+}
+
+/// Control may be another process now, which has not heard what we said to the one before.
+void Node::registered() {
+  for (auto& [number, job] : jobs_) {
+    if (job.driver != 0 && job.described) start_job(job);
+    if (job.state == Job::State::asked) network_->send_control(control::GetJob{job.number, job.id});
+  }
+  for (const control::ToControl& end : driver_ends_) network_->send_control(end);
 }
 
 // --- jobs of drivers elsewhere
@@ -117,7 +130,10 @@ void Node::need_program(Job& job) {
 void Node::on_job_info(const control::JobInfo& info) {
   const auto at = jobs_.find(info.request);
   if (at == jobs_.end() || at->second.state != Job::State::asked) return;
-  if (!info.job) return job_failed(at->second, "control does not know the job");
+  Job& job = at->second;
+  if (!info.job) return job_failed(job, "control does not know the job");
+  // Then only its detached actors may have workers.
+  if (info.job->state != control::JobState::running) end_job(job.id, "it has ended");
   programs_->want(*info.job, steady_now());
 }
 
@@ -133,7 +149,7 @@ void Node::program(JobId id, const Result<process::Program>& program) {
 
 /// Its workers cannot be had on this node: everything here that waits for one is told.
 void Node::job_failed(Job& job, const std::string& why) {
-  if (job.state != Job::State::failed)
+  if (job.state != Job::State::failed && !job.ended)
     std::fprintf(stderr, "troupe: %s: workers of a job cannot be started here: %s\n",
                  options_.name.c_str(), why.c_str());
   const Time now = steady_now();
@@ -141,6 +157,15 @@ void Node::job_failed(Job& job, const std::string& why) {
   job.why = why;
   for (const bool dedicated : std::exchange(job.waiting, {}))
     leases_.worker_start_failed(now, dedicated, job.number);
+  for (auto& [index, process] : processes_) {
+    if (process->job_number != job.number || process->doomed) continue;
+    if (process->kind == wire::ProcessKind::driver) {
+      send(*process, wire::Shutdown{why});
+      continue;
+    }
+    for (const auto& [key, shape] : process->shapes)
+      if (leases_.wanted(index, key) > 0) send(*process, wire::LeaseRefused{key, why});
+  }
   leases_.job_ended(job.number, now);
   remote_.refuse_job(job.id, why);
   const Error error(Code::unavailable, why);
@@ -153,6 +178,12 @@ void Node::job_failed(Job& job, const std::string& why) {
 // --- ends
 // --------------------------------------------------------------------------------------------------------
 
+/// A worker that hosts an actor, or is on its way to one.
+bool Node::has_purpose(const Process& worker) const {
+  const auto starting = starting_.find(worker.index);
+  return actors_.hosts(worker.index) || (starting != starting_.end() && starting->second);
+}
+
 /// Its tasks end; its actors do when control says so, the detached ones live on.
 void Node::end_job(JobId id, const std::string& why) {
   const auto number = job_numbers_.find(id);
@@ -163,21 +194,45 @@ void Node::end_job(JobId id, const std::string& why) {
     if (process->job_number != job.number || process->doomed) continue;
     if (process->kind == wire::ProcessKind::driver)
       send(*process, wire::Shutdown{why});
-    else if (process->pid > 0 && !actors_.hosts(index))
+    else if (process->pid > 0 && !has_purpose(*process))
       ::kill(process->pid, SIGKILL);
   }
-  leases_.job_ended(job.number, steady_now());
-  forget_job_if_over(job);
+  const Time now = steady_now();
+  leases_.job_ended(job.number, now);
+  std::erase_if(job.waiting, [&](bool dedicated) {
+    if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);
+    return !dedicated;
+  });
 }
 
-void Node::forget_job_if_over(Job& job) {
-  if (!job.ended || !network_) return;
-  for (const auto& [index, process] : processes_)
-    if (process->job_number == job.number) return;
-  end_zygote(job);
-  programs_->forget(job.id);
-  job_numbers_.erase(job.id);
-  jobs_.erase(job.number);
+/// Ended ones go when nothing of theirs runs or is to run here. Their zygotes have no children
+/// worth waiting for, and may hang before they reach troupe::run.
+void Node::forget_ended_jobs() {
+  if (!network_) return;
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    Job& job = at->second;
+    bool needed = !job.ended;
+    for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
+    for (const auto& [index, process] : processes_)
+      needed = needed ||
+               (process->job_number == job.number && (process->kind != wire::ProcessKind::worker ||
+                                                      process->pid > 0 || has_purpose(*process)));
+    if (needed) {
+      ++at;
+      continue;
+    }
+    std::vector<ProcessIndex> unborn;  // whom the zygote has not forked yet
+    for (const auto& [index, process] : processes_)
+      if (process->job_number == job.number) unborn.push_back(index);
+    if (job.zygote) ::kill(job.zygote_pid, SIGKILL);
+    end_zygote(job);
+    for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
+    for (const bool dedicated : std::exchange(job.waiting, {}))
+      leases_.worker_start_failed(steady_now(), dedicated, job.number);
+    programs_->forget(job.id);
+    job_numbers_.erase(job.id);
+    at = jobs_.erase(at);
+  }
 }
 
 }  // namespace troupe::agent

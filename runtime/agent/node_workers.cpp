@@ -16,14 +16,21 @@ bool Node::start_zygote(Job& job) {
   if (job.zygote) return true;
   auto ends = process::LocalSocket::pair();
   if (!ends) return false;
+  // A local driver's file is the one that it was started from, also when another has its path now.
+  process::Program program = job.program;
+  if (auto local = programs_ ? programs_->local(job.id) : std::nullopt) {
+    program.path = std::move(local->path);
+    program.libraries = std::move(local->libraries);
+  }
   auto pid = process::spawn(process::Role::zygote, std::move(ends->second),
-                            std::to_string(::getpid()), job.program);
+                            std::to_string(::getpid()), program);
   if (!pid) {
     job_failed(job, pid.error().message());
     return false;
   }
   job.zygote = process::ZygoteLink(std::move(ends->first));
   job.zygote_pid = *pid;
+  job.zygote_ready = false;
   return true;
 }
 
@@ -72,11 +79,13 @@ void Node::on_zygote(Job& job) {
   bool gone = false;
   for (const process::ZygoteEvent& event : job.zygote.read(gone)) {
     switch (event.kind) {
-      case process::ZygoteEvent::Kind::ready:
+      case process::ZygoteEvent::Kind::ready: job.zygote_ready = true; break;
       case process::ZygoteEvent::Kind::note: break;
       case process::ZygoteEvent::Kind::forked:
-        if (const auto found = processes_.find(event.token); found != processes_.end())
+        if (const auto found = processes_.find(event.token); found != processes_.end()) {
           found->second->pid = event.pid;
+          if (job.ended && !has_purpose(*found->second)) ::kill(event.pid, SIGKILL);
+        }
         break;
       case process::ZygoteEvent::Kind::exited:
         worker_gone(event.token, process::describe_status(event.status));
@@ -90,10 +99,12 @@ void Node::on_zygote(Job& job) {
 }
 
 void Node::zygote_gone(Job& job) {
-  const std::string why =
+  std::string why =
       "its zygote is gone: the program ended or crashed before it reached troupe::run, in the "
       "copy of it that workers are forked from";
   if (!network_) return go_down(why);
+  const bool was_ready = job.zygote_ready;
+  if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
   end_zygote(job);
   // Its children died with it; nobody else reports them.
   std::vector<ProcessIndex> orphans;
@@ -101,17 +112,21 @@ void Node::zygote_gone(Job& job) {
     if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
       orphans.push_back(index);
   for (const ProcessIndex index : orphans) worker_gone(index, why);
-  job_failed(job, why);
+  // What once came up may come up again; start_failed() counts when it does not.
+  if (!was_ready && !job.ended) job_failed(job, why);
 }
 
 /// One failure may pass (descriptors, memory); ten in a row, about two seconds, will not.
 void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why) {
   leases_.worker_start_failed(steady_now(), dedicated, number);
-  if (++failed_starts_ == 1)
+  const auto at = jobs_.find(number);
+  if (at == jobs_.end() || at->second.ended) return;
+  Job& job = at->second;
+  if (++job.failed_starts == 1)
     std::fprintf(stderr, "troupe: a worker could not be started: %s\n", why.c_str());
-  if (failed_starts_ < 10) return;
+  if (job.failed_starts < 10) return;
   if (!network_) return go_down("workers cannot be started: " + why);
-  if (const auto job = jobs_.find(number); job != jobs_.end()) job_failed(job->second, why);
+  job_failed(job, why);
 }
 
 /// The node cannot serve any more: everybody is told why, and every wait ends.

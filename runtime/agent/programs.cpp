@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,8 @@ namespace troupe::agent {
 namespace {
 
 constexpr std::size_t kPiece = 256 * 1024;
+/// Files of ended jobs that are kept open: a detached actor may start again on another node.
+constexpr std::size_t kMaxKeptOpen = 256;
 
 std::string reason() {
   return std::strerror(errno);
@@ -73,6 +76,13 @@ bool has_digest(const std::string& path, const std::string& digest) {
   return found && *found == digest;
 }
 
+std::string digest_of(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
+  return hex(digest, size);
+}
+
 bool is_digest(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -94,8 +104,8 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
-/// Removes the least recently used files while there are more bytes than that.
-void prune(const std::string& folder, std::uint64_t bytes) {
+/// Removes the least recently used files while there are more bytes than that; those of jobs stay.
+void prune(const std::string& folder, std::uint64_t bytes, const std::set<std::string>& keep) {
   struct File {
     timespec used;
     std::uint64_t size;
@@ -118,18 +128,30 @@ void prune(const std::string& folder, std::uint64_t bytes) {
   });
   for (const File& file : files) {
     if (total <= bytes) return;
+    if (keep.count(file.path) != 0) continue;
     if (unlink(file.path.c_str()) == 0) total -= file.size;
   }
 }
 
-/// A folder in which each library has its own name, for LD_LIBRARY_PATH.
+/// A folder in which each library has its own name, for LD_LIBRARY_PATH; one for each set of
+/// libraries.
 Result<std::string> link_libraries(const std::string& cache, const Programs::Files& files,
                                    const std::vector<std::string>& paths) {
-  const std::string folder = cache + "/" + files.front().second + ".d";
+  std::string all;
+  std::set<std::string> names;
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    all += files[i].second + paths[i] + '\n';
+    if (!names.insert(name_of(files[i].first)).second)
+      return Error(Code::invalid_argument,
+                   "two shared objects of the program have the name " + name_of(files[i].first) +
+                       " and cannot both be found by it on a node where they do not lie");
+  }
+  const std::string folder = cache + "/" + digest_of(all) + ".d";
   if (auto made = make_folder(folder); !made) return made.error();
   for (std::size_t i = 1; i < files.size(); ++i) {
     const std::string name = folder + "/" + name_of(files[i].first);
     const std::string fresh = name + "." + std::to_string(getpid());
+    unlink(fresh.c_str());
     if (symlink(paths[i].c_str(), fresh.c_str()) != 0 || rename(fresh.c_str(), name.c_str()) != 0)
       return Error(Code::out_of_disk, "cannot write " + name + ": " + reason());
   }
@@ -197,7 +219,11 @@ class Disk {
 
 struct Programs::Impl {
   /// The files of a local driver, kept open: what they were when it started is what is served.
-  using Offered = std::vector<std::shared_ptr<Fd>>;
+  struct Offered {
+    std::vector<std::shared_ptr<Fd>> files;
+    std::string libraries;  ///< folder
+    bool ended = false;
+  };
   struct Fetch {
     control::JobRecord job;
     std::vector<std::string> paths;  ///< here; empty: missing
@@ -212,29 +238,43 @@ struct Programs::Impl {
   ProgramsOptions options;
   Time now{};
   std::map<JobId, Offered> offered;
+  std::deque<JobId> ended;          ///< of those, the oldest first
+  std::set<JobId> being_described;  ///< and not forgotten meanwhile
+  std::set<std::pair<NodeId, JobId>> serving;
   std::map<JobId, Fetch> fetches;
-  std::unique_ptr<Disk> disk;  // last: its thread ends first
+  std::map<JobId, std::vector<std::string>> used;  ///< files of the cache, by jobs of this node
+  std::unique_ptr<Disk> disk;                      // last: its thread ends first
 
   Impl(Out& o, NodeId s, ProgramsOptions given)
       : out(o), self(s), options(std::move(given)), disk(new Disk) {}
 
   std::string fresh_path(const Fetch& fetch) const {
-    return options.cache + "/" + fetch.job.files[fetch.file].second + "." + self.str();
+    return options.cache + "/" + fetch.job.files[fetch.file].second + "." + fetch.job.id.str() +
+           "." + self.str();
   }
 
-  void fail(JobId job, const Error& error) {
+  ~Impl() {
+    disk.reset();
+    while (!fetches.empty()) drop_fetch(fetches.begin()->first);
+  }
+
+  bool drop_fetch(JobId job) {
     const auto at = fetches.find(job);
-    if (at == fetches.end()) return;
+    if (at == fetches.end()) return false;
     if (at->second.fresh) unlink(fresh_path(at->second).c_str());
     fetches.erase(at);
-    out.program(job, error);
+    return true;
+  }
+  void fail(JobId job, const Error& error) {
+    if (drop_fetch(job)) out.program(job, error);
   }
 
   void begin(JobId job);
   void next_file(JobId job);
   void ask(Fetch& fetch);
   void on_data(NodeId from, const wire::ProgramData& data, BlobView payload);
-  void written(JobId job, const std::string& error, bool last);
+  void written(JobId job, const std::shared_ptr<Fd>& file, const Result<void>& result, bool last);
+  void end_offer(JobId job);
   void finish(JobId job);
   void serve(NodeId from, const wire::ProgramRequest& request);
 };
@@ -256,7 +296,7 @@ void Programs::Impl::begin(JobId job) {
     }
     return [this, job, paths] {
       const auto at = fetches.find(job);
-      if (at == fetches.end()) return;
+      if (at == fetches.end() || at->second.fresh) return;
       at->second.paths = paths;
       next_file(job);
     };
@@ -306,30 +346,33 @@ void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobVie
               path = fresh_path(fetch),
               whole = options.cache + "/" + fetch.job.files[fetch.file].second,
               digest = fetch.job.files[fetch.file].second]() -> Disk::Then {
-    std::string error;
-    for (std::size_t at = 0; at < bytes->size() && error.empty();) {
+    Result<void> result;
+    for (std::size_t at = 0; at < bytes->size() && result;) {
       const ssize_t n = pwrite(file->get(), bytes->data() + at, bytes->size() - at,
                                static_cast<off_t>(offset + at));
       if (n <= 0)
-        error = "cannot write " + path + ": " + reason();
+        result = Error(Code::out_of_disk, "cannot write " + path + ": " + reason());
       else
         at += static_cast<std::size_t>(n);
     }
-    if (last && error.empty()) {
+    if (last && result) {
       const auto found = digest_of(file->get(), path);
       if (!found || *found != digest)
-        error = "a file of the program has changed on the driver's node since the job began";
+        result =
+            Error(Code::unavailable,
+                  "a file of the program has changed on the driver's node since the job began");
       else if (fchmod(file->get(), 0500) != 0 || rename(path.c_str(), whole.c_str()) != 0)
-        error = "cannot keep " + whole + ": " + reason();
+        result = Error(Code::out_of_disk, "cannot keep " + whole + ": " + reason());
     }
-    return [this, job, error, last] { written(job, error, last); };
+    return [this, job, file, result, last] { written(job, file, result, last); };
   });
 }
 
-void Programs::Impl::written(JobId job, const std::string& error, bool last) {
+void Programs::Impl::written(JobId job, const std::shared_ptr<Fd>& file, const Result<void>& result,
+                             bool last) {
   const auto at = fetches.find(job);
-  if (at == fetches.end()) return;
-  if (!error.empty()) return fail(job, Error(Code::out_of_disk, error));
+  if (at == fetches.end() || at->second.fresh != file) return;  // of an earlier fetch
+  if (!result) return fail(job, result.error());
   Fetch& fetch = at->second;
   if (!last) return ask(fetch);
   fetch.paths[fetch.file] = options.cache + "/" + fetch.job.files[fetch.file].second;
@@ -339,20 +382,23 @@ void Programs::Impl::written(JobId job, const std::string& error, bool last) {
 void Programs::Impl::finish(JobId job) {
   const Fetch fetch = fetches.at(job);
   fetches.at(job).deadline = Time::max();
-  disk->post([this, job, fetch, options = options]() -> Disk::Then {
+  used[job] = fetch.paths;
+  std::set<std::string> keep;
+  for (const auto& [user, paths] : used) keep.insert(paths.begin(), paths.end());
+  disk->post([this, job, fetch, keep, options = options]() -> Disk::Then {
     process::Program program{fetch.paths.front(), fetch.job.arguments, ""};
     bool moved = false;
-    for (std::size_t i = 1; i < fetch.paths.size(); ++i)
+    for (std::size_t i = 0; i < fetch.paths.size(); ++i)
       moved = moved || fetch.paths[i] != fetch.job.files[i].first;
     std::shared_ptr<Error> error;
-    if (moved) {
+    if (fetch.paths.size() > 1) {
       auto folder = link_libraries(options.cache, fetch.job.files, fetch.paths);
       if (folder)
         program.libraries = *folder;
-      else
+      else if (moved)  // else they are found as the driver found them
         error = std::make_shared<Error>(folder.error());
     }
-    prune(options.cache, options.cache_bytes);
+    prune(options.cache, options.cache_bytes, keep);
     return [this, job, program, error] {
       if (fetches.erase(job) == 0) return;
       if (error)
@@ -369,12 +415,13 @@ void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
   data.file = request.file;
   data.offset = request.offset;
   const auto at = offered.find(request.job);
-  if (at == offered.end() || request.file >= at->second.size()) {
+  if (at == offered.end() || request.file >= at->second.files.size()) {
     data.error =
         Error(Code::unavailable, "the job's driver has ended: its program is gone").shared_info();
     return out.send(from, data, {});
   }
-  disk->post([this, from, data, file = at->second[request.file]]() -> Disk::Then {
+  if (!serving.emplace(from, request.job).second) return;  // one piece at a time
+  disk->post([this, from, data, file = at->second.files[request.file]]() -> Disk::Then {
     wire::ProgramData answer = data;
     const auto bytes = std::make_shared<Blob>(kPiece);
     struct stat status{};
@@ -386,8 +433,24 @@ void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
           Error(Code::unavailable, "the program cannot be read: " + reason()).shared_info();
     bytes->resize(n < 0 ? 0 : static_cast<std::size_t>(n));
     answer.bytes = static_cast<std::uint64_t>(status.st_size);
-    return [this, from, answer, bytes] { out.send(from, answer, *bytes); };
+    return [this, from, answer, bytes] {
+      serving.erase({from, answer.job});
+      out.send(from, answer, *bytes);
+    };
   });
+}
+
+/// The files stay open while few are: workers of a job's detached actors may still be started.
+void Programs::Impl::end_offer(JobId job) {
+  const auto at = offered.find(job);
+  if (at == offered.end() || std::exchange(at->second.ended, true)) return;
+  ended.push_back(job);
+  std::size_t open = 0;
+  for (const JobId id : ended) open += offered.at(id).files.size();
+  for (; open > kMaxKeptOpen; ended.pop_front()) {
+    open -= offered.at(ended.front()).files.size();
+    offered.erase(ended.front());
+  }
 }
 
 Programs::Programs(Out& out, NodeId self, ProgramsOptions options)
@@ -405,31 +468,57 @@ void Programs::describe(JobId job, const std::string& path, std::vector<std::str
                                        "a program brings at most 63 shared objects of its own"));
       };
     });
-  impl_->disk->post([impl = impl_.get(), job, paths = std::move(libraries)]() -> Disk::Then {
-    auto opened = std::make_shared<Impl::Offered>();
-    auto files = std::make_shared<Files>();
-    std::shared_ptr<Error> error;
+  impl_->being_described.insert(job);
+  impl_->disk->post([impl = impl_.get(), job, paths = std::move(libraries),
+                     cache = impl_->options.cache]() -> Disk::Then {
+    Impl::Offered opened;
+    Result<Files> files = Files();
+    std::uint64_t bytes = 0;
     for (const std::string& path : paths) {
       auto file = open_regular(path);
-      const auto digest = file ? digest_of(file->get(), path) : Result<std::string>(file.error());
+      struct stat status{};
+      if (file && fstat(file->get(), &status) == 0)
+        bytes += static_cast<std::uint64_t>(status.st_size);
+      auto digest = file ? digest_of(file->get(), path) : Result<std::string>(file.error());
+      if (digest && bytes > kMaxBytes)
+        digest = Error(Code::invalid_argument,
+                       "the program and its shared objects have more than 4 GiB");
       if (!digest) {
-        error = std::make_shared<Error>(digest.error());
+        files = digest.error();
         break;
       }
-      files->emplace_back(path, *digest);
-      opened->push_back(std::make_shared<Fd>(std::move(*file)));
+      files.value().emplace_back(path, *digest);
+      opened.files.push_back(std::make_shared<Fd>(std::move(*file)));
     }
-    return [impl, job, opened, files, error] {
-      if (error) return impl->out.described(job, *error);
-      impl->offered[job] = *opened;
-      impl->out.described(job, *files);
+    if (files && paths.size() > 1) {
+      const auto folder = make_folder(cache) ? link_libraries(cache, *files, paths)
+                                             : Result<std::string>(std::string());
+      if (folder) opened.libraries = *folder;
+    }
+    return [impl, job, opened, files] {
+      if (impl->being_described.erase(job) == 0) return;
+      if (files) impl->offered[job] = opened;
+      impl->out.described(job, files);
     };
   });
+}
+
+std::optional<process::Program> Programs::local(JobId job) const {
+  const auto at = impl_->offered.find(job);
+  if (at == impl_->offered.end()) return std::nullopt;
+  return process::Program{
+      "/proc/self/fd/" + std::to_string(at->second.files.front()->get()), {}, at->second.libraries};
 }
 
 void Programs::want(const control::JobRecord& job, Time now) {
   impl_->now = now;
   if (impl_->fetches.count(job.id) != 0) return;
+  if (impl_->offered.count(job.id) != 0)  // its driver was here: it is started as it was then
+    return impl_->disk->post([impl = impl_.get(), job]() -> Disk::Then {
+      return [impl, job] {
+        impl->out.program(job.id, process::Program{job.program, job.arguments, ""});
+      };
+    });
   Impl::Fetch& fetch = impl_->fetches[job.id];
   fetch.job = job;
   fetch.deadline = Time::max();
@@ -446,11 +535,10 @@ void Programs::want(const control::JobRecord& job, Time now) {
 }
 
 void Programs::forget(JobId job) {
-  impl_->offered.erase(job);
-  const auto at = impl_->fetches.find(job);
-  if (at == impl_->fetches.end()) return;
-  if (at->second.fresh) unlink(impl_->fresh_path(at->second).c_str());
-  impl_->fetches.erase(at);
+  impl_->being_described.erase(job);
+  impl_->end_offer(job);
+  impl_->drop_fetch(job);
+  impl_->used.erase(job);
 }
 
 bool Programs::on_message(NodeId from, const wire::PeerMessage& message, BlobView payload,

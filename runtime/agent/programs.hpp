@@ -9,9 +9,11 @@
 /// A file that lies at the same path here with the same SHA-256 is used as it is (several nodes on
 /// one machine, or a shared file system). Otherwise it is fetched from the driver's node in pieces
 /// into the cache folder (0700), under its digest, checked, and made executable; a file that is
-/// there already is checked once and used. Hashing and disk run on one thread of its own, so that
-/// no call blocks. Symbols: "its own" are the shared objects outside the folders that the system's
-/// loader searches by default, as the dynamic loader of the driver found them.
+/// there already is checked and used. Libraries that do not lie where the driver has them are
+/// linked under their names in one folder of the cache, which goes in front of LD_LIBRARY_PATH.
+/// Hashing and disk run on one thread of its own, so that no call blocks. Symbols: "its own" are
+/// the shared objects outside the folders that the system's loader searches by default, as the
+/// dynamic loader of the driver found them.
 ///
 /// Errors of a program: Unavailable (the driver's node is gone or cannot read a file), OutOfDisk,
 /// InvalidArgument (more than kMaxFiles files or kMaxBytes bytes).
@@ -23,6 +25,7 @@
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,9 +59,13 @@ class Programs {
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
 
-  /// The program of a driver of this node, to be served to other nodes until forget(). `libraries`:
+  /// The program of a driver of this node, to be served to other nodes, as it is now, until
+  /// forget() and somewhat longer: detached actors start again when their job is over. `libraries`:
   /// its own shared objects as the driver names them.
   void describe(JobId job, const std::string& path, std::vector<std::string> libraries, Time now);
+  /// A local driver's program as it was described, also when its file has been replaced; its
+  /// arguments are the caller's. nullopt: it is no local driver's.
+  std::optional<process::Program> local(JobId job) const;
   /// The job's program is needed here.
   void want(const control::JobRecord& job, Time now);
   void forget(JobId job);

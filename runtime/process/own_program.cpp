@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace troupe::process {
 namespace {
@@ -31,7 +32,12 @@ int note_library(dl_phdr_info* info, std::size_t, void* closure) {
   char whole[PATH_MAX];
   if (realpath(name, whole) == nullptr) return 0;
   // Either name may be the system's: /usr/lib is often reached through links.
-  if (!is_systems(name) && !is_systems(whole)) found.emplace_back(whole);
+  if (is_systems(name) || is_systems(whole)) return 0;
+  // Under the name by which others ask for it (libx.so.1), which is often a link to its file.
+  const std::string_view asked(name);
+  const std::string folder(asked.substr(0, asked.rfind('/') + 1));
+  if (realpath(folder.c_str(), whole) == nullptr) return 0;
+  found.push_back(std::string(whole) + std::string(asked.substr(asked.rfind('/'))));
   return 0;
 }
 

@@ -186,7 +186,8 @@ void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber
   worker.dedicated = dedicated;
   worker.job = job;
   Worker& added = workers_.emplace(id, worker).first->second;
-  if (start_answered(dedicated, job)) stop(id, added, "its job is over");
+  if (start_answered(dedicated, job) && !(dedicated && has_wish(job, true)))
+    stop(id, added, "its job is over");
   pump(now);
 }
 
@@ -209,10 +210,13 @@ bool LeaseTable::start_answered(bool dedicated, JobNumber job) {
 }
 
 void LeaseTable::job_ended(JobNumber job, Time now) {
-  std::erase_if(wishes_, [job](const auto& entry) { return entry.second.kind.job == job; });
+  std::erase_if(wishes_, [job](const auto& entry) {
+    return entry.second.kind.job == job && !entry.second.kind.dedicated;
+  });
   if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
   for (auto& [id, worker] : workers_)
-    if (worker.job == job && worker.lease == 0) stop(id, worker, "its job is over");
+    if (worker.job == job && worker.lease == 0 && !(worker.dedicated && has_wish(job, true)))
+      stop(id, worker, "its job is over");
   pump(now);
 }
 
@@ -271,9 +275,9 @@ std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) con
   return count;
 }
 
-bool LeaseTable::has_wish(JobNumber job) const {
-  return std::any_of(wishes_.begin(), wishes_.end(), [job](const auto& entry) {
-    return entry.second.kind.job == job && !entry.second.kind.dedicated;
+bool LeaseTable::has_wish(JobNumber job, bool dedicated) const {
+  return std::any_of(wishes_.begin(), wishes_.end(), [job, dedicated](const auto& entry) {
+    return entry.second.kind.job == job && entry.second.kind.dedicated == dedicated;
   });
 }
 

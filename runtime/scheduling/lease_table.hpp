@@ -145,7 +145,8 @@ class LeaseTable {
   void blocked(WorkerId worker, Time now);
   void unblocked(WorkerId worker, Time now);
   /// The job is over: its wishes are dropped and its idle workers stopped, as are those that are
-  /// still starting. Leases end with their owners.
+  /// still starting. Leases end with their owners. Dedicated wishes stay until they are withdrawn,
+  /// with one worker each: a detached actor outlives its job.
   void job_ended(JobNumber job, Time now);
 
   // --- cluster
@@ -227,7 +228,7 @@ class LeaseTable {
   /// Whether an idle worker of `held` may be stopped for the wish.
   bool may_displace(const Wish& wish, JobNumber held, Time now);
   bool may_start_or_displace(const Wish& wish, JobNumber held, Time now);
-  bool has_wish(JobNumber job) const;
+  bool has_wish(JobNumber job, bool dedicated = false) const;
   std::uint32_t starting_pool(JobNumber job) const;
   /// Pool workers that run or start and are not blocked, of one job or of all.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;

@@ -569,6 +569,23 @@ TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
 }
 
+TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
+  Table table(options(8, 4));
+  const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
+  table.request(1, 1, shape(1), 1, table.now, kind);
+  table.request(1, 2, shape(1), 1, table.now, kind);
+  ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 2u);
+  table.job_ended(1, table.now);
+  table.worker_started(101, table.now, true, 1);
+  table.request(1, 2, shape(1), 0, table.now, kind);  // that actor ended with its job
+  table.worker_started(102, table.now, true, 1);
+  const auto events = table.settle();
+  ASSERT_EQ(pick<Granted>(events).size(), 1u);
+  EXPECT_EQ(pick<Granted>(events)[0].worker, 101u);
+  ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
+}
+
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   LeaseOptions o = options(1, 1);
   Table table(o);
