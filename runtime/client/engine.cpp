@@ -142,6 +142,15 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   objects_ = std::make_unique<ObjectTable>(high);
 }
 
+void ClientEngine::finish() {
+  if (!stopping_.load()) {
+    Guard lock = guard();
+    tell_agent(wire::Shutdown{"its driver is done"});
+    unlock_and_collect(lock);
+  }
+  stop();
+}
+
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   g_engine.store(nullptr, std::memory_order_seq_cst);

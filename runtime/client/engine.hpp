@@ -78,6 +78,9 @@ class ClientEngine final : public detail::Engine,
   /// The engine of this process, or nullptr.
   static ClientEngine* current() noexcept;
 
+  /// A driver's last word: its job ended by its own will. Without it the agent takes the end of the
+  /// connection for the driver's death. Goes on to stop().
+  void finish();
   /// Ends every wait with Unavailable("the session is over") and the I/O thread.
   void stop();
 

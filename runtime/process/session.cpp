@@ -18,7 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <exception>
 
 namespace troupe {
 namespace {
@@ -133,6 +133,7 @@ struct Session::State {
   Fd agent_pidfd;
   std::unique_ptr<process::LocalCluster> cluster;  ///< a private one of several nodes
   std::unique_ptr<client::ClientEngine> engine;
+  const int throwing = std::uncaught_exceptions();
 
   void start_node(const SessionOptions& options);
   void start_cluster(const SessionOptions& options);
@@ -140,6 +141,8 @@ struct Session::State {
   void attach(Fd socket, wire::Hello hello);
 
   ~State() {
+    // Destroyed by an error that leaves the program's body: the job has failed, not finished.
+    if (engine && std::uncaught_exceptions() == throwing) engine->finish();
     if (engine) engine->stop();
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();

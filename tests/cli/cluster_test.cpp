@@ -191,11 +191,16 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
     program.close_input();
     EXPECT_EQ(program.finish(0), 0);
   }
-  EXPECT_TRUE(wait_until([&] { return ask({"list", "jobs"})[0]["state"] != "running"; }));
+  EXPECT_TRUE(wait_until([&] { return ask({"list", "jobs"})[0]["state"] == "finished"; }));
   EXPECT_TRUE(wait_until([&] { return ask({"status"})["actors"].empty(); }))
       << "an actor of a job ends with it";
   EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "exit", "9"}).code, 9);
   EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "nonsense"}).code, 1);
+  EXPECT_TRUE(wait_until([&] {
+    int failed = 0;
+    for (const json& job : ask({"list", "jobs"})) failed += job["state"] == "failed" ? 1 : 0;
+    return failed == 1;
+  })) << "an error that leaves the body fails the job, an exit code does not";
   EXPECT_EQ(troupe_command({"run", "/nowhere/program"}).code, 5);
 }
 
