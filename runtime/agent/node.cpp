@@ -18,6 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr Duration kIdle = 2ms;  // from then on memory may be prepared
+
 int usable_cpus() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
@@ -180,7 +182,7 @@ Time Node::next_deadline() const {
   Time until = leases_.next_deadline().value_or(Time::max());
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  if (prefault_more_) until = std::min(until, steady_now() + 2ms);
+  if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
                       programs_->next_deadline()});
@@ -190,49 +192,46 @@ Time Node::next_deadline() const {
 }
 
 void Node::poll_once(Time until) {
-  std::vector<pollfd> set;
-  std::vector<ProcessIndex> who;
-  std::vector<scheduling::JobNumber> zygotes;
-  const auto add = [&set](int fd) { set.push_back({fd, POLLIN, 0}); };
-  add(bell_.event_fd());
-  add(network_ ? network_->fd() : -1);
-  add(transfers_ ? transfers_->fd() : -1);
-  add(programs_ ? programs_->fd() : -1);
-  add(local_door_ ? local_door_->fd() : -1);
-  add(launcher_ ? launcher_.fd() : -1);
+  PollSet& set = poll_set_;  // its room is kept from pass to pass
+  set.clear();
+  set.add(bell_.event_fd());
+  const std::size_t network = set.add(network_ ? network_->fd() : -1);
+  const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
+  set.add(programs_ ? programs_->fd() : -1);
+  const std::size_t door = set.add(local_door_ ? local_door_->fd() : -1);
+  const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
-    if (job.zygote) {
-      add(job.zygote.fd());
-      zygotes.push_back(number);
-    }
+    if (job.zygote) set.add(job.zygote.fd(), number);
   const std::size_t first_process = set.size();
-  for (const auto& [index, process] : processes_) {
-    const short events = process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN;
-    set.push_back({process->socket.fd(), events, 0});
-    who.push_back(index);
-  }
+  for (const auto& [index, process] : processes_)
+    set.add(process->socket.fd(), index, process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
-  const timespec limit{static_cast<time_t>(left.count() / 1'000'000'000),
-                       static_cast<long>(left.count() % 1'000'000'000)};
-  const int ready = ppoll(set.data(), set.size(), &limit, nullptr);
-  if (ready == 0 && prefault_more_ && left <= 2ms)
-    prefault_more_ = host_->prefault(Bytes{4u << 20});
-  if (network_) serve_network(set[4].revents != 0, set[5].revents != 0);
+  const int ready = set.wait(left);
+  prefault(ready == 0 && left > Duration(0) && left <= kIdle);
+  if (network_)
+    serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   if (ready <= 0) return;
-  for (std::size_t i = 0; i < zygotes.size(); ++i)
-    if (set[first_zygote + i].revents != 0)
-      if (const auto job = jobs_.find(zygotes[i]); job != jobs_.end()) on_zygote(job->second);
-  for (std::size_t i = 0; i < who.size(); ++i)
-    if (set[first_process + i].revents != 0)
-      if (Process* process = find(who[i])) drain_socket(*process);
+  for (std::size_t i = first_zygote; i < first_process; ++i)
+    if (set.ready(i))
+      if (const auto job = jobs_.find(set.whose(i)); job != jobs_.end()) on_zygote(job->second);
+  for (std::size_t i = first_process; i < set.size(); ++i)
+    if (set.ready(i))
+      if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
+}
+
+/// Some memory for later, in pieces that grow while nobody wants anything: a message that comes
+/// meanwhile waits for the piece, and so do two nodes that wait for each other.
+void Node::prefault(bool idle) {
+  constexpr Bytes kFirst{256 << 10}, kMost{4 << 20};
+  if (idle && prefault_more_) prefault_more_ = host_->prefault(prefault_piece_);
+  prefault_piece_ = idle ? std::min(Bytes{2 * prefault_piece_.count}, kMost) : kFirst;
 }
 
 void Node::drain_bell() {
   // Until nothing is ready: settle() relies on everything published before having been read.
   for (int pass = 0; pass < 1000 && bell_.take(ready_lines_); ++pass) {
-    const std::vector<std::uint32_t> lines = ready_lines_;
-    for (const std::uint32_t line : lines) {
+    for (const std::uint32_t line : ready_lines_) {
       if (line >= lines_.size() || lines_[line].process == 0) continue;
       const Line whose = lines_[line];
       if (whose.alias != 0)

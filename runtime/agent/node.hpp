@@ -27,6 +27,7 @@
 #include "troupe/runtime/scheduling/lease_table.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
+#include <poll.h>
 #include <array>
 #include <deque>
 #include <map>
@@ -125,6 +126,33 @@ class Node final : private OwnerTable::Out,
   struct Line {
     ProcessIndex process = 0, alias = 0;
   };
+  /// What one pass of the loop waits for.
+  class PollSet {
+   public:
+    void clear() {
+      entries_.clear();
+      whose_.clear();
+    }
+    /// Returns its place; -1 is never ready.
+    std::size_t add(int fd, std::uint64_t whose = 0, int events = POLLIN) {
+      entries_.push_back({fd, static_cast<short>(events), 0});
+      whose_.push_back(whose);
+      return entries_.size() - 1;
+    }
+    /// How many are ready; 0 when none was in time.
+    int wait(Duration most) {
+      const timespec limit{static_cast<time_t>(most.count() / 1'000'000'000),
+                           static_cast<long>(most.count() % 1'000'000'000)};
+      return ppoll(entries_.data(), entries_.size(), &limit, nullptr);
+    }
+    std::size_t size() const noexcept { return entries_.size(); }
+    bool ready(std::size_t at) const { return entries_[at].revents != 0; }
+    std::uint64_t whose(std::size_t at) const { return whose_[at]; }
+
+   private:
+    std::vector<pollfd> entries_;
+    std::vector<std::uint64_t> whose_;
+  };
   /// Words for control of a node in a cluster.
   struct ToNetwork final : ControlPort {
     explicit ToNetwork(Node& n) : node(n) {}
@@ -135,7 +163,8 @@ class Node final : private OwnerTable::Out,
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
-  void serve_network(bool at_door, bool from_launcher);
+  void prefault(bool idle);
+  void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
   void drain_ring(Process& process);
   void drain_socket(Process& process);
@@ -295,10 +324,12 @@ class Node final : private OwnerTable::Out,
   bool over_ = false;
   std::string over_why_;
   std::vector<std::uint32_t> ready_lines_;
+  PollSet poll_set_;
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   bool prefault_more_ = true;
+  Bytes prefault_piece_{256 << 10};
   /// Rings are read in any order, so these may be read before a message of another process that
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.
@@ -321,6 +352,7 @@ class Node final : private OwnerTable::Out,
   control::ClusterNodes cluster_;
   std::set<NodeId> known_nodes_;
   Time next_report_{};
+  Time looked_for_report_{};  ///< whether it has changed
   std::optional<control::NodeReport> reported_;
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
   struct Inquiry {

@@ -20,6 +20,7 @@ template <class... F>
 Cases(F...) -> Cases<F...>;
 
 constexpr Duration kReportInterval = std::chrono::milliseconds(100);
+constexpr Duration kLookInterval = std::chrono::milliseconds(2);
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;
 
@@ -73,10 +74,10 @@ void Node::join(process::AgentConfig config) {
   config_ = std::move(config);
 }
 
-void Node::serve_network(bool at_door, bool from_launcher) {
+void Node::serve_network(bool network, bool transfers, bool at_door, bool from_launcher) {
   const Time now = steady_now();
-  network_->poll(now);
-  transfers_->poll(now);
+  if (network || network_->next_deadline() <= now) network_->poll(now);
+  if (transfers || transfers_->next_deadline() <= now) transfers_->poll(now);
   programs_->poll(now);
   release_answers();
   while (at_door) {
@@ -133,6 +134,11 @@ void Node::on_control_reset(const std::string& why) {
 /// What this node has free, when it changed.
 void Node::report(Time now) {
   if (network_->epoch() == 0 || now < next_report_) return;
+  if (now < looked_for_report_ + kLookInterval) {  // a busy loop comes by every few microseconds
+    next_report_ = looked_for_report_ + kLookInterval;
+    return;
+  }
+  looked_for_report_ = now;
   control::NodeReport report = report_of_self();
   next_report_ = Time{};
   if (reported_ && same(report, *reported_)) return;

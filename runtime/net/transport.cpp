@@ -252,6 +252,8 @@ struct Transport::Impl {
   bool flush(Peer& peer, LinkOutput& out, Time now) {
     const NodeId node = peer.info.node;
     for (const Frame& frame : out.transmit) transmit(peer, frame);
+    if (!out.transmit.empty() && peer.data && peer.data.socket.readable())
+      sockets.again(peer.data.watch);
     for (LinkEvent& event : out.events)
       if (!on_link_event(peer, event, now)) return false;
     if (!peer.announced && peer.link.confirmed()) {
@@ -276,7 +278,6 @@ struct Transport::Impl {
     std::memcpy(at, header, sizeof header);
     if (size > 0) std::memcpy(at + sizeof header, frame.payload->data(), size);
     if (!peer.up || !peer.data || !peer.data.socket.send(std::move(part))) ++stats.dropped_frames;
-    if (peer.data && peer.data.socket.readable()) sockets.again(peer.data.watch);
   }
 
   bool on_link_event(Peer& peer, LinkEvent& event, Time now) {
@@ -316,8 +317,8 @@ struct Transport::Impl {
     std::size_t bytes = 0;
     for (int i = 0; i < messages_per_turn && bytes < bytes_per_turn; ++i) {
       Part part;
-      if (!peer.data || !peer.data.socket.readable()) return;
-      if (!peer.data.socket.receive(part)) return;
+      if (!peer.data) return;
+      if (!peer.data.socket.receive(part)) return sockets.done(watch);
       if (part.more()) {
         ++stats.bad_messages;
         return lose(peer, Error(Code::unavailable, "the peer sent a message of several parts"),

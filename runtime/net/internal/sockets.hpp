@@ -63,6 +63,8 @@ class Sockets {
   std::vector<std::uint64_t> ready();
   /// Work is left in this one; ready() names it again without a signal.
   void again(std::uint64_t id) { dirty_.insert(id); }
+  /// Nothing is left in this one after all.
+  void done(std::uint64_t id) { dirty_.erase(id); }
   bool pending() const noexcept { return !dirty_.empty(); }
 
   static std::vector<ConnectionNews> news(Socket& monitor);

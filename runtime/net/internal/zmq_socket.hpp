@@ -6,7 +6,8 @@
 ///     false
 ///
 /// ZMQ_FD reports edges of an inner mailbox, not messages: after it fired, and after every send,
-/// readable() must be asked until it says no; then the next message fires it again.
+/// readable() must be asked until it says no, or receive() called until it finds nothing; both read
+/// the mailbox to its end, so the next message fires it again.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
