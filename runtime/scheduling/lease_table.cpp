@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kCpu = 0;
 constexpr std::size_t kMemory = 1;
 constexpr std::size_t kFixed = 2;
+constexpr std::uint32_t kSmallPerPlace = 15;
 
 }  // namespace
 
@@ -265,14 +266,22 @@ std::uint32_t LeaseTable::starting_pool(JobNumber job) const {
 }
 
 std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) const {
-  std::uint32_t count = 0;
+  std::uint32_t count = 0, small = 0;
   for (const auto& [number, starting] : starting_)
     if (!job || number == *job) count += starting.pool;
   for (const auto& [id, worker] : workers_) {
     if (worker.dedicated || worker.stopping || (job && worker.job != *job)) continue;
-    if (worker.lease == 0 || !leases_.at(worker.lease).blocked) ++count;
+    if (worker.lease == 0) {
+      ++count;
+      continue;
+    }
+    const Lease& lease = leases_.at(worker.lease);
+    if (lease.blocked) continue;
+    ++count;
+    small += lease.need[kCpu] < kUnit ? 1u : 0u;
   }
-  return count;
+  // What runs for less than a CPU takes no place, up to a bound for shapes that take nothing.
+  return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
 }
 
 bool LeaseTable::has_wish(JobNumber job, bool dedicated) const {
@@ -516,8 +525,9 @@ void LeaseTable::start_workers(Time now) {
   start_pool_workers(std::move(pool), now);
 }
 
-/// Blocked workers do not count against max_workers, but once there are that many processes,
-/// further ones start at a limited rate: a deep chain grows steadily instead of at once.
+/// Blocked workers and those of small shapes do not count against max_workers, but once there are
+/// that many processes, further ones start at a limited rate: a deep chain grows steadily instead
+/// of at once.
 void LeaseTable::start_pool_workers(std::vector<JobNumber> needed, Time now) {
   std::uint32_t running = running_pool_workers();
   auto processes = static_cast<std::uint32_t>(std::count_if(

@@ -45,7 +45,7 @@ struct LeaseOptions {
   Resources total;
   Labels labels;
   std::string name;
-  /// Workers that are not blocked and serve leases; more only for blocked chains.
+  /// Workers that are not blocked and serve leases of a CPU or more; of smaller ones 15 times more.
   std::uint32_t max_workers = 4;
   /// Least time between two starts beyond max_workers.
   Duration extra_worker_interval = std::chrono::milliseconds(100);
@@ -230,7 +230,7 @@ class LeaseTable {
   bool may_start_or_displace(const Wish& wish, JobNumber held, Time now);
   bool has_wish(JobNumber job, bool dedicated = false) const;
   std::uint32_t starting_pool(JobNumber job) const;
-  /// Pool workers that run or start and are not blocked, of one job or of all.
+  /// Pool workers that run or start and are not blocked, of one job; of all: places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
   void reclaim_for_waiting(Time now);
   void wake_at(Time time);

@@ -437,6 +437,34 @@ TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
   EXPECT_EQ(place(view, shape(1)).node, node_id(3));
 }
 
+TEST(Leases, ShapesOfLessThanACpuRunSideBySide) {
+  LeaseOptions o = options(1, 1);
+  o.extra_worker_interval = 10ms;
+  Table table(o);
+  table.request(1, 1, shape(0.25), 6, table.now);
+  std::vector<Granted> granted = pick<Granted>(table.settle());
+  for (int i = 0; i < 10; ++i) {
+    table.now += 10ms;
+    table.on_timer(table.now);
+    for (const Granted& grant : pick<Granted>(table.settle())) granted.push_back(grant);
+  }
+  EXPECT_EQ(granted.size(), 4u);
+  EXPECT_EQ(table.worker_count(), 4u) << "no more than there are resources for";
+  for (const Granted& grant : granted) table.returned(grant.lease, table.now);
+  table.request(1, 1, shape(0.25), 0, table.now);
+  table.settle();
+  EXPECT_LE(table.worker_count(), 4u);
+}
+
+TEST(Leases, ShapesThatTakeNothingAreBoundedByWorkers) {
+  LeaseOptions o = options(2, 2);
+  o.extra_worker_interval = 0ms;
+  Table table(o);
+  table.request(1, 1, shape(0), 1000, table.now);
+  table.settle();
+  EXPECT_EQ(table.worker_count(), 32u);
+}
+
 // --- jobs
 
 RequestKind of_job(JobNumber job) {
@@ -550,23 +578,6 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   ASSERT_EQ(pick<StopWorker>(table.settle()).size(), 1u);
   table.worker_died(grant.worker, table.now);
   EXPECT_EQ(table.lease_count(), 1u);
-}
-
-TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
-  Table table(options(8, 4));
-  const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
-  table.request(1, 1, shape(1), 1, table.now, kind);
-  table.request(1, 2, shape(1), 1, table.now, kind);
-  ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 2u);
-  table.job_ended(1, table.now);
-  table.worker_started(101, table.now, true, 1);
-  table.request(1, 2, shape(1), 0, table.now, kind);  // that actor ended with its job
-  table.worker_started(102, table.now, true, 1);
-  const auto events = table.settle();
-  ASSERT_EQ(pick<Granted>(events).size(), 1u);
-  EXPECT_EQ(pick<Granted>(events)[0].worker, 101u);
-  ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
-  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
 }
 
 TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
