@@ -103,8 +103,7 @@ struct Client::Impl {
   void finish_drop(std::uint32_t slot) noexcept;
 };
 
-// -- life
-// ------------------------------------------------------------------------------------------
+// --- life
 
 Client::Client(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Client::~Client() = default;
@@ -153,8 +152,7 @@ std::uint32_t Client::process() const noexcept {
   return impl_->process;
 }
 
-// -- write
-// -----------------------------------------------------------------------------------------
+// --- write
 
 Result<std::uint32_t> Client::Impl::take_slot() {
   if (!free_slots.empty()) {
@@ -338,8 +336,7 @@ std::vector<ExtentId> Client::trim(Bytes keep) {
   return gone;
 }
 
-// -- read
-// ------------------------------------------------------------------------------------------
+// --- read
 
 Opened Client::open(const Location& at) noexcept {
   Impl& impl = *impl_;
@@ -493,8 +490,7 @@ ClientStats Client::stats() const {
   return stats;
 }
 
-// -- handles
-// ---------------------------------------------------------------------------------------
+// --- handles
 
 Allocation::Allocation(Allocation&& other) noexcept
     : client_(std::exchange(other.client_, nullptr)),

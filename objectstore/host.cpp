@@ -103,8 +103,7 @@ struct Host::Impl {
   void drain_local_unpins();
 };
 
-// -- life
-// ------------------------------------------------------------------------------------------
+// --- life
 
 Host::Host(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Host::~Host() = default;
@@ -168,8 +167,7 @@ const Publication& Host::Impl::publication(std::uint32_t p, std::uint32_t s) con
   return reinterpret_cast<const Publication*>(processes[p].publications.data())[s];
 }
 
-// -- processes
-// -------------------------------------------------------------------------------------
+// --- processes
 
 Result<void> Host::Impl::make_tables(Process& p) {
   const std::uint64_t publications_size = publications_bytes(options.layout);
@@ -305,8 +303,7 @@ void Host::Impl::bury_if_empty(std::uint32_t p) {
   notify(notice);
 }
 
-// -- memory
-// ----------------------------------------------------------------------------------------
+// --- memory
 
 Result<void> Host::Impl::make_room(std::uint64_t bytes) {
   const std::uint64_t arena = options.arena.count;
@@ -425,8 +422,7 @@ bool Host::prefault(Bytes bytes) {
   return impl.pool->work(bytes, room);
 }
 
-// -- objects
-// ---------------------------------------------------------------------------------------
+// --- objects
 
 bool Host::Impl::published(const Location& at) const noexcept {
   const Publication& p = publication(at.process, at.slot);
@@ -563,8 +559,7 @@ std::vector<Notice> Host::take_notices() {
   return std::exchange(impl_->notices, {});
 }
 
-// -- the agent's own
-// -------------------------------------------------------------------------------
+// --- the agent's own
 
 Client& Host::local() noexcept {
   return *impl_->local;
@@ -614,8 +609,7 @@ Result<Pinned> Host::open_local(const Location& at) {
   return Error(Code::internal, "an object could not be opened with all its parts at hand");
 }
 
-// -- observe
-// ---------------------------------------------------------------------------------------
+// --- observe
 
 HostStats Host::stats() const {
   const Impl& impl = *impl_;

@@ -52,8 +52,8 @@
 ///
 /// Entry (session.hpp)
 ///   `troupe::run(argc, argv, body)` in main: worker processes re-enter the same executable there.
-///   Without an address it starts a private one-node cluster and takes it down again. Code before
-///   run, global constructors included, also runs in the workers: only build values there.
+///   Without an address it starts a private cluster (--troupe-nodes, else one node) and ends it.
+///   Code before it, global constructors too, also runs in the workers: only build values there.
 ///
 /// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
 /// coroutines.

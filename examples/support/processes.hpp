@@ -1,5 +1,5 @@
-// Which processes the program's own cluster consists of, so that an example can kill one: what a
-// power failure or an operator's mistake does elsewhere.
+/// Which processes the program's own cluster consists of, so that an example can kill one: what a
+/// power failure or an operator's mistake does elsewhere.
 #pragma once
 
 #include "troupe/troupe.hpp"

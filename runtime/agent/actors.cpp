@@ -52,7 +52,6 @@ std::shared_ptr<const ErrorInfo> thrown(const std::shared_ptr<const ErrorInfo>& 
 }  // namespace
 
 // --- made here
-// -----------------------------------------------------------------------------------------------------
 
 void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId job) {
   const auto [made, fresh] = made_.try_emplace(message.actor);
@@ -133,7 +132,6 @@ void ActorHost::kill(ActorId actor, bool may_restart) {
 }
 
 // --- hosted here
-// ---------------------------------------------------------------------------------------------------
 
 void ActorHost::start(const control::StartActorAt& order) {
   if (order.incarnation >> 32 < control_epoch_ || (epoch_ != 0 && order.epoch != epoch_)) {
@@ -224,7 +222,6 @@ bool ActorHost::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnat
 }
 
 // --- watched here
-// --------------------------------------------------------------------------------------------------
 
 ActorHost::Watched& ActorHost::ask_for(ActorId actor) {
   const auto [at, fresh] = watched_.try_emplace(actor);
@@ -293,7 +290,6 @@ void ActorHost::forget_watcher(ProcessIndex process) {
 }
 
 // --- control has been restarted
-// ------------------------------------------------------------------------------------
 
 void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
   epoch_ = epoch;

@@ -32,7 +32,6 @@ ProcessIndex Node::owner_index(NodeId owner) {
 }
 
 // --- portals
-// -----------------------------------------------------------------------------------------------------
 
 void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   Process* process = find(index);
@@ -103,7 +102,6 @@ void Node::note_entered(Portal& portal) {
 }
 
 // --- frames that leave
-// -------------------------------------------------------------------------------------------
 
 void Node::drain_portal(Portal& portal, bool to_the_end) {
   const PortalKey key{portal.process, portal.alias};
@@ -164,7 +162,6 @@ void Node::release_answers() {
 }
 
 // --- frames that arrive
-// ------------------------------------------------------------------------------------------
 
 void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
   owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
@@ -195,7 +192,6 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
 }
 
 // --- RemoteTable::Out
-// --------------------------------------------------------------------------------------------
 
 void Node::send(NodeId to, const wire::PeerMessage& message) {
   network_->send(to, message);

@@ -145,7 +145,6 @@ ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
 }
 
 // --- the agent's messages
-// --------------------------------------------------------------------------------------------
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
   if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1) return;
@@ -299,7 +298,6 @@ void ClientEngine::agent_gone(const std::string& why) {
 }
 
 // --- peers' messages
-// -------------------------------------------------------------------------------------------------
 
 void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
                                    Time now) {
@@ -355,7 +353,6 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
 }
 
 // --- the worker's side
-// -----------------------------------------------------------------------------------------------
 
 bool ClientEngine::next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
                              std::function<void()>& resume) {

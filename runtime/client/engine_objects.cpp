@@ -15,7 +15,6 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
 }
 
 // --- settling
-// --------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, BlobView payload) {
   auto stored = std::make_shared<Stored>();
@@ -157,7 +156,6 @@ void ClientEngine::finish_settling(Entry& entry) {
 }
 
 // --- references
-// ------------------------------------------------------------------------------------------------------
 
 /// Somebody here wants to know when an object that others compute is ready, or wants its bytes: the
 /// agent will tell us. What was forwarded is asked of its source; what has no source yet remembers.
@@ -254,7 +252,6 @@ void ClientEngine::free_entry(Entry* entry) {
 }
 
 // --- values on their way out
-// -----------------------------------------------------------------------------------------
 
 wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload) {
   wire::Value value;
@@ -344,7 +341,6 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
 }
 
 // --- the agent
-// -------------------------------------------------------------------------------------------------------
 
 void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
   if (agent_lost_) return;

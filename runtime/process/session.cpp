@@ -35,7 +35,7 @@ double number_of(const std::string& flag, const std::string& text) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value > 0) ||
       value > 1e6)
-    bad_flag(flag, "'" + text + "' is not a positive number");
+    bad_flag(flag, "'" + text + "' is not a number above 0 and up to 1000000");
   return value;
 }
 

@@ -7,9 +7,10 @@
 #
 # Processes are named by their index on their own node, nodes by their id, which names one life.
 #
-# Refs. The owner of an object's record is one agent for life. A sender counts the receiving node as a holder at the
-# owner before it sends a message with the ref (PeerHold to the owner, or a count of its own when it is the owner);
-# nothing is counted for a receiver that is the owner. A receiver that held the object already gives the surplus back.
+# Refs. The owner of an object's record is one agent for life. It counts the node that it sends a ref to, before the
+# message; a receiver that held the object already gives the surplus back. Nothing is counted for a receiver that is the
+# owner. Who passes on a ref of a third node tells nobody and counts the receiver in its own table; the receiver tells the
+# owner from whom it has the ref, the owner counts it and relieves who passed it on. All three by PeerHold.
 #
 # A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
 # the connection.
@@ -143,7 +144,9 @@ struct PeerCredit {
 # --- objects ---
 
 struct PeerHold {
-  # To the owner: `holder` holds `delta` more.
+  # holder is the sender: to the owner, the sender holds `delta` more. holder is another node and delta 1: to the owner,
+  # count the sender, which has the ref from `holder`, then tell that one. holder is another node and delta -1: from the
+  # owner, it has counted `holder`, so the receiver lets go of the count that it kept for it.
   object @0 :Id;
   holder @1 :Id;  # a node
   delta @2 :Int32;

@@ -76,8 +76,8 @@ struct PeerConnect {
   std::uint64_t incarnation = 0;
 };
 /// A frame of a ring (a CallMessage with its payload), which is this message's payload. `refs`:
-/// every ref inside, in the order of the frame (refs of a value, then its forward); the sender has
-/// counted the receiving node as a holder of each that another node than the receiver owns.
+/// every ref inside, in the order of the frame (refs of a value, then its forward). The sender
+/// keeps a count for the receiving node of each that a third one owns, see PeerHold.
 struct PeerFrame {
   std::uint64_t from = 0;  ///< on the sender's node
   std::uint64_t to = 0;    ///< on the receiver's
@@ -101,8 +101,12 @@ struct PeerCredit {
 
 // --- objects
 
-/// To the owner: `holder` (a node) holds `delta` more. A sender of a ref counts the receiving node
-/// before the message that names it; a node drops its own with a negative delta.
+/// Who counts for whom when a ref crosses. An owner counts the node that it sends a ref to, by
+/// itself; for a ref that comes home nobody counts. A node that passes on a ref of a third tells
+/// nobody, and keeps its own count for the receiver until the owner has that one. So there are
+///   holder = the sender      to the owner: I hold `delta` more (-1: no longer, or one too many)
+///   holder = a third, +1     to the owner: I have it from `holder`; count me, then relieve it
+///   holder = a third, -1     from the owner: I have counted `holder`; let go of your count for it
 struct PeerHold {
   ObjectId object;
   NodeId holder;

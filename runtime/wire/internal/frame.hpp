@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "fields.hpp"
+#include "troupe/runtime/wire/internal/fields.hpp"
 
 namespace troupe::wire::internal {
 
