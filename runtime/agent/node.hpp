@@ -34,6 +34,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace troupe::agent {
@@ -217,6 +218,8 @@ class Node final : private OwnerTable::Out,
   bool has_purpose(const Process& worker) const;
   void forget_ended_jobs();
   void registered();
+  void adopted(const wire::Location& location, scheduling::JobNumber job);
+  void counted(const wire::Value& value);
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
@@ -334,6 +337,13 @@ class Node final : private OwnerTable::Out,
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.
   std::vector<wire::Location> frees_;
+  /// Objects that processes of a job have named to each other and that no OwnerTable counts: who
+  /// was to free them may die first. 0: not so, or an actor's, which may be in any job's hands.
+  struct Adopted {
+    wire::Location location;
+    scheduling::JobNumber job = 0;
+  };
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Adopted> adopted_;
   struct ReaderRequest {
     ProcessIndex process = 0;
     wire::NeedReader request;

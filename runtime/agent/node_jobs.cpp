@@ -229,6 +229,9 @@ void Node::forget_ended_jobs() {
     for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
+    // Who was to free them is dead; what an owner table counts is not among them.
+    for (const auto& [key, object] : adopted_)
+      if (object.job == job.number) frees_.push_back(object.location);
     programs_->forget(job.id);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);

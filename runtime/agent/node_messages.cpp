@@ -85,8 +85,14 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    },
                    [&](wire::Blocked&) { leases_.blocked(from.index, now); },
                    [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-                   [&](wire::Escape& m) { owners_.escape(from.index, m.object, m.value, payload); },
-                   [&](wire::Fulfil& m) { owners_.fulfil(m.object, m.value, payload); },
+                   [&](wire::Escape& m) {
+                     counted(m.value);
+                     owners_.escape(from.index, m.object, m.value, payload);
+                   },
+                   [&](wire::Fulfil& m) {
+                     counted(m.value);
+                     owners_.fulfil(m.object, m.value, payload);
+                   },
                    [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
@@ -210,11 +216,26 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                        std::fprintf(
                            stderr, "troupe: process %d names an object that it does not have: %s\n",
                            static_cast<int>(from.pid), done.error().what());
+                     else
+                       adopted(m.location, actors_.hosts(from.index) ? 0 : from.job_number);
                    },
                    [&](wire::Free& m) { free(m.location); },
                    [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
                    [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
              message);
+}
+
+void Node::adopted(const wire::Location& location, scheduling::JobNumber job) {
+  if (!network_) return;  // with a private node's driver everything ends
+  adopted_.try_emplace({location.segment, location.slot, location.generation},
+                       Adopted{location, job});
+}
+
+/// From here on the owner table frees what the value names. The adoption may be read later.
+void Node::counted(const wire::Value& value) {
+  if (!network_ || value.kind != wire::Value::Kind::shared) return;
+  const wire::Location& at = value.location;
+  adopted_[{at.segment, at.slot, at.generation}] = {at, 0};
 }
 
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
@@ -246,8 +267,10 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 }
 
 void Node::carry_out_deferred() {
-  for (const wire::Location& location : std::exchange(frees_, {}))
+  for (const wire::Location& location : std::exchange(frees_, {})) {
+    adopted_.erase({location.segment, location.slot, location.generation});
     (void)host_->free(client::store_location(location));
+  }
   for (ReaderRequest& request : std::exchange(readers_, {}))
     if (Process* to = find(request.process))
       if (!give_reader(*to, request.request, request.tries >= 3))

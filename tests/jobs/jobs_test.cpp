@@ -1,0 +1,326 @@
+// Jobs that share a cluster of real processes: drivers that come and go, what outlives them, what
+// does not, and how their programs get to the nodes.
+#include "tests/cli/command.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+extern char** environ;
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using nlohmann::json;
+using troupe::cli::Outcome;
+using troupe::cli::troupe_command;
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool within(std::chrono::milliseconds bound, const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + bound;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(10ms);
+  }
+  return true;
+}
+
+/// Its living descendants, by name in /proc; zombies do not count.
+void collect(int parent, std::multimap<std::string, int>& found) {
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    std::ifstream stat(std::string("/proc/") + entry->d_name + "/stat");
+    int pid = 0, its_parent = 0;
+    std::string name, state;
+    if (!(stat >> pid >> name >> state >> its_parent) || its_parent != parent || state == "Z")
+      continue;
+    found.emplace(name, pid);
+    collect(pid, found);
+  }
+  ::closedir(proc);
+}
+std::size_t count_named(const json& cluster, const std::string& name) {
+  std::multimap<std::string, int> found;
+  for (const json& node : cluster["nodes"]) collect(node["pid"], found);
+  return found.count("(" + name + ")");
+}
+
+/// A driver in the cluster, told what to do by lines.
+class Driver {
+ public:
+  explicit Driver(const std::vector<std::string>& command) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::vector<char*> argv;
+    for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+    EXPECT_EQ(line(), "ready");
+  }
+  ~Driver() { end(SIGKILL); }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  std::string ask(const std::string& command) {
+    const std::string text = command + "\n";
+    EXPECT_EQ(write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    return line();
+  }
+  /// The words of the answer, split at '@': what → where.
+  std::map<std::string, std::string> ask_where(const std::string& command) {
+    std::map<std::string, std::string> found;
+    std::istringstream words(ask(command));
+    for (std::string word; words >> word;)
+      found[word.substr(0, word.find('@'))] = word.substr(word.find('@') + 1);
+    return found;
+  }
+  /// With the signal, or by the end of its input (0). Returns its exit code.
+  int end(int signal) {
+    if (pid_ == 0) return -1;
+    if (signal != 0) ::kill(pid_, signal);
+    close(in_);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    close(out_);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  std::string line() {
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    while (!says(seen_, "\n") && std::chrono::steady_clock::now() < deadline) {
+      pollfd entry{out_, POLLIN, 0};
+      if (poll(&entry, 1, 1000) <= 0) continue;
+      char buffer[4096];
+      const ssize_t n = read(out_, buffer, sizeof buffer);
+      if (n <= 0) return "its output ended";
+      seen_.append(buffer, static_cast<std::size_t>(n));
+    }
+    if (!says(seen_, "\n")) return "no answer within 30 s";
+    const std::string first = seen_.substr(0, seen_.find('\n'));
+    seen_.erase(0, first.size() + 1);
+    return first;
+  }
+
+  pid_t pid_ = 0;
+  int in_ = -1, out_ = -1;
+  std::string seen_;
+};
+
+std::set<std::string> places(const std::map<std::string, std::string>& where) {
+  std::set<std::string> found;
+  for (const auto& [what, place] : where) found.insert(place);
+  return found;
+}
+
+class Jobs : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::signal(SIGPIPE, SIG_IGN);  // a driver that has ended is seen by its answer
+    std::string text = testing::TempDir() + "/troupe-jobs-XXXXXX";
+    ASSERT_NE(mkdtemp(text.data()), nullptr);
+    folder = text;
+    fs::create_directory(folder / "run");
+    fs::permissions(folder / "run", fs::perms::owner_all);
+    setenv("XDG_RUNTIME_DIR", (folder / "run").c_str(), 1);
+    setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
+    setenv("TROUPE_TEST_DRIVER", "1", 1);  // which the nodes do not have
+    unsetenv("TROUPE_ADDRESS");
+  }
+  void TearDown() override {
+    (void)troupe_command({"stop", "--all"});
+    for (const char* name : {"XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TROUPE_ADDRESS"}) unsetenv(name);
+    fs::remove_all(folder);
+  }
+  void start(int nodes, int cpus) {
+    unsetenv("TROUPE_TEST_DRIVER");
+    const Outcome outcome =
+        troupe_command({"start", "--head", "--json", "--memory", "256MiB", "--nodes",
+                        std::to_string(nodes), "--cpus", std::to_string(cpus)});
+    setenv("TROUPE_TEST_DRIVER", "1", 1);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    cluster = json::parse(outcome.out, nullptr, false);
+    ASSERT_EQ(cluster["nodes"].size(), static_cast<std::size_t>(nodes));
+    setenv("TROUPE_ADDRESS", cluster["file"].get<std::string>().c_str(), 1);
+  }
+  static json list(const std::string& what) {
+    const Outcome outcome = troupe_command({"list", what, "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  }
+  static std::size_t living_actors() {
+    const json actors = list("actors");
+    return static_cast<std::size_t>(std::count_if(
+        actors.begin(), actors.end(), [](const json& actor) { return actor["state"] != "dead"; }));
+  }
+  static std::uint64_t store_used() {
+    std::uint64_t used = 0;
+    for (const json& node : list("nodes")) used += node["store_bytes"]["used"].get<std::uint64_t>();
+    return used;
+  }
+  fs::path folder;
+  json cluster;
+};
+
+TEST_F(Jobs, TwoDriversAtOnceDoNotSeeEachOthersWorkersAndActors) {
+  start(2, 2);
+  Driver a({TROUPE_PROGRAM}), b({TROUPE_PROGRAM});
+  EXPECT_EQ(a.ask("spawn mine 10 0 0 0"), "10");
+  const auto of_a = a.ask_where("spread 24"), of_b = b.ask_where("spread 24");
+  EXPECT_GE(of_a.size(), 2u);
+  EXPECT_GE(of_b.size(), 2u);
+  for (const auto& [pid, node] : of_a) EXPECT_EQ(of_b.count(pid), 0u) << "a worker of both jobs";
+  EXPECT_EQ(places(of_a).size(), 2u);
+  EXPECT_EQ(a.end(0), 0);
+  EXPECT_TRUE(within(5s, [&] { return b.ask("add mine 1") == "none"; })) << "it ends with its job";
+  EXPECT_GE(b.ask_where("spread 24").size(), 2u) << "the other's end is nothing to it";
+  EXPECT_EQ(b.end(0), 0);
+  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-zygote") == 0; }));
+}
+
+TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
+  start(2, 2);
+  {
+    Driver maker({TROUPE_PROGRAM});
+    EXPECT_EQ(maker.ask("spawn tally 40 1 0 1"), "40");
+    EXPECT_EQ(maker.ask("add tally 1"), "41");
+    maker.ask_where("spread 12");  // workers of the job that are to go
+    EXPECT_EQ(maker.end(0), 0);
+  }
+  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-worker") == 1; }));
+  Driver other({TROUPE_PROGRAM});
+  EXPECT_EQ(other.ask("add tally 1"), "42") << "its state is kept";
+  const int pid = std::stoi(other.ask("pid tally"));
+  ASSERT_GT(pid, 1);
+  ::kill(pid, SIGKILL);
+  EXPECT_TRUE(within(10s, [&] { return other.ask("add tally 0") == "40"; })) << "a second life";
+  EXPECT_EQ(other.ask("kill tally"), "killed");
+  EXPECT_TRUE(within(5s, [&] { return other.ask("add tally 0") == "none"; }));
+  EXPECT_EQ(other.end(SIGKILL), 128 + SIGKILL);
+  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-zygote") == 0; }));
+  EXPECT_EQ(living_actors(), 0u);
+}
+
+TEST_F(Jobs, ADetachedActorWhoseDriverEndsWhileItStartsLivesOn) {
+  start(3, 1);
+  for (int i = 0; i < 3; ++i) {
+    Driver maker({TROUPE_PROGRAM});
+    const std::string text = "spawn quick" + std::to_string(i) + " 5 1 0 0";
+    EXPECT_EQ(maker.ask(text), "5");
+    maker.end(i == 0 ? 0 : SIGKILL);
+  }
+  Driver other({TROUPE_PROGRAM});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("add quick" + std::to_string(i) + " 1"), "6");
+}
+
+TEST_F(Jobs, GetIfExistsMakesOneActorForTwoDrivers) {
+  start(2, 2);
+  Driver a({TROUPE_PROGRAM}), b({TROUPE_PROGRAM});
+  EXPECT_EQ(a.ask("spawn one 7 0 1 0"), "7");
+  EXPECT_EQ(b.ask("spawn one 9 0 1 0"), "7");
+  EXPECT_EQ(b.ask("add one 1"), "8");
+  EXPECT_EQ(a.ask("pid one"), b.ask("pid one"));
+  EXPECT_TRUE(says(b.ask("spawn one 9 0 0 0"), "error")) << "a name is given once";
+}
+
+TEST_F(Jobs, AKilledDriverLeavesNothing) {
+  start(3, 1);
+  for (int round = 0; round < 3; ++round) {
+    Driver driver({TROUPE_PROGRAM});
+    EXPECT_EQ(driver.ask("spawn held 1 0 0 3"), "1");
+    EXPECT_EQ(places(driver.ask_where("spread 24")).size(), 3u);
+    EXPECT_EQ(driver.ask("store 10"), "30");
+    EXPECT_TRUE(within(2s, [&] { return store_used() > 8'000'000; })) << store_used();
+    EXPECT_EQ(driver.ask("busy 6"), "busy");
+    driver.end(SIGKILL);
+    EXPECT_TRUE(within(
+        5s,
+        [&] {
+          return count_named(cluster, "troupe-zygote") + count_named(cluster, "troupe-worker") == 0;
+        }))
+        << count_named(cluster, "troupe-zygote") << " zygotes, "
+        << count_named(cluster, "troupe-worker") << " workers";
+    EXPECT_TRUE(within(5s, [&] { return store_used() == 0; })) << store_used();
+    EXPECT_TRUE(within(5s, [&] { return living_actors() == 0; }));
+    EXPECT_TRUE(within(5s, [&] {
+      const json jobs = list("jobs");
+      return std::all_of(jobs.begin(), jobs.end(),
+                         [](const json& job) { return job["state"] == "failed"; });
+    }));
+  }
+}
+
+TEST_F(Jobs, AProgramThatEndsBeforeRunFailsItsOwnJobOnly) {
+  start(2, 1);
+  Driver good({TROUPE_PROGRAM});
+  EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u);
+  {
+    Driver early({TROUPE_PROGRAM, "early"});
+    const std::string answer = early.ask("spread 4");
+    EXPECT_TRUE(says(answer, "error unavailable") && says(answer, "zygote")) << answer;
+    EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u) << "the other job goes on";
+  }
+  EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u);
+}
+
+TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
+  start(2, 1);
+  Driver driver({TROUPE_PROGRAM});
+  EXPECT_EQ(places(driver.ask_where("spread 12")).size(), 2u);
+  std::multimap<std::string, int> found;
+  for (const json& node : cluster["nodes"]) collect(node["pid"], found);
+  const auto zygotes = found.equal_range("(troupe-zygote)");
+  for (auto at = zygotes.first; at != zygotes.second; ++at) ::kill(at->second, SIGKILL);
+  EXPECT_EQ(places(driver.ask_where("spread 12")).size(), 2u);
+}
+
+/// The program and its libraries lie where only the driver finds them, and are gone when workers
+/// are started on the second node.
+TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {
+  start(2, 1);
+  const fs::path home = folder / "home";
+  fs::create_directories(home);
+  fs::copy_file(TROUPE_PROGRAM, home / "program");
+  fs::copy_file(TROUPE_OWN_LIBRARY, home / fs::path(TROUPE_OWN_LIBRARY).filename());
+  setenv("LD_LIBRARY_PATH", home.c_str(), 1);
+  Driver driver({home / "program"});
+  unsetenv("LD_LIBRARY_PATH");
+  fs::remove(home / "program");
+  const auto nodes = places(driver.ask_where("spread 12"));
+  EXPECT_EQ(nodes.size(), 2u);
+  for (const auto& [library, node] : driver.ask_where("libraries 12"))
+    EXPECT_TRUE(says(library, (folder / "cache").string())) << library;
+  driver.end(0);
+}
+
+}  // namespace

@@ -1,0 +1,123 @@
+// A driver that does what it is told by lines on stdin, one line of answer each.
+#include "troupe/troupe.hpp"
+
+#include <unistd.h>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" const char* own_library_path();
+
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kBound = 20s;
+
+struct Counter {
+  int n = 0;
+  int add(int k) { return n += k; }
+  int pid() const { return ::getpid(); }
+};
+
+std::string process_and_node(troupe::Context& ctx, int) {
+  std::this_thread::sleep_for(50ms);
+  return std::to_string(::getpid()) + "@" + ctx.node().str();
+}
+std::string library_and_node(troupe::Context& ctx, int) {
+  std::this_thread::sleep_for(50ms);
+  return std::string(own_library_path()) + "@" + ctx.node().str();
+}
+std::vector<double> large(std::size_t n) {
+  std::this_thread::sleep_for(50ms);
+  return std::vector<double>(n, 1.0);
+}
+int busy(int) {
+  for (;;) std::this_thread::sleep_for(1s);
+}
+
+class Driver {
+ public:
+  explicit Driver(troupe::Context& ctx) : ctx_(ctx) {}
+
+  std::string answer(std::istringstream line) {
+    std::string verb, name;
+    int value = 0;
+    line >> verb;
+    if (verb == "spawn") {  // name value detached get_if_exists restarts
+      troupe::ActorOptions options;
+      line >> name >> value >> options.detached >> options.get_if_exists >> options.max_restarts;
+      options.name = name;
+      kept_[name] = ctx_.with(options).spawn<Counter>(value);
+      return std::to_string(ctx_.get(kept_[name].call<&Counter::add>(0), kBound));
+    }
+    if (verb == "add" || verb == "pid" || verb == "kill") {
+      line >> name >> value;
+      auto found = ctx_.find<Counter>(name);
+      if (!found) return "none";
+      if (verb == "pid") return std::to_string(ctx_.get(found->call<&Counter::pid>(), kBound));
+      if (verb == "add") return std::to_string(ctx_.get(found->call<&Counter::add>(value), kBound));
+      ctx_.kill(*found);
+      return "killed";
+    }
+    line >> value;
+    if (verb == "spread") return distinct<process_and_node>(value);
+    if (verb == "libraries") return distinct<library_and_node>(value);
+    if (verb == "store") {  // large values on every node, some of them put here
+      for (int i = 0; i < value; ++i) {
+        values_.push_back(ctx_.submit<large>(std::size_t{100'000}));
+        values_.push_back(ctx_.put(std::vector<double>(100'000, 2.0)));
+      }
+      double sum = 0;
+      for (auto& ref : values_) sum += ctx_.get(ref, kBound).front();
+      return std::to_string(static_cast<int>(sum));
+    }
+    if (verb == "busy") {
+      for (int i = 0; i < value; ++i) busy_.push_back(ctx_.submit<busy>(i));
+      return "busy";
+    }
+    return "unknown";
+  }
+
+ private:
+  template <auto F>
+  std::string distinct(int count) {
+    std::vector<troupe::Ref<std::string>> calls;
+    for (int i = 0; i < count; ++i) calls.push_back(ctx_.submit<F>(i));
+    std::set<std::string> seen;
+    for (auto& call : calls) seen.insert(ctx_.get(call, kBound));
+    std::string all;
+    for (const auto& one : seen) all += one + " ";
+    return all;
+  }
+
+  troupe::Context& ctx_;
+  std::map<std::string, troupe::Actor<Counter>> kept_;
+  std::vector<troupe::Ref<std::vector<double>>> values_;
+  std::vector<troupe::Ref<int>> busy_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A program that ends where workers are to be forked from it.
+  if (argc > 1 && std::string(argv[1]) == "early" && std::getenv("TROUPE_TEST_DRIVER") == nullptr)
+    return 5;
+  return troupe::run(argc, argv, [](troupe::Context& ctx) {
+    Driver driver(ctx);
+    std::cout << "ready" << std::endl;
+    for (std::string line; std::getline(std::cin, line);) {
+      try {
+        std::cout << driver.answer(std::istringstream(line)) << std::endl;
+      } catch (const troupe::Error& error) {
+        std::cout << "error " << troupe::name_of(error.code()) << ": " << error.message()
+                  << std::endl;
+      }
+    }
+  });
+}
