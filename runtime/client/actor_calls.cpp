@@ -37,9 +37,12 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   Peer& peer = found->second;
   // A life goes pending, alive, restarting, and the next one begins; whatever is not later than
   // what is known (an update that waited for its channel) is stale.
-  if (peer.state == wire::ActorState::dead || update.incarnation < peer.incarnation) return;
-  if (update.incarnation == peer.incarnation && update.state <= peer.state) return;
-  peer.incarnation = update.incarnation;
+  // Death is final, also from a control that knows of no life because it was restarted.
+  if (peer.state == wire::ActorState::dead) return;
+  const bool ends = update.state == wire::ActorState::dead;
+  if (!ends && update.incarnation < peer.incarnation) return;
+  if (!ends && update.incarnation == peer.incarnation && update.state <= peer.state) return;
+  peer.incarnation = std::max(peer.incarnation, update.incarnation);
   peer.state = update.state;
   peer.next.reset();
   if (update.state == wire::ActorState::alive) {

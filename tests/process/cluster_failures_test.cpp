@@ -322,6 +322,27 @@ TEST_F(ClusterFailures, ControlComesBackAndNothingWaitsForIt) {
   EXPECT_NE(cluster.control(), control);
 }
 
+TEST_F(ClusterFailures, ANodeThatDiesTogetherWithControlLeavesNoCallWaiting) {
+  if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "takes 6 s; set TROUPE_LONG_TESTS to run it";
+  Cluster cluster;
+  Context ctx = cluster.ctx;
+  const NodeId victim = cluster.others[0];
+  auto mover = cluster.actor_on(victim, 1, true).spawn<Counter>();
+  ctx.get(mover.call<&Counter::add>(1), kBound);
+  const auto begun = Clock::now();
+  hit(cluster.control());
+  hit(cluster.agents[victim]);
+  // The new control knows neither the actor nor how to make it: that was known to these two alone.
+  const auto first = error_of(ctx, mover.call<&Counter::add>(1));
+  ASSERT_TRUE(first);
+  const auto second = error_of(ctx, mover.call<&Counter::add>(1));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->code(), Code::actor_died) << second->what();
+  std::printf("node and control killed: the node's actor ended after %.0f ms\n", ms_since(begun));
+  EXPECT_LT(Clock::now() - begun, kLeeway * 8s) << "it is not silent, it is gone";
+}
+
 TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   Cluster cluster;
   Context ctx = cluster.ctx;
@@ -559,7 +580,7 @@ TEST_F(ClusterFailures, UnderThirtyKillsNothingIsLostWrongOrHung) {
   for (auto next = begun + 300ms; kills < 30;) {
     load.step();
     if (Clock::now() < next) continue;
-    next += 200ms;
+    next += 150ms;
     std::vector<Process> workers = processes("troupe-worker");
     if (kills == 10 && nodes++ == 0) hit(cluster.agents[cluster.others[0]]);
     if (kills == 20 && controls++ == 0) hit(cluster.control());
@@ -576,8 +597,8 @@ TEST_F(ClusterFailures, UnderThirtyKillsNothingIsLostWrongOrHung) {
   EXPECT_EQ(load.wrong, 0);
   EXPECT_EQ(load.failed, 0);
   EXPECT_EQ(load.hung, 0);
-  EXPECT_GE(load.tasks, 1000) << "too little load to prove anything";
-  EXPECT_GE(load.calls, 1000) << "too little load to prove anything";
+  EXPECT_GE(load.tasks, 2000 / kLeeway) << "too little load to prove anything";
+  EXPECT_GE(load.calls, 2000 / kLeeway) << "too little load to prove anything";
 }
 
 }  // namespace

@@ -127,6 +127,15 @@ TEST_F(Calls, AStaleUpdateRevivesNobody) {
   EXPECT_EQ(out.sent, (Sent{{5, 1}, {6, 2}, {6, 3}}));
 }
 
+TEST_F(Calls, ADeathToldByAControlThatKnowsNoLifeIsFinal) {
+  submit(1);
+  update(ActorState::alive, 7, 5);
+  calls.worker_died(5, 0, died);
+  update(ActorState::dead, 0);
+  EXPECT_EQ(out.failed.size(), 1u) << "it would wait for ever";
+  EXPECT_EQ(calls.live(), 0u);
+}
+
 TEST_F(Calls, ARestartHeardBeforeTheLifeItEndedIsKept) {
   submit(1);
   update(ActorState::restarting, 1, 5);
