@@ -357,10 +357,14 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
 bool ClientEngine::next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
                              std::function<void()>& resume) {
   Guard lock = guard();
-  pump_->wait(
-      lock,
-      [this] { return shutdown_ || !resumable_.empty() || !starts_.empty() || !incoming_.empty(); },
-      Time::max());
+  // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
+  const auto over = [this] {
+    return agent_lost_ || (shutdown_ && tasks_.live() + actors_.live() == 0);
+  };
+  const auto has_work = [this] {
+    return !shutdown_ && !(resumable_.empty() && starts_.empty() && incoming_.empty());
+  };
+  pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
   const bool go_on = !shutdown_ && !stopping_;
   if (go_on) {
     if (!resumable_.empty()) {
