@@ -235,6 +235,7 @@ bool OwnerTable::settle() {
     candidates_.erase(object);
     const Record record = std::move(found->second);
     records_.erase(found);
+    if (record.owner != kSelf && --borrowed_[record.owner] == 0) borrowed_.erase(record.owner);
     release(object, record);
   }
   return !candidates_.empty() || !early_.empty();
@@ -294,6 +295,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
   if (fresh) {
     record.known = true;
     record.owner = owner;
+    ++borrowed_[owner];
     touch(object, record);
   }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {

@@ -125,6 +125,8 @@ class OwnerTable {
 
   /// The node that owns it; nullopt: ours, or unknown.
   std::optional<ProcessIndex> owner_of(ObjectId object) const;
+  /// Whether refs to objects of this node are held here.
+  bool borrows_from(ProcessIndex node) const { return borrowed_.count(node) != 0; }
   /// The value of a ready object for the agent's own use (an actor's constructor, bytes that others
   /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
@@ -173,6 +175,7 @@ class OwnerTable {
   Out& out_;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
+  std::map<ProcessIndex, std::size_t> borrowed_;  ///< by owner, how many; none is zero
   std::set<ProcessIndex> nodes_;
   /// For nodes, what becomes of those who wait for its objects; else null.
   std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;

@@ -26,6 +26,13 @@ std::optional<NodeId> RemoteTable::node_of(ProcessIndex index) const {
   return at->second;
 }
 
+bool RemoteTable::talks_to(NodeId node) const {
+  const auto named = by_target_.lower_bound({node, 0});
+  return (named != by_target_.end() && named->first.first == node) ||
+         std::any_of(wanted_.begin(), wanted_.end(),
+                     [node](const auto& entry) { return entry.first.node == node; });
+}
+
 ProcessIndex RemoteTable::alias_for(NodeId node, std::uint64_t process) {
   const auto [at, fresh] = by_target_.try_emplace({node, process}, 0);
   if (fresh) {

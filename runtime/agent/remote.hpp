@@ -119,6 +119,9 @@ class RemoteTable {
   void node_died(NodeId node, const std::string& why, bool for_ever);
 
   // --- observe
+  /// Whether processes there and here have something to do with each other. Linear in the
+  /// leases that were asked for elsewhere.
+  bool talks_to(NodeId node) const;
   std::size_t portal_count() const noexcept { return portals_.size(); }
   std::size_t alias_count() const noexcept { return aliases_.size(); }
   std::size_t lease_count() const noexcept { return taken_.size() + given_.size(); }

@@ -304,6 +304,26 @@ TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesThePortal) {
   EXPECT_EQ(a.closed, 1);
 }
 
+TEST(RemoteTable, TalksToANodeWhileAPortalOrAWishIsOpen) {
+  World world(13);
+  Agent& a = *world.agents[0];
+  Agent& b = *world.agents[1];
+  Agent& c = *world.agents[2];
+  EXPECT_FALSE(a.table.talks_to(b.self_));
+  a.table.connect(1, b.self_, 2, ActorId{1, 1}, 1);
+  world.settle();
+  EXPECT_TRUE(a.table.talks_to(b.self_));
+  EXPECT_TRUE(b.table.talks_to(a.self_));
+  a.table.spilled(1, 0, c.self_, {}, JobId{1, 1});
+  EXPECT_TRUE(a.table.talks_to(c.self_));
+  a.table.withdrawn(1, 0);
+  EXPECT_FALSE(a.table.talks_to(c.self_));
+  b.kill(2);
+  world.settle();
+  EXPECT_FALSE(a.table.talks_to(b.self_));
+  EXPECT_FALSE(b.table.talks_to(a.self_));
+}
+
 TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
   World world(11);
   Agent& a = *world.agents[0];

@@ -107,8 +107,11 @@ TEST_F(OwnersBetweenNodes, TheOwnerHasCountedUsOnce) {
 }
 
 TEST_F(OwnersBetweenNodes, WhatNobodyWantsIsReleased) {
+  EXPECT_FALSE(owners.borrows_from(kA));
   owners.borrow(kX, kA, kA);
+  EXPECT_TRUE(owners.borrows_from(kA));
   settle();
+  EXPECT_FALSE(owners.borrows_from(kA));
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
 }
 
