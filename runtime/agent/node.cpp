@@ -166,6 +166,7 @@ void Node::loop() {
         (!unread && owners_.settle()) || !readers_.empty() || (control_ && control_->pending());
     if (network_) {
       report(steady_now());
+      keep_in_touch(steady_now());
       network_->flush(steady_now());
     }
     if (over_) break;

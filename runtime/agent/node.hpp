@@ -230,6 +230,7 @@ class Node final : private OwnerTable::Out,
   // the cluster (node_cluster.cpp)
   void join(process::AgentConfig config);
   void report(Time now);
+  void keep_in_touch(Time now);
   void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
   void answer_inquiry(control::FromControl& message, std::uint64_t request);
   void node_gone(NodeId node, const std::string& why, bool for_ever);
@@ -361,7 +362,7 @@ class Node final : private OwnerTable::Out,
   std::unique_ptr<Programs> programs_;
   control::ClusterNodes cluster_;
   std::set<NodeId> known_nodes_;
-  Time next_report_{};
+  Time next_report_{}, next_touch_{};
   Time looked_for_report_{};  ///< whether it has changed
   std::optional<control::NodeReport> reported_;
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers

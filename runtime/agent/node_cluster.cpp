@@ -21,6 +21,7 @@ Cases(F...) -> Cases<F...>;
 
 constexpr Duration kReportInterval = std::chrono::milliseconds(100);
 constexpr Duration kLookInterval = std::chrono::milliseconds(2);
+constexpr Duration kTouchInterval = std::chrono::seconds(1);
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;
 
@@ -145,6 +146,14 @@ void Node::report(Time now) {
   network_->send_control(report);
   reported_ = std::move(report);
   next_report_ = now + kReportInterval;
+}
+
+/// From whom something is awaited: such a node's silence is its end, whatever control thinks of it.
+void Node::keep_in_touch(Time now) {
+  if (now < next_touch_) return;
+  next_touch_ = now + kTouchInterval;
+  for (const NodeId node : known_nodes_)
+    network_->keep_in_touch(node, remote_.talks_to(node) || owners_.borrows_from(index_of(node)));
 }
 
 void Node::on_nodes(const control::ClusterNodes& nodes) {
