@@ -53,6 +53,12 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
           return settle_error(entry, Error(Code::invalid_argument,
                                            "the object was forwarded to itself: it has no value"));
       entry.source = std::move(source);
+      if (entry.fulfil && !entry_of(entry.source).ready.load(std::memory_order_relaxed)) {
+        // Others wait for it at the agent, which can follow the source by itself: this process may
+        // end before that is ready.
+        entry.fulfil = false;
+        tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, kAgentProcess)});
+      }
       follow(entry);
       return;
     }

@@ -244,7 +244,7 @@ Basket fill(Context& ctx, const std::vector<NodeId>& nodes, std::size_t n) {
 }
 
 TEST_F(ClusterObjects, RefsThatARemoteTaskMadeComeBackInItsResult) {
-  for (const std::size_t n : {std::size_t{100}, std::size_t{4'000}})
+  for (const std::size_t n : {std::size_t{100}, std::size_t{300'000}})
     for (std::size_t node = 0; node < 3; ++node) {
       const auto filled = on(node).submit<fill>(nodes, n);
       for (std::size_t third = 0; third < 3; ++third)
