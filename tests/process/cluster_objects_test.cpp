@@ -353,7 +353,7 @@ TEST_F(ClusterObjects, ChurnLeavesNoByteBehind) {
 Basket mix(Context& ctx, const Basket& basket, bool dies, const std::string& path) {
   Basket mixed{"mixed", {ctx.put(pattern(10'000, 1))}};
   for (const auto& ref : basket.refs)
-    if (ctx.get(ref).size() > 0 && mixed.refs.size() < 3) mixed.refs.push_back(ref);
+    if (!ctx.get(ref).empty() && mixed.refs.size() < 3) mixed.refs.push_back(ref);
   if (dies) {
     Tally tally(path);
     tally.add(1);
