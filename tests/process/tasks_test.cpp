@@ -269,7 +269,7 @@ TEST(Tasks, WhatNoNodeHasIsRefusedWithASentence) {
   EXPECT_THROW(ctx.with({.cpus = -1}).submit<twice>(1), troupe::InvalidArgument);
 }
 
-TEST(Tasks, WhatNoNodeOfAProgramsOwnClusterHasIsRefusedSoon) {
+TEST(ClusterTasks, WhatNoNodeOfAProgramsOwnClusterHasIsRefusedSoon) {
   troupe::Session session({.cpus = 1, .memory = {}, .nodes = 2, .address = ""});
   Context ctx = session.context();
   const auto begun = std::chrono::steady_clock::now();
