@@ -292,7 +292,7 @@ TEST(Tasks, RefsInsideValuesStayAliveAndResolve) {
   Context ctx = session.context();
   std::vector<Ref<int>> inner;
   for (int i = 0; i < 10; ++i) inner.push_back(ctx.submit<twice>(i));
-  auto sum = ctx.submit<[](Context& c, std::vector<Ref<int>> refs) {
+  auto sum = ctx.submit<[](Context& c, const std::vector<Ref<int>>& refs) {
     int total = 0;
     for (auto& ref : refs) total += c.get(ref);
     return total;
