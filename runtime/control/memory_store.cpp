@@ -98,16 +98,11 @@ class MemoryMedium final : public StoreMedium {
   }
 
   Result<std::optional<std::string>> get(std::string_view key) override {
-    const auto found = map_.find(key);
-    if (found == map_.end()) return std::optional<std::string>();
-    return std::optional<std::string>(found->second);
+    return internal::get(map_, key);
   }
 
   Result<void> scan(std::string_view prefix, const Visit& visit) override {
-    for (auto it = map_.lower_bound(prefix); it != map_.end(); ++it) {
-      if (it->first.compare(0, prefix.size(), prefix) != 0) break;
-      visit(it->first, it->second);
-    }
+    internal::scan(map_, prefix, visit);
     return {};
   }
 

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace troupe::control::internal {
 
@@ -22,6 +24,19 @@ std::string journal_record(const JournalMap& map);
 void apply(std::span<const Write> writes, JournalMap& map);
 /// Applies whole records and stops at the first one that is cut or damaged; the bytes it took.
 std::size_t replay(std::string_view journal, JournalMap& map);
+/// Store::get and Store::scan of a map.
+inline Result<std::optional<std::string>> get(const JournalMap& map, std::string_view key) {
+  const auto found = map.find(key);
+  if (found == map.end()) return std::optional<std::string>();
+  return std::optional<std::string>(found->second);
+}
+template <class Visit>
+void scan(const JournalMap& map, std::string_view prefix, const Visit& visit) {
+  for (auto it = map.lower_bound(prefix); it != map.end(); ++it) {
+    if (it->first.compare(0, prefix.size(), prefix) != 0) break;
+    visit(it->first, it->second);
+  }
+}
 /// What a record of the whole map takes, about. O(entries).
 std::uint64_t live_bytes(const JournalMap& map);
 /// A journal of this size is to be replaced by one record of the map.
