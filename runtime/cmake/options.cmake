@@ -19,10 +19,15 @@ option(TROUPE_BUILD_EXAMPLES "build examples" ON)
 option(TROUPE_WERROR "warnings are errors" OFF)
 set(TROUPE_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
 
+set(TROUPE_PRECOMPILE "" CACHE STRING "what parses the standard library once (a missing #include goes unnoticed): tests, all, or empty")
+
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TROUPE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${TROUPE_CCACHE})
+  if(TROUPE_PRECOMPILE)  # what it asks for before it caches a unit that uses precompiled headers
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
+  endif()
 endif()
 
 add_library(troupe_flags INTERFACE)
