@@ -1,0 +1,146 @@
+/// The chaos program: load on a real cluster, faults in between, and a table of what came of it.
+///
+///     Chaos chaos(options);
+///     int code = chaos.run();      // 0, or 1 when anything was lost, duplicated, hung or wrong
+#pragma once
+
+#include "tests/chaos/cluster.hpp"
+#include "tests/chaos/driver.hpp"
+#include "tests/chaos/proxy.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace chaos {
+
+struct Options {
+  double minutes = 1;
+  std::uint64_t seed = 1;
+  std::vector<std::string> only;  ///< kinds; empty: all
+  std::string report;             ///< JSON goes there
+  std::string canary;
+  int nodes = 4;
+  int floor = 20;  ///< operations a second below which the load proves nothing
+  std::string command, program, shim;
+  bool verbose = false;
+};
+
+/// Of one kind of fault.
+struct Row {
+  std::uint64_t injected = 0, missed = 0;  ///< missed: it did not take effect
+  Work work;
+  std::uint64_t lost = 0, duplicated = 0, hung = 0, wrong = 0;
+  std::vector<double> recovery;  ///< in ms
+  std::string skipped;           ///< why it cannot be done here
+};
+
+class Chaos {
+ public:
+  explicit Chaos(Options options);
+  ~Chaos();
+  int run();
+  static std::vector<std::string> kinds();
+
+ private:
+  /// What a fault was, when it took effect.
+  struct Injected {
+    Clock::time_point at = Clock::now();  ///< from when recovery is counted
+    bool new_driver = false;              ///< the load itself was the victim
+  };
+  using Effect = std::optional<Injected>;
+  using Fault = Effect (Chaos::*)();
+  struct Kind {
+    const char* name;
+    Fault inject;
+    bool risky;  ///< objects may be lost with their node
+    bool round;  ///< ends the cluster
+  };
+  static const std::vector<Kind>& all_kinds();
+
+  // rounds (chaos.cpp)
+  void one_round();
+  void begin_round();
+  bool is_over() const;
+  void one_fault(const Kind& kind);
+  void check_bystanders(const std::string& kind);
+  void restore_nodes();
+  void new_driver();
+  void take_bad(const std::string& kind);
+  void bad(const std::string& kind, const std::string& what, const std::string& text);
+  void audit(const std::string& kind);
+  const Kind* next_kind();
+  bool end_round(const Kind* how);
+  void expect_nothing_left(const std::string& kind, Clock::time_point since);
+  void sleep(std::chrono::milliseconds time);
+  int report();
+
+  // faults (faults.cpp)
+  Effect kill_now(int pid, const std::string& name);
+  std::vector<int> workers(bool of_actors);
+  Node* victim(bool head_too = false);
+  Effect stop_for(const std::vector<int>& pids, std::chrono::milliseconds time, bool from_begin);
+  Effect hold_for(std::chrono::milliseconds time, bool from_begin);
+  Effect worker_killed();
+  Effect worker_crashed();
+  Effect actor_killed();
+  Effect zygote_killed();
+  Effect agent_killed();
+  Effect launcher_killed();
+  Effect home_killed();
+  Effect control_killed();
+  Effect agent_and_control_killed();
+  Effect actor_node_and_control_killed();
+  Effect driver_killed();
+  Effect worker_stopped();
+  Effect agent_stopped();
+  Effect agent_stopped_long();
+  Effect node_stopped();
+  Effect control_stopped();
+  Effect control_stopped_long();
+  Effect node_slow();
+  Effect partition();
+  Effect partition_long();
+  Effect partition_pair();
+  Effect partition_one_way();
+  Effect control_cut_off();
+  Effect delayed();
+  Effect connections_cut();
+  Effect clock_jumped();
+  Effect cpu_starved();
+  // (machine.cpp)
+  Effect memory_hogged();
+  Effect disk_filled();
+  Effect data_damaged();
+  Effect everything_killed();
+  Effect everything_ended();
+
+  Options options_;
+  std::string folder_, ledger_, data_;
+  Page* page_ = nullptr;
+  std::unique_ptr<Proxy> proxy_;
+  std::mt19937_64 random_;
+  std::map<std::string, Row> rows_;
+  std::vector<const Kind*> bag_;
+  std::vector<std::string> messages_;
+
+  // of a round
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<Driver> driver_;
+  Work before_;  ///< of drivers that have ended
+  Clock::time_point begun_ = Clock::now();
+  Clock::time_point round_begun_{};
+  std::vector<double> control_kills_;
+  int faults_ = 0, rounds_ = 0, drivers_ = 0;
+  std::uint64_t marks_ = 0;
+  bool on_tmpfs_ = false;
+  bool quiet_ = false;             ///< the load fell below its floor
+  std::vector<std::string> jobs_;  ///< that the cluster has acknowledged
+  Work total_;
+};
+
+}  // namespace chaos

@@ -1,0 +1,72 @@
+/// A cluster as its operator has it: `troupe up` with a data folder, and nodes that join it by
+/// token, each with a launcher of its own. All of it are children of this process.
+///
+///     Cluster cluster(setup);
+///     cluster.start(3);
+///     hit(cluster.nodes()[1].agent);
+///     cluster.add_node();
+#pragma once
+
+#include "tests/chaos/page.hpp"
+#include "tests/chaos/processes.hpp"
+
+#include <string>
+#include <vector>
+
+namespace chaos {
+
+struct Setup {
+  std::string command;  ///< the `troupe` command
+  std::string folder;   ///< everything of this run
+  std::string shim;     ///< empty: nothing is preloaded
+  std::string page;
+  double cpus = 4;
+  std::string memory = "1GiB";
+};
+
+struct Node {
+  std::string id, name, file;
+  int agent = 0, launcher = 0;
+  bool first = false;  ///< where drivers come in by the head's file
+  bool stays = true;   ///< nothing was done to it
+};
+
+class Cluster {
+ public:
+  Cluster(Setup setup, std::string data_folder)
+      : setup_(std::move(setup)), data_(std::move(data_folder)) {}
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  /// Throws std::runtime_error. The head has two nodes, the others join; at least 3.
+  void start(int nodes);
+  /// False when no token is left.
+  bool add_node();
+  std::size_t tokens() const noexcept { return tokens_.size(); }
+  std::vector<Node>& nodes() noexcept { return nodes_; }
+  Node* of_agent(int pid);
+  /// Takes the dead ones out of nodes().
+  void forget_dead();
+  /// Of control as it runs now, or 0.
+  int control() const;
+  int launcher() const noexcept { return head_.pid; }
+  const std::string& id() const noexcept { return id_; }
+  const std::string& log() const noexcept { return log_; }
+  /// By SIGTERM of the launchers, as an operator does. False when something ended otherwise.
+  bool stop();
+
+ private:
+  Child up(std::vector<std::string> arguments);
+  std::vector<std::pair<std::string, std::string>> variables() const;
+
+  Setup setup_;
+  std::string data_, id_, log_;
+  Child head_;
+  std::vector<Node> nodes_;
+  std::vector<Child> others_;
+  std::vector<std::string> tokens_;
+  int made_ = 0;
+};
+
+}  // namespace chaos

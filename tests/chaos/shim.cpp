@@ -1,0 +1,121 @@
+// Preloaded into the processes of a cluster: their TCP connections go through the proxy of the
+// chaos program, which can hold, delay and cut them, and their wall clock is what it says. Nothing
+// in the product knows of it.
+#include "tests/chaos/page.hpp"
+
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <cerrno>
+#include <cstdlib>
+
+namespace {
+
+using chaos::Page;
+
+Page* page() {
+  static Page* const mapped = [] {
+    const char* path = std::getenv(chaos::kPageVariable);
+    return path != nullptr ? chaos::map_page(path, false) : nullptr;
+  }();
+  return mapped;
+}
+
+/// The real one; looked up when it is needed, which may be before any constructor of this library.
+template <class F>
+F* next(const char* name) {
+  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
+}
+int real_connect(int fd, const sockaddr* address, socklen_t size) {
+  static auto* const real = next<int(int, const sockaddr*, socklen_t)>("connect");
+  return real(fd, address, size);
+}
+int real_listen(int fd, int backlog) {
+  static auto* const real = next<int(int, int)>("listen");
+  return real(fd, backlog);
+}
+int real_clock(clockid_t clock, timespec* time) {
+  static auto* const real = next<int(clockid_t, timespec*)>("clock_gettime");
+  return real(clock, time);
+}
+
+sockaddr_in loopback(std::uint32_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+int to(int fd, const sockaddr_in& address) {
+  return real_connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+void disconnect(int fd) {
+  sockaddr none{};
+  none.sa_family = AF_UNSPEC;
+  (void)real_connect(fd, &none, sizeof none);
+}
+
+/// What the proxy says to a connection to that port, made on this socket.
+chaos::Verdict ask(int fd, std::uint32_t port) {
+  const sockaddr_in proxy = loopback(page()->proxy_port);
+  chaos::Greeting greeting;
+  greeting.pid = ::getpid();
+  greeting.port = port;
+  char answer = 0;
+  pollfd entry{fd, POLLIN, 0};
+  if (to(fd, proxy) != 0 ||
+      ::send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) != ssize_t{sizeof greeting} ||
+      ::poll(&entry, 1, 2000) != 1 || ::recv(fd, &answer, 1, 0) != 1)
+    return chaos::Verdict::refused;
+  return static_cast<chaos::Verdict>(answer);
+}
+
+}  // namespace
+
+extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
+  Page* shared = page();
+  const auto* target = reinterpret_cast<const sockaddr_in*>(address);
+  if (shared == nullptr || shared->proxy_port == 0 || size < sizeof(sockaddr_in) ||
+      target->sin_family != AF_INET || (ntohl(target->sin_addr.s_addr) >> 24) != 127)
+    return real_connect(fd, address, size);
+  const int flags = ::fcntl(fd, F_GETFL);
+  ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+  const chaos::Verdict verdict = ask(fd, ntohs(target->sin_port));
+  ::fcntl(fd, F_SETFL, flags);
+  if (verdict == chaos::Verdict::connected) return 0;
+  disconnect(fd);
+  if (verdict == chaos::Verdict::hole) return to(fd, loopback(shared->hole_port));
+  errno = ECONNREFUSED;
+  return -1;
+}
+
+extern "C" int listen(int fd, int backlog) {
+  const int result = real_listen(fd, backlog);
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  if (result != 0 || page() == nullptr ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) != 0 || own.sin_family != AF_INET)
+    return result;
+  const std::uint32_t at = page()->listeners++;
+  if (at < chaos::kMostListeners) {
+    page()->listener[at].port = ntohs(own.sin_port);
+    page()->listener[at].pid = ::getpid();
+  }
+  return result;
+}
+
+extern "C" int clock_gettime(clockid_t clock, timespec* time) {
+  const int result = real_clock(clock, time);
+  if (result != 0 || clock != CLOCK_REALTIME || page() == nullptr) return result;
+  const std::int64_t offset = page()->clock_offset_ns;
+  if (offset == 0) return result;
+  const std::int64_t moved = std::int64_t{time->tv_sec} * 1'000'000'000 + time->tv_nsec + offset;
+  time->tv_sec = moved / 1'000'000'000;
+  time->tv_nsec = moved % 1'000'000'000;
+  ++page()->clock_reads;
+  return result;
+}
