@@ -1,6 +1,7 @@
 /// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All
 /// under the lock.
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/process/role.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -135,7 +136,7 @@ void ClientEngine::drop_peer(Peer& peer) {
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
   const Error error(info);
-  tasks_.worker_died(peer.process, ~std::uint64_t{0}, error, steady_now());
+  tasks_.worker_died(peer.process, ~std::uint64_t{0}, error, false, steady_now());
   actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
 }
 
@@ -221,7 +222,9 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     info.message = "the actor's process died in the middle of the call: " + message.reason;
   }
   const Error error(info);
-  if (!peer.dead) tasks_.worker_died(message.peer, started, error, now);
+  if (!peer.dead)
+    tasks_.worker_died(message.peer, started, error, process::is_end_of_process(message.reason),
+                       now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
   std::erase_if(incoming_, [&](const Incoming& call) {
     if (call.from != message.peer) return false;

@@ -20,6 +20,14 @@ constexpr std::uint32_t kMaxBacklog = 4096;
 /// A grant is lost when its worker dies before we hear of it: what is still wanted is asked again.
 constexpr Duration kAskAgain = 100ms;
 
+Error poisoned(const Error& last) {
+  ErrorInfo info = last.info();
+  info.code = Code::poison_task;
+  info.message = std::to_string(TaskManager::kPoison) +
+                 " workers died while they ran it, so it is not tried again: " + info.message;
+  return Error(std::move(info));
+}
+
 }  // namespace
 
 TaskManager::~TaskManager() {
@@ -183,7 +191,7 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
 }
 
 void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason,
-                              Time now) {
+                              bool alone, Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return;
   const std::unique_ptr<Lease> lease = std::move(found->second);
@@ -194,6 +202,9 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
     Task& task = **at;
     if (task.sequence > started) {
       requeue(pool, task);
+    } else if (alone && ++task.killed == kPoison) {
+      out_.fail(task, poisoned(reason));
+      forget(task);
     } else if (task.retries_left != 0) {
       if (task.retries_left > 0) --task.retries_left;
       ++task.attempt;

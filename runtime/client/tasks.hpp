@@ -10,7 +10,8 @@
 ///     reason);
 ///
 /// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an
-/// unstarted call never costs a retry. T-3 a reclaimed lease gets no new call.
+/// unstarted call never costs a retry. T-3 a reclaimed lease gets no new call. T-4 no task is sent
+/// again that has killed kPoison workers, whatever its retries.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -30,6 +31,7 @@ struct Task {
   std::shared_ptr<const detail::Request> request;  ///< null: defaults
   std::int32_t retries_left = 3;                   ///< -1: without limit
   std::uint32_t attempt = 1;
+  std::uint32_t killed = 0;    ///< workers that ended while they ran it
   std::uint32_t waiting = 0;   ///< arguments that are not ready
   bool failed = false;         ///< an argument ended in an error: kept only until waiting is 0
   std::uint64_t sequence = 0;  ///< in flight: its number on the worker's channel
@@ -40,6 +42,7 @@ struct Task {
 
 class TaskManager {
  public:
+  static constexpr std::uint32_t kPoison = 3;
   /// What follows from an input. Calls come while an input is handled; they must not call back in.
   class Out {
    public:
@@ -81,8 +84,9 @@ class TaskManager {
   bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
   void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
   /// `started` is the highest sequence that the worker began; all replies in its ring were
-  /// delivered before.
-  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, Time now);
+  /// delivered before. `alone`: its node lives, so what it ran may have been the cause.
+  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, bool alone,
+                   Time now);
 
   /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after
   /// other inputs).

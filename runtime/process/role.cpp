@@ -27,6 +27,8 @@ namespace {
 
 constexpr const char* kVariable = "TROUPE_ROLE";
 constexpr const char* kCluster = "cluster,";
+constexpr const char* kKilled = "killed by signal ";
+constexpr const char* kExited = "exited with code ";
 
 const char* name_of(Role role) {
   switch (role) {
@@ -139,10 +141,14 @@ void die_with_parent(pid_t parent) noexcept {
 
 std::string describe_status(int status) {
   if (WIFSIGNALED(status))
-    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" +
+    return kKilled + std::to_string(WTERMSIG(status)) + " (" +
            strsignal(WTERMSIG(status)) + ")";
-  if (WIFEXITED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
+  if (WIFEXITED(status)) return kExited + std::to_string(WEXITSTATUS(status));
   return "ended in an unknown way";
+}
+
+bool is_end_of_process(const std::string& reason) noexcept {
+  return reason.rfind(kKilled, 0) == 0 || reason.rfind(kExited, 0) == 0;
 }
 
 int count_threads() {

@@ -51,6 +51,8 @@ void die_with_parent(pid_t parent) noexcept;
 
 /// "killed by signal 9 (Killed)" or "exited with code 3".
 std::string describe_status(int status);
+/// Whether it begins with such a description: the process ended, and nothing else is said to have.
+bool is_end_of_process(const std::string& reason) noexcept;
 
 /// Threads of this process right now.
 int count_threads();

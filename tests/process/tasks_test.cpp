@@ -237,6 +237,19 @@ TEST(Tasks, GoodTasksBesideDyingOnesAllAnswer) {
   for (auto& ref : bad) EXPECT_THROW(ctx.get(ref, kBound), troupe::WorkerDied);
 }
 
+TEST(Tasks, ATaskThatKillsThreeWorkersIsQuarantined) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  std::vector<Ref<int>> good, bad;
+  for (int i = 0; i < 200; ++i) {
+    good.push_back(ctx.submit<twice>(i));
+    if (i % 50 == 0) bad.push_back(ctx.with({.max_retries = -1}).submit<die>(i));
+  }
+  for (auto& ref : bad) EXPECT_THROW(ctx.get(ref, kBound), troupe::PoisonTask);
+  for (int i = 0; i < 200; ++i)
+    ASSERT_EQ(ctx.get(good[static_cast<std::size_t>(i)], kBound), 2 * i);
+}
+
 TEST(Tasks, WaitReturnsInOrderOfCompletionAndKeepsTheRest) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();

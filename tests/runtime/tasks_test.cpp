@@ -22,6 +22,7 @@ struct Recorder final : TaskManager::Out {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
   std::vector<std::uint64_t> returned, recalled;
   std::vector<int> failed;
+  Code last = Code::internal;  // of what failed last
   std::map<std::uint64_t, std::uint64_t> sequence;
   std::set<std::uint64_t> full;
 
@@ -37,7 +38,10 @@ struct Recorder final : TaskManager::Out {
   }
   void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
   void recall(std::uint64_t worker) override { recalled.push_back(worker); }
-  void fail(Task& task, const Error&) override { failed.push_back(name(task)); }
+  void fail(Task& task, const Error& error) override {
+    failed.push_back(name(task));
+    last = error.code();
+  }
 };
 
 using Sent = std::vector<std::pair<std::uint64_t, int>>;
@@ -158,7 +162,7 @@ TEST_F(Tasks, WhoHandsBackGetsNothingUntilItMoves) {
 TEST_F(Tasks, ADeathCostsARetryOnlyWhatHadStarted) {
   stream(1, 3, 1);
   submit(4);
-  tasks.worker_died(5, 2, died, at(0ms));
+  tasks.worker_died(5, 2, died, true, at(0ms));
   EXPECT_TRUE(out.failed.empty());
   EXPECT_FALSE(tasks.has_worker(5));
   out.sent.clear();
@@ -168,7 +172,7 @@ TEST_F(Tasks, ADeathCostsARetryOnlyWhatHadStarted) {
   EXPECT_EQ(tasks.in_flight(6, 2)->attempt, 1u);
   EXPECT_EQ(tasks.in_flight(6, 1)->retries_left, 0);
   EXPECT_EQ(tasks.in_flight(6, 2)->retries_left, 1);
-  tasks.worker_died(6, 2, died, at(0ms));
+  tasks.worker_died(6, 2, died, true, at(0ms));
   EXPECT_EQ(out.failed, std::vector<int>{1}) << "its only retry was used";
   EXPECT_EQ(tasks.live(), 3u);
 }
@@ -256,9 +260,28 @@ TEST_F(Tasks, InventedInputsChangeNothing) {
   EXPECT_FALSE(tasks.retry(5, 77, at(0ms)));
   tasks.handed_back(5, 3, ~std::uint64_t{0}, at(0ms));
   tasks.handed_back(6, 1, 9, at(0ms));
-  tasks.worker_died(6, 0, died, at(0ms));
+  tasks.worker_died(6, 0, died, true, at(0ms));
   EXPECT_NE(tasks.in_flight(5, 2), nullptr);
 }
 
 }  // namespace
+TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
+  submit(1, 0, -1);
+  submit(2, 0, -1);
+  std::uint64_t worker = 0;
+  const auto dies = [&](bool alone) {
+    tasks.granted(1, 10 + worker, ++worker, at(0ms));
+    tasks.worker_died(worker, 1, died, alone, at(0ms));
+  };
+  dies(true);
+  dies(false);  // with its node: that was not the task's doing
+  dies(true);
+  EXPECT_TRUE(out.failed.empty());
+  dies(true);
+  EXPECT_EQ(out.failed, std::vector<int>{1});
+  EXPECT_EQ(out.last, Code::poison_task);
+  tasks.granted(1, 20, 20, at(0ms));
+  EXPECT_EQ(out.sent.back(), (std::pair<std::uint64_t, int>{20, 2})) << "the other one goes on";
+}
+
 }  // namespace troupe::client
