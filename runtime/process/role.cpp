@@ -141,8 +141,7 @@ void die_with_parent(pid_t parent) noexcept {
 
 std::string describe_status(int status) {
   if (WIFSIGNALED(status))
-    return kKilled + std::to_string(WTERMSIG(status)) + " (" +
-           strsignal(WTERMSIG(status)) + ")";
+    return kKilled + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
   if (WIFEXITED(status)) return kExited + std::to_string(WEXITSTATUS(status));
   return "ended in an unknown way";
 }
