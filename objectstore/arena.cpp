@@ -58,13 +58,30 @@ Bytes cgroup_memory_limit(const std::string& root) {
   return {least == kNoLimit ? 0 : least};
 }
 
-Bytes default_arena_bytes() {
+Bytes usable_memory() {
   const std::uint64_t physical = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                                  static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t limit = cgroup_memory_limit().count;
-  const std::uint64_t usable = limit == 0 ? physical : std::min(limit, physical);
-  const std::uint64_t share = usable / 10 * 3;
+  return {limit == 0 ? physical : std::min(limit, physical)};
+}
+
+Bytes default_arena_bytes() {
+  const std::uint64_t share = usable_memory().count / 10 * 3;
   return {std::clamp<std::uint64_t>(share, 64 << 20, std::uint64_t{256} << 30)};
+}
+
+Result<void> check_arena(Bytes each, unsigned stores) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  if (each.count < kMiB)
+    return Error(Code::invalid_argument, "an object store of " + std::to_string(each.count) +
+                                             " bytes is too small: at least 1 MiB");
+  const std::uint64_t usable = usable_memory().count;
+  if (each.count <= usable / stores) return {};
+  return Error(Code::invalid_argument,
+               std::to_string(stores) + " object store" + (stores == 1 ? "" : "s") + " of " +
+                   std::to_string(each.count / kMiB) + " MiB: this process may use " +
+                   std::to_string(usable / kMiB) + " MiB of memory, so at most " +
+                   std::to_string(usable / stores / kMiB) + " MiB each");
 }
 
 }  // namespace troupe::objectstore

@@ -29,8 +29,10 @@ struct SessionOptions {
   /// start. 0 or 1: one node.
   unsigned nodes = 0;
   /// `--troupe-address`, or else the environment's TROUPE_ADDRESS: the file of a running cluster,
-  /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it.
-  /// Cannot be combined with `nodes`, which wins over the environment.
+  /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it. A
+  /// join token instead of a file: no node of the cluster runs on this host, so the session starts
+  /// one without slots, which joins and ends with it. Cannot be combined with `nodes`, which wins
+  /// over the environment, nor with `cpus` and `memory`.
   std::string address = {};
 };
 

@@ -70,7 +70,7 @@ int run_member(Fd launcher) {
     process::AgentConfig config = process::receive_agent_config(socket, 10s).value();
     name = config.name;
     NodeOptions options;
-    options.cpus = config.cpus > 0 ? config.cpus : usable_cpus();
+    options.cpus = config.without_slots ? 0 : config.cpus > 0 ? config.cpus : usable_cpus();
     options.gpus = config.gpus;
     options.memory = config.memory;
     options.name = config.name;

@@ -32,6 +32,16 @@ const char* state_of(const control::ClusterRow& row) {
   return row.suspect ? "suspect" : row.draining ? "draining" : "alive";
 }
 
+/// node-2 before node-10, as people count.
+void sort_by_name(std::vector<control::ClusterRow>& nodes) {
+  const auto before = [](const control::ClusterRow& a, const control::ClusterRow& b) {
+    const std::string &x = a.description.name, &y = b.description.name;
+    if (x.size() != y.size()) return x.size() < y.size();
+    return x != y ? x < y : a.description.id < b.description.id;
+  };
+  std::sort(nodes.begin(), nodes.end(), before);
+}
+
 json json_of(const control::ClusterRow& row) {
   const auto& total = row.description.resources;
   const auto& free = row.report.view.free;
@@ -138,6 +148,7 @@ class Asked {
   control::ListReply list(What what) {
     auto reply = observer_.list(what);
     if (!reply) raise(named(target, reply.error()));
+    sort_by_name(reply->nodes);
     return std::move(*reply);
   }
   const std::string& node_name() const { return observer_.node_name(); }

@@ -1,4 +1,5 @@
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 
 #include <unistd.h>
@@ -6,13 +7,33 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 namespace troupe::cli {
+namespace {
+
+/// The program takes this process's place.
+[[noreturn]] void become(const std::vector<std::string>& command, const std::string& address) {
+  setenv("TROUPE_ADDRESS", address.c_str(), 1);
+  std::vector<char*> argv;
+  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw Failure{Exit::not_started, Error(Code::invalid_argument, "cannot run '" + command.front() +
+                                                                     "': " + std::strerror(errno))};
+}
+
+}  // namespace
 
 Target find_cluster(const Request& request) {
   const char* variable = std::getenv("TROUPE_ADDRESS");
   std::string path = request.address;
   if (path.empty() && variable != nullptr) path = variable;
+  if (net::is_join_token(path))
+    throw InvalidArgument(
+        Code::invalid_argument,
+        "a join token lets a node or a program in; to look at a cluster, ask on a "
+        "host where a node of it runs");
   if (!path.empty()) return {path, process::read_cluster_file(path).value()};
   auto running = process::running_clusters();
   if (running.empty())
@@ -20,24 +41,23 @@ Target find_cluster(const Request& request) {
                       "no cluster of yours runs on this host (none in " +
                           process::cluster_folder() +
                           "): start one with 'troupe up --nodes 2', or give --address FILE");
-  if (running.size() > 1)
-    std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", running.size(),
+  std::set<ClusterId> clusters;  // a node that joined on this host has a file of its own
+  for (const auto& found : running) clusters.insert(found.file.cluster);
+  if (clusters.size() > 1)
+    std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", clusters.size(),
                  running.front().path.c_str());
   return {std::move(running.front().path), std::move(running.front().file)};
 }
 
 Exit run_program(const Request& request, const std::vector<std::string>& command) {
+  const char* variable = std::getenv("TROUPE_ADDRESS");
+  if (request.address.empty() && variable != nullptr && net::is_join_token(variable))
+    become(command, variable);  // the program itself brings a node without slots
   const Target target = find_cluster(request);
   if (auto visitor = process::knock(target.file.socket_name); !visitor)
     throw Error(visitor.error().code(),
                 "the cluster of " + target.path + " does not answer: " + visitor.error().message());
-  setenv("TROUPE_ADDRESS", target.path.c_str(), 1);
-  std::vector<char*> argv;
-  for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  throw Failure{Exit::not_started, Error(Code::invalid_argument, "cannot run '" + command.front() +
-                                                                     "': " + std::strerror(errno))};
+  become(command, target.path);
 }
 
 }  // namespace troupe::cli

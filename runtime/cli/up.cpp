@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
@@ -53,13 +54,33 @@ std::string line_of_stdin() {
   return line;
 }
 
-std::string listen_of(const std::string& address) {
-  if (address.find_first_of("*/ :") != std::string::npos)
+/// "ADDRESS" or "ADDRESS:PORT"; the port is control's, since the agents' are told by control.
+void listen_at(const std::string& text, process::LocalClusterOptions& options) {
+  const auto colon = text.find(':');
+  const std::string address = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  unsigned number = 0;
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  const bool good_port = colon == std::string::npos ||
+                         (parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() &&
+                          number >= 1 && number <= 65535);
+  if (address.empty() || address.find_first_of("*/ ") != std::string::npos || !good_port)
     throw InvalidArgument(Code::invalid_argument,
-                          "--listen: '" + address +
-                              "' is no address of this machine like 10.0.0.1; it has neither "
-                              "scheme nor port, and no wildcard");
-  return "tcp://" + address + ":*";
+                          "--listen: '" + text +
+                              "' is no address of this machine like 10.0.0.1 or, with a port for "
+                              "control, 10.0.0.1:6500; it has no scheme and no wildcard");
+  options.listen = "tcp://" + address + ":*";
+  if (!port.empty()) options.control_listen = "tcp://" + address + ":" + port;
+}
+
+/// What is there already must be a folder; what is not is made by control.
+void check_folder(const std::string& path) {
+  struct stat info{};
+  if (path.empty() || stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
+  throw InvalidArgument(Code::invalid_argument,
+                        "--data-folder: " + path +
+                            " is there and is no folder; name a folder for "
+                            "control's records, which is made if it is missing");
 }
 
 process::LocalClusterOptions options_of(const UpRequest& request) {
@@ -68,10 +89,11 @@ process::LocalClusterOptions options_of(const UpRequest& request) {
   options.cpus = request.cpus;
   options.gpus = request.gpus;
   if (!request.memory.empty()) options.memory = Bytes{bytes_of("--memory", request.memory)};
+  check_folder(request.data_folder);
   options.data_folder = request.data_folder;
   options.join_tokens = request.join_tokens;
   options.join = request.join == "-" ? line_of_stdin() : request.join;
-  if (!request.listen.empty()) options.listen = listen_of(request.listen);
+  if (!request.listen.empty()) listen_at(request.listen, options);
   for (const auto& text : request.labels) options.labels.push_back(pair_of("--label", text));
   for (const auto& text : request.resources) {
     const auto [name, value] = pair_of("--resource", text);

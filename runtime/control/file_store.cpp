@@ -88,7 +88,7 @@ class FileMedium final : public StoreMedium {
       return io_error(path_, "writing");
     size_ += static_cast<off_t>(record.size());
     internal::apply(writes, map_);
-    if (internal::wants_compaction(static_cast<std::uint64_t>(size_), map_)) return compact();
+    if (compaction_.is_due(static_cast<std::uint64_t>(size_), map_)) return compact();
     return {};
   }
 
@@ -185,6 +185,7 @@ class FileMedium final : public StoreMedium {
   Fd file_;
   FileStoreOptions options_;
   internal::JournalMap map_;
+  internal::CompactionRule compaction_;
   bool settled_ = false;
   int area_ = 0;
   off_t size_ = 0;  ///< of the journal in use

@@ -92,7 +92,7 @@ class MemoryMedium final : public StoreMedium {
     }
     disk_->journal_ += record;
     internal::apply(writes, map_);
-    if (internal::wants_compaction(disk_->journal_.size(), map_))
+    if (compaction_.is_due(disk_->journal_.size(), map_))
       disk_->journal_ = internal::journal_record(map_);
     return {};
   }
@@ -133,6 +133,7 @@ class MemoryMedium final : public StoreMedium {
 
   std::shared_ptr<MemoryDisk> disk_;
   internal::JournalMap map_;
+  internal::CompactionRule compaction_;
   bool tear_ = true;  ///< only the step that crashes tears; later ones do nothing
 };
 

@@ -201,6 +201,10 @@ std::string encode(const JoinToken& token) {
   return text;
 }
 
+bool is_join_token(std::string_view text) {
+  return text.substr(0, token_head.size()) == token_head;
+}
+
 Result<JoinToken> decode_join_token(std::string_view text) {
   const Error bad = refuse(
       "this is not a whole join token: it begins with troupe1- and is one word; copy it again");

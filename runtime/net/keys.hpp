@@ -102,5 +102,7 @@ inline constexpr std::chrono::hours join_token_life{24};
 std::string encode(const JoinToken& token);
 /// Errors: InvalidArgument for anything that is not a whole token.
 Result<JoinToken> decode_join_token(std::string_view text);
+/// Whether the text means to be a token, whole or not: then it is a secret.
+bool is_join_token(std::string_view text);
 
 }  // namespace troupe::net

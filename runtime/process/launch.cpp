@@ -160,6 +160,7 @@ AgentConfig agent_of(const json& document) {
   config.name = text_of(document, "name");
   config.cpus = units_in(field(document, "cpus"), "cpus");
   config.gpus = units_in(field(document, "gpus"), "gpus");
+  config.without_slots = flag_of(document, "withoutSlots");
   const json& memory = field(document, "memory");
   if (!memory.is_number_unsigned() || memory.get<std::uint64_t>() > 1'000'000'000'000'000ULL)
     throw Bad{"field memory is no number of bytes"};
@@ -217,6 +218,7 @@ json json_of(const AgentConfig& config) {
           {"name", config.name},
           {"cpus", config.cpus},
           {"gpus", config.gpus},
+          {"withoutSlots", config.without_slots},
           {"memory", config.memory.count},
           {"labels", std::move(labels)},
           {"resources", std::move(resources)},

@@ -36,6 +36,8 @@ struct AgentConfig {
   std::string name;  ///< for people, like "node-0"
   double cpus = 0;   ///< 0: as many as the process may use
   double gpus = 0;
+  bool without_slots =
+      false;       ///< no CPU whatever cpus says: a door for drivers, nothing runs there
   Bytes memory{};  ///< of the object store; 0: a share of the machine's
   std::vector<std::pair<std::string, std::string>> labels;  ///< sorted by name
   std::vector<std::pair<std::string, double>> resources;    ///< custom ones, sorted by name

@@ -146,6 +146,8 @@ Result<void> LocalCluster::Supervisor::begin() {
     return bad("a join token admits one node, and control runs elsewhere");
   if (options_.memory.count == 0)
     options_.memory = Bytes{objectstore::default_arena_bytes().count / options_.nodes};
+  else if (auto fits = objectstore::check_arena(options_.memory, options_.nodes); !fits)
+    return fits;
   for (std::uint32_t i = 0; i < options_.nodes; ++i)
     if (auto made = make_node(i); !made) return made;
   if (auto known = joins ? join() : make_control(); !known) return known;
@@ -173,6 +175,7 @@ Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
                                       : "node-" + config.node.str().substr(0, 6);
   config.cpus = options_.cpus;
   config.gpus = options_.gpus;
+  config.without_slots = options_.without_slots;
   config.memory = options_.memory;
   config.labels = options_.labels;
   config.resources = options_.resources;
@@ -202,7 +205,8 @@ Result<void> LocalCluster::Supervisor::make_control() {
     control_config_.data_folder =
         "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(known_.get());
   }
-  control_config_.listen = options_.listen;
+  control_config_.listen =
+      options_.control_listen.empty() ? options_.listen : options_.control_listen;
   for (std::uint32_t i = 0; i < options_.join_tokens; ++i) {
     auto one_time = net::CurveKeys::generate();
     if (!one_time) return one_time.error();

@@ -39,13 +39,16 @@ struct LocalClusterOptions {
   // Of each node:
   double cpus = 0;  ///< 0: as many as this process may use
   double gpus = 0;
+  bool without_slots = false;  ///< they run nothing: a driver's door to a cluster that it joins
   Bytes memory{};  ///< of the object store; 0: the nodes divide the usual share of the machine's
   std::vector<std::pair<std::string, std::string>> labels;
   std::vector<std::pair<std::string, double>> resources;
 
   /// Control's; empty: it keeps everything in memory of this process, and is started again on it.
   std::string data_folder;
-  std::string listen = "tcp://127.0.0.1:*";  ///< of control and each agent
+  /// Of each agent, which takes any free port.
+  std::string listen = "tcp://127.0.0.1:*";
+  std::string control_listen;  ///< of control; empty: like `listen`. A port may be named here.
   Program executable;                        ///< of the children; empty: this process's own
   bool embedded = false;                     ///< as AgentConfig says
   /// How many join tokens control honours, each for one node from elsewhere, while it lives; at

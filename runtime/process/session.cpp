@@ -1,7 +1,9 @@
 #include "troupe/runtime/session.hpp"
 
+#include "troupe/objectstore/arena.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
+#include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/process/cluster_file.hpp"
 #include "troupe/runtime/process/local_cluster.hpp"
 #include "troupe/runtime/process/local_door.hpp"
@@ -138,6 +140,7 @@ struct Session::State {
   void start_node(const SessionOptions& options);
   void start_cluster(const SessionOptions& options);
   void join(const std::string& address, const std::string& source);
+  void join_by_token(std::string token, const std::string& source);
   void attach(Fd socket, wire::Hello hello);
 
   ~State() {
@@ -163,6 +166,7 @@ void Session::State::attach(Fd socket, wire::Hello hello) {
 }
 
 void Session::State::start_node(const SessionOptions& options) {
+  if (options.memory.count != 0) objectstore::check_arena(options.memory, 1).value();
   auto ends = process::LocalSocket::pair().value();
   const std::string text =
       std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
@@ -185,26 +189,52 @@ void Session::State::start_cluster(const SessionOptions& options) {
   attach(std::move(visitor.value().socket), {});
 }
 
-/// `source` says where the address came from, for errors.
+/// `source` says where the address came from.
+[[noreturn]] void cannot_join(const std::string& source, const Error& error) {
+  raise(Error(error.code(), "cannot join a cluster (" + source + "): " + error.message()));
+}
+
+/// What a driver says of its program, so that other nodes can run it.
+wire::Hello introduce(const std::string& source) {
+  auto program = process::own_program();
+  if (!program) cannot_join(source, program.error());
+  wire::Hello hello;
+  hello.program = std::move(program->path);
+  hello.arguments = std::move(program->arguments);
+  hello.libraries = std::move(program->libraries);
+  hello.job_name = std::move(program->name);
+  return hello;
+}
+
+/// Where no agent of the cluster runs on this host: one without slots is started and joins. It
+/// ends with the session.
+void Session::State::join_by_token(std::string token, const std::string& source) {
+  wire::Hello hello = introduce(source);
+  process::LocalClusterOptions wanted;
+  wanted.without_slots = true;
+  wanted.join = std::move(token);
+  auto started = process::LocalCluster::start(std::move(wanted));
+  if (!started) cannot_join(source, started.error());
+  cluster = std::move(*started);
+  const process::LocalNode node = cluster->nodes().front();
+  auto visitor = process::knock(node.socket_name);
+  if (!visitor) cannot_join(source, visitor.error());
+  attach(std::move(visitor->socket), std::move(hello));
+  std::fprintf(stderr, "troupe: joined cluster %s as %s, which runs nothing itself (%s)\n",
+               cluster->id().str().substr(0, 8).c_str(), node.name.c_str(), source.c_str());
+}
+
 void Session::State::join(const std::string& address, const std::string& source) {
-  const auto cannot = [&](const Error& error) {
-    raise(Error(error.code(), "cannot join a cluster (" + source + "): " + error.message()));
-  };
+  const auto cannot = [&](const Error& error) { cannot_join(source, error); };
   auto file = process::read_cluster_file(address);
   if (!file) cannot(file.error());
-  auto program = process::own_program();
-  if (!program) cannot(program.error());
+  wire::Hello hello = introduce(source);
   auto visitor = process::knock(file->socket_name);
   if (!visitor && visitor.error().code() == Code::unavailable)
     cannot(Error(Code::unavailable,
                  "nobody answers for the cluster of " + address + " (" + visitor.error().message() +
                      "): it has ended, or its node on this host has; see 'troupe status'"));
   if (!visitor) cannot(visitor.error());
-  wire::Hello hello;
-  hello.program = std::move(program->path);
-  hello.arguments = std::move(program->arguments);
-  hello.libraries = std::move(program->libraries);
-  hello.job_name = std::move(program->name);
   attach(std::move(visitor->socket), std::move(hello));
   std::fprintf(stderr, "troupe: joined cluster %s of %u node%s at %s (%s)\n",
                file->cluster.str().substr(0, 8).c_str(), file->nodes, file->nodes == 1 ? "" : "s",
@@ -222,21 +252,31 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   if (options.nodes != 0 && !options.address.empty())
     throw InvalidArgument(Code::invalid_argument,
                           "a Session either starts nodes or joins the cluster of an address");
+  const auto text_of_address = [](const std::string& address) {
+    return net::is_join_token(address) ? std::string("a join token") : address;
+  };
   if (options.cpus == 0) options.cpus = g_flags.cpus;
   if (options.memory.count == 0) options.memory = g_flags.memory;
-  std::string source = "the program's own address " + options.address;
+  std::string source = "the program's own address " + text_of_address(options.address);
   if (options.nodes == 0 && options.address.empty()) {
     options.nodes = g_flags.nodes;
     options.address = g_flags.address;
-    source = "--troupe-address " + options.address;
+    source = "--troupe-address " + text_of_address(options.address);
   }
   const char* variable = std::getenv("TROUPE_ADDRESS");
   if (options.nodes == 0 && options.address.empty() && variable != nullptr) {
     options.address = variable;
-    source = "TROUPE_ADDRESS=" + options.address;
+    source = "TROUPE_ADDRESS=" + text_of_address(options.address);
   }
+  if (!options.address.empty() && (options.cpus != 0 || options.memory.count != 0))
+    throw InvalidArgument(Code::invalid_argument,
+                          "cpus and memory are those of nodes that a program starts, and this one "
+                          "joins a cluster that runs (" +
+                              source + "): give one or the other");
   process::raise_file_limit();
-  if (!options.address.empty())
+  if (net::is_join_token(options.address))
+    state_->join_by_token(options.address, source);
+  else if (!options.address.empty())
     state_->join(options.address, source);
   else if (options.nodes > 1)
     state_->start_cluster(options);

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <chrono>
@@ -42,6 +44,19 @@ bool runs(pid_t pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string id, name, state;
   return static_cast<bool>(stat >> id >> name >> state) && state != "Z";
+}
+
+/// A port of the loopback address that nobody had a moment ago.
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  return ntohs(address.sin_port);
 }
 
 /// A child whose stdin and stdout are ours.
@@ -229,6 +244,37 @@ TEST_F(Clusters, AKilledLauncherTakesItsClusterAlong) {
   for (const auto& entry : fs::directory_iterator(folder / "troupe"))
     fs::remove(entry.path());  // the log of what was killed is kept
   fs::remove(folder / "troupe");
+}
+
+TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
+  const json head = start({"--nodes", "2", "--cpus", "1"});
+  const std::string token = head["join_tokens"][0];
+  const Outcome nodes =
+      command({TROUPE_PROGRAM, "nodes"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
+  EXPECT_EQ(nodes.out, "2\n") << "the tasks run on the two nodes, not on the door\n" << nodes.err;
+  EXPECT_FALSE(says(nodes.err, token)) << "a secret is not printed";
+  EXPECT_TRUE(wait_until([&] { return ask({"list", "nodes"}).size() == 2; })) << "the door goes";
+  const Outcome again = command({TROUPE_PROGRAM, "sum", "5"}, {{"TROUPE_ADDRESS", token}});
+  EXPECT_EQ(again.code, 1) << "each token is worth one node";
+  EXPECT_FALSE(says(again.err, token)) << again.err;
+  EXPECT_EQ(troupe_command({"stop"}).code, 0);
+  expect_ended(head);
+}
+
+TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
+  const json first = start({"--nodes", "1", "--cpus", "1", "--memory", "64MiB", "--listen",
+                            "127.0.0.1:" + std::to_string(free_port())});
+  const std::string door = first["control"]["address"];
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome second = troupe_command({"start", "--head", "--memory", "64MiB", "--listen",
+                                         door.substr(std::string("tcp://").size())});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_EQ(second.code, 5) << second.err;
+  EXPECT_TRUE(says(second.err, door)) << second.err;
+  EXPECT_TRUE(says(second.err, "in use")) << second.err;
+  EXPECT_EQ(ask({"list", "nodes"}).size(), 1u);
+  EXPECT_EQ(troupe_command({"stop"}).code, 0);
+  expect_ended(first);
 }
 
 TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {

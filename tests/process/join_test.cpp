@@ -131,6 +131,25 @@ TEST_F(Join, NodesAndAnAddressTogetherAreRefused) {
   EXPECT_TRUE(says(why, "either")) << why;
 }
 
+TEST_F(Join, CpusAndMemoryAreNotThoseOfAClusterThatRuns) {
+  const std::string why = refusal<troupe::InvalidArgument>({.cpus = 2, .address = path()});
+  EXPECT_TRUE(says(why, "one or the other")) << why;
+}
+
+TEST_F(Join, ATokenThatIsNoneIsRefusedAndNotShown) {
+  const std::string token = "troupe1-00112233445566778899aabbccddeeff";
+  const std::string why = refusal<troupe::InvalidArgument>({.address = token});
+  EXPECT_TRUE(says(why, "join token")) << why;
+  EXPECT_FALSE(says(why, token)) << why;
+}
+
+TEST_F(Join, StoresThatThisMachineCannotHaveAreRefused) {
+  EXPECT_TRUE(says(refusal<troupe::InvalidArgument>({.memory = troupe::Bytes{1}}), "at least"));
+  const troupe::Bytes huge{std::uint64_t{1} << 52};
+  EXPECT_TRUE(says(refusal<troupe::InvalidArgument>({.memory = huge}), "at most"));
+  EXPECT_TRUE(says(refusal<troupe::InvalidArgument>({.memory = huge, .nodes = 2}), "at most"));
+}
+
 int twice(int x) {
   return 2 * x;
 }

@@ -7,6 +7,7 @@
 
 #include "troupe/runtime/control/store.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -39,9 +40,20 @@ void scan(const JournalMap& map, std::string_view prefix, const Visit& visit) {
 }
 /// What a record of the whole map takes, about. O(entries).
 std::uint64_t live_bytes(const JournalMap& map);
-/// A journal of this size is to be replaced by one record of the map.
-inline bool wants_compaction(std::uint64_t journal, const JournalMap& map) {
-  return journal > (1 << 20) && journal > 4 * live_bytes(map);
-}
+/// When a journal is to be replaced by one record of the map: above 1 MiB and four times the map.
+/// Looks at the map only when the journal has outgrown what it was at the last look, so a commit
+/// costs O(1) amortized.
+class CompactionRule {
+ public:
+  bool is_due(std::uint64_t journal, const JournalMap& map) {
+    if (journal <= look_at_) return false;
+    look_at_ = std::max(kLeast, 4 * live_bytes(map));
+    return journal > look_at_;
+  }
+
+ private:
+  static constexpr std::uint64_t kLeast = 1 << 20;
+  std::uint64_t look_at_ = kLeast;
+};
 
 }  // namespace troupe::control::internal
