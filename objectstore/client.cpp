@@ -189,7 +189,7 @@ Range Client::Impl::unpopulated(const Allocator::Block& block) {
   return {extent.memory.data() + from, extent.populated - from};
 }
 
-Result<Client::Created> Client::create(std::uint64_t bytes) {
+Result<Client::Created> Client::create(std::uint64_t bytes, bool touch) {
   if (bytes > kMaxObject)
     return Error(Code::invalid_argument,
                  "an object of " + std::to_string(bytes) + " bytes is larger than 64 TiB");
@@ -219,7 +219,7 @@ Result<Client::Created> Client::create(std::uint64_t bytes) {
     made.bytes_ = {impl.own.find(place.extent)->second.memory.data() + place.offset, bytes};
     fresh = impl.unpopulated(place);
   }
-  if (fresh.bytes != 0) populate(fresh.data, fresh.bytes);
+  if (touch && fresh.bytes != 0) populate(fresh.data, fresh.bytes);
   return Created(std::move(made));
 }
 

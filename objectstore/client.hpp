@@ -143,8 +143,9 @@ class TROUPE_API Client {
   using Created = std::variant<Allocation, ExtentRequest>;
   /// Memory for an object, or the extent that it needs first. Recycled warm memory first.
   /// Errors: invalid_argument above 64 TiB; out_of_memory when this process has layout.slots
-  /// objects. Cost: ~100 ns; new pages are populated 2 MiB ahead.
-  Result<Created> create(std::uint64_t bytes);
+  /// objects. Cost: ~100 ns; new pages are populated 2 MiB ahead, unless `touch` is false: then by
+  /// whoever writes there first.
+  Result<Created> create(std::uint64_t bytes, bool touch = true);
   /// Maps a granted extent. Afterwards tell the agent (Host::confirm_extent).
   Result<void> add_extent(ExtentGrant grant);
   /// Publishes the first `length` bytes (all by default). From now on nobody may change them.

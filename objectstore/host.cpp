@@ -565,9 +565,9 @@ Client& Host::local() noexcept {
   return *impl_->local;
 }
 
-Result<Allocation> Host::create_local(std::uint64_t bytes) {
+Result<Allocation> Host::create_local(std::uint64_t bytes, bool touch) {
   for (int tries = 0; tries < 2; ++tries) {
-    auto created = impl_->local->create(bytes);
+    auto created = impl_->local->create(bytes, touch);
     if (!created) return created.error();
     if (auto* made = std::get_if<Allocation>(&*created)) return std::move(*made);
     auto extent = grant(0, std::get<ExtentRequest>(*created).bytes);

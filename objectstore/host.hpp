@@ -116,7 +116,8 @@ class TROUPE_API Host {
 
   // -- the agent's own objects (process index 0), for transfers and restores -------------------
   /// Memory for an object of the agent's own. Seal it with local().seal(), then adopt() it.
-  Result<Allocation> create_local(std::uint64_t bytes);
+  /// `touch`: as for Client::create.
+  Result<Allocation> create_local(std::uint64_t bytes, bool touch = true);
   /// A view of any object of the node. object_lost when it is not there.
   Result<Pinned> open_local(const Location& at);
   Client& local() noexcept;

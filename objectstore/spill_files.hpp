@@ -30,6 +30,7 @@ using SpillId = std::uint64_t;
 struct SpillOptions {
   std::vector<std::string> folders;  ///< that exist and can be written; used in turn
   Bytes quota;                       ///< most bytes on disk; zero: no limit but the disk's
+  double keep_free = 0.05;           ///< part of each file system that others are left; else full
   Bytes file{16u << 20};             ///< small objects are fused into files of about this size
   Duration full{std::chrono::seconds(1)};  ///< a full folder is tried again after this
   /// The system calls that move bytes; tests put faulty ones in their place.

@@ -26,6 +26,8 @@ void Spiller::adopted(const Location& name, Time now) {
   Object& object = objects_[key(name)];
   object.name = object.at = name;
   object.used = now;
+  list(object);
+  if (!asks_.empty()) next_try_ = now;
 }
 
 Result<void> Spiller::free(const Location& name) {
@@ -34,15 +36,19 @@ Result<void> Spiller::free(const Location& name) {
     const auto freed = host_.free(name);
     return freed ? Result<void>() : freed.error();
   }
+  unlist(found->second);
   const Object object = std::move(found->second);
   objects_.erase(found);
   if (object.state != State::memory) {
     by_id_.erase(object.id);
     files_->drop(object.id);
   }
+  if (object.state == State::disk || object.state == State::coming) count_on_disk(object, false);
   for (const std::uint64_t ask : object.asks) out_.refused(ask, gone());
   std::erase_if(asks_, [&](const Ask& ask) { return ask.restores == key(name); });
   if (object.state == State::disk || object.state == State::coming) return {};
+  for (Ask& ask : asks_)
+    if (!ask.restores && ask.process == object.at.process) ask.got_back += object.at.length;
   const auto freed = host_.free(object.at);
   return freed ? Result<void>() : freed.error();
 }
@@ -64,16 +70,17 @@ void Spiller::find(std::uint64_t ask, const Location& name, Time now) {
   if (found == objects_.end()) return out_.refused(ask, gone());
   Object& object = found->second;
   object.used = now;
+  if (object.listed) move_to(extents_.at(object.at.extent.value), object.at.extent.value, now);
   if (object.state == State::memory || object.state == State::leaving)
     return out_.located(ask, object.at);
   object.asks.push_back(ask);
   if (object.state == State::coming || object.asks.size() > 1) return;
-  asks_.push_back({0, 0, object.name.length, key(name), now + options_.patience, false});
+  asks_.push_back({0, 0, object.name.length, key(name), now, 0});
   serve(now);
 }
 
 void Spiller::need(std::uint64_t ask, std::uint32_t process, std::uint64_t bytes, Time now) {
-  asks_.push_back({ask, process, bytes, std::nullopt, now + options_.patience, false});
+  asks_.push_back({ask, process, bytes, std::nullopt, now, 0});
   serve(now);
 }
 
@@ -106,12 +113,15 @@ void Spiller::wrote(const SpillDone& done, Time now) {
     by_id_.erase(known);
     object.state = State::memory;
     object.stays_until = now + std::chrono::seconds(1);
+    list(object);
     return;
   }
   disk_error_.reset();
+  progress_ = now;
   object.state = State::disk;
+  count_on_disk(object, true);
   for (Ask& ask : asks_)
-    if (!ask.restores && ask.process == object.at.process) ask.got_back = true;
+    if (!ask.restores && ask.process == object.at.process) ask.got_back += object.name.length;
   next_press_ = now;  // its memory is to be given back
   const auto freed = host_.free(object.at);
   TROUPE_ASSERT(freed.ok(), "what was spilled is adopted");
@@ -135,6 +145,8 @@ void Spiller::read(const SpillDone& done, Time now) {
   object.state = State::memory;
   object.used = now;
   object.stays_until = now + options_.grace;
+  count_on_disk(object, false);
+  list(object);
   by_id_.erase(known);
   files_->drop(done.id);
   ++restored_;
@@ -149,12 +161,14 @@ void Spiller::serve(Time now) {
   while (!asks_.empty()) {
     Ask& ask = asks_.front();
     if (serve(ask) == Served::no_room) {
-      if (now < ask.give_up) {
+      if (!is_over(ask, now)) {
         make_room(ask.bytes, now);
         next_try_ = now + options_.retry;
         return;
       }
       give_up(ask);
+    } else {
+      progress_ = now;
     }
     asks_.pop_front();
   }
@@ -167,7 +181,7 @@ Spiller::Served Spiller::serve(Ask& ask) {
       const auto begun = restore(objects_.at(*ask.restores));
       if (begun) return Served::yes;
       error = begun.error();
-    } else if (ask.got_back) {
+    } else if (ask.got_back >= ask.bytes || (ask.got_back > 0 && writing_.empty())) {
       out_.try_again(ask.ask);
       return Served::yes;
     } else {
@@ -191,7 +205,7 @@ Spiller::Served Spiller::serve(Ask& ask) {
 
 /// Error: there is no memory, and nothing has changed.
 Result<void> Spiller::restore(Object& object) {
-  auto memory = host_.create_local(object.name.length);
+  auto memory = host_.create_local(object.name.length, false);  // the disk's thread touches it
   if (!memory) return memory.error();
   const std::span<std::byte> into = memory->bytes().first(object.name.length);
   reading_.emplace(object.id, *std::move(memory));
@@ -200,14 +214,27 @@ Result<void> Spiller::restore(Object& object) {
   return {};
 }
 
+bool Spiller::is_over(const Ask& ask, Time now) const {
+  return now >= std::max(ask.since, progress_) + options_.patience ||
+         now >= ask.since + options_.at_most;
+}
+
 void Spiller::give_up(const Ask& ask) {
-  Error error = shortage_ ? *shortage_ : Error(Code::out_of_memory, "the object store is full");
-  if (disk_error_ && error.code() == Code::out_of_memory && ask.bytes <= host_.stats().arena)
-    error = Error(Code::out_of_disk,
-                  error.message() + "; and nothing can be spilled: " + disk_error_->message());
+  const Error error = why_not(ask);
   if (!ask.restores) return out_.refused(ask.ask, error);
   Object& object = objects_.at(*ask.restores);
   for (const std::uint64_t one : std::exchange(object.asks, {})) out_.refused(one, error);
+}
+
+Error Spiller::why_not(const Ask& ask) const {
+  const Error error =
+      shortage_ ? *shortage_ : Error(Code::out_of_memory, "the object store is full");
+  if (error.code() != Code::out_of_memory || ask.bytes > host_.stats().arena) return error;
+  if (disk_error_)
+    return Error(Code::out_of_disk,
+                 error.message() + "; and nothing can be spilled: " + disk_error_->message());
+  return Error(Code::out_of_memory, error.message() + "; " + std::to_string(pinned_bytes()) +
+                                        " bytes cannot be spilled, since somebody looks at them");
 }
 
 /// The agent's own extents in which nothing lives. True: there were some.
@@ -224,18 +251,19 @@ void Spiller::make_room(std::uint64_t bytes, Time now) {
     out_.press();
   }
   if (writing_bytes_ >= bytes || writing_bytes_ >= options_.at_once) return;
-  for (const Key& one : choose(std::min(bytes, options_.at_once) - writing_bytes_, now))
-    spill(objects_.at(one), now);
+  for (Object* one : choose(std::min(bytes, options_.at_once) - writing_bytes_, now))
+    spill(*one, now);
 }
 
 void Spiller::spill(Object& object, Time now) {
   auto view = host_.open_local(object.at);
-  if (!view) return;  // its writer no longer publishes it
-  auto id = files_->write(view->bytes(), now);
+  auto id = view ? files_->write(view->bytes(), now) : Result<SpillId>(view.error());
   if (!id) {
-    disk_error_ = id.error();
+    if (view) disk_error_ = id.error();  // else its writer does not publish it: it stays
+    object.stays_until = now + 10 * options_.retry;
     return;
   }
+  unlist(object);
   object.state = State::leaving;
   object.id = *id;
   by_id_[*id] = key(object.name);
@@ -243,41 +271,72 @@ void Spiller::spill(Object& object, Time now) {
   writing_.emplace(*id, *std::move(view));
 }
 
-/// Whole extents, since memory is given back by the extent; those used longest ago first.
-std::vector<Spiller::Key> Spiller::choose(std::uint64_t bytes, Time now) const {
-  struct Extent {
-    Time used{};
-    std::uint64_t bytes = 0;
-    bool busy = false;  ///< somebody looks at an object in it
-    std::vector<Key> objects;
-  };
-  std::map<std::uint64_t, Extent> extents;
-  for (const auto& [name, object] : objects_) {
-    if (object.state != State::memory) continue;
-    Extent& extent = extents[object.at.extent.value];
-    if (now < object.stays_until || host_.is_pinned(object.at)) {
-      extent.busy = true;
-      continue;
-    }
-    extent.used = std::max(extent.used, object.used);
-    extent.bytes += object.at.length;
-    extent.objects.push_back(name);
-  }
-  std::vector<const Extent*> order;
-  for (const auto& [id, extent] : extents)
-    if (!extent.objects.empty()) order.push_back(&extent);
-  // What shares an extent with something busy frees no extent, only room for its writer.
-  std::stable_sort(order.begin(), order.end(), [](const Extent* a, const Extent* b) {
-    return std::tie(a->busy, a->used) < std::tie(b->busy, b->used);
-  });
-  std::vector<Key> chosen;
+/// Whole extents, since memory is given back by the extent; those used longest ago first. What
+/// shares an extent with something that stays frees no extent, only room for its writer, and comes
+/// last; such an extent is in use, so that the next ask begins with others.
+std::vector<Spiller::Object*> Spiller::choose(std::uint64_t bytes, Time now) {
+  std::vector<Object*> chosen, aside;
   std::uint64_t sum = 0;
-  for (const Extent* extent : order) {
+  for (std::size_t left = by_use_.size(); left > 0 && sum < bytes; --left) {
+    const auto [used, id] = *by_use_.begin();
+    if (used > now) break;
+    Extent& extent = extents_.at(id);
+    std::vector<Object*> objects;
+    std::uint64_t here = 0;
+    bool busy = false;
+    for (Object* object = extent.first; object != nullptr; object = object->after) {
+      const bool stays = now < object->stays_until || host_.is_pinned(object->at);
+      busy |= stays;
+      if (stays) continue;
+      objects.push_back(object);
+      here += std::max<std::uint64_t>(object->at.length, 1);
+    }
+    if (!busy) sum += here;
+    auto& to = busy ? aside : chosen;
+    to.insert(to.end(), objects.begin(), objects.end());
+    move_to(extent, id, now);
+  }
+  for (Object* object : aside) {
     if (sum >= bytes) break;
-    sum += extent->bytes;
-    chosen.insert(chosen.end(), extent->objects.begin(), extent->objects.end());
+    chosen.push_back(object);
+    sum += object->at.length;
   }
   return chosen;
+}
+
+void Spiller::count_on_disk(const Object& object, bool is_there) {
+  on_disk_ += is_there ? 1 : std::uint64_t{0} - 1;
+  on_disk_bytes_ += is_there ? object.name.length : std::uint64_t{0} - object.name.length;
+}
+
+void Spiller::list(Object& object) {
+  if (object.listed) return;
+  const std::uint64_t id = object.at.extent.value;
+  Extent& extent = extents_[id];
+  object.listed = true;
+  object.before = nullptr;
+  object.after = extent.first;
+  if (extent.first != nullptr) extent.first->before = &object;
+  extent.first = &object;
+  move_to(extent, id, object.used);
+}
+
+void Spiller::unlist(Object& object) {
+  if (!object.listed) return;
+  object.listed = false;
+  const auto at = extents_.find(object.at.extent.value);
+  (object.before != nullptr ? object.before->after : at->second.first) = object.after;
+  if (object.after != nullptr) object.after->before = object.before;
+  object.before = object.after = nullptr;
+  if (at->second.first != nullptr) return;
+  by_use_.erase({at->second.used, at->first});
+  extents_.erase(at);
+}
+
+void Spiller::move_to(Extent& extent, std::uint64_t id, Time used) {
+  by_use_.erase({extent.used, id});
+  extent.used = std::max(extent.used, used);
+  by_use_.emplace(extent.used, id);
 }
 
 // -- observe
@@ -290,10 +349,19 @@ Time Spiller::next_deadline() const {
 SpillerStats Spiller::stats() const {
   SpillerStats stats;
   stats.disk = files_->stats();
-  stats.spilled = by_id_.size() - writing_.size();
+  stats.spilled = on_disk_;
+  stats.spilled_bytes = on_disk_bytes_;
   stats.restored = restored_;
   stats.waiting = asks_.size();
   return stats;
+}
+
+std::uint64_t Spiller::pinned_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [id, extent] : extents_)
+    for (const Object* object = extent.first; object != nullptr; object = object->after)
+      if (host_.is_pinned(object->at)) bytes += object->at.length;
+  return bytes;
 }
 
 }  // namespace troupe::objectstore

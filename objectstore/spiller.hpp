@@ -16,8 +16,12 @@
 /// use is the longest ago. A use is an adoption or a find(); an open() that succeeds is not seen,
 /// but its pin is. Memory that an asker gets back as its own is answered by try_again(); what
 /// others have emptied they must give back (press()), and it is granted anew. Those who wait are
-/// served in turn, and refused after `patience`: out_of_memory, with who holds how much, or
+/// served in turn, and refused when for `patience` nothing has gone to disk or come free, or after
+/// `at_most`: out_of_memory, with who holds how much and how much of it could not go, or
 /// out_of_disk when it is the disk that had no room.
+///
+/// Objects are kept by extent and the extents by use, so that an ask looks at as many objects as it
+/// moves and as somebody looks at, not at all of them.
 ///
 /// A state machine but for the disk, which has its thread in SpillFiles: one thread uses it, the
 /// one of the Host; no call waits.
@@ -28,12 +32,15 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 namespace troupe::objectstore {
 
 struct SpillerOptions {
-  Duration patience{std::chrono::seconds(8)};     ///< of those who wait for memory
+  Duration patience{std::chrono::seconds(8)};  ///< of those who wait for memory, without progress
+  Duration at_most{std::chrono::seconds(30)};  ///< of those who wait for memory
   Duration grace{std::chrono::milliseconds(50)};  ///< what was brought back stays so long
   Duration retry{std::chrono::milliseconds(10)};  ///< while somebody waits, all is looked at again
   std::uint64_t at_once{64u << 20};               ///< bytes that are written at a time
@@ -41,7 +48,8 @@ struct SpillerOptions {
 
 struct SpillerStats {
   SpillStats disk;
-  std::uint64_t spilled = 0;   ///< objects whose only copy is on disk
+  std::uint64_t spilled = 0;  ///< objects whose only copy is on disk
+  std::uint64_t spilled_bytes = 0;
   std::uint64_t restored = 0;  ///< since the start
   std::uint64_t waiting = 0;   ///< asks without memory
 };
@@ -84,6 +92,8 @@ class TROUPE_API Spiller {
   void poll(Time now);
   Time next_deadline() const;
   SpillerStats stats() const;
+  /// Bytes of objects in memory that are looked at now. O(objects in memory).
+  std::uint64_t pinned_bytes() const;
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
@@ -94,14 +104,22 @@ class TROUPE_API Spiller {
     SpillId id = 0;
     Time used{}, stays_until{};
     std::vector<std::uint64_t> asks;  ///< that wait for it to come back
+    /// Neighbours in the list of its extent, while it is in memory and may go.
+    Object *before = nullptr, *after = nullptr;
+    bool listed = false;
+  };
+  /// What may go of an extent.
+  struct Extent {
+    Time used{};  ///< the newest of its objects
+    Object* first = nullptr;
   };
   struct Ask {
     std::uint64_t ask = 0;
     std::uint32_t process = 0;
     std::uint64_t bytes = 0;
     std::optional<Key> restores;  ///< no ask of a process: room to bring this object back to
-    Time give_up{};
-    bool got_back = false;  ///< objects of its own have gone
+    Time since{};
+    std::uint64_t got_back = 0;  ///< bytes of its own objects that have gone
   };
   static Key key(const Location& at) { return {at.process, at.slot, at.generation}; }
   void wrote(const SpillDone& done, Time now);
@@ -110,16 +128,24 @@ class TROUPE_API Spiller {
   enum class Served : std::uint8_t { yes, no_room };
   Served serve(Ask& ask);
   Result<void> restore(Object& object);
+  bool is_over(const Ask& ask, Time now) const;
   void give_up(const Ask& ask);
+  Error why_not(const Ask& ask) const;
   void make_room(std::uint64_t bytes, Time now);
   void spill(Object& object, Time now);
-  std::vector<Key> choose(std::uint64_t bytes, Time now) const;
+  std::vector<Object*> choose(std::uint64_t bytes, Time now);
+  void count_on_disk(const Object& object, bool is_there);
+  void list(Object& object);
+  void unlist(Object& object);
+  void move_to(Extent& extent, std::uint64_t id, Time used);
   bool trim_own();
 
   Host& host_;
   Out& out_;
   const SpillerOptions options_;
   std::map<Key, Object> objects_;
+  std::map<std::uint64_t, Extent> extents_;          ///< of objects that may go, by id
+  std::set<std::pair<Time, std::uint64_t>> by_use_;  ///< those, the longest unused first
   std::map<SpillId, Key> by_id_;
   std::map<SpillId, Pinned> writing_;
   std::map<SpillId, Allocation> reading_;
@@ -128,7 +154,9 @@ class TROUPE_API Spiller {
   std::optional<Error> disk_error_;  ///< why the last spill failed, since one succeeded
   std::optional<Error> shortage_;    ///< what the host said last
   Time next_press_{}, next_try_{};
+  Time progress_{};  ///< when something last went to disk, or came free
   std::uint64_t restored_ = 0;
+  std::uint64_t on_disk_ = 0, on_disk_bytes_ = 0;
   std::unique_ptr<SpillFiles> files_;  ///< last: its thread uses what the others hold
 };
 

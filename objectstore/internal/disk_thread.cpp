@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <xxhash.h>
 #include <algorithm>
 #include <cerrno>
@@ -41,6 +42,7 @@ int unnamed_file(int folder) noexcept {
 DiskThread::DiskThread(const SpillOptions& options, std::vector<Fd> folders)
     : pwrite_(options.pwrite != nullptr ? options.pwrite : &::pwrite),
       pread_(options.pread != nullptr ? options.pread : &::pread),
+      keep_free_(options.keep_free),
       folders_(std::move(folders)),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_ASSERT(event_, "no descriptor left for the spill thread");
@@ -114,11 +116,24 @@ int DiskThread::file(const SpillPlace& place, int& error) {
   return file.get();
 }
 
+bool DiskThread::leaves_enough(int fd, std::uint64_t bytes) const {
+  struct statvfs disk{};
+  if (keep_free_ <= 0 || fstatvfs(fd, &disk) != 0) return true;
+  const auto unit = static_cast<double>(disk.f_frsize);
+  return static_cast<double>(disk.f_bavail) * unit - static_cast<double>(bytes) >=
+         keep_free_ * static_cast<double>(disk.f_blocks) * unit;
+}
+
 void DiskThread::write(DiskOutcome& outcome) {
   DiskJob& job = outcome.job;
-  job.checksum = XXH3_64bits(job.from, job.size);
   int error = 0;
   const int fd = file(job.place, error);
+  if (error == 0 && !leaves_enough(fd, job.size)) {
+    outcome.how = DiskOutcome::How::full;
+    outcome.why = "its file system is left as little free space as others are to have";
+    return;
+  }
+  job.checksum = XXH3_64bits(job.from, job.size);
   for (std::uint64_t done = 0; error == 0 && done < job.size;) {
     const std::uint64_t piece = std::min(kPiece, job.size - done);
     const ssize_t put =

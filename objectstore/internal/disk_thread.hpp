@@ -47,9 +47,11 @@ class DiskThread {
   void read(DiskOutcome& outcome);
   void punch(const SpillPlace& place);
   int file(const SpillPlace& place, int& error);
+  bool leaves_enough(int fd, std::uint64_t bytes) const;
 
   const decltype(SpillOptions::pwrite) pwrite_;
   const decltype(SpillOptions::pread) pread_;
+  const double keep_free_;
   const std::vector<Fd> folders_;
   std::map<std::uint64_t, Fd> files_;  ///< the thread's own
   Fd event_;

@@ -45,7 +45,11 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
 
 std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
   objectstore::HostOptions store;
-  store.arena = options.memory;
+  store.arena = options.memory.count != 0 ? options.memory : objectstore::default_arena_bytes();
+  // Memory changes hands by the extent: in a small arena they are small.
+  constexpr std::uint64_t kMiB = 1u << 20;
+  store.extent =
+      Bytes{std::clamp(store.arena.count / 16 / kMiB, std::uint64_t{1}, std::uint64_t{64}) * kMiB};
   return objectstore::Host::create(store).value();
 }
 
@@ -98,6 +102,7 @@ Node::Node(NodeOptions options)
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
+  open_spiller();
 }
 
 Node::Node(NodeOptions options, process::AgentConfig config)
@@ -110,6 +115,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
+  open_spiller();
   join(std::move(config));
 }
 
@@ -158,7 +164,9 @@ void Node::loop() {
       carry_out_leases();
     } while (hear_control());
     forget_ended_jobs();
+    serve_memory();
     send_notices();
+    tell_memory();
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
     const bool unread = std::any_of(processes_.begin(), processes_.end(),
                                     [](const auto& entry) { return entry.second->doomed; });
@@ -184,6 +192,7 @@ Time Node::next_deadline() const {
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
+  if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
                       programs_->next_deadline()});
@@ -199,6 +208,7 @@ void Node::poll_once(Time until) {
   const std::size_t network = set.add(network_ ? network_->fd() : -1);
   const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
   set.add(programs_ ? programs_->fd() : -1);
+  const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
   const std::size_t door = set.add(local_door_ ? local_door_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t first_zygote = set.size();
@@ -212,6 +222,7 @@ void Node::poll_once(Time until) {
   prefault(ready == 0 && left > Duration(0) && left <= kIdle);
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
+  spill_ready_ = set.ready(spill);
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_process; ++i)
     if (set.ready(i))
@@ -323,6 +334,7 @@ void Node::bury(Process& process) {
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
+  forget_asks(process);
   if (process.attached) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};
   processes_.erase(index);

@@ -10,7 +10,7 @@
 /// settled.
 #pragma once
 
-#include "troupe/objectstore/host.hpp"
+#include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/network.hpp"
@@ -176,6 +176,40 @@ class Node final : private OwnerTable::Out,
   std::uint32_t take_line();
   Time next_deadline() const;
 
+  /// What the spiller answers.
+  struct Spills final : objectstore::Spiller::Out {
+    explicit Spills(Node& n) : node(n) {}
+    void granted(std::uint64_t ask, objectstore::ExtentGrant grant) override;
+    void try_again(std::uint64_t ask) override { node.try_again_.push_back(ask); }
+    void located(std::uint64_t ask, const objectstore::Location& at) override;
+    void refused(std::uint64_t ask, const Error& error) override;
+    void press() override { node.press_ = true; }
+    Node& node;
+  };
+  /// Somebody who waits for memory, or for an object to come back. kSelf waits for memory for
+  /// transfers.
+  struct Asked {
+    enum class What : std::uint8_t { extent, place, pull } what = What::extent;
+    ProcessIndex process = 0;
+    std::uint64_t request = 0;  ///< place: its number
+    NodeId node;                ///< pull: who wants it
+    wire::PullRequest pull;
+  };
+
+  // memory (node_memory.cpp)
+  void open_spiller();
+  void need_extent(Process& from, std::uint64_t bytes);
+  void where_is(Process& from, const wire::WhereIs& message);
+  void may_spill(const wire::Location& at);
+  bool restores_first(NodeId from, const wire::PeerMessage& message);
+  std::uint64_t ask(Asked asked);
+  std::optional<Asked> take_ask(std::uint64_t number);
+  void forget_asks(const Process& process);
+  void give_extent(ProcessIndex process, Result<objectstore::ExtentGrant> grant);
+  void take_extent(Result<objectstore::ExtentGrant> grant);
+  void serve_memory();
+  void tell_memory();
+
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors);
@@ -277,6 +311,7 @@ class Node final : private OwnerTable::Out,
   std::optional<wire::Location> find(ObjectId object) override;
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
+  void short_of_memory(std::uint64_t bytes) override;
 
   // OwnerTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
@@ -304,6 +339,16 @@ class Node final : private OwnerTable::Out,
   NodeId id_;
   ring::Doorbell bell_;
   std::unique_ptr<objectstore::Host> host_;
+  Spills spills_{*this};
+  std::unique_ptr<objectstore::Spiller> spiller_;  ///< null: no folder to spill to
+  std::map<std::uint64_t, Asked> asked_;
+  std::uint64_t last_ask_ = 0;
+  std::vector<std::uint64_t> try_again_;  ///< to be told so after the notices
+  bool spill_ready_ = false;              ///< the disk has an answer
+  bool press_ = false;                    ///< processes are to be told, after the notices
+  bool asks_for_transfers_ = false;       ///< that ask has no answer yet
+  bool memory_came_ = false;              ///< transfers are to be told
+  std::optional<Error> memory_refused_;   ///< or so
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
   std::unique_ptr<LocalControl> control_;  ///< of a private node

@@ -1,6 +1,7 @@
 /// The node as a member of a cluster: what control and the agents of other nodes say, and what
 /// follows.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 
 #include <unistd.h>
@@ -67,6 +68,11 @@ void Node::join(process::AgentConfig config) {
   network_ = Network::open(std::move(options), *this, now).value();
   TransfersOptions transfers;
   transfers.host = host_of(config.listen);
+  // Memory that waits for bytes cannot be spilled: it must not be all there is.
+  const std::uint64_t arena = host_->stats().arena;
+  transfers.plan.all_bytes = std::min(transfers.plan.all_bytes, arena / 2);
+  transfers.plan.node_bytes = std::min(transfers.plan.node_bytes, arena / 4);
+  if (spiller_) transfers.plan.patience = std::chrono::seconds(20);
   transfers_ = Transfers::open(*host_, *this, transfers).value();
   ProgramsOptions programs;
   programs.cache = cache_folder();
@@ -200,7 +206,7 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
   }
   if (programs_->on_message(from, message, decoded.payload, now)) return;
-  transfers_->on_message(from, message, decoded.payload, now);
+  if (!restores_first(from, message)) transfers_->on_message(from, message, decoded.payload, now);
 }
 
 void Node::on_peer_reset(NodeId node, const std::string& why) {
@@ -257,10 +263,13 @@ void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
 std::optional<wire::Location> Node::find(ObjectId object) {
   const wire::Value* value = owners_.value_of(object);
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  return value->location;
+  if (!spiller_) return value->location;
+  const auto at = spiller_->where(client::store_location(value->location));
+  return at ? std::optional(client::wire_location(*at)) : std::nullopt;
 }
 
 void Node::done(ObjectId object, NodeId, const wire::Location& location) {
+  may_spill(location);
   owners_.pulled(object, location);
 }
 

@@ -191,16 +191,10 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                      if (const auto done = host_->confirm_process(from.store_index); !done)
                        break_off(from, done.error().message());
                    },
-                   [&](wire::NeedExtent& m) {
-                     wire::GiveExtent answer;
-                     auto grant = host_->grant(from.store_index, m.bytes);
-                     if (!grant) {
-                       answer.error = grant.error().shared_info();
-                       return send(from, answer);
-                     }
-                     answer.extent = grant->id.value;
-                     answer.bytes = grant->bytes;
-                     send_with(from, answer, {grant->memory.get()});
+                   [&](wire::NeedExtent& m) { need_extent(from, m.bytes); },
+                   [&](wire::WhereIs& m) { where_is(from, m); },
+                   [&](wire::GiveBack& m) {
+                     (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
                    },
                    [&](wire::ExtentMapped& m) {
                      if (const auto done = host_->confirm_extent(from.store_index,
@@ -216,8 +210,10 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                        std::fprintf(
                            stderr, "troupe: process %d names an object that it does not have: %s\n",
                            static_cast<int>(from.pid), done.error().what());
-                     else
+                     else {
                        adopted(m.location, actors_.hosts(from.index) ? 0 : from.job_number);
+                       may_spill(m.location);
+                     }
                    },
                    [&](wire::Free& m) { free(m.location); },
                    [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
@@ -269,7 +265,11 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 void Node::carry_out_deferred() {
   for (const wire::Location& location : std::exchange(frees_, {})) {
     adopted_.erase({location.segment, location.slot, location.generation});
-    (void)host_->free(client::store_location(location));
+    const objectstore::Location at = client::store_location(location);
+    if (spiller_)
+      (void)spiller_->free(at);
+    else
+      (void)host_->free(at);
   }
   for (ReaderRequest& request : std::exchange(readers_, {}))
     if (Process* to = find(request.process))

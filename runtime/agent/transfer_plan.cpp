@@ -201,6 +201,12 @@ void TransferPlan::no_memory(std::uint64_t number, const Error& error, Time now)
   schedule(now);
 }
 
+void TransferPlan::memory_came(Time now) {
+  for (auto& [id, node] : nodes_)
+    for (Lane* lane : {&node.link, &node.bulk}) lane->retry_at = Time{};
+  schedule(now);
+}
+
 void TransferPlan::ask(std::uint64_t number, std::uint64_t connection, Time now) {
   Pull& pull = pulls_.at(number);
   Node& node = nodes_.at(pull.node);

@@ -115,6 +115,8 @@ class TransferPlan {
   // Answers to Reserve.
   void reserved(std::uint64_t pull, Time now);
   void no_memory(std::uint64_t pull, const Error& error, Time now);
+  /// There may be some now: those who had none need not wait until they try again.
+  void memory_came(Time now);
 
   // Messages. Of transfers that are not under way nothing is believed: they are late.
   /// The pull whose memory takes a PullData of this transfer that says `bytes`; 0: drop it.

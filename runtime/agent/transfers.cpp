@@ -82,6 +82,7 @@ struct Transfers::Impl {
   std::map<ObjectId, Ending> endings;
   std::uint64_t next_outbound = 1, next_served = 1;
   Time trim_at = Time::max();
+  std::optional<Error> refusal;  ///< why there will be no memory for the next that has none
   bool running = false;
   TransferStats stats;
   Reserver reserver;
@@ -111,6 +112,7 @@ struct Transfers::Impl {
   void take_arrivals(Time now);
   void take_memory(Time now);
   Result<void> grant(std::uint64_t bytes);
+  void no_memory(std::uint64_t pull, const Error& error, std::uint64_t bytes, Time now);
   void trim(Time now);
   void in_ended(BulkEvent& event, Time now);
   void out_ended(const BulkEvent& event);
@@ -168,6 +170,16 @@ void Transfers::cancel(ObjectId object, Time now) {
   }
   impl_->plan.cancel(object, now);
   impl_->run(now);
+}
+
+void Transfers::memory_came(Time now) {
+  impl_->plan.memory_came(now);
+  impl_->run(now);
+}
+
+void Transfers::memory_refused(const Error& error, Time now) {
+  if (error.code() != Code::out_of_memory) impl_->refusal = error;  // that one may still come
+  memory_came(now);
 }
 
 void Transfers::node_died(NodeId node, Time now) {
@@ -292,7 +304,7 @@ void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
   trim_at = std::min(trim_at, now + options.plan.idle);
   if (action.bytes > kMadeAtOnce) return reserver.ask(action.pull, action.bytes);
   Result<Allocation> made = host.create_local(action.bytes);
-  if (!made) return plan.no_memory(action.pull, made.error(), now);
+  if (!made) return no_memory(action.pull, made.error(), action.bytes, now);
   memory[action.pull].allocation = *std::move(made);
   plan.reserved(action.pull, now);
 }
@@ -300,7 +312,7 @@ void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
 void Transfers::Impl::take_memory(Time now) {
   for (Reserver::Answer& answer : reserver.take()) {
     if (!answer.created) {
-      plan.no_memory(answer.pull, answer.created.error(), now);
+      no_memory(answer.pull, answer.created.error(), answer.bytes, now);
     } else if (auto* made = std::get_if<Allocation>(&*answer.created)) {
       trim_at = std::min(trim_at, now + options.plan.idle);
       memory[answer.pull].allocation = std::move(*made);
@@ -309,9 +321,16 @@ void Transfers::Impl::take_memory(Time now) {
       const auto& wish = std::get<objectstore::ExtentRequest>(*answer.created);
       const Result<void> granted = grant(wish.bytes);
       if (granted) reserver.ask(answer.pull, answer.bytes);
-      if (!granted) plan.no_memory(answer.pull, granted.error(), now);
+      if (!granted) no_memory(answer.pull, granted.error(), wish.bytes, now);
     }
   }
+}
+
+void Transfers::Impl::no_memory(std::uint64_t pull, const Error& error, std::uint64_t bytes,
+                                Time now) {
+  const std::optional<Error> why = std::exchange(refusal, std::nullopt);
+  plan.no_memory(pull, why ? *why : error, now);
+  if (!why && error.code() == Code::out_of_memory) out.short_of_memory(bytes);
 }
 
 /// One more extent of the agent's own.

@@ -15,8 +15,9 @@
 /// out.done and out.failed are called within poll() only; poll() may call back into pull(),
 /// cancel(), node_died() and on_message(), as may out.send. After poll() send what
 /// Host::take_notices() gives: views of freed objects may have ended. Errors of a pull: ObjectLost
-/// (the owner has it no more, or its node died), OutOfMemory (none came free for five seconds),
-/// Unavailable (the node was silent for ten seconds, or its connection broke twice).
+/// (the owner has it no more, or its node died), OutOfMemory (none came free for `plan.patience`),
+/// OutOfDisk (it could not be made free, since the disk is full), Unavailable (the node was silent
+/// for ten seconds, or its connection broke twice).
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
@@ -59,6 +60,9 @@ class Transfers {
     /// It is here now, as an adopted object of the agent's own (free it with Host::free).
     virtual void done(ObjectId object, NodeId from, const wire::Location& location) = 0;
     virtual void failed(ObjectId object, NodeId from, const Error& error) = 0;
+    /// A pull has no memory: an extent of so many bytes for the agent's own client would do. Said
+    /// again until it has some; memory_came() or memory_refused() may answer, but not within.
+    virtual void short_of_memory(std::uint64_t /*bytes*/) {}
   };
 
   /// Errors: Unavailable or InvalidArgument naming the address that cannot be listened on.
@@ -77,6 +81,10 @@ class Transfers {
   void cancel(ObjectId object, Time now);
   /// PullRequest, PullData, PullOnBulk, PullRefused and BulkOffer; others are ignored.
   void on_message(NodeId from, const wire::PeerMessage& message, BlobView payload, Time now);
+  /// The agent's own client may have room now.
+  void memory_came(Time now);
+  /// It will not: the next pull without memory ends in this.
+  void memory_refused(const Error& error, Time now);
   /// The process behind this id is gone for good: what waits for it ends in ObjectLost.
   void node_died(NodeId node, Time now);
 

@@ -244,6 +244,9 @@ class ClientEngine final : public detail::Engine,
                                     const std::vector<detail::ObjectHandle>& nested);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
+  Result<objectstore::Location> where_is(const wire::Location& name);
+  Result<bool> need_extent(std::uint64_t bytes);
+  void give_way();
 
   // outgoing calls (engine.cpp)
   void shrink_arguments(detail::Call& call);
@@ -278,9 +281,11 @@ class ClientEngine final : public detail::Engine,
   std::mutex unpins_mutex_;
   std::vector<wire::Unpinned> unpins_;
   std::atomic<bool> has_unpins_{false};
-  int wanted_extents_ = 0;  ///< NeedExtent sent and not answered
+  int wanted_extents_ = 0;              ///< NeedExtent sent and not answered
+  std::atomic<int> unused_extents_{0};  ///< given, and whoever asked has not yet seen them
   std::uint64_t extent_answers_ = 0;
   std::map<std::uint64_t, Error> extent_errors_;  ///< by number of the answer
+  std::set<std::uint64_t> given_;                 ///< answers that were extents
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
@@ -295,7 +300,8 @@ class ClientEngine final : public detail::Engine,
   std::deque<std::function<void()>> resumable_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
-  std::map<std::uint64_t, wire::Nodes> node_lists_;  ///< as far as they have come
+  std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come
+  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
   std::uint64_t next_request_ = 0;
   std::uint64_t next_actor_ = 0;
   std::vector<int> gpus_;

@@ -278,6 +278,13 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               else
                 store_->forget_extent(objectstore::ExtentId{m.id});
             },
+            [&](wire::Press&) { give_way(); },
+            [&](wire::NowAt& m) {
+              const auto at = places_.find(m.request);
+              if (at == places_.end()) return;
+              at->second = std::move(m);
+              pump_->notify();
+            },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
                 agent_gone("the node goes down: " + m.why);

@@ -336,6 +336,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
     entry.location = value.location;
     entry.owns_location = true;
     entry.nested = std::move(value.refs);
+    objects_->add_own(entry);
   } else {
     auto stored = std::make_shared<Stored>();
     stored->bytes = std::move(value.bytes);

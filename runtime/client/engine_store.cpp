@@ -11,6 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr Duration kAgentAnswers = 10s;
+/// The agent gives up after 30 s at most when it has no memory.
+constexpr Duration kMemoryAnswers = 40s;
+/// What was given may be gone again before it is used; then one asks again, for so long.
+constexpr Duration kMemoryAtMost = 60s;
 
 /// Keeps a view and what it needs: the store outlives every view of it.
 struct Opened {
@@ -80,9 +84,11 @@ void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> de
   } else if (descriptors.size() == 1) {
     const auto added = store_->add_extent(
         {objectstore::ExtentId{message.extent}, message.bytes, std::move(descriptors[0])});
-    if (added)
+    if (added) {
       tell_agent(wire::ExtentMapped{message.extent});
-    else
+      unused_extents_.fetch_add(1, std::memory_order_relaxed);
+      given_.insert(answer);
+    } else
       extent_errors_.emplace(answer, added.error());
   }
   if (pump_) pump_->notify();
@@ -106,31 +112,46 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
   if (pump_) pump_->notify();
 }
 
+/// Asks the agent for an extent; true: here it is, false: our own extents may have room now.
+Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
+  Guard lock = guard();
+  // Answers come in the order of the questions.
+  const std::uint64_t mine = extent_answers_ + static_cast<std::uint64_t>(++wanted_extents_);
+  tell_agent(wire::NeedExtent{bytes});
+  const bool answered =
+      pump_->wait(lock, [&] { return extent_answers_ >= mine; }, steady_now() + kMemoryAnswers);
+  --wanted_extents_;
+  if (!answered)
+    return Error(Code::unavailable,
+                 stopping_ ? "the session is over" : "the node's agent gave no memory within 40 s");
+  const bool given = given_.erase(mine) != 0;
+  if (const auto error = extent_errors_.find(mine); error != extent_errors_.end()) {
+    Error result = error->second;
+    extent_errors_.erase(error);
+    return result;
+  }
+  unlock_and_collect(lock);
+  return given;
+}
+
 Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
-  for (int attempt = 0; attempt < 64; ++attempt) {
+  bool given = false;
+  for (Time until = Time::max(); steady_now() < until;) {
     auto created = store_->create(size);
+    if (given) unused_extents_.fetch_sub(1, std::memory_order_relaxed);
     if (!created) return created.error();
     if (auto* allocation = std::get_if<objectstore::Allocation>(&*created))
       return std::move(*allocation);
-    Guard lock = guard();
-    const std::uint64_t bytes = std::get<objectstore::ExtentRequest>(*created).bytes;
-    // Answers come in the order of the questions.
-    const std::uint64_t mine = extent_answers_ + static_cast<std::uint64_t>(++wanted_extents_);
-    tell_agent(wire::NeedExtent{bytes});
-    const bool answered =
-        pump_->wait(lock, [&] { return extent_answers_ >= mine; }, steady_now() + kAgentAnswers);
-    --wanted_extents_;
-    if (!answered)
-      return Error(Code::unavailable, stopping_ ? "the session is over"
-                                                : "the node's agent gave no memory within 10 s");
-    if (const auto error = extent_errors_.find(mine); error != extent_errors_.end()) {
-      Error result = error->second;
-      extent_errors_.erase(error);
-      return result;
-    }
-    unlock_and_collect(lock);
+    if (until == Time::max()) until = steady_now() + kMemoryAtMost;
+    auto asked = need_extent(std::get<objectstore::ExtentRequest>(*created).bytes);
+    if (!asked) return asked.error();
+    given = *asked;
   }
-  return Error(Code::overloaded, "other threads of this process took all memory that was given");
+  if (given) unused_extents_.fetch_sub(1, std::memory_order_relaxed);
+  return Error(Code::out_of_memory,
+               "no room for " + std::to_string(size) +
+                   " bytes within 60 s: what came free was taken by others of this node each time; "
+                   "drop references, put less at once, or start the node with a larger arena");
 }
 
 ValueRoom ClientEngine::make_room(std::size_t size) {
@@ -198,27 +219,63 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   return !failed;
 }
 
-Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
-  const objectstore::Location place = store_location(at);
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    auto opened = store_->open(place);
-    Error error(Code::object_lost, "the object's memory is gone");
-    switch (opened.status) {
-      case objectstore::OpenStatus::pinned: return std::move(opened.pinned);
-      case objectstore::OpenStatus::needs_segment:
-        if (!fetch_reader(true, place.process, error)) return error;
-        break;
-      case objectstore::OpenStatus::needs_extent:
-        if (!fetch_reader(false, place.extent.value, error)) return error;
-        break;
-      case objectstore::OpenStatus::moved:
-        return Error(Code::object_lost, "the object was freed, or lost with its node");
-      case objectstore::OpenStatus::invalid:
-        return Error(Code::object_lost,
-                     "the object's location is not one that its writer published");
-    }
+/// Where an object is that is not where it was adopted: the agent brings it back if it was spilled.
+Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
+  Guard lock = guard();
+  const std::uint64_t request = ++next_request_;
+  auto& place = places_[request];
+  tell_agent(wire::WhereIs{request, name});
+  const bool answered =
+      pump_->wait(lock, [&] { return place.has_value(); }, steady_now() + kMemoryAnswers);
+  const auto answer = std::exchange(place, std::nullopt);
+  places_.erase(request);
+  if (!answered || !answer)
+    return Error(Code::unavailable, stopping_
+                                        ? "the session is over"
+                                        : "the node's agent did not find an object within 40 s");
+  if (answer->error) return Error(*answer->error);
+  return store_location(answer->location);
+}
+
+/// Others need memory: what only we know of becomes the agent's, so that it can be spilled, and
+/// empty extents go back, unless one was just given to somebody here. A part at a time, since all
+/// of it has to fit the queue.
+void ClientEngine::give_way() {
+  collect_released();
+  for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
+    Entry& entry = *objects_->oldest_own();
+    objects_->remove_own(entry);
+    escape(entry);
   }
-  return Error(Code::unavailable, "the object's memory could not be mapped in 8 attempts");
+  if (unused_extents_.load(std::memory_order_relaxed) > 0) return;
+  for (const objectstore::ExtentId extent : store_->trim(Bytes{0}))
+    tell_agent(wire::GiveBack{extent.value});
+}
+
+Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
+  objectstore::Location place = store_location(at);
+  Time until = Time::max();
+  for (int mapped = 0; mapped < 8 && steady_now() < until;) {
+    auto opened = store_->open(place);
+    if (opened.status == objectstore::OpenStatus::pinned) return std::move(opened.pinned);
+    if (opened.status == objectstore::OpenStatus::invalid)
+      return Error(Code::object_lost, "the object's location is not one that its writer published");
+    if (opened.status != objectstore::OpenStatus::moved) {
+      const bool is_segment = opened.status == objectstore::OpenStatus::needs_segment;
+      Error error(Code::object_lost, "the object's memory is gone");
+      ++mapped;
+      if (fetch_reader(is_segment, is_segment ? place.process : place.extent.value, error))
+        continue;
+      // Memory goes with its last object; that may be on disk.
+      if (error.code() != Code::object_lost) return error;
+    }
+    if (until == Time::max()) until = steady_now() + kMemoryAtMost;
+    const auto now_at = where_is(at);
+    if (!now_at) return now_at.error();
+    place = *now_at;
+  }
+  return Error(Code::unavailable,
+               "the object could not be looked at: its memory was another each time, for 60 s");
 }
 
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,

@@ -38,11 +38,28 @@ detail::ObjectHandle ObjectTable::adopt(ObjectId id, bool& fresh) {
 }
 
 void ObjectTable::mark_escaped(Entry& entry) {
+  remove_own(entry);
   entry.escaped = true;
   escaped_.emplace(entry.id, &entry);
 }
 
+void ObjectTable::add_own(Entry& entry) noexcept {
+  entry.in_own = true;
+  entry.older_own = newest_own_;
+  (newest_own_ != nullptr ? newest_own_->newer_own : oldest_own_) = &entry;
+  newest_own_ = &entry;
+}
+
+void ObjectTable::remove_own(Entry& entry) noexcept {
+  if (!entry.in_own) return;
+  entry.in_own = false;
+  (entry.older_own != nullptr ? entry.older_own->newer_own : oldest_own_) = entry.newer_own;
+  (entry.newer_own != nullptr ? entry.newer_own->older_own : newest_own_) = entry.older_own;
+  entry.older_own = entry.newer_own = nullptr;
+}
+
 void ObjectTable::erase(Entry& entry) {
+  remove_own(entry);
   if (entry.escaped)
     if (const auto found = escaped_.find(entry.id);
         found != escaped_.end() && found->second == &entry)

@@ -53,6 +53,9 @@ struct Entry final : detail::ObjectEntry {
   detail::ObjectHandle source;  ///< forwarded: keeps the object whose value this is
   std::vector<Waiter> waiters;  ///< until ready; of a remote one those who wait for its bytes
   Entry* next_released = nullptr;
+  /// Neighbours among the values in shared memory that only this process knows of, by age.
+  Entry *older_own = nullptr, *newer_own = nullptr;
+  bool in_own = false;
   /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
   std::atomic<const Fetched*> fetched{nullptr};
   ~Entry() { delete fetched.load(std::memory_order_relaxed); }
@@ -101,6 +104,11 @@ class ObjectTable {
   void mark_escaped(Entry& entry);
   /// Takes the entry out once its last handle is gone; the caller deletes it.
   void erase(Entry& entry);
+  /// A value in shared memory of ours that nobody else knows of; until it escapes or goes.
+  void add_own(Entry& entry) noexcept;
+  /// Forgets that.
+  void remove_own(Entry& entry) noexcept;
+  Entry* oldest_own() noexcept { return oldest_own_; }
   std::uint64_t next_low() noexcept { return ++low_; }
   std::uint64_t high() const noexcept { return high_; }
   std::size_t live() const noexcept { return live_; }
@@ -110,6 +118,7 @@ class ObjectTable {
   std::uint64_t low_ = 0;
   std::size_t live_ = 0;
   std::unordered_map<ObjectId, Entry*> escaped_;
+  Entry *oldest_own_ = nullptr, *newest_own_ = nullptr;
 };
 
 }  // namespace troupe::client

@@ -75,6 +75,11 @@ struct NodeMessage {
     forget @39 :Forget;
     inquire @40 :Inquire;
     answer @41 :Answer;
+    # A full store.
+    press @42 :Void;  # agent -> process: escape the objects that you alone know of, then giveBack empty extents
+    giveBack @43 :GiveBack;
+    whereIs @44 :WhereIs;
+    nowAt @45 :NowAt;
   }
 }
 
@@ -279,7 +284,8 @@ struct NeedExtent {
 }
 
 struct GiveExtent {
-  # Agent -> process, socket; with one descriptor, or an error and none.
+  # Agent -> process, socket; with one descriptor, or an error and none. With neither: objects of the receiver's have been
+  # recycled since it asked, so that it may have room; it asks again if not.
   extent @0 :UInt64;
   lengthBytes @1 :UInt64;
   error @2 :List(ErrorEntry);
@@ -344,6 +350,24 @@ struct Forget {
   # Agent -> every process: the extent or segment is gone; unmap it. One that is not mapped is ignored.
   isSegment @0 :Bool;
   id @1 :UInt64;
+}
+
+struct GiveBack {
+  # Process -> agent: it has unmapped this extent of its own, in which nothing lives.
+  extent @0 :UInt64;
+}
+
+struct WhereIs {
+  # Process -> agent, answered by NowAt with the same request number: an adopted object is not where it was adopted.
+  request @0 :UInt64;
+  location @1 :Location;  # where it was
+}
+
+struct NowAt {
+  # Agent -> process, answers WhereIs. It may have moved again when it is looked at.
+  request @0 :UInt64;
+  location @1 :Location;       # without an error: to be opened once, never kept or passed on
+  error @2 :List(ErrorEntry);  # it is gone, or there is no memory to bring it back to
 }
 
 # --- the node ---

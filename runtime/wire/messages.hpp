@@ -317,7 +317,8 @@ struct FoundActor {
 struct NeedExtent {
   std::uint64_t bytes = 0;
 };
-/// Agent -> process, with one descriptor; or an error and none.
+/// Agent -> process, with one descriptor; or an error and none. With neither: try again, your own
+/// memory may have room now.
 struct GiveExtent {
   std::uint64_t extent = 0;
   std::uint64_t bytes = 0;
@@ -376,6 +377,25 @@ struct Forget {
   std::uint64_t id = 0;
 };
 
+/// Agent -> process: memory is short. Escape the objects that you alone know of, then give back
+/// empty extents.
+struct Press {};
+/// Process -> agent: this extent of mine holds nothing and is unmapped.
+struct GiveBack {
+  std::uint64_t extent = 0;
+};
+/// Process -> agent: an adopted object is not where it was adopted; answered by NowAt.
+struct WhereIs {
+  std::uint64_t request = 0;
+  Location location;
+};
+/// Agent -> process: where its bytes are for the moment; or why not.
+struct NowAt {
+  std::uint64_t request = 0;
+  Location location;
+  std::shared_ptr<const ErrorInfo> error;
+};
+
 /// Process -> agent, answered by Nodes.
 struct ListNodes {
   std::uint64_t request = 0;
@@ -420,7 +440,8 @@ using NodeMessage =
                  Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
-                 StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer>;
+                 StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
+                 GiveBack, WhereIs, NowAt>;
 
 // --- bytes
 // -----------------------------------------------------------------------------------------------------------

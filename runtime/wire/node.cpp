@@ -395,6 +395,33 @@ void read(schema::Forget::Reader in, Forget& m) {
   m.id = in.getId();
 }
 
+void write(schema::GiveBack::Builder out, const GiveBack& m) {
+  out.setExtent(m.extent);
+}
+void read(schema::GiveBack::Reader in, GiveBack& m) {
+  m.extent = in.getExtent();
+}
+
+void write(schema::WhereIs::Builder out, const WhereIs& m) {
+  out.setRequest(m.request);
+  internal::write(out.initLocation(), m.location);
+}
+void read(schema::WhereIs::Reader in, WhereIs& m) {
+  m.request = in.getRequest();
+  internal::read(in.getLocation(), m.location);
+}
+
+void write(schema::NowAt::Builder out, const NowAt& m) {
+  out.setRequest(m.request);
+  internal::write(out.initLocation(), m.location);
+  write_optional(out, m.error);
+}
+void read(schema::NowAt::Reader in, NowAt& m) {
+  m.request = in.getRequest();
+  internal::read(in.getLocation(), m.location);
+  m.error = read_error(in.getError());
+}
+
 // --- the node ---
 
 void write(schema::ListNodes::Builder out, const ListNodes& m) {
@@ -500,6 +527,10 @@ struct Writer {
   void operator()(const Forget& m) { write(out.initForget(), m); }
   void operator()(const Inquire& m) { write(out.initInquire(), m); }
   void operator()(const Answer& m) { write(out.initAnswer(), m); }
+  void operator()(const Press&) { out.setPress(); }
+  void operator()(const GiveBack& m) { write(out.initGiveBack(), m); }
+  void operator()(const WhereIs& m) { write(out.initWhereIs(), m); }
+  void operator()(const NowAt& m) { write(out.initNowAt(), m); }
 };
 
 }  // namespace
@@ -555,6 +586,10 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::FORGET: return read(in.getForget(), message.emplace<Forget>());
     case Kind::INQUIRE: return read(in.getInquire(), message.emplace<Inquire>());
     case Kind::ANSWER: return read(in.getAnswer(), message.emplace<Answer>());
+    case Kind::PRESS: message.emplace<Press>(); return;
+    case Kind::GIVE_BACK: return read(in.getGiveBack(), message.emplace<GiveBack>());
+    case Kind::WHERE_IS: return read(in.getWhereIs(), message.emplace<WhereIs>());
+    case Kind::NOW_AT: return read(in.getNowAt(), message.emplace<NowAt>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -191,6 +191,8 @@ void each(F& f, StoreTables& m) {
 template <class F>
 void each(F&, StoreAttached&) {}
 template <class F>
+void each(F&, Press&) {}
+template <class F>
 void each(F& f, Adopt& m) {
   f("location", m.location);
 }
@@ -201,6 +203,18 @@ void each(F& f, Unpinned& m) {
 template <class F>
 void each(F& f, Forget& m) {
   f("is_segment", m.is_segment), f("id", m.id);
+}
+template <class F>
+void each(F& f, GiveBack& m) {
+  f("extent", m.extent);
+}
+template <class F>
+void each(F& f, WhereIs& m) {
+  f("request", m.request), f("location", m.location);
+}
+template <class F>
+void each(F& f, NowAt& m) {
+  f("request", m.request), f("location", m.location), f("error", m.error);
 }
 template <class F>
 void each(F& f, ListNodes& m) {

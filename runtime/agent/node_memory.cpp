@@ -1,0 +1,223 @@
+/// Memory of the node when there is not enough of it: who waits for some, what was spilled, and
+/// what processes are told of it.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/values.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace troupe::agent {
+namespace {
+
+/// `TROUPE_SPILL`: folders with colons between them, used in turn; empty: nothing is spilled.
+/// Without it the first folder for temporary files that can be used, on a disk rather than in
+/// memory.
+std::vector<std::vector<std::string>> spill_folders() {
+  if (const char* named = std::getenv("TROUPE_SPILL")) {
+    std::vector<std::string> folders;
+    std::istringstream list(named);
+    for (std::string one; std::getline(list, one, ':');)
+      if (!one.empty()) folders.push_back(one);
+    if (folders.empty()) return {};
+    return {folders};
+  }
+  std::error_code none;
+  return {{"/var/tmp"}, {std::filesystem::temp_directory_path(none).string()}};
+}
+
+/// `TROUPE_SPILL_BYTES`: the most that this node has on disk; else what the folders' file systems
+/// have, less a twentieth of each.
+Bytes spill_limit() {
+  const char* limit = std::getenv("TROUPE_SPILL_BYTES");
+  return Bytes{limit != nullptr ? std::strtoull(limit, nullptr, 10) : 0};
+}
+
+/// `TROUPE_SPILL_PATIENCE_MS`: how long those who lack memory wait while nothing comes free.
+objectstore::SpillerOptions spiller_options() {
+  objectstore::SpillerOptions options;
+  const char* patience = std::getenv("TROUPE_SPILL_PATIENCE_MS");
+  if (patience == nullptr) return options;
+  options.patience = std::clamp<Duration>(
+      std::chrono::milliseconds(std::strtoll(patience, nullptr, 10)), Duration(0), options.at_most);
+  return options;
+}
+
+}  // namespace
+
+void Node::open_spiller() {
+  for (auto& folders : spill_folders()) {
+    objectstore::SpillOptions options;
+    options.folders = std::move(folders);
+    options.quota = spill_limit();
+    auto files = objectstore::SpillFiles::open(std::move(options));
+    if (!files) continue;
+    spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_,
+                                                      spiller_options());
+    return;
+  }
+}
+
+std::uint64_t Node::ask(Asked asked) {
+  asked_.emplace(++last_ask_, std::move(asked));
+  return last_ask_;
+}
+
+std::optional<Node::Asked> Node::take_ask(std::uint64_t number) {
+  const auto found = asked_.find(number);
+  if (found == asked_.end()) return std::nullopt;
+  Asked asked = std::move(found->second);
+  asked_.erase(found);
+  return asked;
+}
+
+void Node::forget_asks(const Process& process) {
+  if (!spiller_ || !process.attached) return;
+  spiller_->forget(process.store_index);
+  std::erase_if(asked_, [&](const auto& one) { return one.second.process == process.index; });
+}
+
+void Node::may_spill(const wire::Location& at) {
+  if (spiller_) spiller_->adopted(client::store_location(at), steady_now());
+}
+
+// --- extents
+
+void Node::need_extent(Process& from, std::uint64_t bytes) {
+  if (!spiller_) return give_extent(from.index, host_->grant(from.store_index, bytes));
+  Asked asked;
+  asked.process = from.index;
+  spiller_->need(ask(std::move(asked)), from.store_index, bytes, steady_now());
+}
+
+void Node::give_extent(ProcessIndex process, Result<objectstore::ExtentGrant> grant) {
+  Process* to = find(process);
+  if (to == nullptr) return;
+  wire::GiveExtent answer;
+  if (!grant) {
+    answer.error = grant.error().shared_info();
+    return send(*to, answer);
+  }
+  answer.extent = grant->id.value;
+  answer.bytes = grant->bytes;
+  send_with(*to, answer, {grant->memory.get()});
+}
+
+/// Transfers have no memory for what comes from other nodes: one such ask at a time, since they say
+/// it again.
+void Node::short_of_memory(std::uint64_t bytes) {
+  if (!spiller_ || std::exchange(asks_for_transfers_, true)) return;
+  spiller_->need(ask({}), 0, bytes, steady_now());
+}
+
+/// The answer to that. Transfers are told later: they may be the caller.
+void Node::take_extent(Result<objectstore::ExtentGrant> grant) {
+  asks_for_transfers_ = false;
+  memory_came_ = true;
+  if (!grant) {
+    memory_refused_ = grant.error();
+    return;
+  }
+  const objectstore::ExtentId id = grant->id;
+  if (host_->local().add_extent(*std::move(grant)))
+    (void)host_->confirm_extent(0, id);
+  else
+    (void)host_->release_extent(0, id);
+}
+
+void Node::Spills::granted(std::uint64_t ask, objectstore::ExtentGrant grant) {
+  const auto asked = node.take_ask(ask);
+  if (!asked) return;
+  if (asked->process == kSelf) return node.take_extent(std::move(grant));
+  node.give_extent(asked->process, std::move(grant));
+}
+
+// --- objects
+
+void Node::where_is(Process& from, const wire::WhereIs& message) {
+  if (!spiller_)
+    return send(from, wire::NowAt{message.request,
+                                  {},
+                                  Error(Code::object_lost, "the object was freed").shared_info()});
+  Asked asked;
+  asked.what = Asked::What::place;
+  asked.process = from.index;
+  asked.request = message.request;
+  spiller_->find(ask(std::move(asked)), client::store_location(message.location), steady_now());
+}
+
+/// Whether another node wants an object that has to be brought back first.
+bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
+  const auto* request = std::get_if<wire::PullRequest>(&message);
+  if (request == nullptr || !spiller_) return false;
+  const wire::Value* value = owners_.value_of(request->object);
+  if (value == nullptr || value->kind != wire::Value::Kind::shared) return false;
+  const objectstore::Location name = client::store_location(value->location);
+  if (!spiller_->is_spilled(name)) return false;
+  Asked asked;
+  asked.what = Asked::What::pull;
+  asked.node = from;
+  asked.pull = *request;
+  spiller_->find(ask(std::move(asked)), name, steady_now());
+  return true;
+}
+
+void Node::Spills::located(std::uint64_t ask, const objectstore::Location& at) {
+  const auto asked = node.take_ask(ask);
+  if (!asked) return;
+  if (asked->what == Asked::What::pull)
+    return node.transfers_->on_message(asked->node, asked->pull, {}, steady_now());
+  if (Process* to = node.find(asked->process))
+    node.send(*to, wire::NowAt{asked->request, client::wire_location(at), nullptr});
+}
+
+void Node::Spills::refused(std::uint64_t ask, const Error& error) {
+  const auto asked = node.take_ask(ask);
+  if (!asked) return;
+  switch (asked->what) {
+    case Asked::What::extent:
+      if (asked->process == kSelf) return node.take_extent(error);
+      return node.give_extent(asked->process, error);
+    case Asked::What::pull:
+      return node.network_->send(asked->node,
+                                 wire::PullRefused{asked->pull.transfer, error.shared_info()}, {});
+    case Asked::What::place:
+      if (Process* to = node.find(asked->process))
+        node.send(*to, wire::NowAt{asked->request, {}, error.shared_info()});
+  }
+}
+
+// --- the loop
+
+void Node::serve_memory() {
+  const Time now = steady_now();
+  if (!spiller_ || (!spill_ready_ && now < spiller_->next_deadline())) return;
+  spill_ready_ = false;
+  spiller_->poll(now);
+}
+
+/// What has to follow the notices: their memory is what it is about.
+void Node::tell_memory() {
+  for (const std::uint64_t ask : std::exchange(try_again_, {})) {
+    const auto asked = take_ask(ask);
+    if (!asked) continue;
+    if (asked->process == kSelf) {
+      asks_for_transfers_ = false;
+      memory_came_ = true;
+    } else if (Process* to = find(asked->process)) {
+      send(*to, wire::GiveExtent{});
+    }
+  }
+  if (std::exchange(memory_came_, false)) {
+    if (const auto why = std::exchange(memory_refused_, std::nullopt))
+      transfers_->memory_refused(*why, steady_now());
+    else
+      transfers_->memory_came(steady_now());
+  }
+  if (!std::exchange(press_, false)) return;
+  for (auto& [index, process] : processes_)
+    if (process->introduced && process->bell) send(*process, wire::Press{});
+}
+
+}  // namespace troupe::agent

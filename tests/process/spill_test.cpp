@@ -1,0 +1,212 @@
+// More objects than memory: what nobody looks at is on disk, and everything is read back as it was,
+// by the process that made it, by others, on other nodes and after its maker's end; who finds no
+// room for it gets an error that says so.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::Placement;
+using troupe::Ref;
+using Numbers = std::vector<std::uint64_t>;
+
+constexpr auto kBound = 60s;  // of every wait; a test that needs it has failed
+constexpr std::uint64_t kMiB = 1u << 20;
+
+Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
+  Numbers v(bytes / 8);
+  std::iota(v.begin(), v.end(), seed << 32);
+  return v;
+}
+std::uint64_t sum(const Numbers& v) {
+  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+}
+std::uint64_t expected(std::uint64_t seed, std::uint64_t bytes) {
+  const std::uint64_t n = bytes / 8;
+  return n * (seed << 32) + n * (n - 1) / 2;
+}
+Numbers made_by(Context& ctx, std::uint64_t seed, std::uint64_t bytes) {
+  Numbers v = numbers(seed, bytes);
+  v.push_back(static_cast<std::uint64_t>(::getpid()));
+  (void)ctx;
+  return v;
+}
+
+/// A variable of the environment, for the agents of the next session.
+class Set {
+ public:
+  Set(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  Set(const Set&) = delete;
+  ~Set() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(Spill, TenTimesTheArenaOfTheDriversOwn) {
+  troupe::Session session({.cpus = 2, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> refs;
+  for (std::uint64_t i = 0; i < 160; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+  for (std::uint64_t i = 0; i < 160; ++i)
+    EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
+  for (std::uint64_t i = 160; i-- > 0;)
+    EXPECT_EQ(ctx.get(ctx.submit<sum>(refs[i]), kBound), expected(i, kMiB)) << i;
+}
+
+TEST(Spill, ResultsAndArgumentsOfTasks) {
+  troupe::Session session({.cpus = 2, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> made;
+  std::vector<Ref<std::uint64_t>> sums;
+  for (std::uint64_t i = 0; i < 160; ++i) made.push_back(ctx.submit<numbers>(i, kMiB));
+  for (std::uint64_t i = 0; i < 160; ++i) sums.push_back(ctx.submit<sum>(made[i]));
+  for (std::uint64_t i = 0; i < 160; ++i)
+    EXPECT_EQ(ctx.get(sums[i], kBound), expected(i, kMiB)) << i;
+}
+
+/// Memory changes hands by the extent: what small objects have filled has to become one large one.
+TEST(Spill, ALargeObjectAfterManySmallOnes) {
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> small;
+  for (std::uint64_t i = 0; i < 1000; ++i) small.push_back(ctx.put(numbers(i, 40'000)));
+  const auto large = ctx.put(numbers(1, 12 * kMiB));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), expected(1, 12 * kMiB));
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(sum(ctx.get(small[i], kBound)), expected(i, 40'000)) << i;
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), expected(1, 12 * kMiB));
+}
+
+/// The tables of a process whose objects are all on disk go with it; the objects do not.
+TEST(Spill, OutlivesItsMaker) {
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> made;
+  for (std::uint64_t i = 0; i < 8; ++i) made.push_back(ctx.submit<made_by>(i, kMiB));
+  const auto pid = static_cast<pid_t>(ctx.get(made.front(), kBound).back());
+  (void)ctx.wait(made, {.count = made.size(), .timeout = kBound});
+  std::vector<Ref<Numbers>> others;
+  for (std::uint64_t i = 0; i < 32; ++i) others.push_back(ctx.put(numbers(i, kMiB)));
+  ::kill(pid, SIGKILL);
+  for (std::uint64_t i = 0; i < made.size(); ++i) {
+    Numbers v = ctx.get(made[i], kBound);
+    v.pop_back();
+    EXPECT_TRUE(v == numbers(i, kMiB)) << i;
+  }
+}
+
+std::string refused(const std::function<void()>& put, troupe::Code& code) {
+  try {
+    put();
+  } catch (const troupe::Error& error) {
+    code = error.code();
+    return error.message();
+  }
+  code = troupe::Code::internal;
+  return "it was not refused";
+}
+
+/// Who puts one object too many is told, after the time that it may wait; everybody else goes on.
+TEST(Spill, AFullDiskIsToldToWhoAsked) {
+  const Set limit("TROUPE_SPILL_BYTES", std::to_string(8 * kMiB));
+  const Set patience("TROUPE_SPILL_PATIENCE_MS", "300");
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> refs;
+  troupe::Code code{};
+  const std::string why = refused(
+      [&] {
+        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+      },
+      code);
+  EXPECT_EQ(code, troupe::Code::out_of_disk) << why;
+  EXPECT_NE(why.find("on disk"), std::string::npos) << why;
+  EXPECT_GE(refs.size(), 16u);
+  EXPECT_LT(refs.size(), 32u);
+  for (std::uint64_t i = refs.size() - 6; i < refs.size(); ++i)  // in memory
+    EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
+  refs.erase(refs.begin(), refs.begin() + 12);
+  for (std::uint64_t i = 0; i < 8; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+}
+
+TEST(Spill, WhatIsLookedAtCannotGo) {
+  const Set patience("TROUPE_SPILL_PATIENCE_MS", "300");
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<troupe::View<troupe::Array<std::uint64_t>>> views;
+  const auto put = [&] {
+    auto builder = ctx.create<std::uint64_t>(kMiB / 8);
+    std::iota(builder.begin(), builder.end(), views.size());
+    return std::move(builder).seal();
+  };
+  troupe::Code code{};
+  const std::string why = refused(
+      [&] {
+        for (int i = 0; i < 100; ++i) views.push_back(ctx.view(put(), kBound));
+      },
+      code);
+  EXPECT_EQ(code, troupe::Code::out_of_memory) << why;
+  EXPECT_NE(why.find("looks at"), std::string::npos) << why;
+  EXPECT_NE(why.find("drop references"), std::string::npos) << why;
+  ASSERT_GE(views.size(), 8u);
+  for (std::uint64_t i = 0; i < views.size(); ++i) EXPECT_EQ((*views[i])[1], i + 1);
+  views.clear();
+  (void)ctx.get(put(), kBound);
+}
+
+/// Without a folder there is nothing to wait for.
+TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
+  const Set none("TROUPE_SPILL", "");
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> refs;
+  troupe::Code code{};
+  const std::string why = refused(
+      [&] {
+        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+      },
+      code);
+  EXPECT_EQ(code, troupe::Code::out_of_memory) << why;
+  EXPECT_GE(refs.size(), 8u);
+}
+
+/// Each node's arena is filled ten times with what it makes, and as often with what it fetches.
+TEST(Spill, TenTimesTheArenasOfACluster) {
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{8 * kMiB}, .nodes = 3});
+  Context ctx = session.context();
+  const auto until = std::chrono::steady_clock::now() + kBound;
+  while (ctx.cluster().nodes.size() < 3 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(2ms);
+  std::vector<NodeId> nodes;
+  for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
+  ASSERT_EQ(nodes.size(), 3u);
+  const auto on = [&](std::uint64_t i) {
+    return ctx.with({.placement = Placement::on(nodes[i % 3])});
+  };
+  constexpr std::uint64_t kObjects = 3 * 80;
+  std::vector<Ref<Numbers>> made;
+  std::vector<Ref<std::uint64_t>> sums;
+  for (std::uint64_t i = 0; i < kObjects; ++i) made.push_back(on(i).submit<numbers>(i, kMiB));
+  for (std::uint64_t i = 0; i < kObjects; ++i) sums.push_back(on(i + 1).submit<sum>(made[i]));
+  for (std::uint64_t i = 0; i < kObjects; ++i)
+    EXPECT_EQ(ctx.get(sums[i], kBound), expected(i, kMiB)) << i;
+}
+
+}  // namespace
