@@ -20,10 +20,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr auto kRecovers = 60s;  ///< otherwise it hangs
 constexpr auto kLeavesNothing = 5s;
 constexpr int kFaultsOfARound = 40;
-constexpr std::size_t kControlKills = 5;  ///< within 30 s; the launcher then gives up
 
 }  // namespace
 
@@ -69,8 +67,14 @@ int Chaos::run() {
           how = kind;
           break;
         }
-        one_fault(*kind);
-        sleep(std::chrono::milliseconds(50 + random_() % 150));
+        try {
+          one_fault(*kind);
+          sleep(std::chrono::milliseconds(50 + random_() % 150));
+        } catch (const std::exception& error) {  // the cluster is beyond help
+          bad(kind->name, "lost", error.what());
+          how = kind_named("everything_killed");
+          break;
+        }
       }
       if (!end_round(how)) break;
     }
@@ -96,7 +100,7 @@ void Chaos::begin_round() {
   cluster_ = std::make_unique<Cluster>(setup, data_);
   cluster_->start(options_.nodes);
   control_kills_.clear();
-  faults_ = 0;
+  faults_ = drivers_of_round_ = 0;
   before_ = {};
   round_begun_ = Clock::now();
   new_driver();
@@ -110,7 +114,13 @@ void Chaos::new_driver() {
   driver_ = std::make_unique<Driver>(options_.program, cluster_->nodes().front().file, ledger_,
                                      options_.seed * 1000 + static_cast<std::uint64_t>(++drivers_),
                                      options_.canary, folder_ + "/load.log");
+  ++drivers_of_round_;
   if (!driver_->ready(20s)) throw std::runtime_error("the load did not start");
+}
+
+const Chaos::Kind* Chaos::kind_named(const std::string& name) {
+  return &*std::find_if(all_kinds().begin(), all_kinds().end(),
+                        [&](const Kind& kind) { return kind.name == name; });
 }
 
 const Chaos::Kind* Chaos::next_kind() {
@@ -154,11 +164,12 @@ void Chaos::one_fault(const Kind& kind) {
       new_driver();
     }
     driver_->mark(++marks_, effect->at);
-    recovery = driver_->recovered(marks_, kRecovers);
+    recovery = driver_->recovered(marks_, std::chrono::seconds(options_.bound));
     if (recovery)
       row.recovery.push_back(*recovery);
     else
-      bad(kind.name, "hung", "not everything worked again within 60 s");
+      bad(kind.name, "hung",
+          "not everything worked again within " + std::to_string(options_.bound) + " s");
     if (options_.verbose && recovery)
       std::fprintf(stderr, "chaos:          %s recovered after %.0f ms\n", kind.name, *recovery);
     if (!recovery && !is_alive(driver_->pid())) new_driver();
@@ -206,9 +217,7 @@ void Chaos::audit(const std::string& kind) {
 
 bool Chaos::end_round(const Kind* how) {
   const std::string name = how != nullptr ? how->name : "end";
-  if (how == nullptr)
-    how = &*std::find_if(all_kinds().begin(), all_kinds().end(),
-                         [](const Kind& k) { return std::string(k.name) == "everything_ended"; });
+  if (how == nullptr) how = kind_named("everything_ended");
   const double seconds = ms_since(round_begun_) / 1000;
   const Effect effect = (this->*how->inject)();
   Row& row = rows_[name];

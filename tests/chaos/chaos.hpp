@@ -26,6 +26,7 @@ struct Options {
   std::string canary;
   int nodes = 4;
   int floor = 20;  ///< operations a second below which the load proves nothing
+  int bound = 60;  ///< seconds within which everything must work again after a fault
   std::string command, program, shim;
   bool verbose = false;
 };
@@ -61,6 +62,7 @@ class Chaos {
     bool round;  ///< ends the cluster
   };
   static const std::vector<Kind>& all_kinds();
+  static const Kind* kind_named(const std::string& name);
 
   // rounds (chaos.cpp)
   void one_round();
@@ -135,7 +137,7 @@ class Chaos {
   Clock::time_point begun_ = Clock::now();
   Clock::time_point round_begun_{};
   std::vector<double> control_kills_;
-  int faults_ = 0, rounds_ = 0, drivers_ = 0;
+  int faults_ = 0, rounds_ = 0, drivers_ = 0, drivers_of_round_ = 0;
   std::uint64_t marks_ = 0;
   bool on_tmpfs_ = false;
   bool quiet_ = false;             ///< the load fell below its floor

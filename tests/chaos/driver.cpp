@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 namespace chaos {
@@ -88,6 +90,8 @@ void Driver::hear(const std::string& text) {
   std::string verb;
   line >> verb;
   std::uint64_t number = 0;
+  if (verb == "note" && std::getenv("CHAOS_NOTES") != nullptr)
+    std::fprintf(stderr, "chaos: %s\n", text.c_str());
   if (verb == "ready") ready_ = true;
   if (verb == "end") ended_ = true;
   if (verb == "actor") {

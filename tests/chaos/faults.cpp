@@ -179,18 +179,17 @@ Chaos::Effect Chaos::agent_and_control_killed() {
 Chaos::Effect Chaos::driver_killed() {
   const auto injected = kill_now(driver_->pid(), "chaos");
   if (!injected) return std::nullopt;
-  const auto begun = Clock::now();
   driver_->listen();
-  // What was its own goes; detached actors stay, at most five of them.
+  // What was its own goes; detached actors stay, of this driver and of those before it.
+  const std::size_t detached = 6 * static_cast<std::size_t>(drivers_of_round_);
   std::size_t left = 0;
   const bool freed = within(5s, [&] {
     left = workers(false).size() + workers(true).size();
-    return left <= 6;
+    return left <= detached;
   });
   if (!freed)
     bad("driver_killed", "lost",
         std::to_string(left) + " workers are left 5 s after their driver's death");
-  (void)begun;
   Injected after = *injected;
   after.new_driver = true;
   return after;

@@ -65,10 +65,12 @@ std::uint64_t sum_of(const Words& words) {
 
 // --- what runs in workers
 
-/// The answer, and who gave it.
+/// The answer, who gave it and when: any wall clock does.
 Words task(std::uint64_t x, int us) {
   std::this_thread::sleep_for(std::chrono::microseconds(us));
-  return {mix(x), static_cast<std::uint64_t>(::getpid()), random_word()};
+  const auto when = std::chrono::system_clock::now().time_since_epoch().count();
+  return {mix(x), static_cast<std::uint64_t>(::getpid()), random_word(),
+          static_cast<std::uint64_t>(when)};
 }
 Words make(std::uint64_t seed, std::uint64_t n) {
   return words_of(seed, n);
@@ -235,6 +237,7 @@ class Records {
   }
 
   void on_error(const Error& error) {
+    say("note " + one_line(error.what()));
     if (error.code() == Code::no_space || error.code() == Code::out_of_disk) {
       ++refused;
       if (!full) say("bad wrong a record was refused for want of space: " + one_line(error.what()));

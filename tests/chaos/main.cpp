@@ -15,10 +15,12 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: chaos [--minutes M] [--seed S] [--report FILE] [--only KIND,...] [--nodes N]\n"
-    "             [--floor OPERATIONS] [--canary lost|wrong|hung|quiet] [--verbose]\n\n"
+    "             [--floor OPERATIONS] [--bound SECONDS] [--canary lost|wrong|hung|quiet] "
+    "[--verbose]\n\n"
     "Real clusters under load, with seeded faults. --floor: operations a second below which the "
     "load\n"
-    "proves nothing (20). --canary: the load itself goes wrong, which must be noticed.\n"
+    "proves nothing (20). --bound: for all to work again after a fault (60). --canary: the load "
+    "itself goes wrong, which must be noticed.\n"
     "Exit codes: 0 all was well; 1 something was lost, duplicated, hung or wrong; 2 bad usage.\n\n"
     "kinds:";
 
@@ -61,6 +63,8 @@ chaos::Options options_of(int argc, char** argv) {
       options.seed = static_cast<std::uint64_t>(number(flag, value));
     else if (flag == "--nodes")
       options.nodes = static_cast<int>(number(flag, value));
+    else if (flag == "--bound")
+      options.bound = static_cast<int>(number(flag, value));
     else if (flag == "--floor")
       options.floor = static_cast<int>(number(flag, value));
     else if (flag == "--report")

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +18,21 @@ double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   const auto at = static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
   return values[at];
+}
+
+/// What the clusters of a bad run have said, the last of it.
+void print_logs(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".log") continue;
+    std::ifstream file(entry.path());
+    std::deque<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(line);
+      if (lines.size() > 30) lines.pop_front();
+    }
+    for (const std::string& line : lines)
+      std::printf("%s: %s\n", entry.path().filename().c_str(), line.c_str());
+  }
 }
 
 double load_of_machine() {
@@ -65,6 +82,7 @@ int Chaos::report() {
       static_cast<unsigned long long>(total_.objects), static_cast<unsigned long long>(total_.gone),
       static_cast<unsigned long long>(total_.records), load_of_machine());
   for (const std::string& message : messages_) std::printf("BAD %s\n", message.c_str());
+  if (!good) print_logs(folder_);
   if (injected == 0) std::printf("BAD no fault took effect\n");
   std::string only;
   for (const std::string& name : options_.only) only += (only.empty() ? " --only " : ",") + name;

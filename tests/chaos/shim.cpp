@@ -76,7 +76,8 @@ chaos::Verdict ask(int fd, std::uint32_t port) {
 
 }  // namespace
 
-extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
+extern "C" __attribute__((visibility("default"))) int connect(int fd, const sockaddr* address,
+                                                              socklen_t size) {
   Page* shared = page();
   const auto* target = reinterpret_cast<const sockaddr_in*>(address);
   if (shared == nullptr || shared->proxy_port == 0 || size < sizeof(sockaddr_in) ||
@@ -93,7 +94,7 @@ extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
   return -1;
 }
 
-extern "C" int listen(int fd, int backlog) {
+extern "C" __attribute__((visibility("default"))) int listen(int fd, int backlog) {
   const int result = real_listen(fd, backlog);
   sockaddr_in own{};
   socklen_t size = sizeof own;
@@ -108,7 +109,8 @@ extern "C" int listen(int fd, int backlog) {
   return result;
 }
 
-extern "C" int clock_gettime(clockid_t clock, timespec* time) {
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    timespec* time) {
   const int result = real_clock(clock, time);
   if (result != 0 || clock != CLOCK_REALTIME || page() == nullptr) return result;
   const std::int64_t offset = page()->clock_offset_ns;
