@@ -322,6 +322,9 @@ class Node final : private OwnerTable::Out,
                  std::int32_t delta) override;
   void peer_await(ProcessIndex owner, ObjectId object) override;
   void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override;
+  void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
+  void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
+  void lineage_over(ProcessIndex maker, ObjectId object) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
   void release_worker(std::uint64_t life) override;

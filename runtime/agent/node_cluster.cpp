@@ -201,6 +201,8 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
     return owners_.await(await->object, index_of(from), false);
+  if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
+    return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
     for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
     return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);

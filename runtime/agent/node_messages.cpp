@@ -95,6 +95,12 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    },
                    [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
+                   [&](wire::Rebuild& m) { owners_.rebuild(m.object, from.index, m.lost); },
+                   [&](wire::Rebuilt& m) {
+                     counted(m.value);
+                     owners_.rebuilt(from.index, m.object, m.value, payload);
+                   },
+                   [&](wire::Lineage& m) { owners_.keeps_lineage(from.index, m.object); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
                    [&](wire::Shutdown&) {
@@ -378,7 +384,8 @@ void Node::on_granted(const scheduling::Granted& grant) {
   if (remote_.is_alias(grant.owner))
     return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
   Process* owner = find(grant.owner);
-  if (owner == nullptr) return;
+  // Gone meanwhile: also a process elsewhere that has withdrawn its wish since it was granted.
+  if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
   connect(*owner, *worker);
   send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
 }
@@ -429,6 +436,19 @@ void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value
     return network_->send(*node, ready, payload);
   }
   if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
+}
+
+void Node::rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) {
+  if (Process* to = find(maker)) send(*to, wire::Rebuild{object, lost});
+}
+
+void Node::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
+  if (const auto node = remote_.node_of(owner))
+    network_->send(*node, wire::PeerRebuild{object, lost});
+}
+
+void Node::lineage_over(ProcessIndex maker, ObjectId object) {
+  if (Process* to = find(maker)) send(*to, wire::Lineage{object});
 }
 
 void Node::free(const wire::Location& location) {

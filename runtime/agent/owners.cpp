@@ -139,6 +139,71 @@ const wire::Value* OwnerTable::value_of(ObjectId object) const {
   return found == records_.end() || !found->second.ready ? nullptr : &found->second.value;
 }
 
+// --- lost values
+// -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Whether a value leads to the bytes that are said to be lost.
+bool leads_to(const wire::Value& value, ObjectId object, ObjectId lost) {
+  switch (value.kind) {
+    case wire::Value::Kind::forwarded: return value.forward == lost;
+    case wire::Value::Kind::shared:
+    case wire::Value::Kind::remote: return object == lost;
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::inline_bytes:
+    case wire::Value::Kind::error: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_one) {
+  const auto found = records_.find(object);
+  const bool known = found != records_.end() && found->second.known;
+  if (!known || !found->second.ready || !leads_to(found->second.value, object, lost_one))
+    return await(object, process);  // it is being rebuilt, or was
+  Record& record = found->second;
+  if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
+  drop_value(record);
+  record.waiting.push_back({process, true});
+  if (record.owner != kSelf && is_dead(record.owner))
+    set_value(object, record, error_value(dead_.at(record.owner)), {});
+  else if (record.owner != kSelf)
+    out_.peer_rebuild(record.owner, object, lost_one);
+  else if (is_dead(record.producer))
+    set_value(object, record, lost("the process that could compute it again has ended"), {});
+  else
+    out_.rebuild(record.producer, object, lost_one);
+}
+
+void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
+                         BlobView payload) {
+  const auto found = records_.find(object);
+  if (found == records_.end()) return let_go(value);
+  Record& record = found->second;
+  if (record.owner != kSelf || record.producer != from) return drop_inner(value);
+  if (record.ready) drop_value(record);
+  set_value(object, record, value, payload);
+}
+
+void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
+  const auto found = records_.find(object);
+  if (found != records_.end() && found->second.producer == from)
+    found->second.has_lineage = true;
+  else if (!is_dead(from))
+    out_.lineage_over(from, object);
+}
+
+/// Nobody knows the value any more.
+void OwnerTable::drop_value(Record& record) {
+  record.ready = false;
+  record.pulling = false;
+  record.payload.clear();
+  let_go(std::exchange(record.value, {}));
+}
+
 // --- counts
 // -----------------------------------------------------------------------------------------------------
 
@@ -249,6 +314,7 @@ void OwnerTable::release(ObjectId object, const Record& record) {
       answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);
   if (record.ready) let_go(record.value);
+  if (record.has_lineage && !is_dead(record.producer)) out_.lineage_over(record.producer, object);
   if (record.owner != kSelf && !is_dead(record.owner))
     out_.peer_hold(record.owner, object, kSelf, -1);
 }

@@ -29,6 +29,11 @@
 /// stays that nobody will return. (Reference listing after Birrell et al., Network Objects, 1993,
 /// with the dirty call's acknowledgement sent to the sender.)
 ///
+/// A value can be lost after it was known: its bytes were another node's, or a copy on disk has
+/// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
+/// the object, the only one who can compute it again, says what it is now. Two who ask at once
+/// cause one such question.
+///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
 /// nothing. O-3 every Await is answered once: with the value, or an error; only the Await of a
@@ -72,6 +77,12 @@ class OwnerTable {
     virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
     /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed().
     virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
+    /// Rebuild to the process that made the object; answered by rebuilt(), or its death.
+    virtual void rebuild(ProcessIndex /*maker*/, ObjectId /*object*/, ObjectId /*lost*/) {}
+    /// PeerRebuild to the owner; answered by ready_from_owner(), or its death.
+    virtual void peer_rebuild(ProcessIndex /*owner*/, ObjectId /*object*/, ObjectId /*lost*/) {}
+    /// Nobody holds any more what the process kept lineage for.
+    virtual void lineage_over(ProcessIndex /*maker*/, ObjectId /*object*/) {}
   };
 
   explicit OwnerTable(Out& out) : out_(out) {}
@@ -88,6 +99,14 @@ class OwnerTable {
   /// Answered by ready(). Without `fetch` a large value at another node is answered as `remote`,
   /// without the refs inside. From other nodes: PeerAwait, with the node's index.
   void await(ObjectId object, ProcessIndex process, bool fetch = true);
+  /// The bytes to which its value led are gone: those of the object `lost` that it was forwarded
+  /// to, or its own. Answered as an await with `fetch`, once whoever made it has said rebuilt(); at
+  /// once when its value leads elsewhere meanwhile. A node asks so, too.
+  void rebuild(ObjectId object, ProcessIndex process, ObjectId lost);
+  /// Its value from here on, whatever it was before: only whoever made it says so.
+  void rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
+  /// Whoever made it wants to hear when nobody holds it any more.
+  void keeps_lineage(ProcessIndex from, ObjectId object);
   /// The object stands for an actor: it is never ready, and its end is unreferenced().
   void stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator);
   /// Counts of the process go; what it was to fulfil ends in the error. Precondition: all that it
@@ -145,14 +164,16 @@ class OwnerTable {
     ProcessIndex owner = kSelf;  ///< a node, for a borrowed one
     bool known = false;          ///< escaped here or borrowed (counts may come first)
     bool ready = false;
-    bool asked = false;    ///< borrowed: the owner will tell us the value
-    bool pulling = false;  ///< borrowed: the bytes are on their way
+    bool asked = false;        ///< borrowed: the owner will tell us the value
+    bool pulling = false;      ///< borrowed: the bytes are on their way
+    bool has_lineage = false;  ///< the producer wants to hear of its end
     ProcessIndex producer = 0;
     ActorId actor;
     std::map<ProcessIndex, std::int64_t> holders;  ///< none is zero
     std::vector<Waiting> waiting;
     bool aged = false;  ///< without holders when settle() was called last
   };
+  void drop_value(Record& record);
   void set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload);
   void answer_waiting(ObjectId object, Record& record);
   void answer(ObjectId object, Record& record, const Waiting& to);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,28 @@ constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
 constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
+constexpr Bytes kLineage{64 << 20};
+
+/// `TROUPE_LINEAGE`: bytes, or with K, M or G behind the number; 0: nothing is kept.
+Bytes lineage_limit() {
+  const char* text = std::getenv("TROUPE_LINEAGE");
+  if (text == nullptr || *text == 0) return kLineage;
+  char* end = nullptr;
+  const double amount = std::strtod(text, &end);
+  double factor = 0;
+  switch (*end) {
+    case 0: factor = 1; break;
+    case 'K': factor = 1 << 10; break;
+    case 'M': factor = 1 << 20; break;
+    case 'G': factor = 1 << 30; break;
+    default: break;
+  }
+  if (end != text && factor != 0 && amount >= 0 && amount * factor < 1e15)
+    return Bytes{static_cast<std::uint64_t>(amount * factor)};
+  std::fprintf(stderr, "troupe: TROUPE_LINEAGE is '%s', not a number of bytes; 64M is taken\n",
+               text);
+  return kLineage;
+}
 
 wire::Shape shape_of(const detail::Request& request) {
   const auto fixed = [](double amount) {
@@ -61,7 +84,8 @@ ClientEngine* ClientEngine::current() noexcept {
   return g_engine.load(std::memory_order_acquire);
 }
 
-ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
+ClientEngine::ClientEngine(Start start)
+    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit()) {
   socket_ = process::LocalSocket(std::move(start.socket));
   bell_ = ring::Doorbell::create().value();
   shapes_.emplace_back();  // key 0: all defaults
@@ -73,6 +97,10 @@ ClientEngine::ClientEngine(Start start) : kind_(start.kind) {
 
 ClientEngine::~ClientEngine() {
   stop();
+  {
+    const Guard lock = guard();
+    lineage_.clear();
+  }
   // Nobody is left to tell: what was let go while the engine stopped is simply deleted.
   for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
     Entry* next = entry->next_released;
@@ -185,10 +213,11 @@ void ClientEngine::release(Entry* entry) noexcept {
 std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) {
   std::uint32_t waiting = 0;
   for (const auto& argument : call.arguments) {
-    if (!argument.object || entry_of(argument.object).ready.load(std::memory_order_relaxed))
-      continue;
+    if (!argument.object) continue;
+    Entry* blocker = blocker_of(entry_of(argument.object));
+    if (blocker == nullptr) continue;
     ++waiting;
-    entry_of(argument.object).waiters.push_back(waiter);
+    blocker->waiters.push_back(waiter);
     need(entry_of(argument.object), false);
   }
   return waiting;
@@ -198,8 +227,10 @@ const ErrorInfo* ClientEngine::failed_argument(const detail::Call& call) {
   for (const auto& argument : call.arguments) {
     if (!argument.object) continue;
     const Entry& entry = entry_of(argument.object);
-    if (entry.ready.load(std::memory_order_acquire) && entry.kind == wire::Value::Kind::error)
-      return entry.error.get();
+    if (!entry.ready.load(std::memory_order_acquire)) continue;
+    const Entry& origin = origin_of(entry);
+    if (origin.ready.load(std::memory_order_acquire) && origin.kind == wire::Value::Kind::error)
+      return origin.error.get();
   }
   return nullptr;
 }
@@ -256,21 +287,30 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   }
   task->results.assign(results.begin(), results.end());
   task->key = key_for(options);
-  task->waiting = watch_arguments(task->call, {[](void* who, Entry& entry) {
-                                                 auto* t = static_cast<Task*>(who);
-                                                 TaskManager& tasks = current()->tasks_;
-                                                 if (entry.kind == wire::Value::Kind::error)
-                                                   tasks.argument_failed(*t, Error(*entry.error));
-                                                 else
-                                                   tasks.argument_ready(*t, steady_now());
-                                               },
-                                               task});
+  start(std::move(owned));
+  unlock_and_collect(lock);
+}
+
+Waiter ClientEngine::waiter_of(Task& task) {
+  return {[](void* who, Entry& entry) {
+            auto* t = static_cast<Task*>(who);
+            TaskManager& tasks = current()->tasks_;
+            if (entry.kind == wire::Value::Kind::error)
+              tasks.argument_failed(*t, Error(*entry.error));
+            else
+              tasks.argument_ready(*t, steady_now());
+          },
+          &task};
+}
+
+/// Under the lock: it is sent as soon as its arguments are ready.
+void ClientEngine::start(std::unique_ptr<Task> owned) {
+  owned->waiting = watch_arguments(owned->call, waiter_of(*owned));
   const Time now = steady_now();
   tasks_.submit(std::move(owned), now);
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
   next_tick_ = std::min(next_tick_, now + (tasks_.live() > 1 ? kTick : kSlowTick));
-  unlock_and_collect(lock);
 }
 
 detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {
@@ -307,7 +347,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.shape = shape_of(request);
   payload_.clear();
   // What the agent is to keep is owned by it from here on.
-  message.creation = encode_call(call, {kAgentProcess, true}, payload_);
+  message.creation = encode_call(call, {kAgentProcess, true, true}, payload_);
   if (writer_.encode(wire::NodeMessage(message)).size() + payload_.size() > ring::kMaxFrame) {
     refuse_oversized(message.creation, kAgentProcess);
     payload_.clear();
@@ -517,7 +557,9 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
   payload_.clear();
-  wire::Call message = encode_call(call, peer->receiver(), payload_);
+  Receiver receiver = peer->receiver();
+  receiver.recovers = actor_low != 0;
+  wire::Call message = encode_call(call, receiver, payload_);
   message.sequence = peer->sent + 1;
   message.actor_low = actor_low;
   message.attempt = attempt;
@@ -557,6 +599,7 @@ void ClientEngine::recall(std::uint64_t worker) {
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 void ClientEngine::fail(Task& task, const Error& error) {
+  if (task.spec != nullptr) lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
       settle_error(entry_of(result), error);

@@ -11,6 +11,7 @@
 
 #include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/pump.hpp"
@@ -62,6 +63,7 @@ struct ActorStart {
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
+                           private Lineage::Out,
                            private Pump::Host {
  public:
   struct Start {
@@ -119,7 +121,9 @@ class ClientEngine final : public detail::Engine,
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
   /// Values that arrived with a call, made readable; refs in them become handles. Blocks as get()
   /// until forwarded ones are here. Throws the typed error when one is gone.
-  std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload);
+  /// Of a task whose argument is gone for good `lost` says which: its caller may compute it again.
+  std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload,
+                                            LostArgument& lost);
   /// Counts taken for us by the sender of a call that will not run here.
   void drop_refs(const wire::Call& call);
   void give_back(const wire::Value& value);
@@ -146,6 +150,8 @@ class ClientEngine final : public detail::Engine,
   struct Receiver {
     std::uint64_t holder = 0;   ///< whose counts its refs are
     bool by_reference = false;  ///< no location means anything to it
+    /// It looks for lost bytes itself: forwarded objects are those that can be computed again.
+    bool recovers = false;
   };
   struct Peer {
     std::uint64_t process = 0;
@@ -234,6 +240,25 @@ class ClientEngine final : public detail::Engine,
   void collect_released();
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
 
+  // lost values (engine_lineage.cpp)
+  void unparked(Entry& entry) override { release(&entry); }
+  void remember(std::unique_ptr<Task> task);
+  void depart(Entry& entry);
+  bool recover(Entry& entry, std::uint64_t seen, Error& error);
+  bool recover_pending(Entry& entry, Error& error);
+  bool find_heir(Entry& entry, Error& error);
+  void look_again(Entry& entry);
+  Result<void> run_again(Spec& spec, const Entry* wanted);
+  void resubmit(Spec& spec, const Entry* wanted);
+  void inherit(Entry& entry, const detail::ObjectHandle& heir);
+  void tell_heir(ObjectId object, const detail::ObjectHandle& heir);
+  void on_rebuild(const wire::Rebuild& message);
+  void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
+  bool argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply, Error& error,
+                     Time now);
+  Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
+                                  Duration timeout);
+
   // shared memory (engine_store.cpp)
   void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
   void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
@@ -252,6 +277,8 @@ class ClientEngine final : public detail::Engine,
   void shrink_arguments(detail::Call& call);
   std::uint64_t key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
+  static Waiter waiter_of(Task& task);
+  void start(std::unique_ptr<Task> task);
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const std::string& name,
                                 const std::string& name_space);
@@ -289,6 +316,8 @@ class ClientEngine final : public detail::Engine,
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
+  Lineage lineage_;
+  std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
   std::set<std::uint64_t> dead_peers_;  ///< died before their channel was announced

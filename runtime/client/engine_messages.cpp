@@ -269,7 +269,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               at->second.more = m.more;
               pump_->notify();
             },
-            [&](wire::ExtentSealed&) {}, [&](wire::GiveExtent& m) { on_extent(m, {}); },
+            [&](wire::ExtentSealed&) {},
+            [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },
             [&](wire::Recycle& m) { (void)store_->recycle(m.slot, m.generation); },
             [&](wire::Forget& m) {
@@ -278,6 +279,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               else
                 store_->forget_extent(objectstore::ExtentId{m.id});
             },
+            [&](wire::Rebuild& m) { on_rebuild(m); },
+            [&](wire::Lineage& m) { lineage_.forget_away(m.object); },
             [&](wire::Press&) { give_way(); },
             [&](wire::NowAt& m) {
               const auto at = places_.find(m.request);
@@ -346,18 +349,24 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     return;  // a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
-    for (const auto& result : results) settle_error(entry_of(result), Error(*reply.value.error));
+    Error error(*reply.value.error);
+    if (task != nullptr && reply.lost_argument != 0 && error.code() == Code::object_lost &&
+        argument_lost(*task, peer.process, reply, error, now))
+      return;
+    for (const auto& result : results) settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr)
       std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call->call.callable->class_name,
-                   Error(*reply.value.error).what());
+                   error.what());
   } else if (reply.index < results.size()) {
     settle(entry_of(results[reply.index]), reply.value, payload);
   } else {
     give_back(reply.value);
   }
+  if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
+    for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
   if (task != nullptr)
-    tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
+    remember(tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now));
   else
     actors_.ended(peer.process, reply.sequence);
 }
@@ -412,6 +421,8 @@ void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
     message.value = outgoing(value, peer->receiver(), payload_);
+    message.lost_argument = value.lost.number;
+    message.lost = value.lost.object;
     settle_agent_queue();
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);

@@ -26,6 +26,10 @@ std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, Blo
 
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
   if (entry.ready.load(std::memory_order_relaxed)) return arrive(entry, value, payload);
+  if (entry.rebuilding) {
+    entry.rebuilding = false;
+    entry.refused = value.kind == wire::Value::Kind::error;
+  }
   switch (value.kind) {
     case wire::Value::Kind::pending:  // a result of type void
       entry.kind = wire::Value::Kind::inline_bytes;
@@ -69,6 +73,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       }
       entry.kind = wire::Value::Kind::remote;
       entry.nested = adopt_refs(value.refs);
+      entry.location.length = value.remote_bytes;
       break;
   }
   finish_settling(entry);
@@ -76,6 +81,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
 
 /// Something more about a ready entry: the bytes of a remote value, or nothing that is wanted.
 void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView payload) {
+  if (entry.rebuilding) return rebuilt(entry, value, payload);
   const bool wanted = entry.kind == wire::Value::Kind::remote && !entry.source &&
                       entry.fetched.load(std::memory_order_relaxed) == nullptr;
   if (!wanted || value.kind == wire::Value::Kind::remote) return give_back(value);
@@ -117,12 +123,18 @@ void ClientEngine::follow(Entry& entry) {
     const auto fire = [](void* who, Entry&) {
       auto* follower = static_cast<Entry*>(who);
       ClientEngine* engine = current();
-      const auto keep = detail::ObjectHandle::adopt(follower);  // the count taken below
+      const auto keep = detail::ObjectHandle::adopt(follower);      // the count taken below
+      if (follower->ready.load(std::memory_order_relaxed)) return;  // it followed another, too
       engine->follow(*follower);
     };
     entry.handles.fetch_add(1, std::memory_order_relaxed);
     source.waiters.push_back({fire, &entry});
     need(source, entry.wants_bytes);
+    return;
+  }
+  if (source.kind == wire::Value::Kind::error && source.error->code == Code::object_lost) {
+    Error error(*source.error);
+    if (!recover_pending(entry, error)) settle_error(entry, error);
     return;
   }
   entry.kind = source.kind;
@@ -168,10 +180,12 @@ void ClientEngine::finish_settling(Entry& entry) {
 void ClientEngine::need(Entry& entry, bool bytes) {
   Entry* at = &entry;
   at->wants_bytes |= bytes;
-  while (at->source) {
-    at = &entry_of(at->source);
+  while (Entry* next = next_of(*at)) {
+    if (at->rebuilding) return;  // its end is about to be another
+    at = next;
     at->wants_bytes |= bytes;
   }
+  if (at->rebuilding) return;
   if (!at->escaped || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
   if (at->ready.load(std::memory_order_relaxed) && (!bytes || is_here(*at))) return;
   at->awaited = true;
@@ -181,6 +195,8 @@ void ClientEngine::need(Entry& entry, bool bytes) {
 
 /// What the agent is to keep as the value of a ready object of ours.
 wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
+  if (Entry* heir = entry.heir.load(std::memory_order_relaxed))
+    return outgoing_forward(ObjectTable::keep(*heir), kAgentProcess);
   if (entry.kind != wire::Value::Kind::remote &&
       !(entry.source && entry.kind == wire::Value::Kind::shared))
     return outgoing_entry(entry, kAgentProcess, payload);
@@ -247,7 +263,9 @@ void ClientEngine::collect_released() {
 }
 
 void ClientEngine::free_entry(Entry* entry) {
+  if (entry->lineage_uses != 0 && lineage_.park(*entry)) return;
   objects_->erase(*entry);
+  if (entry->made_by != nullptr) depart(*entry);
   if (entry->escaped)
     tell_agent(wire::Hold{entry->id, process_, -1});
   else if (entry->owns_location && entry->adopted)
@@ -293,11 +311,12 @@ wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Rec
                                    Blob& payload) {
   Entry& entry = entry_of(handle);
   const bool in_memory = entry.kind == wire::Value::Kind::shared;
-  if (entry.kind != wire::Value::Kind::remote && !(in_memory && to.by_reference))
+  const bool moved = entry.heir.load(std::memory_order_relaxed) != nullptr;
+  if (entry.kind != wire::Value::Kind::remote && !moved && !(in_memory && to.by_reference))
     return outgoing_entry(entry, to.holder, payload);
-  const detail::ObjectHandle* origin = &handle;
-  while (entry_of(*origin).source) origin = &entry_of(*origin).source;
-  return outgoing_forward(*origin, to.holder);
+  Entry* at = &entry;
+  while (!(to.recovers && at->made_by != nullptr) && next_of(*at) != nullptr) at = next_of(*at);
+  return outgoing_forward(ObjectTable::keep(*at), to.holder);
 }
 
 wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle,
@@ -332,6 +351,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
   detail::ObjectHandle handle = objects_->create();
   Entry& entry = entry_of(handle);
   entry.kind = value.kind;
+  entry.made = Entry::Made::put;
   if (value.kind == wire::Value::Kind::shared) {
     entry.location = value.location;
     entry.owns_location = true;

@@ -291,15 +291,18 @@ Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
 
 /// Precondition: is_here.
 Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle) {
-  const Entry& entry = entry_of(handle);
+  const Entry& entry = origin_of(entry_of(handle));
+  // Somebody else found it lost right now.
+  const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
+  if (!entry.ready.load(std::memory_order_acquire)) return moved();
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, entry.value->refs, entry.value};
     case wire::Value::Kind::shared: return open_shared(entry.location, entry.nested);
     case wire::Value::Kind::error: return Error(*entry.error);
     case wire::Value::Kind::remote: {
-      const Fetched* fetched = origin_of(entry).fetched.load(std::memory_order_acquire);
-      TROUPE_ASSERT(fetched != nullptr, "a remote value is fetched before it is opened");
+      const Fetched* fetched = entry.fetched.load(std::memory_order_acquire);
+      if (fetched == nullptr) return moved();
       if (!fetched->value) return open_shared(fetched->location, fetched->nested);
       return detail::Value{fetched->value->bytes, fetched->value->refs, fetched->value};
     }
@@ -335,7 +338,15 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
   return held;
 }
 
-std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload) {
+std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload,
+                                                        LostArgument& lost) {
+  // The caller of an actor cannot send the call once more: it would come after later ones.
+  const bool is_task = call.actor_low == 0;
+  const auto opened = [&](std::size_t i, Result<detail::Value> value) {
+    if (!value && is_task && value.error().code() == Code::object_lost)
+      lost = {static_cast<std::uint16_t>(i + 1), call.arguments[i].forward};
+    return std::move(value).value();
+  };
   std::vector<detail::Value> values;
   values.reserve(call.arguments.size());
   auto held = adopt_arguments(call);
@@ -353,10 +364,12 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
         break;
       }
       case wire::Value::Kind::shared:
-        values.push_back(open_shared(argument.location, refs).value());
+        values.push_back(opened(i, open_shared(argument.location, refs)));
         break;
       case wire::Value::Kind::forwarded:
-        values.push_back(get(refs.front(), detail::kNoTimeout));
+        values.push_back(is_task
+                             ? opened(i, open_once(refs.front(), Time::max(), detail::kNoTimeout))
+                             : get(refs.front(), detail::kNoTimeout));
         break;
       case wire::Value::Kind::error: raise(Error(*argument.error));
       case wire::Value::Kind::pending:

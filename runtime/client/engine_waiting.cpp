@@ -78,15 +78,34 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   if (!object)
     return Error(Code::invalid_argument,
                  "get of an empty Ref: it was moved from or never assigned");
+  const Time deadline = deadline_after(timeout);
+  for (;;) {
+    const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
+    auto value = open_once(object, deadline, timeout);
+    Entry& entry = entry_of(object);
+    if (value || value.error().code() != Code::object_lost ||
+        entry.kind == wire::Value::Kind::error)
+      return value;
+    Error error = value.error();
+    Guard lock = guard();
+    const bool again = recover(entry, seen, error);
+    if (again) need(entry, true);
+    unlock_and_collect(lock);
+    if (!again) return error;
+  }
+}
+
+/// As try_get, but lost is lost.
+Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object, Time deadline,
+                                              Duration timeout) {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
     Guard lock = guard();
     need(entry, true);
     bool ended = false;
     try {
-      ended = block_until(
-          lock, [&entry] { return is_here(entry) || fetch_failed(entry); },
-          deadline_after(timeout));
+      ended =
+          block_until(lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline);
     } catch (const Error& error) {
       return error;
     }
@@ -183,13 +202,25 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
   fire();
 }
 
+/// The bytes could not be fetched: perhaps from elsewhere.
+void ClientEngine::look_again(Entry& entry) {
+  Entry& origin = origin_of(entry);
+  if (!origin.fetch_error || origin.fetch_error->code != Code::object_lost) return;
+  Error error(*origin.fetch_error);
+  if (recover(entry, recoveries_.load(std::memory_order_relaxed), error))
+    need(entry, true);
+  else
+    origin.fetch_error = error.shared_info();
+}
+
 /// Resumes the coroutine when the entry is ready and, if its bytes are elsewhere, those are here.
 void ClientEngine::resume_with(Entry& entry, Resume* resume) {
-  const bool is_ready = entry.ready.load(std::memory_order_relaxed);
-  Entry& at = is_ready ? const_cast<Entry&>(origin_of(entry)) : entry;
+  Entry* blocker = blocker_of(entry);
+  Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
   at.waiters.push_back({[](void* who, Entry&) {
                           std::unique_ptr<Resume> r(static_cast<Resume*>(who));
                           Entry& wanted = entry_of(r->object);
+                          if (fetch_failed(wanted)) r->engine->look_again(wanted);
                           if (!is_here(wanted) && !fetch_failed(wanted))
                             return r->engine->resume_with(wanted, r.release());
                           r->engine->resumes_.erase(r.get());
@@ -199,8 +230,12 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
 }
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
-  const Entry& entry = entry_of(object);
-  if (is_here(entry)) return materialise(object);
+  Entry& entry = entry_of(object);
+  if (is_here(entry)) {
+    auto value = materialise(object);
+    if (value || value.error().code() != Code::object_lost) return value;
+    return try_get(object, detail::kNoTimeout);
+  }
   {
     const Guard lock = guard();
     if (fetch_failed(entry) && origin_of(entry).fetch_error)

@@ -19,6 +19,7 @@ struct Stored {
 };
 
 struct Entry;
+struct Spec;
 
 /// Somebody to be told when an entry is ready. `fire` runs under the engine's lock.
 struct Waiter {
@@ -58,32 +59,78 @@ struct Entry final : detail::ObjectEntry {
   bool in_own = false;
   /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
   std::atomic<const Fetched*> fetched{nullptr};
-  ~Entry() { delete fetched.load(std::memory_order_relaxed); }
+  /// Who has the value since ours was lost: an object that is being computed again, or was. Set
+  /// once; we hold a handle of it. Read without the lock.
+  std::atomic<Entry*> heir{nullptr};
+  // What can be done when the bytes are lost (client/lineage.hpp).
+  Spec* made_by = nullptr;         ///< the call that made it, while that is known
+  std::uint32_t result_index = 0;  ///< which of its results
+  std::uint32_t lineage_uses = 0;  ///< calls that would need it, and cannot name its call
+  std::uint64_t parked_bytes = 0;
+  enum class Made : std::uint8_t { elsewhere, task, put, actor } made = Made::elsewhere;
+  bool parked = false;      ///< no handle, but lineage_uses
+  bool rebuilding = false;  ///< Rebuild was sent; Ready follows
+  bool refused = false;     ///< and said that it cannot be: fetch_error
+  inline ~Entry();
 };
 
 inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
   return *static_cast<Entry*>(handle.entry());
 }
 
-/// The object whose value a ready entry has: itself, or where it was forwarded to.
+inline Entry::~Entry() {
+  delete fetched.load(std::memory_order_relaxed);
+  detail::ObjectHandle::adopt(heir.load(std::memory_order_relaxed));
+}
+
+/// The object whose value a ready entry has: itself, or where it was forwarded to. One that takes
+/// the place of a lost one may not be ready.
 inline const Entry& origin_of(const Entry& entry) noexcept {
   const Entry* at = &entry;
-  while (at->kind == wire::Value::Kind::remote && at->source) at = &entry_of(at->source);
-  return *at;
+  for (;;) {
+    if (const Entry* heir = at->heir.load(std::memory_order_acquire)) {
+      at = heir;
+      if (!at->ready.load(std::memory_order_acquire)) return *at;
+    } else if (at->kind == wire::Value::Kind::remote && at->source) {
+      at = &entry_of(at->source);
+    } else {
+      return *at;
+    }
+  }
+}
+inline Entry& origin_of(Entry& entry) noexcept {
+  return const_cast<Entry&>(origin_of(static_cast<const Entry&>(entry)));
+}
+
+/// The next object on the way to the value, or nullptr. Under the engine's lock.
+inline Entry* next_of(const Entry& entry) noexcept {
+  if (Entry* heir = entry.heir.load(std::memory_order_relaxed)) return heir;
+  return entry.source ? &entry_of(entry.source) : nullptr;
+}
+
+/// Who has to be ready first, or to be found again, before a value can be opened or fetched; or
+/// nullptr. Under the engine's lock.
+inline Entry* blocker_of(Entry& entry) noexcept {
+  for (Entry* at = &entry; at != nullptr; at = next_of(*at))
+    if (at->rebuilding || !at->ready.load(std::memory_order_relaxed)) return at;
+  return nullptr;
 }
 
 /// Whether the value, or its error, can be opened in this process. Without the lock, too.
 inline bool is_here(const Entry& entry) noexcept {
   if (!entry.ready.load(std::memory_order_acquire)) return false;
-  return entry.kind != wire::Value::Kind::remote ||
-         origin_of(entry).fetched.load(std::memory_order_acquire) != nullptr;
+  if (entry.kind == wire::Value::Kind::inline_bytes || entry.kind == wire::Value::Kind::error)
+    return true;
+  const Entry& origin = origin_of(entry);
+  return origin.ready.load(std::memory_order_acquire) &&
+         (origin.kind != wire::Value::Kind::remote ||
+          origin.fetched.load(std::memory_order_acquire) != nullptr);
 }
 
 /// Whether those who want the bytes wait in vain: why is in fetch_error of its origin. Under the
 /// engine's lock, after they were asked for.
-inline bool fetch_failed(const Entry& entry) noexcept {
-  return entry.ready.load(std::memory_order_relaxed) && !is_here(entry) &&
-         !origin_of(entry).fetching;
+inline bool fetch_failed(Entry& entry) noexcept {
+  return blocker_of(entry) == nullptr && !is_here(entry) && !origin_of(entry).fetching;
 }
 
 /// Escaped entries by id. Under the engine's lock.

@@ -125,7 +125,8 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   return at != tasks.end() && (*at)->sequence == sequence ? *at : nullptr;
 }
 
-void TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now) {
+std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran,
+                                         Time now) {
   Lease& lease = *leases_.at(worker);
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
@@ -135,20 +136,30 @@ void TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration r
   Pool& pool = pools_[lease.key];
   const auto ns = static_cast<double>(ran.count());
   pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
-  forget(*task);
+  std::unique_ptr<Task> owned = take(*task);
+  const std::uint64_t key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) {
-    const std::uint64_t key = lease.key;
     give_back(lease);
     ask_for_leases(key, pool, now);
-    return;
+  } else {
+    dispatch(key, pool, now);
   }
-  dispatch(lease.key, pool, now);
+  return owned;
 }
 
 bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) {
   Task* task = in_flight(worker, sequence);
   if (task == nullptr || task->retries_left == 0) return false;
   if (task->retries_left > 0) --task->retries_left;
+  postponed(worker, sequence, 0, now);
+  return true;
+}
+
+void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::uint32_t waiting,
+                            Time now) {
+  Task* task = in_flight(worker, sequence);
+  TROUPE_ASSERT(task != nullptr, "a task that is not in flight is postponed");
+  task->waiting = waiting;
   ++task->attempt;
   Lease& lease = *leases_.at(worker);
   lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
@@ -156,11 +167,12 @@ bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) 
   lease.recalled = false;
   const std::uint64_t key = lease.key;
   Pool& pool = pools_[key];
-  pool.ready.push_back(task);
-  ++queued_;
+  if (waiting == 0) {
+    pool.ready.push_back(task);
+    ++queued_;
+  }
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
   dispatch(key, pool, now);
-  return true;
 }
 
 void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count,
@@ -318,12 +330,12 @@ void TaskManager::requeue(Pool& pool, Task& task) {
   ++queued_;
 }
 
-void TaskManager::forget(Task& task) {
+std::unique_ptr<Task> TaskManager::take(Task& task) {
   if (task.previous != nullptr) task.previous->next = task.next;
   if (task.next != nullptr) task.next->previous = task.previous;
   if (first_ == &task) first_ = task.next;
   --live_count_;
-  delete &task;
+  return std::unique_ptr<Task>(&task);
 }
 
 }  // namespace troupe::client

@@ -24,6 +24,8 @@
 
 namespace troupe::client {
 
+struct Spec;
+
 struct Task {
   std::uint64_t key = 0;  ///< shape
   detail::Call call;
@@ -35,6 +37,7 @@ struct Task {
   std::uint32_t waiting = 0;   ///< arguments that are not ready
   bool failed = false;         ///< an argument ended in an error: kept only until waiting is 0
   std::uint64_t sequence = 0;  ///< in flight: its number on the worker's channel
+  Spec* spec = nullptr;        ///< it runs again, for lost results
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
@@ -77,8 +80,11 @@ class TaskManager {
 
   /// The task behind a reply, or nullptr when there is none (a late or invented reply).
   Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
-  /// Its last reply came.
-  void ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
+  /// Its last reply came. The task is the caller's from here on.
+  std::unique_ptr<Task> ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
+  /// It has not run, since arguments were lost: it is sent again once `waiting` of them are ready.
+  /// Costs no retry.
+  void postponed(std::uint64_t worker, std::uint64_t sequence, std::uint32_t waiting, Time now);
   /// It threw an exception that is worth a retry and has one left; false: it has none, deliver the
   /// error.
   bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
@@ -120,7 +126,8 @@ class TaskManager {
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
   void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
-  void forget(Task& task);
+  std::unique_ptr<Task> take(Task& task);
+  void forget(Task& task) { take(task); }
   void requeue(Pool& pool, Task& task);
   static std::size_t depth(const Pool& pool) noexcept;
 

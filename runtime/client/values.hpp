@@ -10,6 +10,12 @@
 
 namespace troupe::client {
 
+/// Why a call has not run: the bytes of an argument are gone.
+struct LostArgument {
+  std::uint16_t number = 0;  ///< from 1; 0: not so
+  ObjectId object;           ///< what it was forwarded to, if it was
+};
+
 /// A value ready to be sent: bytes (inline) or a location, with the handles inside.
 struct OutgoingValue {
   wire::Value::Kind kind = wire::Value::Kind::pending;
@@ -18,6 +24,7 @@ struct OutgoingValue {
   std::vector<detail::ObjectHandle> refs;
   std::shared_ptr<const ErrorInfo> error;
   detail::ObjectHandle forward;
+  LostArgument lost;  ///< error
 };
 
 /// The agent's process index on its own node.

@@ -38,10 +38,12 @@ class Replier final : public detail::ResultSink {
     value.forward = object;
     send(index, std::move(value));
   }
-  void fail(const Error& error) override {
+  void fail(const Error& error) override { fail(error, {}); }
+  void fail(const Error& error, const LostArgument& lost) {
     if (sent_ == total_) return;
     sent_ = total_;
     OutgoingValue value;
+    value.lost = lost;
     value.kind = wire::Value::Kind::error;
     value.error = error.shared_info();
     engine_.reply(to_, sequence_, 0, true, steady_now() - begun_, value);
@@ -138,6 +140,7 @@ class Run final : public detail::Invocation {
 /// An argument could not be opened: the call has not run.
 struct BadArgument {
   Error error;
+  LostArgument lost;
 };
 
 class Worker {
@@ -171,12 +174,13 @@ class Worker {
   }
 
   std::vector<detail::Value> arguments_of(const wire::Call& call, BlobView payload) const {
+    LostArgument lost;
     try {
-      return engine_.open_arguments(call, payload);
+      return engine_.open_arguments(call, payload, lost);
     } catch (const Error& error) {
       ErrorInfo info = error.info();
       info.outcome = Outcome::not_executed;
-      throw BadArgument{Error(std::move(info))};
+      throw BadArgument{Error(std::move(info)), lost};
     }
   }
 
@@ -230,7 +234,7 @@ class Worker {
       if (!run.deferred() && !sink->finished())
         sink->fail(Error(Code::internal, std::string(callable->name) + " ended without a result"));
     } catch (const BadArgument& bad) {
-      sink->fail(located(bad.error, callable->name, call.call.attempt));
+      sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
     } catch (...) {
       if (!sink) sink = std::make_shared<Replier>(engine_, call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";

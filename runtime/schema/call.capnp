@@ -21,6 +21,7 @@
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");
+using import "value.capnp".Id;
 using import "value.capnp".FunctionKey;
 using import "value.capnp".Value;
 
@@ -51,6 +52,8 @@ struct Reply {
   last @2 :Bool = true;
   ranNs @3 :UInt64;     # time in the function
   value @4 :Value;      # pending with index 0: a call without results ended well
+  lostArgument @5 :UInt16;  # not 0, with an error: the call has not run, since the bytes of argument lostArgument - 1 are gone
+  lost @6 :Id;              # if that argument was forwarded: the object
 }
 
 struct HandBack {

@@ -80,6 +80,10 @@ struct NodeMessage {
     giveBack @43 :GiveBack;
     whereIs @44 :WhereIs;
     nowAt @45 :NowAt;
+    # Lost objects.
+    rebuild @46 :Rebuild;
+    rebuilt @47 :Rebuilt;
+    lineage @48 :Lineage;
   }
 }
 
@@ -201,6 +205,27 @@ struct Ready {
 struct Free {
   # Process -> agent: the object at this location is dead. Only its owner says so; from anybody else it is ignored.
   location @0 :Location;
+}
+
+# --- lost objects ---
+
+struct Rebuild {
+  # Process -> agent: the bytes of `object` are gone; answered by Ready with another value or an error. Agent -> the process
+  # that made the object: compute it again; answered by Rebuilt.
+  object @0 :Id;
+  lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
+}
+
+struct Rebuilt {
+  # Process -> agent: the value of an object of its own from here on, whatever it was before.
+  object @0 :Id;
+  value @1 :Value;
+}
+
+struct Lineage {
+  # Process -> agent: it can compute the object again though it holds it no longer. Agent -> process, once, then: nobody
+  # holds it any more.
+  object @0 :Id;
 }
 
 # --- actors ---

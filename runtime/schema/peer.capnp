@@ -51,6 +51,8 @@ struct PeerMessage {
     programData @18 :ProgramData;
     # More of processes.
     credit @19 :PeerCredit;
+    # More of objects.
+    rebuild @20 :PeerRebuild;
   }
 }
 
@@ -162,6 +164,12 @@ struct PeerReady {
   object @0 :Id;
   value @1 :Value;          # never pending nor shared
   refs @2 :List(OwnedRef);  # as in PeerFrame; of a remote one those of the object's bytes; at most 16384
+}
+
+struct PeerRebuild {
+  # To the owner: the bytes of `object` are gone; answered by PeerReady with another value, or an error.
+  object @0 :Id;
+  lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
 }
 
 # --- bytes of large objects ---

@@ -119,6 +119,10 @@ struct Reply {
   bool last = true;  ///< the call has ended
   std::uint64_t ran_ns = 0;
   Value value;
+  /// Not 0, with an error: the call has not run, since the bytes of argument lost_argument - 1 are
+  /// gone; of a forwarded one, those of the object `lost`.
+  std::uint16_t lost_argument = 0;
+  ObjectId lost;
 };
 /// Worker -> caller: these calls were not started and never will be here: a contiguous range of
 /// sequences.
@@ -242,6 +246,22 @@ struct Await {
 struct Ready {
   ObjectId object;
   Value value;
+};
+/// Process -> agent: the bytes of the object are gone; answered by Ready with another value, or an
+/// error. Agent -> the process that made the object: compute it again; answered by Rebuilt.
+struct Rebuild {
+  ObjectId object;
+  ObjectId lost;  ///< where its value led to: the object that it was forwarded to, or itself
+};
+/// Process -> agent: the value of an object of mine from here on, whatever it was before.
+struct Rebuilt {
+  ObjectId object;
+  Value value;
+};
+/// Process -> agent: I can compute this object again though I hold it no longer. Agent -> process,
+/// once, then: nobody holds it any more.
+struct Lineage {
+  ObjectId object;
 };
 /// Process -> agent: the location's object is dead (never escaped, or the owner process frees its
 /// own).
@@ -441,7 +461,7 @@ using NodeMessage =
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
-                 GiveBack, WhereIs, NowAt>;
+                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage>;
 
 // --- bytes
 // -----------------------------------------------------------------------------------------------------------

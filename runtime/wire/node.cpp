@@ -133,7 +133,7 @@ void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
   m.lease = in.getLease();
 }
 
-// --- objects: Escape, Fulfil and Ready say the same thing to different ends ---
+// --- objects: Escape, Fulfil, Rebuilt and Ready say the same thing to different ends ---
 
 template <class Builder, class Message>
 void write_object(Builder out, const Message& m) {
@@ -164,6 +164,22 @@ void write(schema::Await::Builder out, const Await& m) {
 void read(schema::Await::Reader in, Await& m) {
   internal::read(in.getObject(), m.object);
   m.fetch = in.getFetch();
+}
+
+void write(schema::Rebuild::Builder out, const Rebuild& m) {
+  internal::write(out.initObject(), m.object);
+  internal::write(out.initLost(), m.lost);
+}
+void read(schema::Rebuild::Reader in, Rebuild& m) {
+  internal::read(in.getObject(), m.object);
+  internal::read(in.getLost(), m.lost);
+}
+
+void write(schema::Lineage::Builder out, const Lineage& m) {
+  internal::write(out.initObject(), m.object);
+}
+void read(schema::Lineage::Reader in, Lineage& m) {
+  internal::read(in.getObject(), m.object);
 }
 
 void write(schema::Free::Builder out, const Free& m) {
@@ -531,6 +547,9 @@ struct Writer {
   void operator()(const GiveBack& m) { write(out.initGiveBack(), m); }
   void operator()(const WhereIs& m) { write(out.initWhereIs(), m); }
   void operator()(const NowAt& m) { write(out.initNowAt(), m); }
+  void operator()(const Rebuild& m) { write(out.initRebuild(), m); }
+  void operator()(const Rebuilt& m) { write_object(out.initRebuilt(), m); }
+  void operator()(const Lineage& m) { write(out.initLineage(), m); }
 };
 
 }  // namespace
@@ -590,6 +609,10 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::GIVE_BACK: return read(in.getGiveBack(), message.emplace<GiveBack>());
     case Kind::WHERE_IS: return read(in.getWhereIs(), message.emplace<WhereIs>());
     case Kind::NOW_AT: return read(in.getNowAt(), message.emplace<NowAt>());
+    case Kind::REBUILD: return read(in.getRebuild(), message.emplace<Rebuild>());
+    case Kind::REBUILT:
+      return read_object(in.getRebuilt(), message.emplace<Rebuilt>(), payload_size);
+    case Kind::LINEAGE: return read(in.getLineage(), message.emplace<Lineage>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -170,6 +170,15 @@ void read(schema::PeerAwait::Reader in, PeerAwait& m) {
   internal::read(in.getObject(), m.object);
 }
 
+void write(schema::PeerRebuild::Builder out, const PeerRebuild& m) {
+  internal::write(out.initObject(), m.object);
+  internal::write(out.initLost(), m.lost);
+}
+void read(schema::PeerRebuild::Reader in, PeerRebuild& m) {
+  internal::read(in.getObject(), m.object);
+  internal::read(in.getLost(), m.lost);
+}
+
 void write(schema::PeerReady::Builder out, const PeerReady& m) {
   internal::write(out.initObject(), m.object);
   internal::write(out.initValue(), m.value);
@@ -303,6 +312,7 @@ struct Writer {
   void operator()(const ProgramRequest& m) { write(out.initProgramRequest(), m); }
   void operator()(const ProgramData& m) { write(out.initProgramData(), m); }
   void operator()(const PeerCredit& m) { write(out.initCredit(), m); }
+  void operator()(const PeerRebuild& m) { write(out.initRebuild(), m); }
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
@@ -335,6 +345,7 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
     case Kind::PROGRAM_DATA:
       return read(in.getProgramData(), out.emplace<ProgramData>(), payload_size);
     case Kind::CREDIT: return read(in.getCredit(), out.emplace<PeerCredit>());
+    case Kind::REBUILD: return read(in.getRebuild(), out.emplace<PeerRebuild>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

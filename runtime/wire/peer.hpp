@@ -125,6 +125,13 @@ struct PeerReady {
   std::vector<OwnedRef> refs;
 };
 
+/// To the owner: the bytes of the object are gone; answered by PeerReady with another value, or an
+/// error.
+struct PeerRebuild {
+  ObjectId object;
+  ObjectId lost;  ///< where its value led to: the object that it was forwarded to, or itself
+};
+
 // --- bytes of large objects
 
 /// To the owner: send me the bytes. Small ones come in a PullData, larger ones over the bulk
@@ -176,7 +183,7 @@ using PeerMessage =
     std::variant<PeerLeaseRequest, PeerLeaseWithdraw, PeerLeaseGranted, PeerLeaseRefused,
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
-                 BulkOffer, ProgramRequest, ProgramData, PeerCredit>;
+                 BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

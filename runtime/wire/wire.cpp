@@ -15,6 +15,8 @@ void write(schema::CallMessage::Builder out, const CallMessage& message) {
     to.setLast(reply->last);
     to.setRanNs(reply->ran_ns);
     internal::write(to.initValue(), reply->value);
+    to.setLostArgument(reply->lost_argument);
+    if (reply->lost) internal::write(to.initLost(), reply->lost);
   } else if (const auto* back = std::get_if<HandBack>(&message)) {
     auto to = out.initHandBack();
     to.setFirst(back->first);
@@ -35,6 +37,8 @@ void read(const schema::CallMessage::Reader& in, CallMessage& message, std::size
       reply.index = from.getIndex();
       reply.last = from.getLast();
       reply.ran_ns = from.getRanNs();
+      reply.lost_argument = from.getLostArgument();
+      if (from.hasLost()) internal::read(from.getLost(), reply.lost);
       return internal::read(from.getValue(), reply.value, payload_size);
     }
     case schema::CallMessage::HAND_BACK: {

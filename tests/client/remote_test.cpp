@@ -329,8 +329,9 @@ struct RemoteWorker : Driver {
   }
   auto opening(const Incoming& call) {
     return agent.meanwhile([this, &call]() -> Result<std::vector<detail::Value>> {
+      LostArgument lost;
       try {
-        return engine().open_arguments(call.call, call.payload);
+        return engine().open_arguments(call.call, call.payload, lost);
       } catch (const Error& error) {
         return error;
       }
@@ -428,12 +429,37 @@ TEST_F(RemoteCoroutine, GoesOnWhenTheBytesAreHere) {
             kLarge);
 }
 
+TEST_F(RemoteCoroutine, GoesOnWithTheValueOfWhatTookItsPlace) {
+  constexpr ObjectId kHeir{77, 99};
+  const auto object = ref();
+  bool fired = false;
+  engine().when_ready(object, [&] { fired = true; });
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  agent.next<wire::Rebuild>();
+  wire::Value forwarded;
+  forwarded.kind = wire::Value::Kind::forwarded;
+  forwarded.forward = kHeir;
+  agent.tell(wire::Ready{kObject, forwarded});
+  const auto await = agent.next<wire::Await>();
+  EXPECT_EQ(await.object, kHeir);
+  EXPECT_TRUE(await.fetch);
+  agent.tell(wire::Ready{kHeir, agent.shared(kLarge)});
+  resume();
+  EXPECT_TRUE(fired);
+  EXPECT_EQ(text_of(agent.finish(agent.meanwhile([&] { return engine().peek(object); })).value()),
+            kLarge);
+}
+
 TEST_F(RemoteCoroutine, GoesOnWithTheErrorWhenTheyCannotCome) {
   const auto object = ref();
   bool fired = false;
   engine().when_ready(object, [&] { fired = true; });
   EXPECT_TRUE(agent.next<wire::Await>().fetch);
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  EXPECT_EQ(agent.next<wire::Rebuild>().lost, kObject);  // perhaps somebody can compute it again
+  EXPECT_FALSE(fired);
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "nobody can")});
   resume();
   EXPECT_TRUE(fired);
   EXPECT_EQ(engine().peek(object).error().code(), Code::object_lost);

@@ -46,6 +46,20 @@ struct Recorder final : OwnerTable::Out {
     EXPECT_EQ(owner, kA);
     pulls.push_back(object);
   }
+  struct Question {
+    ProcessIndex to;
+    ObjectId object, lost;
+    friend bool operator==(const Question&, const Question&) = default;
+  };
+  std::vector<Question> rebuilds, peer_rebuilds;
+  std::vector<ObjectId> over;
+  void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override {
+    rebuilds.push_back({maker, object, lost});
+  }
+  void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override {
+    peer_rebuilds.push_back({owner, object, lost});
+  }
+  void lineage_over(ProcessIndex, ObjectId object) override { over.push_back(object); }
   std::vector<Hold> take() { return std::exchange(holds, {}); }
 };
 
@@ -435,6 +449,101 @@ TEST_F(OwnersBetweenNodes, AReceiversDeathRelievesWhoPassedItOn) {
   owners.peer_hold(kA, kX, kN, -1);  // the owner had read it before
   let_go(kX);
   EXPECT_EQ(owners.size(), 0u);
+}
+
+// --- lost values
+
+wire::Value forward(ObjectId to) {
+  wire::Value value = value_of(Kind::forwarded);
+  value.forward = to;
+  return value;
+}
+using Questions = std::vector<Recorder::Question>;
+
+TEST_F(OwnersBetweenNodes, TheMakerIsAskedOnceHoweverManyMissAValue) {
+  owners.escape(1, kX, forward(kY), {});
+  owners.hold(kX, 2, +1);
+  owners.hold(kX, kN, +1);
+  owners.rebuild(kX, 2, kY);
+  owners.rebuild(kX, kN, kY);
+  owners.await(kX, 2);
+  EXPECT_EQ(out.rebuilds, (Questions{{1, kX, kY}}));
+  EXPECT_TRUE(out.answers.empty());
+  owners.rebuilt(1, kX, forward(kZ), {});
+  ASSERT_EQ(out.answers.size(), 3u);
+  for (const auto& answer : out.answers) EXPECT_EQ(answer.value.forward, kZ);
+  // Who hears of it late is told at once; who misses the new one asks again.
+  owners.rebuild(kX, 2, kY);
+  EXPECT_EQ(out.answers.size(), 4u);
+  owners.rebuild(kX, 2, kZ);
+  EXPECT_EQ(out.rebuilds.size(), 2u);
+}
+
+TEST_F(OwnersBetweenNodes, OnlyWhoMadeItSaysWhatItsValueIsNow) {
+  owners.escape(1, kX, forward(kY), {});
+  owners.rebuilt(2, kX, forward(kZ), {});
+  owners.await(kX, 1);
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.forward, kY);
+}
+
+TEST_F(OwnersBetweenNodes, ADeadMakerCannotComputeAgain) {
+  owners.escape(1, kX, forward(kY), {});
+  owners.escape(1, kZ, forward(kY), {});
+  owners.hold(kX, 2, +1);
+  owners.hold(kZ, 2, +1);
+  owners.rebuild(kX, 2, kY);
+  owners.process_died(1, death());
+  owners.rebuild(kZ, 2, kY);
+  ASSERT_EQ(out.answers.size(), 2u);
+  for (const auto& answer : out.answers) {
+    EXPECT_EQ(answer.value.kind, Kind::error);
+    EXPECT_EQ(answer.value.error->code, Code::object_lost);
+  }
+}
+
+TEST_F(OwnersBetweenNodes, ALostValueOfAnotherNodesObjectIsAskedOfItsOwner) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, forward(kY), {});
+  out.answers.clear();
+  owners.rebuild(kX, 1, kY);
+  owners.rebuild(kX, 1, kY);
+  EXPECT_EQ(out.peer_rebuilds, (Questions{{kA, kX, kY}}));
+  owners.ready_from_owner(kA, kX, forward(kZ), {});
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[0].value.forward, kZ);
+  owners.rebuild(kX, 1, kZ);
+  owners.node_died(kA, death());
+  ASSERT_EQ(out.answers.size(), 3u) << "its owner's death answers";
+  EXPECT_EQ(out.answers[2].value.kind, Kind::error);
+}
+
+TEST_F(OwnersBetweenNodes, ACopyThatHasGoneBadIsDropped) {
+  wire::Value shared = value_of(Kind::shared);
+  shared.location = location(7);
+  owners.escape(1, kX, shared, {});
+  owners.hold(kX, 2, +1);
+  owners.rebuild(kX, 2, kX);
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  shared.location = location(8);
+  owners.rebuilt(1, kX, shared, {});
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.location.offset, 8u);
+}
+
+TEST_F(OwnersBetweenNodes, WhoKeepsLineageHearsOfTheEnd) {
+  owners.escape(1, kX, forward(kY), {});
+  owners.hold(kX, 2, +1);
+  owners.keeps_lineage(1, kX);
+  owners.hold(kX, 1, -1);
+  settle();
+  EXPECT_TRUE(out.over.empty());
+  owners.hold(kX, 2, -1);
+  settle();
+  EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
+  owners.keeps_lineage(1, kX);  // it is gone already
+  EXPECT_EQ(out.over.size(), 2u);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void each(F& f, Call& m) {
 template <class F>
 void each(F& f, Reply& m) {
   f("sequence", m.sequence), f("index", m.index), f("last", m.last), f("ran_ns", m.ran_ns);
-  f("value", m.value);
+  f("value", m.value), f("lost_argument", m.lost_argument), f("lost", m.lost);
 }
 template <class F>
 void each(F& f, HandBack& m) {
@@ -217,6 +217,18 @@ void each(F& f, NowAt& m) {
   f("request", m.request), f("location", m.location), f("error", m.error);
 }
 template <class F>
+void each(F& f, Rebuild& m) {
+  f("object", m.object), f("lost", m.lost);
+}
+template <class F>
+void each(F& f, Rebuilt& m) {
+  f("object", m.object), f("value", m.value);
+}
+template <class F>
+void each(F& f, Lineage& m) {
+  f("object", m.object);
+}
+template <class F>
 void each(F& f, ListNodes& m) {
   f("request", m.request);
 }
@@ -301,6 +313,10 @@ void each(F& f, PeerHold& m) {
 template <class F>
 void each(F& f, PeerAwait& m) {
   f("object", m.object);
+}
+template <class F>
+void each(F& f, PeerRebuild& m) {
+  f("object", m.object), f("lost", m.lost);
 }
 template <class F>
 void each(F& f, PeerReady& m) {

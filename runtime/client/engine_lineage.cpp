@@ -1,0 +1,313 @@
+/// Values that were lost: found elsewhere, computed again, or ended in an error. All under the
+/// lock, except where a comment says otherwise.
+///
+/// A value is reached along a chain of objects: a result that was computed at another node is
+/// forwarded to an object of that node. When the bytes at the end are gone, the nearest object of
+/// the chain that can be computed again gets an heir, a new object with the value of its task's
+/// next run, and the chain leads there. What this process did not compute itself it asks of the
+/// owner, whose agent asks whoever did.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+bool may_be_lost(const Entry& entry) {
+  return entry.kind != wire::Value::Kind::inline_bytes && entry.kind != wire::Value::Kind::error;
+}
+
+const char* why_not(Entry::Made made) {
+  switch (made) {
+    case Entry::Made::put:
+      return "it was put, and nobody but the program can make it again: put it again, or make it "
+             "in "
+             "a task";
+    case Entry::Made::actor:
+      return "it is the result of an actor's method, which does not run twice by itself: call it "
+             "again";
+    case Entry::Made::task:
+      return "the task that computed it may not run again: it has max_retries 0, or no lineage is "
+             "kept (TROUPE_LINEAGE)";
+    case Entry::Made::elsewhere: break;
+  }
+  return "it was put, or whoever had it computed has ended";
+}
+
+constexpr const char* kForGood = "the bytes of an object are gone, and cannot be computed again: ";
+
+Error lost_for_good(const Error& cause, const std::string& why) {
+  if (cause.message().starts_with(kForGood)) return cause;
+  ErrorInfo info;
+  info.code = Code::object_lost;
+  info.outcome = cause.outcome();
+  info.message = kForGood + why;
+  info.origin = cause.where();
+  info.cause = cause.shared_info();
+  return Error(std::move(info));
+}
+
+}  // namespace
+
+/// A task has ended: its call is kept when a result of it could be lost.
+void ClientEngine::remember(std::unique_ptr<Task> task) {
+  const bool worth_it =
+      std::any_of(task->results.begin(), task->results.end(),
+                  [](const detail::ObjectHandle& r) { return may_be_lost(entry_of(r)); });
+  if (!worth_it) {
+    if (task->spec != nullptr) lineage_.failed(*task->spec, Spec::End::failed);
+    return;
+  }
+  for (const auto& result : task->results) entry_of(result).made = Entry::Made::task;
+  if (task->spec == nullptr && task->retries_left == 0) return;
+  const auto dropped = lineage_.keep(std::move(task));
+}
+
+/// The last handle of a result is gone, but others may hold it.
+void ClientEngine::depart(Entry& entry) {
+  if (entry.escaped && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
+  lineage_.forget(entry);
+}
+
+/// From here on the value of `entry` is that of its heir.
+void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
+  if (!entry.ready.load(std::memory_order_relaxed)) {
+    entry.source = heir;
+    if (entry.escaped) {
+      entry.fulfil = false;
+      tell_heir(entry.id, heir);
+    }
+    follow(entry);
+    return;
+  }
+  heir.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
+  entry.heir.store(&entry_of(heir), std::memory_order_release);
+  if (entry.escaped && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
+}
+
+void ClientEngine::tell_heir(ObjectId object, const detail::ObjectHandle& heir) {
+  wire::Rebuilt message;
+  message.object = object;
+  message.value = outgoing_forward(heir, kAgentProcess);
+  tell_agent(message);
+}
+
+// --- computing again
+
+Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
+  collect_released();
+  std::vector<Spec*> order;
+  std::vector<detail::ObjectHandle> held;
+  if (auto possible = lineage_.gather(spec, order, held); !possible) return possible;
+  for (Spec* one : order) resubmit(*one, one == &spec ? wanted : nullptr);
+  return {};
+}
+
+/// Its task is submitted once more, for new objects. Those that have the old results and cannot
+/// look at them, and `wanted`, are forwarded to the new ones.
+void ClientEngine::resubmit(Spec& spec, const Entry* wanted) {
+  std::unique_ptr<Task> task = lineage_.begin(spec);
+  for (const Spec::Input& input : spec.inputs) {
+    Entry& entry = input.spec != nullptr ? *input.spec->results[input.index] : *input.entry;
+    detail::ObjectHandle handle;
+    while (!(handle = lineage_.revive(entry))) collect_released();  // its last handle is just going
+    if (input.is_ref)
+      task->call.refs[input.position] = std::move(handle);
+    else
+      task->call.arguments[input.position].object = std::move(handle);
+  }
+  const std::vector<ObjectId> away = spec.away;
+  for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
+    const detail::ObjectHandle heir = objects_->create();
+    task->results.push_back(heir);
+    entry_of(heir).made = Entry::Made::task;
+    detail::ObjectHandle old;
+    if (spec.results[i] != nullptr) old = ObjectTable::keep(*spec.results[i]);
+    lineage_.is_result(spec, i, entry_of(heir));
+    if (old && (&entry_of(old) == wanted || !is_here(entry_of(old)))) inherit(entry_of(old), heir);
+    for (const ObjectId id : away) {
+      Lineage::Away* one = lineage_.away(id);
+      if (one == nullptr || one->index != i || one->heir) continue;
+      one->heir = heir.id();
+      tell_heir(id, heir);
+    }
+  }
+  ++recoveries_;
+  if (const ErrorInfo* error = failed_argument(task->call)) {
+    fail(*task, Error(*error));
+    return;
+  }
+  start(std::move(task));
+}
+
+/// Gives the entry an heir if this process knows how it was computed. Errors: `error` says why it
+/// cannot be computed again; untouched when nothing is known.
+bool ClientEngine::find_heir(Entry& entry, Error& error) {
+  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return false;
+  Spec* spec = entry.made_by;
+  std::uint32_t index = entry.result_index;
+  if (spec == nullptr) {
+    const Lineage::Away* away = lineage_.away(entry.id);
+    if (away == nullptr) return false;
+    spec = away->spec;
+    index = away->index;
+  }
+  const auto newest = [&] {
+    Entry* result = spec->results[index];
+    return result != nullptr && result != &entry ? ObjectTable::keep(*result)
+                                                 : detail::ObjectHandle{};
+  };
+  detail::ObjectHandle heir = newest();
+  if (!heir) {
+    const auto possible = run_again(*spec, &entry);
+    if (!possible) {
+      error = possible.error();
+      return false;
+    }
+    heir = newest();
+    const Entry* next = next_of(entry);
+    if (!heir || next == &entry_of(heir)) return next != nullptr;  // it was given it right then
+  }
+  ++recoveries_;
+  inherit(entry, heir);
+  return true;
+}
+
+/// The bytes of a ready entry cannot be had, says `error`. True: they may be had later, so try
+/// again; `seen` is what recoveries_ was before the last attempt. Else `error` says why not.
+bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
+  if (seen != recoveries_.load(std::memory_order_relaxed) || blocker_of(entry) != nullptr)
+    return true;
+  std::vector<Entry*> chain;
+  for (Entry* at = &entry; at != nullptr; at = next_of(*at)) chain.push_back(at);
+  if (chain.back()->kind == wire::Value::Kind::error) return false;
+  const Error cause = error;
+  Error refusal = error;
+  for (std::size_t i = chain.size(); i-- > 0;) {
+    if (!find_heir(*chain[i], refusal)) continue;
+    // Copies of its value lead there, too.
+    for (std::size_t j = 0; j < i; ++j)
+      if (chain[j]->kind == wire::Value::Kind::shared &&
+          chain[j]->heir.load(std::memory_order_relaxed) == nullptr)
+        inherit(*chain[j], ObjectTable::keep(*chain[j + 1]));
+    return true;
+  }
+  for (std::size_t i = chain.size(); i-- > 0;) {
+    Entry& asked = *chain[i];
+    const bool known = asked.made != Entry::Made::elsewhere || asked.made_by != nullptr;
+    if (!asked.escaped || asked.refused || known) continue;
+    asked.rebuilding = true;
+    tell_agent(wire::Rebuild{asked.id, next_of(asked) != nullptr ? next_of(asked)->id : asked.id});
+    return true;
+  }
+  std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
+  for (std::size_t i = chain.size(); i-- > 0 && why.empty();)
+    if (chain[i]->made != Entry::Made::elsewhere) why = why_not(chain[i]->made);
+  if (why.empty()) why = why_not(Entry::Made::elsewhere);
+  error = lost_for_good(cause, why);
+  return false;
+}
+
+/// The same for an entry that was to get its value from a source, which was lost before.
+bool ClientEngine::recover_pending(Entry& entry, Error& error) {
+  const Error cause = error;
+  Error refusal = error;
+  if (find_heir(entry, refusal)) return true;
+  const bool known = entry.made != Entry::Made::elsewhere || entry.made_by != nullptr;
+  if (entry.escaped && !entry.refused && !known && entry.id.high != objects_->high()) {
+    entry.rebuilding = true;
+    tell_agent(wire::Rebuild{entry.id, entry.source.id()});
+    return true;
+  }
+  if (refusal.shared_info() != cause.shared_info())
+    error = lost_for_good(cause, refusal.message());
+  else if (known)
+    error = lost_for_good(cause, why_not(entry.made));
+  return false;
+}
+
+// --- with others
+
+/// The agent asks on behalf of somebody who holds an object that was made here.
+void ClientEngine::on_rebuild(const wire::Rebuild& message) {
+  Error error(Code::object_lost, "whoever had it computed no longer knows how");
+  Entry* found = objects_->find(message.object);
+  if (const auto keep = found != nullptr ? ObjectTable::keep(*found) : detail::ObjectHandle{}) {
+    Entry& entry = entry_of(keep);
+    const Entry* next = next_of(entry);
+    if (next != nullptr && next->id != message.lost) return;  // Rebuilt is on its way
+    error = Error(Code::object_lost, why_not(entry.made));
+    if (find_heir(entry, error)) return;
+  } else if (Lineage::Away* away = lineage_.away(message.object)) {
+    if (away->heir && away->heir != message.lost) return;
+    Spec& spec = *away->spec;
+    Entry* newest = spec.results[away->index];
+    const auto heir = newest != nullptr ? ObjectTable::keep(*newest) : detail::ObjectHandle{};
+    if (!away->heir && heir) {
+      away->heir = heir.id();
+      return tell_heir(message.object, heir);
+    }
+    if (!away->heir) {
+      const auto possible = run_again(spec, nullptr);
+      if (possible) return;
+      error = possible.error();
+    }
+  }
+  wire::Rebuilt answer;
+  answer.object = message.object;
+  answer.value.kind = wire::Value::Kind::error;
+  answer.value.error = error.shared_info();
+  tell_agent(answer);
+}
+
+/// The answer to our Rebuild for a ready entry.
+void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payload) {
+  entry.rebuilding = false;
+  ++recoveries_;
+  if (value.kind == wire::Value::Kind::error) {
+    entry.refused = true;
+    entry.fetch_error = value.error;
+  } else {
+    detail::ObjectHandle heir;
+    if (value.kind == wire::Value::Kind::forwarded) {
+      heir = std::move(adopt_refs({&value.forward, 1}).front());
+    } else {
+      heir = objects_->create();
+      settle(entry_of(heir), value, payload);
+      entry_of(heir).owns_location = false;  // its record is the agent's, under the other id
+    }
+    bool circle = false;
+    for (const Entry* at = &entry_of(heir); at != nullptr; at = next_of(*at))
+      circle |= at == &entry;
+    if (circle)
+      entry.refused = true;
+    else
+      inherit(entry, heir);
+  }
+  if (entry.wants_bytes && !entry.refused) need(entry, true);
+  std::vector<Waiter> waiters;
+  waiters.swap(entry.waiters);
+  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
+  if (pump_) pump_->notify();
+}
+
+/// A task has not run, since the bytes of an argument are gone. True: it is sent again, once they
+/// are there. Else `error` is its end.
+bool ClientEngine::argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply,
+                                 Error& error, Time now) {
+  const std::size_t index = reply.lost_argument - std::size_t{1};
+  if (index >= task.call.arguments.size() || !task.call.arguments[index].object) return false;
+  Entry& entry = entry_of(task.call.arguments[index].object);
+  bool leads_there = !reply.lost && entry.heir.load(std::memory_order_relaxed) == nullptr;
+  for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
+    leads_there |= at->id == reply.lost;
+  if (leads_there && !recover(entry, recoveries_.load(std::memory_order_relaxed), error))
+    return false;
+  const std::uint32_t waiting = watch_arguments(task.call, waiter_of(task));
+  tasks_.postponed(worker, reply.sequence, waiting, now);
+  next_tick_ = std::min(next_tick_, now + std::chrono::milliseconds(1));
+  return true;
+}
+
+}  // namespace troupe::client

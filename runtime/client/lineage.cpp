@@ -1,0 +1,285 @@
+#include "troupe/runtime/client/lineage.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+/// What it costs to keep the value of an entry. Of a remote one the location holds only its size.
+std::size_t bytes_of(const Entry& entry) {
+  std::size_t bytes = sizeof(Entry);
+  if (entry.value) bytes += entry.value->bytes.size();
+  if (entry.kind == wire::Value::Kind::shared || entry.kind == wire::Value::Kind::remote)
+    bytes += entry.location.length;
+  return bytes;
+}
+
+std::size_t bytes_of(const Spec& spec, const Task& task) {
+  return sizeof(Spec) + sizeof(Task) + task.call.bytes.capacity() +
+         task.call.arguments.capacity() * sizeof(detail::Argument) +
+         task.call.refs.capacity() * sizeof(detail::ObjectHandle) +
+         spec.inputs.capacity() * sizeof(Spec::Input) + spec.results.capacity() * sizeof(Entry*);
+}
+
+Spec::Input input_of(const detail::ObjectHandle& handle, const Spec* self) {
+  Spec::Input input;
+  Entry& entry = entry_of(handle);
+  if (entry.made_by != nullptr && entry.made_by != self) {
+    input.spec = entry.made_by;
+    input.index = entry.result_index;
+    ++input.spec->uses;
+  } else {
+    input.entry = &entry;
+    ++entry.lineage_uses;
+  }
+  return input;
+}
+
+}  // namespace
+
+std::string Lineage::sentence(Spec::End end) {
+  switch (end) {
+    case Spec::End::evicted:
+      return "the call that computed it is no longer known, since more lineage was to be kept than "
+             "TROUPE_LINEAGE allows (64M by default): raise it";
+    case Spec::End::failed: return "the task that computed it failed when it ran again";
+    case Spec::End::spent:
+      return "the task that computed it may not run again: its max_retries are used up";
+    case Spec::End::none: break;
+  }
+  return "nothing is known of how it was computed";
+}
+
+void Lineage::clear() {
+  away_.clear();
+  for (Spec* spec = all_; spec != nullptr; spec = spec->next) {
+    spec->uses = 1;  // only this loop deletes now
+    for (const Spec::Input& input : std::exchange(spec->inputs, {}))
+      if (input.entry != nullptr && --input.entry->lineage_uses == 0 && input.entry->parked)
+        out_.unparked(*input.entry);
+  }
+  while (all_ != nullptr) delete std::exchange(all_, all_->next);
+  oldest_ = newest_ = nullptr;
+  bytes_ = kept_ = 0;
+}
+
+// --- keeping
+
+std::vector<detail::ObjectHandle> Lineage::keep(std::unique_ptr<Task> task) {
+  std::vector<detail::ObjectHandle> dropped = std::move(task->results);
+  task->results.clear();
+  Spec* spec = task->spec;
+  const bool first = spec == nullptr;
+  if (first && limit_ == 0) return dropped;
+  if (first) {
+    spec = new Spec;
+    spec->next = all_;
+    if (all_ != nullptr) all_->previous = spec;
+    all_ = spec;
+    spec->uses = 1;  // ours, until the end of this
+    spec->results.resize(dropped.size());
+    for (std::uint32_t i = 0; i < dropped.size(); ++i) is_result(*spec, i, entry_of(dropped[i]));
+  }
+  const auto weaken = [&](detail::ObjectHandle& handle, bool is_ref, std::size_t position) {
+    if (!handle) return;
+    if (first) {
+      Spec::Input input = input_of(handle, spec);
+      input.is_ref = is_ref;
+      input.position = static_cast<std::uint32_t>(position);
+      spec->inputs.push_back(input);
+    }
+    dropped.push_back(std::move(handle));
+  };
+  detail::Call& call = task->call;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i)
+    weaken(call.arguments[i].object, false, i);
+  for (std::size_t i = 0; i < call.refs.size(); ++i) weaken(call.refs[i], true, i);
+  task->spec = nullptr;
+  spec->running = false;
+  spec->task = std::move(task);
+  add(*spec);
+  evict();
+  drop_use(*spec);
+  return dropped;
+}
+
+void Lineage::is_result(Spec& spec, std::uint32_t index, Entry& entry) {
+  entry.made_by = &spec;
+  entry.result_index = index;
+  spec.results[index] = &entry;
+  ++spec.uses;
+}
+
+void Lineage::add(Spec& spec) {
+  spec.bytes = bytes_of(spec, *spec.task);
+  bytes_ += spec.bytes;
+  ++kept_;
+  spec.older = newest_;
+  (newest_ != nullptr ? newest_->newer : oldest_) = &spec;
+  newest_ = &spec;
+}
+
+void Lineage::remove(Spec& spec) {
+  bytes_ -= spec.bytes;
+  --kept_;
+  (spec.older != nullptr ? spec.older->newer : oldest_) = spec.newer;
+  (spec.newer != nullptr ? spec.newer->older : newest_) = spec.older;
+  spec.older = spec.newer = nullptr;
+}
+
+void Lineage::evict() {
+  while (bytes_ > limit_ && oldest_ != nullptr) end(*oldest_, Spec::End::evicted);
+}
+
+void Lineage::end(Spec& spec, Spec::End why) {
+  ++spec.uses;
+  if (spec.task) remove(spec);
+  spec.task.reset();
+  spec.end = why;
+  drop_inputs(spec);
+  drop_use(spec);
+}
+
+void Lineage::failed(Spec& spec, Spec::End why) {
+  const bool was_running = std::exchange(spec.running, false);
+  end(spec, why);
+  if (was_running) drop_use(spec);
+}
+
+void Lineage::drop_inputs(Spec& spec) {
+  for (const Spec::Input& input : std::exchange(spec.inputs, {})) {
+    if (input.spec != nullptr) {
+      drop_use(*input.spec);
+    } else if (--input.entry->lineage_uses == 0 && input.entry->parked) {
+      input.entry->parked = false;
+      bytes_ -= input.entry->parked_bytes;
+      out_.unparked(*input.entry);
+    }
+  }
+}
+
+void Lineage::drop_use(Spec& spec) {
+  if (--spec.uses != 0) return;
+  unused_.push_back(&spec);
+  if (std::exchange(deleting_, true)) return;
+  while (!unused_.empty()) {
+    const std::unique_ptr<Spec> gone(unused_.back());
+    unused_.pop_back();
+    if (gone->task) remove(*gone);
+    (gone->previous != nullptr ? gone->previous->next : all_) = gone->next;
+    if (gone->next != nullptr) gone->next->previous = gone->previous;
+    drop_inputs(*gone);
+  }
+  deleting_ = false;
+}
+
+// --- entries whose last handle is gone
+
+bool Lineage::park(Entry& entry) {
+  if (entry.lineage_uses == 0) return false;
+  entry.parked = true;
+  entry.parked_bytes = bytes_of(entry);
+  bytes_ += entry.parked_bytes;
+  evict();
+  return true;
+}
+
+detail::ObjectHandle Lineage::revive(Entry& entry) {
+  if (!entry.parked) return ObjectTable::keep(entry);
+  entry.parked = false;
+  bytes_ -= entry.parked_bytes;
+  entry.handles.store(1, std::memory_order_relaxed);
+  return detail::ObjectHandle::adopt(&entry);
+}
+
+void Lineage::forget(Entry& entry) {
+  Spec* spec = std::exchange(entry.made_by, nullptr);
+  if (spec == nullptr) return;
+  if (spec->results[entry.result_index] == &entry) spec->results[entry.result_index] = nullptr;
+  drop_use(*spec);
+}
+
+bool Lineage::send_away(const Entry& entry) {
+  Spec* spec = entry.made_by;
+  if (spec == nullptr || spec->end != Spec::End::none) return false;
+  if (spec->results[entry.result_index] != &entry) return false;  // it has an heir
+  if (!away_.try_emplace(entry.id, Away{spec, entry.result_index, {}}).second) return false;
+  spec->away.push_back(entry.id);
+  ++spec->uses;
+  return true;
+}
+
+void Lineage::forget_away(ObjectId object) {
+  const auto found = away_.find(object);
+  if (found == away_.end()) return;
+  Spec* spec = found->second.spec;
+  away_.erase(found);
+  std::erase(spec->away, object);
+  drop_use(*spec);
+}
+
+Lineage::Away* Lineage::away(ObjectId object) {
+  const auto found = away_.find(object);
+  return found == away_.end() ? nullptr : &found->second;
+}
+
+// --- running again
+
+Result<void> Lineage::gather(Spec& wanted, std::vector<Spec*>& order,
+                             std::vector<detail::ObjectHandle>& held) {
+  struct Frame {
+    Spec* spec;
+    std::size_t next = 0;
+  };
+  std::vector<Frame> stack;
+  std::vector<Spec*> seen;
+  Result<void> result;
+  const auto enter = [&](Spec& spec) {
+    if (spec.running || spec.visited) return;
+    Spec::End end = spec.end;
+    if (spec.task && spec.task->retries_left == 0) end = Spec::End::spent;
+    if (end != Spec::End::none) {
+      const std::string why = &spec == &wanted ? "" : "an argument of its task is gone too: ";
+      result = Error(Code::object_lost, why + sentence(end));
+      return;
+    }
+    spec.visited = true;
+    seen.push_back(&spec);
+    stack.push_back({&spec});
+  };
+  enter(wanted);
+  while (!stack.empty() && result) {
+    Frame& top = stack.back();
+    if (top.next == top.spec->inputs.size()) {
+      order.push_back(top.spec);
+      stack.pop_back();
+      continue;
+    }
+    const Spec::Input& input = top.spec->inputs[top.next++];
+    if (input.spec == nullptr) continue;
+    Entry* there = input.spec->results[input.index];
+    if (there != nullptr) held.push_back(ObjectTable::keep(*there));
+    if (there == nullptr || !held.back()) enter(*input.spec);
+  }
+  for (Spec* spec : seen) spec->visited = false;
+  if (!result) order.clear();
+  return result;
+}
+
+std::unique_ptr<Task> Lineage::begin(Spec& spec) {
+  remove(spec);
+  ++spec.uses;
+  spec.running = true;
+  std::unique_ptr<Task> task = std::move(spec.task);
+  if (task->retries_left > 0) --task->retries_left;
+  ++task->attempt;
+  task->spec = &spec;
+  task->waiting = 0;
+  task->failed = false;
+  task->sequence = 0;
+  task->previous = task->next = nullptr;
+  return task;
+}
+
+}  // namespace troupe::client

@@ -1,0 +1,213 @@
+// Lost objects on real clusters of three nodes: what a task computed on a node that is killed is
+// computed again, byte by byte the same; what nothing can compute again ends in ObjectLost.
+#include "examples/support/processes.hpp"
+
+#include <gtest/gtest.h>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Actor;
+using troupe::ActorOptions;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::ObjectLost;
+using troupe::Placement;
+using troupe::Ref;
+using troupe::TaskOptions;
+using Bytes = std::vector<unsigned char>;
+
+constexpr auto kBound = 30s;
+constexpr std::size_t kLarge = 200'000;
+
+Bytes made(std::size_t n, unsigned seed) {
+  Bytes bytes(n);
+  std::uint32_t x = seed * 2654435761u + 1;
+  for (unsigned char& byte : bytes)
+    byte = static_cast<unsigned char>((x = x * 1664525u + 1013904223u) >> 24);
+  return bytes;
+}
+Bytes stirred(Bytes bytes) {
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<unsigned char>(bytes[i] * 5 + i);
+  return bytes;
+}
+std::uint64_t sum_of(const Bytes& bytes) {
+  std::uint64_t sum = bytes.size();
+  for (const unsigned char byte : bytes) sum = sum * 31 + byte;
+  return sum;
+}
+std::uint64_t sum_of_two(const Bytes& a, const Bytes& b) {
+  return sum_of(a) * 7 + sum_of(b);
+}
+struct Basket {
+  std::vector<Ref<Bytes>> refs;
+  friend auto fields(Basket& b) { return std::tie(b.refs); }
+  friend auto fields(const Basket& b) { return std::tie(b.refs); }
+};
+std::uint64_t sum_of_basket(Context& ctx, const Basket& basket) {
+  std::uint64_t sum = 0;
+  for (const auto& ref : basket.refs) sum = sum * 7 + sum_of(ctx.get(ref, kBound));
+  return sum;
+}
+Basket put_there(Context& ctx) {
+  return {{ctx.put(made(kLarge, 1))}};
+}
+struct Maker {
+  Bytes make(unsigned seed) const { return made(kLarge, seed); }
+  std::uint64_t sum(const Bytes& bytes) const { return sum_of(bytes); }
+};
+
+class Lineage : public testing::Test {
+ protected:
+  Lineage() : session({.cpus = 2, .nodes = 3}) {
+    for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
+  }
+  /// On that node, or elsewhere once it is gone.
+  auto on(std::size_t node, int retries = 3) {
+    return ctx.with(
+        TaskOptions{.placement = Placement::on(nodes.at(node), true), .max_retries = retries});
+  }
+  template <class T>
+  const Ref<T>& there(const Ref<T>& ref) {
+    EXPECT_EQ(ctx.wait({ref}, {.timeout = kBound}).ready.size(), 1u);
+    return ref;
+  }
+  void kill(std::size_t node) {
+    EXPECT_TRUE(processes::kill_now(processes::agent_of(ctx, nodes.at(node))));
+  }
+  template <class F>
+  std::string loss(const F& what) {
+    try {
+      what();
+    } catch (const ObjectLost& e) {
+      return troupe::explain(e);
+    } catch (const troupe::Error& e) {
+      return "not ObjectLost but " + troupe::explain(e);
+    }
+    return "nothing was thrown";
+  }
+  troupe::Session session;
+  Context ctx = session.context();
+  std::vector<NodeId> nodes;
+};
+
+TEST_F(Lineage, AResultThatDiesWithItsNodeIsComputedAgain) {
+  const auto large = there(on(1).submit<made>(kLarge, 3u));
+  const auto other = there(on(1).submit<made>(kLarge, 4u));
+  kill(1);
+  EXPECT_TRUE(ctx.get(large, kBound) == made(kLarge, 3));
+  // As the argument of a task.
+  EXPECT_EQ(ctx.get(on(2).submit<sum_of>(other), kBound), sum_of(made(kLarge, 4)));
+  EXPECT_TRUE(ctx.get(other, kBound) == made(kLarge, 4));
+}
+
+TEST_F(Lineage, AChainIsComputedAgainFromItsBeginning) {
+  constexpr int kSteps = 50;
+  Bytes want = made(kLarge, 5);
+  auto last = on(1).submit<made>(kLarge, 5u);
+  std::vector<Ref<Bytes>> held;  // every tenth, so that some are known and some are not
+  for (int i = 0; i < kSteps; ++i) {
+    if (i % 10 == 0) held.push_back(last);
+    last = on(1).submit<stirred>(last);
+    want = stirred(std::move(want));
+  }
+  there(last);
+  kill(1);
+  EXPECT_TRUE(ctx.get(last, kBound) == want);
+}
+
+TEST_F(Lineage, WhoHoldsARefElsewhereGetsTheValueToo) {
+  Basket basket{{there(on(1).submit<made>(kLarge, 6u)), there(on(1).submit<made>(kLarge, 7u))}};
+  const std::uint64_t want = sum_of(made(kLarge, 6)) * 7 + sum_of(made(kLarge, 7));
+  // Read there once, so that the node knows where it was.
+  EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(basket), kBound), want);
+  Basket unread{{there(on(1).submit<made>(kLarge, 8u))}};
+  const auto held = ctx.put(unread);
+  const Basket mine = std::exchange(unread, {});
+  kill(1);
+  const auto one = on(2).submit<sum_of_basket>(mine), two = on(2).submit<sum_of_basket>(mine);
+  EXPECT_EQ(ctx.get(one, kBound), sum_of(made(kLarge, 8)));
+  EXPECT_EQ(ctx.get(two, kBound), sum_of(made(kLarge, 8)));
+  EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(basket), kBound), want);
+}
+
+TEST_F(Lineage, ARefThatOnlyOthersHoldIsComputedAgain) {
+  Basket inner{{there(on(1).submit<made>(kLarge, 9u))}};
+  const auto outer = ctx.put(inner);
+  inner.refs.clear();  // the driver names it no more
+  std::this_thread::sleep_for(50ms);
+  kill(1);
+  EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(outer), kBound), sum_of(made(kLarge, 9)));
+}
+
+TEST_F(Lineage, AnActorsArgumentIsComputedAgain) {
+  const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[2])}).spawn<Maker>();
+  const auto large = there(on(1).submit<made>(kLarge, 10u));
+  kill(1);
+  EXPECT_EQ(ctx.get(maker.call<&Maker::sum>(large), kBound), sum_of(made(kLarge, 10)));
+}
+
+TEST_F(Lineage, ArgumentsStayRebuildableWithoutAHandle) {
+  // A value that is put with the call, and one that a task made, whose handles are gone.
+  const Bytes direct = made(kLarge, 11);
+  auto first = on(1).submit<stirred>(direct);
+  const auto last = there(on(1).submit<stirred>(first));
+  first = {};
+  kill(1);
+  EXPECT_TRUE(ctx.get(last, kBound) == stirred(stirred(direct)));
+}
+
+TEST_F(Lineage, WhatNothingCanComputeAgainIsLost) {
+  const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[1])}).spawn<Maker>();
+  const auto of_actor = there(maker.call<&Maker::make>(1u));
+  const auto no_retry = there(on(1, 0).submit<made>(kLarge, 12u));
+  const Basket put = ctx.get(on(1).submit<put_there>(), kBound);
+  there(put.refs[0]);
+  const auto fine = there(on(1).submit<made>(kLarge, 13u));
+  kill(1);
+  EXPECT_NE(loss([&] { ctx.get(of_actor, kBound); }).find("actor"), std::string::npos)
+      << loss([&] { ctx.get(of_actor, kBound); });
+  EXPECT_NE(loss([&] { ctx.get(no_retry, kBound); }).find("max_retries"), std::string::npos)
+      << loss([&] { ctx.get(no_retry, kBound); });
+  EXPECT_NE(loss([&] { ctx.get(put.refs[0], kBound); }).find("put"), std::string::npos)
+      << loss([&] { ctx.get(put.refs[0], kBound); });
+  EXPECT_NE(
+      loss([&] { ctx.get(on(2).submit<sum_of_two>(fine, no_retry), kBound); }).find("max_retries"),
+      std::string::npos);
+  EXPECT_TRUE(ctx.get(fine, kBound) == made(kLarge, 13));
+}
+
+TEST_F(Lineage, ANodeIsKilledWhileItsValuesAreFetched) {
+  constexpr std::size_t kHuge = 24 << 20;
+  std::vector<Ref<Bytes>> values;
+  for (unsigned i = 0; i < 3; ++i) values.push_back(there(on(1).submit<made>(kHuge, 20 + i)));
+  const int agent = processes::agent_of(ctx, nodes[1]);
+  std::thread killer([agent] {
+    std::this_thread::sleep_for(15ms);  // somewhere within the first or second
+    processes::kill_now(agent);
+  });
+  for (unsigned i = 0; i < 3; ++i)
+    EXPECT_TRUE(ctx.get(values[i], kBound) == made(kHuge, 20 + i)) << i;
+  killer.join();
+}
+
+TEST_F(Lineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
+  auto value = on(0).submit<made>(4 << 20, 30u);
+  for (int i = 0; i < 40; ++i) value = on(0).submit<stirred>(value);
+  there(value);
+  const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
+  const auto until = std::chrono::steady_clock::now() + 5s;
+  while (used() > (9u << 20) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(5ms);
+  EXPECT_LE(used(), 9u << 20) << "lineage keeps calls, not the values on the way";
+}
+
+}  // namespace
