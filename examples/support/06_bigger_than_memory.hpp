@@ -1,0 +1,138 @@
+/// Files of 64-bit keys for the program that sorts one, and a tuple of so many of the same.
+#pragma once
+
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace sortfile {
+
+template <class T, std::size_t>
+using Same = T;
+template <class T, std::size_t... I>
+std::tuple<Same<T, I>...> tuple_of(std::index_sequence<I...>);
+/// std::tuple<T, T, …>, N times.
+template <class T, std::size_t N>
+using TupleOf = decltype(tuple_of<T>(std::make_index_sequence<N>()));
+
+/// Pointers to the elements.
+template <class T, class... U>
+std::array<T*, 1 + sizeof...(U)> by_number(std::tuple<T, U...>& tuple) {
+  return std::apply(
+      [](auto&... elements) { return std::array<T*, 1 + sizeof...(U)>{&elements...}; }, tuple);
+}
+/// f(0, first), f(1, second), …
+template <class Tuple, class F>
+void each(Tuple tuple, const F& f) {
+  std::apply(
+      [&](auto&... elements) {
+        std::size_t i = 0;
+        (f(i++, elements), ...);
+      },
+      tuple);
+}
+
+/// A folder for this run, gone with it.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("troupe-sort-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A file, closed at the end; throws when it cannot be opened.
+class File {
+ public:
+  File(const std::string& path, const char* mode) : file_(std::fopen(path.c_str(), mode)) {
+    if (file_ == nullptr) throw std::runtime_error("cannot open " + path);
+  }
+  File(const File&) = delete;
+  ~File() { std::fclose(file_); }
+  void append(const std::vector<std::uint64_t>& keys) {
+    if (std::fwrite(keys.data(), 8, keys.size(), file_) != keys.size())
+      throw std::runtime_error("the disk is full");
+  }
+  /// Fewer at the file's end.
+  std::vector<std::uint64_t> read(std::uint64_t keys) {
+    std::vector<std::uint64_t> block(keys);
+    block.resize(std::fread(block.data(), 8, keys, file_));
+    return block;
+  }
+  void seek(std::uint64_t key) { std::fseek(file_, static_cast<long>(key * 8), SEEK_SET); }
+
+ private:
+  std::FILE* file_;
+};
+
+inline std::vector<std::uint64_t> read(const std::string& path, std::uint64_t first,
+                                       std::uint64_t keys) {
+  File file(path, "rb");
+  file.seek(first);
+  return file.read(keys);
+}
+inline void write(const std::string& path, const std::vector<std::uint64_t>& keys) {
+  File(path, "wb").append(keys);
+}
+
+/// Of the keys whatever their order: it changes when one is lost, altered or there twice.
+inline std::uint64_t checksum(const std::vector<std::uint64_t>& keys) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t x : keys) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    sum += (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  }
+  return sum;
+}
+
+/// A file of pseudo-random keys; returns their checksum.
+inline std::uint64_t make(const std::string& path, std::uint64_t keys, std::uint64_t seed) {
+  File file(path, "wb");
+  std::uint64_t sum = 0, state = seed;
+  while (keys > 0) {
+    std::vector<std::uint64_t> block(std::min<std::uint64_t>(keys, 1 << 17));
+    for (std::uint64_t& key : block) {
+      state += 0x9e3779b97f4a7c15u;
+      std::uint64_t x = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+      x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+      key = x ^ (x >> 31);
+    }
+    sum += checksum(block);
+    file.append(block);
+    keys -= block.size();
+  }
+  return sum;
+}
+
+/// Whether the file holds ascending keys with this checksum.
+inline bool is_sorted(const std::string& path, std::uint64_t expected) {
+  File file(path, "rb");
+  std::uint64_t sum = 0, last = 0;
+  for (auto keys = file.read(1 << 17); !keys.empty(); keys = file.read(1 << 17)) {
+    for (const std::uint64_t key : keys)
+      if (std::exchange(last, key) > key) return false;
+    sum += checksum(keys);
+  }
+  return sum == expected;
+}
+
+}  // namespace sortfile
