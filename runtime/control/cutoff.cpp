@@ -34,8 +34,12 @@ Cutoff::Out Cutoff::on_registered(const Registered& message, Time now) {
   registered_ = connected_ = true;
   contact_ = std::max(contact_, sent->second);
   registrations_.erase(registrations_.begin(), std::next(sent));
-  rejoin_since_.reset();
-  answers_.clear();
+  // An answer to a request of long ago says that control is back, not that we were heard in time:
+  // what carries us on counts until a fresh one comes.
+  if (hears_control(now)) {
+    rejoin_since_.reset();
+    answers_.clear();
+  }
   beats_.clear();
   next_beat_ = now;
   judge(out, now);
@@ -156,7 +160,7 @@ void Cutoff::exit(Out& out, const std::string& why) {
 
 /// Ends the process when its time is over.
 void Cutoff::judge(Out& out, Time now) {
-  if (exited_ || !registered_ || now - contact_ < options_.exit_after) return;
+  if (exited_ || !registered_) return;
   // Already carrying on: a peer that hears control again starts the time to register.
   if (now - contact_ >= options_.exit_after + options_.ask_interval) {
     const bool heard = std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
@@ -165,7 +169,11 @@ void Cutoff::judge(Out& out, Time now) {
     if (heard && !rejoin_since_) rejoin_since_ = now;
     if (!heard) rejoin_since_.reset();
   }
-  if (carried(now)) return;
+  if (may_serve(now)) served_ = now;
+  if (now - contact_ < options_.exit_after || carried(now)) return;
+  // Carried on until a moment ago: control, which is back and has condemned us meanwhile, takes
+  // that back when it hears us.
+  if (now - served_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
   exit(out, now - contact_ >= options_.carry_on
                 ? "control was away for longer than this node carries on"
                 : "this node is cut off from control, and its actors may be started elsewhere");

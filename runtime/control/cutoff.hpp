@@ -11,7 +11,8 @@
 /// voters are asked twice a second. Cut off, when a peer hears control or says that we are
 /// condemned, or when fewer than half of the voters answer (a tie goes to the side of the agent
 /// beside control): actor calls are refused from 8 s and the agent exits at 10 s. Otherwise control
-/// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so. An agent
+/// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so; when they
+/// do not any more, refuse, and exit 1.5 s later unless control has answered. An agent
 /// that wakes from a long stop finds its time over and its answers stale, so it exits before it
 /// serves anything: may_serve() depends on the clock, not on a tick.
 #pragma once
@@ -67,7 +68,9 @@ struct CutoffOptions {
   Duration refuse_after = std::chrono::seconds(8);
   Duration exit_after = std::chrono::seconds(10);
   Duration carry_on = std::chrono::seconds(60);
-  Duration answer_lasts = std::chrono::seconds(3);  ///< from the sending of the question
+  Duration answer_lasts = std::chrono::milliseconds(1500);  ///< from the sending of the question
+  /// Who was carried on and is not any more refuses at once, and exits after this.
+  Duration doubt_for = std::chrono::milliseconds(1500);
   /// Carrying on, and a peer hears control again: time to register before we exit.
   Duration rejoin_within = std::chrono::seconds(10);
 };
@@ -128,6 +131,7 @@ class Cutoff {
   std::map<std::uint64_t, Time> registrations_;       ///< likewise
   std::uint64_t registration_number_ = 0;
   Time next_beat_{}, next_ask_{}, last_tick_{};
+  Time served_{};  ///< when it was seen last that this node may serve
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;
   std::map<NodeId, Answer> answers_;

@@ -216,10 +216,14 @@ Membership::Out Membership::on_closed(NodeId id, Time now) {
   Out out;
   const auto at = nodes_.find(id);
   if (at == nodes_.end() || at->second.closed_since) return out;
-  at->second.closed_since = now;
-  at->second.next_probe = now;
+  closed(at->second, now);
   examine(id, out, now);
   return out;
+}
+
+void Membership::closed(Node& node, Time now) {
+  node.closed_since = node.next_probe = now;
+  node.probe_wait = options_.probe_again;
 }
 
 Membership::Out Membership::on_probe(NodeId id, Epoch epoch, bool gone, Time now) {
@@ -248,6 +252,7 @@ Membership::Out Membership::on_tick(Time now) {
   const Duration late = now - last_tick_ - options_.tick;
   if (late > options_.tick) lateness_ += late;
   last_tick_ = now;
+  next_probe_ = Time::max();
   std::vector<NodeId> ids;
   for (const auto& [id, node] : nodes_) ids.push_back(id);
   for (const NodeId id : ids)
@@ -262,8 +267,7 @@ void Membership::examine(NodeId id, Out& out, Time now) {
   Node& node = nodes_.at(id);
   const Duration silent = patient(now) - node.heard;
   if (!node.record.registered && !node.closed_since && silent >= kRegistersWithin) {
-    node.closed_since = now;
-    node.next_probe = now;
+    closed(node, now);
   }
   if (node.record.state == NodeState::up &&
       (silent >= options_.suspect_after || node.closed_since)) {
@@ -271,10 +275,12 @@ void Membership::examine(NodeId id, Out& out, Time now) {
     out.at_once.emplace_back(NodeSuspect{id, node.record.epoch});
   }
   if (node.closed_since && now >= node.next_probe) {
-    node.next_probe = now + options_.probe_interval;
+    node.next_probe = now + node.probe_wait;
+    node.probe_wait = std::min(2 * node.probe_wait, options_.probe_interval);
     out.at_once.emplace_back(
         Probe{id, node.record.epoch, node.record.session, node.record.description.address});
   }
+  if (node.closed_since) next_probe_ = std::min(next_probe_, node.next_probe);
   if (silent >= options_.condemn_after && !node.condemned) condemn(node, out, now);
   if (!node.condemned) return;
   if (!majority_promised(node, now)) {

@@ -33,6 +33,7 @@
 #include "troupe/runtime/control/output.hpp"
 #include "troupe/runtime/scheduling/resources.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -151,10 +152,14 @@ struct MembershipOptions {
   Duration suspect_after = std::chrono::seconds(3);
   Duration condemn_after = std::chrono::seconds(6);
   Duration dead_after = std::chrono::seconds(10);
-  /// How long an agent may use an answer of a peer (Cutoff's) plus a margin.
+  /// How long an agent may use an answer of a peer and doubt it afterwards (Cutoff's), plus a
+  /// margin.
   Duration answers_run_out = std::chrono::milliseconds(3500);
   /// Agents never carry on longer than 60 s; plus a margin.
   Duration carried_on = std::chrono::seconds(65);
+  /// After a closed connection: a dying process closes them one after the other, so the door may
+  /// answer once more. Then twice as late each time, until probe_interval.
+  Duration probe_again = std::chrono::milliseconds(10);
   Duration probe_interval = std::chrono::milliseconds(500);
   std::size_t max_voters = 15;
 };
@@ -190,7 +195,7 @@ class Membership {
   Out drain(NodeId node, Time now);
   /// Call after all messages that had arrived were handed in.
   Out on_tick(Time now);
-  Time next_tick() const noexcept { return last_tick_ + options_.tick; }
+  Time next_tick() const noexcept { return std::min(last_tick_ + options_.tick, next_probe_); }
 
   /// Whether a message that carries this epoch may be accepted.
   bool is_current(NodeId node, Epoch epoch) const;
@@ -212,6 +217,7 @@ class Membership {
     std::optional<Condemned> condemned;
     std::optional<Time> closed_since;
     Time next_probe{};
+    Duration probe_wait{};  ///< after the next one
     bool leaving = false;
   };
   /// The monotonic clock less all lateness of control.
@@ -219,6 +225,7 @@ class Membership {
   void heard(Node& node, Out& out, Time now);
   void declare_dead(NodeId id, const std::string& why, Out& out, Time now);
   void refence(NodeId id, Epoch epoch, Out& out) const;
+  void closed(Node& node, Time now);
   void examine(NodeId id, Out& out, Time now);
   struct VoterList {
     std::vector<NodeId> voters;
@@ -247,6 +254,7 @@ class Membership {
   /// on, and their answers to others run out too.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
   Time last_tick_{};
+  Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};
 };
 
