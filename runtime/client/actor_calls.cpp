@@ -5,8 +5,16 @@
 
 namespace troupe::client {
 namespace {
+
 constexpr std::size_t kMaxQueued = 1 << 20;
+
+/// Whoever tells of the death may not know which calls ran; those that were never sent did not.
+ErrorInfo of_calls_not_sent(ErrorInfo info) {
+  if (info.outcome == Outcome::unknown) info.outcome = Outcome::not_executed;
+  return info;
 }
+
+}  // namespace
 
 void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
   const auto [at, fresh] = peers_.try_emplace(call->actor);
@@ -55,7 +63,7 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
     begin_life(peer, update);
   } else if (update.state == wire::ActorState::dead) {
     peer.error = update.error
-                     ? std::make_shared<const Error>(*update.error)
+                     ? std::make_shared<const Error>(of_calls_not_sent(*update.error))
                      : std::make_shared<const Error>(Code::actor_died, "the actor has ended");
   }
   flush(peer);

@@ -15,6 +15,7 @@ struct Recorder final : ActorCalls::Out {
   std::vector<std::pair<std::uint64_t, int>> sent;
   std::vector<ActorId> watched;
   std::vector<std::pair<int, std::string>> failed;
+  std::vector<Outcome> outcomes;  // of the failed
   std::uint64_t sequence = 0;
   bool full = false;
 
@@ -28,6 +29,7 @@ struct Recorder final : ActorCalls::Out {
   void watch(ActorId actor) override { watched.push_back(actor); }
   void fail(ActorCall& call, const Error& error) override {
     failed.emplace_back(name(call), error.message());
+    outcomes.push_back(error.outcome());
   }
 };
 
@@ -134,6 +136,22 @@ TEST_F(Calls, ADeathToldByAControlThatKnowsNoLifeIsFinal) {
   update(ActorState::dead, 0);
   EXPECT_EQ(out.failed.size(), 1u) << "it would wait for ever";
   EXPECT_EQ(calls.live(), 0u);
+}
+
+TEST_F(Calls, WhatWasNeverSentToADeadActorWasNotExecuted) {
+  submit(1);
+  update(ActorState::alive, 7, 5);
+  submit(2);
+  calls.worker_died(5, 1, Error(Code::actor_died, "died", Outcome::unknown));
+  wire::ActorUpdate death;
+  death.actor = kA;
+  death.state = ActorState::dead;
+  death.error = Error(Code::actor_died, "nobody knows it", Outcome::unknown).shared_info();
+  calls.update(death);
+  submit(3);
+  EXPECT_EQ(out.failed, (Failed{{1, "died"}, {2, "nobody knows it"}, {3, "nobody knows it"}}));
+  EXPECT_EQ(out.outcomes,
+            (std::vector<Outcome>{Outcome::unknown, Outcome::not_executed, Outcome::not_executed}));
 }
 
 TEST_F(Calls, ARestartHeardBeforeTheLifeItEndedIsKept) {
