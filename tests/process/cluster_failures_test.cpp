@@ -97,6 +97,13 @@ bool within(std::chrono::milliseconds bound, const std::function<bool()>& done) 
   return true;
 }
 
+bool main_thread_sleeps() {
+  std::ifstream stat("/proc/self/task/" + std::to_string(::getpid()) + "/stat");
+  std::string pid, name, state;
+  stat >> pid >> name >> state;
+  return state == "S";
+}
+
 double ms_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
@@ -355,15 +362,17 @@ TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   const auto big = cluster.task_on(elsewhere).submit<ramp>(std::size_t{100'000});
   ctx.wait({big}, {.timeout = kBound});
   const int agent = cluster.agents[ctx.node()];
-  const auto killer = std::async(std::launch::async, [agent] {
-    std::this_thread::sleep_for(50ms);  // the driver is in its wait, most times
+  auto begun = Clock::now();
+  const auto killer = std::async(std::launch::async, [agent, &begun] {
+    (void)within(5s, main_thread_sleeps);  // in its wait
+    begun = Clock::now();
     hit(agent);
   });
-  const auto begun = Clock::now();
   EXPECT_THROW(ctx.wait(refs, {.count = 3, .timeout = kBound}), troupe::Unavailable);
+  killer.wait();
   for (const auto& ref : refs) EXPECT_THROW(ctx.get(ref, kBound), troupe::Unavailable);
   EXPECT_THROW(ctx.get(big, kBound), troupe::Unavailable);
-  std::printf("driver's agent killed: every wait had ended %.0f ms later\n", ms_since(begun) - 50);
+  std::printf("driver's agent killed: every wait had ended %.0f ms later\n", ms_since(begun));
   EXPECT_LT(Clock::now() - begun, kLeeway * 2s);
   EXPECT_THROW(ctx.submit<square_after>(1, 1), troupe::Unavailable);
   EXPECT_THROW(ctx.find<Counter>("nobody"), troupe::Unavailable);
@@ -394,18 +403,23 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
   const std::vector<int> its_workers = cluster.workers_of(victim);
   std::vector<Ref<int>> calls;
   for (int i = 0; i < 20; ++i) calls.push_back(mover.call<&Counter::add>(1));
-  std::this_thread::sleep_for(300ms);  // what had left the node before has arrived
   const auto of_victim = [&](int pid) {
     return std::count(its_workers.begin(), its_workers.end(), pid) != 0;
   };
-  const auto known = ctx.wait(pinned, {.count = 100, .timeout = 0ms});
+  troupe::Waited<Ref<std::vector<int>>> known;  // just before it was declared dead
   // Nothing else is disturbed.
   std::vector<Ref<int>> squares;
   for (int i = 0; i < 200; ++i) squares.push_back(ctx.submit<square_after>(i, 5));
   const double deadline = 12'000;
   double declared = 0;
   while (ms_since(begun) < deadline) {
-    if (declared == 0 && ctx.cluster().nodes.size() == 2) declared = ms_since(begun);
+    if (declared == 0) {
+      auto now_known = ctx.wait(pinned, {.count = 100, .timeout = 0ms});
+      if (ctx.cluster().nodes.size() == 2)
+        declared = ms_since(begun);
+      else
+        known = std::move(now_known);
+    }
     std::this_thread::sleep_for(5ms);
   }
   EXPECT_GE(declared, 8'000);
