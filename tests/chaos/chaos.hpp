@@ -20,6 +20,7 @@ namespace chaos {
 
 struct Options {
   double minutes = 1;
+  int rounds = 0;  ///< clusters after which it ends; 0: by time alone
   std::uint64_t seed = 1;
   std::vector<std::string> only;  ///< kinds; empty: all
   std::string report;             ///< JSON goes there
@@ -140,8 +141,7 @@ class Chaos {
   int faults_ = 0, rounds_ = 0, drivers_ = 0, drivers_of_round_ = 0;
   std::uint64_t marks_ = 0;
   bool on_tmpfs_ = false;
-  bool quiet_ = false;             ///< the load fell below its floor
-  std::vector<std::string> jobs_;  ///< that the cluster has acknowledged
+  double load_seconds_ = 0;
   Work total_;
 };
 

@@ -64,9 +64,14 @@ std::vector<int> Chaos::workers(bool of_actors) {
 /// A node that is not the driver's own; `head_too`: also the head's other one.
 Node* Chaos::victim(bool head_too) {
   std::vector<Node*> found;
+  // The head's launcher ends the cluster with the last of its two nodes.
+  const auto of_head =
+      std::count_if(cluster_->nodes().begin(), cluster_->nodes().end(), [&](const Node& node) {
+        return node.launcher == cluster_->launcher() && is_alive(node.agent);
+      });
   for (Node& node : cluster_->nodes())
     if (&node != &cluster_->nodes().front() && is_alive(node.agent) &&
-        (head_too || node.launcher != cluster_->launcher()))
+        (node.launcher != cluster_->launcher() || (head_too && of_head > 1)))
       found.push_back(&node);
   if (found.empty()) return nullptr;
   Node* node = found[random_() % found.size()];

@@ -238,7 +238,11 @@ class Records {
 
   void on_error(const Error& error) {
     say("note " + one_line(error.what()));
-    if (error.code() == Code::no_space || error.code() == Code::out_of_disk) {
+    // A name that control cannot write down is told as one under which no actor could be made.
+    const bool no_room =
+        error.code() == Code::no_space || error.code() == Code::out_of_disk ||
+        std::string(error.what()).find("no actor could be made") != std::string::npos;
+    if (no_room) {
       ++refused;
       if (!full) say("bad wrong a record was refused for want of space: " + one_line(error.what()));
     }

@@ -168,9 +168,7 @@ Chaos::Effect Chaos::disk_filled() {
   driver_->listen();
   const auto refused = driver_->work().no_space;
   driver_->say("full");
-  const std::string filler = data_ + "/../filler-in-data";
   const std::string path = data_ + "/db/filler";
-  (void)filler;
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   const std::string piece(1 << 20, 'x');
   while (::write(fd, piece.data(), piece.size()) > 0) {

@@ -14,13 +14,13 @@
 namespace {
 
 constexpr const char* kUsage =
-    "usage: chaos [--minutes M] [--seed S] [--report FILE] [--only KIND,...] [--nodes N]\n"
-    "             [--floor OPERATIONS] [--bound SECONDS] [--canary lost|wrong|hung|quiet] "
-    "[--verbose]\n\n"
-    "Real clusters under load, with seeded faults. --floor: operations a second below which the "
-    "load\n"
-    "proves nothing (20). --bound: for all to work again after a fault (60). --canary: the load "
-    "itself goes wrong, which must be noticed.\n"
+    "usage: chaos [--minutes M] [--rounds N] [--seed S] [--report FILE] [--only KIND,...]\n"
+    "             [--nodes N] [--floor OPERATIONS] [--bound SECONDS]\n"
+    "             [--canary lost|wrong|hung|quiet] [--verbose]\n\n"
+    "Real clusters under load, with seeded faults, for M minutes (1) or N clusters.\n"
+    "--floor: operations a second below which the load proves nothing (20).\n"
+    "--bound: seconds within which all works again after a fault (60).\n"
+    "--canary: the load itself goes wrong, which must be noticed.\n"
     "Exit codes: 0 all was well; 1 something was lost, duplicated, hung or wrong; 2 bad usage.\n\n"
     "kinds:";
 
@@ -65,6 +65,8 @@ chaos::Options options_of(int argc, char** argv) {
       options.nodes = static_cast<int>(number(flag, value));
     else if (flag == "--bound")
       options.bound = static_cast<int>(number(flag, value));
+    else if (flag == "--rounds")
+      options.rounds = static_cast<int>(number(flag, value));
     else if (flag == "--floor")
       options.floor = static_cast<int>(number(flag, value));
     else if (flag == "--report")

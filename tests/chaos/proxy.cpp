@@ -88,7 +88,6 @@ struct Pair {
 struct Proxy::Impl {
   explicit Impl(Page& p) : page(p), door(listener(128)), hole(listener(0)) {
     wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fill_hole();
     page.hole_port = port_of(hole);
     page.proxy_port = port_of(door);
     thread = std::thread([this] { run(); });
@@ -106,6 +105,7 @@ struct Proxy::Impl {
 
   /// So many connections that nobody accepts that the next ones hang as into a dead network.
   void fill_hole() {
+    if (!fill.empty()) return;
     const sockaddr_in address = loopback(port_of(hole));
     for (int i = 0; i < 3; ++i) {
       fill.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -148,6 +148,7 @@ struct Proxy::Impl {
       int most = 1000;
       {
         const std::lock_guard lock(mutex);
+        entries.push_back({fill.empty() ? hole : -1, POLLIN, 0});
         for (const Pair& pair : pairs) add(pair, entries, most);
       }
       ::poll(entries.data(), entries.size(), most);
@@ -155,6 +156,7 @@ struct Proxy::Impl {
       (void)!::read(wake, &ignored, sizeof ignored);
       const std::lock_guard lock(mutex);
       accept_all();
+      if (fill.empty()) empty_hole();
       for (auto at = pairs.begin(); at != pairs.end();)
         at = carry(*at) ? std::next(at) : pairs.erase(at);
     }
@@ -279,15 +281,14 @@ struct Proxy::Impl {
     return true;
   }
 
-  /// Those that hang in it come out, broken.
-  void empty_hole() {
+  /// From now on nothing that is new in the hole hangs: it comes about, and is reset. Whoever asks
+  /// whether somebody listens is never told that nobody does.
+  void open_hole() {
     for (const int fd : fill) ::close(fd);
     fill.clear();
+  }
+  void empty_hole() const {
     for (int fd; (fd = ::accept4(hole, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) close_with_reset(fd);
-    ::close(hole);
-    hole = listener(0);
-    fill_hole();
-    page.hole_port = port_of(hole);
   }
 
   Page& page;
@@ -309,6 +310,7 @@ Proxy::~Proxy() = default;
 
 void Proxy::hold(int pid, bool on, bool only_out) {
   const std::lock_guard lock(impl_->mutex);
+  if (on) impl_->fill_hole();
   std::set<int>& rule = only_out ? impl_->mute : impl_->isolated;
   on ? (void)rule.insert(pid) : (void)rule.erase(pid);
   impl_->poke();
@@ -317,6 +319,7 @@ void Proxy::hold(int pid, bool on, bool only_out) {
 void Proxy::hold_between(int a, int b, bool on) {
   const std::lock_guard lock(impl_->mutex);
   const std::pair<int, int> key = std::minmax(a, b);
+  if (on) impl_->fill_hole();
   on ? (void)impl_->between.insert(key) : (void)impl_->between.erase(key);
   impl_->poke();
 }
@@ -339,7 +342,7 @@ void Proxy::heal() {
   impl_->mute.clear();
   impl_->between.clear();
   impl_->delays.clear();
-  impl_->empty_hole();
+  impl_->open_hole();
   impl_->poke();
 }
 

@@ -44,6 +44,12 @@ double load_of_machine() {
 }  // namespace
 
 int Chaos::report() {
+  const double rate =
+      static_cast<double>(total_.tasks + total_.calls) / std::max(load_seconds_, 1.0);
+  if (rate < options_.floor)
+    bad("load", "wrong",
+        "only " + std::to_string(static_cast<int>(rate)) +
+            " operations a second: too little load to prove anything");
   std::uint64_t injected = 0, wrong = 0;
   json kinds = json::object();
   std::printf("%-22s %8s %6s %9s %5s %5s %5s %5s %9s %9s\n", "KIND", "INJECTED", "MISSED", "WORK",
@@ -73,14 +79,15 @@ int Chaos::report() {
   const bool good = wrong == 0 && injected > 0;
   std::printf(
       "seed %llu: %llu faults in %.0f s on %d clusters of %d nodes; %llu tasks, %llu calls (%llu "
-      "unknown), %llu objects (%llu gone with their node), %llu records; load of the machine "
-      "%.1f\n",
+      "unknown), %llu objects (%llu gone with their node), %llu records; %.0f operations a second; "
+      "load of "
+      "the machine %.1f\n",
       static_cast<unsigned long long>(options_.seed), static_cast<unsigned long long>(injected),
       seconds, rounds_, options_.nodes, static_cast<unsigned long long>(total_.tasks),
       static_cast<unsigned long long>(total_.calls),
       static_cast<unsigned long long>(total_.unknown),
       static_cast<unsigned long long>(total_.objects), static_cast<unsigned long long>(total_.gone),
-      static_cast<unsigned long long>(total_.records), load_of_machine());
+      static_cast<unsigned long long>(total_.records), rate, load_of_machine());
   for (const std::string& message : messages_) std::printf("BAD %s\n", message.c_str());
   if (!good) print_logs(folder_);
   if (injected == 0) std::printf("BAD no fault took effect\n");
@@ -101,6 +108,7 @@ int Chaos::report() {
                                            {"objects", total_.objects},
                                            {"gone", total_.gone},
                                            {"records", total_.records},
+                                           {"operations_per_second", rate},
                                            {"load", load_of_machine()},
                                            {"good", good},
                                            {"kinds", kinds},
