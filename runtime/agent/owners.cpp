@@ -172,7 +172,7 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
     set_value(object, record, error_value(dead_.at(record.owner)), {});
   else if (record.owner != kSelf)
     out_.peer_rebuild(record.owner, object, lost_one);
-  else if (is_dead(record.producer))
+  else if (is_dead(record.producer) && !TROUPE_MUTANT("owners.asks_the_dead"))
     set_value(object, record, lost("the process that could compute it again has ended"), {});
   else
     out_.rebuild(record.producer, object, lost_one);
@@ -201,7 +201,8 @@ void OwnerTable::drop_value(Record& record) {
   record.ready = false;
   record.pulling = false;
   record.payload.clear();
-  let_go(std::exchange(record.value, {}));
+  const wire::Value value = std::exchange(record.value, {});
+  if (!TROUPE_MUTANT("owners.keeps_lost_value")) let_go(value);
 }
 
 // --- counts

@@ -9,8 +9,9 @@
 /// Checked: nothing that somebody can still name is freed, neither at its owner nor a copy where it
 /// is used, unless the only node that had passed it on died before the owner knew of the receiver;
 /// nobody is told that an object is lost that is not; every Await is answered, once, within a
-/// bounded number of rounds after the last fault; when all is let go no record, count or byte is
-/// left.
+/// bounded number of rounds after the last fault; whoever finds that a value was lost to which
+/// another was forwarded gets a new one, or an error, once; when all is let go no record, count or
+/// byte is left.
 #pragma once
 
 #include "ownership_cluster_types.hpp"
@@ -107,6 +108,14 @@ class OwnershipCluster final {
       if (pulling.insert(object).second)
         world.send(*this, owner - kNodes, {Peer::Kind::pull, {}, {}, {}, object, 0, 0, {}});
     }
+    void rebuild(Index maker, ObjectId object, ObjectId lost) override {
+      if (process(maker).alive) process(maker).agent.push_back({object, {}, lost});
+    }
+    void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
+      Peer m{Peer::Kind::rebuild, {}, {}, {}, object, 0, 0, {}};
+      m.lost = lost;
+      world.send(*this, owner - kNodes, m);
+    }
   };
   static std::size_t owner_of(ObjectId id) { return id.high / 16; }
   static Index creator_of(ObjectId id) { return id.high % 16; }
@@ -161,14 +170,16 @@ class OwnershipCluster final {
   void fill(Who p, ObjectId id) {
     Process& self = at(p);
     std::vector<ObjectId> nested;
-    for (auto n = self.user.empty() ? 0 : random_.below(3); n > 0; --n) {
+    // What takes another's place is younger than who names that.
+    const bool alone = self.user.empty() || self.table.at(id).heir;
+    for (auto n = alone ? 0 : random_.below(3); n > 0; --n) {
       const ObjectId inner = self.user[random_.below(self.user.size())];
       if (inner.low >= id.low) continue;  // no cycles: a ref is older than what it is put into
       nested.push_back(inner);
       ++self.table.at(inner).handles;
     }
     Entry& entry = self.table.at(id);
-    entry.forward = nested.size() == 1 && random_.chance(0.4);
+    entry.forward = nested.size() == 1 && random_.chance(0.8);
     entry.large = random_.chance(0.6);
     entry.nested = std::move(nested);
     entry.ready = true;
@@ -250,23 +261,74 @@ class OwnershipCluster final {
     if (self.agent.empty()) return false;
     const FromAgent message = self.agent.front();
     self.agent.pop_front();
+    if (message.lost) return compute_again(p, message.object, message.lost);
     std::vector<ObjectId> inner;
     wire::for_each_ref(message.value, [&](ObjectId id) { inner.push_back(id); });
     const auto found = self.table.find(message.object);
     // Let go of, or let go of and met again: then the earlier Await has been answered as well.
-    if (found == self.table.end() || found->second.ready) {
+    if (found == self.table.end() || (found->second.ready && !found->second.asked)) {
       for (const ObjectId id : inner) hold(p, id, p.process, -1);
       return true;
     }
     Entry& entry = found->second;
     if (message.value.kind == Kind::error) judge_loss(message.object);
-    entry.awaited = false;
+    entry.awaited = entry.asked = false;
     if (message.value.kind == Kind::remote) return entry.remote = true;
     entry.ready = true;
-    entry.nested = inner;
+    entry.lost = message.value.kind == Kind::error;
+    const std::vector<ObjectId> before = std::exchange(entry.nested, inner);
     entry.forward = message.value.kind == Kind::forwarded;
+    const bool forward = entry.forward;
     for (const ObjectId id : inner) adopt(p, id);
-    if (entry.forward) await(p, message.value.forward, true);
+    for (const ObjectId id : before) release(p, id);
+    if (forward) await(p, message.value.forward, true);
+    return true;
+  }
+  /// Something whose value it takes from an object that is lost, or of which there is only a bad
+  /// copy: perhaps it can be computed again.
+  void miss(Who p, bool bad_copy) {
+    Process& self = at(p);
+    for (auto& [id, entry] : self.table) {
+      if (!entry.ready || !entry.forward || entry.asked || !entry.escaped) continue;
+      const auto source = self.table.find(entry.nested.front());
+      if (source == self.table.end() || !(bad_copy || source->second.lost)) continue;
+      ++seen_.missed;
+      ++self.awaits[id];
+      entry.asked = true;
+      asked_.insert(id);
+      ToAgent question{ToAgent::Kind::rebuild, id, {}, 0, 0, true};
+      question.lost = entry.nested.front();
+      return tell(p, question);
+    }
+  }
+  /// The agent asks for another value of what this process made: one run more, or none is left.
+  bool compute_again(Who p, ObjectId id, ObjectId lost) {
+    ToAgent answer{ToAgent::Kind::rebuilt, id, {}, 0, 0, false};
+    const auto heir = heirs_.find(id);
+    if (heir != heirs_.end() && heir->second != lost) return true;  // it has been told already
+    if (heir != heirs_.end() || random_.chance(0.2)) {
+      refused_.insert(id);
+      answer.value.kind = Kind::error;
+      answer.value.error = Error(Code::object_lost, "no retry is left").shared_info();
+      tell(p, answer);
+      return true;
+    }
+    ++seen_.rebuilt;
+    const ObjectId made{p.node * 16 + p.process, ++last_};
+    heirs_[id] = made;
+    Entry& entry = at(p).table[made];
+    entry.handles = 1;
+    entry.heir = true;
+    entry.mine = random_.chance(0.5);
+    if (entry.mine)
+      ++entry.handles;
+    else
+      entry.ready = entry.large = filled_.insert(made).second;
+    answer.value.kind = Kind::forwarded;
+    answer.value.forward = made;
+    share(p, made, agent::kSelf);
+    tell(p, answer);
+    release(p, made);
     return true;
   }
   /// The program takes a ref out of a value.
@@ -313,6 +375,7 @@ class OwnershipCluster final {
         await(p, self.user[random_.below(self.user.size())], random_.chance(0.6));
       return;
     }
+    if (dice < 83) return miss(p, random_.chance(0.7));
     if (dice < 90) return void(take_ready(p));
     if (dice < 94) return unwrap(p);
     if (dice < 98) return void(fulfil_one(p));
@@ -347,6 +410,8 @@ class OwnershipCluster final {
       case ToAgent::Kind::fulfil: node.owners.fulfil(m.object, m.value, {}); break;
       case ToAgent::Kind::hold: node.owners.hold(m.object, m.process, m.delta, p); break;
       case ToAgent::Kind::await: node.owners.await(m.object, p, m.fetch); break;
+      case ToAgent::Kind::rebuild: node.owners.rebuild(m.object, p, m.lost); break;
+      case ToAgent::Kind::rebuilt: node.owners.rebuilt(p, m.object, m.value, {}); break;
     }
   }
   void read_portals(Node& node, Index p, bool all) {
@@ -401,6 +466,7 @@ class OwnershipCluster final {
         return node.owners.peer_hold(sender, m.object, holder, m.delta);
       }
       case Peer::Kind::await: return node.owners.await(m.object, sender);
+      case Peer::Kind::rebuild: return node.owners.rebuild(m.object, sender, m.lost);
       case Peer::Kind::ready: return node.owners.ready_from_owner(sender, m.object, m.value, {});
       case Peer::Kind::pull: return serve_pull(node, from, m.object);
       case Peer::Kind::data: {
@@ -543,7 +609,9 @@ class OwnershipCluster final {
   void judge_loss(ObjectId object) {
     ++seen_.lost;
     Node& owner = *nodes_[owner_of(object)];
-    const bool never_made = filled_.count(object) == 0 && !owner.process(creator_of(object)).alive;
+    const bool maker_lives = owner.process(creator_of(object)).alive;
+    const bool cannot = asked_.count(object) != 0 && (!maker_lives || refused_.count(object) != 0);
+    const bool never_made = cannot || (filled_.count(object) == 0 && !maker_lives);
     if (owner.alive && !never_made) ++seen_.cut_off;
     if (owner.alive && !never_made && excused_.count(object) == 0)
       fail("a live object was lost: " + std::to_string(object.low));
@@ -632,6 +700,7 @@ class OwnershipCluster final {
       std::vector<ObjectId> ids;
       for (const auto& [id, entry] : self.table) ids.push_back(id);
       for (const ObjectId id : ids) await(p, id, true);
+      miss(p, false);
       while (let_go && !self.user.empty()) drop(p);
       if (!self.ring.empty()) quiet = false;
     });
@@ -663,7 +732,8 @@ class OwnershipCluster final {
       if (owner_of(id) == p.node && (self.answers.count(id) == 0 || self.answers.at(id) != count))
         return fail("an await was not answered");
     for (const auto& [id, entry] : self.table)
-      if (!entry.ready) return fail("a process never learns what became of an object");
+      if (!entry.ready || entry.asked)
+        return fail("a process never learns what became of an object");
   }
   void check_empty(Node& node) {
     if (node.owners.total_holds() != 0) return fail("counts are left");
@@ -684,6 +754,8 @@ class OwnershipCluster final {
   std::uint64_t node_deaths_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::set<ObjectId> filled_;
+  std::set<ObjectId> asked_, refused_;  ///< to be computed again; cannot be
+  std::map<ObjectId, ObjectId> heirs_;  ///< who was computed again, as which object
   /// Refs that a node has passed on and whose receiver the owner does not know yet; when the owner
   /// hears of that node's death, what is left is lost by right.
   std::map<cluster::Passed, int> under_way_;

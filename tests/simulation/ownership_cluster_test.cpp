@@ -27,6 +27,8 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
   EXPECT_GT(total.lost, 1'000u);
   EXPECT_GT(total.excused, 50u) << "deaths in the middle of passing on";
   EXPECT_GT(total.cut_off, 0u) << "losses by them";
+  EXPECT_GT(total.missed, 300u) << "values to which others were forwarded";
+  EXPECT_GT(total.rebuilt, 100u);
 }
 
 class Planted : public testing::TestWithParam<const char*> {};
@@ -50,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(OwnershipClusterSimulation, Planted,
                          testing::Values("counts_the_owner", "keeps_surplus",
                                          "lets_go_at_departure", "late_bytes_stay",
                                          "waits_for_dead_owner", "says_lost_of_borrowed",
-                                         "unsent_stays"),
+                                         "unsent_stays", "keeps_lost_value", "asks_the_dead"),
                          [](const auto& planted) { return std::string(planted.param); });
 
 }  // namespace

@@ -15,7 +15,7 @@ using Index = agent::ProcessIndex;
 
 struct Seen {  // what the schedules did, so that they can be judged
   std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_abroad = 0, lost = 0;
-  std::uint64_t excused = 0, cut_off = 0;
+  std::uint64_t excused = 0, cut_off = 0, missed = 0, rebuilt = 0;
   Seen& operator+=(const Seen& other) {
     frees += other.frees;
     pulls += other.pulls;
@@ -25,6 +25,8 @@ struct Seen {  // what the schedules did, so that they can be judged
     lost += other.lost;
     excused += other.excused;
     cut_off += other.cut_off;
+    missed += other.missed;
+    rebuilt += other.rebuilt;
     return *this;
   }
 };
@@ -41,18 +43,23 @@ struct Entry {  // what the process's own table keeps of an object
   bool large = false;
   std::vector<ObjectId> nested;
   bool forward = false;  // its one nested ref is the object whose value it takes
+  bool heir = false;     // made because another was lost
+  bool lost = false;     // ready, but only an error
+  bool asked = false;    // it led to a lost one: Rebuild was sent
 };
 struct ToAgent {
-  enum class Kind { escape, fulfil, hold, await } kind = Kind::hold;
+  enum class Kind { escape, fulfil, hold, await, rebuild, rebuilt } kind = Kind::hold;
   ObjectId object;
   wire::Value value;
   Index process = 0;
   std::int32_t delta = 0;
   bool fetch = false;
+  ObjectId lost = {};  // rebuild
 };
 struct FromAgent {
   ObjectId object;
   wire::Value value;
+  ObjectId lost = {};  // set: not a value, but a Rebuild
 };
 struct Process {
   bool alive = true, doomed = false, buried = false;
@@ -71,13 +78,14 @@ struct Owned {
   std::size_t owner = 0;
 };
 struct Peer {  // a message between two agents
-  enum class Kind { frame, hold, await, ready, pull, data, refused } kind = Kind::frame;
+  enum class Kind { frame, hold, await, ready, pull, data, refused, rebuild } kind = Kind::frame;
   Who from, to;  // frame
   std::vector<Owned> refs;
   ObjectId object;
   std::size_t holder = 0;
   std::int32_t delta = 0;
   wire::Value value;
+  ObjectId lost = {};  // rebuild
 };
 struct Passed {  // a ref, by a node that does not own it
   ObjectId object;
