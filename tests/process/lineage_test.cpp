@@ -3,8 +3,10 @@
 #include "examples/support/processes.hpp"
 
 #include <gtest/gtest.h>
-#include <atomic>
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <random>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -208,6 +210,62 @@ TEST_F(Lineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
   while (used() > (9u << 20) && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(5ms);
   EXPECT_LE(used(), 9u << 20) << "lineage keeps calls, not the values on the way";
+}
+
+// --- many at once
+
+/// A value that depends on two others.
+Bytes mixed(unsigned seed, std::size_t n, const Bytes& a, const Bytes& b) {
+  Bytes bytes = made(n, seed);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!a.empty()) bytes[i] = static_cast<unsigned char>(bytes[i] + a[i % a.size()]);
+    if (!b.empty()) bytes[i] = static_cast<unsigned char>(bytes[i] ^ b[(3 * i) % b.size()]);
+  }
+  return bytes;
+}
+
+/// A random graph of tasks, one node of which is killed at a random moment; most refs are let go
+/// of. Every value that is asked for is as if nothing had happened.
+void graph_with_a_kill(unsigned seed, std::size_t objects) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  troupe::Session session({.cpus = 2, .nodes = 3});
+  Context ctx = session.context();
+  const auto nodes = ctx.cluster().nodes;
+  const int victim = processes::agent_of(ctx, nodes[1 + seed % 2].id);
+  std::mt19937 random(seed);
+  std::vector<Bytes> want;
+  std::vector<Ref<Bytes>> refs;
+  std::thread killer([victim, after = random() % 400] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(after));
+    processes::kill_now(victim);
+  });
+  const Ref<Bytes> nothing = ctx.put(Bytes());
+  for (std::size_t i = 0; i < objects; ++i) {
+    const std::size_t n = random() % 3 == 0 ? random() % 2000 : 5000 + random() % 60'000;
+    const std::size_t a = i - std::min<std::size_t>(i, random() % 20);
+    const std::size_t b = random() % (i + 1);
+    const auto place = Placement::on(nodes[random() % 3].id, true);
+    refs.push_back(ctx.with(TaskOptions{.placement = place, .max_retries = 10})
+                       .submit<mixed>(static_cast<unsigned>(i), n, a < i ? refs[a] : nothing,
+                                      b < i ? refs[b] : nothing));
+    want.push_back(
+        mixed(static_cast<unsigned>(i), n, a < i ? want[a] : Bytes(), b < i ? want[b] : Bytes()));
+  }
+  for (std::size_t i = 0; i < objects; ++i)
+    if (random() % 3 != 0) refs[i] = {};
+  killer.join();
+  for (std::size_t i = objects; i-- > 0;)
+    if (refs[i]) EXPECT_TRUE(ctx.get(refs[i], kBound) == want[i]) << i;
+}
+
+TEST(LineageGraph, IsAsIfNoNodeHadDied) {
+  graph_with_a_kill(1, 150);
+}
+
+TEST(LineageGraph, ManyTimes) {
+  const char* wanted = std::getenv("TROUPE_LONG_TESTS");
+  if (wanted == nullptr) GTEST_SKIP() << "set TROUPE_LONG_TESTS=1";
+  for (unsigned seed = 2; seed < 40 && !HasFailure(); ++seed) graph_with_a_kill(seed, 400);
 }
 
 }  // namespace
