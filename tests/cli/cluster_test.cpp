@@ -262,8 +262,8 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
 }
 
 TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
-  const json first = start({"--nodes", "1", "--cpus", "1", "--memory", "64MiB", "--listen",
-                            "127.0.0.1:" + std::to_string(free_port())});
+  const json first = start(
+      {"--nodes", "1", "--cpus", "1", "--listen", "127.0.0.1:" + std::to_string(free_port())});
   const std::string door = first["control"]["address"];
   const auto begin = std::chrono::steady_clock::now();
   const Outcome second = troupe_command({"start", "--head", "--memory", "64MiB", "--listen",
