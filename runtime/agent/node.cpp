@@ -139,6 +139,7 @@ std::string Node::serve_cluster(Fd launcher) {
   launcher_ = process::LocalSocket(std::move(launcher));
   loop();
   for (auto& [number, one] : jobs_) end_zygote(one);
+  if (over_why_.empty()) leave();
   return over_why_;
 }
 

@@ -264,6 +264,7 @@ class Node final : private OwnerTable::Out,
   // the cluster (node_cluster.cpp)
   void join(process::AgentConfig config);
   void report(Time now);
+  void leave();
   void keep_in_touch(Time now);
   void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
   void answer_inquiry(control::FromControl& message, std::uint64_t request);

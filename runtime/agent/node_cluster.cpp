@@ -4,6 +4,7 @@
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +24,7 @@ Cases(F...) -> Cases<F...>;
 constexpr Duration kReportInterval = std::chrono::milliseconds(100);
 constexpr Duration kLookInterval = std::chrono::milliseconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
+constexpr Duration kFarewell = std::chrono::milliseconds(200);
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;
 
@@ -227,13 +229,28 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
   owners_.node_died(index_of(node), Error(std::move(info)));
-  transfers_->node_died(node, now);
+  transfers_->node_died(node, for_ever, now);
   programs_->node_died(node, now);
   remote_.node_died(node, why, for_ever);
 }
 
 void Node::on_can_send(NodeId node) {
   resume_stalled(node);
+}
+
+/// Tells control that this node has ended its workers and goes, so that nobody waits for it; for a
+/// moment at most.
+void Node::leave() {
+  if (!network_->hears_control(steady_now())) return;
+  network_->send_control(control::Leaving{id_, network_->epoch()});
+  const Time until = steady_now() + kFarewell;
+  for (Time now = steady_now(); now < until; now = steady_now()) {
+    network_->flush(now);
+    if (network_->delivered(config_.control.node)) return;
+    pollfd entry{network_->fd(), POLLIN, 0};
+    ::poll(&entry, 1, 10);
+    network_->poll(steady_now());
+  }
 }
 
 void Node::exit_now(const std::string& why) {

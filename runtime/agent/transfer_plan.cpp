@@ -71,11 +71,12 @@ void TransferPlan::cancel(ObjectId object, Time now) {
   }
 }
 
-void TransferPlan::node_died(NodeId id, Time now) {
-  dead_.insert(id);
+void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
+  if (for_ever) dead_.insert(id);
   const auto found = nodes_.find(id);
   if (found == nodes_.end()) return;
   Node& node = found->second;
+  for (auto& [number, pull] : pulls_) pull.gone = pull.gone || pull.node == id;
   std::vector<std::uint64_t> over;  // those on a connection must wait until it has ended
   for (const Lane* lane : {&node.link, &node.bulk})
     for (const auto& [place, number] : lane->waiting) over.push_back(number);
@@ -168,7 +169,7 @@ void TransferPlan::reserved(std::uint64_t number, Time now) {
   pull.give_up = Time::max();
   lane(pull).retry_at = Time{};
   const NodeId id = pull.node;
-  if (dead_.count(id) != 0 || !pull.wanted) {
+  if (pull.gone || !pull.wanted) {
     fail(number, node_gone(pull.object));
     tidy(id);
   } else if (pull.small()) {
@@ -187,9 +188,8 @@ void TransferPlan::no_memory(std::uint64_t number, const Error& error, Time now)
   Pull& pull = found->second;
   const NodeId id = pull.node;
   if (pull.give_up == Time::max()) pull.give_up = now + options_.patience;
-  if (now >= pull.give_up || error.code() != Code::out_of_memory || !pull.wanted ||
-      dead_.count(id) != 0) {
-    fail(number, dead_.count(id) != 0 ? node_gone(pull.object) : error);
+  if (now >= pull.give_up || error.code() != Code::out_of_memory || !pull.wanted || pull.gone) {
+    fail(number, pull.gone ? node_gone(pull.object) : error);
     tidy(id);
   } else {
     leave_lane(pull);
@@ -277,9 +277,8 @@ void TransferPlan::fail(std::uint64_t number, const Error& error) {
 /// An attempt came to nothing and its memory is not written any more: again, or given up.
 void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
   Pull& pull = pulls_.at(number);
-  const bool dead = dead_.count(pull.node) != 0;
-  if (dead || !pull.wanted || pull.broken || pull.lost >= options_.attempts) {
-    fail(number, dead ? node_gone(pull.object) : pull.broken.value_or(why));
+  if (pull.gone || !pull.wanted || pull.broken || pull.lost >= options_.attempts) {
+    fail(number, pull.gone ? node_gone(pull.object) : pull.broken.value_or(why));
   } else if (pull.small()) {
     ask(number, 0, now);
   } else {

@@ -110,7 +110,8 @@ class TransferPlan {
   /// Nobody wants it any more: if its bytes are on their way they are dropped when they come. No
   /// report follows. Nothing happens when it is not being fetched.
   void cancel(ObjectId object, Time now);
-  void node_died(NodeId node, Time now);
+  /// What is under way from it ends in ObjectLost; with `for_ever` all that is asked later too.
+  void node_died(NodeId node, bool for_ever, Time now);
 
   // Answers to Reserve.
   void reserved(std::uint64_t pull, Time now);
@@ -162,6 +163,7 @@ class TransferPlan {
     State state = State::waiting;
     bool wanted = true;
     bool has_memory = false;
+    bool gone = false;  ///< its node died, or what was said to it is lost
     std::uint64_t transfer = 0;
     std::uint64_t finished_then = 0;  ///< the connection's count when it was asked
     int lost = 0;                     ///< attempts that ended without any progress
@@ -216,7 +218,7 @@ class TransferPlan {
 
   PlanOptions options_;
   std::map<NodeId, Node> nodes_;
-  std::set<NodeId> dead_;
+  std::set<NodeId> dead_;  ///< for ever
   std::map<std::uint64_t, Pull> pulls_;
   std::map<ObjectId, std::uint64_t> by_object_;
   std::map<std::uint64_t, std::uint64_t> by_transfer_;

@@ -182,10 +182,10 @@ void Transfers::memory_refused(const Error& error, Time now) {
   memory_came(now);
 }
 
-void Transfers::node_died(NodeId node, Time now) {
+void Transfers::node_died(NodeId node, bool for_ever, Time now) {
   impl_->stop_serving(node);
   std::erase_if(impl_->deferred, [&](const Request& r) { return r.from == node; });
-  impl_->plan.node_died(node, now);
+  impl_->plan.node_died(node, for_ever, now);
   impl_->run(now);
 }
 

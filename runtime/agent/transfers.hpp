@@ -85,8 +85,9 @@ class Transfers {
   void memory_came(Time now);
   /// It will not: the next pull without memory ends in this.
   void memory_refused(const Error& error, Time now);
-  /// The process behind this id is gone for good: what waits for it ends in ObjectLost.
-  void node_died(NodeId node, Time now);
+  /// The process behind this id is gone, or what was said to it may be lost: what waits for it ends
+  /// in ObjectLost; with `for_ever` what is asked of it later too.
+  void node_died(NodeId node, bool for_ever, Time now);
 
   /// Readable when poll() has work.
   int fd() const noexcept;

@@ -21,6 +21,7 @@ using wire::Talk;
 
 namespace {
 
+constexpr Duration kLastWrites = std::chrono::seconds(1);
 constexpr int kMostPolls = 256;  // of the transport in one pass, a few hundred messages each
 
 /// What waits for a node.
@@ -287,6 +288,17 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
+  /// What was said before the end is written down: nodes that have left are not waited for when
+  /// control starts again.
+  void finish() {
+    const Time until = steady_now() + kLastWrites;
+    receive();
+    while (advance_disk() && disk->is_busy() && steady_now() < until) {
+      pollfd entry{disk->fd(), POLLIN, 0};
+      ::poll(&entry, 1, 10);
+    }
+  }
+
   Result<void> pass() {
     receive();
     now = steady_now();
@@ -328,6 +340,7 @@ Result<void> Server::run(int until) {
   do {
     if (auto result = impl_->pass(); !result) return result;
   } while (impl_->wait(until));
+  impl_->finish();
   return {};
 }
 

@@ -24,7 +24,7 @@ constexpr std::size_t bytes_per_turn = 4 << 20;  // of one peer, so that none ho
 constexpr std::size_t most_joins = 64;
 constexpr int bye_ms = 1000;  // a closing socket may take so long to say that it closes
 constexpr Duration join_answer_within = std::chrono::seconds(30);
-constexpr Duration doubt_for = std::chrono::milliseconds(500);
+constexpr Duration doubt_for = std::chrono::milliseconds(100);
 
 /// The Link's window is the real bound. libzmq returns credit to a pipe's writer only after half of
 /// the mark was read, so a mark near the window would refuse frames of a queue that is nearly

@@ -344,7 +344,8 @@ Result<void> LocalCluster::Supervisor::start_child(Child& child, Role role, Dura
 void LocalCluster::Supervisor::start_control() {
   if (up_) {
     control_config_.listen = seat_.door;  // where the agents look for it
-    control_config_.join_keys.clear();    // some may have been used
+    // Some may have been used, and only a store on disk is sure to know which.
+    if (options_.data_folder.empty()) control_config_.join_keys.clear();
   }
   auto started = start_child(control_, Role::control, options_.start_within);
   if (started) {

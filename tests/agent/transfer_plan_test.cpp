@@ -272,7 +272,7 @@ TEST(TransferPlan, ADeadNodeLosesItsObjects) {
   d.pull(kOne, 2, kMiB);
   d.pull(kOne, 3, 10);
   d.pull(kTwo, 4, 10);
-  d.plan.node_died(kOne, d.now);
+  d.plan.node_died(kOne, true, d.now);
   d.settle();
   EXPECT_EQ(d.failures.size(), 2u);
   d.end(kOne, d.offers[0].connection);
@@ -280,6 +280,25 @@ TEST(TransferPlan, ADeadNodeLosesItsObjects) {
   ASSERT_EQ(d.failures.size(), 4u);
   for (const auto& failed : d.failures) EXPECT_EQ(failed.error.code(), Code::object_lost);
   EXPECT_EQ(d.plan.pulls(), 1u);
+}
+
+TEST(TransferPlan, ANodeThatWasOutOfReachIsAskedAgainLater) {
+  Desk d;
+  d.pull(kOne, 1, kMiB);
+  d.pull(kOne, 2, 10);
+  d.plan.node_died(kOne, false, d.now);
+  d.settle();
+  d.end(kOne, d.offers[0].connection);
+  ASSERT_EQ(d.failures.size(), 2u) << "what was under way is lost";
+  d.asks.clear();
+  d.pull(kOne, 3, 10);
+  d.pull(kOne, 4, kMiB);
+  EXPECT_EQ(d.failures.size(), 2u);
+  ASSERT_EQ(d.asks.size(), 2u) << "it lives";
+  d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);
+  d.settle();
+  d.receive(d.asks[1]);
+  EXPECT_EQ(d.completes.size(), 2u);
 }
 
 TEST(TransferPlan, WithoutMemoryItWaitsAWhile) {
@@ -441,7 +460,7 @@ class World {
     if (random_.chance(0.02)) nodes_[node].silent = !nodes_[node].silent;
     if (random_.chance(0.005)) {
       nodes_[node].dead = true;
-      plan_.node_died(node, now_);
+      plan_.node_died(node, true, now_);
     }
     if (random_.chance(0.05))
       for (auto& [number, c] : connections_)

@@ -130,7 +130,7 @@ TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
     ASSERT_TRUE(world.two.has(object(i))) << world.two.failures.at(object(i)).message();
     EXPECT_TRUE(right(world.two, object(i), 3 * kMiB));
     // the server hangs up, so that the next one gets a connection of its own
-    world.one.transfers->node_died(world.two.id, steady_now());
+    world.one.transfers->node_died(world.two.id, true, steady_now());
     ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().threads == 0; }));
   }
   EXPECT_EQ(cutter.cuts, 12);

@@ -211,7 +211,7 @@ struct World {
     end.transfers.reset();
     carried.clear();
     End& other = &end == &one ? two : one;
-    other.transfers->node_died(end.id, steady_now());
+    other.transfers->node_died(end.id, true, steady_now());
   }
 
   /// May alter a message; false drops it.

@@ -44,6 +44,11 @@ class DiskThread {
     }
     wake_.notify_one();
   }
+  /// Whether a commit was started and has not been finished.
+  bool is_busy() const {
+    const std::lock_guard lock(mutex_);
+    return group_ != nullptr;
+  }
   /// Whether the commit has ended; then its result, once.
   std::optional<Result<void>> finish() {
     eventfd_t count = 0;
@@ -72,7 +77,7 @@ class DiskThread {
 
   Store& store_;
   Fd event_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   const std::vector<Batch>* group_ = nullptr;
   Result<void> result_;
