@@ -295,5 +295,34 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   expect_ended(node);
 }
 
+TEST_F(Clusters, NodesThatEndedWellAreNotWaitedForAfterARestart) {
+  const std::string data = (folder / "data").string();
+  for (int life = 0; life < 2; ++life) {
+    const json head = start({"--nodes", "2", "--cpus", "1", "--data-folder", data});
+    EXPECT_EQ(ask({"list", "nodes"}).size(), 2u) << "those of before have said that they leave";
+    EXPECT_EQ(troupe_command({"stop"}).code, 0);
+    expect_ended(head);
+  }
+  fs::remove_all(data);
+}
+
+TEST_F(Clusters, ATokenOutlivesControlWhereItsUseIsWrittenDown) {
+  const std::string data = (folder / "data").string();
+  const json head =
+      start({"--nodes", "1", "--cpus", "1", "--join-tokens", "2", "--data-folder", data});
+  const auto join = [&](int token) {
+    return troupe_command({"start", "--address", head["join_tokens"][token].get<std::string>(),
+                           "--cpus", "1", "--memory", "64MiB"})
+        .code;
+  };
+  EXPECT_EQ(join(0), 0);
+  ::kill(head["control"]["pid"], SIGKILL);
+  int second = -1;
+  EXPECT_TRUE(wait_until([&] { return (second = join(1)) == 0; })) << second;
+  EXPECT_EQ(join(0), 5) << "it was used in control's first life";
+  EXPECT_EQ(troupe_command({"stop", "--all"}).code, 0);
+  fs::remove_all(data);
+}
+
 }  // namespace
 }  // namespace troupe::cli
