@@ -19,6 +19,7 @@ control::CutoffOptions quick() {
   options.exit_after = 400ms;
   options.carry_on = 1500ms;
   options.answer_lasts = 150ms;
+  options.doubt_for = 100ms;
   options.rejoin_within = 500ms;
   return options;
 }
