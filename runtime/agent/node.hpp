@@ -283,6 +283,8 @@ class Node final : private OwnerTable::Out,
   ProcessIndex owner_index(NodeId owner);
   void drain_portal(Portal& portal, bool to_the_end = false);
   void carry(Portal& portal, const wire::CallMessage& message, BlobView frame);
+  void carry(Portal& portal, std::uint64_t call, std::vector<wire::OwnedRef> refs, BlobView frame);
+  static bool is_as_named(const wire::PeerFrame& frame, BlobView payload);
   void drop_unread(Portal& portal);
   void finish_portal(Portals::iterator portal);
   void note_entered(Portal& portal);

@@ -1,6 +1,7 @@
 /// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/wire/plain.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +18,15 @@ bool names_place(const wire::CallMessage& message) {
     return std::any_of(call->arguments.begin(), call->arguments.end(), is_place);
   const auto* reply = std::get_if<wire::Reply>(&message);
   return reply != nullptr && is_place(reply->value);
+}
+
+/// Of a frame that names no object and no place: the call that it is, or 0 for a reply. Most are
+/// so, and nothing else in them concerns who carries them.
+std::optional<std::uint64_t> call_of_plain(BlobView frame) {
+  BlobView payload;
+  if (wire::PlainCall call; wire::read_plain(frame, call, payload)) return call.sequence;
+  if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) return 0;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -122,6 +132,12 @@ void Node::drain_portal(Portal& portal, bool to_the_end) {
     }
     const ring::Pop pop = portal.channel.receive(frame_.data(), size);
     if (pop == ring::Pop::empty) break;
+    if (pop == ring::Pop::frame) {
+      if (const auto call = call_of_plain(BlobView(frame_.data(), size))) {
+        carry(portal, *call, {}, BlobView(frame_.data(), size));
+        continue;
+      }
+    }
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (pop == ring::Pop::corrupt || !decoded || names_place(decoded->message)) {
       if (process != nullptr) break_off(*process, "it sent damaged frames to another node");
@@ -133,16 +149,23 @@ void Node::drain_portal(Portal& portal, bool to_the_end) {
 }
 
 void Node::carry(Portal& portal, const wire::CallMessage& message, BlobView frame) {
-  wire::PeerFrame carried;
-  carried.from = portal.process;
-  carried.to = remote_.target(portal.alias).process;
+  std::vector<wire::OwnedRef> refs;
   const ProcessIndex to = index_of(portal.node);
   wire::for_each_ref(message, [&](ObjectId id) {
     const ProcessIndex owner = owners_.depart(id, to, portal.process);
-    carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
+    refs.push_back({id, remote_.node_of(owner).value_or(id_)});
   });
-  if (const auto* call = std::get_if<wire::Call>(&message))
-    portal.channel.count_started(call->sequence);  // from here on nobody knows better
+  const auto* call = std::get_if<wire::Call>(&message);
+  carry(portal, call != nullptr ? call->sequence : 0, std::move(refs), frame);
+}
+
+void Node::carry(Portal& portal, std::uint64_t call, std::vector<wire::OwnedRef> refs,
+                 BlobView frame) {
+  wire::PeerFrame carried;
+  carried.from = portal.process;
+  carried.to = remote_.target(portal.alias).process;
+  carried.refs = std::move(refs);
+  if (call != 0) portal.channel.count_started(call);  // from here on nobody knows better
   network_->send(portal.node, carried, frame);
   remote_.carried(portal.process, portal.alias);
 }
@@ -167,16 +190,23 @@ void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
   owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
 }
 
-void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
+/// Whether its refs are those that it names, in order, and it may be written into a ring.
+bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
+  if (payload.size() > ring::kMaxFrame) return false;
+  if (frame.refs.empty() && call_of_plain(payload)) return true;
   auto decoded = wire::decode_call(payload);
-  bool good = decoded && !names_place(decoded->message) && payload.size() <= ring::kMaxFrame;
+  if (!decoded || names_place(decoded->message)) return false;
+  bool good = true;
   std::size_t count = 0;
-  if (good)
-    wire::for_each_ref(decoded->message, [&](ObjectId id) {
-      good = good && count < frame.refs.size() && frame.refs[count].object == id;
-      ++count;
-    });
-  if (!good || count != frame.refs.size())
+  wire::for_each_ref(decoded->message, [&](ObjectId id) {
+    good = good && count < frame.refs.size() && frame.refs[count].object == id;
+    ++count;
+  });
+  return good && count == frame.refs.size();
+}
+
+void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
+  if (!is_as_named(frame, payload))
     return network_->drop(from, "it sent a frame whose refs are not those that it names");
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
   if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))  // its caller must hear of it

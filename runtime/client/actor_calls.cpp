@@ -95,6 +95,7 @@ ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end() || peers_.at(found->second).worker != worker) return nullptr;
   auto& calls = peers_.at(found->second).in_flight;
+  if (!calls.empty() && calls.front()->sequence == sequence) return calls.front().get();  // mostly
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
   return at != calls.end() && (*at)->sequence == sequence ? at->get() : nullptr;
@@ -103,6 +104,11 @@ ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
 void ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
   Peer& peer = peers_.at(by_worker_.at(worker));
   auto& calls = peer.in_flight;
+  if (!calls.empty() && calls.front()->sequence == sequence) {
+    calls.pop_front();
+    --live_;
+    return;
+  }
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
   TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence,

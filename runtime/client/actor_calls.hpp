@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -21,7 +22,7 @@
 
 namespace troupe::client {
 
-struct ActorCall {
+struct ActorCall final : Recycled<ActorCall> {
   ActorId actor;
   detail::Call call;
   std::vector<detail::ObjectHandle> results;  ///< empty: a tell

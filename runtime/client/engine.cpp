@@ -197,6 +197,10 @@ void ClientEngine::unlock_and_collect(Guard& guard) {
 }
 
 void ClientEngine::release(Entry* entry) noexcept {
+  if (is_alone(*entry)) {
+    delete entry;
+    return;
+  }
   Entry* head = released_.load(std::memory_order_relaxed);
   do {
     entry->next_released = head;
@@ -214,6 +218,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
   std::uint32_t waiting = 0;
   for (const auto& argument : call.arguments) {
     if (!argument.object) continue;
+    entry_of(argument.object).argued = true;
     Entry* blocker = blocker_of(entry_of(argument.object));
     if (blocker == nullptr) continue;
     ++waiting;
@@ -288,6 +293,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   task->results.assign(results.begin(), results.end());
   task->key = key_for(options);
   start(std::move(owned));
+  look_around();
   unlock_and_collect(lock);
 }
 
@@ -459,6 +465,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
                                       },
                                       pending});
   actors_.submit(std::move(owned));
+  look_around();
   unlock_and_collect(lock);
 }
 
@@ -556,6 +563,10 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   Peer* peer = peer_of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
+  if (send_plain(*peer, call, actor_low, attempt, results)) {
+    sequence = ++peer->sent;
+    return true;
+  }
   payload_.clear();
   Receiver receiver = peer->receiver();
   receiver.recovers = actor_low != 0;

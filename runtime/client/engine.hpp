@@ -21,6 +21,7 @@
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/wire/plain.hpp"
 
 #include <array>
 #include <atomic>
@@ -36,11 +37,13 @@
 
 namespace troupe::client {
 
-/// A call that arrived and has not begun.
+/// A call that arrived and has not begun. Views of a plain one's arguments keep it.
 struct Incoming {
-  std::uint64_t from = 0;  ///< process index of the caller
-  wire::Call call;
-  Blob payload;
+  std::uint64_t from = 0;   ///< process index of the caller
+  wire::Call call;          ///< of a plain one without its arguments
+  std::uint32_t count = 0;  ///< plain: of its arguments, whose bytes are here
+  std::array<wire::PlainRange, wire::kPlainArguments> ranges;
+  FewBytes<64> payload;
 };
 
 /// A value being written: inline or in shared memory.
@@ -112,8 +115,11 @@ class ClientEngine final : public detail::Engine,
   // --- for the worker's loop ---
   /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns false when
   /// the process must end.
-  bool next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
+  bool next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                  std::function<void()>& resume);
+  /// The last result of a call, without refs, no larger than kInlineValue; or, without a value,
+  /// that a call without results ended well. Any thread.
+  void reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value);
   /// Results of a call under way, for ResultSinks. Any thread.
   void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
@@ -203,6 +209,7 @@ class ClientEngine final : public detail::Engine,
   void drain_line(std::uint32_t line, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
+  bool take_plain(Peer& peer, BlobView frame, Time now);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
@@ -285,6 +292,10 @@ class ClientEngine final : public detail::Engine,
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
+  bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
+                  std::uint32_t attempt, std::uint32_t results);
+  const wire::FunctionKey& key_of(const detail::Callable* callable);
+  void look_around();
   void refuse_oversized(wire::Call& message, std::uint64_t holder);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
@@ -324,7 +335,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   std::vector<wire::Shape> shapes_;  ///< by key
-  std::deque<Incoming> incoming_;
+  std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
   std::unordered_set<Resume*> resumes_;
@@ -336,6 +347,10 @@ class ClientEngine final : public detail::Engine,
   std::vector<int> gpus_;
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
+  wire::PlainFrame plain_;                                                        ///< scratch
+  wire::Reply plain_reply_;                                                       ///< scratch
+  std::array<std::pair<const detail::Callable*, wire::FunctionKey>, 16> keys_{};  ///< lately used
+  std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();

@@ -24,11 +24,13 @@ Cases(F...) -> Cases<F...>;
 Time ClientEngine::drain(Time now) {
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
-  if (socket_ready_.exchange(false, std::memory_order_acq_rel)) drain_socket();
+  if (socket_ready_.load(std::memory_order_acquire) &&
+      socket_ready_.exchange(false, std::memory_order_acq_rel))
+    drain_socket();
   while (bell_.take(ready_lines_)) {
-    const std::vector<std::uint32_t> lines = std::exchange(ready_lines_, {});
+    std::vector<std::uint32_t> lines = std::exchange(ready_lines_, {});
     for (const std::uint32_t line : lines) drain_line(line, now);
-    ready_lines_ = std::vector<std::uint32_t>();
+    ready_lines_ = std::move(lines);  // its room serves again
   }
   agent_.flush();
   if (now >= next_tick_) next_tick_ = tasks_.tick(now);
@@ -103,6 +105,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
+    if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
       std::fprintf(stderr, "troupe: process %llu of this node sent a bad message: %s\n",
@@ -226,9 +229,9 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     tasks_.worker_died(message.peer, started, error, process::is_end_of_process(message.reason),
                        now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
-  std::erase_if(incoming_, [&](const Incoming& call) {
-    if (call.from != message.peer) return false;
-    drop_refs(call.call);
+  std::erase_if(incoming_, [&](const std::shared_ptr<Incoming>& call) {
+    if (call->from != message.peer) return false;
+    drop_refs(call->call);
     return true;
   });
   peers_.erase(found);
@@ -316,8 +319,11 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                                    Time now) {
   std::visit(Cases{[&](wire::Call& m) {
                      const bool unwanted = blocked_ && m.actor_low == 0;
-                     incoming_.push_back(
-                         {peer.process, std::move(m), Blob(payload.begin(), payload.end())});
+                     auto incoming = std::allocate_shared<Incoming>(RecyclingAllocator<Incoming>());
+                     incoming->from = peer.process;
+                     incoming->call = std::move(m);
+                     incoming->payload = payload;
+                     incoming_.push_back(std::move(incoming));
                      if (unwanted) hand_back_unstarted();
                      pump_->notify();
                    },
@@ -373,7 +379,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
 
 // --- the worker's side
 
-bool ClientEngine::next_work(std::optional<Incoming>& call, std::optional<ActorStart>& actor,
+bool ClientEngine::next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                              std::function<void()>& resume) {
   Guard lock = guard();
   // Results of what was submitted here may be awaited elsewhere: it ends before this process does.

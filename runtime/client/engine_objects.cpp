@@ -17,10 +17,9 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
 // --- settling
 
 std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, BlobView payload) {
-  auto stored = std::make_shared<Stored>();
-  const BlobView bytes = payload.subspan(value.payload_offset, value.payload_size);
-  stored->bytes.assign(bytes.begin(), bytes.end());
-  stored->refs = adopt_refs(value.refs);
+  auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+  stored->bytes = payload.subspan(value.payload_offset, value.payload_size);
+  if (!value.refs.empty()) stored->refs = adopt_refs(value.refs);
   return stored;
 }
 
@@ -253,6 +252,7 @@ void ClientEngine::give_back(const wire::Value& value) {
 
 void ClientEngine::collect_released() {
   report_unpins();
+  if (released_.load(std::memory_order_acquire) == nullptr) return;  // mostly; costs no write
   Entry* entry = released_.exchange(nullptr, std::memory_order_seq_cst);
   while (entry != nullptr) {
     Entry* next = entry->next_released;
@@ -379,6 +379,7 @@ void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload
 /// reaches theirs: the agent frees only what no published message can still name. The agent never
 /// blocks, so this is short.
 void ClientEngine::settle_agent_queue() {
+  if (agent_.waiting() == 0) return;
   const Time deadline = steady_now() + std::chrono::seconds(5);
   while (!agent_.flush()) {
     if (steady_now() >= deadline) {

@@ -68,7 +68,8 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
 }
 
 void ClientEngine::report_unpins() {
-  if (!has_unpins_.exchange(false, std::memory_order_acq_rel)) return;
+  if (!has_unpins_.load(std::memory_order_acquire)) return;  // mostly; costs no write
+  has_unpins_.store(false, std::memory_order_seq_cst);
   std::vector<wire::Unpinned> unpins;
   {
     const std::lock_guard lock(unpins_mutex_);
@@ -358,7 +359,7 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
       case wire::Value::Kind::inline_bytes: {
         const BlobView bytes = payload.subspan(argument.payload_offset, argument.payload_size);
         auto one = std::make_shared<Stored>();
-        one->bytes.assign(bytes.begin(), bytes.end());
+        one->bytes = bytes;
         one->refs = std::move(refs);
         values.push_back({one->bytes, one->refs, one});
         break;

@@ -57,15 +57,16 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
 
 void ClientEngine::hand_back_unstarted() {
   std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
-  std::deque<Incoming> kept;
-  for (auto& call : incoming_) {
-    if (call.call.actor_low != 0) {
-      kept.push_back(std::move(call));
+  std::deque<std::shared_ptr<Incoming>> kept;
+  for (auto& incoming : incoming_) {
+    const wire::Call& call = incoming->call;
+    if (call.actor_low != 0) {
+      kept.push_back(std::move(incoming));
       continue;
     }
-    auto [at, fresh] = ranges.try_emplace(call.from, call.call.sequence, call.call.sequence);
-    if (!fresh) at->second.second = call.call.sequence;
-    drop_refs(call.call);
+    auto [at, fresh] = ranges.try_emplace(incoming->from, call.sequence, call.sequence);
+    if (!fresh) at->second.second = call.sequence;
+    drop_refs(call);
   }
   incoming_.swap(kept);
   for (const auto& [caller, range] : ranges)

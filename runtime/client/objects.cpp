@@ -5,7 +5,6 @@ namespace troupe::client {
 detail::ObjectHandle ObjectTable::create() {
   auto* entry = new Entry;
   entry->id = ObjectId{high_, next_low()};
-  ++live_;
   return detail::ObjectHandle::adopt(entry);
 }
 
@@ -32,7 +31,6 @@ detail::ObjectHandle ObjectTable::adopt(ObjectId id, bool& fresh) {
   auto* entry = new Entry;
   entry->id = id;
   entry->escaped = true;
-  ++live_;
   escaped_[id] = entry;
   return detail::ObjectHandle::adopt(entry);
 }
@@ -64,7 +62,6 @@ void ObjectTable::erase(Entry& entry) {
     if (const auto found = escaped_.find(entry.id);
         found != escaped_.end() && found->second == &entry)
       escaped_.erase(found);
-  --live_;
 }
 
 }  // namespace troupe::client

@@ -5,6 +5,8 @@
 /// and the value once it is known.
 #pragma once
 
+#include "troupe/runtime/client/few_bytes.hpp"
+#include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -12,9 +14,9 @@
 
 namespace troupe::client {
 
-/// Bytes of a small value with the handles inside it, in one allocation-friendly record.
+/// Bytes of a small value with the handles inside it.
 struct Stored {
-  Blob bytes;
+  FewBytes<32> bytes;
   std::vector<detail::ObjectHandle> refs;
 };
 
@@ -35,7 +37,7 @@ struct Fetched {
   std::vector<detail::ObjectHandle> nested;
 };
 
-struct Entry final : detail::ObjectEntry {
+struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
@@ -46,6 +48,7 @@ struct Entry final : detail::ObjectEntry {
   bool fulfil = false;         ///< escaped while pending here: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
+  bool argued = false;         ///< a call named it: lineage may know of it
   wire::Location location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
@@ -133,6 +136,14 @@ inline bool fetch_failed(Entry& entry) noexcept {
   return blocker_of(entry) == nullptr && !is_here(entry) && !origin_of(entry).fetching;
 }
 
+/// Whether nothing but its handles has ever known of a small value, and it keeps no others: then
+/// whoever drops the last handle deletes it, without the lock.
+inline bool is_alone(const Entry& entry) noexcept {
+  return entry.ready.load(std::memory_order_relaxed) &&
+         entry.kind == wire::Value::Kind::inline_bytes && !entry.escaped && !entry.argued &&
+         entry.made_by == nullptr && !entry.in_own && !entry.source && entry.value->refs.empty();
+}
+
 /// Escaped entries by id. Under the engine's lock.
 class ObjectTable {
  public:
@@ -158,12 +169,10 @@ class ObjectTable {
   Entry* oldest_own() noexcept { return oldest_own_; }
   std::uint64_t next_low() noexcept { return ++low_; }
   std::uint64_t high() const noexcept { return high_; }
-  std::size_t live() const noexcept { return live_; }
 
  private:
   std::uint64_t high_;
   std::uint64_t low_ = 0;
-  std::size_t live_ = 0;
   std::unordered_map<ObjectId, Entry*> escaped_;
   Entry *oldest_own_ = nullptr, *newest_own_ = nullptr;
 };

@@ -17,6 +17,9 @@ constexpr Duration kHandOver = 1ms;
 /// a conversation park for ever, each waiting out the wake-up of the other.
 constexpr Duration kSpin = 75us;
 
+/// The CPUs that we may use are counted again once in so many sleeps.
+constexpr std::uint32_t kLookAtCpus = 16;
+
 int usable_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -86,6 +89,15 @@ void Pump::hand_to_io() {
   [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
 }
 
+void Pump::assist() {
+  if (leading_ || !bell_.pending()) return;
+  take_over_from_io();
+  const Time now = steady_now();
+  host_.drain(now);
+  last_led_.store(now.time_since_epoch().count(), std::memory_order_seq_cst);
+  if (followers_ > 0) changed_.notify_all();
+}
+
 bool Pump::wait(Guard& guard, const std::function<bool()>& done, Time deadline) {
   for (;;) {
     if (done()) return true;
@@ -116,6 +128,8 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) 
         pending = bell_.pending();
       }
     }
+    // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
+    if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
     if (!pending && bell_.prepare_sleep()) {
       if (!stopping_.load(std::memory_order_seq_cst)) poll_until(std::min(timer, deadline), false);
       bell_.finish_sleep();

@@ -53,6 +53,9 @@ class Pump {
   /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the
   /// predicate's last value.
   bool wait(Guard& guard, const std::function<bool()>& done, Time deadline);
+  /// For a thread that sends much and waits for nothing: handles what has arrived, so that the I/O
+  /// thread need not be woken for it. Under the lock. One look at the doorbell when nothing has.
+  void assist();
   /// Something changed that a waiting thread may look at. Under the lock.
   void notify() {
     if (followers_ > 0) changed_.notify_all();
@@ -70,8 +73,9 @@ class Pump {
   Host& host_;
   ring::Doorbell& bell_;
   EngineLock& lock_;
-  Duration spin_;
-  Fd kick_;  ///< wakes the I/O thread out of either sleep
+  Duration spin_;             ///< the leader's
+  std::uint32_t sleeps_ = 0;  ///< the leader's
+  Fd kick_;                   ///< wakes the I/O thread out of either sleep
   std::condition_variable_any changed_;
   int followers_ = 0;
   bool leading_ = false;  ///< a user thread leads; under the lock

@@ -120,6 +120,7 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return nullptr;
   auto& tasks = found->second->in_flight;
+  if (!tasks.empty() && tasks.front()->sequence == sequence) return tasks.front();  // mostly
   const auto at = std::lower_bound(tasks.begin(), tasks.end(), sequence,
                                    [](const Task* t, std::uint64_t s) { return t->sequence < s; });
   return at != tasks.end() && (*at)->sequence == sequence ? *at : nullptr;
@@ -130,7 +131,10 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
   Lease& lease = *leases_.at(worker);
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
-  lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
+  if (lease.in_flight.front() == task)
+    lease.in_flight.pop_front();
+  else
+    lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
   lease.since = now;
   lease.recalled = false;
   Pool& pool = pools_[lease.key];

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 
 #include <deque>
@@ -26,7 +27,7 @@ namespace troupe::client {
 
 struct Spec;
 
-struct Task {
+struct Task final : Recycled<Task> {
   std::uint64_t key = 0;  ///< shape
   detail::Call call;
   std::vector<detail::ObjectHandle> results;

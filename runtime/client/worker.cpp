@@ -16,21 +16,36 @@ namespace {
 /// Sends the results of one call; outlives the thunk when the call is a coroutine.
 class Replier final : public detail::ResultSink {
  public:
-  Replier(ClientEngine& engine, const Incoming& call, std::size_t results)
-      : engine_(engine),
-        to_(call.from),
-        sequence_(call.call.sequence),
-        wanted_(call.call.results),
-        total_(results),
-        rooms_(results),
-        begun_(steady_now()) {}
+  explicit Replier(ClientEngine& engine) : engine_(engine) {}
+  /// For the next call.
+  void begin(const Incoming& call, std::size_t results) {
+    to_ = call.from;
+    sequence_ = call.call.sequence;
+    wanted_ = call.call.results;
+    total_ = results;
+    sent_ = 0;
+    rooms_.resize(results);
+    for (ValueRoom& room : rooms_)
+      if (room.allocation) room = {};  // what was never published
+    begun_ = steady_now();
+  }
 
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
-    rooms_.at(index) = engine_.make_room(size);
-    return rooms_[index].bytes();
+    ValueRoom& room = rooms_.at(index);
+    if (size > wire::kInlineValue || room.allocation) {
+      room = engine_.make_room(size);
+    } else {
+      room.size = size;
+      room.inline_bytes.resize(size);
+    }
+    return room.bytes();
   }
   void publish(std::size_t index, std::span<const detail::ObjectHandle> refs) override {
-    send(index, engine_.finish_room(std::move(rooms_.at(index)), refs));
+    ValueRoom& room = rooms_.at(index);
+    if (refs.empty() && !room.allocation && sent_ + 1 == total_)
+      send_plain(index, room.inline_bytes);
+    else
+      send(index, engine_.finish_room(std::move(room), refs));
   }
   void forward(std::size_t index, const detail::ObjectHandle& object) override {
     OutgoingValue value;
@@ -51,6 +66,18 @@ class Replier final : public detail::ResultSink {
   bool finished() const noexcept { return sent_ == total_; }
 
  private:
+  /// The last result, if it is small and holds no refs.
+  void send_plain(std::size_t index, BlobView bytes) {
+    ++sent_;
+    wire::PlainReply reply;
+    reply.sequence = sequence_;
+    reply.index = static_cast<std::uint32_t>(index);
+    reply.has_value = wanted_ != 0;
+    if (!reply.has_value) bytes = {};  // a tell
+    reply.ran_ns = static_cast<std::uint64_t>((steady_now() - begun_).count());
+    reply.value.size = static_cast<std::uint32_t>(bytes.size());
+    engine_.reply_plain(to_, reply, bytes);
+  }
   void send(std::size_t index, OutgoingValue value) {
     ++sent_;
     if (wanted_ == 0) value = OutgoingValue{};  // a tell
@@ -59,13 +86,13 @@ class Replier final : public detail::ResultSink {
   }
 
   ClientEngine& engine_;
-  std::uint64_t to_;
-  std::uint64_t sequence_;
-  std::uint32_t wanted_;
-  std::size_t total_;
+  std::uint64_t to_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t wanted_ = 0;
+  std::size_t total_ = 0;
   std::size_t sent_ = 0;
   std::vector<ValueRoom> rooms_;
-  Time begun_;
+  Time begun_{};
 };
 
 /// A constructor's result is the instance; nothing travels.
@@ -83,19 +110,31 @@ class NoResult final : public detail::ResultSink {
   Blob bytes_;
 };
 
+/// Values of the arguments of the call that runs, and what the thunk sees of them. One call runs at
+/// a time, so its room serves all.
+struct Arguments {
+  std::vector<detail::Value> values;
+  std::vector<detail::ArgumentView> views;
+  void clear() noexcept {
+    views.clear();
+    values.clear();
+  }
+};
+
 class Run final : public detail::Invocation {
  public:
-  Run(ClientEngine& engine, std::vector<detail::Value> values, void* self, bool restarted,
+  Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,
       std::shared_ptr<detail::ResultSink> sink)
       : engine_(engine),
-        values_(std::move(values)),
+        arguments_(arguments),
         self_(self),
         restarted_(restarted),
         sink_(std::move(sink)) {
-    views_.reserve(values_.size());
-    for (const auto& value : values_) views_.push_back({value.bytes, value.refs, &value.keep});
+    for (const auto& value : arguments_.values)
+      arguments_.views.push_back({value.bytes, value.refs, &value.keep});
   }
-  std::span<const detail::ArgumentView> arguments() const override { return views_; }
+  ~Run() override { arguments_.clear(); }
+  std::span<const detail::ArgumentView> arguments() const override { return arguments_.views; }
   detail::Engine& engine() const override { return engine_; }
   void* self() const override { return self_; }
   void set_self(void* instance) override { self_ = instance; }
@@ -127,8 +166,7 @@ class Run final : public detail::Invocation {
 
  private:
   ClientEngine& engine_;
-  std::vector<detail::Value> values_;
-  std::vector<detail::ArgumentView> views_;
+  Arguments& arguments_;
   void* self_;
   bool restarted_;
   bool deferred_ = false;
@@ -149,13 +187,13 @@ class Worker {
 
   void loop() {
     for (;;) {
-      std::optional<Incoming> call;
+      std::shared_ptr<Incoming> call;
       std::optional<ActorStart> start;
       std::function<void()> resume;
       if (!engine_.next_work(call, start, resume)) break;
       if (resume) resume();
       if (start) become(*start);
-      if (call) run(*call);
+      if (call) run(call);
     }
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
@@ -173,10 +211,11 @@ class Worker {
     return Error(std::move(info));
   }
 
-  std::vector<detail::Value> arguments_of(const wire::Call& call, BlobView payload) const {
+  void open(const wire::Call& call, BlobView payload) {
+    arguments_.clear();
     LostArgument lost;
     try {
-      return engine_.open_arguments(call, payload, lost);
+      arguments_.values = engine_.open_arguments(call, payload, lost);
     } catch (const Error& error) {
       ErrorInfo info = error.info();
       info.outcome = Outcome::not_executed;
@@ -184,13 +223,32 @@ class Worker {
     }
   }
 
-  const detail::Callable* lookup(const wire::FunctionKey& key) const {
+  /// Arguments of a plain call are shown where they arrived.
+  void open(const std::shared_ptr<Incoming>& call) {
+    if (call->count == 0) return open(call->call, call->payload);
+    arguments_.clear();
+    for (std::uint32_t i = 0; i < call->count; ++i) {
+      const wire::PlainRange& range = call->ranges[i];
+      arguments_.values.push_back(
+          {BlobView(call->payload).subspan(range.offset, range.size), {}, call});
+    }
+  }
+
+  const detail::Callable* lookup(const wire::FunctionKey& key) {
+    if (last_ != nullptr && key == last_key_) return last_;
     const detail::Callable* callable = process::Registry::instance().find(key);
     if (callable == nullptr)
       throw InvalidArgument(
           Code::invalid_argument,
           "this worker's program has no such entry: caller and worker run different builds");
+    last_key_ = key;
+    last_ = callable;
     return callable;
+  }
+  std::shared_ptr<Replier> next_replier(const Incoming& call, std::size_t results) {
+    if (!replier_ || replier_.use_count() != 1) replier_ = std::make_shared<Replier>(engine_);
+    replier_->begin(call, results);
+    return replier_;
   }
 
   void become(const ActorStart& order) {
@@ -203,8 +261,8 @@ class Worker {
     try {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
-      Run run(engine_, arguments_of(order.start.creation, order.payload), nullptr, restarted_,
-              std::make_shared<NoResult>());
+      open(order.start.creation, order.payload);
+      Run run(engine_, arguments_, nullptr, restarted_, std::make_shared<NoResult>());
       run.belongs_to(actor_, lifetime_);
       class_->thunk(run);
       instance_ = run.self();
@@ -218,17 +276,19 @@ class Worker {
     }
   }
 
-  void run(const Incoming& call) {
+  void run(const std::shared_ptr<Incoming>& incoming) {
+    const Incoming& call = *incoming;
     const detail::Callable* callable = nullptr;
     std::shared_ptr<Replier> sink;
     const process::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
-      sink = std::make_shared<Replier>(engine_, call, callable->results);
+      sink = next_replier(call, callable->results);
       if (callable->kind == detail::CallableKind::method &&
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
-      Run run(engine_, arguments_of(call.call, call.payload), instance_, restarted_, sink);
+      open(incoming);
+      Run run(engine_, arguments_, instance_, restarted_, sink);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       callable->thunk(run);
       if (!run.deferred() && !sink->finished())
@@ -236,13 +296,17 @@ class Worker {
     } catch (const BadArgument& bad) {
       sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
     } catch (...) {
-      if (!sink) sink = std::make_shared<Replier>(engine_, call, 1);
+      if (!sink) sink = next_replier(call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";
       sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
     }
   }
 
   ClientEngine& engine_;
+  Arguments arguments_;
+  std::shared_ptr<Replier> replier_;
+  wire::FunctionKey last_key_;
+  const detail::Callable* last_ = nullptr;
   const detail::Callable* class_ = nullptr;
   void* instance_ = nullptr;
   ActorId actor_;
@@ -280,8 +344,8 @@ Error error_from_current_exception(const char* function) noexcept {
   try {
     throw;
   } catch (const Error& error) {
-    // Arguments that could not be opened, wrong builds: the call did not run. All else came out of
-    // user code.
+    // Arguments that could not be opened, wrong builds: the call did not run. All else came out
+    // of user code.
     if (error.outcome() == Outcome::not_executed && error.code() != Code::task_failed) {
       ErrorInfo same = error.info();
       if (same.origin.function.empty()) same.origin.function = function;

@@ -14,6 +14,7 @@
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/units.hpp"
+#include "troupe/runtime/detail/small_vector.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -114,8 +115,8 @@ TROUPE_API void register_callable(const Callable* callable);
 /// A call ready to be sent.
 struct Call {
   const Callable* callable = nullptr;
-  Blob bytes;  ///< inline arguments, each 16-byte aligned
-  std::vector<Argument> arguments;
+  SmallVector<std::byte, 32> bytes;  ///< inline arguments, each 16-byte aligned
+  SmallVector<Argument, 2> arguments;
   std::vector<ObjectHandle> refs;  ///< Refs found inside inline arguments, in order
 };
 

@@ -210,7 +210,7 @@ InlineEngine::Job InlineEngine::make_job(detail::Call&& call, std::span<ObjectHa
   TROUPE_ASSERT(call.bytes.size() <= detail::kInlineBytes, "large arguments are objects");
   job.bytes = allocate(call.bytes.size());
   std::copy(call.bytes.begin(), call.bytes.end(), job.bytes.get());
-  job.arguments = std::move(call.arguments);
+  job.arguments.assign(call.arguments.begin(), call.arguments.end());
   job.refs = std::move(call.refs);
   job.is_tell = results.empty();
   for (ObjectHandle& result : results) {

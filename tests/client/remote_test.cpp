@@ -312,26 +312,26 @@ struct RemoteWorker : Driver {
   RemoteWorker() : Driver(wire::ProcessKind::worker) {}
 
   // A call of the process over there arrives and begins.
-  Incoming begin(std::vector<wire::Value> arguments) {
+  std::shared_ptr<Incoming> begin(std::vector<wire::Value> arguments) {
     agent.connect(kThere, true, kNode);
     wire::Call call;
     call.sequence = 1;
     call.arguments = std::move(arguments);
     agent.peer_says(kThere, call);
-    return agent.finish(agent.meanwhile([this] { return work().first.value(); }));
+    return agent.finish(agent.meanwhile([this] { return work().first; }));
   }
-  std::pair<std::optional<Incoming>, std::function<void()>> work() {
-    std::optional<Incoming> call;
+  std::pair<std::shared_ptr<Incoming>, std::function<void()>> work() {
+    std::shared_ptr<Incoming> call;
     std::optional<ActorStart> actor;
     std::function<void()> resume;
     EXPECT_TRUE(engine().next_work(call, actor, resume));
     return {std::move(call), std::move(resume)};
   }
-  auto opening(const Incoming& call) {
-    return agent.meanwhile([this, &call]() -> Result<std::vector<detail::Value>> {
+  auto opening(const std::shared_ptr<Incoming>& call) {
+    return agent.meanwhile([this, call]() -> Result<std::vector<detail::Value>> {
       LostArgument lost;
       try {
-        return engine().open_arguments(call.call, call.payload, lost);
+        return engine().open_arguments(call->call, call->payload, lost);
       } catch (const Error& error) {
         return error;
       }
@@ -341,7 +341,7 @@ struct RemoteWorker : Driver {
 
 TEST_F(RemoteWorker, ForwardedArgumentsAreFetchedTogetherAndTheCpuIsGivenBack) {
   const ObjectId other{77, 2};
-  const Incoming call = begin({forwarded(kObject), forwarded(other)});
+  const auto call = begin({forwarded(kObject), forwarded(other)});
   auto opened = opening(call);
   const auto first = agent.next<wire::Await>(), second = agent.next<wire::Await>();
   EXPECT_EQ(first.object, kObject);
@@ -369,7 +369,7 @@ TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
   const ObjectId inner{77, 3};
   wire::Value other = value_of(Kind::inline_bytes);
   other.refs = {inner};
-  const Incoming call = begin({forwarded(kObject), other});
+  const auto call = begin({forwarded(kObject), other});
   auto opened = opening(call);
   agent.next<wire::Await>();
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
@@ -401,7 +401,7 @@ struct RemoteCoroutine : RemoteWorker {
   detail::ObjectHandle ref() {
     wire::Value value = value_of(Kind::inline_bytes);
     value.refs = {kObject};
-    const Incoming call = begin({value});
+    const auto call = begin({value});
     detail::ObjectHandle object = agent.finish(opening(call)).value().at(0).refs[0];
     EXPECT_FALSE(engine().is_ready(object));
     EXPECT_FALSE(agent.next<wire::Await>().fetch);

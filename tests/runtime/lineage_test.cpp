@@ -33,7 +33,7 @@ struct Lineages : testing::Test {
                                     int retries = 3) {
     auto made = std::make_unique<Task>();
     for (Handle& argument : arguments)
-      made->call.arguments.emplace_back().object = std::move(argument);
+      made->call.arguments.push_back({0, 0, 0, 0, std::move(argument)});
     made->results = std::move(results);
     made->retries_left = retries;
     return made;

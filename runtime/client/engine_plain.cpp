@@ -1,0 +1,97 @@
+/// The straight path: calls whose arguments travel inline, and their replies. What is not plain
+/// goes the general way; both end in the same places. All under the lock.
+#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/process/registry.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+/// A thread that only sends looks at what has arrived once in so many calls; with 256 calls under
+/// way at a worker it never runs dry for that.
+constexpr std::uint32_t kSendsPerLook = 16;
+
+}  // namespace
+
+const wire::FunctionKey& ClientEngine::key_of(const detail::Callable* callable) {
+  auto& [known, key] = keys_[(reinterpret_cast<std::uintptr_t>(callable) / 64) % keys_.size()];
+  if (known != callable) {
+    key = process::Registry::instance().key_of(callable);
+    known = callable;
+  }
+  return key;
+}
+
+/// True: the call is in the peer's ring, or waits for room there.
+bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
+                              std::uint32_t attempt, std::uint32_t results) {
+  if (call.arguments.size() > wire::kPlainArguments || !call.refs.empty()) return false;
+  wire::PlainCall plain;
+  for (const auto& argument : call.arguments) {
+    if (argument.object) return false;
+    plain.arguments[plain.count++] = {argument.offset, argument.size};
+  }
+  plain.sequence = peer.sent + 1;
+  plain.function = key_of(call.callable);
+  plain.actor_low = actor_low;
+  plain.attempt = attempt;
+  plain.results = results;
+  const BlobView head = wire::write_plain(plain, plain_);
+  TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
+                "the inline arguments of a call are bounded");
+  peer.channel.send(head, call.bytes);
+  return true;
+}
+
+/// False: it is something else, or broken.
+bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
+  BlobView payload;
+  if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
+    plain_reply_.sequence = reply.sequence;
+    plain_reply_.index = reply.index;
+    plain_reply_.ran_ns = reply.ran_ns;
+    plain_reply_.value.kind =
+        reply.has_value ? wire::Value::Kind::inline_bytes : wire::Value::Kind::pending;
+    plain_reply_.value.payload_offset = reply.value.offset;
+    plain_reply_.value.payload_size = reply.value.size;
+    on_reply(peer, plain_reply_, payload, now);
+    return true;
+  }
+  wire::PlainCall plain;
+  if (!wire::read_plain(frame, plain, payload)) return false;
+  auto incoming = std::allocate_shared<Incoming>(RecyclingAllocator<Incoming>());
+  incoming->from = peer.process;
+  incoming->count = plain.count;
+  incoming->ranges = plain.arguments;
+  wire::Call& call = incoming->call;
+  call.sequence = plain.sequence;
+  call.function = plain.function;
+  call.actor_low = plain.actor_low;
+  call.attempt = plain.attempt;
+  call.results = plain.results;
+  incoming->payload = payload;
+  const bool unwanted = blocked_ && plain.actor_low == 0;
+  incoming_.push_back(std::move(incoming));
+  if (unwanted) hand_back_unstarted();
+  pump_->notify();
+  return true;
+}
+
+void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value) {
+  Guard lock = guard();
+  if (Peer* peer = peer_of(to)) {
+    peer->channel.count_completed(++peer->completed);
+    peer->channel.send(wire::write_plain(reply, plain_), value);
+  }
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::look_around() {
+  if (++sent_since_look_ < kSendsPerLook) return;
+  sent_since_look_ = 0;
+  pump_->assist();
+}
+
+}  // namespace troupe::client
