@@ -481,6 +481,14 @@ bool Host::is_pinned(const Location& at) const noexcept {
   return !PinProtocol<AgentMemory>::is_clear(slot);
 }
 
+std::uint32_t Host::pins(const Location& at) const noexcept {
+  if (impl_->object(at) == nullptr) return 0;
+  const AgentMemory slot = impl_->memory(at.process, at.slot);
+  std::uint32_t sum = 0;
+  for (std::uint32_t p = 0; p < slot.processes(); ++p) sum += slot.pins_of(p);
+  return sum;
+}
+
 bool Host::Impl::retire(std::uint32_t p, std::uint32_t s, Object& object) {
   AgentMemory slot = memory(p, s);
   PinProtocol<AgentMemory>::retire(slot, object.generation);

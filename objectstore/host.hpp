@@ -108,6 +108,8 @@ class TROUPE_API Host {
   Result<Freed> free(const Location& at);
   /// Whether somebody looks at it now; a moment later anybody may. False when it is not here.
   bool is_pinned(const Location& at) const noexcept;
+  /// How many views of it are open. 0 when it is not here.
+  std::uint32_t pins(const Location& at) const noexcept;
   /// A process reports an unpin (Client::UnpinReport): looks at that object again.
   void unpinned(std::uint32_t process, std::uint32_t slot);
   /// Looks at every freed object that waits. Never needed when reports and deaths are told.

@@ -25,7 +25,7 @@ Spiller::~Spiller() {
 void Spiller::adopted(const Location& name, Time now) {
   Object& object = objects_[key(name)];
   object.name = object.at = name;
-  object.used = now;
+  object.adopted = object.used = now;
   list(object);
   if (!asks_.empty()) next_try_ = now;
 }
@@ -354,6 +354,20 @@ SpillerStats Spiller::stats() const {
   stats.restored = restored_;
   stats.waiting = asks_.size();
   return stats;
+}
+
+Spiller::Seen Spiller::seen(const Object& object) const {
+  const bool on_disk = object.state == State::disk || object.state == State::coming;
+  return {object.name, on_disk, on_disk ? 0 : host_.pins(object.at), object.adopted, object.used};
+}
+
+std::optional<Spiller::Seen> Spiller::look(const Location& name) const {
+  const auto found = objects_.find(key(name));
+  return found == objects_.end() ? std::nullopt : std::optional(seen(found->second));
+}
+
+void Spiller::each(const std::function<void(const Seen&)>& look_at) const {
+  for (const auto& [name, object] : objects_) look_at(seen(object));
 }
 
 std::uint64_t Spiller::pinned_bytes() const {

@@ -31,6 +31,7 @@
 #include "troupe/objectstore/spill_files.hpp"
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -92,6 +93,17 @@ class TROUPE_API Spiller {
   void poll(Time now);
   Time next_deadline() const;
   SpillerStats stats() const;
+  /// An object as observers see it.
+  struct Seen {
+    Location name;
+    bool on_disk = false;
+    std::uint32_t pins = 0;
+    Time adopted{}, used{};
+  };
+  /// nullopt: it was not adopted, or was freed.
+  std::optional<Seen> look(const Location& name) const;
+  /// Each, in order of process and slot. O(objects).
+  void each(const std::function<void(const Seen&)>& look_at) const;
   /// Bytes of objects in memory that are looked at now. O(objects in memory).
   std::uint64_t pinned_bytes() const;
 
@@ -102,7 +114,7 @@ class TROUPE_API Spiller {
     Location name, at;
     State state = State::memory;
     SpillId id = 0;
-    Time used{}, stays_until{};
+    Time adopted{}, used{}, stays_until{};
     std::vector<std::uint64_t> asks;  ///< that wait for it to come back
     /// Neighbours in the list of its extent, while it is in memory and may go.
     Object *before = nullptr, *after = nullptr;
@@ -133,6 +145,7 @@ class TROUPE_API Spiller {
   Error why_not(const Ask& ask) const;
   void make_room(std::uint64_t bytes, Time now);
   void spill(Object& object, Time now);
+  Seen seen(const Object& object) const;
   std::vector<Object*> choose(std::uint64_t bytes, Time now);
   void count_on_disk(const Object& object, bool is_there);
   void list(Object& object);

@@ -166,6 +166,7 @@ void Node::loop() {
     } while (hear_control());
     forget_ended_jobs();
     serve_memory();
+    guard_memory();
     send_notices();
     tell_memory();
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
@@ -194,6 +195,7 @@ Time Node::next_deadline() const {
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (spiller_) until = std::min(until, spiller_->next_deadline());
+  if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
                       programs_->next_deadline()});

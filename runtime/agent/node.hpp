@@ -13,6 +13,7 @@
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
+#include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/programs.hpp"
@@ -25,6 +26,7 @@
 #include "troupe/runtime/process/zygote.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
+#include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <poll.h>
@@ -85,8 +87,11 @@ class Node final : private OwnerTable::Out,
     std::map<std::uint64_t, wire::Shape> shapes;  ///< of the leases that it has asked for, by key
     bool attached = false;                        ///< its tables are sealed
     bool introduced = false;                      ///< said hello
-    pid_t pid = 0;
-    bool doomed = false;  ///< to be buried after this pass
+    pid_t pid = 0;                                ///< of a child of ours
+    std::uint32_t told_pid = 0;                   ///< for people
+    std::string sentence;                         ///< why it is killed, when that is decided here
+    Time heard{};                                 ///< when it last said something
+    bool doomed = false;                          ///< to be buried after this pass
     std::string reason;
     std::set<ProcessIndex> peers;  ///< with a channel
   };
@@ -209,6 +214,8 @@ class Node final : private OwnerTable::Out,
   void take_extent(Result<objectstore::ExtentGrant> grant);
   void serve_memory();
   void tell_memory();
+  void guard_memory();
+  std::uint64_t memory_of(const Process& process) const;
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -266,8 +273,6 @@ class Node final : private OwnerTable::Out,
   void report(Time now);
   void leave();
   void keep_in_touch(Time now);
-  void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
-  void answer_inquiry(control::FromControl& message, std::uint64_t request);
   void node_gone(NodeId node, const std::string& why, bool for_ever);
   void on_control(control::FromControl& message) override;
   void on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& message) override;
@@ -277,6 +282,22 @@ class Node final : private OwnerTable::Out,
   void on_node_dead(NodeId node, const std::string& why) override;
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
+
+  // observers (node_observers.cpp)
+  wire::MemoryReport memory_report();
+  wire::MemoryUser user_of(const Process& process) const;
+  wire::MemoryHolder holder(ProcessIndex index, std::int64_t refs, Time now);
+  void describe_place(const wire::Location& location, wire::MemoryObject& row, Time now);
+  void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
+  void on_inquire_memory(Process& from, const wire::Inquire& message);
+  void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
+  void on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload);
+  void answer_inquiry(control::FromControl& message, std::uint64_t request);
+  void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes);
+  void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
+                      std::uint64_t whole);
+  void end_inquiries(NodeId node, const Error& why);
+  void refuse_inquiry(Process& to, std::uint64_t request, const Error& why);
 
   // processes of other nodes (node_remote.cpp)
   ProcessIndex index_of(NodeId node);
@@ -351,10 +372,12 @@ class Node final : private OwnerTable::Out,
   std::uint64_t last_ask_ = 0;
   std::vector<std::uint64_t> try_again_;  ///< to be told so after the notices
   bool spill_ready_ = false;              ///< the disk has an answer
-  bool press_ = false;                    ///< processes are to be told, after the notices
-  bool asks_for_transfers_ = false;       ///< that ask has no answer yet
-  bool memory_came_ = false;              ///< transfers are to be told
-  std::optional<Error> memory_refused_;   ///< or so
+  MemoryGuard guard_;
+  Time next_guard_{};
+  bool press_ = false;                   ///< processes are to be told, after the notices
+  bool asks_for_transfers_ = false;      ///< that ask has no answer yet
+  bool memory_came_ = false;             ///< transfers are to be told
+  std::optional<Error> memory_refused_;  ///< or so
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
   std::unique_ptr<LocalControl> control_;  ///< of a private node
@@ -420,6 +443,7 @@ class Node final : private OwnerTable::Out,
   struct Inquiry {
     ProcessIndex process = 0;
     std::uint64_t request = 0;
+    NodeId node;  ///< that was asked; zero: control
   };
   std::map<std::uint64_t, Inquiry> inquiries_;
 };

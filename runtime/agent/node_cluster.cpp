@@ -25,8 +25,6 @@ constexpr Duration kReportInterval = std::chrono::milliseconds(100);
 constexpr Duration kLookInterval = std::chrono::milliseconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
-/// An answer to an observer leaves in pieces that fit a packet.
-constexpr std::size_t kAnswerPiece = 12 * 1024;
 
 /// "10.0.0.1" of "tcp://10.0.0.1:*".
 std::string host_of(const std::string& address) {
@@ -131,13 +129,7 @@ void Node::on_control(control::FromControl& message) {
 }
 
 void Node::on_control_reset(const std::string& why) {
-  for (const auto& [number, inquiry] : std::exchange(inquiries_, {}))
-    if (Process* process = find(inquiry.process)) {
-      wire::Answer answer;
-      answer.request = inquiry.request;
-      answer.error = Error(Code::unavailable, why, Outcome::unknown).shared_info();
-      send(*process, answer);
-    }
+  end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
 /// What this node has free, when it changed.
@@ -209,6 +201,10 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
     return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
   }
+  if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
+    return on_peer_inquire(from, *inquire);
+  if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
+    return on_peer_answer(from, *answer, decoded.payload);
   if (programs_->on_message(from, message, decoded.payload, now)) return;
   if (!restores_first(from, message)) transfers_->on_message(from, message, decoded.payload, now);
 }
@@ -228,8 +224,9 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
-  owners_.node_died(index_of(node), Error(std::move(info)));
+  owners_.node_died(index_of(node), Error(ErrorInfo(info)));
   transfers_->node_died(node, for_ever, now);
+  end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   programs_->node_died(node, now);
   remote_.node_died(node, why, for_ever);
 }
@@ -294,48 +291,6 @@ void Node::done(ObjectId object, NodeId, const wire::Location& location) {
 
 void Node::failed(ObjectId object, NodeId, const Error& error) {
   owners_.pull_failed(object, error);
-}
-
-// --- observers
-// ---------------------------------------------------------------------------------------------------
-
-void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
-  const auto refuse = [&](Code code, const std::string& why) {
-    wire::Answer answer;
-    answer.request = message.request;
-    answer.error = Error(code, why).shared_info();
-    send(from, answer);
-  };
-  if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
-  auto decoded = control::decode_to_control(payload);
-  if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
-  const std::uint64_t number = next_inquiry_++;
-  const bool asks =
-      std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
-                       [&](control::KeyValueRequest& m) { return m.request = number, true; },
-                       [&](control::DrainRequest& m) { return m.request = number, true; },
-                       [&](auto&) { return false; }},
-                 *decoded);
-  if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
-  if (!network_->hears_control(steady_now()))
-    return refuse(Code::unavailable, "control does not answer at the moment: try again");
-  inquiries_[number] = {from.index, message.request};
-  network_->send_control(*decoded);
-}
-
-void Node::answer_inquiry(control::FromControl& message, std::uint64_t request) {
-  const auto at = inquiries_.find(request);
-  if (at == inquiries_.end()) return;
-  const Inquiry inquiry = at->second;
-  inquiries_.erase(at);
-  Process* process = find(inquiry.process);
-  if (process == nullptr) return;
-  const Blob bytes = control::encode(message);
-  for (std::size_t offset = 0; offset < bytes.size(); offset += kAnswerPiece) {
-    const BlobView piece =
-        BlobView(bytes).subspan(offset, std::min(kAnswerPiece, bytes.size() - offset));
-    send(*process, wire::Answer{inquiry.request, offset, bytes.size(), nullptr}, piece);
-  }
 }
 
 }  // namespace troupe::agent

@@ -2,14 +2,21 @@
 /// what processes are told of it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/process/role.hpp"
 
+#include <unistd.h>
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace troupe::agent {
 namespace {
+
+constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
 
 /// `TROUPE_SPILL`: folders with colons between them, used in turn; empty: nothing is spilled.
 /// Without it the first folder for temporary files that can be used, on a disk rather than in
@@ -42,6 +49,51 @@ objectstore::SpillerOptions spiller_options() {
   options.patience = std::clamp<Duration>(
       std::chrono::milliseconds(std::strtoll(patience, nullptr, 10)), Duration(0), options.at_most);
   return options;
+}
+
+/// Bytes behind the name in a file of lines "name   number kB".
+std::uint64_t field_of(const std::string& text, const char* name) {
+  const auto at = text.find(name);
+  return at == std::string::npos
+             ? 0
+             : std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 10) << 10;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The control group of this process, if it has a limit; version 2.
+std::string group_folder() {
+  const std::string text = contents("/proc/self/cgroup");
+  const auto at = text.find("0::");
+  if (at == std::string::npos) return {};
+  return "/sys/fs/cgroup" + text.substr(at + 3, text.find('\n', at) - at - 3);
+}
+
+/// `TROUPE_NODE_MEMORY`: bytes that all workers of the node may use of their own; else what the
+/// machine and this process's control group have.
+std::uint64_t node_limit() {
+  const char* limit = std::getenv("TROUPE_NODE_MEMORY");
+  return limit != nullptr ? std::strtoull(limit, nullptr, 10) : 0;
+}
+
+MachineMemory look_at_machine() {
+  const std::string machine = contents("/proc/meminfo");
+  MachineMemory seen{field_of(machine, "MemTotal:"), field_of(machine, "MemAvailable:"),
+                     "the machine"};
+  static const std::string group = group_folder();
+  if (group.empty()) return seen;
+  const std::uint64_t most = std::strtoull(contents(group + "/memory.max").c_str(), nullptr, 10);
+  if (most == 0 || most >= seen.total) return seen;  // "max" is none
+  const std::string stat = contents(group + "/memory.stat");
+  std::uint64_t used = std::strtoull(contents(group + "/memory.current").c_str(), nullptr, 10);
+  // What files take is given back when somebody needs it. In this file: bytes, not kB.
+  used -= std::min(used, field_of(stat, "inactive_file ") >> 10);
+  return {most, most - std::min(most, used), "the control group"};
 }
 
 }  // namespace
@@ -195,6 +247,43 @@ void Node::serve_memory() {
   if (!spiller_ || (!spill_ready_ && now < spiller_->next_deadline())) return;
   spill_ready_ = false;
   spiller_->poll(now);
+}
+
+/// Bytes that are the process's own: what it shares, as the object store, is not.
+std::uint64_t Node::memory_of(const Process& process) const {
+  std::istringstream text(contents("/proc/" + std::to_string(process.told_pid) + "/statm"));
+  std::uint64_t size = 0, resident = 0, shared = 0;
+  text >> size >> resident >> shared;
+  return (resident - std::min(resident, shared)) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Ends a worker when memory runs out, before the kernel ends whom it likes.
+void Node::guard_memory() {
+  const Time now = steady_now();
+  if (now < next_guard_ || leases_.lease_count() == 0) return;
+  next_guard_ = now + kGuardInterval;
+  static const std::uint64_t limit = node_limit();
+  MachineMemory machine = look_at_machine();
+  if (limit == 0 && !guard_.is_short(machine)) return;
+  std::vector<WorkerMemory> uses;
+  std::uint64_t sum = 0;
+  for (const auto& lease : leases_.busy())
+    if (const Process* worker = find(lease.worker); worker != nullptr && worker->pid > 0) {
+      uses.push_back({worker->index, worker->told_pid, memory_of(*worker),
+                      static_cast<std::uint64_t>(std::max<std::int64_t>(lease.memory, 0)),
+                      lease.since, lease.dedicated});
+      sum += uses.back().bytes;
+    }
+  if (limit != 0) machine = {limit, limit - std::min(limit, sum), "the node's limit"};
+  if (!guard_.is_short(machine)) return;
+  const auto victim = guard_.choose(machine, uses, now);
+  if (!victim) return;
+  if (Process* worker = find(victim->process)) {
+    worker->sentence = process::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
+    std::fprintf(stderr, "troupe: %s\n", worker->sentence.c_str());
+    kill_worker(victim->process);
+  }
 }
 
 /// What has to follow the notices: their memory is what it is about.

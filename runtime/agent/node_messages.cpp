@@ -78,6 +78,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
     return break_off(from, "its first message was not a hello");
   }
   const Time now = steady_now();
+  from.heard = now;
   std::visit(Cases{[&](wire::RequestLease& m) { on_request_lease(from, m); },
                    [&](wire::LeaseReturned& m) {
                      if (!remote_.lease_returned(from.index, m.lease))
@@ -116,6 +117,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
 }
 
 void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {
+  from.told_pid = hello.pid;
+  from.heard = steady_now();
   if (hello.protocol != kProtocolVersion)
     return refuse(from, "protocol " + std::to_string(hello.protocol) + " is not protocol " +
                             std::to_string(kProtocolVersion));

@@ -148,7 +148,7 @@ void Node::worker_gone(std::uint64_t token, const std::string& reason) {
     start_failed(dedicated, process.job_number, "it ended before it said hello: " + reason);
   }
   process.pid = 0;
-  process.reason = reason;
+  process.reason = process.sentence.empty() ? reason : process.sentence;
   bury(process);
 }
 

@@ -413,6 +413,12 @@ void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire
   set_value(object, record, value, payload);
 }
 
+void OwnerTable::each(const std::function<void(const Seen&)>& look_at) const {
+  for (const auto& [object, record] : records_)
+    if (record.known && !record.actor)
+      look_at({object, record.value, record.ready, record.owner, record.producer, record.holders});
+}
+
 void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.value.kind != wire::Value::Kind::remote) {

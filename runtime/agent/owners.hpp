@@ -43,6 +43,7 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -150,6 +151,16 @@ class OwnerTable {
   /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
   std::size_t size() const noexcept { return records_.size(); }
+  /// A record as observers see it; borrowed from the table.
+  struct Seen {
+    ObjectId object;
+    const wire::Value& value;
+    bool ready = false;
+    ProcessIndex owner = kSelf, producer = 0;
+    const std::map<ProcessIndex, std::int64_t>& holders;
+  };
+  /// Each known object, in order of their ids; an actor's lifetime is none. O(records).
+  void each(const std::function<void(const Seen&)>& look_at) const;
   /// Sum of all counts, for invariants.
   std::int64_t total_holds() const;
 

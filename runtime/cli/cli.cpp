@@ -25,6 +25,8 @@ struct CommandLine {
   CLI::App app{"troupe: tasks and actors in C++ on many processes and machines"};
   Request request;
   UpRequest up_request;
+  std::uint32_t limit = 100;
+  double leak_after = 60;
   bool head = false, all = false, verbose = false;
   std::function<Exit()> verb;
   bool starts = false;  ///< the verb starts a cluster
@@ -135,6 +137,23 @@ void CommandLine::add_others() {
                   [this] { return list(request, Table::actors); }));
   add_target(*add(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
                   [this] { return list(request, Table::jobs); }));
+  CLI::App* objects =
+      add(*sub, "objects", "what is kept, the largest first", "troupe list objects --limit 20",
+          [this] { return list_objects(request, limit, leak_after); });
+  add_target(*objects);
+  objects->add_option("--limit", limit, "how many at most")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  CLI::App* used =
+      add(app, "memory", "what the memory of each node is used for, and what may leak",
+          "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });
+  add_target(*used);
+  for (CLI::App* each : {objects, used})
+    each->add_option("--leak-after", leak_after,
+                     "seconds without use after which an object that only silent processes hold "
+                     "is suspect")
+        ->check(CLI::Range(0.0, 1e6))
+        ->capture_default_str();
 }
 
 CommandLine::CommandLine() {

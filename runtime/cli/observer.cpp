@@ -13,7 +13,7 @@
 namespace troupe::cli {
 namespace {
 
-constexpr std::uint64_t kMaxAnswer = 4 << 20;
+constexpr std::uint64_t kMaxAnswer = 16 << 20;
 
 Error gone() {
   return Error(Code::unavailable, "the node's agent closed the connection");
@@ -68,13 +68,11 @@ Result<Observer> Observer::connect(const std::string& socket_name, Duration limi
   return observer;
 }
 
-Result<Blob> Observer::ask(const control::ToControl& question, Time until) {
-  wire::Inquire inquire;
-  inquire.request = ++request_;
+Result<Blob> Observer::ask(wire::Inquire question, BlobView payload, Time until) {
+  question.request = ++request_;
   wire::FrameWriter writer;
-  const BlobView message = writer.encode(wire::NodeMessage(inquire));
+  const BlobView message = writer.encode(wire::NodeMessage(question));
   Blob frame(message.begin(), message.end());
-  const Blob payload = control::encode(question);
   frame.insert(frame.end(), payload.begin(), payload.end());
   if (!socket_.send(frame, {})) return gone();
   Blob whole;
@@ -98,7 +96,7 @@ Result<control::ListReply> Observer::list(control::ListRequest::What what, Durat
   control::ListRequest request;
   request.request = request_ + 1;
   request.what = what;
-  auto bytes = ask(control::ToControl(request), steady_now() + limit);
+  auto bytes = ask({}, control::encode(control::ToControl(request)), steady_now() + limit);
   if (!bytes) return bytes.error();
   auto message = control::decode_from_control(*bytes);
   if (!message) return message.error();
@@ -106,6 +104,15 @@ Result<control::ListReply> Observer::list(control::ListRequest::What what, Durat
   if (reply == nullptr)
     return Error(Code::unavailable, "control answered with something else than a list");
   return std::move(*reply);
+}
+
+Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::memory;
+  question.node = node;
+  auto bytes = ask(question, {}, steady_now() + limit);
+  if (!bytes) return bytes.error();
+  return wire::decode_memory(*bytes);
 }
 
 }  // namespace troupe::cli

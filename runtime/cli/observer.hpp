@@ -1,5 +1,5 @@
-/// A process that asks a cluster and never works for it: how `status` and `list` learn what is
-/// there. It goes in by the local door of an agent, which asks control.
+/// A process that asks a cluster and never works for it: how `status`, `list` and `memory` learn
+/// what is there. It goes in by the local door of an agent, which asks control and other agents.
 ///
 ///     Observer observer = Observer::connect(file.socket_name).value();
 ///     control::ListReply reply = observer.list(control::ListRequest::What::actors).value();
@@ -7,6 +7,7 @@
 
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <memory>
@@ -22,12 +23,15 @@ class Observer {
                                   Duration limit = std::chrono::seconds(5));
   Result<control::ListReply> list(control::ListRequest::What what,
                                   Duration limit = std::chrono::seconds(5));
+  /// What the memory of a node is used for; zero: of the node of this door. Error: Unavailable when
+  /// that node cannot be reached.
+  Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
   const std::string& node_name() const noexcept { return node_name_; }
 
  private:
   Observer() = default;
   Result<wire::Decoded<wire::NodeMessage>> next(Time until);
-  Result<Blob> ask(const control::ToControl& question, Time until);
+  Result<Blob> ask(wire::Inquire question, BlobView payload, Time until);
   process::LocalSocket socket_;
   std::unique_ptr<std::array<std::byte, process::kMaxPacket>> packet_;
   std::string node_name_;

@@ -141,32 +141,6 @@ std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& na
   return table_text(rows);
 }
 
-/// A connection to the cluster, whose errors name it.
-class Asked {
- public:
-  explicit Asked(const Request& request) : target(find_cluster(request)), observer_(open(target)) {}
-  control::ListReply list(What what) {
-    auto reply = observer_.list(what);
-    if (!reply) raise(named(target, reply.error()));
-    sort_by_name(reply->nodes);
-    return std::move(*reply);
-  }
-  const std::string& node_name() const { return observer_.node_name(); }
-  const Target target;
-
- private:
-  static Error named(const Target& target, const Error& error) {
-    return Error(error.code(),
-                 "the cluster of " + target.path + " does not answer: " + error.message());
-  }
-  static Observer open(const Target& target) {
-    auto observer = Observer::connect(target.file.socket_name);
-    if (!observer) raise(named(target, observer.error()));
-    return std::move(*observer);
-  }
-  Observer observer_;
-};
-
 void print(const json& document) {
   std::printf("%s\n", document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
@@ -179,7 +153,33 @@ void keep_living(std::vector<control::ActorRow>& actors) {
                actors.end());
 }
 
+Error named(const Target& target, const Error& error) {
+  return Error(error.code(),
+               "the cluster of " + target.path + " does not answer: " + error.message());
+}
+
+Observer open_observer(const Target& target) {
+  auto observer = Observer::connect(target.file.socket_name);
+  if (!observer) raise(named(target, observer.error()));
+  return std::move(*observer);
+}
+
 }  // namespace
+
+Asked::Asked(const Request& request)
+    : target(find_cluster(request)), observer_(open_observer(target)) {}
+
+control::ListReply Asked::list(What what) {
+  auto reply = observer_.list(what);
+  if (!reply) raise(named(target, reply.error()));
+  return std::move(*reply);
+}
+
+wire::MemoryReport Asked::memory(NodeId node) {
+  auto report = observer_.memory(node);
+  if (!report) raise(named(target, report.error()));
+  return std::move(*report);
+}
 
 Exit list(const Request& request, Table table) {
   Asked asked(request);

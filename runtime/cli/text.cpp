@@ -42,6 +42,18 @@ std::string size_text(std::uint64_t bytes) {
   return text;
 }
 
+std::string age_text(std::uint64_t nanoseconds) {
+  const std::uint64_t seconds = nanoseconds / 1'000'000'000;
+  const auto two = [](std::uint64_t large, const char* unit, std::uint64_t small,
+                      const char* rest) {
+    return std::to_string(large) + unit + " " + std::to_string(small) + rest;
+  };
+  if (seconds < 60) return std::to_string(seconds) + "s";
+  if (seconds < 3600) return two(seconds / 60, "m", seconds % 60, "s");
+  if (seconds < 86400) return two(seconds / 3600, "h", seconds / 60 % 60, "m");
+  return two(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

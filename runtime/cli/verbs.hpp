@@ -6,6 +6,7 @@
 #pragma once
 
 #include "troupe/runtime/cli/cli.hpp"
+#include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/process/cluster_file.hpp"
@@ -58,6 +59,11 @@ Exit start(const UpRequest& request);
 Exit stop(const Request& request, bool all);
 Exit status(const Request& request, bool verbose);
 Exit list(const Request& request, Table table);
+/// What the memory of each node is used for, and what looks like a leak: objects that nobody has
+/// used for `leak_after` seconds, held only by processes that were silent for as long.
+Exit memory(const Request& request, double leak_after);
+/// The objects of each node, the largest first; at most `limit`.
+Exit list_objects(const Request& request, std::uint32_t limit, double leak_after);
 /// Becomes the program, with TROUPE_ADDRESS set; returns only by an Error.
 Exit run_program(const Request& request, const std::vector<std::string>& command);
 
@@ -71,6 +77,19 @@ struct Target {
 /// file throws.
 Target find_cluster(const Request& request);
 
+/// A connection to the cluster of a request, whose errors name it and are thrown.
+class Asked {
+ public:
+  explicit Asked(const Request& request);
+  control::ListReply list(control::ListRequest::What what);
+  wire::MemoryReport memory(NodeId node);
+  const std::string& node_name() const { return observer_.node_name(); }
+  const Target target;
+
+ private:
+  Observer observer_;
+};
+
 /// What people see of a cluster that is up.
 std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path,
                     const std::vector<std::string>& tokens);
@@ -81,6 +100,12 @@ std::uint64_t bytes_of(const std::string& flag, const std::string& text);
 std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text);
 /// 1536 → "1.5 KiB".
 std::string size_text(std::uint64_t bytes);
+
+/// 90 s → "1m 30s".
+std::string age_text(std::uint64_t nanoseconds);
+
+/// Why the object looks like a leak; empty: it does not. `after`: nanoseconds.
+std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 
 /// The first is the head; columns are as wide as they must be. Control characters are shown as '?',
 /// since names come from programs.

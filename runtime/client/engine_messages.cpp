@@ -218,6 +218,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   info.code = Code::worker_died;
   info.outcome = Outcome::unknown;
   info.message = "the process that ran it died: " + message.reason;
+  if (process::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
   if (!peer.remote) info.origin.node = node_name_;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {

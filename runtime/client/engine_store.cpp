@@ -137,18 +137,19 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
 
 Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
   bool given = false;
-  for (Time until = Time::max(); steady_now() < until;) {
+  for (Time until = Time::max();;) {
     auto created = store_->create(size);
     if (given) unused_extents_.fetch_sub(1, std::memory_order_relaxed);
     if (!created) return created.error();
     if (auto* allocation = std::get_if<objectstore::Allocation>(&*created))
       return std::move(*allocation);
-    if (until == Time::max()) until = steady_now() + kMemoryAtMost;
+    const Time now = steady_now();
+    if (now >= until) break;
+    until = std::min(until, now + kMemoryAtMost);
     auto asked = need_extent(std::get<objectstore::ExtentRequest>(*created).bytes);
     if (!asked) return asked.error();
     given = *asked;
   }
-  if (given) unused_extents_.fetch_sub(1, std::memory_order_relaxed);
   return Error(Code::out_of_memory,
                "no room for " + std::to_string(size) +
                    " bytes within 60 s: what came free was taken by others of this node each time; "
@@ -256,7 +257,7 @@ void ClientEngine::give_way() {
 Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
   objectstore::Location place = store_location(at);
   Time until = Time::max();
-  for (int mapped = 0; mapped < 8 && steady_now() < until;) {
+  for (int mapped = 0; mapped < 8;) {
     auto opened = store_->open(place);
     if (opened.status == objectstore::OpenStatus::pinned) return std::move(opened.pinned);
     if (opened.status == objectstore::OpenStatus::invalid)
@@ -270,7 +271,9 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
       // Memory goes with its last object; that may be on disk.
       if (error.code() != Code::object_lost) return error;
     }
-    if (until == Time::max()) until = steady_now() + kMemoryAtMost;
+    const Time now = steady_now();
+    if (now >= until) break;
+    until = std::min(until, now + kMemoryAtMost);
     const auto now_at = where_is(at);
     if (!now_at) return now_at.error();
     place = *now_at;

@@ -29,6 +29,7 @@ constexpr const char* kVariable = "TROUPE_ROLE";
 constexpr const char* kCluster = "cluster,";
 constexpr const char* kKilled = "killed by signal ";
 constexpr const char* kExited = "exited with code ";
+constexpr const char* kOutOfMemory = "out of memory: ";
 
 const char* name_of(Role role) {
   switch (role) {
@@ -148,6 +149,14 @@ std::string describe_status(int status) {
 
 bool is_end_of_process(const std::string& reason) noexcept {
   return reason.rfind(kKilled, 0) == 0 || reason.rfind(kExited, 0) == 0;
+}
+
+std::string describe_out_of_memory(const std::string& why) {
+  return kOutOfMemory + why;
+}
+
+bool is_out_of_memory(const std::string& reason) noexcept {
+  return reason.rfind(kOutOfMemory, 0) == 0;
 }
 
 int count_threads() {

@@ -53,6 +53,9 @@ void die_with_parent(pid_t parent) noexcept;
 std::string describe_status(int status);
 /// Whether it begins with such a description: the process ended, and nothing else is said to have.
 bool is_end_of_process(const std::string& reason) noexcept;
+/// "out of memory: <why>": the agent ended the process, since its node had too little.
+std::string describe_out_of_memory(const std::string& why);
+bool is_out_of_memory(const std::string& reason) noexcept;
 
 /// Threads of this process right now.
 int count_threads();

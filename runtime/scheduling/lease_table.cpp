@@ -597,6 +597,13 @@ void LeaseTable::trim_idle() {
 
 // --- observe -----------------------------------------------------------------------------------
 
+std::vector<LeaseTable::Busy> LeaseTable::busy() const {
+  std::vector<Busy> busy;
+  for (const auto& [id, lease] : leases_)
+    busy.push_back({lease.worker, resources_of(lease.need).memory, lease.since, lease.dedicated});
+  return busy;
+}
+
 std::size_t LeaseTable::waiting() const {
   std::size_t count = 0;
   for (const auto& [key, wish] : wishes_) count += wish.count;

@@ -167,6 +167,14 @@ class LeaseTable {
   const ClusterView& view() const noexcept { return view_; }
   std::size_t lease_count() const noexcept { return leases_.size(); }
   std::size_t worker_count() const noexcept { return workers_.size(); }
+  /// A worker that works.
+  struct Busy {
+    WorkerId worker = 0;
+    std::int64_t memory = 0;  ///< bytes that its lease has
+    Time since{};
+    bool dedicated = false;
+  };
+  std::vector<Busy> busy() const;
   std::size_t waiting() const;
   /// What this wish still counts; 0: there is none.
   std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;

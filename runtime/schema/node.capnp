@@ -427,10 +427,12 @@ struct Nodes {
 struct Inquire {
   # Process -> agent: a question for control, the payload, as control.capnp has it. Answered by Answer.
   request @0 :UInt64;
+  about @1 :UInt8;  # 0: so; 1: what the memory of a node is used for, without payload
+  node @2 :Id;      # 1: of this node; absent: of the agent's own
 }
 
 struct Answer {
-  # Agent -> process: a piece of control's answer, the payload; or an error.
+  # Agent -> process: a piece of the answer, control's or a MemoryReport of memory.capnp, the payload; or an error.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;

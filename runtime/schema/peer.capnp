@@ -53,6 +53,9 @@ struct PeerMessage {
     credit @19 :PeerCredit;
     # More of objects.
     rebuild @20 :PeerRebuild;
+    # Observers.
+    inquire @21 :PeerInquire;
+    answer @22 :PeerAnswer;
   }
 }
 
@@ -170,6 +173,20 @@ struct PeerRebuild {
   # To the owner: the bytes of `object` are gone; answered by PeerReady with another value, or an error.
   object @0 :Id;
   lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
+}
+
+# --- observers ---
+
+struct PeerInquire {
+  # What is your memory used for? An observer of the sender's asks. Answered by PeerAnswer.
+  request @0 :UInt64;
+}
+
+struct PeerAnswer {
+  # A piece of a MemoryReport of memory.capnp, the payload; in order.
+  request @0 :UInt64;
+  offsetBytes @1 :UInt64;
+  wholeBytes @2 :UInt64;
 }
 
 # --- bytes of large objects ---

@@ -436,12 +436,16 @@ struct Nodes {
   bool more = false;  ///< the answer goes on in another message
 };
 /// Process -> agent: a question for control; its payload is an encoded control::ToControl that asks
-/// and changes nothing but key-values and draining. Answered by Answer.
+/// and changes nothing but key-values and draining. Or one about the memory of a node, without
+/// payload. Answered by Answer.
 struct Inquire {
+  enum class About : std::uint8_t { control = 0, memory = 1 };
   std::uint64_t request = 0;
+  About about = About::control;
+  NodeId node;  ///< memory: whose; zero: the agent's own
 };
-/// Agent -> process: a piece of the answer, an encoded control::FromControl or, when control cannot
-/// be reached, an error and nothing.
+/// Agent -> process: a piece of the answer, an encoded control::FromControl or MemoryReport; or,
+/// when whoever was asked cannot be reached, an error and nothing.
 struct Answer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;

@@ -150,6 +150,26 @@ void read(schema::PeerCredit::Reader in, PeerCredit& m) {
   m.consumed = in.getConsumed();
 }
 
+// --- observers ---
+
+void write(schema::PeerInquire::Builder out, const PeerInquire& m) {
+  out.setRequest(m.request);
+}
+void read(schema::PeerInquire::Reader in, PeerInquire& m) {
+  m.request = in.getRequest();
+}
+
+void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {
+  out.setRequest(m.request);
+  out.setOffsetBytes(m.offset);
+  out.setWholeBytes(m.bytes);
+}
+void read(schema::PeerAnswer::Reader in, PeerAnswer& m) {
+  m.request = in.getRequest();
+  m.offset = in.getOffsetBytes();
+  m.bytes = in.getWholeBytes();
+}
+
 // --- objects ---
 
 void write(schema::PeerHold::Builder out, const PeerHold& m) {
@@ -313,6 +333,8 @@ struct Writer {
   void operator()(const ProgramData& m) { write(out.initProgramData(), m); }
   void operator()(const PeerCredit& m) { write(out.initCredit(), m); }
   void operator()(const PeerRebuild& m) { write(out.initRebuild(), m); }
+  void operator()(const PeerInquire& m) { write(out.initInquire(), m); }
+  void operator()(const PeerAnswer& m) { write(out.initAnswer(), m); }
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
@@ -346,6 +368,8 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
       return read(in.getProgramData(), out.emplace<ProgramData>(), payload_size);
     case Kind::CREDIT: return read(in.getCredit(), out.emplace<PeerCredit>());
     case Kind::REBUILD: return read(in.getRebuild(), out.emplace<PeerRebuild>());
+    case Kind::INQUIRE: return read(in.getInquire(), out.emplace<PeerInquire>());
+    case Kind::ANSWER: return read(in.getAnswer(), out.emplace<PeerAnswer>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

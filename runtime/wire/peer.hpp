@@ -179,11 +179,23 @@ struct ProgramData {
   std::shared_ptr<const ErrorInfo> error;  ///< set: it cannot be read
 };
 
+/// What is your memory used for? Answered by PeerAnswer.
+struct PeerInquire {
+  std::uint64_t request = 0;
+};
+/// A piece of a MemoryReport, the payload.
+struct PeerAnswer {
+  std::uint64_t request = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;  ///< of the whole answer
+};
+
 using PeerMessage =
     std::variant<PeerLeaseRequest, PeerLeaseWithdraw, PeerLeaseGranted, PeerLeaseRefused,
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
-                 BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild>;
+                 BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild, PeerInquire,
+                 PeerAnswer>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

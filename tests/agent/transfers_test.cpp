@@ -245,6 +245,37 @@ TEST(Transfers, WithoutMemoryItEndsInOutOfMemory) {
   expect_clean(world);
 }
 
+/// Who makes room says when there is some: nobody waits for the next try, which is far.
+TEST(Transfers, MemoryThatIsMadeFreeIsUsedAtOnceAndAFullDiskIsNamed) {
+  TransfersOptions options;
+  options.plan.pause = 30s;
+  options.plan.patience = 60s;
+  World world(options, 64 * kMiB);
+  world.one.make(object(1), 4 * kMiB);
+  world.one.make(object(3), 16 * kMiB);
+  world.one.make(object(4), 1000);
+  world.two.make(object(2), 62 * kMiB);
+  world.two.pull(object(1), 4 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.wanted >= 4 * kMiB; }, 5s));
+  EXPECT_FALSE(world.two.ended(object(1)));
+  world.two.free(object(2));
+  world.two.transfers->memory_came(steady_now());
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }, 5s));
+  EXPECT_TRUE(right(world.two, object(1), 4 * kMiB));
+
+  world.two.make(object(5), 48 * kMiB);
+  world.two.wanted = 0;
+  world.two.pull(object(3), 16 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.wanted >= 16 * kMiB; }, 5s));
+  world.two.transfers->memory_refused(Error(Code::out_of_disk, "the disk is full"), steady_now());
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(3)); }, 5s));
+  EXPECT_EQ(world.two.failures.at(object(3)).code(), Code::out_of_disk);
+  world.two.pull(object(4), 1000);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(4)); }, 5s));
+  EXPECT_TRUE(world.two.has(object(4))) << "it was told to one";
+  expect_clean(world);
+}
+
 TEST(Transfers, WhatIsCancelledIsDropped) {
   World world;
   for (std::uint64_t n : {1, 2, 3}) world.one.make(object(n), n == 3 ? 100 : 8 * kMiB);

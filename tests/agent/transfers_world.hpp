@@ -141,6 +141,8 @@ class End final : public Transfers::Out {
   bool ended(ObjectId object) const { return has(object) || failures.count(object) != 0; }
 
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
+  void short_of_memory(std::uint64_t bytes) override { wanted = std::max(wanted, bytes); }
+  std::uint64_t wanted = 0;  ///< most bytes that were said to be lacking
   std::optional<wire::Location> find(ObjectId object) override {
     const auto at = objects.find(object);
     return at == objects.end() ? std::nullopt : std::optional(at->second);

@@ -219,6 +219,57 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
   EXPECT_EQ(troupe_command({"run", "/nowhere/program"}).code, 5);
 }
 
+TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
+  const json cluster = start({"--nodes", "2", "--cpus", "1"});
+  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "keep"});
+  ASSERT_TRUE(says(program.read_until("80\n"), "80\n"));
+  const json memory = ask({"memory", "--leak-after", "0"});
+  ASSERT_EQ(memory["nodes"].size(), 2u) << memory;
+  EXPECT_TRUE(memory["unreachable"].empty()) << memory;
+  std::uint64_t spilled = 0, in_memory = 0, drivers = 0, suspects = 0;
+  for (const json& node : memory["nodes"]) {
+    EXPECT_EQ(node["arena_bytes"], 64u << 20);
+    spilled += node["spilled"]["objects"].get<std::uint64_t>();
+    in_memory += node["objects"].get<std::uint64_t>();
+    suspects += node["suspects"].size();
+    for (const json& process : node["processes"]) {
+      if (process["kind"] != "driver") continue;
+      ++drivers;
+      EXPECT_EQ(process["pid"], program.pid());
+      EXPECT_GT(process["extent_bytes"], 16u << 20);
+    }
+  }
+  EXPECT_EQ(drivers, 1u);
+  EXPECT_GE(spilled, 16u) << memory;
+  EXPECT_GE(in_memory, 16u) << memory;
+  EXPECT_GE(suspects, 32u) << "only the driver holds them";
+
+  const json objects = ask({"list", "objects", "--limit", "5"});
+  ASSERT_EQ(objects.size(), 5u) << objects;
+  std::uint64_t last = ~std::uint64_t{0};
+  for (const json& object : objects) {
+    EXPECT_LE(object["bytes"], last) << "the largest first";
+    last = object["bytes"];
+    EXPECT_GE(last, 1u << 20);
+    EXPECT_TRUE(object["state"] == "memory" || object["state"] == "disk") << object;
+    EXPECT_EQ(object["maker_pid"], program.pid());
+    EXPECT_EQ(object["refs"], 1);
+    ASSERT_EQ(object["holders"].size(), 1u);
+    EXPECT_EQ(object["holders"][0]["kind"], "driver");
+    EXPECT_EQ(object["pins"], 0);
+    EXPECT_GT(object["age_ns"], 0u);
+    EXPECT_EQ(object["suspicion"], "") << "not yet";
+  }
+  const Outcome text = troupe_command({"memory"});
+  EXPECT_TRUE(says(text.out, "on disk") && says(text.out, "no object looks like a leak"))
+      << text.out;
+  EXPECT_TRUE(says(troupe_command({"list", "objects"}).out, "driver")) << text.out;
+  program.close_input();
+  EXPECT_EQ(program.finish(0), 0);
+  EXPECT_TRUE(wait_until([&] { return ask({"list", "objects"}).empty(); }))
+      << "a job's objects go with it";
+}
+
 TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
   Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
   const json cluster = json::parse(up.read_until("\n}\n"), nullptr, false);

@@ -33,6 +33,43 @@ TEST(CliText, SizesAreShownInThreeDigits) {
   EXPECT_EQ(size_text(5ull << 40), "5.0 TiB");
 }
 
+TEST(CliText, AgesAreShownInTwoUnits) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  EXPECT_EQ(age_text(kSecond / 2), "0s");
+  EXPECT_EQ(age_text(59 * kSecond), "59s");
+  EXPECT_EQ(age_text(90 * kSecond), "1m 30s");
+  EXPECT_EQ(age_text(7205 * kSecond), "2h 0m");
+  EXPECT_EQ(age_text(90'000 * kSecond), "1d 1h");
+}
+
+TEST(CliText, OnlyWhatSilentProcessesAloneHoldIsSuspect) {
+  constexpr std::uint64_t kAfter = 60'000'000'000, kLong = 2 * kAfter, kShort = kAfter / 2;
+  wire::MemoryHolder silent{wire::MemoryUser::worker, 7, {}, 1, kLong};
+  wire::MemoryObject object;
+  object.age_ns = object.unused_ns = kLong;
+  object.holders = {silent};
+  object.held = 1;
+  EXPECT_EQ(suspicion(object, kAfter), "unused for 2m 0s, held only by worker 7, silent for 2m 0s");
+  const auto innocent = [&](auto change) {
+    wire::MemoryObject other = object;
+    change(other);
+    return suspicion(other, kAfter).empty();
+  };
+  EXPECT_TRUE(innocent([](auto& o) { o.age_ns = kShort; }));
+  EXPECT_TRUE(innocent([](auto& o) { o.age_ns = 0; })) << "unknown";
+  EXPECT_TRUE(innocent([](auto& o) { o.unused_ns = kShort; }));
+  EXPECT_TRUE(innocent([](auto& o) { o.pins = 1; }));
+  EXPECT_TRUE(innocent([](auto& o) { o.holders.clear(); }));
+  EXPECT_TRUE(innocent([](auto& o) { o.holders[0].silent_ns = kShort; }));
+  EXPECT_TRUE(innocent([](auto& o) { o.held = 2; })) << "somebody else, who is not listed";
+  EXPECT_TRUE(innocent([&](auto& o) {
+    o.holders.push_back({wire::MemoryUser::node, 0, {}, 1, 0});
+  })) << "another node: who is it there?";
+  EXPECT_TRUE(innocent([&](auto& o) {
+    o.holders.push_back({wire::MemoryUser::agent, 0, {}, 1, 0});
+  })) << "a value names it";
+}
+
 TEST(CliText, TablesAlignAndShowNoControlCharacters) {
   EXPECT_EQ(table_text({{"A", "LONG", "C"}, {"wide one", "x", ""}, {"\x1b[31m", "y\n", "z"}}),
             "A         LONG  C\n"

@@ -51,6 +51,9 @@ void repair(F& filler, PullRefused& refused) {
 }
 
 /// The last one of an enumeration.
+constexpr Inquire::About last_of(Inquire::About) {
+  return Inquire::About::memory;
+}
 constexpr ProcessKind last_of(ProcessKind) {
   return ProcessKind::observer;
 }

@@ -250,7 +250,7 @@ void each(F& f, Shutdown& m) {
 
 template <class F>
 void each(F& f, Inquire& m) {
-  f("request", m.request);
+  f("request", m.request), f("about", m.about), f("node", m.node);
 }
 template <class F>
 void each(F& f, Answer& m) {
@@ -305,6 +305,14 @@ void each(F& f, PeerProcessGone& m) {
 template <class F>
 void each(F& f, PeerCredit& m) {
   f("from", m.from), f("to", m.to), f("consumed", m.consumed);
+}
+template <class F>
+void each(F& f, PeerInquire& m) {
+  f("request", m.request);
+}
+template <class F>
+void each(F& f, PeerAnswer& m) {
+  f("request", m.request), f("offset", m.offset), f("bytes", m.bytes);
 }
 template <class F>
 void each(F& f, PeerHold& m) {

@@ -54,6 +54,17 @@ int hold(troupe::Context& ctx) {
   return 0;
 }
 
+/// Keeps more objects than fit a node of 64 MiB until stdin ends.
+int keep(troupe::Context& ctx) {
+  std::vector<troupe::Ref<std::vector<double>>> refs;
+  for (int i = 0; i < 80; ++i)
+    refs.push_back(ctx.put(std::vector<double>((std::size_t{1} << 17) + 8 * i, i)));
+  std::cout << refs.size() << std::endl;
+  while (std::cin.get() != std::char_traits<char>::eof()) {
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,6 +73,7 @@ int main(int argc, char** argv) {
     if (verb == "sum") return sum(ctx, argc > 2 ? std::stoi(argv[2]) : 100);
     if (verb == "nodes") return nodes(ctx);
     if (verb == "hold") return hold(ctx);
+    if (verb == "keep") return keep(ctx);
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
   });

@@ -1,0 +1,299 @@
+/// What observers ask: of control through this agent, and what the memory of a node is used for.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+/// An answer to an observer leaves in pieces that fit a packet.
+constexpr std::size_t kAnswerPiece = 12 * 1024;
+constexpr std::size_t kPeerPiece = 256 * 1024;
+
+std::uint64_t nanoseconds(Duration duration) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0));
+}
+
+/// The largest objects, as many as a report takes; a heap with the smallest of them first.
+class Largest {
+ public:
+  bool takes(std::uint64_t bytes) {
+    ++seen_;
+    return rows_.size() < wire::kMaxMemoryRows || bytes > rows_.front().bytes;
+  }
+  void add(wire::MemoryObject row) {
+    if (rows_.size() == wire::kMaxMemoryRows) {
+      std::pop_heap(rows_.begin(), rows_.end(), smaller);
+      rows_.pop_back();
+    }
+    rows_.push_back(std::move(row));
+    std::push_heap(rows_.begin(), rows_.end(), smaller);
+  }
+  std::uint64_t seen() const noexcept { return seen_; }
+  std::vector<wire::MemoryObject> take() {
+    std::sort_heap(rows_.begin(), rows_.end(), smaller);
+    return std::move(rows_);
+  }
+
+ private:
+  static bool smaller(const wire::MemoryObject& a, const wire::MemoryObject& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.id < b.id;
+  }
+  std::vector<wire::MemoryObject> rows_;
+  std::uint64_t seen_ = 0;
+};
+
+std::uint64_t bytes_of(const wire::Value& value) {
+  switch (value.kind) {
+    case wire::Value::Kind::inline_bytes: return value.payload_size;
+    case wire::Value::Kind::shared: return value.location.length;
+    case wire::Value::Kind::remote: return value.remote_bytes;
+    default: return 0;
+  }
+}
+
+wire::MemoryObject::State state_of(const OwnerTable::Seen& seen) {
+  using State = wire::MemoryObject::State;
+  if (!seen.ready) return State::pending;
+  switch (seen.value.kind) {
+    case wire::Value::Kind::inline_bytes: return State::inline_bytes;
+    case wire::Value::Kind::shared: return State::memory;
+    case wire::Value::Kind::remote: return State::elsewhere;
+    case wire::Value::Kind::error: return State::error;
+    case wire::Value::Kind::forwarded: return State::forwarded;
+    case wire::Value::Kind::pending: break;
+  }
+  return State::pending;
+}
+
+}  // namespace
+
+// --- memory
+
+wire::MemoryUser Node::user_of(const Process& process) const {
+  if (process.kind == wire::ProcessKind::driver) return wire::MemoryUser::driver;
+  return actors_.hosts(process.index) ? wire::MemoryUser::actor : wire::MemoryUser::worker;
+}
+
+wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now) {
+  wire::MemoryHolder holder;
+  holder.refs = refs;
+  if (index == kSelf) return holder;
+  if (const auto node = remote_.node_of(index)) {
+    holder.kind = wire::MemoryUser::node;
+    holder.node = *node;
+  } else if (const Process* process = find(index)) {
+    holder.kind = user_of(*process);
+    holder.pid = process->told_pid;
+    holder.silent_ns = nanoseconds(now - process->heard);
+  } else {
+    holder.kind = wire::MemoryUser::ended;
+  }
+  return holder;
+}
+
+void Node::describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) {
+  const auto seen = spiller_ ? spiller_->look(client::store_location(location)) : std::nullopt;
+  if (!seen) return;
+  row.state = seen->on_disk ? wire::MemoryObject::State::disk : wire::MemoryObject::State::memory;
+  row.pins = seen->pins;
+  row.age_ns = nanoseconds(now - seen->adopted);
+  row.unused_ns = seen->pins != 0 ? 0 : nanoseconds(now - seen->used);
+}
+
+/// O(objects of the node): some milliseconds for ten thousand.
+wire::MemoryReport Node::memory_report() {
+  const Time now = steady_now();
+  wire::MemoryReport report;
+  report.node = id_;
+  report.name = options_.name;
+  const objectstore::HostStats store = host_->stats();
+  report.arena_bytes = store.arena;
+  report.extent_bytes = store.committed;
+  report.ready_bytes = store.prefaulted;
+  report.object_bytes = store.object_bytes;
+  report.objects = store.objects;
+  report.waiting_objects = store.waiting;
+  report.spills = spiller_ != nullptr;
+  if (spiller_) {
+    const objectstore::SpillerStats spill = spiller_->stats();
+    report.spilled = spill.spilled;
+    report.spilled_bytes = spill.spilled_bytes;
+    report.disk_bytes = spill.disk.bytes;
+    report.restored = spill.restored;
+    report.bad_folders = spill.disk.quarantined;
+    report.asks_waiting = spill.waiting;
+  }
+  const objectstore::ClientStats own = host_->local().stats();
+  report.own_holes = own.holes;
+  report.own_free_bytes = own.capacity - own.used;
+  report.own_largest_free = own.largest_free;
+
+  std::map<std::uint32_t, const Process*> by_store;
+  for (const auto& [index, process] : processes_)
+    if (process->attached) by_store[process->store_index] = process.get();
+  for (const objectstore::ProcessStats& one : store.processes) {
+    if (report.processes.size() == wire::kMaxMemoryProcesses) break;
+    wire::MemoryProcess& row = report.processes.emplace_back();
+    const auto at = by_store.find(one.process);
+    if (one.process != 0 && (one.dead || at == by_store.end())) {
+      row.kind = wire::MemoryUser::ended;
+    } else if (one.process != 0) {
+      row.kind = user_of(*at->second);
+      row.pid = at->second->told_pid;
+      row.job = at->second->job;
+      row.silent_ns = nanoseconds(now - at->second->heard);
+    }
+    row.extents = one.extents;
+    row.extent_bytes = one.extent_bytes;
+    row.objects = one.objects;
+    row.object_bytes = one.bytes;
+  }
+
+  Largest rows;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>> named;
+  owners_.each([&](const OwnerTable::Seen& seen) {
+    const wire::Location& at = seen.value.location;
+    if (seen.ready && seen.value.kind == wire::Value::Kind::shared)
+      named.emplace(at.segment, at.slot, at.generation);
+    if (!rows.takes(bytes_of(seen.value))) return;
+    wire::MemoryObject row;
+    row.id = seen.object;
+    row.state = state_of(seen);
+    row.bytes = bytes_of(seen.value);
+    row.owner = seen.owner == kSelf ? id_ : remote_.node_of(seen.owner).value_or(NodeId{});
+    if (row.state == wire::MemoryObject::State::memory) describe_place(at, row, now);
+    if (const Process* maker = find(seen.producer)) {
+      row.maker_pid = maker->told_pid;
+      row.job = maker->job;
+    }
+    for (const auto& [holder, refs] : seen.holders) {
+      row.held += refs;
+      if (row.holders.size() < wire::kMaxMemoryHolders)
+        row.holders.push_back(this->holder(holder, refs, now));
+    }
+    rows.add(std::move(row));
+  });
+  if (spiller_)  // what processes have named to each other without the owner table
+    spiller_->each([&](const objectstore::Spiller::Seen& seen) {
+      const objectstore::Location& at = seen.name;
+      if (named.count({at.process, at.slot, at.generation}) != 0 || !rows.takes(at.length)) return;
+      wire::MemoryObject row;
+      row.bytes = at.length;
+      row.owner = id_;
+      describe_place(client::wire_location(at), row, now);
+      if (const auto maker = by_store.find(at.process); maker != by_store.end()) {
+        row.maker_pid = maker->second->told_pid;
+        row.job = maker->second->job;
+      }
+      rows.add(std::move(row));
+    });
+  report.rows_in_all = rows.seen();
+  report.rows = rows.take();
+  return report;
+}
+
+// --- questions and answers
+
+void Node::refuse_inquiry(Process& to, std::uint64_t request, const Error& why) {
+  wire::Answer answer;
+  answer.request = request;
+  answer.error = why.shared_info();
+  send(to, answer);
+}
+
+/// `bytes` are those from `offset` on of an answer of `whole` bytes.
+void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
+                          std::uint64_t whole) {
+  for (std::size_t at = 0; at < bytes.size(); at += kAnswerPiece)
+    send(to, wire::Answer{request, offset + at, whole, nullptr},
+         bytes.subspan(at, std::min(kAnswerPiece, bytes.size() - at)));
+}
+
+void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes) {
+  answer_inquiry(to, request, bytes, 0, bytes.size());
+}
+
+/// Whoever was asked will not answer: control, or that node.
+void Node::end_inquiries(NodeId node, const Error& why) {
+  for (auto at = inquiries_.begin(); at != inquiries_.end();) {
+    const Inquiry inquiry = at->second;
+    at = inquiry.node == node ? inquiries_.erase(at) : std::next(at);
+    if (Process* process = inquiry.node == node ? find(inquiry.process) : nullptr)
+      refuse_inquiry(*process, inquiry.request, why);
+  }
+}
+
+void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
+  if (!message.node || message.node == id_)
+    return answer_inquiry(from, message.request, wire::encode(memory_report()));
+  if (known_nodes_.count(message.node) == 0)
+    return refuse_inquiry(from, message.request,
+                          Error(Code::unavailable, "the node is not in the cluster"));
+  const std::uint64_t number = next_inquiry_++;
+  inquiries_[number] = {from.index, message.request, message.node};
+  network_->send(message.node, wire::PeerInquire{number});
+}
+
+/// Another agent asks on behalf of an observer.
+void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
+  const Blob report = wire::encode(memory_report());
+  for (std::size_t offset = 0; offset < report.size(); offset += kPeerPiece) {
+    const BlobView piece =
+        BlobView(report).subspan(offset, std::min(kPeerPiece, report.size() - offset));
+    network_->send(from, wire::PeerAnswer{message.request, offset, report.size()}, piece);
+  }
+}
+
+void Node::on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload) {
+  const auto at = inquiries_.find(message.request);
+  if (at == inquiries_.end() || at->second.node != from) return;
+  const bool is_last = payload.empty() || message.offset + payload.size() >= message.bytes;
+  const Inquiry inquiry = at->second;
+  if (is_last) inquiries_.erase(at);
+  if (Process* process = find(inquiry.process))
+    answer_inquiry(*process, inquiry.request, payload, message.offset, message.bytes);
+}
+
+void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
+  const auto refuse = [&](Code code, const std::string& why) {
+    refuse_inquiry(from, message.request, Error(code, why));
+  };
+  if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
+  if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
+  auto decoded = control::decode_to_control(payload);
+  if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
+  const std::uint64_t number = next_inquiry_++;
+  const bool asks =
+      std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
+                       [&](control::KeyValueRequest& m) { return m.request = number, true; },
+                       [&](control::DrainRequest& m) { return m.request = number, true; },
+                       [&](auto&) { return false; }},
+                 *decoded);
+  if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
+  if (!network_->hears_control(steady_now()))
+    return refuse(Code::unavailable, "control does not answer at the moment: try again");
+  inquiries_[number] = {from.index, message.request, {}};
+  network_->send_control(*decoded);
+}
+
+void Node::answer_inquiry(control::FromControl& message, std::uint64_t request) {
+  const auto at = inquiries_.find(request);
+  if (at == inquiries_.end()) return;
+  const Inquiry inquiry = at->second;
+  inquiries_.erase(at);
+  Process* process = find(inquiry.process);
+  if (process != nullptr) answer_inquiry(*process, inquiry.request, control::encode(message));
+}
+
+}  // namespace troupe::agent

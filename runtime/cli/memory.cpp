@@ -1,0 +1,290 @@
+/// `troupe memory` and `troupe list objects`.
+#include "troupe/runtime/cli/verbs.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+namespace {
+
+using nlohmann::json;
+using wire::MemoryObject;
+using wire::MemoryUser;
+
+struct Reports {
+  std::vector<wire::MemoryReport> reports;
+  std::map<NodeId, std::string> names;
+  std::map<std::string, std::string> silent;  ///< nodes that did not say, and why
+};
+
+/// Of every node; one that does not answer is named, the others are shown.
+Reports reports_of(Asked& asked) {
+  Reports all;
+  const auto nodes = asked.list(control::ListRequest::What::nodes).nodes;
+  for (const auto& row : nodes) all.names[row.description.id] = row.description.name;
+  for (const auto& row : nodes) {
+    try {
+      all.reports.push_back(asked.memory(row.description.id));
+    } catch (const Error& error) {
+      all.silent[row.description.name] = error.message();
+    }
+  }
+  return all;
+}
+
+std::string node_text(const Reports& all, NodeId id) {
+  const auto found = all.names.find(id);
+  return found != all.names.end() ? found->second : id ? id.str().substr(0, 8) + " (gone)" : "-";
+}
+
+std::string pid_text(std::uint32_t pid) {
+  return pid != 0 ? std::to_string(pid) : "-";
+}
+
+std::string user_text(const Reports& all, const wire::MemoryHolder& holder) {
+  std::string text(wire::name_of(holder.kind));
+  if (holder.kind == MemoryUser::node) text = node_text(all, holder.node);
+  if (holder.kind == MemoryUser::agent) text = "a value";
+  if (holder.pid != 0) text += " " + std::to_string(holder.pid);
+  return holder.refs == 1 ? text : text + " ×" + std::to_string(holder.refs);
+}
+
+std::string holders_text(const Reports& all, const MemoryObject& object) {
+  if (object.holders.empty() && !object.id) return "whoever it was made for";
+  std::string text;
+  for (const auto& holder : object.holders)
+    text += (text.empty() ? "" : ", ") + user_text(all, holder);
+  return text.empty() ? "-" : text;
+}
+
+/// Bytes in extents that are in no object that the agent knows: what processes keep to themselves,
+/// free space and holes.
+std::uint64_t loose_bytes(const wire::MemoryReport& report) {
+  const std::uint64_t used = report.ready_bytes + report.object_bytes;
+  return report.extent_bytes - std::min(report.extent_bytes, used);
+}
+
+json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryObject& object,
+             std::uint64_t after) {
+  json holders = json::array();
+  for (const auto& holder : object.holders)
+    holders.push_back({{"kind", wire::name_of(holder.kind)},
+                       {"pid", holder.pid},
+                       {"node", holder.node ? node_text(all, holder.node) : ""},
+                       {"refs", holder.refs},
+                       {"silent_ns", holder.silent_ns}});
+  return {{"id", object.id ? object.id.str() : ""},
+          {"node", report.name},
+          {"state", wire::name_of(object.state)},
+          {"bytes", object.bytes},
+          {"owner", node_text(all, object.owner)},
+          {"maker_pid", object.maker_pid},
+          {"job", object.job ? object.job.str() : ""},
+          {"pins", object.pins},
+          {"refs", object.held},
+          {"age_ns", object.age_ns},
+          {"unused_ns", object.unused_ns},
+          {"holders", std::move(holders)},
+          {"suspicion", suspicion(object, after)}};
+}
+
+json json_of(const wire::MemoryProcess& process) {
+  return {{"kind", wire::name_of(process.kind)},
+          {"pid", process.pid},
+          {"job", process.job ? process.job.str() : ""},
+          {"silent_ns", process.silent_ns},
+          {"extents", process.extents},
+          {"extent_bytes", process.extent_bytes},
+          {"objects", process.objects},
+          {"object_bytes", process.object_bytes}};
+}
+
+json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t after) {
+  json processes = json::array(), suspects = json::array();
+  for (const auto& process : report.processes) processes.push_back(json_of(process));
+  for (const auto& object : report.rows)
+    if (!suspicion(object, after).empty()) suspects.push_back(json_of(all, report, object, after));
+  return {{"node", report.name},
+          {"id", report.node.str()},
+          {"arena_bytes", report.arena_bytes},
+          {"extent_bytes", report.extent_bytes},
+          {"ready_bytes", report.ready_bytes},
+          {"object_bytes", report.object_bytes},
+          {"loose_bytes", loose_bytes(report)},
+          {"objects", report.objects},
+          {"waiting_objects", report.waiting_objects},
+          {"spills", report.spills},
+          {"spilled",
+           {{"objects", report.spilled},
+            {"bytes", report.spilled_bytes},
+            {"disk_bytes", report.disk_bytes},
+            {"restored", report.restored},
+            {"bad_folders", report.bad_folders}}},
+          {"asks_waiting", report.asks_waiting},
+          {"agent_extents",
+           {{"holes", report.own_holes},
+            {"free_bytes", report.own_free_bytes},
+            {"largest_free_bytes", report.own_largest_free}}},
+          {"refs", report.rows_in_all},
+          {"processes", std::move(processes)},
+          {"suspects", std::move(suspects)}};
+}
+
+std::string text_of(const wire::MemoryReport& report) {
+  std::string text = report.name + ": " + size_text(report.extent_bytes - report.ready_bytes) +
+                     " of " + size_text(report.arena_bytes) + " in use, " +
+                     size_text(report.object_bytes) + " in " + std::to_string(report.objects) +
+                     " objects that processes share, " + size_text(loose_bytes(report)) +
+                     " kept by one process, free or in holes\n  ";
+  if (!report.spills) {
+    text += "nothing is spilled: there is no folder for it\n";
+  } else {
+    text += std::to_string(report.spilled) + " objects (" + size_text(report.spilled_bytes) +
+            ") are on disk, " + std::to_string(report.restored) + " were brought back so far\n";
+    if (report.bad_folders != 0)
+      text += "  " + std::to_string(report.bad_folders) +
+              " spill folders failed too often and are left alone\n";
+  }
+  if (report.waiting_objects != 0)
+    text += "  " + std::to_string(report.waiting_objects) +
+            " freed objects stay while somebody looks at them\n";
+  if (report.asks_waiting != 0)
+    text += "  " + std::to_string(report.asks_waiting) + " wait for memory\n";
+  return text;
+}
+
+std::string text_of_processes(const Reports& all) {
+  std::vector<std::vector<std::string>> rows{
+      {"NODE", "PROCESS", "PID", "EXTENTS", "OBJECTS", "SILENT", "JOB"}};
+  for (const auto& report : all.reports)
+    for (const auto& process : report.processes)
+      rows.push_back(
+          {report.name, std::string(wire::name_of(process.kind)), pid_text(process.pid),
+           size_text(process.extent_bytes),
+           std::to_string(process.objects) + " (" + size_text(process.object_bytes) + ")",
+           process.pid != 0 ? age_text(process.silent_ns) : "-",
+           process.job ? process.job.str().substr(0, 8) : "-"});
+  return table_text(rows);
+}
+
+struct Listed {
+  const wire::MemoryReport* report = nullptr;
+  const MemoryObject* object = nullptr;
+};
+
+std::string text_of_objects(const Reports& all, const std::vector<Listed>& objects,
+                            std::uint64_t after, bool suspects) {
+  std::vector<std::vector<std::string>> rows{{"OBJECT", "SIZE", "STATE", "NODE", "OWNER", "MAKER",
+                                              "REFS", "VIEWS", "AGE", "UNUSED",
+                                              suspects ? "WHY" : "HELD BY"}};
+  for (const auto& [report, object] : objects) {
+    const bool aged = object->age_ns != 0;
+    rows.push_back({object->id ? object->id.str() : "-", size_text(object->bytes),
+                    std::string(wire::name_of(object->state)), report->name,
+                    node_text(all, object->owner), pid_text(object->maker_pid),
+                    object->id ? std::to_string(object->held) : "-", std::to_string(object->pins),
+                    aged ? age_text(object->age_ns) : "-", aged ? age_text(object->unused_ns) : "-",
+                    suspects ? suspicion(*object, after) : holders_text(all, *object)});
+  }
+  return table_text(rows);
+}
+
+/// The largest first.
+std::vector<Listed> listed(const Reports& all) {
+  std::vector<Listed> objects;
+  for (const auto& report : all.reports)
+    for (const auto& object : report.rows) objects.push_back({&report, &object});
+  std::stable_sort(objects.begin(), objects.end(), [](const Listed& a, const Listed& b) {
+    return a.object->bytes > b.object->bytes;
+  });
+  return objects;
+}
+
+void print(const json& document) {
+  std::printf("%s\n", document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+}
+
+void print_silent(const Reports& all) {
+  for (const auto& [name, why] : all.silent)
+    std::fprintf(stderr, "troupe: of %s nothing is known: %s\n", name.c_str(), why.c_str());
+}
+
+std::uint64_t nanoseconds(double seconds) {
+  return static_cast<std::uint64_t>(seconds * 1e9);
+}
+
+}  // namespace
+
+std::string suspicion(const MemoryObject& object, std::uint64_t after) {
+  if (object.age_ns == 0 || object.age_ns < after || object.unused_ns < after) return {};
+  if (object.pins != 0 || object.holders.empty()) return {};
+  std::uint64_t silent = ~std::uint64_t{0};
+  std::int64_t refs = 0;
+  for (const auto& holder : object.holders) {
+    const bool is_process = holder.kind == MemoryUser::driver ||
+                            holder.kind == MemoryUser::worker || holder.kind == MemoryUser::actor;
+    if (!is_process || holder.silent_ns < after) return {};
+    silent = std::min(silent, holder.silent_ns);
+    refs += holder.refs;
+  }
+  if (refs < object.held) return {};  // others hold it, too
+  const auto& first = object.holders.front();
+  const std::string who = object.holders.size() == 1
+                              ? std::string(wire::name_of(first.kind)) + " " + pid_text(first.pid)
+                              : std::to_string(object.holders.size()) + " processes";
+  return "unused for " + age_text(object.unused_ns) + ", held only by " + who + ", silent for " +
+         age_text(silent);
+}
+
+Exit memory(const Request& request, double leak_after) {
+  Asked asked(request);
+  const Reports all = reports_of(asked);
+  const std::uint64_t after = nanoseconds(leak_after);
+  print_silent(all);
+  if (request.json) {
+    json nodes = json::array();
+    for (const auto& report : all.reports) nodes.push_back(json_of(all, report, after));
+    print({{"nodes", std::move(nodes)}, {"unreachable", all.silent}});
+    return all.silent.empty() ? Exit::ok : Exit::unreachable;
+  }
+  for (const auto& report : all.reports) std::printf("%s", text_of(report).c_str());
+  std::printf("\n%s", text_of_processes(all).c_str());
+  std::vector<Listed> suspects;
+  for (const Listed& one : listed(all))
+    if (!suspicion(*one.object, after).empty()) suspects.push_back(one);
+  if (suspects.empty()) {
+    std::printf("\nno object looks like a leak\n");
+  } else {
+    std::printf("\n%zu object%s may be leaked:\n%s", suspects.size(),
+                suspects.size() == 1 ? "" : "s",
+                text_of_objects(all, suspects, after, true).c_str());
+  }
+  return all.silent.empty() ? Exit::ok : Exit::unreachable;
+}
+
+Exit list_objects(const Request& request, std::uint32_t limit, double leak_after) {
+  Asked asked(request);
+  const Reports all = reports_of(asked);
+  const std::uint64_t after = nanoseconds(leak_after);
+  print_silent(all);
+  std::vector<Listed> objects = listed(all);
+  std::uint64_t in_all = 0;
+  for (const auto& report : all.reports) in_all += report.rows_in_all;
+  objects.resize(std::min<std::size_t>(objects.size(), limit));
+  if (request.json) {
+    json list = json::array();
+    for (const auto& [report, object] : objects)
+      list.push_back(json_of(all, *report, *object, after));
+    print(list);
+    return all.silent.empty() ? Exit::ok : Exit::unreachable;
+  }
+  std::printf("%s", text_of_objects(all, objects, after, false).c_str());
+  if (in_all > objects.size())
+    std::printf("%llu more are not shown\n",
+                static_cast<unsigned long long>(in_all - objects.size()));
+  return all.silent.empty() ? Exit::ok : Exit::unreachable;
+}
+
+}  // namespace troupe::cli

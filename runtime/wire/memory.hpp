@@ -1,0 +1,94 @@
+/// What the memory of a node is used for, as its agent knows it: which processes have how much of
+/// the arena, which objects are where, and who holds them. The answer to an Inquire about memory
+/// (memory.capnp).
+///
+///     Blob bytes = encode(report);
+///     Result<MemoryReport> report = decode_memory(bytes);   // from another process: bounded
+#pragma once
+
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe::wire {
+
+inline constexpr std::size_t kMaxMemoryRows = 4096;
+inline constexpr std::size_t kMaxMemoryHolders = 8;
+inline constexpr std::size_t kMaxMemoryProcesses = 4096;
+
+enum class MemoryUser : std::uint8_t { agent, driver, worker, actor, ended, node };
+std::string_view name_of(MemoryUser user) noexcept;
+
+struct MemoryProcess {
+  MemoryUser kind = MemoryUser::agent;
+  std::uint32_t pid = 0;
+  JobId job;
+  std::uint64_t silent_ns = 0;  ///< since it last told the agent something
+  std::uint32_t extents = 0;    ///< of its own
+  std::uint64_t extent_bytes = 0;
+  std::uint64_t objects = 0;  ///< of its making that the agent knows
+  std::uint64_t object_bytes = 0;
+};
+
+struct MemoryHolder {
+  MemoryUser kind = MemoryUser::agent;  ///< agent: a value that the agent keeps names it
+  std::uint32_t pid = 0;
+  NodeId node;
+  std::int64_t refs = 0;
+  std::uint64_t silent_ns = 0;
+};
+
+struct MemoryObject {
+  /// forwarded: its value is another object's; elsewhere: its bytes are at another node.
+  enum class State : std::uint8_t {
+    pending,
+    error,
+    inline_bytes,
+    memory,
+    disk,
+    elsewhere,
+    forwarded
+  };
+  ObjectId id;  ///< zero: one that only its holder can name
+  State state = State::pending;
+  std::uint64_t bytes = 0;
+  NodeId owner;  ///< the node whose agent counts who holds it
+  std::uint32_t maker_pid = 0;
+  JobId job;
+  std::uint32_t pins = 0;       ///< views that are open now
+  std::uint64_t age_ns = 0;     ///< 0: unknown
+  std::uint64_t unused_ns = 0;  ///< a view that the agent had nothing to do with may not count
+  std::vector<MemoryHolder> holders;  ///< at most kMaxMemoryHolders
+  std::int64_t held = 0;              ///< refs in all
+};
+std::string_view name_of(MemoryObject::State state) noexcept;
+
+struct MemoryReport {
+  NodeId node;
+  std::string name;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t extent_bytes = 0;               ///< granted, and ready for the next grant
+  std::uint64_t ready_bytes = 0;                ///< of these, ready
+  std::uint64_t object_bytes = 0, objects = 0;  ///< in memory
+  std::uint32_t waiting_objects = 0;            ///< freed, and somebody looks at them still
+  bool spills = false;                          ///< there is a folder to spill to
+  std::uint64_t spilled = 0, spilled_bytes = 0, disk_bytes = 0;
+  std::uint64_t restored = 0;     ///< since the start
+  std::uint32_t bad_folders = 0;  ///< that nothing is written to any more
+  std::uint64_t asks_waiting = 0;
+  std::uint32_t own_holes = 0;  ///< free blocks in the agent's own extents
+  std::uint64_t own_free_bytes = 0, own_largest_free = 0;
+  std::vector<MemoryProcess> processes;
+  std::vector<MemoryObject> rows;  ///< the largest
+  std::uint64_t rows_in_all = 0;
+};
+
+Blob encode(const MemoryReport& report);
+/// Error: invalid_argument that names what is wrong.
+Result<MemoryReport> decode_memory(BlobView bytes);
+
+}  // namespace troupe::wire

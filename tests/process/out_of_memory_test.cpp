@@ -1,0 +1,72 @@
+// A node without memory ends who takes more than it asked for; whoever waits for it hears of that,
+// and nobody else does.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::Ref;
+
+constexpr auto kBound = 30s;  // of every wait; a test that needs it has failed
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// Takes memory until it is ended: three gigabytes, and as many seconds as the test may last.
+std::size_t hog(const std::string& attempts) {
+  std::ofstream(attempts, std::ios::app) << ::getpid() << '\n';
+  std::vector<std::vector<char>> taken;
+  while (taken.size() < 96) {
+    taken.emplace_back(32 * kMiB, static_cast<char>(taken.size()));
+    std::this_thread::sleep_for(15ms);
+  }
+  std::this_thread::sleep_for(kBound);
+  return taken.size();
+}
+std::size_t lines(const std::string& path) {
+  std::ifstream in(path);
+  std::size_t count = 0;
+  for (std::string line; std::getline(in, line);) ++count;
+  return count;
+}
+int slowly(int x) {
+  std::this_thread::sleep_for(20ms);
+  return 2 * x;
+}
+
+TEST(OutOfMemory, WhoTakesMoreThanItAskedForEndsAndTheOthersAreRight) {
+  ::setenv("TROUPE_NODE_MEMORY", std::to_string(768 * kMiB).c_str(), 1);
+  const std::string attempts = testing::TempDir() + "troupe_attempts_" + std::to_string(::getpid());
+  ::unlink(attempts.c_str());
+  {
+    troupe::Session session({.cpus = 2, .memory = troupe::Bytes{64 * kMiB}});
+    Context ctx = session.context();
+    std::vector<Ref<int>> others;
+    for (int i = 0; i < 60; ++i) others.push_back(ctx.submit<slowly>(i));
+    const auto big =
+        ctx.with({.memory = troupe::Bytes{128 * kMiB}, .max_retries = 1}).submit<hog>(attempts);
+    for (int i = 0; i < 60; ++i) EXPECT_EQ(ctx.get(others[i], kBound), 2 * i);
+    try {
+      (void)ctx.get(big, kBound);
+      ADD_FAILURE() << "it was not ended";
+    } catch (const troupe::OutOfMemory& error) {
+      const std::string why = error.message();
+      EXPECT_NE(why.find("of the node's limit"), std::string::npos) << why;
+      EXPECT_NE(why.find("more than the 128 MiB that it had asked for"), std::string::npos) << why;
+    }
+    EXPECT_EQ(ctx.get(ctx.submit<slowly>(4), kBound), 8) << "the node serves on";
+  }
+  EXPECT_EQ(lines(attempts), 2u) << "it is tried again as often as it may be";
+  ::unlink(attempts.c_str());
+  ::unsetenv("TROUPE_NODE_MEMORY");
+}
+
+}  // namespace

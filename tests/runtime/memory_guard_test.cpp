@@ -1,0 +1,62 @@
+// Who ends when a node runs out of memory.
+#include "troupe/runtime/agent/memory_guard.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kMiB = 1u << 20, kGiB = 1u << 30;
+constexpr Time kNow{100s};
+const MachineMemory kFull{10 * kGiB, 10 * kMiB, "the machine"};
+
+WorkerMemory use(std::uint64_t process, std::uint64_t mib, std::uint64_t asked, Duration since,
+                 bool is_actor = false) {
+  return {process, 1000 + process, mib * kMiB, asked * kMiB, Time{since}, is_actor};
+}
+
+TEST(MemoryGuard, IsShortBelowItsShareOfTheTotal) {
+  const MemoryGuard guard({.low = 0.02, .low_at_most = 512 * kMiB});
+  EXPECT_TRUE(guard.is_short(kFull));
+  EXPECT_FALSE(guard.is_short({10 * kGiB, kGiB, ""}));
+  EXPECT_TRUE(guard.is_short({1000 * kGiB, 500 * kMiB, ""}));
+  EXPECT_FALSE(guard.is_short({1000 * kGiB, 600 * kMiB, ""})) << "enough, however large it is";
+  EXPECT_FALSE(guard.is_short({0, 0, ""})) << "unknown";
+}
+
+TEST(MemoryGuard, WhoTakesMoreThanItAskedForEndsFirst) {
+  MemoryGuard guard;
+  const auto victim = guard.choose(
+      kFull, {use(1, 900, 0, 9s), use(2, 300, 200, 1s), use(3, 250, 200, 5s), use(4, 190, 200, 9s)},
+      kNow);
+  ASSERT_TRUE(victim);
+  EXPECT_EQ(victim->process, 2u);
+  EXPECT_EQ(victim->why,
+            "process 1002 was ended, since of 10240 MiB of the machine only 10 MiB were left; it "
+            "used 300 MiB, more than the 200 MiB that it had asked for");
+}
+
+TEST(MemoryGuard, ThenTheNewestTaskThenTheNewestActor) {
+  const auto newest = [](std::vector<WorkerMemory> uses) {
+    MemoryGuard guard;
+    const auto victim = guard.choose(kFull, uses, kNow);
+    return victim ? victim->process : 0;
+  };
+  EXPECT_EQ(newest({use(1, 900, 0, 1s), use(2, 10, 100, 3s), use(3, 10, 0, 2s)}), 2u);
+  EXPECT_EQ(newest({use(1, 10, 0, 1s), use(2, 900, 0, 3s, true)}), 1u);
+  EXPECT_EQ(newest({use(1, 10, 0, 1s, true), use(2, 900, 0, 3s, true)}), 2u);
+  EXPECT_EQ(newest({}), 0u);
+}
+
+TEST(MemoryGuard, OneAtATime) {
+  MemoryGuard guard({.pause = 1s});
+  const std::vector<WorkerMemory> uses{use(1, 10, 0, 1s), use(2, 10, 0, 2s)};
+  EXPECT_TRUE(guard.choose(kFull, uses, kNow));
+  EXPECT_FALSE(guard.choose(kFull, uses, kNow + 999ms));
+  EXPECT_TRUE(guard.choose(kFull, uses, kNow + 1s));
+}
+
+}  // namespace
+}  // namespace troupe::agent
