@@ -609,8 +609,12 @@ void ClientEngine::recall(std::uint64_t worker) {
   if (Peer* peer = peer_of(worker))
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
-void ClientEngine::fail(Task& task, const Error& error) {
-  if (task.spec != nullptr) lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
+void ClientEngine::fail(Task& task, const Error& reason) {
+  Error error = reason;
+  if (task.spec != nullptr) {
+    lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
+    error = cannot_run_again(reason);
+  }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
       settle_error(entry_of(result), error);

@@ -249,6 +249,7 @@ class ClientEngine final : public detail::Engine,
 
   // lost values (engine_lineage.cpp)
   void unparked(Entry& entry) override { release(&entry); }
+  static Error cannot_run_again(const Error& why);
   void remember(std::unique_ptr<Task> task);
   void depart(Entry& entry);
   bool recover(Entry& entry, std::uint64_t seen, Error& error);

@@ -50,6 +50,11 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
+/// What becomes of a lost value whose task could not run again, or failed then.
+Error ClientEngine::cannot_run_again(const Error& why) {
+  return lost_for_good(why, "the task that computed it ended in an error when it ran again");
+}
+
 /// A task has ended: its call is kept when a result of it could be lost.
 void ClientEngine::remember(std::unique_ptr<Task> task) {
   const bool worth_it =

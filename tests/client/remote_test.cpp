@@ -221,6 +221,60 @@ TEST_F(Remote, AFetchThatFailsEndsTheGetAndTheNextOneAsksAgain) {
   EXPECT_EQ(text_of(agent.finish(std::move(second)).value()), kLarge);
 }
 
+// --- lost values
+
+TEST_F(Remote, ALostResultIsComputedAgainOnceForTwoReaders) {
+  const auto result = remote_result();
+  auto one = getting(result);
+  EXPECT_TRUE(agent.next<wire::Await>().fetch);
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  const auto again = agent.next_from<wire::Call>(kThere).message;
+  EXPECT_EQ(again.attempt, 2u);
+  auto two = getting(result);
+  const ObjectId elsewhere{78, 1};
+  reply(kThere, again.sequence, forwarded(elsewhere));
+  EXPECT_EQ(agent.next<wire::Await>().object, elsewhere);
+  agent.tell(wire::Ready{elsewhere, agent.shared(kLarge)});
+  EXPECT_EQ(text_of(agent.finish(std::move(one)).value()), kLarge);
+  EXPECT_EQ(text_of(agent.finish(std::move(two)).value()), kLarge);
+  EXPECT_FALSE(agent.has_said<wire::Await>());
+}
+
+TEST_F(Remote, ALostResultThatMayNotRunAgainSaysWhy) {
+  auto result = submit({}, 0);
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, forwarded(kObject));
+  agent.next<wire::Await>();
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  const auto lost = agent.finish(getting(result));
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code(), Code::object_lost);
+  EXPECT_NE(lost.error().message().find("max_retries"), std::string::npos)
+      << lost.error().message();
+}
+
+TEST_F(Remote, ATaskWhoseArgumentIsLostIsSentAgainWhenThatIsThere) {
+  const auto result = remote_result();
+  submit({result}, 0);
+  const auto first = agent.next_from<wire::Call>(kThere).message;
+  wire::Reply lost;
+  lost.sequence = first.sequence;
+  lost.value = failed(Code::object_lost, "its node died");
+  lost.lost_argument = 1;
+  lost.lost = kObject;
+  agent.peer_says(kThere, lost);
+  const auto again = agent.next_from<wire::Call>(kThere).message;  // what computes the argument
+  EXPECT_TRUE(again.arguments.empty());
+  const ObjectId elsewhere{78, 1};
+  reply(kThere, again.sequence, forwarded(elsewhere));
+  agent.next<wire::Await>();
+  agent.tell(wire::Ready{elsewhere, far_away()});
+  const auto second = agent.next_from<wire::Call>(kThere).message;
+  ASSERT_EQ(second.arguments.size(), 1u);
+  EXPECT_EQ(second.arguments[0].forward, elsewhere);
+}
+
 TEST_F(Remote, ARemoteValueIsAnArgumentWithoutBeingFetched) {
   const auto result = remote_result();
   submit({result});

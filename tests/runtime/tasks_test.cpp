@@ -284,4 +284,22 @@ TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
   EXPECT_EQ(out.sent.back(), (std::pair<std::uint64_t, int>{20, 2})) << "the other one goes on";
 }
 
+// An argument was lost: the task has not run, and runs when that is there again.
+TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
+  Task* task = submit(1, 0, 0);
+  tasks.granted(1, 10, 5, at(0ms));
+  ASSERT_EQ(out.sent, (Sent{{5, 1}}));
+  tasks.postponed(5, 1, 1, at(1ms));
+  EXPECT_EQ(tasks.in_flight(5, 1), nullptr);
+  EXPECT_EQ(out.sent.size(), 1u);
+  EXPECT_EQ(task->attempt, 2u);
+  tasks.argument_ready(*task, at(2ms));
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 1}}));
+  tasks.postponed(5, 2, 0, at(3ms));  // it is there already
+  EXPECT_EQ(out.sent.size(), 3u);
+  EXPECT_TRUE(tasks.ended(5, 3, 1us, at(4ms)) != nullptr);
+  EXPECT_EQ(tasks.live(), 0u);
+  EXPECT_TRUE(out.failed.empty());
+}
+
 }  // namespace troupe::client
