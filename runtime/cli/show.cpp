@@ -172,6 +172,7 @@ Asked::Asked(const Request& request)
 control::ListReply Asked::list(What what) {
   auto reply = observer_.list(what);
   if (!reply) raise(named(target, reply.error()));
+  sort_by_name(reply->nodes);
   return std::move(*reply);
 }
 
