@@ -12,7 +12,7 @@
 /// condemned, or when fewer than half of the voters answer (a tie goes to the side of the agent
 /// beside control): actor calls are refused from 8 s and the agent exits at 10 s. Otherwise control
 /// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so; when they
-/// do not any more, refuse, and exit 1.5 s later unless control has answered. An agent
+/// do not any more, refuse, and exit 2.5 s later unless control has answered. An agent
 /// that wakes from a long stop finds its time over and its answers stale, so it exits before it
 /// serves anything: may_serve() depends on the clock, not on a tick.
 #pragma once
@@ -70,7 +70,7 @@ struct CutoffOptions {
   Duration carry_on = std::chrono::seconds(60);
   Duration answer_lasts = std::chrono::milliseconds(1500);  ///< from the sending of the question
   /// Who was carried on and is not any more refuses at once, and exits after this.
-  Duration doubt_for = std::chrono::milliseconds(1500);
+  Duration doubt_for = std::chrono::milliseconds(2500);
   /// Carrying on, and a peer hears control again: time to register before we exit.
   Duration rejoin_within = std::chrono::seconds(10);
 };

@@ -150,11 +150,11 @@ using MembershipEvent =
 struct MembershipOptions {
   Duration tick = std::chrono::milliseconds(250);
   Duration suspect_after = std::chrono::seconds(3);
-  Duration condemn_after = std::chrono::seconds(6);
+  Duration condemn_after = std::chrono::seconds(5);
   Duration dead_after = std::chrono::seconds(10);
   /// How long an agent may use an answer of a peer and doubt it afterwards (Cutoff's), plus a
   /// margin.
-  Duration answers_run_out = std::chrono::milliseconds(3500);
+  Duration answers_run_out = std::chrono::milliseconds(4500);
   /// Agents never carry on longer than 60 s; plus a margin.
   Duration carried_on = std::chrono::seconds(65);
   /// After a closed connection: a dying process closes them one after the other, so the door may

@@ -346,7 +346,7 @@ TEST(Cutoff, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
     a.pass(12s, ControlAnswer{});
     ControlAnswer condemned;  // control is back, and has heard the others first
     condemned.hears_control = condemned.condemned = true;
-    a.pass(1s, condemned);
+    a.pass(2s, condemned);
     EXPECT_FALSE(a.exits());
     EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it may be declared dead";
     a.take(a.cutoff.on_closed(a.now));
