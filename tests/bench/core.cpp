@@ -1,21 +1,23 @@
-#include "core.hpp"
+// The suites "core" (tasks and actor calls) and "objects", on a private one-node cluster, against
+// what shared memory alone can do. Placement one_cpu: driver, agent and worker share one CPU;
+// two_cpus: the driver on one, the worker on the other, the agent where there is room.
+#include "suite.hpp"
 
 #include "ring_floor.hpp"
+#include "tools.hpp"
 #include "troupe/troupe.hpp"
 
 #include <malloc.h>
-#include <sched.h>
+#include <unistd.h>
 #include <algorithm>
-#include <chrono>
-#include <map>
+#include <cmath>
 #include <memory>
-#include <stdexcept>
+#include <optional>
 
 namespace troupe::bench {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kBound = 60s;  // of every wait; a run that needs it has failed
 
 // --- what runs in the worker ---
 
@@ -25,13 +27,6 @@ int echo(int x) {
 void nap(int ms) {
   const timespec time{ms / 1000, (ms % 1000) * 1'000'000L};
   nanosleep(&time, nullptr);
-}
-void go_to(const std::vector<int>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
-    throw std::runtime_error("cannot pin a process of a measurement to its CPUs");
 }
 void stay_on(int cpu) {
   go_to({cpu});
@@ -44,50 +39,49 @@ class Echo {
   int say(int x) { return x; }
   void stay(int cpu) { stay_on(cpu); }
 };
+/// Computes for so long, whatever else the CPU does meanwhile.
+int busy(int ns) {
+  timespec at{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+  const auto end = at.tv_sec * 1'000'000'000L + at.tv_nsec + ns;
+  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+  while (at.tv_sec * 1'000'000'000L + at.tv_nsec < end);
+  return ns;
+}
+/// One of n callers; says how many calls a second it has made.
+double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
+  stay_on(cpu);
+  std::vector<Ref<int>> refs;
+  refs.reserve(static_cast<std::size_t>(calls));
+  const Stopwatch watch;
+  for (int i = 0; i < calls; ++i) refs.push_back(echo.call<&Echo::say>(i));
+  for (int i = 0; i < calls; ++i)
+    expect(ctx.get(refs[static_cast<std::size_t>(i)], kBound) == i, "a result");
+  return calls / watch.seconds();
+}
 
 // --- measuring ---
+
+struct Queue {
+  double per_second = 0;
+  double bytes_each = 0;
+};
 
 struct Scene {
   Context& ctx;
   Placement placement;
   bool quick;
+  std::optional<Queue> queue = {};  ///< two rows show one measurement
   int count(int full, int quick_count) const { return quick ? quick_count : full; }
 };
 
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-void expect(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(std::string("a measurement is wrong: ") + what);
+Reading task_sync(Scene& s) {
+  return {1e6 * median_call(s.count(5000, 100), [&](int i) {
+            expect(s.ctx.get(s.ctx.submit<echo>(i), kBound) == i, "a result");
+          })};
 }
 
-/// Seconds of one call: the median of ten batches, so that one interruption does not count.
-template <class Call>
-double median_call(int calls, Call&& call) {
-  std::vector<double> batches;
-  for (int batch = 0; batch < 10; ++batch) {
-    const Stopwatch watch;
-    for (int i = 0; i < calls / 10; ++i) call(i);
-    batches.push_back(watch.seconds() / (calls / 10));
-  }
-  std::sort(batches.begin(), batches.end());
-  return batches[batches.size() / 2];
-}
-
-double task_sync(Scene& s) {
-  return 1e6 * median_call(s.count(5000, 100), [&](int i) {
-           expect(s.ctx.get(s.ctx.submit<echo>(i), kBound) == i, "a result");
-         });
-}
-
-double task_inflight(Scene& s) {
+Reading task_inflight(Scene& s) {
   const int n = s.count(100'000, 2000);
   std::vector<Ref<int>> refs;
   refs.reserve(static_cast<std::size_t>(n));
@@ -95,7 +89,7 @@ double task_inflight(Scene& s) {
   for (int i = 0; i < n; ++i) refs.push_back(s.ctx.submit<echo>(i));
   for (int i = 0; i < n; ++i)
     expect(s.ctx.get(refs[static_cast<std::size_t>(i)], kBound) == i, "a result");
-  return n / watch.seconds();
+  return {n / watch.seconds()};
 }
 
 Actor<Echo> echo_actor(Scene& s) {
@@ -105,15 +99,15 @@ Actor<Echo> echo_actor(Scene& s) {
   return actor;
 }
 
-double actor_sync(Scene& s) {
+Reading actor_sync(Scene& s) {
   const Actor<Echo> actor = echo_actor(s);
   const int n = s.count(5000, 100);
   const Stopwatch watch;
   for (int i = 0; i < n; ++i) expect(s.ctx.get(actor.call<&Echo::say>(i), kBound) == i, "a result");
-  return watch.seconds() / n * 1e6;
+  return {watch.seconds() / n * 1e6};
 }
 
-double actor_inflight(Scene& s) {
+Reading actor_inflight(Scene& s) {
   const Actor<Echo> actor = echo_actor(s);
   const int n = s.count(100'000, 2000);
   std::vector<Ref<int>> refs;
@@ -122,33 +116,33 @@ double actor_inflight(Scene& s) {
   for (int i = 0; i < n; ++i) refs.push_back(actor.call<&Echo::say>(i));
   for (int i = 0; i < n; ++i)
     expect(s.ctx.get(refs[static_cast<std::size_t>(i)], kBound) == i, "a result");
-  return n / watch.seconds();
+  return {n / watch.seconds()};
 }
 
-double put_small(Scene& s) {
+Reading put_small(Scene& s) {
   const int n = s.count(50'000, 1000);
   std::vector<Ref<int>> refs;
   refs.reserve(static_cast<std::size_t>(n));
-  return 1e9 * median_call(n, [&](int i) { refs.push_back(s.ctx.put(i)); });
+  return {1e9 * median_call(n, [&](int i) { refs.push_back(s.ctx.put(i)); })};
 }
 
-double get_small(Scene& s) {
+Reading get_small(Scene& s) {
   const Ref<int> ref = s.ctx.submit<echo>(7);
   expect(s.ctx.get(ref, kBound) == 7, "a result");
-  return 1e9 *
-         median_call(s.count(200'000, 1000), [&](int) { expect(s.ctx.get(ref) == 7, "a value"); });
+  return {1e9 * median_call(s.count(200'000, 1000),
+                            [&](int) { expect(s.ctx.get(ref) == 7, "a value"); })};
 }
 
-double get_extent(Scene& s) {
+Reading get_extent(Scene& s) {
   const Ref<Array<std::uint8_t>> ref = s.ctx.submit<page>(8192);
   expect(s.ctx.get(ref, kBound).size() == 8192, "a result");
-  return 1e9 * median_call(s.count(100'000, 1000),
-                           [&](int) { expect(s.ctx.get(ref)[0] == 1, "a value"); });
+  return {1e9 * median_call(s.count(100'000, 1000),
+                            [&](int) { expect(s.ctx.get(ref)[0] == 1, "a value"); })};
 }
 
 constexpr std::size_t kLarge = std::size_t{128} << 20;  // as the memcpy floor copies
 
-double put_large_copy(Scene& s) {
+Reading put_large_copy(Scene& s) {
   const std::vector<std::uint8_t> from(kLarge, 1);
   s.ctx.put(from);  // warm from here on
   std::vector<double> rates;
@@ -157,11 +151,10 @@ double put_large_copy(Scene& s) {
     const Ref<std::vector<std::uint8_t>> ref = s.ctx.put(from);
     rates.push_back(static_cast<double>(kLarge) / watch.seconds() / 1e9);
   }
-  std::sort(rates.begin(), rates.end());
-  return rates[rates.size() / 2];
+  return {middle(std::move(rates))};
 }
 
-double put_large_inplace(Scene& s) {
+Reading put_large_inplace(Scene& s) {
   s.ctx.create<std::uint8_t>(kLarge).seal();
   const int n = s.count(100, 2);
   const Stopwatch watch;
@@ -170,7 +163,7 @@ double put_large_inplace(Scene& s) {
     room[0] = 1;
     const Ref<Array<std::uint8_t>> ref = room.seal();
   }
-  return watch.seconds() / n * 1e6;
+  return {watch.seconds() / n * 1e6};
 }
 
 std::vector<Ref<int>> thousand(Scene& s) {
@@ -180,17 +173,17 @@ std::vector<Ref<int>> thousand(Scene& s) {
   return refs;
 }
 
-double wait_1000(Scene& s) {
+Reading wait_1000(Scene& s) {
   const std::vector<Ref<int>> refs = thousand(s);
   const int n = s.count(200, 5);
   const Stopwatch watch;
   for (int i = 0; i < n; ++i)
     expect(s.ctx.wait(refs, {.count = refs.size(), .timeout = kBound}).ready.size() == refs.size(),
            "all are ready");
-  return watch.seconds() / n / 1000 * 1e6;
+  return {watch.seconds() / n / 1000 * 1e6};
 }
 
-double drain_1000(Scene& s) {
+Reading drain_1000(Scene& s) {
   const std::vector<Ref<int>> refs = thousand(s);
   const int n = s.count(50, 2);
   int seen = 0;
@@ -198,7 +191,7 @@ double drain_1000(Scene& s) {
   for (int i = 0; i < n; ++i)
     for (auto& ref : s.ctx.as_completed(refs)) seen += ref ? 1 : 0;
   expect(seen == 1000 * n, "each is ready once");
-  return watch.seconds() / n / 1000 * 1e6;
+  return {watch.seconds() / n / 1000 * 1e6};
 }
 
 /// Bytes that malloc has handed out in this process.
@@ -207,175 +200,220 @@ double heap_bytes() {
   return static_cast<double>(info.uordblks + info.hblkhd);
 }
 
-struct Queue {
-  double per_second = 0;
-  double bytes_each = 0;
-};
-
 /// A worker that sleeps while tasks are submitted, then drains them.
-Queue queued(Scene& s) {
-  const int n = s.count(200'000, 2000);
+const Queue& queued(Scene& s) {
+  if (s.queue) return *s.queue;
+  const int n = s.count(1'000'000, 2000);
   std::vector<Ref<int>> refs;
   refs.reserve(static_cast<std::size_t>(n));
-  const Ref<void> sleeper = s.ctx.submit<nap>(s.count(1500, 50));
+  const Ref<void> sleeper = s.ctx.submit<nap>(s.count(4000, 50));
   const double before = heap_bytes();
   for (int i = 0; i < n; ++i) refs.push_back(s.ctx.submit<echo>(i));
   const double bytes = heap_bytes() - before;
   s.ctx.get(sleeper, kBound);
   const Stopwatch watch;
   for (const auto& ref : refs) s.ctx.get(ref, kBound);
-  return {n / watch.seconds(), bytes / n};
+  s.queue = {n / watch.seconds(), bytes / n};
+  return *s.queue;
 }
-double queued_million(Scene& s) {
-  return queued(s).per_second;
+Reading queued_million(Scene& s) {
+  return {queued(s).per_second};
 }
-double queued_bytes(Scene& s) {
-  return queued(s).bytes_each;
+Reading queued_bytes(Scene& s) {
+  return {queued(s).bytes_each};
+}
+
+/// Calls a second of so many callers, each with an actor of its own; callers on one CPU, actors on
+/// the other.
+double callers(Scene& s, int n) {
+  const int calls = s.count(50'000, 500);
+  std::vector<Actor<Echo>> actors;
+  for (int i = 0; i < n; ++i) {
+    actors.push_back(s.ctx.spawn<Echo>());
+    s.ctx.get(actors.back().call<&Echo::stay>(cpu_of(s.placement, 1)), kBound);
+  }
+  const auto fraction = s.ctx.with({.cpus = 1.0 / n});
+  std::vector<Ref<double>> rates;
+  for (const auto& actor : actors)
+    rates.push_back(fraction.submit<call_echo>(actor, cpu_of(s.placement, 0), calls));
+  double slowest = 1e12;
+  for (const auto& rate : rates) slowest = std::min(slowest, s.ctx.get(rate, kBound));
+  return n * slowest;
+}
+/// Its floor is one caller with one actor on the same CPUs.
+Reading actor_n_n(Scene& s) {
+  const double one = callers(s, 1);
+  return {callers(s, 2), one};
+}
+
+/// In microseconds from spawn to the first reply.
+Reading actor_create(Scene& s) {
+  return {1e3 * median_call(s.count(100, 10), [&](int i) {
+            const Actor<Echo> actor = s.ctx.spawn<Echo>();
+            expect(s.ctx.get(actor.call<&Echo::say>(i), kBound) == i, "a first reply");
+          })};
+}
+/// Actors a second when they are made all at once.
+Reading actor_create_rate(Scene& s) {
+  const int n = s.count(50, 4);
+  std::vector<Actor<Echo>> actors;
+  std::vector<Ref<int>> replies;
+  const Stopwatch watch;
+  for (int i = 0; i < n; ++i) {
+    actors.push_back(s.ctx.spawn<Echo>());
+    replies.push_back(actors.back().call<&Echo::say>(i));
+  }
+  for (int i = 0; i < n; ++i)
+    expect(s.ctx.get(replies[static_cast<std::size_t>(i)], kBound) == i, "a first reply");
+  return {n / watch.seconds()};
+}
+
+/// Milliseconds. 512 refs fit into a value, so the object holds objects that hold them.
+Reading get_nested(Scene& s) {
+  constexpr std::size_t kEach = 500;
+  constexpr std::size_t kRefs = 10'000;
+  using Some = std::vector<Ref<int>>;
+  std::vector<Ref<Some>> parts;
+  for (std::size_t part = 0; part < kRefs / kEach; ++part) {
+    Some some;
+    for (std::size_t i = 0; i < kEach; ++i) some.push_back(s.ctx.put(static_cast<int>(i)));
+    parts.push_back(s.ctx.put(some));
+  }
+  const Ref<std::vector<Ref<Some>>> all = s.ctx.put(parts);
+  return {1e3 * median_call(s.count(50, 10), [&](int) {
+            std::size_t seen = 0;
+            for (const Ref<Some>& part : s.ctx.get(all, kBound))
+              seen += s.ctx.get(part, kBound).size();
+            expect(seen == kRefs, "its refs");
+          })};
+}
+
+/// How much of the CPUs' time tasks of this length get for themselves.
+double efficiency(Context& ctx, int cpus, int ns, bool quick) {
+  const int n = std::clamp(static_cast<int>((quick ? 1e6 : 60e6) * cpus / ns), 64, 40'000);
+  std::vector<Ref<int>> refs;
+  refs.reserve(static_cast<std::size_t>(n));
+  const Stopwatch watch;
+  for (int i = 0; i < n; ++i) refs.push_back(ctx.submit<busy>(ns));
+  for (const auto& ref : refs) expect(ctx.get(ref, kBound) == ns, "a result");
+  return 1e-9 * ns * n / cpus / watch.seconds();
+}
+/// The smallest task at half the efficiency, in microseconds, with a worker for each CPU of the
+/// placement; the driver has to share them. Needs a session of its own.
+double metg(Placement placement, bool quick) {
+  const int cpus = placement == Placement::one_cpu ? 1 : 2;
+  Session session({.cpus = static_cast<double>(cpus)});
+  Context ctx = session.context();
+  (void)efficiency(ctx, cpus, 20'000, quick);  // workers start, times are learnt
+  double below = 100, above = 200'000;
+  while (above / below > 1.1) {
+    const double length = std::sqrt(below * above);
+    (efficiency(ctx, cpus, static_cast<int>(length), quick) < 0.5 ? below : above) = length;
+    if (quick) break;
+  }
+  return above / 1e3;
 }
 
 // --- the suite ---
 
-/// What stands in the column `floor`.
-enum class Floor { none, round_trip, one_way, copy_rate, copy_time };
+enum Floor : int { kRoundTrip, kOneWay, kCopyRate, kCopyTime };
 
 struct Case {
-  const char* name;
-  const char* unit;
-  Floor floor;
-  Goal goal;
-  bool both;                  ///< placements; else two_cpus, if there are two
-  double (*measure)(Scene&);  ///< nullptr: the start of the session
+  RowInfo row;
+  Reading (*measure)(Scene&);  ///< nullptr: not in the session that the others share
 };
 
 constexpr auto kValue = Goal::Of::value;
 constexpr auto kRatio = Goal::Of::ratio;
 constexpr char kStart[] = "embedded_start";
 constexpr char kFirstResult[] = "embedded_first";
+constexpr char kMetg[] = "metg";
 
-const Case kCases[] = {
-    {kStart, "ms", Floor::none, at_most(kValue, 150), true, nullptr},
-    {kFirstResult, "ms", Floor::none, {}, true, nullptr},
-    {"task_sync", "us", Floor::round_trip, at_most(kRatio, 10), true, task_sync},
-    {"task_inflight", "tasks/s", Floor::one_way, at_least(kValue, 200e3), true, task_inflight},
-    {"actor_sync", "us", Floor::round_trip, at_most(kRatio, 10), true, actor_sync},
-    {"actor_inflight", "calls/s", Floor::one_way, at_least(kValue, 200e3), true, actor_inflight},
-    {"put_small", "ns", Floor::none, at_most(kValue, 1000), false, put_small},
-    {"get_small", "ns", Floor::none, at_most(kValue, 1000), false, get_small},
-    {"get_extent", "ns", Floor::none, at_most(kValue, 1000), false, get_extent},
-    {"put_large_copy", "GB/s", Floor::copy_rate, at_least(kRatio, 0.7), false, put_large_copy},
-    {"put_large_inplace", "us", Floor::copy_time, at_most(kRatio, 0.05), false, put_large_inplace},
-    {"wait_1000", "us/ref", Floor::none, at_most(kValue, 1), false, wait_1000},
-    {"drain_1000", "us/ref", Floor::none, at_most(kValue, 1), false, drain_1000},
-    {"queued_million", "tasks/s", Floor::one_way, at_least(kValue, 200e3), false, queued_million},
-    {"queued_bytes", "B/task", Floor::none, at_most(kValue, 500), false, queued_bytes},
+const Case kCore[] = {
+    {{kStart, "ms", kNoFloor, at_most(kValue, 60)}, nullptr},
+    {{kFirstResult, "ms", kNoFloor, {}}, nullptr},
+    {{kMetg, "us", kNoFloor, at_most(kValue, 5)}, nullptr},
+    {{"task_sync", "us", kRoundTrip, at_most(kRatio, 4)}, task_sync},
+    {{"task_inflight", "tasks/s", kOneWay, at_least(kValue, 1e6)}, task_inflight},
+    {{"actor_sync", "us", kRoundTrip, at_most(kRatio, 3)}, actor_sync},
+    {{"actor_inflight", "calls/s", kOneWay, at_least(kValue, 1.5e6)}, actor_inflight},
+    {{"actor_n_n", "calls/s", kNoFloor, at_least(kRatio, 0.85)}, actor_n_n},
+    {{"actor_create", "ms", kNoFloor, at_most(kValue, 5), false}, actor_create},
+    {{"actor_create_rate", "actors/s", kNoFloor, at_least(kValue, 300), false}, actor_create_rate},
+    {{"queued_million", "tasks/s", kOneWay, at_least(kValue, 1e6), false}, queued_million},
+    {{"queued_bytes", "B/task", kNoFloor, at_most(kValue, 500), false}, queued_bytes},
+};
+const Case kObjects[] = {
+    {{"put_small", "ns", kNoFloor, at_most(kValue, 300), false}, put_small},
+    {{"get_small", "ns", kNoFloor, at_most(kValue, 150), false}, get_small},
+    {{"get_extent", "ns", kNoFloor, at_most(kValue, 300), false}, get_extent},
+    {{"get_nested_10000", "ms", kNoFloor, at_most(kValue, 2), false}, get_nested},
+    {{"put_large_copy", "GB/s", kCopyRate, at_least(kRatio, 0.9), false}, put_large_copy},
+    {{"put_large_inplace", "us", kCopyTime, at_most(kRatio, 0.05), false}, put_large_inplace},
+    {{"wait_1000", "us/ref", kNoFloor, at_most(kValue, 1), false}, wait_1000},
+    {{"drain_1000", "us/ref", kNoFloor, at_most(kValue, 1), false}, drain_1000},
 };
 
-/// Whether a floor exists there: messages one way need a reader on a CPU of its own.
-bool has_floor(Floor floor, Placement placement) {
-  return floor != Floor::none && (floor != Floor::one_way || placement == Placement::two_cpus);
-}
-
-Sample measure_floor(Floor floor, Placement placement) {
-  if (floor == Floor::round_trip)
-    return placement == Placement::one_cpu ? ring_round_trip(Waiting::parked, placement)
-                                           : ring_round_trip(Waiting::spinning, placement);
-  if (floor == Floor::one_way) return ring_one_way();
-  Sample copy = memcpy_into_shared(1);
-  if (floor == Floor::copy_time) copy.value = static_cast<double>(kLarge) / copy.value / 1e3;
-  return copy;
-}
-
-/// Everything of one placement, round after round.
-class Stand {
+class Local final : public Suite {
  public:
-  Stand(Placement placement, const CoreOptions& options)
-      : placement_(placement), options_(options), all_(allowed_cpus()) {
-    (void)cpu_of(placement, 0);  // before anything is pinned
-    const bool two = placement == Placement::two_cpus || !possible(Placement::two_cpus);
-    for (const Case& c : kCases)
-      if ((c.both || two) && std::string(c.name).find(options.only) != std::string::npos)
-        cases_.push_back({c, {c.name, name_of(placement), c.unit, c.goal, {}, {}, {}, 1e9}});
+  Local(const char* name, std::span<const Case> cases) : name_(name), cases_(cases) {
+    for (const Case& c : cases) rows_.push_back(c.row);
   }
-
-  void round() {
-    if (cases_.empty()) return;
-    measure_floors();
-    if (placement_ == Placement::one_cpu)
-      go_to({cpu_of(placement_, 0)});
-    else
-      go_to({cpu_of(placement_, 0), cpu_of(placement_, 1)});
-    measure_troupe();
-    go_to(all_);
+  const char* name() const override { return name_; }
+  std::span<const RowInfo> rows() const override { return rows_; }
+  int calm_floor() const override { return kRoundTrip; }
+  /// Messages one way need a reader on a CPU of its own.
+  bool has_floor(int floor, Placement placement) const override {
+    return floor != kOneWay || placement == Placement::two_cpus;
   }
-
-  void judge_into(std::vector<Judged>& rows) const {
-    for (const Measured& m : cases_) rows.push_back(judge(m.series));
+  Sample measure_floor(int floor, Placement placement) override {
+    if (floor == kRoundTrip)
+      return ring_round_trip(placement == Placement::one_cpu ? Waiting::parked : Waiting::spinning,
+                             placement);
+    if (floor == kOneWay) return ring_one_way();
+    Sample copy = memcpy_into_shared(1);
+    if (floor == kCopyTime) copy.value = static_cast<double>(kLarge) / copy.value / 1e3;
+    return copy;
   }
-
- private:
-  struct Measured {
-    Case what;
-    Series series;
-  };
-
-  /// The floors come first: they need a process without threads, so no session.
-  void measure_floors() {
-    std::map<Floor, Sample> floors;
-    floors[Floor::none] = floors[Floor::round_trip] =
-        measure_floor(Floor::round_trip, options_.quick ? Placement::one_cpu : placement_);
-    for (Measured& m : cases_) {
-      Floor floor = has_floor(m.what.floor, placement_) ? m.what.floor : Floor::none;
-      if (options_.quick && floor != Floor::round_trip) floor = Floor::none;
-      if (floors.count(floor) == 0) floors[floor] = measure_floor(floor, placement_);
-      const Sample& watched = floors[m.what.goal.of == kRatio ? floor : Floor::none];
-      m.series.watched.push_back(watched.value);
-      m.series.calmest = std::min(m.series.calmest, watched.spread);
-      if (floor != Floor::none) m.series.floors.push_back(floors[floor].value);
-    }
-  }
-
-  void measure_troupe() {
+  std::vector<Reading> measure(std::span<const std::size_t> rows, Placement placement,
+                               bool quick) override {
+    std::vector<Reading> readings(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows_[rows[i]].name == kMetg) readings[i] = {metg(placement, quick)};
     const Stopwatch watch;
     Session session({.cpus = 1});
     const double up = watch.seconds() * 1e3;
     Context ctx = session.context();
     expect(ctx.get(ctx.submit<echo>(1), kBound) == 1, "a result");
     const double first = watch.seconds() * 1e3;
-    ctx.get(ctx.submit<stay_on>(cpu_of(placement_, 1)), kBound);
-    stay_on(cpu_of(placement_, 0));
-    Scene scene{ctx, placement_, options_.quick};
+    ctx.get(ctx.submit<stay_on>(cpu_of(placement, 1)), kBound);
+    pin(getpid(), cpu_of(placement, 0));
+    Scene scene{ctx, placement, quick};
     for (int i = 0; i < scene.count(1000, 20); ++i) ctx.get(ctx.submit<echo>(i), kBound);
-    for (Measured& m : cases_) {
-      if (m.what.measure != nullptr)
-        m.series.values.push_back(m.what.measure(scene));
-      else
-        m.series.values.push_back(m.what.name == kStart ? up : first);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Case& c = cases_[rows[i]];
+      if (c.row.name == kStart) readings[i] = {up};
+      if (c.row.name == kFirstResult) readings[i] = {first};
+      if (c.measure != nullptr) readings[i] = c.measure(scene);
     }
+    return readings;
   }
 
-  Placement placement_;
-  CoreOptions options_;
-  std::vector<int> all_;
-  std::vector<Measured> cases_;
+ private:
+  const char* name_;
+  std::span<const Case> cases_;
+  std::vector<RowInfo> rows_;
 };
 
 }  // namespace
 
-std::vector<std::string> core_names() {
-  std::vector<std::string> names;
-  for (const Case& c : kCases) names.emplace_back(c.name);
-  return names;
+Suite& core_suite() {
+  static Local suite("core", kCore);
+  return suite;
 }
-
-std::vector<Judged> run_core(const CoreOptions& options) {
-  std::vector<std::unique_ptr<Stand>> stands;
-  for (const Placement placement : {Placement::one_cpu, Placement::two_cpus})
-    if (possible(placement)) stands.push_back(std::make_unique<Stand>(placement, options));
-  for (int i = 0; i < options.rounds; ++i)
-    for (const auto& stand : stands) stand->round();
-  std::vector<Judged> rows;
-  for (const auto& stand : stands) stand->judge_into(rows);
-  return rows;
+Suite& objects_suite() {
+  static Local suite("objects", kObjects);
+  return suite;
 }
 
 }  // namespace troupe::bench

@@ -1,36 +1,43 @@
 // Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
-//   bench [core|remote] [--json FILE] [--quick] [--rounds N] [--only NAME] [--list]
+//   bench [core|objects|remote|control]... [--json FILE] [--quick] [--rounds N] [--only NAME]
+//   [--list]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
 // were noisy.
-#include "core.hpp"
-#include "remote.hpp"
+#include "suite.hpp"
 
 #include "troupe/troupe.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
 using namespace troupe::bench;
 
 struct Arguments {
-  std::string suite = "core";
-  CoreOptions core;
+  std::vector<Suite*> suites;
+  RunOptions run;
   std::string json;
   bool list = false;
 };
 
 int wrong(const char* program, const std::string& what) {
   std::fprintf(stderr,
-               "%s: %s\nusage: %s [core|remote] [--json FILE] [--quick] [--rounds N] [--only NAME] "
-               "[--list]\n",
+               "%s: %s\nusage: %s [core|objects|remote|control]... [--json FILE] [--quick] "
+               "[--rounds N] [--only NAME] [--list]\n",
                program, what.c_str(), program);
   return 2;
+}
+
+Suite* suite_named(std::string_view name) {
+  for (Suite* suite : suites())
+    if (suite->name() == name) return suite;
+  return nullptr;
 }
 
 /// Returns what is wrong, or nothing.
@@ -41,27 +48,29 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
     if (takes_value && i + 1 == argc) return flag + " needs a value";
     const std::string value = takes_value ? argv[++i] : "";
     if (flag == "--quick") {
-      arguments.core.quick = true;
-      arguments.core.rounds = 1;
+      arguments.run.quick = true;
+      arguments.run.rounds = 1;
     } else if (flag == "--list") {
       arguments.list = true;
     } else if (flag == "--json") {
       arguments.json = value;
     } else if (flag == "--only") {
-      arguments.core.only = value;
+      arguments.run.only = value;
     } else if (flag == "--rounds") {
       const auto end = value.data() + value.size();
-      const auto parsed = std::from_chars(value.data(), end, arguments.core.rounds);
-      if (parsed.ec != std::errc{} || parsed.ptr != end || arguments.core.rounds < 1 ||
-          arguments.core.rounds > 1000)
+      const auto parsed = std::from_chars(value.data(), end, arguments.run.rounds);
+      if (parsed.ec != std::errc{} || parsed.ptr != end || arguments.run.rounds < 1 ||
+          arguments.run.rounds > 1000)
         return "--rounds takes a number from 1 to 1000, not '" + value + "'";
-    } else if (i == 1 && (flag == "core" || flag == "remote")) {
-      arguments.suite = flag;
+    } else if (Suite* suite = suite_named(flag)) {
+      arguments.suites.push_back(suite);
     } else {
-      return flag.rfind("--", 0) == 0 ? "unknown flag " + flag
-                                      : "no suite '" + flag + "'; there are core and remote";
+      return flag.rfind("--", 0) == 0
+                 ? "unknown flag " + flag
+                 : "no suite '" + flag + "'; there are core, objects, remote and control";
     }
   }
+  if (arguments.suites.empty()) arguments.suites.push_back(&core_suite());
   return "";
 }
 
@@ -77,14 +86,15 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 int measure(const Arguments& arguments) {
-  const std::vector<Judged> rows =
-      arguments.suite == "core" ? run_core(arguments.core) : run_remote(arguments.core);
+  std::vector<Judged> rows;
+  for (Suite* suite : arguments.suites)
+    for (Judged& row : run(*suite, arguments.run)) rows.push_back(std::move(row));
   if (rows.empty())
     throw troupe::InvalidArgument(troupe::Code::invalid_argument,
-                                  "no row's name contains '" + arguments.core.only + "'");
+                                  "no row's name contains '" + arguments.run.only + "'");
   if (arguments.json != "-") std::fputs(to_report(rows).c_str(), stdout);
   if (!arguments.json.empty() && !write_file(arguments.json, to_report_json(rows))) return 1;
-  if (arguments.core.quick) return 0;
+  if (arguments.run.quick) return 0;
   const auto noisy =
       std::count_if(rows.begin(), rows.end(), [](const Judged& j) { return j.noisy; });
   if (noisy * 10 <= static_cast<std::ptrdiff_t>(rows.size())) return 0;
@@ -102,8 +112,8 @@ int main(int argc, char** argv) {
     if (const std::string what = parse(argc, argv, arguments); !what.empty())
       return wrong(argv[0], what);
     if (!arguments.list) return measure(arguments);
-    for (const std::string& name : arguments.suite == "core" ? core_names() : remote_names())
-      std::printf("%s\n", name.c_str());
+    for (const Suite* suite : arguments.suites)
+      for (const RowInfo& row : suite->rows()) std::printf("%s\n", row.name);
     return 0;
   } catch (const troupe::InvalidArgument& error) {
     return wrong(argv[0], error.what());

@@ -92,29 +92,6 @@ class FakeAgent {
       if (std::holds_alternative<Message>(said.message)) return true;
     return false;
   }
-  // Answers the calls in the ring of a worker whom the test plays with four bytes each, as a quick
-  // one would; returns how many there were.
-  int echo(std::uint64_t peer) {
-    peers_.at(peer).echoes = true;
-    ring::Channel& channel = peers_.at(peer).channel;
-    std::size_t size = 0;
-    int answered = 0;
-    while (channel.receive(frame_.data(), size) == ring::Pop::frame) {
-      wire::PlainCall call;
-      BlobView payload;
-      if (!wire::read_plain(BlobView(frame_.data(), size), call, payload)) continue;
-      wire::PlainReply reply;
-      reply.sequence = call.sequence;
-      reply.ran_ns = 100;
-      reply.value.size = 4;
-      wire::PlainFrame frame;
-      const std::array<std::byte, 4> bytes{};
-      channel.count_started(call.sequence);
-      channel.send(wire::write_plain(reply, frame), bytes);
-      ++answered;
-    }
-    return answered;
-  }
   template <class Message>
   Said<Message> next_from(std::uint64_t peer) {
     auto& said = peers_.at(peer).said;
@@ -156,7 +133,6 @@ class FakeAgent {
   struct Peer {
     ring::Channel channel;
     std::deque<Said<wire::CallMessage>> said;
-    bool echoes = false;  // its ring is read by echo() only
   };
 
   void send_with(const wire::NodeMessage& message, std::vector<int> descriptors) {
@@ -174,7 +150,7 @@ class FakeAgent {
     }
     std::size_t size = 0;
     for (auto& [index, peer] : peers_)
-      while (!peer.echoes && peer.channel.receive(frame_.data(), size) == ring::Pop::frame) {
+      while (peer.channel.receive(frame_.data(), size) == ring::Pop::frame) {
         auto decoded = wire::decode_call(BlobView(frame_.data(), size)).value();
         peer.said.push_back({std::move(decoded.message), text(decoded.payload)});
       }

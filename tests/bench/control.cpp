@@ -1,0 +1,96 @@
+// The suite "control": what a cluster's control process must do for many.
+#include "suite.hpp"
+
+#include "tools.hpp"
+#include "troupe/runtime/control/rocks_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <array>
+#include <filesystem>
+#include <stdexcept>
+
+namespace troupe::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Requests that one commit takes together when many wait, and the size of a record.
+constexpr int kGroup = 256;
+constexpr std::size_t kRecord = 200;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "troupe-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder to measure in");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Synchronous writes of 4 KiB a second, in the same kind of folder.
+double syncs_per_second() {
+  const Folder folder;
+  const int file = open((folder.path() / "file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  expect(file >= 0, "a file to write");
+  std::array<char, 4096> page{};
+  constexpr int kWrites = 100;
+  const Stopwatch watch;
+  for (int i = 0; i < kWrites; ++i) {
+    page[0] = static_cast<char>(i);
+    expect(pwrite(file, page.data(), page.size(), 0) == 4096 && fdatasync(file) == 0, "a write");
+  }
+  const double rate = kWrites / watch.seconds();
+  close(file);
+  return rate;
+}
+
+/// Records a second that are durable when they are acknowledged, many requests waiting.
+double durable(bool quick) {
+  const Folder folder;
+  auto store = control::open_rocks_store((folder.path() / "store").string(), {}).value();
+  const std::string record(kRecord, 'x');
+  const int groups = quick ? 2 : 100;
+  int number = 0;
+  const Stopwatch watch;
+  for (int i = 0; i < groups; ++i) {
+    std::vector<control::Batch> group(kGroup);
+    for (control::Batch& batch : group) batch.put("actor/" + std::to_string(number++), record);
+    store->commit(group).value();
+  }
+  return number / watch.seconds();
+}
+
+class Control final : public Suite {
+ public:
+  const char* name() const override { return "control"; }
+  std::span<const RowInfo> rows() const override { return rows_; }
+  int calm_floor() const override { return 0; }
+  Sample measure_floor(int, Placement) override { return median_of(5, syncs_per_second); }
+  std::vector<Reading> measure(std::span<const std::size_t> rows, Placement, bool quick) override {
+    return std::vector<Reading>(rows.size(), Reading{durable(quick)});
+  }
+
+ private:
+  std::array<RowInfo, 1> rows_{
+      {{"control_durable", "records/s", 0, at_least(Goal::Of::value, 50e3), false}}};
+};
+
+}  // namespace
+
+Suite& control_suite() {
+  static Control suite;
+  return suite;
+}
+
+}  // namespace troupe::bench

@@ -1,0 +1,197 @@
+// The hot paths of a call, one after another in this process, for valgrind to count their
+// instructions: guard.sh compares them with recorded.txt. Each path is a function named hot_…,
+// which handles kChunk messages and is called so often that its median is steady.
+//   hot_paths            runs all of them
+//   hot_paths --build    says what the counts are valid for, or nothing
+//   hot_paths --chunk    says how many messages a call of a path handles
+//   hot_paths --paths    names them
+#include "client/fake_agent.hpp"
+
+#include "troupe/runtime/wire/plain.hpp"
+
+#include <gtest/gtest.h>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::client;
+
+constexpr int kChunk = 64;
+constexpr int kTimes = 9;
+constexpr char kPaths[] =
+    "hot_task_core hot_actor_core hot_put hot_get hot_wire_plain hot_wire_general "
+    "hot_ring";
+constexpr std::uint64_t kWorker = 20;
+constexpr std::uint64_t kHost = 21;
+const ActorId kActor{3, 5};
+const detail::Callable kFunction{[](detail::Invocation&) {}, detail::CallableKind::function};
+const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind::method};
+
+detail::Call call_of(const detail::Callable& callable) {
+  detail::Call call;
+  call.callable = &callable;
+  call.arguments.resize(2);
+  call.arguments[0] = {0, 4, 0, 0, {}};
+  call.arguments[1] = {16, 8, 0, 0, {}};
+  call.bytes.resize(24);
+  return call;
+}
+
+/// Sends nothing, and numbers it.
+struct Counting final : TaskManager::Out, ActorCalls::Out {
+  bool send(std::uint64_t, Task& task) override { return (task.sequence = ++tasks, true); }
+  bool send(std::uint64_t, ActorCall& call) override { return (call.sequence = ++calls, true); }
+  void request_lease(std::uint64_t, std::uint32_t) override {}
+  void return_lease(std::uint64_t) override {}
+  void recall(std::uint64_t) override {}
+  void watch(ActorId) override {}
+  void fail(Task&, const Error&) override {}
+  void fail(ActorCall&, const Error&) override {}
+  std::uint64_t tasks = 0, calls = 0;
+};
+
+/// Takes what everything needs, once.
+struct Scene {
+  FakeAgent agent;
+  Counting out;
+  TaskManager tasks{out};
+  ActorCalls actors{out};
+  std::uint64_t ended = 0, answered = 0;
+  std::vector<detail::ObjectHandle> results = std::vector<detail::ObjectHandle>(kChunk);
+  std::unique_ptr<ring::ChannelMemory> memory;
+  ring::Producer producer;
+  ring::Consumer consumer;
+  alignas(16) std::array<std::byte, ring::kMaxFrame> frame;
+
+  ClientEngine& engine() { return *agent.engine; }
+};
+
+}  // namespace
+
+#define HOT extern "C" __attribute__((noinline, visibility("default"))) void
+
+/// What decides where tasks go: submitted, sent, ended.
+HOT hot_task_core(Scene& s) {
+  for (int i = 0; i < kChunk; ++i) {
+    auto task = std::make_unique<Task>();
+    task->call = call_of(kFunction);
+    s.tasks.submit(std::move(task), Time{});
+  }
+  for (int i = 0; i < kChunk; ++i)
+    if (s.tasks.in_flight(kWorker, ++s.ended) == nullptr ||
+        !s.tasks.ended(kWorker, s.ended, 1us, Time{}))
+      std::abort();
+}
+HOT hot_actor_core(Scene& s) {
+  for (int i = 0; i < kChunk; ++i) {
+    auto call = std::make_unique<ActorCall>();
+    call->actor = kActor;
+    call->call = call_of(kMethod);
+    s.actors.submit(std::move(call));
+  }
+  for (int i = 0; i < kChunk; ++i) {
+    if (s.actors.in_flight(kHost, ++s.answered) == nullptr) std::abort();
+    s.actors.ended(kHost, s.answered);
+  }
+}
+HOT hot_put(Scene& s) {
+  std::array<std::byte, 8> bytes{};
+  for (auto& result : s.results) result = s.engine().put(bytes, {});
+}
+HOT hot_get(Scene& s) {
+  for (auto& result : s.results)
+    if (s.engine().get(result, 10s).bytes.size() != 8) std::abort();
+}
+/// A call and its reply, written and read, as most are.
+HOT hot_wire_plain(Scene&) {
+  wire::PlainFrame frame;
+  wire::PlainCall call;
+  wire::PlainReply reply;
+  BlobView payload;
+  call.count = 2;
+  for (int i = 0; i < kChunk; ++i) {
+    call.sequence = reply.sequence = static_cast<std::uint64_t>(i);
+    if (!wire::read_plain(wire::write_plain(call, frame), call, payload)) std::abort();
+    if (!wire::read_plain(wire::write_plain(reply, frame), reply, payload)) std::abort();
+  }
+}
+/// A call with a ref inside, which walks the schema.
+HOT hot_wire_general(Scene&) {
+  static wire::FrameWriter writer;
+  wire::Call call;
+  call.arguments.resize(2);
+  for (auto& argument : call.arguments) argument.kind = wire::Value::Kind::inline_bytes;
+  call.arguments[0].refs = {ObjectId{1, 2}};
+  const wire::CallMessage message(std::move(call));
+  for (int i = 0; i < kChunk; ++i)
+    if (!wire::decode_call(writer.encode(message))) std::abort();
+}
+HOT hot_ring(Scene& s) {
+  std::array<std::byte, 144> bytes{};
+  std::size_t size = 0;
+  for (int i = 0; i < kChunk; ++i) {
+    if (!s.producer.push(bytes)) std::abort();
+    if (s.consumer.pop(s.frame.data(), size) != ring::Pop::frame || s.consumer.take_starved())
+      std::abort();
+  }
+}
+
+namespace {
+
+wire::ActorUpdate alive() {
+  wire::ActorUpdate update;
+  update.actor = kActor;
+  update.state = wire::ActorState::alive;
+  update.incarnation = 1;
+  update.worker = kHost;
+  return update;
+}
+
+/// The cores know a worker with a lease, and an actor.
+void prepare(Scene& s) {
+  for (int i = 0; i < 2; ++i) {  // the first task's time says how many may wait at a worker
+    auto task = std::make_unique<Task>();
+    s.tasks.submit(std::move(task), Time{});
+    if (i == 0) s.tasks.granted(0, 1, kWorker, Time{});
+    s.tasks.ended(kWorker, ++s.ended, 1us, Time{});
+  }
+  auto call = std::make_unique<ActorCall>();
+  call->actor = kActor;
+  s.actors.submit(std::move(call));
+  s.actors.update(alive());
+  s.actors.ended(kHost, ++s.answered);
+  s.memory = std::make_unique<ring::ChannelMemory>(ring::ChannelMemory::create().value());
+  s.producer = s.memory->producer(0);
+  s.consumer = s.memory->consumer(1);
+}
+
+/// Which counts compare: optimized code of one compiler, without a sanitizer.
+void say_build() {
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__clang__) && defined(__x86_64__)
+  std::printf("g++-%d\n", __GNUC__);
+#elif defined(__OPTIMIZE__) && defined(__clang__) && defined(__x86_64__)
+  std::printf("clang-%d\n", __clang_major__);
+#endif
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);  // the agent of the tests complains through it
+  if (argc > 1 && std::strcmp(argv[1], "--build") == 0) return say_build(), 0;
+  if (argc > 1 && std::strcmp(argv[1], "--chunk") == 0) return std::printf("%d\n", kChunk), 0;
+  if (argc > 1 && std::strcmp(argv[1], "--paths") == 0) return std::puts(kPaths), 0;
+  Scene s;
+  prepare(s);
+  for (const auto& path : {hot_task_core, hot_actor_core, hot_put, hot_get, hot_wire_plain,
+                           hot_wire_general, hot_ring})
+    for (int i = 0; i < kTimes; ++i) path(s);
+  s.results.clear();
+  return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+}
