@@ -339,7 +339,7 @@ class Load {
     auto& operation = begin(kind, ctx_.with(TaskOptions{.placement = where, .max_retries = -1})
                                       .submit<task>(x, static_cast<int>(x % 4000)));
     operation.expected = mix(x);
-    if (options_.canary == "wrong" && last_number_ == 200) ++operation.expected;
+    if (options_.canary == "wrong" && last_number_ % 10 == 0) ++operation.expected;
   }
 
   void begin_call(std::size_t actor) {
