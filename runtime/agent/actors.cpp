@@ -251,6 +251,12 @@ void ActorHost::located(const control::ActorLocation& location) {
   if (location.state == control::ActorState::dead) dead(location.actor);
 }
 
+void ActorHost::out_of_reach(NodeId node) {
+  for (const auto& [actor, watched] : watched_)
+    if (watched.alive && watched.alive->node == node)
+      for (const ProcessIndex watcher : watched.watchers) tell(watcher, *watched.alive);
+}
+
 void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& location) {
   wire::ActorUpdate update;
   update.actor = location.actor;

@@ -79,6 +79,8 @@ class ActorHost {
   void stop(const control::StopActorAt& order);
   void replied(const control::ActorReply& reply);
   void located(const control::ActorLocation& location);
+  /// The way to that node was lost and it is not dead: who calls its actors needs another.
+  void out_of_reach(NodeId node);
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
   /// by an earlier control, or for an earlier epoch of this node, are refused.

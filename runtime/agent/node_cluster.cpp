@@ -229,6 +229,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   programs_->node_died(node, now);
   remote_.node_died(node, why, for_ever);
+  if (!for_ever) actors_.out_of_reach(node);
 }
 
 void Node::on_can_send(NodeId node) {

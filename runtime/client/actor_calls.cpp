@@ -49,12 +49,17 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   if (peer.state == wire::ActorState::dead) return;
   const bool ends = update.state == wire::ActorState::dead;
   if (!ends && update.incarnation < peer.incarnation) return;
-  if (!ends && update.incarnation == peer.incarnation && update.state <= peer.state) return;
+  // The same life under a later index: the way to its node was lost and is there again.
+  const bool again = update.state == wire::ActorState::alive &&
+                     update.incarnation == peer.incarnation && update.worker > peer.last_worker;
+  if (!ends && !again && update.incarnation == peer.incarnation && update.state <= peer.state)
+    return;
   peer.incarnation = std::max(peer.incarnation, update.incarnation);
   peer.state = update.state;
   peer.next.reset();
   if (update.state == wire::ActorState::alive) {
     by_worker_[update.worker] = update.actor;
+    peer.last_worker = update.worker;
     if (peer.worker != 0 && peer.worker != update.worker) {
       peer.state = wire::ActorState::pending;
       peer.next = update;

@@ -69,6 +69,7 @@ class ActorCalls {
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
     std::uint64_t worker = 0;
+    std::uint64_t last_worker = 0;  ///< the newest index that it was told to be alive under
     /// A life that began elsewhere before the end of this one was heard of: it waits until it is
     /// known which calls this one had begun.
     std::optional<wire::ActorUpdate> next;
