@@ -104,6 +104,8 @@ struct WorldOptions {
   FaultPlan plan = FaultPlan::calm();
   /// Killed nodes come back by themselves (after plan.longest_down at most).
   bool restart = true;
+  /// Larger faults that are left out, by their number in the schedule: for shrinking a failure.
+  std::set<std::uint64_t> muted;
 };
 
 struct Phases {
@@ -164,6 +166,8 @@ class World {
   }
   bool alive(NodeIndex i) const noexcept { return members_[i].node != nullptr; }
   bool faulting() const noexcept { return faulting_; }
+  /// Larger faults that the schedule held so far, muted ones included.
+  std::uint64_t ticks() const noexcept { return ticks_; }
   Time now() const noexcept { return now_; }
   std::size_t node_count() const noexcept { return members_.size(); }
   std::uint32_t incarnation(NodeIndex i) const noexcept { return members_[i].incarnation; }
@@ -267,7 +271,7 @@ class World {
   Trace trace_;
   Report report_;
   Time now_{};
-  std::uint64_t sequence_ = 0, generation_ = 0;
+  std::uint64_t sequence_ = 0, generation_ = 0, ticks_ = 0;
   bool faulting_ = true;
 };
 

@@ -109,6 +109,7 @@ void World<M>::execute(Event& event) {
     case Kind::tick:
       if (!faulting_) break;
       schedule_tick();
+      if (options_.muted.count(ticks_++) != 0) break;
       for (int attempt = 0; attempt < 4; ++attempt) {
         double sum = 0;
         for (double w : options_.plan.weight) sum += w;

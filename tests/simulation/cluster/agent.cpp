@@ -1,0 +1,688 @@
+/// The agent's loop, its processes, leases and jobs: agent/node.cpp, node_messages.cpp,
+/// node_workers.cpp and node_jobs.cpp without descriptors.
+#include "tests/simulation/cluster/agent.hpp"
+
+#include "tests/simulation/cluster/cluster.hpp"
+#include "troupe/runtime/agent/shape.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::sim::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000;
+constexpr std::size_t kMaxDriverEnds = 64;
+
+}  // namespace
+
+Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
+    : cluster_(cluster),
+      self_index_(self),
+      id_(id),
+      leases_(cluster.lease_options(self), id),
+      actors_(*this, *this, id),
+      moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble) {
+  Wire::self = id;
+}
+
+Agent::~Agent() {
+  for (auto& [index, proc] : processes_) proc->process.reset();
+}
+
+Truth& Agent::truth() {
+  return cluster_.truth;
+}
+
+// --- the machine
+
+void Agent::arm(std::uint64_t id, Duration after) {
+  const Time at = env_->now() + std::max<Duration>(after, 1us);
+  const auto [armed, fresh] = armed_.try_emplace(id, at);
+  if (!fresh && armed->second <= at) return;
+  armed->second = at;
+  env_->set_timer(id, at);
+}
+
+void Agent::wake_agent() {
+  if (in_pass_) return;
+  const Duration late = cluster_.plan.late_passes ? Duration(random().below(3'000'000)) : 0us;
+  if (late > 1ms) truth().mark(Mark::agent_pass_late);
+  arm(kPass, Duration(1'000 + random().below(40'000)) + late);
+}
+
+void Agent::wake(std::uint64_t process, Duration after) {
+  arm(kProcess + process, after);
+}
+
+void Agent::exit_process(std::uint64_t process) {
+  if (Proc* proc = find_proc(process)) kill_process(*proc, "exited");
+}
+
+void Agent::transmit(Packet packet) {
+  const auto to = static_cast<sim::NodeIndex>(packet.to.low);
+  env_->send(to, std::move(packet));
+}
+
+void Agent::on_start(sim::Env<Packet>& env) {
+  env_ = &env;
+  join(env);
+  env_ = nullptr;
+}
+
+/// A fresh process asks at control's door; the answer lets it register.
+void Agent::join(sim::Env<Packet>& env) {
+  Packet packet;
+  packet.kind = Packet::Kind::join;
+  packet.from = id_;
+  packet.to = cluster_.control_id();
+  env.send(0, std::move(packet));
+  arm(kJoin, 700ms);
+}
+
+void Agent::open_network() {
+  joined_ = true;
+  agent::NetworkOptions options;
+  options.self.id = id_;
+  options.self.name = "n" + std::to_string(self_index_);
+  options.self.resources = leases_.self_view().total;
+  options.self.beside_control = self_index_ == 1;
+  options.keys.public_key = key_of(id_);
+  options.control.node = cluster_.control_id();
+  options.control.key = key_of(cluster_.control_id());
+  options.control.door = "tcp://sim:0";
+  options.build_id = "sim";
+  options.link = cluster_.link_options();
+  if (cluster_.plan.small_backlog) {
+    options.backlog_high = 2048;
+    options.backlog_low = 512;
+    options.batch = 1024;
+    truth().mark(Mark::backlog_small);
+  }
+  const WireScope scope(*this);
+  network_ = agent::Network::open(std::move(options), *this, env_->now()).value();
+  if (cluster_.has_driver(self_index_)) add_driver(cluster_.next_driver());
+}
+
+void Agent::on_message(sim::Env<Packet>& env, sim::NodeIndex, Packet packet) {
+  env_ = &env;
+  if (!over_) {
+    if (packet.kind == Packet::Kind::joined) {
+      if (packet.to == id_ && !joined_) open_network();
+    } else if (packet.kind == Packet::Kind::bulk || packet.kind == Packet::Kind::bulk_end) {
+      if (packet.to == id_ && joined_) moves_.on_packet(packet, env.now());
+    } else if (port != nullptr) {
+      port->on_packet(packet, env.now());
+    }
+    if (joined_) wake_agent();
+  }
+  env_ = nullptr;
+}
+
+void Agent::on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) {
+  env_ = &env;
+  if (!up && port != nullptr && !over_) {
+    port->on_closed(peer, env.now());
+    wake_agent();
+  }
+  env_ = nullptr;
+}
+
+void Agent::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
+  env_ = &env;
+  armed_.erase(id);
+  if (!over_) {
+    if (id == kPass) {
+      pass();
+    } else if (id == kJoin) {
+      if (!joined_) join(env);
+    } else {
+      step_process(id - kProcess);
+    }
+  }
+  if (over_) env.exit();
+  env_ = nullptr;
+}
+
+void Agent::step_process(ProcessIndex index) {
+  const auto found = processes_.find(index);
+  if (found == processes_.end() || !found->second->process) return;
+  found->second->process->step();
+}
+
+// --- one pass of the loop
+
+void Agent::pass() {
+  in_pass_ = true;
+  const Time now = env_->now();
+  network_->poll(now);
+  release_answers();
+  start_due();
+  drain_rings();
+  for (const wire::Location& location : std::exchange(frees_, {})) {
+    adopted_.erase(Store::key_of(location));
+    truth().check(store_.free(location), "an object is freed twice");
+  }
+  if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
+    leases_.on_timer(now);
+  moves_.on_tick(now);
+  reap();
+  carry_out_leases();
+  forget_ended_jobs();
+  // The ring of a worker that is about to be reaped has not been read: it may count a holder.
+  const bool unread = std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+    return entry.second->reaped_at.has_value();
+  });
+  settle_again_ = !unread && owners_.settle();
+  report(now);
+  keep_in_touch(now);
+  network_->flush(now);
+  check_invariants();
+  in_pass_ = false;
+  if (over_) return;
+  const bool again = settle_again_ || !frees_.empty() ||
+                     std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+                       return !entry.second->rings->to_agent.empty();
+                     });
+  const Time next = again ? now + 20us : next_deadline();
+  if (next != Time::max()) arm(kPass, std::max<Duration>(next - now, 5us));
+}
+
+Time Agent::next_deadline() const {
+  Time until = leases_.next_deadline().value_or(Time::max());
+  until = std::min({until, network_->next_deadline(), moves_.next_deadline()});
+  if (next_report_ > Time{}) until = std::min(until, next_report_);
+  for (const auto& [index, proc] : processes_) {
+    if (proc->starts_at) until = std::min(until, *proc->starts_at);
+    if (proc->reaped_at) until = std::min(until, *proc->reaped_at);
+  }
+  return until;
+}
+
+void Agent::check_invariants() {
+  if (const auto broken = leases_.broken_invariant()) truth().fail("leases: " + *broken);
+}
+
+void Agent::drain_rings() {
+  std::vector<ProcessIndex> all;
+  for (const auto& [index, proc] : processes_) all.push_back(index);
+  if (random().chance(0.3)) std::reverse(all.begin(), all.end());
+  for (const ProcessIndex index : all)
+    if (const auto at = processes_.find(index); at != processes_.end())
+      if (!at->second->reaped_at) drain_ring(*at->second);
+  std::vector<PortalKey> portals;
+  for (const auto& [key, portal] : portals_) portals.push_back(key);
+  for (const PortalKey& key : portals)
+    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+}
+
+void Agent::drain_ring(Proc& proc) {
+  auto& ring = proc.rings->to_agent;
+  while (!ring.empty()) {
+    auto [message, payload] = std::move(ring.front());
+    ring.pop_front();
+    handle(proc, message, payload);
+  }
+}
+
+void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
+  const Time now = env_->now();
+  std::visit(Cases{[&](wire::RequestLease& m) {
+                     const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
+                     const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
+                     leases_.request(
+                         from.index, m.key, agent::shape_of(m.shape), here, now,
+                         {.spilled = false, .dedicated = false, .job = from.job_number});
+                     if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
+                     from.shapes[m.key] = m.shape;
+                   },
+                   [&](wire::LeaseReturned& m) {
+                     if (!remote_.lease_returned(from.index, m.lease))
+                       leases_.returned(m.lease, now);
+                   },
+                   [&](wire::Blocked&) { leases_.blocked(from.index, now); },
+                   [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+                   [&](wire::Escape& m) {
+                     counted(m.value);
+                     owners_.escape(from.index, m.object, m.value, payload);
+                   },
+                   [&](wire::Fulfil& m) {
+                     counted(m.value);
+                     owners_.fulfil(m.object, m.value, payload);
+                   },
+                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
+                   [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
+                   [&](wire::Shutdown&) {
+                     if (from.driver) driver_gone(from, true);
+                   },
+                   [&](wire::CreateActor& m) {
+                     owners_.stands_for(m.lifetime, m.actor, from.index);
+                     actors_.create(m, payload, from.job);
+                   },
+                   [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
+                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
+                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart); },
+                   [&](wire::FindActor& m) { actors_.find(from.index, m); },
+                   [&](wire::Adopt& m) {
+                     if (!store_.adopt(m.location))
+                       return truth().fail("a freed object is adopted");
+                     adopted_.try_emplace(Store::key_of(m.location), m.location,
+                                          actors_.hosts(from.index) ? 0 : from.job_number);
+                   },
+                   [&](wire::Free& m) { frees_.push_back(m.location); }, [&](auto&) {}},
+             message);
+}
+
+/// From here on the owner table frees what the value names. The adoption may be read later.
+void Agent::counted(const wire::Value& value) {
+  if (value.kind != wire::Value::Kind::shared) return;
+  adopted_[Store::key_of(value.location)] = {value.location, 0};
+}
+
+// --- processes
+
+Agent::Proc* Agent::find_proc(ProcessIndex index) {
+  const auto found = processes_.find(index);
+  return found == processes_.end() || found->second->reaped_at ? nullptr : found->second.get();
+}
+
+void Agent::send(Proc& to, wire::NodeMessage message, BlobView payload) {
+  if (!to.process) return;
+  to.rings->from_agent.emplace_back(std::move(message), Blob(payload.begin(), payload.end()));
+  Duration late = Duration(random().below(60'000));
+  if (cluster_.plan.late_rings && random().chance(0.05)) {
+    late += Duration(random().below(20'000'000));
+    truth().mark(Mark::ring_read_late);
+  }
+  wake(to.index, late);
+}
+
+void Agent::connect(Proc& a, Proc& b) {
+  if (!a.process || !b.process || !a.peers.insert(b.index).second) return;
+  b.peers.insert(a.index);
+  auto channel = std::make_shared<Channel>();
+  channel->capacity = cluster_.plan.ring_capacity;
+  if (&a == &b) return a.process->connect(a.index, End::loop(channel), false, 0);
+  a.process->connect(b.index, End(channel, 0), false, 0);
+  b.process->connect(a.index, End(channel, 1), false, 0);
+}
+
+void Agent::start_worker(bool dedicated, scheduling::JobNumber number) {
+  if (jobs_.count(number) == 0) return leases_.worker_start_failed(env_->now(), dedicated, number);
+  Job& job = jobs_.at(number);
+  if (job.state != Job::State::ready) {
+    job.waiting.push_back(dedicated);
+    if (job.state == Job::State::unknown)
+      network_->send_control(control::GetJob{job.number, job.id});
+    job.state = Job::State::asked;
+    return;
+  }
+  auto proc = std::make_unique<Proc>();
+  proc->index = next_process_++;
+  proc->dedicated = dedicated;
+  proc->job = jobs_.at(number).id;
+  proc->job_number = number;
+  Duration takes = 1ms + Duration(random().below(8'000'000));
+  if (random().chance(cluster_.fault_rate(cluster_.plan.slow_starts))) {
+    takes += Duration(random().below(2'000'000'000));
+    truth().mark(Mark::worker_start_slow);
+  }
+  if (random().chance(cluster_.fault_rate(cluster_.plan.failed_starts))) {
+    proc->start_fails = true;
+    truth().mark(Mark::worker_start_fails);
+  }
+  proc->starts_at = env_->now() + takes;
+  processes_.emplace(proc->index, std::move(proc));
+}
+
+void Agent::start_due() {
+  const Time now = env_->now();
+  std::vector<ProcessIndex> due;
+  for (const auto& [index, proc] : processes_)
+    if (proc->starts_at && *proc->starts_at <= now) due.push_back(index);
+  for (const ProcessIndex index : due) {
+    Proc& proc = *processes_.at(index);
+    if (proc.start_fails) {
+      worker_gone(proc);
+      continue;
+    }
+    proc.starts_at.reset();
+    proc.attached = true;
+    proc.process = std::make_unique<Process>(*this, proc.rings, index, false, random()());
+    leases_.worker_started(index, now, proc.dedicated, proc.job_number);
+    if (jobs_.at(proc.job_number).ended) leases_.job_ended(proc.job_number, now);
+  }
+}
+
+/// SIGKILL, or its own end: what it wrote stays, and the agent hears of it in a moment.
+void Agent::kill_process(Proc& proc, const std::string& why, bool fault) {
+  if (proc.reaped_at) return;
+  if (fault) ++truth().process_deaths;
+  proc.starts_at.reset();
+  cluster_.graveyard.push_back(std::move(proc.process));
+  proc.reason = why;
+  proc.reaped_at = env_->now() + Duration(random().below(3'000'000));
+  wake_agent();
+}
+
+void Agent::reap() {
+  const Time now = env_->now();
+  std::vector<ProcessIndex> dead;
+  for (const auto& [index, proc] : processes_)
+    if (proc->reaped_at && *proc->reaped_at <= now) dead.push_back(index);
+  for (const ProcessIndex index : dead) worker_gone(*processes_.at(index));
+}
+
+void Agent::worker_gone(Proc& proc) {
+  if (!proc.attached && !proc.driver) {
+    leases_.worker_start_failed(env_->now(), proc.dedicated, proc.job_number);
+    if (proc.reason.empty()) proc.reason = "it ended before it said hello";
+  }
+  bury(proc);
+}
+
+void Agent::bury(Proc& proc) {
+  const ProcessIndex index = proc.index;
+  const Time now = env_->now();
+  proc.reaped_at.reset();  // so that its last messages are read
+  drain_ring(proc);
+  for (auto at = portals_.lower_bound({index, 0});
+       at != portals_.end() && at->first.first == index;)
+    drain_portal((at++)->second, true);
+  proc.reaped_at = now;
+  if (proc.driver) driver_gone(proc, false);
+  ErrorInfo info;
+  info.code = Code::worker_died;
+  info.message = proc.reason;
+  const Error reason(std::move(info));
+  for (const ProcessIndex peer : proc.peers)
+    if (Proc* other = find_proc(peer)) {
+      other->peers.erase(index);
+      send(*other, wire::PeerDied{index, proc.reason});
+    }
+  remote_.process_died(index, proc.reason);
+  actors_.worker_died(index, reason);
+  leases_.worker_died(index, now);
+  leases_.owner_died(index, now);
+  owners_.process_died(index, reason);
+  store_.process_died(index);
+  std::erase_if(adopted_,
+                [&](const auto& entry) { return store_.find(entry.second.first) == nullptr; });
+  processes_.erase(index);
+}
+
+void Agent::carry_out_leases() {
+  for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
+    for (auto& event : events)
+      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated, e.job); },
+                       [&](scheduling::StopWorker& e) { end_worker(e.worker); },
+                       [&](scheduling::Granted& grant) {
+                         if (grant.owner == kSelf) {
+                           waiting_lives_.erase(grant.key);
+                           actor_leases_[grant.key] = grant.lease;
+                           return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
+                         }
+                         Proc* worker = find_proc(grant.worker);
+                         if (worker == nullptr) return;  // the table hears of the death next
+                         if (remote_.is_alias(grant.owner))
+                           return remote_.granted_here(grant.owner, grant.key, grant.lease,
+                                                       grant.worker, grant.gpus);
+                         Proc* owner = find_proc(grant.owner);
+                         if (owner == nullptr) return leases_.returned(grant.lease, env_->now());
+                         connect(*owner, *worker);
+                         send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, {}});
+                       },
+                       [&](scheduling::Refused& e) {
+                         if (e.owner == kSelf)
+                           actors_.no_worker(e.key, Error(Code::infeasible, e.why));
+                         else if (remote_.is_alias(e.owner))
+                           remote_.refused_here(e.owner, e.key, e.why);
+                         else if (Proc* owner = find_proc(e.owner))
+                           send(*owner, wire::LeaseRefused{e.key, e.why});
+                       },
+                       [&](scheduling::ReclaimLease& e) {
+                         if (remote_.is_alias(e.owner))
+                           remote_.reclaim_here(e.owner, e.lease);
+                         else
+                           reclaim(e.owner, e.lease);
+                       },
+                       [&](scheduling::Spilled& e) {
+                         Proc* owner = find_proc(e.owner);
+                         truth().mark(Mark::spilled);
+                         if (owner != nullptr)
+                           remote_.spilled(e.owner, e.key, e.node, owner->shapes[e.key],
+                                           owner->job);
+                       },
+                       [&](scheduling::LeaseLost& e) { remote_.lease_lost(e.lease); }},
+                 event);
+}
+
+void Agent::report(Time now) {
+  if (network_->epoch() == 0 || now < next_report_) return;
+  control::NodeReport report;
+  report.view = leases_.self_view();
+  report.workers = static_cast<std::uint32_t>(leases_.worker_count());
+  next_report_ = Time{};
+  if (reported_ && report.view.free == reported_->view.free &&
+      report.view.accepts == reported_->view.accepts &&
+      report.view.waiting == reported_->view.waiting && report.workers == reported_->workers)
+    return;
+  network_->send_control(report);
+  reported_ = std::move(report);
+  next_report_ = now + 100ms;
+}
+
+void Agent::keep_in_touch(Time now) {
+  if (now < next_touch_) return;
+  next_touch_ = now + 1s;
+  for (const NodeId node : known_nodes_)
+    network_->keep_in_touch(node, remote_.talks_to(node) || owners_.borrows_from(index_of(node)));
+}
+
+// --- jobs
+
+Agent::Job& Agent::job_of(JobId id) {
+  const auto [at, fresh] = job_numbers_.try_emplace(id, 0);
+  if (fresh) at->second = ++next_job_;
+  Job& job = jobs_[at->second];
+  job.id = id;
+  job.number = at->second;
+  return job;
+}
+
+/// It is welcome once control knows its job.
+void Agent::add_driver(std::uint64_t number) {
+  Job& job = job_of(JobId{id_.high, id_.low << 32 | number});
+  auto proc = std::make_unique<Proc>();
+  proc->index = next_process_++;
+  proc->driver = true;
+  proc->job = job.id;
+  proc->job_number = job.number;
+  job.driver = proc->index;
+  job.state = Job::State::ready;
+  job.record.id = job.id;
+  job.record.name = "sim";
+  job.record.node = id_;
+  processes_.emplace(proc->index, std::move(proc));
+  start_job(job);
+}
+
+void Agent::start_job(Job& job) {
+  job.described = true;
+  if (network_->epoch() == 0) return;  // follows when this node is registered
+  job.record.epoch = network_->epoch();
+  network_->send_control(control::StartJob{id_, job.number, job.record});
+}
+
+void Agent::driver_gone(Proc& driver, bool finished) {
+  const auto at = jobs_.find(driver.job_number);
+  if (at == jobs_.end() || at->second.driver != driver.index) return;
+  Job& job = at->second;
+  job.driver = 0;
+  control::ToControl end = control::FinishJob{job.id};
+  if (!finished) end = control::DriverDied{job.id, driver.reason};
+  network_->send_control(end);
+  driver_ends_.push_back(std::move(end));
+  if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
+  end_job(job.id);
+}
+
+void Agent::on_registered() {
+  for (auto& [number, job] : jobs_) {
+    if (job.driver != 0 && job.described) start_job(job);
+    if (job.state == Job::State::asked) network_->send_control(control::GetJob{job.number, job.id});
+  }
+  for (const control::ToControl& end : driver_ends_) network_->send_control(end);
+}
+
+void Agent::on_job_info(const control::JobInfo& info) {
+  const auto at = jobs_.find(info.request);
+  if (at == jobs_.end() || at->second.state != Job::State::asked) return;
+  Job& job = at->second;
+  job.state = Job::State::ready;
+  // Then only its detached actors may have workers.
+  if (!info.job || info.job->state != control::JobState::running) end_job(job.id);
+  for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
+}
+
+bool Agent::has_purpose(const Proc& worker) const {
+  return actors_.hosts(worker.index) || (!worker.attached && worker.dedicated);
+}
+
+void Agent::end_job(JobId id) {
+  const auto number = job_numbers_.find(id);
+  if (number == job_numbers_.end()) return;
+  Job& job = jobs_.at(number->second);
+  job.ended = true;
+  for (const auto& [index, proc] : processes_) {
+    if (proc->job_number != job.number || proc->reaped_at) continue;
+    if (proc->driver || !has_purpose(*proc)) kill_process(*proc, "its job has ended");
+  }
+  leases_.job_ended(job.number, env_->now());
+  std::erase_if(job.waiting, [&](bool dedicated) {
+    if (!dedicated) leases_.worker_start_failed(env_->now(), dedicated, job.number);
+    return !dedicated;
+  });
+}
+
+void Agent::forget_ended_jobs() {
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    Job& job = at->second;
+    bool needed = !job.ended;
+    for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
+    for (const auto& [index, proc] : processes_) needed = needed || proc->job_number == job.number;
+    if (needed) {
+      ++at;
+      continue;
+    }
+    for (const bool dedicated : std::exchange(job.waiting, {}))
+      leases_.worker_start_failed(env_->now(), dedicated, job.number);
+    for (const auto& [key, object] : adopted_)
+      if (object.second == job.number) frees_.push_back(object.first);
+    job_numbers_.erase(job.id);
+    at = jobs_.erase(at);
+  }
+}
+
+// --- faults and what is seen from outside
+
+bool Agent::strike_process(sim::Env<Packet>& env, Mark kind) {
+  if (over_ || !joined_) return false;
+  env_ = &env;
+  std::vector<Proc*> fit;
+  for (auto& [index, proc] : processes_) {
+    if (proc->reaped_at) continue;
+    const bool lives = proc->process != nullptr;
+    const bool actor = lives && proc->process->program().hosts_actor();
+    const bool blocked = lives && proc->process->is_blocked();
+    const bool is_fit = kind == Mark::kill_driver            ? proc->driver && lives
+                        : proc->driver                       ? false
+                        : kind == Mark::kill_starting_worker ? proc->starts_at.has_value()
+                        : kind == Mark::kill_actor_worker    ? actor
+                        : kind == Mark::kill_blocked_worker  ? blocked
+                                                             : lives && !actor;
+    if (is_fit) fit.push_back(proc.get());
+  }
+  if (!fit.empty()) {
+    kill_process(*fit[random().below(fit.size())], "killed by signal 9", true);
+    truth().mark(kind);
+  }
+  env_ = nullptr;
+  return !fit.empty();
+}
+
+bool Agent::strike_report(sim::Env<Packet>& env) {
+  if (over_ || !joined_) return false;
+  env_ = &env;
+  reported_.reset();
+  next_report_ = Time{};
+  wake_agent();
+  truth().mark(Mark::report_burst);
+  env_ = nullptr;
+  return true;
+}
+
+void Agent::end_actor(sim::Env<Packet>& env, ActorId actor) {
+  env_ = &env;
+  actors_.kill(actor, false);
+  wake_agent();
+  env_ = nullptr;
+}
+
+bool Agent::drivers_done() const {
+  for (const auto& [index, proc] : processes_)
+    if (proc->driver) return false;
+  return joined_;
+}
+
+std::size_t Agent::records() const {
+  return owners_.size() + store_.size();
+}
+
+std::string Agent::why_busy() const {
+  std::string text;
+  for (const auto& [index, proc] : processes_)
+    if (proc->driver)
+      text += proc->process ? " driver " + std::to_string(index) + " waits for " +
+                                  proc->process->program().waits_for()
+                            : " driver " + std::to_string(index) + " is not welcome";
+    else if (proc->process)
+      text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
+    else
+      text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
+  return text;
+}
+
+std::string Agent::left_over() const {
+  std::string text;
+  const auto add = [&](const char* what, std::size_t n) {
+    if (n > 0) text += std::string(" ") + std::to_string(n) + " " + what;
+  };
+  // (A job's mere record may have been made by a late request: it ends with the next registration.)
+  std::size_t jobs = 0;
+  for (const auto& [number, job] : jobs_) jobs += job.state == Job::State::ready ? 1 : 0;
+  add("jobs", jobs);
+  add("processes", processes_.size());
+  add("leases", leases_.lease_count());
+  add("workers", leases_.worker_count());
+  add("portals", portals_.size());
+  add("lives", actors_.hosted());
+  add("watched actors", actors_.watched());
+  add("pulls", moves_.pulls());
+  // Counts that crossed the end of a talk between nodes may leave a record: counted, see README.
+  if (cluster_.may_leave_records()) return text;
+  add("records", owners_.size());
+  add("objects in memory", store_.size());
+  return text;
+}
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,255 @@
+/// One simulated machine: an agent with the real Network, LeaseTable, OwnerTable, ActorHost,
+/// RemoteTable and TransferPlan, wired as agent/node*.cpp wires them, and the processes of its
+/// node. What is not here: shared memory's own protocol, spilling, zygotes, shipped programs.
+#pragma once
+
+#include "tests/simulation/cluster/bulk.hpp"
+#include "tests/simulation/cluster/process.hpp"
+#include "tests/simulation/cluster/program.hpp"
+#include "tests/simulation/kernel/world.hpp"
+#include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/network.hpp"
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/remote.hpp"
+#include "troupe/runtime/scheduling/lease_table.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace troupe::sim::cluster {
+
+using agent::kSelf;
+using agent::ProcessIndex;
+class Cluster;
+
+class Agent final : public sim::Node<Packet>,
+                    public Machine,
+                    private Wire,
+                    private agent::OwnerTable::Out,
+                    private agent::ActorHost::Out,
+                    private agent::RemoteTable::Out,
+                    private agent::Network::Handler,
+                    private BulkMoves::Out,
+                    private agent::ControlPort {
+ public:
+  Agent(Cluster& cluster, sim::NodeIndex self, NodeId id);
+  ~Agent() override;
+
+  // sim::Node
+  void on_start(sim::Env<Packet>& env) override;
+  void on_message(sim::Env<Packet>& env, sim::NodeIndex from, Packet packet) override;
+  void on_timer(sim::Env<Packet>& env, std::uint64_t id) override;
+  void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
+
+  // Faults; from within world.with(). False when there is nothing to strike.
+  bool strike_process(sim::Env<Packet>& env, Mark kind);
+  bool strike_report(sim::Env<Packet>& env);
+  /// As by the command line.
+  void end_actor(sim::Env<Packet>& env, ActorId actor);
+
+  // Observe.
+  NodeId id() const noexcept { return id_; }
+  bool drivers_done() const;
+  /// Nothing of any job is left: what is, in words.
+  std::string left_over() const;
+  std::string why_busy() const;
+  std::size_t records() const;  ///< of refs, and objects in memory
+  bool registered() const { return network_ && network_->epoch() != 0; }
+  bool exited() const noexcept { return over_; }
+  const scheduling::LeaseTable& leases() const noexcept { return leases_; }
+  void calm() { moves_.calm(); }
+
+ private:
+  struct Proc {
+    ProcessIndex index = 0;
+    bool driver = false, dedicated = false;
+    std::shared_ptr<Rings> rings = std::make_shared<Rings>();
+    std::unique_ptr<Process> process;  ///< null: not started, or dead
+    JobId job;
+    scheduling::JobNumber job_number = 0;
+    std::map<std::uint64_t, wire::Shape> shapes;
+    std::set<ProcessIndex> peers;
+    std::optional<Time> starts_at;  ///< being forked
+    bool start_fails = false;
+    std::optional<Time> reaped_at;  ///< dead: when the agent hears of it
+    std::string reason;
+    bool attached = false;
+  };
+  struct Job {
+    JobId id;
+    scheduling::JobNumber number = 0;
+    bool ended = false;
+    ProcessIndex driver = 0;
+    bool described = false, welcome = false;
+    /// Whether workers may be started is unknown, asked for, or clear.
+    enum class State : std::uint8_t { unknown, asked, ready } state = State::unknown;
+    std::vector<bool> waiting;  ///< workers to start then → dedicated
+    control::JobRecord record;
+  };
+  struct Portal {
+    ProcessIndex process = 0, alias = 0;
+    NodeId node;
+    End end;
+    std::uint64_t pushed = 0;
+    struct Ending {
+      std::string reason;
+      std::uint64_t started = 0;
+    };
+    std::optional<Ending> ending;
+  };
+  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;
+  using Portals = std::map<PortalKey, Portal>;
+
+  // Machine
+  Time now() const override { return env_->now(); }
+  Random& random() override { return env_->random(); }
+  Store& store() override { return store_; }
+  Truth& truth() override;
+  void wake_agent() override;
+  void wake(std::uint64_t process, Duration after) override;
+  void exit_process(std::uint64_t process) override;
+  NodeId node() const override { return id_; }
+  // Wire
+  void transmit(Packet packet) override;
+
+  // the loop: agent.cpp
+  void join(sim::Env<Packet>& env);
+  void open_network();
+  void arm(std::uint64_t id, Duration after);
+  void pass();
+  void step_process(ProcessIndex index);
+  void drain_rings();
+  void drain_ring(Proc& proc);
+  void handle(Proc& from, wire::NodeMessage& message, BlobView payload);
+  void reap();
+  void bury(Proc& proc);
+  void worker_gone(Proc& proc);
+  void carry_out_leases();
+  void start_worker(bool dedicated, scheduling::JobNumber job);
+  void start_due();
+  void kill_process(Proc& proc, const std::string& why, bool fault = false);
+  void report(Time now);
+  void keep_in_touch(Time now);
+  Time next_deadline() const;
+  Proc* find_proc(ProcessIndex index);
+  void send(Proc& to, wire::NodeMessage message, BlobView payload = {});
+  void connect(Proc& a, Proc& b);
+  void go_down();
+  void check_invariants();
+
+  // jobs
+  Job& job_of(JobId id);
+  void add_driver(std::uint64_t number);
+  void start_job(Job& job);
+  void driver_gone(Proc& driver, bool finished);
+  void end_job(JobId id);
+  void forget_ended_jobs();
+  void on_registered();
+  void on_job_info(const control::JobInfo& info);
+  bool has_purpose(const Proc& worker) const;
+  void counted(const wire::Value& value);
+
+  // the cluster and other nodes: agent_remote.cpp
+  void send(control::ToControl message) override;
+  void on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& message) override;
+  void on_control(control::FromControl& message) override;
+  void on_peer_reset(NodeId node, const std::string& why) override;
+  void on_control_reset(const std::string& why) override;
+  void on_nodes(const control::ClusterNodes& nodes) override;
+  void on_node_dead(NodeId node, const std::string& why) override;
+  void on_can_send(NodeId node) override;
+  void exit_now(const std::string& why) override;
+  void node_gone(NodeId node, const std::string& why, bool for_ever);
+  ProcessIndex index_of(NodeId node);
+  ProcessIndex owner_index(NodeId owner);
+  void drain_portal(Portal& portal, bool to_the_end = false);
+  void carry(Portal& portal, Frame& frame);
+  void drop_unread(Portal& portal);
+  void finish_portal(Portals::iterator portal);
+  void note_entered(Portal& portal);
+  void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
+  void resume_stalled(NodeId node);
+  void release_answers();
+  void take_in(NodeId from, const wire::OwnedRef& ref);
+  // RemoteTable::Out
+  void send(NodeId to, const wire::PeerMessage& message) override;
+  bool is_alive(ProcessIndex process) override;
+  bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
+  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                    std::uint64_t started) override;
+  std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
+  void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
+               const std::vector<std::int32_t>& gpus) override;
+  void reclaim(ProcessIndex process, std::uint64_t lease) override;
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+                    std::uint32_t count, NodeId node) override;
+  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+               std::uint32_t backlog, JobId job) override;
+  void returned(std::uint64_t lease) override;
+  void owner_died(ProcessIndex alias) override;
+  // BulkMoves::Out
+  void send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
+  void send_bulk(Packet packet) override { transmit(std::move(packet)); }
+  std::optional<wire::Location> find(ObjectId object) override;
+  void moved(ObjectId object, const wire::Location& location) override;
+  void move_failed(ObjectId object, const Error& error) override;
+  // OwnerTable::Out
+  void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
+             BlobView payload) override;
+  void free(const wire::Location& location) override { frees_.push_back(location); }
+  void unreferenced(ActorId actor) override;
+  void peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder,
+                 std::int32_t delta) override;
+  void peer_await(ProcessIndex owner, ObjectId object) override;
+  void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override;
+  // ActorHost::Out: agent_actors.cpp
+  void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
+  void release_worker(std::uint64_t life) override;
+  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                   const std::vector<wire::OwnedRef>& refs) override;
+  void end_worker(ProcessIndex worker) override;
+  void kill_worker(ProcessIndex worker) override;
+  void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override;
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override;
+  void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
+  NodeId owner_of(ObjectId object) override;
+  void drop_creation(const wire::Call& creation) override;
+
+  Cluster& cluster_;
+  sim::NodeIndex self_index_;
+  NodeId id_;
+  sim::Env<Packet>* env_ = nullptr;
+  Store store_;
+  std::unique_ptr<agent::Network> network_;
+  scheduling::LeaseTable leases_;
+  agent::OwnerTable owners_{*this};
+  agent::ActorHost actors_;
+  agent::RemoteTable remote_{*this, [this] { return next_process_++; }};
+  BulkMoves moves_;
+  std::map<ProcessIndex, std::unique_ptr<Proc>> processes_;
+  Portals portals_;
+  std::set<PortalKey> stalled_;
+  bool holds_answers_ = false;
+  std::map<scheduling::JobNumber, Job> jobs_;
+  std::map<JobId, scheduling::JobNumber> job_numbers_;
+  scheduling::JobNumber next_job_ = 0;
+  std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;
+  std::map<std::uint64_t, std::uint64_t> actor_leases_;
+  std::deque<control::ToControl> driver_ends_;
+  std::vector<wire::Location> frees_;
+  std::map<Store::Key, std::pair<wire::Location, scheduling::JobNumber>> adopted_;
+  std::set<NodeId> known_nodes_;
+  std::optional<control::NodeReport> reported_;
+  Time next_report_{}, next_touch_{}, next_join_{};
+  ProcessIndex next_process_ = 1;
+  std::map<std::uint64_t, Time> armed_;
+  wire::FrameWriter writer_;
+  bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
+};
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,478 @@
+/// The agent among others: agent/node_cluster.cpp, node_remote.cpp and the actors' part of
+/// node_messages.cpp.
+#include "tests/simulation/cluster/agent.hpp"
+#include "tests/simulation/cluster/cluster.hpp"
+#include "troupe/runtime/agent/shape.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::sim::cluster {
+namespace {
+
+template <class... F>
+struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+
+bool is_place(const wire::Value& value) {
+  return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
+}
+bool names_place(const wire::CallMessage& message) {
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    return std::any_of(call->arguments.begin(), call->arguments.end(), is_place);
+  const auto* reply = std::get_if<wire::Reply>(&message);
+  return reply != nullptr && is_place(reply->value);
+}
+
+}  // namespace
+
+// --- control
+
+void Agent::send(control::ToControl message) {
+  network_->send_control(message);
+}
+
+void Agent::on_control(control::FromControl& message) {
+  std::visit(
+      Cases{[&](control::Registered& m) {
+              actors_.registered(m.epoch, m.control_epoch);
+              reported_.reset();
+              on_registered();
+            },
+            [&](control::StartActorAt& m) {
+              if (m.restarted) truth().mark(Mark::actor_restarted);
+              actors_.start(m);
+            },
+            [&](control::StopActorAt& m) { actors_.stop(m); },
+            [&](control::ActorReply& m) { actors_.replied(m); },
+            [&](control::ActorLocation& m) { actors_.located(m); },
+            [&](control::JobReply& m) {
+              const auto at = jobs_.find(m.request);
+              if (at == jobs_.end() || at->second.welcome) return;
+              Proc* driver = find_proc(at->second.driver);
+              if (driver == nullptr) return;
+              if (m.error) {
+                if (m.error->code == Code::unavailable) return;
+                if (m.error->code == Code::no_space) {  // its user tries again
+                  truth().mark(Mark::refused_store);
+                  return start_job(at->second);
+                }
+                return truth().fail("a job is refused: " + m.error->message);
+              }
+              at->second.welcome = true;
+              driver->attached = true;
+              driver->process =
+                  std::make_unique<Process>(*this, driver->rings, driver->index, true, random()());
+              driver->process->program().begin_driver(cluster_.plan.workload,
+                                                      mixed(id_.low, id_.high), env_->now());
+            },
+            [&](control::JobEnded& m) { end_job(m.job); },
+            [&](control::JobInfo& m) { on_job_info(m); },
+            [&](control::DrainNode&) { leases_.set_draining(true, env_->now()); }, [&](auto&) {}},
+      message);
+}
+
+void Agent::on_control_reset(const std::string&) {
+  truth().mark(Mark::control_reset);
+}
+
+void Agent::on_nodes(const control::ClusterNodes& nodes) {
+  const Time now = env_->now();
+  std::set<NodeId> gone = std::exchange(known_nodes_, {});
+  for (const control::ClusterRow& row : nodes.rows) {
+    if (row.description.id == id_) continue;
+    known_nodes_.insert(row.description.id);
+    gone.erase(row.description.id);
+    scheduling::NodeView view = row.report.view;
+    view.id = row.description.id;
+    view.name = row.description.name;
+    view.labels = row.description.labels;
+    view.total = row.description.resources;
+    view.accepts = view.accepts && !row.suspect && !row.draining;
+    leases_.update_node(view, now);
+  }
+  for (const NodeId node : gone) leases_.node_gone(node, now);
+}
+
+void Agent::exit_now(const std::string&) {
+  truth().mark(Mark::node_exited);
+  ++truth().breaks;
+  over_ = true;
+}
+
+// --- other nodes
+
+void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
+  wire::PeerMessage& message = decoded.message;
+  if (const auto* frame = std::get_if<wire::PeerFrame>(&message))
+    return on_frame(from, *frame, decoded.payload);
+  if (remote_.on_message(from, message)) {
+    if (std::holds_alternative<wire::PeerCredit>(message)) resume_stalled(from);
+    return;
+  }
+  if (const auto* hold = std::get_if<wire::PeerHold>(&message))
+    return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
+  if (const auto* await = std::get_if<wire::PeerAwait>(&message))
+    return owners_.await(await->object, index_of(from), false);
+  if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
+    for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
+    return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
+  }
+  moves_.on_message(from, message, decoded.payload, env_->now());
+}
+
+void Agent::on_peer_reset(NodeId node, const std::string& why) {
+  truth().mark(Mark::peer_reset);
+  node_gone(node, why, false);
+}
+
+void Agent::on_node_dead(NodeId node, const std::string& why) {
+  truth().mark(Mark::node_declared_dead);
+  known_nodes_.erase(node);
+  leases_.node_gone(node, env_->now());
+  node_gone(node, why, true);
+}
+
+void Agent::node_gone(NodeId node, const std::string& why, bool for_ever) {
+  const Time now = env_->now();
+  ++truth().breaks;
+  ErrorInfo info;
+  info.code = Code::unavailable;
+  info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
+  owners_.node_died(index_of(node), Error(std::move(info)));
+  moves_.node_died(node, for_ever, now);
+  remote_.node_died(node, why, for_ever);
+  if (!for_ever) actors_.out_of_reach(node);
+}
+
+void Agent::on_can_send(NodeId node) {
+  resume_stalled(node);
+}
+
+ProcessIndex Agent::index_of(NodeId node) {
+  const ProcessIndex index = remote_.index_of(node);
+  owners_.add_node(index);
+  return index;
+}
+
+ProcessIndex Agent::owner_index(NodeId owner) {
+  return owner == id_ || !owner ? kSelf : index_of(owner);
+}
+
+// --- portals
+
+void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
+  Proc* proc = find_proc(index);
+  if (proc == nullptr || !proc->process) return;
+  Portal& portal = portals_[{index, alias}];
+  portal.process = index;
+  portal.alias = alias;
+  portal.node = node;
+  auto channel = std::make_shared<Channel>();
+  channel->capacity = cluster_.plan.ring_capacity;
+  portal.end = End(channel, 0);
+  portal.end.on_wake([this] { wake_agent(); });
+  proc->process->connect(alias, End(channel, 1), true, index_of(node));
+}
+
+void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                         std::uint64_t started) {
+  const auto at = portals_.find({process, alias});
+  if (at == portals_.end()) return;
+  drop_unread(at->second);
+  at->second.ending = Portal::Ending{reason, started};
+  finish_portal(at);
+}
+
+void Agent::finish_portal(Portals::iterator at) {
+  Portal& portal = at->second;
+  if (Proc* proc = find_proc(portal.process)) {
+    if (!portal.end.flush()) return;
+    send(*proc, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
+  }
+  stalled_.erase(at->first);
+  portal.end.let_go();
+  portals_.erase(at);
+}
+
+void Agent::drop_unread(Portal& portal) {
+  if (Proc* proc = find_proc(portal.process)) drain_ring(*proc);
+  const ProcessIndex holder = index_of(portal.node);
+  while (auto frame = portal.end.receive())
+    wire::for_each_ref(frame->message,
+                       [&](ObjectId id) { owners_.hold(id, holder, -1, portal.process); });
+}
+
+std::uint64_t Agent::started(ProcessIndex process, ProcessIndex alias) {
+  const auto at = portals_.find({process, alias});
+  return at == portals_.end() ? 0 : at->second.end.peer_started();
+}
+
+void Agent::note_entered(Portal& portal) {
+  portal.end.flush();
+  remote_.entered(portal.process, portal.alias, portal.pushed - portal.end.waiting());
+}
+
+void Agent::drain_portal(Portal& portal, bool to_the_end) {
+  const PortalKey key{portal.process, portal.alias};
+  if (portal.ending) return finish_portal(portals_.find(key));
+  const auto proc = processes_.find(portal.process);
+  if (proc != processes_.end()) drain_ring(*proc->second);
+  note_entered(portal);
+  const bool held = actors_.hosts(portal.process) && !network_->may_serve(env_->now());
+  if (held) {
+    holds_answers_ = true;
+    truth().mark(Mark::held_answers);
+  }
+  for (;;) {
+    if (held || (!to_the_end && (!remote_.may_carry(portal.process, portal.alias) ||
+                                 !network_->can_send(portal.node)))) {
+      if (stalled_.insert(key).second) truth().mark(Mark::portal_stalled);
+      return;
+    }
+    auto frame = portal.end.receive();
+    if (!frame) break;
+    if (names_place(frame->message)) {
+      truth().fail("a place in memory leaves its node");
+      break;
+    }
+    carry(portal, *frame);
+  }
+  stalled_.erase(key);
+}
+
+void Agent::carry(Portal& portal, Frame& frame) {
+  wire::PeerFrame carried;
+  carried.from = portal.process;
+  carried.to = remote_.target(portal.alias).process;
+  const ProcessIndex to = index_of(portal.node);
+  wire::for_each_ref(frame.message, [&](ObjectId id) {
+    const ProcessIndex owner = owners_.depart(id, to, portal.process);
+    if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);
+    carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
+  });
+  if (const auto* call = std::get_if<wire::Call>(&frame.message))
+    portal.end.count_started(call->sequence);  // from here on nobody knows better
+  const BlobView head = writer_.encode(frame.message);
+  Blob whole(head.begin(), head.end());
+  whole.insert(whole.end(), frame.payload.begin(), frame.payload.end());
+  network_->send(portal.node, carried, whole);
+  remote_.carried(portal.process, portal.alias);
+}
+
+void Agent::resume_stalled(NodeId node) {
+  for (const PortalKey& key : std::set<PortalKey>(stalled_))
+    if (const auto at = portals_.find(key); at != portals_.end() && at->second.node == node)
+      drain_portal(at->second);
+}
+
+void Agent::release_answers() {
+  if (!holds_answers_ || !network_->may_serve(env_->now())) return;
+  holds_answers_ = false;
+  for (const PortalKey& key : std::set<PortalKey>(stalled_))
+    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+}
+
+void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {
+  owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+}
+
+void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
+  auto decoded = wire::decode_call(payload);
+  bool good = decoded && !names_place(decoded->message);
+  std::size_t count = 0;
+  if (good)
+    wire::for_each_ref(decoded->message, [&](ObjectId id) {
+      good = good && count < frame.refs.size() && frame.refs[count].object == id;
+      ++count;
+    });
+  if (!good || count != frame.refs.size())
+    return truth().fail("an honest node's frame cannot be read");
+  for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
+  if (actors_.hosts(frame.to) && !network_->may_serve(env_->now()))  // its caller must hear of it
+    return network_->drop(from, "this node may have been declared dead and serves no calls");
+  if (cluster_.canary() && random().chance(0.05)) return;  // the planted bug: it is simply lost
+  const auto alias = remote_.arrived(from, frame);
+  if (!alias) return;
+  for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
+  const auto at = portals_.find({frame.to, *alias});
+  if (at == portals_.end()) return;  // its process has died and is not buried yet
+  Portal& portal = at->second;
+  ++portal.pushed;
+  portal.end.send(
+      {std::move(decoded->message), Blob(decoded->payload.begin(), decoded->payload.end())});
+  note_entered(portal);
+}
+
+// --- RemoteTable::Out, BulkMoves::Out, OwnerTable::Out
+
+void Agent::send(NodeId to, const wire::PeerMessage& message) {
+  network_->send(to, message);
+}
+bool Agent::is_alive(ProcessIndex process) {
+  return find_proc(process) != nullptr;
+}
+bool Agent::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) {
+  return find_proc(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
+}
+void Agent::granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
+                    ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+  truth().mark(Mark::remote_grant);
+  if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
+}
+void Agent::reclaim(ProcessIndex process, std::uint64_t lease) {
+  if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseReclaim{lease});
+}
+void Agent::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+                         std::uint32_t count, NodeId node) {
+  truth().mark(Mark::spill_failed);
+  if (Proc* owner = find_proc(process))
+    leases_.spill_failed(process, key, agent::shape_of(shape), count, env_->now(),
+                         {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
+}
+void Agent::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+                    std::uint32_t backlog, JobId job) {
+  leases_.request(alias, key, agent::shape_of(shape), backlog, env_->now(),
+                  {.spilled = true, .dedicated = false, .job = job_of(job).number});
+}
+void Agent::returned(std::uint64_t lease) {
+  leases_.returned(lease, env_->now());
+}
+void Agent::owner_died(ProcessIndex alias) {
+  leases_.owner_died(alias, env_->now());
+}
+void Agent::send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) {
+  network_->send(to, message, payload);
+}
+std::optional<wire::Location> Agent::find(ObjectId object) {
+  const wire::Value* value = owners_.value_of(object);
+  if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
+  return value->location;
+}
+void Agent::moved(ObjectId object, const wire::Location& location) {
+  owners_.pulled(object, location);
+}
+void Agent::move_failed(ObjectId object, const Error& error) {
+  owners_.pull_failed(object, error);
+}
+
+void Agent::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
+                  BlobView payload) {
+  if (const auto node = remote_.node_of(process)) {
+    wire::PeerReady ready{object, value, {}};
+    wire::for_each_ref(value, [&](ObjectId id) {
+      const auto owner = owners_.owner_of(id);
+      ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
+    });
+    if (value.kind == wire::Value::Kind::shared) {
+      ready.value.kind = wire::Value::Kind::remote;
+      ready.value.remote_bytes = value.location.length;
+    }
+    return network_->send(*node, ready, payload);
+  }
+  if (Proc* to = find_proc(process)) send(*to, wire::Ready{object, value}, payload);
+}
+
+void Agent::unreferenced(ActorId actor) {
+  actors_.unreferenced(actor);
+}
+void Agent::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
+  const auto node = remote_.node_of(to);
+  const auto who = holder == kSelf ? std::optional(id_) : remote_.node_of(holder);
+  if (node && who) network_->send(*node, wire::PeerHold{object, *who, delta});
+}
+void Agent::peer_await(ProcessIndex owner, ObjectId object) {
+  if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
+}
+void Agent::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
+  if (const auto node = remote_.node_of(owner)) moves_.pull(*node, object, bytes, env_->now());
+}
+
+// --- ActorHost::Out
+
+void Agent::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId id) {
+  const scheduling::JobNumber job = job_of(id).number;
+  waiting_lives_[life] = job;
+  leases_.request(kSelf, life, shape, 1, env_->now(),
+                  {.spilled = false, .dedicated = true, .job = job});
+}
+
+void Agent::release_worker(std::uint64_t life) {
+  waiting_lives_.erase(life);
+  if (const auto lease = actor_leases_.find(life); lease != actor_leases_.end()) {
+    leases_.returned(lease->second, env_->now());
+    actor_leases_.erase(lease);
+  } else {
+    leases_.request(kSelf, life, {}, 0, env_->now(), {.spilled = false, .dedicated = true});
+  }
+}
+
+void Agent::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                        const std::vector<wire::OwnedRef>& refs) {
+  Proc* to = find_proc(worker);
+  if (to == nullptr) return;
+  for (const wire::OwnedRef& ref : refs) {
+    if (ref.owner != id_) owners_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    owners_.hold(ref.object, worker, +1);
+  }
+  send(*to, start, payload);
+}
+
+void Agent::end_worker(ProcessIndex worker) {
+  if (Proc* proc = find_proc(worker)) send(*proc, wire::Shutdown{"no longer needed"});
+}
+void Agent::kill_worker(ProcessIndex worker) {
+  if (Proc* proc = find_proc(worker); proc != nullptr && proc->process)
+    kill_process(*proc, "killed by signal 9");
+}
+
+void Agent::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
+  Proc* to = find_proc(watcher);
+  if (to == nullptr) return;
+  if (update.state == wire::ActorState::alive) {
+    Proc* worker = find_proc(update.worker);
+    if (worker == nullptr) return;  // control hears of its death next
+    if (worker != to) connect(*to, *worker);
+  }
+  send(*to, update);
+}
+
+void Agent::publish_remote(ProcessIndex watcher, const control::ActorLocation& location) {
+  Proc* to = find_proc(watcher);
+  if (to == nullptr) return;
+  truth().mark(Mark::remote_actor);
+  wire::ActorUpdate update;
+  update.actor = location.actor;
+  update.state = wire::ActorState::alive;
+  update.incarnation = location.incarnation;
+  update.worker = remote_.connect(watcher, location.node, location.worker, location.actor,
+                                  location.incarnation);
+  send(*to, update);
+}
+
+NodeId Agent::owner_of(ObjectId object) {
+  const auto owner = owners_.owner_of(object);
+  return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
+}
+
+void Agent::answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) {
+  Proc* to = find_proc(process);
+  if (to == nullptr) return;
+  if (found.found) {
+    if (owner && owner != id_) owners_.borrow(found.lifetime, owner_index(owner), kSelf);
+    owners_.hold(found.lifetime, process, +1);
+  }
+  send(*to, found);
+}
+
+void Agent::drop_creation(const wire::Call& creation) {
+  for (const wire::Value& argument : creation.arguments) {
+    if (argument.kind == wire::Value::Kind::forwarded) owners_.hold(argument.forward, kSelf, -1);
+    for (const ObjectId inner : argument.refs) owners_.hold(inner, kSelf, -1);
+  }
+}
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,99 @@
+/// A whole simulated cluster: control on machine 0, an agent with drivers and workers on every
+/// other. One seed fixes its size, what its drivers do, every fault and when.
+///
+///     Cluster cluster(seed, {});
+///     sim::Report report = cluster.run();                      // report.violation
+///     Cluster(seed, {.off = {"kill_worker"}}).run();            // the same without one kind
+#pragma once
+
+#include "tests/simulation/cluster/agent.hpp"
+#include "tests/simulation/cluster/control_node.hpp"
+#include "tests/simulation/cluster/truth.hpp"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace troupe::sim::cluster {
+
+/// What is taken away from a seed's schedule: for replays and for shrinking.
+struct Tuning {
+  std::set<std::string> off;      ///< kinds of fault, or parts of the workload
+  std::set<std::uint64_t> muted;  ///< numbers of single faults of the plan
+  std::uint64_t most_actions = ~std::uint64_t{0};
+  bool canary = false;  ///< plant a bug that every run must find
+
+  std::string text() const;
+};
+
+/// What a seed makes of a cluster.
+struct Plan {
+  std::size_t machines = 4;
+  std::set<sim::NodeIndex> drivers;
+  std::vector<double> cpus;
+  Workload workload;
+  sim::FaultPlan faults;
+  Duration faults_for{};
+  std::array<double, kFaultMarks> strikes{};  ///< weights
+  Duration between_strikes{};
+  double trouble = 0, slow_starts = 0, failed_starts = 0;
+  bool late_passes = false, late_rings = false, small_backlog = false, small_window = false;
+  std::size_t ring_capacity = 32;
+};
+
+class Cluster {
+ public:
+  Cluster(std::uint64_t seed, const Tuning& tuning);
+  ~Cluster();
+  sim::Report run();
+  /// Single faults that the plan held, muted ones included.
+  std::uint64_t planned() const noexcept { return world.ticks() + strikes_; }
+
+  // For its machines.
+  NodeId control_id() const { return NodeId{1, 0}; }
+  scheduling::LeaseOptions lease_options(sim::NodeIndex self) const;
+  net::LinkOptions link_options();
+  Random& shell_random(sim::NodeIndex self) { return shell_randoms_[self]; }
+  bool has_driver(sim::NodeIndex self) const { return plan.drivers.count(self) != 0; }
+  std::uint64_t next_driver() { return ++last_driver_; }
+  /// A rate of faults; zero once they have stopped.
+  double fault_rate(double rate) const { return world.faulting() ? rate : 0; }
+  bool is_gone(NodeId node);
+  /// Talks between nodes have broken off: what they counted for each other may be off by some.
+  bool may_leave_records() const { return truth.breaks > 0; }
+  bool canary() const { return tuning_.canary; }
+  void acknowledged(const control::Service& service, ActorId actor);
+  void check_acknowledged(const control::Service& service, bool at_the_end);
+
+  Plan plan;
+  Truth truth;
+  sim::World<Packet> world;
+  std::shared_ptr<ControlDisk> disk;
+  std::vector<std::unique_ptr<Process>> graveyard;
+
+ private:
+  static Plan plan_of(std::uint64_t seed, const Tuning& tuning);
+  static sim::WorldOptions options_of(std::uint64_t seed, const Plan& plan, const Tuning& tuning);
+  std::unique_ptr<sim::Node<Packet>> make(sim::NodeIndex i);
+  Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
+  ControlNode* control() { return static_cast<ControlNode*>(world.node(0)); }
+  void schedule_strikes();
+  void strike(Mark kind, sim::NodeIndex victim);
+  bool done();
+  void end_detached();
+  std::string why_not_done();
+
+  std::uint64_t seed_;
+  Tuning tuning_;
+  std::vector<Random> shell_randoms_;
+  std::uint64_t last_driver_ = 0, strikes_ = 0, events_ = 0;
+  Time next_look_{}, next_end_{};
+  bool calmed_ = false;
+};
+
+/// One schedule, from a seed to its report.
+sim::Report run_schedule(std::uint64_t seed, const Tuning& tuning, Truth* truth = nullptr,
+                         std::uint64_t* planned = nullptr);
+
+}  // namespace troupe::sim::cluster

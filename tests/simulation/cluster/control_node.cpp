@@ -1,0 +1,326 @@
+#include "tests/simulation/cluster/control_node.hpp"
+
+#include "tests/simulation/cluster/cluster.hpp"
+#include "troupe/runtime/wire/batch.hpp"
+
+#include <algorithm>
+
+namespace troupe::sim::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+using wire::Talk;
+
+constexpr std::uint64_t kPass = 1, kDisk = 2, kProbe = 1000;
+constexpr std::size_t kBatch = 256 << 10;
+
+}  // namespace
+
+bool ControlDisk::inject(sim::Fault fault, Random& random) {
+  switch (fault) {
+    case sim::Fault::slow_disk:
+      latency = std::chrono::milliseconds(20 + random.below(3000));
+      return true;
+    case sim::Fault::disk_full:
+      memory->set_free_space(Bytes{random.chance(0.7) ? 40ull << 20 : 20ull << 20});
+      return true;
+    case sim::Fault::torn_write: return end_commit(random, 2);
+    case sim::Fault::lost_unsynced: return end_commit(random, 0);
+    default: return false;  // a flipped bit strikes a copy: see ControlNode::on_start
+  }
+}
+
+/// `how`: 0 nothing of it reached the disk, 1 all, 2 a part.
+bool ControlDisk::end_commit(Random& random, int how) {
+  if (!store) return false;
+  const std::unique_ptr<control::Store> dying = std::move(store);
+  if (how == 2) memory->crash_after(1 + static_cast<int>(random.below(3)));
+  if (how != 0) (void)dying->commit(group, control::Need::essential);
+  memory->restart();
+  return true;
+}
+
+/// The machine goes on: the write ends, or was not begun.
+void ControlDisk::on_process_death() {
+  Random random(memory->durable_steps());
+  (void)end_commit(random, static_cast<int>(random.below(2)));
+}
+
+void ControlDisk::heal() {
+  latency = 1ms;
+  memory->set_free_space(Bytes{1ull << 40});
+}
+
+ControlNode::ControlNode(Cluster& cluster, NodeId id) : cluster_(cluster), id_(id) {
+  Wire::self = id;
+}
+
+/// What was on its way to the disk may reach it, in part or not at all: that is decided there.
+ControlNode::~ControlNode() {
+  service_.reset();
+  if (!committing_) return;
+  cluster_.truth.mark(Mark::commit_torn);
+  cluster_.disk->store = std::move(store_);
+  cluster_.disk->group = std::move(group_);
+}
+
+void ControlNode::on_start(sim::Env<Packet>& env) {
+  env_ = &env;
+  control::StoreOptions options;
+  options.identity = SessionId{1, 1};
+  if (env.incarnation() > 0 && env.random().chance(cluster_.fault_rate(0.3))) flip_in_copy(env);
+  auto opened = control::open_memory_store(cluster_.disk->memory, options);
+  if (!opened) {
+    if (opened.error().code() != Code::no_space)
+      cluster_.truth.fail("a healthy store does not open: " + opened.error().message());
+    env.exit();
+    env_ = nullptr;
+    return;
+  }
+  store_ = std::move(*opened);
+  if (env.incarnation() > 0) cluster_.truth.mark(Mark::control_restart);
+  net::TransportOptions with;
+  with.keys.public_key = key_of(id_);
+  with.build_id = "sim";
+  with.link = cluster_.link_options();
+  {
+    const WireScope scope(*this);
+    transport_ = net::Transport::open(std::move(with)).value();
+  }
+  transport_->set_epoch(store_->epoch());
+  control::ServiceOptions service;
+  auto recovered = control::Service::open(*store_, service, *this, env.now());
+  env.check(recovered.ok(), "control cannot recover from its own store");
+  if (recovered) service_ = std::move(*recovered);
+  cluster_.check_acknowledged(*service_, false);
+  arm(1ms);
+  env_ = nullptr;
+}
+
+/// One bit of a copy of the disk changes: it must not open, or open with nothing lost.
+void ControlNode::flip_in_copy(sim::Env<Packet>& env) {
+  control::StoreOptions options;
+  options.identity = SessionId{1, 1};
+  const auto contents = [&](const control::MemoryDisk& disk, bool& opens) {
+    std::map<std::string, std::string> found;
+    auto copy = control::open_memory_store(std::make_shared<control::MemoryDisk>(disk), options);
+    opens = copy.ok();
+    if (!copy) return found;
+    const auto scanned = (*copy)->scan(
+        "", [&](std::string_view key, std::string_view value) { found.emplace(key, value); });
+    env.check(scanned.ok(), "a store that opens cannot be read");
+    return found;
+  };
+  control::MemoryDisk rotten = *cluster_.disk->memory;
+  rotten.set_free_space(Bytes{1ull << 40});
+  bool opens = false;
+  const auto right = contents(rotten, opens);
+  if (!opens || !rotten.flip_bit()) return;
+  cluster_.truth.mark(Mark::bit_flip);
+  const auto read = contents(rotten, opens);
+  env.check(!opens || read == right, "a store with a flipped bit opens and has lost something");
+}
+
+void ControlNode::transmit(Packet packet) {
+  const auto to = static_cast<sim::NodeIndex>(packet.to.low);
+  env_->send(to, std::move(packet));
+}
+
+void ControlNode::arm(Duration after) {
+  const Time at = env_->now() + std::max<Duration>(after, 5us);
+  if (pass_at_ && *pass_at_ <= at) return;
+  pass_at_ = at;
+  env_->set_timer(kPass, at);
+}
+
+void ControlNode::on_message(sim::Env<Packet>& env, sim::NodeIndex, Packet packet) {
+  if (service_ == nullptr) return;
+  env_ = &env;
+  if (packet.kind == Packet::Kind::join) {
+    if (keys_.count(packet.from) != 0) {
+      joins_[++last_join_] = packet.from;
+      joined(last_join_, {});
+    } else {
+      control::NodeDescription node;
+      node.id = packet.from;
+      node.name = "n" + std::to_string(packet.from.low);
+      node.address = "tcp://sim:" + std::to_string(packet.from.low);
+      node.public_key = key_of(packet.from).str();
+      joins_[++last_join_] = packet.from;
+      service_->on_join(last_join_, packet.from.str(), node, env.now());
+    }
+  } else if (port != nullptr) {
+    port->on_packet(packet, env.now());
+  }
+  arm(Duration(1'000 + env.random().below(50'000)));
+  env_ = nullptr;
+}
+
+void ControlNode::on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) {
+  if (service_ == nullptr) return;
+  env_ = &env;
+  if (!up && port != nullptr) {
+    port->on_closed(peer, env.now());
+    arm(10us);
+  }
+  env_ = nullptr;
+}
+
+void ControlNode::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
+  if (service_ == nullptr) return;
+  env_ = &env;
+  if (id == kDisk) {
+    const bool done = store_->commit(group_, control::Need::essential).ok();
+    committing_ = false;
+    if (!done) {  // no space even for this, or the disk is gone: the process ends
+      env.exit();
+    } else {
+      service_->finish_commit(env.now());
+      arm(5us);
+    }
+  } else if (id >= kProbe) {
+    const auto at = probes_.find(id - kProbe);
+    if (at != probes_.end()) {
+      const control::Probe probe = at->second;
+      probes_.erase(at);
+      service_->on_probe(probe.node, probe.epoch, cluster_.is_gone(probe.node), env.now());
+      arm(5us);
+    }
+  } else {
+    pass_at_.reset();
+    pass();
+  }
+  env_ = nullptr;
+}
+
+// --- Service::Out
+
+void ControlNode::note(const control::FromControl& message) {
+  if (const auto* reply = std::get_if<control::ActorReply>(&message))
+    if (reply->created) cluster_.acknowledged(*service_, reply->actor);
+}
+
+void ControlNode::send(NodeId to, const control::FromControl& message) {
+  if (service_ != nullptr) note(message);
+  if (keys_.count(to) == 0) return;
+  const Blob frame = encode(message);
+  Outbox& outbox = outboxes_[to];
+  if (!outbox.open.empty() && outbox.open.size() + frame.size() > kBatch)
+    outbox.closed.push_back(std::exchange(outbox.open, {}));
+  wire::append_frame(outbox.open, Talk::from_control, frame);
+  waiting_.insert(to);
+}
+
+void ControlNode::broadcast(const std::vector<NodeId>& to, const control::FromControl& message) {
+  for (const NodeId node : to) send(node, message);
+}
+
+void ControlNode::probe(const control::Probe& probe) {
+  const std::uint64_t number = ++next_probe_;
+  probes_[number] = probe;
+  Duration takes = 1ms + Duration(env_->random().below(20'000'000));
+  if (env_->random().chance(0.1)) {
+    takes += 400ms;
+    cluster_.truth.mark(Mark::late_probe);
+  }
+  env_->set_timer(kProbe + number, env_->now() + takes);
+}
+
+void ControlNode::admit(const control::NodeDescription& node) {
+  const auto key = net::PublicKey::parse(node.public_key);
+  if (!key) return cluster_.truth.fail("a node is admitted without a key");
+  keys_[node.id] = key->str();
+  transport_->admit({.node = node.id, .key = *key, .door = {}, .role = net::Role::node});
+}
+
+void ControlNode::fence(NodeId node, Epoch least) {
+  flush(node);
+  transport_->set_min_epoch(node, least);
+}
+
+void ControlNode::revoke(NodeId node) {
+  transport_->revoke(node);
+  keys_.erase(node);
+  outboxes_.erase(node);
+  waiting_.erase(node);
+}
+
+void ControlNode::joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) {
+  const auto at = joins_.find(request);
+  if (at == joins_.end()) return;
+  const NodeId node = at->second;
+  joins_.erase(at);
+  if (error) return;  // it asks again
+  Packet packet;
+  packet.kind = Packet::Kind::joined;
+  packet.from = id_;
+  packet.to = node;
+  transmit(std::move(packet));
+}
+
+// --- the loop
+
+void ControlNode::flush(NodeId node) {
+  const auto at = outboxes_.find(node);
+  if (at == outboxes_.end()) return;
+  Outbox& outbox = at->second;
+  if (!outbox.open.empty()) outbox.closed.push_back(std::exchange(outbox.open, {}));
+  while (!outbox.closed.empty() && transport_->can_send(node, outbox.closed.front().size())) {
+    // A refusal by chance (TROUPE_BUGGIFY in Link) loses nothing: it goes with the next pass.
+    if (!transport_->send(node, Blob(outbox.closed.front()), env_->now())) break;
+    outbox.closed.pop_front();
+  }
+  if (outbox.closed.empty()) waiting_.erase(node);
+}
+
+void ControlNode::drop(NodeId node) {
+  revoke(node);
+  gone_silent_.push_back(node);
+}
+
+void ControlNode::take(net::TransportEvent& event) {
+  const Time now = env_->now();
+  if (auto* message = std::get_if<net::Message>(&event)) {
+    const NodeId from = message->from;
+    const auto read = wire::split_batch(message->content.payload, [&](Talk talk, BlobView frame) {
+      env_->check(talk == Talk::to_control, "words for another than control");
+      on_frame(from, frame);
+      return keys_.count(from) != 0;
+    });
+    env_->check(read.ok(), "an agent's batch cannot be read");
+  } else if (auto* down = std::get_if<net::PeerDown>(&event)) {
+    service_->on_closed(down->node, now);
+  } else if (auto* reset = std::get_if<net::PeerReset>(&event)) {
+    outboxes_.erase(reset->node);
+    waiting_.erase(reset->node);
+    service_->on_reset(reset->node, now);
+  } else if (auto* lost = std::get_if<net::PeerLost>(&event)) {
+    if (keys_.count(lost->node) != 0) drop(lost->node);
+  }
+}
+
+void ControlNode::on_frame(NodeId from, BlobView frame) {
+  const auto message = control::decode_to_control(frame);
+  env_->check(message.ok(), "an agent's words cannot be read");
+  if (!message) return;
+  service_->on_message(from, *message, env_->now());
+}
+
+void ControlNode::pass() {
+  const Time now = env_->now();
+  std::vector<net::TransportEvent> events;
+  transport_->poll(now, events);
+  for (net::TransportEvent& event : events) take(event);
+  if (service_->next_tick() <= now) service_->on_tick(now);
+  if (!committing_ && service_->has_commit()) {
+    group_ = service_->begin_commit();
+    committing_ = true;
+    env_->set_timer(kDisk, now + cluster_.disk->latency);
+  }
+  for (const NodeId node : std::vector<NodeId>(waiting_.begin(), waiting_.end())) flush(node);
+  for (const NodeId node : std::exchange(gone_silent_, {})) service_->on_closed(node, now);
+  const Time due = std::min(service_->next_tick(), transport_->next_deadline());
+  arm(std::clamp<Duration>(due - now, 20us, 1s));
+}
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,281 @@
+/// A driver's side: a seeded stream of submits, calls, spawns and kills, and what must become of
+/// them.
+#include "tests/simulation/cluster/program.hpp"
+
+#include <algorithm>
+
+namespace troupe::sim::cluster {
+namespace {
+using namespace std::chrono_literals;
+}
+
+void Program::begin_driver(const Workload& workload, std::uint64_t number, Time now) {
+  is_driver_ = true;
+  workload_ = workload;
+  number_ = number;
+  next_action_ = now;
+  process_.machine().wake(process_.index(), 1ms);
+}
+
+void Program::drive() {
+  if (finished_) return;
+  const Time now = process_.machine().now();
+  check_results();
+  if (now >= next_action_ && done_ < workload_.actions) {
+    one_action();
+    const auto mean = static_cast<std::uint64_t>(workload_.between.count());
+    next_action_ = now + Duration(1'000 + process_.machine().random().below(2 * mean));
+  }
+  if (done_ >= workload_.actions) wind_up();
+  if (!finished_)
+    process_.machine().wake(process_.index(), std::clamp<Duration>(next_action_ - now, 1ms, 500ms));
+}
+
+Spec Program::new_spec(Spec::Kind kind) {
+  Random& random = process_.machine().random();
+  Spec spec;
+  spec.id = mixed(number_ << 20, ++next_spec_);
+  spec.kind = kind;
+  spec.run_ns = 50'000 + random.below(4'000'000);
+  if (random.chance(workload_.slow_tasks)) {
+    spec.run_ns = 50'000'000 + random.below(1'000'000'000);
+    process_.machine().truth().mark(Mark::slow_task);
+  }
+  return spec;
+}
+
+std::vector<ObjectHandle> Program::some_objects(std::uint64_t most, bool) {
+  Random& random = process_.machine().random();
+  std::vector<ObjectHandle> some;
+  for (auto n = objects_.empty() ? 0 : random.below(most + 1); n > 0; --n)
+    some.push_back(objects_[random.below(objects_.size())]);
+  return some;
+}
+
+void Program::one_action() {
+  ++done_;
+  Random& random = process_.machine().random();
+  const std::uint64_t dice = random.below(100);
+  if (dice < 45) return submit_one();
+  if (dice < 50) {
+    for (auto n = 8 + random.below(24); n > 0; --n) submit_one();
+    return;
+  }
+  if (workload_.actors) {
+    if (dice < 58) return spawn_one();
+    if (dice < 80) {
+      for (auto n = 1 + random.below(6); n > 0; --n) call_one();
+      return;
+    }
+    if (dice < 84) return kill_one();
+  }
+  if (dice < 90) {
+    const std::uint64_t bytes = !workload_.large ? 0 : random.chance(0.3) ? 4096 : 0;
+    const Spec spec = new_spec(Spec::Kind::leaf);
+    objects_.push_back(process_.put(content_of(spec), bytes, some_objects(2, false)));
+    return;
+  }
+  for (auto n = 1 + random.below(4); n > 0 && !objects_.empty(); --n)
+    objects_.erase(objects_.begin() + static_cast<std::ptrdiff_t>(random.below(objects_.size())));
+}
+
+void Program::submit_one() {
+  Random& random = process_.machine().random();
+  using K = Spec::Kind;
+  K kind = K::leaf;
+  const std::uint64_t dice = random.below(100);
+  if (dice < 12 && workload_.large)
+    kind = K::large;
+  else if (dice < 18 && workload_.bulk)
+    kind = K::bulk;
+  else if (dice < 32 && workload_.nested)
+    kind = K::nested;
+  else if (dice < 42 && workload_.nested)
+    kind = K::forward;
+  else if (dice < 54)
+    kind = K::bundle;
+  else if (dice < 66)
+    kind = K::unwrap;
+  else if (dice < 69 && workload_.throws)
+    kind = K::throwing;
+  else if (dice < 73 && workload_.throws)
+    kind = K::flaky;
+  Spec spec = new_spec(kind);
+  spec.depth = static_cast<std::uint8_t>(1 + random.below(3));
+  spec.fanout = static_cast<std::uint8_t>(1 + random.below(3));
+  if (kind == K::throwing) process_.machine().truth().mark(Mark::task_throws);
+  if (kind == K::flaky) process_.machine().truth().mark(Mark::flaky_task);
+  const std::uint64_t key = random.chance(0.8) ? random.below(3) : 3;
+  if (key == 3) process_.machine().truth().mark(Mark::resource_hog);
+  const bool safe = kind != K::throwing;  // its error would hide what others do
+  ObjectHandle result = process_.submit(spec, some_objects(2, false), some_objects(2, false), key,
+                                        random.chance(0.5) ? 3 : -1);
+  results_.push_back({result, spec, {}, random.chance(0.7)});
+  if (safe && random.chance(0.6)) objects_.push_back(std::move(result));
+  if (objects_.size() > 24)
+    objects_.erase(objects_.begin() + static_cast<std::ptrdiff_t>(random.below(objects_.size())));
+}
+
+void Program::call_one() {
+  if (actors_.empty()) return;
+  Random& random = process_.machine().random();
+  KnownActor& actor = actors_[random.below(actors_.size())];
+  Spec spec = new_spec(Spec::Kind::method);
+  spec.caller = mixed(number_, process_.index());
+  spec.number = ++actor.number;
+  std::vector<ObjectHandle> arguments;
+  if (random.chance(0.2)) arguments = some_objects(1, false);
+  results_.push_back(
+      {process_.call(actor.id, actor.lifetime, spec, std::move(arguments)), spec, actor.id, false});
+}
+
+void Program::spawn_one() {
+  Random& random = process_.machine().random();
+  Process::Spawn options;
+  options.constructor = new_spec(Spec::Kind::constructor);
+  options.max_restarts = random.chance(0.5) ? 3 : random.chance(0.5) ? -1 : 0;
+  if (workload_.throws && random.chance(0.05)) {
+    options.constructor.kind = Spec::Kind::throwing;
+    process_.machine().truth().mark(Mark::constructor_throws);
+  }
+  if (workload_.names && random.chance(0.5)) {
+    options.name = "name" + std::to_string(random.below(4));
+    options.get_if_exists = random.chance(0.7);
+    options.detached = random.chance(0.5);
+    options.detached = options.detached && options.constructor.kind == Spec::Kind::constructor;
+    if (options.detached) options.max_restarts = -1;
+    process_.machine().truth().mark(Mark::name_clash);
+  }
+  if (random.chance(0.3) && !options.detached) {
+    // The constructor's arguments are resolved before.
+    for (const ObjectHandle& object : objects_)
+      if (entry_of(object).ready && entry_of(object).kind != Kind::error) options.argument = object;
+  }
+  auto [id, lifetime] = process_.spawn(options);
+  const bool may_fail = options.constructor.kind == Spec::Kind::throwing;
+  if (options.name.empty()) {
+    KnownActor& actor = actors_.emplace_back();
+    actor.id = id;
+    actor.lifetime = std::move(lifetime);
+    actor.may_fail = may_fail;
+    return;
+  }
+  questions_.push_back({process_.find(options.name), options.name, id, options.detached, false});
+}
+
+void Program::on_found(std::uint64_t request, ActorId id, ObjectHandle lifetime) {
+  const auto at = std::find_if(questions_.begin(), questions_.end(),
+                               [&](const Question& q) { return q.request == request; });
+  if (at == questions_.end()) return;
+  const Question question = *at;
+  questions_.erase(at);
+  if (!lifetime) return;
+  process_.machine().truth().mark(Mark::found_by_name);
+  if (question.last) {
+    process_.machine().truth().killed.insert(id);
+    return process_.kill(id, false);
+  }
+  for (const KnownActor& known : actors_)
+    if (known.id == id) return;
+  KnownActor& actor = actors_.emplace_back();
+  actor.id = id;
+  actor.lifetime = std::move(lifetime);
+  actor.name = question.name;
+  actor.may_fail = true;  // another's constructor may throw, another may kill it
+}
+
+void Program::kill_one() {
+  if (actors_.empty()) return;
+  Random& random = process_.machine().random();
+  KnownActor& actor = actors_[random.below(actors_.size())];
+  const bool may_restart = random.chance(0.5);
+  process_.machine().truth().mark(may_restart ? Mark::kill_may_restart : Mark::kill_by_handle);
+  actor.killed = true;
+  if (!may_restart) process_.machine().truth().killed.insert(actor.id);
+  process_.kill(actor.id, may_restart);
+}
+
+// --- what became of it
+
+bool Program::user_made(const ErrorInfo& error) const {
+  for (const ErrorInfo* at = &error; at != nullptr; at = at->cause.get())
+    if (at->type == "user" || at->type == "flaky") return true;
+  return false;
+}
+
+void Program::judge(Result& result) {
+  Truth& truth = process_.machine().truth();
+  ++truth.settled;
+  const Entry& entry = entry_of(result.handle);
+  std::shared_ptr<const ErrorInfo> failed = entry.error;
+  if (!failed && result.wants) failed = process_.open(result.handle).error;
+  const bool is_method = static_cast<bool>(result.actor);
+  if (is_method) {
+    const std::optional<Error> error = failed ? std::optional<Error>(*failed) : std::nullopt;
+    truth.method_ended(result.spec, error ? &*error : nullptr);
+  }
+  if (!failed) {
+    ++truth.settled_ok;
+    truth.check(result.spec.kind != Spec::Kind::throwing, "a task that throws has a result");
+    return;
+  }
+  if (failed->code == Code::object_lost) truth.mark(Mark::lost_object);
+  ++truth.excused;
+  bool excused = truth.process_deaths + truth.breaks > 0 || user_made(*failed);
+  for (const KnownActor& actor : actors_)
+    if (is_method && actor.id == result.actor) excused = excused || actor.killed || actor.may_fail;
+  if (!excused) truth.fail("an error without any reason: " + failed->message);
+  if (failed->code == Code::internal) truth.fail("an internal error: " + failed->message);
+}
+
+void Program::check_results() {
+  std::erase_if(results_, [&](Result& result) {
+    Entry& entry = entry_of(result.handle);
+    if (!entry.ready) return false;
+    if (result.wants && !process_.is_here(entry)) {
+      if (!process_.fetch_failed(entry) || !entry_of(result.handle).wants_bytes) {
+        process_.need(entry, true);
+        return false;
+      }
+    }
+    judge(result);
+    return true;
+  });
+}
+
+void Program::wind_up() {
+  if (!results_.empty() || !questions_.empty()) return;
+  if (!winding_up_) {
+    winding_up_ = true;
+    objects_.clear();
+    // Detached actors outlive their job: who is last looks for them and ends them.
+    for (int i = 0; workload_.names && workload_.actors && i < 4; ++i) {
+      const std::string name = "name" + std::to_string(i);
+      questions_.push_back({process_.find(name), name, {}, false, true});
+    }
+    return;
+  }
+  actors_.clear();
+  process_.collect();
+  if (process_.live_calls() > 0 || process_.live_entries() > 0) return;
+  finished_ = true;
+  process_.finish();
+}
+
+std::string Program::waits_for() const {
+  std::string text;
+  if (!results_.empty()) {
+    const Result& one = results_.front();
+    const Entry& entry = entry_of(one.handle);
+    text += std::to_string(results_.size()) + " results; the first is of kind " +
+            std::to_string(static_cast<int>(one.spec.kind)) +
+            (one.actor ? " of actor " + std::to_string(one.actor.low) : "") +
+            (entry.ready ? ", ready" : ", not ready") + (entry.source ? ", forwarded" : "");
+  }
+  if (!questions_.empty()) text += " " + std::to_string(questions_.size()) + " questions";
+  text += " " + std::to_string(process_.live_calls()) + " calls " +
+          std::to_string(process_.live_entries()) + " entries";
+  return text;
+}
+
+}  // namespace troupe::sim::cluster

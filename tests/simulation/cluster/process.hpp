@@ -1,0 +1,222 @@
+/// One simulated process, driver or worker: the real TaskManager and ActorCalls with the engine's
+/// rules around them (client/engine*.cpp): entries, escaping, counting, forwarding, blocking. What
+/// it runs is a Program.
+///
+/// Its rings outlive it: its agent reads what it wrote before it died.
+#pragma once
+
+#include "tests/simulation/cluster/channel.hpp"
+#include "tests/simulation/cluster/truth.hpp"
+#include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/tasks.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::sim::cluster {
+
+using detail::ObjectHandle;
+using Kind = wire::Value::Kind;
+class Process;
+class Program;
+
+/// A record of its reference table (client/objects.hpp).
+struct Entry final : detail::ObjectEntry {
+  Process* home = nullptr;
+  Kind kind = Kind::pending;
+  bool ready = false, escaped = false, awaited = false, wants_bytes = false, fetching = false;
+  bool fulfil = false, owns_location = false, adopted = false;
+  wire::Location location;
+  std::uint64_t content = 0;
+  std::shared_ptr<const ErrorInfo> error, fetch_error;
+  std::vector<ObjectHandle> nested;
+  ObjectHandle source;
+  std::vector<std::function<void(Entry&)>> waiters;
+  // of a remote value
+  bool fetched = false;
+  Kind fetched_kind = Kind::pending;
+  wire::Location fetched_location;
+  std::uint64_t fetched_content = 0;
+  std::vector<ObjectHandle> fetched_nested;
+};
+inline Entry& entry_of(const ObjectHandle& handle) {
+  return *static_cast<Entry*>(handle.entry());
+}
+
+/// What a process and its agent write to each other, in order.
+struct Rings {
+  std::deque<std::pair<wire::NodeMessage, Blob>> to_agent, from_agent;
+};
+
+/// What a process needs of its machine.
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  virtual Time now() const = 0;
+  virtual Random& random() = 0;
+  virtual Store& store() = 0;
+  virtual Truth& truth() = 0;
+  /// The agent has something to read.
+  virtual void wake_agent() = 0;
+  virtual void wake(std::uint64_t process, Duration after) = 0;
+  /// The process ends by itself after this step.
+  virtual void exit_process(std::uint64_t process) = 0;
+  virtual NodeId node() const = 0;
+};
+
+/// A value opened.
+struct Opened {
+  std::shared_ptr<const ErrorInfo> error;
+  std::uint64_t content = 0;
+  std::vector<ObjectHandle> nested;
+};
+struct Incoming {
+  std::uint64_t from = 0;
+  wire::Call call;
+  Blob payload;
+};
+struct Outgoing {
+  Kind kind = Kind::pending;
+  std::uint64_t content = 0;
+  wire::Location location;
+  std::vector<ObjectHandle> refs;
+  std::shared_ptr<const ErrorInfo> error;
+  ObjectHandle forward;
+};
+
+class Process final : private client::TaskManager::Out, private client::ActorCalls::Out {
+ public:
+  Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
+          std::uint64_t high);
+  ~Process() override;
+
+  /// Reads what arrived, runs what is due. The machine calls it when it was woken.
+  void step();
+  void connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder);
+
+  // For the program.
+  ObjectHandle submit(const Spec& spec, std::vector<ObjectHandle> arguments,
+                      std::vector<ObjectHandle> refs, std::uint64_t key, int retries);
+  ObjectHandle call(ActorId actor, const ObjectHandle& lifetime, const Spec& spec,
+                    std::vector<ObjectHandle> arguments);
+  struct Spawn {
+    std::string name;
+    bool detached = false, get_if_exists = false;
+    int max_restarts = 0;
+    Spec constructor;
+    ObjectHandle argument;
+  };
+  std::pair<ActorId, ObjectHandle> spawn(const Spawn& options);
+  std::uint64_t find(const std::string& name);
+  void kill(ActorId actor, bool may_restart);
+  ObjectHandle put(std::uint64_t content, std::uint64_t bytes, std::vector<ObjectHandle> refs);
+  void need(Entry& entry, bool bytes);
+  bool is_here(const Entry& entry) const;
+  bool fetch_failed(const Entry& entry) const;
+  Opened open(const ObjectHandle& handle);
+  void reply(const Incoming& call, const Outgoing& value, Duration ran);
+  void created(ActorId actor, std::uint64_t incarnation, const Error* error);
+  /// Arguments of a call that arrived, and the refs inside them.
+  std::vector<ObjectHandle> adopt_refs(const std::vector<ObjectId>& ids);
+  void block(bool on);
+  bool is_blocked() const noexcept { return blocked_; }
+  void drop_refs(const wire::Call& call);
+  std::uint64_t index() const noexcept { return index_; }
+  bool driver() const noexcept { return driver_; }
+  Machine& machine() noexcept { return machine_; }
+  Program& program() noexcept { return *program_; }
+  std::size_t live_calls() const { return tasks_.live() + actors_.live(); }
+  std::size_t live_entries() const noexcept { return live_; }
+  const std::map<ObjectId, Entry*>& escaped() const noexcept { return table_; }
+  void finish();  ///< a driver's last word
+  std::string describe() const;
+
+  void released(Entry* entry);
+
+ private:
+  friend class Program;
+  struct Peer {
+    std::uint64_t process = 0, holder = 0;
+    bool remote = false;
+    End end;
+    std::uint64_t sent = 0, started = 0;
+  };
+  // TaskManager::Out, ActorCalls::Out
+  bool send(std::uint64_t worker, client::Task& task) override;
+  void request_lease(std::uint64_t key, std::uint32_t backlog) override;
+  void return_lease(std::uint64_t lease) override;
+  void recall(std::uint64_t worker) override;
+  void fail(client::Task& task, const Error& error) override;
+  bool send(std::uint64_t worker, client::ActorCall& call) override;
+  void watch(ActorId actor) override;
+  void fail(client::ActorCall& call, const Error& error) override;
+
+  void tell(wire::NodeMessage message, Blob payload = {});
+  void drain_agent();
+  void drain_peer(Peer& peer);
+  void on_agent(wire::NodeMessage& message, BlobView payload);
+  void on_peer_died(const wire::PeerDied& message);
+  void on_frame(Peer& peer, Frame& frame);
+  void on_reply(Peer& peer, const wire::Reply& reply, BlobView payload);
+  void grant(const wire::LeaseGranted& granted);
+  void on_actor_update(const wire::ActorUpdate& update);
+  void hand_back_unstarted();
+  Peer* peer_of(std::uint64_t process);
+
+  ObjectHandle create();
+  ObjectHandle adopt(ObjectId id, bool& fresh);
+  ObjectHandle keep(Entry& entry);
+  void mark_escaped(Entry& entry);
+  void settle(Entry& entry, const wire::Value& value, BlobView payload);
+  void arrive(Entry& entry, const wire::Value& value, BlobView payload);
+  void follow(Entry& entry);
+  void settle_error(Entry& entry, const Error& error);
+  void finish_settling(Entry& entry);
+  static const Entry& origin_of(const Entry& entry);
+  wire::Value record_of(Entry& entry, Blob& payload);
+  void escape(Entry& entry);
+  void share(const ObjectHandle& handle, std::uint64_t holder);
+  void give_back(const wire::Value& value);
+  void collect();
+  void free_entry(Entry* entry);
+  wire::Value outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload);
+  wire::Value outgoing(const ObjectHandle& handle, const Peer& to, Blob& payload);
+  wire::Value outgoing(const Outgoing& value, const Peer& to, Blob& payload);
+  wire::Value outgoing_forward(const ObjectHandle& handle, std::uint64_t holder);
+  wire::Call encode_call(const detail::Call& call, const Peer& to, Blob& payload);
+  bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
+  std::uint32_t watch_arguments(const detail::Call& call, std::function<void(Entry&)> waiter);
+
+  Machine& machine_;
+  std::shared_ptr<Rings> rings_;
+  std::uint64_t index_;
+  bool driver_;
+  std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
+  bool dying_ = false, collecting_ = false;
+  std::vector<Entry*> released_;
+  std::size_t live_ = 0;
+  std::map<ObjectId, Entry*> table_;
+  std::map<std::uint64_t, Peer> peers_;
+  std::set<std::uint64_t> dead_peers_;
+  std::vector<wire::LeaseGranted> pending_grants_;
+  std::vector<wire::ActorUpdate> pending_updates_;
+  std::deque<Incoming> incoming_;
+  std::deque<std::pair<wire::StartActor, Blob>> starts_;
+  bool blocked_ = false, shutdown_ = false;
+  Time next_tick_ = Time::max();
+  std::unique_ptr<Program> program_;
+  client::TaskManager tasks_{*this};
+  client::ActorCalls actors_{*this};
+};
+
+/// Reads and writes a Spec as the bytes of an argument.
+Blob bytes_of(const Spec& spec);
+Spec spec_of(BlobView bytes);
+
+}  // namespace troupe::sim::cluster

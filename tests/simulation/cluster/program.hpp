@@ -1,0 +1,112 @@
+/// What a simulated process runs: a driver's seeded workload, or the tasks and the actor of a
+/// worker. Event-driven: run() goes as far as it can and says when to be woken.
+#pragma once
+
+#include "tests/simulation/cluster/process.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::sim::cluster {
+
+/// What a driver does, of one schedule.
+struct Workload {
+  std::uint64_t actions = 40;  ///< of one driver
+  Duration between{std::chrono::milliseconds(100)};
+  bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
+  double slow_tasks = 0;  ///< share of tasks that run for up to a second
+};
+
+class Program {
+ public:
+  explicit Program(Process& process) : process_(process) {}
+
+  void begin_driver(const Workload& workload, std::uint64_t number, Time now);
+  void run();
+  void on_found(std::uint64_t request, ActorId actor, ObjectHandle lifetime);
+  /// A driver that has got all its answers and let go of everything.
+  bool finished() const noexcept { return finished_; }
+  bool hosts_actor() const noexcept { return static_cast<bool>(actor_); }
+  bool is_busy() const noexcept { return current_.has_value(); }
+  ActorId actor() const noexcept { return actor_; }
+  /// What a driver still waits for, in words.
+  std::string waits_for() const;
+  std::string describe() const;  ///< what a worker does
+
+ private:
+  struct Current {
+    std::optional<Incoming> call;
+    std::optional<std::pair<wire::StartActor, Blob>> start;
+    Spec spec;
+    enum class Stage : std::uint8_t { arguments, running, children } stage = Stage::arguments;
+    std::vector<ObjectHandle> values;  ///< whose bytes are wanted before it begins
+    std::vector<ObjectHandle> refs;    ///< inside its arguments
+    std::vector<ObjectHandle> children;
+    std::shared_ptr<const ErrorInfo> bad;
+    Time begun{}, until{}, waits_since{};
+  };
+  // a worker
+  bool take_next();
+  void open_arguments(const wire::Call& call, BlobView payload);
+  bool all_here(const std::vector<ObjectHandle>& objects);
+  bool wait_or_block(const std::vector<ObjectHandle>& objects);
+  void advance();
+  void begin_running();
+  void act();
+  void answer(const Outgoing& value);
+  void answer_error(Code code, const std::string& type, Outcome outcome,
+                    std::shared_ptr<const ErrorInfo> cause = {});
+  void end_call();
+  Outgoing value_of(const Spec& spec);
+
+  // a driver
+  struct Result {
+    ObjectHandle handle;
+    Spec spec;
+    ActorId actor;  ///< of a method
+    bool wants = false;
+  };
+  struct KnownActor {
+    ActorId id;
+    ObjectHandle lifetime;
+    std::string name;
+    std::uint64_t number = 0;
+    bool killed = false, may_fail = false, detached = false;
+  };
+  struct Question {
+    std::uint64_t request = 0;
+    std::string name;
+    ActorId made;  ///< by the spawn that it follows
+    bool detached = false, last = false;
+  };
+  void drive();
+  void one_action();
+  void submit_one();
+  void call_one();
+  void spawn_one();
+  void kill_one();
+  void check_results();
+  void judge(Result& result);
+  void wind_up();
+  std::vector<ObjectHandle> some_objects(std::uint64_t most, bool ready_only);
+  Spec new_spec(Spec::Kind kind);
+  bool user_made(const ErrorInfo& error) const;
+
+  Process& process_;
+  std::optional<Current> current_;
+  ActorId actor_;
+  std::uint64_t incarnation_ = 0;
+  bool created_ = false;
+
+  bool is_driver_ = false, finished_ = false, winding_up_ = false;
+  Workload workload_;
+  std::uint64_t number_ = 0, next_spec_ = 0, done_ = 0;
+  Time next_action_{};
+  std::vector<ObjectHandle> objects_;
+  std::vector<Result> results_;
+  std::vector<KnownActor> actors_;
+  std::vector<Question> questions_;
+};
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,201 @@
+/// What must hold in a simulated cluster whatever strikes it: what each object has to contain, what
+/// each call may do, which errors are excused, and how often rare paths were taken.
+///
+///     truth.promise(handle.id(), content_of(spec));           // at submit
+///     truth.began(call);                                      // at the worker, before it answers
+///     truth.settled(spec, content, error);                    // at the caller
+#pragma once
+
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/base/random.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace troupe::sim::cluster {
+
+/// Faults that the kernel does not know, and paths that must be met now and then.
+enum class Mark : std::uint8_t {
+  // faults
+  kill_worker,
+  kill_actor_worker,
+  kill_starting_worker,
+  kill_blocked_worker,
+  kill_driver,
+  kill_by_handle,
+  kill_may_restart,
+  worker_start_fails,
+  worker_start_slow,
+  slow_task,
+  task_throws,
+  flaky_task,
+  constructor_throws,
+  ring_small,
+  ring_read_late,
+  agent_pass_late,
+  memory_short,
+  bulk_lost,
+  bulk_closed,
+  pull_refused,
+  report_burst,
+  control_restart,
+  commit_torn,
+  bit_flip,
+  agent_restart,
+  resource_hog,
+  late_probe,
+  name_clash,
+  link_window_small,
+  backlog_small,
+  fault_count_,
+  // rare paths
+  spilled = fault_count_,
+  spill_failed,
+  remote_grant,
+  handed_back,
+  recalled,
+  reclaimed,
+  blocked,
+  retried,
+  forwarded,
+  pulled,
+  pulled_bulk,
+  passed_on,
+  remote_actor,
+  actor_restarted,
+  found_by_name,
+  peer_reset,
+  control_reset,
+  node_declared_dead,
+  node_exited,
+  refused_store,
+  held_answers,
+  portal_stalled,
+  lost_object,
+  record_left,
+  count_
+};
+inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);
+inline constexpr std::size_t kFaultMarks = static_cast<std::size_t>(Mark::fault_count_);
+std::string_view name_of(Mark mark) noexcept;
+
+/// What a task or method does; travels as the bytes of its first argument.
+struct Spec {
+  enum class Kind : std::uint8_t {
+    leaf,      ///< a small value
+    large,     ///< one in shared memory
+    bulk,      ///< one that goes over the bulk connection
+    nested,    ///< waits for children
+    forward,   ///< its result is its child's
+    bundle,    ///< a value with refs inside
+    unwrap,    ///< opens the refs inside its argument
+    throwing,  ///< always
+    flaky,     ///< in its first attempt
+    method,
+    constructor
+  };
+  std::uint64_t id = 0;
+  Kind kind = Kind::leaf;
+  std::uint8_t fanout = 0, depth = 0;
+  std::uint64_t run_ns = 0;
+  std::uint64_t caller = 0, number = 0;  ///< methods: the number-th call of this caller
+};
+
+inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t state = a * 0x9e3779b97f4a7c15ULL ^ b;
+  return splitmix64(state);
+}
+/// The n-th child of a task: the same in each attempt.
+inline Spec child_of(const Spec& parent, std::uint64_t n) {
+  Spec child;
+  child.id = mixed(parent.id, n + 1);
+  const std::uint64_t dice = child.id % 100;
+  using Kind = Spec::Kind;
+  child.kind = dice < 40   ? Kind::leaf
+               : dice < 55 ? Kind::large
+               : dice < 70 ? Kind::bundle
+                           : Kind::leaf;
+  if (parent.depth > 0 && dice >= 70) {
+    child.kind = dice < 85 ? Kind::nested : Kind::forward;
+    child.depth = static_cast<std::uint8_t>(parent.depth - 1);
+    child.fanout = static_cast<std::uint8_t>(1 + dice % 3);
+  }
+  if (child.kind == Kind::bundle) child.fanout = static_cast<std::uint8_t>(1 + dice % 2);
+  child.run_ns = 100'000 + child.id % 3'000'000;
+  return child;
+}
+/// The content of its result.
+inline std::uint64_t content_of(const Spec& spec) {
+  return spec.kind == Spec::Kind::forward ? content_of(child_of(spec, 0)) : mixed(spec.id, 0x76);
+}
+
+struct Truth {
+  std::function<void(std::string)> fail;
+  std::array<std::uint64_t, kMarks> marks{};
+  std::uint64_t started_calls = 0, settled = 0, settled_ok = 0, excused = 0;
+  /// What may be a reason for an error: deaths and broken talks, so far.
+  std::uint64_t process_deaths = 0, breaks = 0;
+  bool user_throws = false;
+
+  void mark(Mark one) { ++marks[static_cast<std::size_t>(one)]; }
+  void check(bool holds, const char* why) {
+    if (!holds) fail(why);
+  }
+
+  // Objects.
+  void promise(ObjectId object, std::uint64_t content) { promised_[object] = content; }
+  void delivered(ObjectId object, std::uint64_t content) {
+    const auto at = promised_.find(object);
+    if (at != promised_.end() && at->second != content)
+      fail("an object has another value than the one that was computed for it");
+  }
+
+  // Methods.
+  /// This life of the actor begins the call.
+  void began(ActorId actor, std::uint64_t incarnation, const Spec& spec) {
+    if (!begun_.insert(spec.id).second) fail("an actor call was executed twice");
+    if (not_executed_.count(spec.id) != 0) fail("a call that was called not executed was executed");
+    std::uint64_t& newest = newest_life_[actor];
+    if (incarnation < newest) fail("an old life of an actor serves after a newer one did");
+    newest = incarnation;
+    std::uint64_t& last = last_call_[{actor, incarnation, spec.caller}];
+    if (spec.number <= last) fail("calls of one caller began out of order");
+    last = spec.number;
+    const auto [life, first] = hosts_.try_emplace(incarnation, actor);
+    if (!first && life->second != actor) fail("two actors share an incarnation");
+  }
+  void method_ended(const Spec& spec, const Error* error) {
+    if (error == nullptr) {
+      if (begun_.count(spec.id) == 0) fail("a call that never began has a result");
+    } else if (error->outcome() == Outcome::not_executed) {
+      if (begun_.count(spec.id) != 0) fail("a call that was executed is called not executed");
+      not_executed_.insert(spec.id);
+    }
+  }
+  /// A process says that it is this life of the actor.
+  void lives(ActorId actor, std::uint64_t incarnation, std::uint64_t process_key) {
+    const auto [at, first] = processes_.try_emplace({actor, incarnation}, process_key);
+    if (!first && at->second != process_key) fail("one life of an actor in two processes");
+  }
+
+  // Acknowledged by control.
+  std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
+  std::set<ActorId> killed;
+
+ private:
+  std::map<ObjectId, std::uint64_t> promised_;
+  std::set<std::uint64_t> begun_, not_executed_;
+  std::map<ActorId, std::uint64_t> newest_life_;
+  std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
+  std::map<std::uint64_t, ActorId> hosts_;
+  std::map<std::pair<ActorId, std::uint64_t>, std::uint64_t> processes_;
+};
+
+}  // namespace troupe::sim::cluster

@@ -1,0 +1,90 @@
+/// What stands below a simulated net::Transport: packets between processes, and the process that
+/// opens one. transport.cpp implements net::Transport itself over it, so that Network and the
+/// shell of control run as they are, with real Links, and no socket.
+///
+///     WireScope scope(wire);                                  // Transport::open() finds it
+///     auto network = agent::Network::open(options, handler, now);
+///     wire.port->on_packet(packet, now);                      // then network->poll(now)
+#pragma once
+
+#include "tests/simulation/kernel/trace.hpp"
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/ids.hpp"
+#include "troupe/runtime/net/keys.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace troupe::sim::cluster {
+
+/// One datagram between two processes. Knocks are what the doors exchange before a connection.
+struct Packet {
+  enum class Kind : std::uint8_t {
+    none,
+    knock,
+    welcome,
+    refuse,
+    frame,    ///< of a Link
+    join,     ///< a NodeDescription that wants in (bytes: its public key)
+    joined,   ///< it may register
+    bulk,     ///< one large object over a bulk connection
+    bulk_end  ///< the connection was closed by its other side
+  };
+  Kind kind = Kind::none;
+  NodeId from, to;
+  std::shared_ptr<const Blob> bytes;
+  std::uint64_t connection = 0, transfer = 0, content = 0;  ///< of bulk
+};
+
+inline void trace_into(Trace& trace, const Packet& packet) {
+  trace.mix(static_cast<std::uint64_t>(packet.kind)).mix(packet.from.high).mix(packet.to.low);
+  if (packet.bytes) trace.mix(BlobView(*packet.bytes));
+  trace.mix(packet.content);
+}
+
+/// What a packet or a broken connection is handed to.
+class Port {
+ public:
+  virtual ~Port() = default;
+  virtual void on_packet(const Packet& packet, Time now) = 0;
+  /// All connections to that machine closed.
+  virtual void on_closed(std::uint64_t machine, Time now) = 0;
+};
+
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  virtual void transmit(Packet packet) = 0;
+  NodeId self;
+  Port* port = nullptr;  ///< of the Transport that was opened on it
+};
+
+/// While it lives, Transport::open() stands on this wire.
+class WireScope {
+ public:
+  explicit WireScope(Wire& wire) noexcept { current_ = &wire; }
+  ~WireScope() { current_ = nullptr; }
+  WireScope(const WireScope&) = delete;
+  WireScope& operator=(const WireScope&) = delete;
+  static Wire* current() noexcept { return current_; }
+
+ private:
+  inline static Wire* current_ = nullptr;
+};
+
+/// Each life of a machine has a key of its own.
+inline net::PublicKey key_of(NodeId node) {
+  net::PublicKey key;
+  for (int i = 0; i < 8; ++i) {
+    key.bytes[static_cast<std::size_t>(i)] = static_cast<std::byte>(node.high >> (8 * i));
+    key.bytes[static_cast<std::size_t>(8 + i)] = static_cast<std::byte>(node.low >> (8 * i));
+  }
+  key.bytes[16] = std::byte{1};
+  return key;
+}
+
+/// getrandom() of this process answers from the seed while a schedule runs.
+void seed_random_ids(std::uint64_t seed);
+void free_random_ids();
+
+}  // namespace troupe::sim::cluster
