@@ -264,13 +264,13 @@ TEST_F(Tasks, InventedInputsChangeNothing) {
   EXPECT_NE(tasks.in_flight(5, 2), nullptr);
 }
 
-}  // namespace
 TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
   submit(1, 0, -1);
   submit(2, 0, -1);
   std::uint64_t worker = 0;
   const auto dies = [&](bool alone) {
-    tasks.granted(1, 10 + worker, ++worker, at(0ms));
+    ++worker;
+    tasks.granted(1, 10 + worker, worker, at(0ms));
     tasks.worker_died(worker, 1, died, alone, at(0ms));
   };
   dies(true);
@@ -303,3 +303,5 @@ TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
 }
 
 }  // namespace troupe::client
+
+}  // namespace
