@@ -255,7 +255,9 @@ void graph_with_a_kill(unsigned seed, std::size_t objects) {
     if (random() % 3 != 0) refs[i] = {};
   killer.join();
   for (std::size_t i = objects; i-- > 0;)
-    if (refs[i]) EXPECT_TRUE(ctx.get(refs[i], kBound) == want[i]) << i;
+    if (refs[i]) {
+      EXPECT_TRUE(ctx.get(refs[i], kBound) == want[i]) << i;
+    }
 }
 
 TEST(LineageGraph, IsAsIfNoNodeHadDied) {

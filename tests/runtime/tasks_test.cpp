@@ -302,6 +302,5 @@ TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
   EXPECT_TRUE(out.failed.empty());
 }
 
-}  // namespace troupe::client
-
 }  // namespace
+}  // namespace troupe::client
