@@ -306,7 +306,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
   hosts.epoch = epoch;
   hosts.control_epoch = control_epoch;
   for (const auto& [incarnation, life] : lives_)
-    if (life.alive) hosts.actors.push_back({*life.spec, incarnation, life.worker, life.restarts});
+    hosts.actors.push_back({*life.spec, incarnation, life.alive ? life.worker : 0, life.restarts});
   control_.send(std::move(hosts));
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)

@@ -555,6 +555,10 @@ void Network::drop(NodeId node, const std::string& why) {
   if (auto* peer = impl_->find(node)) impl_->doom(*peer, why);
 }
 
+bool Network::is_dead(NodeId node) const {
+  return impl_->dead.count(node) != 0;
+}
+
 bool Network::can_send(NodeId to) const {
   const Peer* peer = impl_->find(to);
   return peer == nullptr || !peer->congested;

@@ -120,6 +120,8 @@ class Network {
   /// Back-pressure: false while much waits for this node. Messages are accepted nevertheless, up
   /// to max_backlog; on_can_send() tells when it is over. O(log nodes), mostly O(1).
   bool can_send(NodeId to) const;
+  /// Control has said so, of late.
+  bool is_dead(NodeId node) const;
   /// It breaks the protocol in what it says: the talk with it ends, soon and for a while.
   void drop(NodeId node, const std::string& why);
   /// Whether something is awaited from this node. While it is, the connection is not closed when

@@ -210,7 +210,7 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
 }
 
 void Node::on_peer_reset(NodeId node, const std::string& why) {
-  node_gone(node, why, false);
+  node_gone(node, why, network_->is_dead(node));
 }
 
 void Node::on_node_dead(NodeId node, const std::string& why) {

@@ -51,7 +51,8 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   if (!ends && update.incarnation < peer.incarnation) return;
   // The same life under a later index: the way to its node was lost and is there again.
   const bool again = update.state == wire::ActorState::alive &&
-                     update.incarnation == peer.incarnation && update.worker > peer.last_worker;
+                     update.incarnation == peer.incarnation && peer.last_worker != 0 &&
+                     update.worker > peer.last_worker;
   if (!ends && !again && update.incarnation == peer.incarnation && update.state <= peer.state)
     return;
   peer.incarnation = std::max(peer.incarnation, update.incarnation);

@@ -260,6 +260,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
                                      Epoch epoch, std::uint64_t worker) {
   Out out;
   Actor* actor = current(id, incarnation);
+  if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its node tells it all
   if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
     out.after_sync.emplace_back(
         StopActorAt{node, epoch, id, incarnation, false, "another life of it has taken its place"});
@@ -475,8 +476,11 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   }
   Actor& actor = actors_[id];
   actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
-  actor.state = ActorState::alive;
-  actor.started_once = true;
+  const bool lives = hosted.worker != 0;  // else it is about to
+  actor.started_once = lives || hosted.restarts != 0;
+  actor.state = lives                ? ActorState::alive
+                : actor.started_once ? ActorState::restarting
+                                     : ActorState::placing;
   actor.incarnation = hosted.incarnation;
   actor.node = node;
   actor.epoch = epoch;

@@ -81,7 +81,7 @@ struct SpawnActor {
 struct HostedActor {
   ActorSpec spec;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;
+  std::uint64_t worker = 0;    ///< 0: it is being made, and a word of its start follows
   std::uint32_t restarts = 0;  ///< so far, within its window
 };
 /// Agent -> control, each time it has been registered, after its news of starts: all that it hosts.

@@ -346,7 +346,8 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   for (const HostedActor& actor : message.actors) {
     hosted.insert(actor.spec.id);
     const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
-    if (known && known->incarnation == actor.incarnation && known->state != ActorState::alive)
+    if (actor.worker != 0 && known && known->incarnation == actor.incarnation &&
+        known->state != ActorState::alive)
       on(ActorStarted{actor.spec.id, actor.incarnation, actor.worker}, from, now);
   }
   run(actors_.on_node_hosts(message, now), now);
