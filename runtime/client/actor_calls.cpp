@@ -16,13 +16,17 @@ ErrorInfo of_calls_not_sent(ErrorInfo info) {
 
 }  // namespace
 
+void ActorCalls::check_room(ActorId actor) const {
+  const auto at = peers_.find(actor);
+  if (at != peers_.end() && at->second.queue.size() >= kMaxQueued)
+    throw Overloaded(Code::overloaded,
+                     "1,048,576 calls wait for one actor: wait for results first");
+}
+
 void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
   const auto [at, fresh] = peers_.try_emplace(call->actor);
   Peer& peer = at->second;
   if (fresh) out_.watch(call->actor);
-  if (peer.queue.size() >= kMaxQueued)
-    throw Overloaded(Code::overloaded,
-                     "1,048,576 calls wait for one actor: wait for results first");
   ++live_;
   peer.queue.push_back(std::move(call));
   flush(peer);

@@ -47,7 +47,10 @@ class ActorCalls {
   ActorCalls(const ActorCalls&) = delete;
   ActorCalls& operator=(const ActorCalls&) = delete;
 
-  /// Queues the call. Throws Overloaded at 1 Mi queued calls of one actor.
+  /// Throws Overloaded at 1 Mi queued calls of the actor; to be asked before anything points at the
+  /// next one.
+  void check_room(ActorId actor) const;
+  /// Queues the call.
   void submit(std::unique_ptr<ActorCall> call);
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);

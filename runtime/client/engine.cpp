@@ -450,6 +450,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   pending->call = std::move(call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  actors_.check_room(actor.id);  // before anything points at the call
   for (auto& result : results) result = objects_->create();
   pending->results.assign(results.begin(), results.end());
   if (const ErrorInfo* error = failed_argument(pending->call))

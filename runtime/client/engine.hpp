@@ -257,7 +257,7 @@ class ClientEngine final : public detail::Engine,
   bool find_heir(Entry& entry, Error& error);
   void look_again(Entry& entry);
   Result<void> run_again(Spec& spec, const Entry* wanted);
-  void resubmit(Spec& spec, const Entry* wanted);
+  void resubmit(Spec& spec, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
   void inherit(Entry& entry, const detail::ObjectHandle& heir);
   void tell_heir(ObjectId object, const detail::ObjectHandle& heir);
   void on_rebuild(const wire::Rebuild& message);

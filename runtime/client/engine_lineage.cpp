@@ -105,13 +105,14 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   std::vector<Spec*> order;
   std::vector<detail::ObjectHandle> held;
   if (auto possible = lineage_.gather(spec, order, held); !possible) return possible;
-  for (Spec* one : order) resubmit(*one, one == &spec ? wanted : nullptr);
+  for (Spec* one : order) resubmit(*one, one == &spec ? wanted : nullptr, held);
   return {};
 }
 
 /// Its task is submitted once more, for new objects. Those that have the old results and cannot
 /// look at them, and `wanted`, are forwarded to the new ones.
-void ClientEngine::resubmit(Spec& spec, const Entry* wanted) {
+void ClientEngine::resubmit(Spec& spec, const Entry* wanted,
+                            std::vector<detail::ObjectHandle>& held) {
   std::unique_ptr<Task> task = lineage_.begin(spec);
   for (const Spec::Input& input : spec.inputs) {
     Entry& entry = input.spec != nullptr ? *input.spec->results[input.index] : *input.entry;
@@ -126,6 +127,7 @@ void ClientEngine::resubmit(Spec& spec, const Entry* wanted) {
   for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
     const detail::ObjectHandle heir = objects_->create();
     task->results.push_back(heir);
+    held.push_back(heir);  // a later one of the same order may need it
     entry_of(heir).made = Entry::Made::task;
     detail::ObjectHandle old;
     if (spec.results[i] != nullptr) old = ObjectTable::keep(*spec.results[i]);
@@ -164,6 +166,7 @@ bool ClientEngine::find_heir(Entry& entry, Error& error) {
                                                  : detail::ObjectHandle{};
   };
   detail::ObjectHandle heir = newest();
+  if (heir && next_of(entry) == &entry_of(heir)) return false;  // it was, and that failed
   if (!heir) {
     const auto possible = run_again(*spec, &entry);
     if (!possible) {

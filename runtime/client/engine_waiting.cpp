@@ -132,7 +132,7 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (entry.ready.load(std::memory_order_acquire)) return true;
   Guard lock = guard();
   need(entry, false);
-  drain(steady_now());
+  pump_->assist();  // not under the nose of a thread that leads: it would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
   unlock_and_collect(lock);
   return ready;

@@ -241,6 +241,21 @@ TEST_F(DirectoryTest, LifetimesEndWithHandlesJobsAndKills) {
   EXPECT_EQ(state(3), ActorState::dead);
 }
 
+TEST_F(DirectoryTest, LivesThatAreBeingMadeWhenControlComesBackBegin) {
+  const ActorSpec being_made = spec(1), made = spec(2);
+  restart({{kA, 1}});
+  const std::uint64_t life = (std::uint64_t{1} << 32) + 3;
+  run(actors->on_started(actor_id(2), life + 1, kA, 1, 43));  // it overtakes what its node hosts
+  EXPECT_TRUE(got<StopActorAt>().empty()) << "the node has not spoken yet";
+  run(actors->on_node_hosts(
+      {kA, 1, store->epoch(), {{being_made, life, 0, 0}, {made, life + 1, 43, 0}}}, now));
+  EXPECT_EQ(state(1), ActorState::placing);
+  EXPECT_EQ(state(2), ActorState::alive);
+  run(actors->on_started(actor_id(1), life, kA, 1, 42));
+  EXPECT_TRUE(got<StopActorAt>().empty());
+  EXPECT_EQ(state(1), ActorState::alive);
+}
+
 TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   ActorSpec kept = spec(1, "kept");
   kept.detached = true;

@@ -359,7 +359,7 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   reply(kA, true);
   order(spec);
   live(kFirst, 3);
-  order(spec, kSecond);  // is being started: not listed
+  order(spec, kSecond);  // is being started
   made(kB);              // without a reply
   host.unreferenced(kA);
   host.kill(kB, false);
@@ -372,8 +372,11 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   ASSERT_EQ(hosts.size(), 1u);
   EXPECT_EQ(hosts[0].epoch, 4u);
   EXPECT_EQ(hosts[0].control_epoch, 2u);
-  ASSERT_EQ(hosts[0].actors.size(), 1u);
+  ASSERT_EQ(hosts[0].actors.size(), 2u);
   EXPECT_EQ(hosts[0].actors[0].incarnation, kFirst);
+  EXPECT_NE(hosts[0].actors[0].worker, 0u);
+  EXPECT_EQ(hosts[0].actors[1].incarnation, kSecond);
+  EXPECT_EQ(hosts[0].actors[1].worker, 0u) << "a control that knows nothing must not stop it";
   EXPECT_EQ(hosts[0].actors[0].restarts, 2u);
   EXPECT_EQ(out.got<control::WatchActor>().size(), 2u);
   EXPECT_EQ(out.got<control::HandlesGone>().size(), 1u);
