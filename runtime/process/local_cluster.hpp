@@ -49,8 +49,8 @@ struct LocalClusterOptions {
   /// Of each agent, which takes any free port.
   std::string listen = "tcp://127.0.0.1:*";
   std::string control_listen;  ///< of control; empty: like `listen`. A port may be named here.
-  Program executable;                        ///< of the children; empty: this process's own
-  bool embedded = false;                     ///< as AgentConfig says
+  Program executable;          ///< of the children; empty: this process's own
+  bool embedded = false;       ///< as AgentConfig says
   /// How many join tokens control honours, each for one node from elsewhere, while it lives; at
   /// most kMaxJoinKeys. With the default `listen` only nodes of this host can use them.
   std::uint32_t join_tokens = 0;

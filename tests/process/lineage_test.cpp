@@ -51,8 +51,6 @@ std::uint64_t sum_of_two(const Bytes& a, const Bytes& b) {
 }
 struct Basket {
   std::vector<Ref<Bytes>> refs;
-  friend auto fields(Basket& b) { return std::tie(b.refs); }
-  friend auto fields(const Basket& b) { return std::tie(b.refs); }
 };
 std::uint64_t sum_of_basket(Context& ctx, const Basket& basket) {
   std::uint64_t sum = 0;
