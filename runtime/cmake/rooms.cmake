@@ -59,7 +59,7 @@ function(troupe_room name)
     target_link_libraries(room_${name} PUBLIC room_${room})
   endforeach()
   target_link_libraries(room_${name} PUBLIC Threads::Threads PRIVATE ${arg_LIBRARIES})
-  if(NOT name STREQUAL "kernels")  # g++ 12 crashes over functions of several instruction sets behind precompiled headers
+  if(NOT name STREQUAL "kernels")  # g++ 12 crashes in its units, which have options of their own
     troupe_precompile(room_${name} rooms)
   endif()
   set(TROUPE_ROOMS ${TROUPE_ROOMS} room_${name} CACHE INTERNAL "")
