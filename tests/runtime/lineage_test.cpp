@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,11 @@ struct Lineages : testing::Test {
     void unparked(Entry& entry) override { freed.push_back(&entry); }
   } out;
   std::uint64_t next = 0;
+  std::vector<std::unique_ptr<Entry>> entries;
 
-  /// A ready object, which nobody but the test frees.
+  /// A ready object, which lives as long as the test.
   Handle object(std::size_t bytes = 0) {
-    auto* entry = new Entry;
+    Entry* entry = entries.emplace_back(std::make_unique<Entry>()).get();
     entry->id = ObjectId{1, ++next};
     entry->kind = wire::Value::Kind::shared;
     entry->location.length = bytes;
