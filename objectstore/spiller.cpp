@@ -124,8 +124,8 @@ void Spiller::wrote(const SpillDone& done, Time now) {
   for (Ask& ask : asks_)
     if (!ask.restores && ask.process == object.at.process) ask.got_back += object.name.length;
   next_press_ = now;  // its memory is to be given back
-  // The copy on disk is whole: it was written from a pinned view. So a host that knows no such memory
-  // any more costs nobody his object; it is said, since it should not be.
+  // The copy on disk is whole: it was written from a pinned view. So a host that knows no such
+  // memory any more costs nobody his object; it is said, since it should not be.
   if (const auto freed = host_.free(object.at); !freed)
     std::fprintf(stderr, "troupe: a spilled object of process %u had no memory to give back: %s\n",
                  object.at.process, freed.error().what());

@@ -65,9 +65,9 @@ struct Maker {
   std::uint64_t sum(const Bytes& bytes) const { return sum_of(bytes); }
 };
 
-class Lineage : public testing::Test {
+class ClusterLineage : public testing::Test {
  protected:
-  Lineage() : session({.cpus = 2, .nodes = 3}) {
+  ClusterLineage() : session({.cpus = 2, .nodes = 3}) {
     for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
   }
   /// On that node, or elsewhere once it is gone.
@@ -99,7 +99,7 @@ class Lineage : public testing::Test {
   std::vector<NodeId> nodes;
 };
 
-TEST_F(Lineage, AResultThatDiesWithItsNodeIsComputedAgain) {
+TEST_F(ClusterLineage, AResultThatDiesWithItsNodeIsComputedAgain) {
   const auto large = there(on(1).submit<made>(kLarge, 3u));
   const auto other = there(on(1).submit<made>(kLarge, 4u));
   kill(1);
@@ -109,7 +109,7 @@ TEST_F(Lineage, AResultThatDiesWithItsNodeIsComputedAgain) {
   EXPECT_TRUE(ctx.get(other, kBound) == made(kLarge, 4));
 }
 
-TEST_F(Lineage, AChainIsComputedAgainFromItsBeginning) {
+TEST_F(ClusterLineage, AChainIsComputedAgainFromItsBeginning) {
   constexpr int kSteps = 50;
   Bytes want = made(kLarge, 5);
   auto last = on(1).submit<made>(kLarge, 5u);
@@ -124,7 +124,7 @@ TEST_F(Lineage, AChainIsComputedAgainFromItsBeginning) {
   EXPECT_TRUE(ctx.get(last, kBound) == want);
 }
 
-TEST_F(Lineage, WhoHoldsARefElsewhereGetsTheValueToo) {
+TEST_F(ClusterLineage, WhoHoldsARefElsewhereGetsTheValueToo) {
   Basket basket{{there(on(1).submit<made>(kLarge, 6u)), there(on(1).submit<made>(kLarge, 7u))}};
   const std::uint64_t want = sum_of(made(kLarge, 6)) * 7 + sum_of(made(kLarge, 7));
   // Read there once, so that the node knows where it was.
@@ -139,7 +139,7 @@ TEST_F(Lineage, WhoHoldsARefElsewhereGetsTheValueToo) {
   EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(basket), kBound), want);
 }
 
-TEST_F(Lineage, ARefThatOnlyOthersHoldIsComputedAgain) {
+TEST_F(ClusterLineage, ARefThatOnlyOthersHoldIsComputedAgain) {
   Basket inner{{there(on(1).submit<made>(kLarge, 9u))}};
   const auto outer = ctx.put(inner);
   inner.refs.clear();  // the driver names it no more
@@ -148,14 +148,14 @@ TEST_F(Lineage, ARefThatOnlyOthersHoldIsComputedAgain) {
   EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(outer), kBound), sum_of(made(kLarge, 9)));
 }
 
-TEST_F(Lineage, AnActorsArgumentIsComputedAgain) {
+TEST_F(ClusterLineage, AnActorsArgumentIsComputedAgain) {
   const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[2])}).spawn<Maker>();
   const auto large = there(on(1).submit<made>(kLarge, 10u));
   kill(1);
   EXPECT_EQ(ctx.get(maker.call<&Maker::sum>(large), kBound), sum_of(made(kLarge, 10)));
 }
 
-TEST_F(Lineage, ArgumentsStayRebuildableWithoutAHandle) {
+TEST_F(ClusterLineage, ArgumentsStayRebuildableWithoutAHandle) {
   // A value that is put with the call, and one that a task made, whose handles are gone.
   const Bytes direct = made(kLarge, 11);
   auto first = on(1).submit<stirred>(direct);
@@ -165,7 +165,7 @@ TEST_F(Lineage, ArgumentsStayRebuildableWithoutAHandle) {
   EXPECT_TRUE(ctx.get(last, kBound) == stirred(stirred(direct)));
 }
 
-TEST_F(Lineage, WhatNothingCanComputeAgainIsLost) {
+TEST_F(ClusterLineage, WhatNothingCanComputeAgainIsLost) {
   const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[1])}).spawn<Maker>();
   const auto of_actor = there(maker.call<&Maker::make>(1u));
   const auto no_retry = there(on(1, 0).submit<made>(kLarge, 12u));
@@ -185,7 +185,7 @@ TEST_F(Lineage, WhatNothingCanComputeAgainIsLost) {
   EXPECT_TRUE(ctx.get(fine, kBound) == made(kLarge, 13));
 }
 
-TEST_F(Lineage, ANodeIsKilledWhileItsValuesAreFetched) {
+TEST_F(ClusterLineage, ANodeIsKilledWhileItsValuesAreFetched) {
   constexpr std::size_t kHuge = 24 << 20;
   std::vector<Ref<Bytes>> values;
   for (unsigned i = 0; i < 3; ++i) values.push_back(there(on(1).submit<made>(kHuge, 20 + i)));
@@ -199,7 +199,7 @@ TEST_F(Lineage, ANodeIsKilledWhileItsValuesAreFetched) {
   killer.join();
 }
 
-TEST_F(Lineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
+TEST_F(ClusterLineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
   auto value = on(0).submit<made>(4 << 20, 30u);
   for (int i = 0; i < 40; ++i) value = on(0).submit<stirred>(value);
   there(value);
@@ -258,11 +258,11 @@ void graph_with_a_kill(unsigned seed, std::size_t objects) {
     }
 }
 
-TEST(LineageGraph, IsAsIfNoNodeHadDied) {
+TEST(ClusterLineageGraph, IsAsIfNoNodeHadDied) {
   graph_with_a_kill(1, 150);
 }
 
-TEST(LineageGraph, ManyTimes) {
+TEST(ClusterLineageGraph, ManyTimes) {
   const char* wanted = std::getenv("TROUPE_LONG_TESTS");
   if (wanted == nullptr) GTEST_SKIP() << "set TROUPE_LONG_TESTS=1";
   for (unsigned seed = 2; seed < 40 && !HasFailure(); ++seed) graph_with_a_kill(seed, 400);

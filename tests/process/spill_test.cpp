@@ -188,7 +188,7 @@ TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
 }
 
 /// Each node's arena is filled ten times with what it makes, and as often with what it fetches.
-TEST(Spill, TenTimesTheArenasOfACluster) {
+TEST(ClusterSpill, TenTimesTheArenas) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{8 * kMiB}, .nodes = 3});
   Context ctx = session.context();
   const auto until = std::chrono::steady_clock::now() + kBound;
