@@ -255,8 +255,9 @@ void Spiller::make_room(std::uint64_t bytes, Time now) {
     out_.press();
   }
   if (writing_bytes_ >= bytes || writing_bytes_ >= options_.at_once) return;
+  // An extent that was used this very moment may be met twice.
   for (Object* one : choose(std::min(bytes, options_.at_once) - writing_bytes_, now))
-    spill(*one, now);
+    if (one->state == State::memory) spill(*one, now);
 }
 
 void Spiller::spill(Object& object, Time now) {
