@@ -208,8 +208,12 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason) {
 
 void ActorHost::gone(Lives::iterator life, const Error& reason) {
   const std::uint64_t incarnation = life->first;
-  control_.send(control::ActorGone{life->second.spec->id, incarnation, reason.shared_info(),
-                                   life->second.ending});
+  const Life& over = life->second;
+  control::ActorGone news{over.spec->id, incarnation, reason.shared_info(), over.ending};
+  if (away_)
+    ended_.push_back({{*over.spec, incarnation, over.worker, over.restarts}, std::move(news)});
+  else
+    control_.send(std::move(news));
   if (life->second.worker != 0) by_worker_.erase(life->second.worker);
   lives_.erase(life);
   out_.release_worker(incarnation);
@@ -307,7 +311,10 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
   hosts.control_epoch = control_epoch;
   for (const auto& [incarnation, life] : lives_)
     hosts.actors.push_back({*life.spec, incarnation, life.alive ? life.worker : 0, life.restarts});
+  for (const Ended& ended : ended_) hosts.actors.push_back(ended.life);
   control_.send(std::move(hosts));
+  away_ = false;
+  for (Ended& ended : std::exchange(ended_, {})) control_.send(std::move(ended.news));
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});

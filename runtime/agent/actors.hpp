@@ -81,6 +81,9 @@ class ActorHost {
   void located(const control::ActorLocation& location);
   /// The way to that node was lost and it is not dead: who calls its actors needs another.
   void out_of_reach(NodeId node);
+  /// The connection to control broke. Deaths from now on are told to the control that comes, after
+  /// the lives that they ended, or it would know of neither.
+  void control_lost() { away_ = true; }
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
   /// by an earlier control, or for an earlier epoch of this node, are refused.
@@ -112,6 +115,10 @@ class ActorHost {
     bool detached = false;
     bool handles_gone = false;
   };
+  struct Ended {
+    control::HostedActor life;
+    control::ActorGone news;
+  };
   struct Question {
     ProcessIndex process = 0;
     wire::FindActor find;
@@ -128,7 +135,9 @@ class ActorHost {
   Out& out_;
   ControlPort& control_;
   NodeId self_;
-  Epoch epoch_ = 0;  ///< zero: any
+  bool away_ = false;         ///< no control since the connection broke
+  std::vector<Ended> ended_;  ///< meanwhile
+  Epoch epoch_ = 0;           ///< zero: any
   Epoch control_epoch_ = 0;
   Lives lives_;
   std::map<ProcessIndex, std::uint64_t> by_worker_;

@@ -130,6 +130,7 @@ void Node::on_control(control::FromControl& message) {
 
 void Node::on_control_reset(const std::string& why) {
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
+  actors_.control_lost();
 }
 
 /// What this node has free, when it changed.
