@@ -511,6 +511,7 @@ TEST_F(ClusterFailures, ANodeThatDiesWhileItIsReadFromGivesTheValueOrObjectLost)
   }
   EXPECT_GE(lost, 1);
   EXPECT_EQ(ctx.get(refs[0], kBound)[n - 1], static_cast<double>(n - 1)) << "what is here stays";
+  killer.wait();
 }
 
 /// Load of tasks and actor calls whose answers are known, and what became of it.
