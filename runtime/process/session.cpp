@@ -189,6 +189,8 @@ void Session::State::start_cluster(const SessionOptions& options) {
   attach(std::move(visitor.value().socket), {});
 }
 
+namespace {
+
 /// `source` says where the address came from.
 [[noreturn]] void cannot_join(const std::string& source, const Error& error) {
   raise(Error(error.code(), "cannot join a cluster (" + source + "): " + error.message()));
@@ -205,6 +207,8 @@ wire::Hello introduce(const std::string& source) {
   hello.job_name = std::move(program->name);
   return hello;
 }
+
+}  // namespace
 
 /// Where no agent of the cluster runs on this host: one without slots is started and joins. It
 /// ends with the session.
@@ -255,6 +259,9 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   const auto text_of_address = [](const std::string& address) {
     return net::is_join_token(address) ? std::string("a join token") : address;
   };
+  const bool own_address = !options.address.empty();
+  const bool sized = options.cpus != 0 || options.memory.count != 0;
+  const bool size_flags = g_flags.cpus != 0 || g_flags.memory.count != 0;
   if (options.cpus == 0) options.cpus = g_flags.cpus;
   if (options.memory.count == 0) options.memory = g_flags.memory;
   std::string source = "the program's own address " + text_of_address(options.address);
@@ -268,7 +275,8 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     options.address = variable;
     source = "TROUPE_ADDRESS=" + text_of_address(options.address);
   }
-  if (!options.address.empty() && (options.cpus != 0 || options.memory.count != 0))
+  // What a program asks of a cluster of its own does not hold where it is told to join one.
+  if (!options.address.empty() && (size_flags || (sized && own_address)))
     throw InvalidArgument(Code::invalid_argument,
                           "cpus and memory are those of nodes that a program starts, and this one "
                           "joins a cluster that runs (" +
