@@ -391,7 +391,13 @@ bool ClientEngine::next_work(std::shared_ptr<Incoming>& call, std::optional<Acto
   const auto has_work = [this] {
     return !shutdown_ && !(resumable_.empty() && starts_.empty() && incoming_.empty());
   };
-  pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
+  pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
+  if (!over() && shutdown_) {  // what it waits for may need the very CPU that it has
+    hand_back_unstarted();
+    blocked_ = true;
+    tell_agent(wire::Blocked{});
+    pump_->wait(lock, over, Time::max());
+  }
   const bool go_on = !shutdown_ && !stopping_;
   if (go_on) {
     if (!resumable_.empty()) {

@@ -450,6 +450,30 @@ TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
   EXPECT_EQ(agent.read(agent.escaped().at(object).location), kLarge);
 }
 
+// Found by the simulated clusters: workers that were asked to end kept every CPU while they waited
+// for what they had submitted, which needed one.
+TEST_F(RemoteWorker, OneThatIsToEndGivesItsCpuBackWhileItWaitsForWhatItSubmitted) {
+  const auto result = submit({});
+  agent.next<wire::RequestLease>();
+  auto ends = agent.meanwhile([this] {
+    std::shared_ptr<Incoming> call;
+    std::optional<ActorStart> actor;
+    std::function<void()> resume;
+    return engine().next_work(call, actor, resume);
+  });
+  EXPECT_FALSE(agent.has_said<wire::Blocked>());
+  agent.tell(wire::Shutdown{"no longer needed"});
+  agent.next<wire::Blocked>();
+  agent.connect(kThere, true, kNode);
+  agent.tell(wire::LeaseGranted{0, kThere, kThere, {}});
+  agent.next_from<wire::Call>(kThere);
+  wire::Value value = value_of(Kind::inline_bytes);
+  value.payload_size = 1;
+  const Blob small(1, std::byte{'s'});
+  reply(kThere, 1, value, small);
+  EXPECT_FALSE(agent.finish(std::move(ends)));
+}
+
 struct RemoteCoroutine : RemoteWorker {
   // An argument held a ref, whose value turned out to lie at another node.
   detail::ObjectHandle ref() {

@@ -659,6 +659,20 @@ std::string Agent::why_busy() const {
       text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
     else
       text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
+  return text + wishes();
+}
+
+/// What is wanted of the lease table and of other nodes, and why it is not there.
+std::string Agent::wishes() const {
+  std::string text;
+  for (const auto& [index, proc] : processes_)
+    for (const auto& [key, shape] : proc->shapes) {
+      const auto here = leases_.wanted(index, key), there = remote_.outstanding(index, key);
+      if (here + there == 0) continue;
+      text += " {" + std::to_string(index) + " wants " + std::to_string(here) + " here, " +
+              std::to_string(there) + " elsewhere of " + std::to_string(key) + ": " +
+              leases_.explain(index, key) + "}";
+    }
   return text;
 }
 

@@ -57,6 +57,7 @@ class Agent final : public sim::Node<Packet>,
   /// Nothing of any job is left: what is, in words.
   std::string left_over() const;
   std::string why_busy() const;
+  std::string wishes() const;
   std::size_t records() const;  ///< of refs, and objects in memory
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool exited() const noexcept { return over_; }

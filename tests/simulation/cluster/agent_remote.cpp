@@ -77,6 +77,7 @@ void Agent::on_control(control::FromControl& message) {
 
 void Agent::on_control_reset(const std::string&) {
   truth().mark(Mark::control_reset);
+  actors_.control_lost();
 }
 
 void Agent::on_nodes(const control::ClusterNodes& nodes) {
@@ -126,7 +127,7 @@ void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
 
 void Agent::on_peer_reset(NodeId node, const std::string& why) {
   truth().mark(Mark::peer_reset);
-  node_gone(node, why, false);
+  node_gone(node, why, network_->is_dead(node));
 }
 
 void Agent::on_node_dead(NodeId node, const std::string& why) {

@@ -65,6 +65,7 @@ void Process::step() {
   program_->run();
   collect();
   if (shutdown_ && live_calls() == 0) return machine_.exit_process(index_);
+  if (shutdown_ && !driver_ && !program_->is_busy()) block(true);
   if (next_tick_ != Time::max()) machine_.wake(index_, std::max<Duration>(next_tick_ - now, 10us));
 }
 
