@@ -1,7 +1,8 @@
 // Population-based training of a small language model: four trials, each a gang of two worker
 // processes that average their gradients through shared memory. A worker is killed in the middle of
-// a step; its trial goes on all the same. Usage: 10_pbt_language_model [--smoke] [--text FILE];
-// writes curves.svg, report.html and more into the current folder.
+// a step; its trial goes on all the same.
+// Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER]; curves.svg, report.html
+// and more are written into FOLDER (here when none is named).
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -54,14 +55,17 @@ void trial(tune::Trial& t, Hp hp, Plan plan, troupe::Ref<train::TextDataset> tex
 int main(int argc, char** argv) {
   return troupe::run(argc, argv, [&](troupe::Context& ctx) {
     Plan plan;
-    std::string file;
+    std::string file, results = ".";
     for (int i = 1; i < argc; ++i) {
       if (std::strcmp(argv[i], "--smoke") == 0)
         plan = {.steps = 120, .report_every = 20};
       else if (std::strcmp(argv[i], "--text") == 0 && i + 1 < argc)
         file = argv[++i];
+      else if (std::strcmp(argv[i], "--results") == 0 && i + 1 < argc)
+        results = argv[++i];
       else
-        return std::cerr << "usage: " << argv[0] << " [--smoke] [--text FILE]\n", 2;
+        return std::cerr << "usage: " << argv[0] << " [--smoke] [--text FILE] [--results FOLDER]\n",
+               2;
     }
     const train::TextDataset text(
         file.empty() ? train::read_standard_headers(12 << 20) : train::read_text(file, 64 << 20),
@@ -77,7 +81,7 @@ int main(int argc, char** argv) {
                                               .seed = 1,
                                               .name = "language model",
                                               .metric = "loss",
-                                              .results = "."},
+                                              .results = results},
                                              plan, ctx.put(text));
     Learner l;
     best.restore(ctx, l);
@@ -85,7 +89,7 @@ int main(int argc, char** argv) {
               << " x the unigram entropy (" << entropy << "); rate " << best.params.rate
               << "\n--- a sample\n"
               << train::generate(l.model, "#include <", 300) << "\n---\n"
-              << "wrote ./curves.svg and ./report.html\n";
+              << "wrote " << results << "/curves.svg and " << results << "/report.html\n";
     return 0;
   });
 }

@@ -119,6 +119,7 @@ TEST(LiveView, OneShortLineEveryFewSecondsElsewhere) {
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
   const std::string end = view.finish(board);
   EXPECT_TRUE(has(end, "best: trial"));
+  EXPECT_FALSE(has(end, "best trial")) << "the best is named once at the end";
   EXPECT_FALSE(has(end, "\x1b")) << "control characters of an error text must not reach the screen";
 }
 

@@ -178,6 +178,10 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
   return text;
 }
 
+/// Lines of table() that say how far the experiment is and which trial leads: at the end the
+/// summary says it.
+constexpr std::size_t table_head = 2;
+
 std::vector<std::string> table(const Board& board, const Terminal& terminal) {
   const auto width = static_cast<std::size_t>(std::max(terminal.width, 20));
   std::vector<int> rows = ranking(board);
@@ -259,8 +263,8 @@ std::string LiveView::new_events(const Board& board) {
   for (std::size_t i = board.events.size() - fresh; i < board.events.size(); ++i) {
     const Event& e = board.events[i];
     const bool quiet = e.kind == Event::Kind::created || e.kind == Event::Kind::exploit ||
-                       e.kind == Event::Kind::best;
-    if (quiet) continue;  // the table and the copy itself show these
+                       e.kind == Event::Kind::best || e.kind == Event::Kind::over;
+    if (quiet) continue;  // the table, the copy itself and the summary show these
     std::string line =
         duration_text(e.seconds()) + "  " + fit(plain_words(e, board.space, board.metric), 2000);
     out += (terminal_.unicode ? line : ascii(std::move(line))) + "\n";
@@ -300,7 +304,8 @@ std::string LiveView::update(const Board& board, Time now) {
 std::string LiveView::finish(const Board& board) {
   std::string out = terminal_.live ? erase() : "";
   out += new_events(board);
-  for (const std::string& line : table(board, terminal_)) out += line + "\n";
+  const std::vector<std::string> lines = table(board, terminal_);
+  for (std::size_t i = table_head; i < lines.size(); ++i) out += lines[i] + "\n";
   std::string text = summary(board);
   return out + (terminal_.unicode ? text : ascii(std::move(text)));
 }
