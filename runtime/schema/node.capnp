@@ -141,6 +141,8 @@ struct RequestLease {
   key @0 :UInt64;      # the caller's name for the shape
   backlog @1 :UInt32;  # 0 withdraws
   shape @2 :Shape;
+  near @3 :Id;             # the node that has most of the bytes of its large arguments; none: they have none
+  nearBytes @4 :UInt64;    # how many
 }
 
 struct LeaseGranted {
@@ -200,6 +202,7 @@ struct Ready {
   # Agent -> process, answers Await. The refs inside are already counted for the receiver.
   object @0 :Id;
   value @1 :Value;
+  node @2 :Id;             # of a value whose bytes are at another node: which
 }
 
 struct Free {

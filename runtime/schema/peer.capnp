@@ -56,6 +56,8 @@ struct PeerMessage {
     # Observers.
     inquire @21 :PeerInquire;
     answer @22 :PeerAnswer;
+    # More of bytes of large objects.
+    pullElsewhere @23 :PullElsewhere;
   }
 }
 
@@ -192,9 +194,20 @@ struct PeerAnswer {
 # --- bytes of large objects ---
 
 struct PullRequest {
-  # To a node that has the bytes; answered by PullData, PullOnBulk or PullRefused.
-  transfer @0 :UInt64;  # the asker's number
+  # To the owner's node, or to one that PullElsewhere named; answered by PullData, PullOnBulk or PullRefused, by the owner
+  # also by PullElsewhere.
+  transfer @0 :UInt64;     # the asker's number
   object @1 :Id;
+  offsetBytes @2 :UInt64;  # so many of them are there already, of those that `stamp` names; whoever has others starts at 0
+  stamp @3 :UInt64;        # of one life of the object's bytes, as it stands in each frame of bulk; 0: none are there
+  without @4 :Id;          # the node that was named last and did not deliver
+  direct @5 :Bool;         # no other node may be named
+}
+
+struct PullElsewhere {
+  # Ask that node, which has the bytes or is getting them; if it does not deliver, ask here again.
+  transfer @0 :UInt64;
+  node @1 :Id;
 }
 
 struct PullData {

@@ -191,6 +191,8 @@ struct RequestLease {
   std::uint64_t key = 0;  ///< the caller's name for the shape
   std::uint32_t backlog = 0;
   Shape shape;
+  NodeId near{};                 ///< has most bytes of the large arguments
+  std::uint64_t near_bytes = 0;  ///< how many
 };
 /// Agent -> process. The channel to `worker` was or will be announced by Channel.
 struct LeaseGranted {
@@ -246,6 +248,7 @@ struct Await {
 struct Ready {
   ObjectId object;
   Value value;
+  NodeId node{};  ///< of a remote value: which has the bytes
 };
 /// Process -> agent: the bytes of the object are gone; answered by Ready with another value, or an
 /// error. Agent -> the process that made the object: compute it again; answered by Rebuilt.

@@ -90,11 +90,15 @@ void write(schema::RequestLease::Builder out, const RequestLease& m) {
   out.setKey(m.key);
   out.setBacklog(m.backlog);
   internal::write(out.initShape(), m.shape);
+  if (m.near) internal::write(out.initNear(), m.near);
+  out.setNearBytes(m.near_bytes);
 }
 void read(schema::RequestLease::Reader in, RequestLease& m) {
   m.key = in.getKey();
   m.backlog = in.getBacklog();
   internal::read(in.getShape(), m.shape);
+  internal::read(in.getNear(), m.near);
+  m.near_bytes = in.getNearBytes();
 }
 
 void write(schema::LeaseGranted::Builder out, const LeaseGranted& m) {
@@ -133,7 +137,8 @@ void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
   m.lease = in.getLease();
 }
 
-// --- objects: Escape, Fulfil, Rebuilt and Ready say the same thing to different ends ---
+// --- objects: Escape, Fulfil, Rebuilt and Ready say the same thing to different ends, Ready a
+// little more ---
 
 template <class Builder, class Message>
 void write_object(Builder out, const Message& m) {
@@ -144,6 +149,15 @@ template <class Reader, class Message>
 void read_object(Reader in, Message& m, std::size_t payload_size) {
   internal::read(in.getObject(), m.object);
   internal::read(in.getValue(), m.value, payload_size);
+}
+
+void write(schema::Ready::Builder out, const Ready& m) {
+  write_object(out, m);
+  if (m.node) internal::write(out.initNode(), m.node);
+}
+void read(schema::Ready::Reader in, Ready& m, std::size_t payload_size) {
+  read_object(in, m, payload_size);
+  internal::read(in.getNode(), m.node);
 }
 
 void write(schema::Hold::Builder out, const Hold& m) {
@@ -522,7 +536,7 @@ struct Writer {
   void operator()(const Fulfil& m) { write_object(out.initFulfil(), m); }
   void operator()(const Hold& m) { write(out.initHold(), m); }
   void operator()(const Await& m) { write(out.initAwait(), m); }
-  void operator()(const Ready& m) { write_object(out.initReady(), m); }
+  void operator()(const Ready& m) { write(out.initReady(), m); }
   void operator()(const Free& m) { write(out.initFree(), m); }
   void operator()(const CreateActor& m) { internal::write(out.initCreateActor(), m); }
   void operator()(const StartActor& m) { write(out.initStartActor(), m); }
@@ -582,7 +596,7 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::FULFIL: return read_object(in.getFulfil(), message.emplace<Fulfil>(), payload_size);
     case Kind::HOLD: return read(in.getHold(), message.emplace<Hold>());
     case Kind::AWAIT: return read(in.getAwait(), message.emplace<Await>());
-    case Kind::READY: return read_object(in.getReady(), message.emplace<Ready>(), payload_size);
+    case Kind::READY: return read(in.getReady(), message.emplace<Ready>(), payload_size);
     case Kind::FREE: return read(in.getFree(), message.emplace<Free>());
     case Kind::CREATE_ACTOR:
       return internal::read(in.getCreateActor(), message.emplace<CreateActor>(), payload_size);

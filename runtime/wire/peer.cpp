@@ -223,10 +223,27 @@ void expect_within(std::uint64_t offset, std::size_t payload_size, std::uint64_t
 void write(schema::PullRequest::Builder out, const PullRequest& m) {
   out.setTransfer(m.transfer);
   internal::write(out.initObject(), m.object);
+  out.setOffsetBytes(m.offset);
+  out.setStamp(m.stamp);
+  if (m.without) internal::write(out.initWithout(), m.without);
+  out.setDirect(m.direct);
 }
 void read(schema::PullRequest::Reader in, PullRequest& m) {
   m.transfer = in.getTransfer();
   internal::read(in.getObject(), m.object);
+  m.offset = in.getOffsetBytes();
+  m.stamp = in.getStamp();
+  internal::read(in.getWithout(), m.without);
+  m.direct = in.getDirect();
+}
+
+void write(schema::PullElsewhere::Builder out, const PullElsewhere& m) {
+  out.setTransfer(m.transfer);
+  internal::write(out.initNode(), m.node);
+}
+void read(schema::PullElsewhere::Reader in, PullElsewhere& m) {
+  m.transfer = in.getTransfer();
+  internal::read(in.getNode(), m.node);
 }
 
 void write(schema::PullData::Builder out, const PullData& m) {
@@ -325,6 +342,7 @@ struct Writer {
   void operator()(const PeerAwait& m) { write(out.initAwait(), m); }
   void operator()(const PeerReady& m) { write(out.initReady(), m); }
   void operator()(const PullRequest& m) { write(out.initPullRequest(), m); }
+  void operator()(const PullElsewhere& m) { write(out.initPullElsewhere(), m); }
   void operator()(const PullData& m) { write(out.initPullData(), m); }
   void operator()(const PullOnBulk& m) { write(out.initPullOnBulk(), m); }
   void operator()(const PullRefused& m) { write(out.initPullRefused(), m); }
@@ -359,6 +377,7 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
     case Kind::AWAIT: return read(in.getAwait(), out.emplace<PeerAwait>());
     case Kind::READY: return read(in.getReady(), out.emplace<PeerReady>(), payload_size);
     case Kind::PULL_REQUEST: return read(in.getPullRequest(), out.emplace<PullRequest>());
+    case Kind::PULL_ELSEWHERE: return read(in.getPullElsewhere(), out.emplace<PullElsewhere>());
     case Kind::PULL_DATA: return read(in.getPullData(), out.emplace<PullData>(), payload_size);
     case Kind::PULL_ON_BULK: return read(in.getPullOnBulk(), out.emplace<PullOnBulk>());
     case Kind::PULL_REFUSED: return read(in.getPullRefused(), out.emplace<PullRefused>());

@@ -139,6 +139,16 @@ struct PeerRebuild {
 struct PullRequest {
   std::uint64_t transfer = 0;  ///< the asker's number
   ObjectId object;
+  std::uint64_t offset = 0;  ///< bytes that are there already, of those that `stamp` names
+  std::uint64_t stamp = 0;   ///< of one life of the object's bytes
+  NodeId without{};          ///< was named by PullElsewhere and did not deliver
+  bool direct = false;       ///< no other node may be named
+};
+/// The owner's answer to that: this node has the bytes, or is getting them. If it does not deliver,
+/// the owner is asked again.
+struct PullElsewhere {
+  std::uint64_t transfer = 0;
+  NodeId node;
 };
 /// The object's bytes [offset, offset + payload) of `bytes`.
 struct PullData {
@@ -195,7 +205,7 @@ using PeerMessage =
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
                  BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild, PeerInquire,
-                 PeerAnswer>;
+                 PeerAnswer, PullElsewhere>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

@@ -69,6 +69,7 @@ void each(F& f, PeerDied& m) {
 template <class F>
 void each(F& f, RequestLease& m) {
   f("key", m.key), f("backlog", m.backlog), f("shape", m.shape);
+  f("near", m.near), f("near_bytes", m.near_bytes);
 }
 template <class F>
 void each(F& f, LeaseGranted& m) {
@@ -108,7 +109,7 @@ void each(F& f, Await& m) {
 }
 template <class F>
 void each(F& f, Ready& m) {
-  f("object", m.object), f("value", m.value);
+  f("object", m.object), f("value", m.value), f("node", m.node);
 }
 template <class F>
 void each(F& f, Free& m) {
@@ -332,7 +333,12 @@ void each(F& f, PeerReady& m) {
 }
 template <class F>
 void each(F& f, PullRequest& m) {
-  f("transfer", m.transfer), f("object", m.object);
+  f("transfer", m.transfer), f("object", m.object), f("offset", m.offset), f("stamp", m.stamp);
+  f("without", m.without), f("direct", m.direct);
+}
+template <class F>
+void each(F& f, PullElsewhere& m) {
+  f("transfer", m.transfer), f("node", m.node);
 }
 template <class F>
 void each(F& f, PullData& m) {
