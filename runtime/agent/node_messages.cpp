@@ -383,7 +383,8 @@ void Node::on_granted(const scheduling::Granted& grant) {
     return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
   }
   Process* worker = find(grant.worker);
-  if (worker == nullptr) return;  // the table hears of the death next
+  if (worker == nullptr)  // the table hears of the death next
+    return remote_.wish_again(grant.owner, grant.key);
   if (remote_.is_alias(grant.owner))
     return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
   Process* owner = find(grant.owner);

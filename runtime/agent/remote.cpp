@@ -262,6 +262,15 @@ void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std:
   forget_if_unused(index);
 }
 
+void RemoteTable::wish_again(ProcessIndex index, std::uint64_t key) {
+  const auto at = aliases_.find(index);
+  if (at == aliases_.end()) return;
+  const auto asked = at->second.asked.find(key);
+  if (asked == at->second.asked.end()) return;
+  const auto [shape, job] = at->second.shapes.at(key);
+  out_.request(index, key, shape, asked->second, job);
+}
+
 void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
   const auto at = aliases_.find(index);
   if (at != aliases_.end())

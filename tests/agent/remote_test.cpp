@@ -324,6 +324,27 @@ TEST(RemoteTable, TalksToANodeWhileAPortalOrAWishIsOpen) {
   EXPECT_FALSE(b.table.talks_to(a.self_));
 }
 
+// Found by the simulated clusters: the wish was served with a worker that had just died, nobody
+// heard of it, and who waits for another node's answer does not ask again.
+TEST(RemoteTable, AWishThatMetADeadWorkerIsOpenStill) {
+  World world(15);
+  Agent& a = *world.agents[0];
+  Agent& b = *world.agents[1];
+  a.table.spilled(1, 0, b.self_, {}, JobId{1, 1});
+  a.table.spilled(1, 0, b.self_, {}, JobId{1, 1});
+  world.settle();
+  const auto [alias, key] = b.backlog.begin()->first;
+  b.backlog.begin()->second = 1;  // the lease table has served one of two
+  b.table.wish_again(alias, key);
+  EXPECT_EQ(b.backlog.begin()->second, 2u);
+  EXPECT_EQ(a.table.outstanding(1, 0), 2u);
+  b.backlog.begin()->second = 0;
+  a.table.withdrawn(1, 0);
+  world.settle();
+  b.table.wish_again(alias, key);
+  EXPECT_EQ(b.backlog.begin()->second, 0u) << "nobody wants it any more";
+}
+
 TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
   World world(11);
   Agent& a = *world.agents[0];

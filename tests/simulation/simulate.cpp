@@ -29,7 +29,7 @@ void usage() {
       "usage: cluster_simulate [--seeds N] [--from S] [--replay SEED] [--report FILE]\n"
       "                        [--no-shrink] [--first-failure] [--off KIND,...] [--mute "
       "NUMBER,...] [--actions N]\n"
-      "                        [--canary]\n"
+      "                        [--canary] [--verbose]\n"
       "exit codes: 0 every seed kept every promise, and the load was above its floor; 1 one did\n"
       "not; 2 wrong usage; 3 the load was below its floor");
 }
@@ -51,6 +51,10 @@ std::vector<std::string> words_of(const char* text) {
 bool parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
+    if (name == "--verbose") {
+      options.tuning.verbose = true;
+      continue;
+    }
     if (name == "--canary") {
       options.tuning.canary = true;
       continue;

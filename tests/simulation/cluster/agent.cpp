@@ -239,6 +239,10 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(Cases{[&](wire::RequestLease& m) {
                      const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
                      const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
+                     if (cluster_.verbose())
+                       log("process " + std::to_string(from.index) + " wishes for " +
+                           std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
+                           std::to_string(elsewhere) + " elsewhere");
                      leases_.request(
                          from.index, m.key, agent::shape_of(m.shape), here, now,
                          {.spilled = false, .dedicated = false, .job = from.job_number});
@@ -393,6 +397,7 @@ void Agent::worker_gone(Proc& proc) {
 void Agent::bury(Proc& proc) {
   const ProcessIndex index = proc.index;
   const Time now = env_->now();
+  if (cluster_.verbose()) log("process " + std::to_string(index) + " is dead: " + proc.reason);
   proc.reaped_at.reset();  // so that its last messages are read
   drain_ring(proc);
   for (auto at = portals_.lower_bound({index, 0});
@@ -432,7 +437,8 @@ void Agent::carry_out_leases() {
                            return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
                          }
                          Proc* worker = find_proc(grant.worker);
-                         if (worker == nullptr) return;  // the table hears of the death next
+                         if (worker == nullptr)  // the table hears of the death next
+                           return remote_.wish_again(grant.owner, grant.key);
                          if (remote_.is_alias(grant.owner))
                            return remote_.granted_here(grant.owner, grant.key, grant.lease,
                                                        grant.worker, grant.gpus);

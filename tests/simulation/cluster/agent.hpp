@@ -117,6 +117,10 @@ class Agent final : public sim::Node<Packet>,
   // Wire
   void transmit(Packet packet) override;
 
+  /// A line of a replay's log.
+  void log(const std::string& line);
+  std::string said(const wire::PeerMessage& message) const;
+
   // the loop: agent.cpp
   void join(sim::Env<Packet>& env);
   void open_network();

@@ -5,6 +5,8 @@
 #include "troupe/runtime/agent/shape.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <utility>
 
 namespace troupe::sim::cluster {
@@ -28,6 +30,60 @@ bool names_place(const wire::CallMessage& message) {
 }
 
 }  // namespace
+
+// --- the log of a replay
+
+void Agent::log(const std::string& line) {
+  std::printf("%10.6f n%u %s\n",
+              std::chrono::duration<double>(cluster_.world.now() - Time{}).count(), self_index_,
+              line.c_str());
+}
+
+std::string Agent::said(const wire::PeerMessage& message) const {
+  const auto text = [](auto... numbers) {
+    std::string all;
+    ((all += " " + std::to_string(numbers)), ...);
+    return all;
+  };
+  return std::visit(
+      Cases{[&](const wire::PeerFrame& m) { return "Frame" + text(m.from, m.to); },
+            [&](const wire::PeerLeaseRequest& m) {
+              return "LeaseRequest" + text(m.process, m.key, m.count);
+            },
+            [&](const wire::PeerLeaseWithdraw& m) {
+              return "LeaseWithdraw" + text(m.process, m.key);
+            },
+            [&](const wire::PeerLeaseGranted& m) {
+              return "LeaseGranted" + text(m.process, m.key, m.lease, m.worker);
+            },
+            [&](const wire::PeerLeaseRefused& m) {
+              return "LeaseRefused" + text(m.process, m.key, m.count) + " " + m.why;
+            },
+            [&](const wire::PeerLeaseReclaim& m) {
+              return "LeaseReclaim" + text(m.process, m.lease);
+            },
+            [&](const wire::PeerLeaseReturned& m) {
+              return "LeaseReturned" + text(m.process, m.lease);
+            },
+            [&](const wire::PeerConnect& m) {
+              return "Connect" + text(m.process, m.worker, m.actor.low, m.incarnation);
+            },
+            [&](const wire::PeerProcessGone& m) {
+              return "ProcessGone" + text(m.process, m.peer, m.started) + " " + m.reason;
+            },
+            [&](const wire::PeerHold& m) {
+              return "Hold " + m.object.str().substr(0, 6) +
+                     text(m.object.low, m.holder.low, m.delta);
+            },
+            [&](const wire::PeerAwait& m) {
+              return "Await " + m.object.str().substr(0, 6) + text(m.object.low);
+            },
+            [&](const wire::PeerReady& m) {
+              return "Ready " + m.object.str().substr(0, 6) + text(m.object.low, int(m.value.kind));
+            },
+            [&](const auto&) { return std::string("about transfers"); }},
+      message);
+}
 
 // --- control
 
@@ -108,6 +164,7 @@ void Agent::exit_now(const std::string&) {
 
 void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   wire::PeerMessage& message = decoded.message;
+  if (cluster_.verbose()) log("<- n" + std::to_string(from.low) + " " + said(message));
   if (const auto* frame = std::get_if<wire::PeerFrame>(&message))
     return on_frame(from, *frame, decoded.payload);
   if (remote_.on_message(from, message)) {
@@ -127,11 +184,13 @@ void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
 
 void Agent::on_peer_reset(NodeId node, const std::string& why) {
   truth().mark(Mark::peer_reset);
+  if (cluster_.verbose()) log("reset by n" + std::to_string(node.low) + ": " + why);
   node_gone(node, why, network_->is_dead(node));
 }
 
 void Agent::on_node_dead(NodeId node, const std::string& why) {
   truth().mark(Mark::node_declared_dead);
+  if (cluster_.verbose()) log("dead: n" + std::to_string(node.low) + ": " + why);
   known_nodes_.erase(node);
   leases_.node_gone(node, env_->now());
   node_gone(node, why, true);
@@ -311,6 +370,7 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
 // --- RemoteTable::Out, BulkMoves::Out, OwnerTable::Out
 
 void Agent::send(NodeId to, const wire::PeerMessage& message) {
+  if (cluster_.verbose()) log("-> n" + std::to_string(to.low) + " " + said(message));
   network_->send(to, message);
 }
 bool Agent::is_alive(ProcessIndex process) {

@@ -22,7 +22,8 @@ struct Tuning {
   std::set<std::string> off;      ///< kinds of fault, or parts of the workload
   std::set<std::uint64_t> muted;  ///< numbers of single faults of the plan
   std::uint64_t most_actions = ~std::uint64_t{0};
-  bool canary = false;  ///< plant a bug that every run must find
+  bool canary = false;   ///< plant a bug that every run must find
+  bool verbose = false;  ///< say what nodes say to each other, and of their processes
 
   std::string text() const;
 };
@@ -63,6 +64,7 @@ class Cluster {
   /// Talks between nodes have broken off: what they counted for each other may be off by some.
   bool may_leave_records() const { return truth.breaks > 0; }
   bool canary() const { return tuning_.canary; }
+  bool verbose() const { return tuning_.verbose; }
   void acknowledged(const control::Service& service, ActorId actor);
   void check_acknowledged(const control::Service& service, bool at_the_end);
 
