@@ -88,6 +88,7 @@ void ActorCalls::begin_life(Peer& peer, const wire::ActorUpdate& update) {
 void ActorCalls::killed(ActorId actor) {
   Peer& peer = peers_[actor];
   peer.state = wire::ActorState::dead;
+  peer.next.reset();  // it would be taken for alive again once the life before is known to be over
   if (!peer.error)
     peer.error = std::make_shared<const Error>(Code::actor_died, "the actor was killed");
   flush(peer);

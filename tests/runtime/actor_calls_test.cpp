@@ -227,6 +227,22 @@ TEST_F(Calls, KilledFailsLaterCallsAtOnceAndThoseUnderWayWithTheProcess) {
   EXPECT_EQ(out.failed.back().first, 4);
 }
 
+// Found by the simulated clusters: a later life was known while the earlier one's process was not
+// known to be dead; when it was, the killed actor was taken for alive and its calls waited for
+// ever.
+TEST_F(Calls, KilledWhileItsNextLifeWaitsForTheEndOfTheLastStaysDead) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  submit(2);
+  update(ActorState::alive, 2, 6);
+  calls.killed(kA);
+  calls.worker_died(5, 0, died);
+  submit(3);
+  EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}}));
+  EXPECT_EQ(out.failed.size(), 3u);
+  EXPECT_EQ(calls.live(), 0u);
+}
+
 TEST_F(Calls, AFullRingHoldsUntilWritable) {
   submit(1);
   out.full = true;

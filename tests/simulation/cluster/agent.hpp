@@ -119,7 +119,6 @@ class Agent final : public sim::Node<Packet>,
 
   /// A line of a replay's log.
   void log(const std::string& line);
-  std::string said(const wire::PeerMessage& message) const;
 
   // the loop: agent.cpp
   void join(sim::Env<Packet>& env);

@@ -2,6 +2,7 @@
 /// node_messages.cpp.
 #include "tests/simulation/cluster/agent.hpp"
 #include "tests/simulation/cluster/cluster.hpp"
+#include "tests/simulation/cluster/said.hpp"
 #include "troupe/runtime/agent/shape.hpp"
 
 #include <algorithm>
@@ -39,59 +40,15 @@ void Agent::log(const std::string& line) {
               line.c_str());
 }
 
-std::string Agent::said(const wire::PeerMessage& message) const {
-  const auto text = [](auto... numbers) {
-    std::string all;
-    ((all += " " + std::to_string(numbers)), ...);
-    return all;
-  };
-  return std::visit(
-      Cases{[&](const wire::PeerFrame& m) { return "Frame" + text(m.from, m.to); },
-            [&](const wire::PeerLeaseRequest& m) {
-              return "LeaseRequest" + text(m.process, m.key, m.count);
-            },
-            [&](const wire::PeerLeaseWithdraw& m) {
-              return "LeaseWithdraw" + text(m.process, m.key);
-            },
-            [&](const wire::PeerLeaseGranted& m) {
-              return "LeaseGranted" + text(m.process, m.key, m.lease, m.worker);
-            },
-            [&](const wire::PeerLeaseRefused& m) {
-              return "LeaseRefused" + text(m.process, m.key, m.count) + " " + m.why;
-            },
-            [&](const wire::PeerLeaseReclaim& m) {
-              return "LeaseReclaim" + text(m.process, m.lease);
-            },
-            [&](const wire::PeerLeaseReturned& m) {
-              return "LeaseReturned" + text(m.process, m.lease);
-            },
-            [&](const wire::PeerConnect& m) {
-              return "Connect" + text(m.process, m.worker, m.actor.low, m.incarnation);
-            },
-            [&](const wire::PeerProcessGone& m) {
-              return "ProcessGone" + text(m.process, m.peer, m.started) + " " + m.reason;
-            },
-            [&](const wire::PeerHold& m) {
-              return "Hold " + m.object.str().substr(0, 6) +
-                     text(m.object.low, m.holder.low, m.delta);
-            },
-            [&](const wire::PeerAwait& m) {
-              return "Await " + m.object.str().substr(0, 6) + text(m.object.low);
-            },
-            [&](const wire::PeerReady& m) {
-              return "Ready " + m.object.str().substr(0, 6) + text(m.object.low, int(m.value.kind));
-            },
-            [&](const auto&) { return std::string("about transfers"); }},
-      message);
-}
-
 // --- control
 
 void Agent::send(control::ToControl message) {
+  if (cluster_.verbose()) log("-> control " + said(message));
   network_->send_control(message);
 }
 
 void Agent::on_control(control::FromControl& message) {
+  if (cluster_.verbose()) log("<- control " + said(message));
   std::visit(
       Cases{[&](control::Registered& m) {
               actors_.registered(m.epoch, m.control_epoch);
@@ -133,6 +90,7 @@ void Agent::on_control(control::FromControl& message) {
 
 void Agent::on_control_reset(const std::string&) {
   truth().mark(Mark::control_reset);
+  if (cluster_.verbose()) log("control is lost");
   actors_.control_lost();
 }
 

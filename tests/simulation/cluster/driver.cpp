@@ -264,14 +264,21 @@ void Program::wind_up() {
 
 std::string Program::waits_for() const {
   std::string text;
-  if (!results_.empty()) {
-    const Result& one = results_.front();
+  text += std::to_string(results_.size()) + " results (";
+  for (std::size_t i = 0; i < results_.size() && i < 8; ++i) {
+    const Result& one = results_[i];
     const Entry& entry = entry_of(one.handle);
-    text += std::to_string(results_.size()) + " results; the first is of kind " +
+    text += (i == 0 ? "" : ", ") + std::to_string(one.handle.id().low) + " of kind " +
             std::to_string(static_cast<int>(one.spec.kind)) +
             (one.actor ? " of actor " + std::to_string(one.actor.low) : "") +
-            (entry.ready ? ", ready" : ", not ready") + (entry.source ? ", forwarded" : "");
+            (entry.ready ? " ready" : "") + (entry.awaited ? " awaited" : "") +
+            (entry.fetching ? " fetching" : "") +
+            (entry.source ? " forwarded to " + entry_of(entry.source).id.str().substr(0, 6) + ":" +
+                                std::to_string(entry_of(entry.source).id.low) +
+                                (entry_of(entry.source).ready ? "!" : "?")
+                          : "");
   }
+  text += ")";
   if (!questions_.empty()) text += " " + std::to_string(questions_.size()) + " questions";
   text += " " + std::to_string(process_.live_calls()) + " calls " +
           std::to_string(process_.live_entries()) + " entries";

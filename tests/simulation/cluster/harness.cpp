@@ -98,6 +98,7 @@ std::uint64_t run_child(std::uint64_t from, std::uint64_t count, const Tuning& t
     close(ends[0]);
     for (std::uint64_t seed = from; seed < from + count; ++seed)
       send_outcome(ends[1], run_here(seed, tuning));
+    std::fflush(nullptr);
     _exit(0);
   }
   close(ends[1]);
