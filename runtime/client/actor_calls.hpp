@@ -25,9 +25,9 @@ namespace troupe::client {
 struct ActorCall final : Recycled<ActorCall> {
   ActorId actor;
   detail::Call call;
-  std::vector<detail::ObjectHandle> results;  ///< empty: a tell
-  detail::ObjectHandle lifetime;              ///< a handle as long as the call is under way
-  std::uint32_t waiting = 0;                  ///< arguments that are not ready
+  detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell
+  detail::ObjectHandle lifetime;        ///< a handle as long as the call is under way
+  std::uint32_t waiting = 0;            ///< arguments that are not ready
   std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
   std::uint64_t sequence = 0;
 };

@@ -222,7 +222,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
     Entry* blocker = blocker_of(entry_of(argument.object));
     if (blocker == nullptr) continue;
     ++waiting;
-    blocker->waiters.push_back(waiter);
+    blocker->waiters.edit().push_back(waiter);
     need(entry_of(argument.object), false);
   }
   return waiting;
@@ -276,7 +276,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   auto owned = std::make_unique<Task>();
   Task* task = owned.get();
   if (options != nullptr) {
-    task->request = std::make_shared<const detail::Request>(*options);
+    task->request = std::make_unique<const detail::Request>(*options);
     task->retries_left = options->max_retries;
   }
   task->call = std::move(call);
@@ -291,7 +291,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     return;
   }
   task->results.assign(results.begin(), results.end());
-  task->key = key_for(options);
+  task->key = static_cast<std::uint32_t>(key_for(options));
   start(std::move(owned));
   look_around();
   unlock_and_collect(lock);
@@ -311,7 +311,7 @@ Waiter ClientEngine::waiter_of(Task& task) {
 
 /// Under the lock: it is sent as soon as its arguments are ready.
 void ClientEngine::start(std::unique_ptr<Task> owned) {
-  owned->waiting = watch_arguments(owned->call, waiter_of(*owned));
+  owned->waiting = static_cast<std::uint16_t>(watch_arguments(owned->call, waiter_of(*owned)));
   const Time now = steady_now();
   tasks_.submit(std::move(owned), now);
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its

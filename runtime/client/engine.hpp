@@ -43,7 +43,7 @@ struct Incoming {
   wire::Call call;          ///< of a plain one without its arguments
   std::uint32_t count = 0;  ///< plain: of its arguments, whose bytes are here
   std::array<wire::PlainRange, wire::kPlainArguments> ranges;
-  FewBytes<64> payload;
+  FewBytes<72> payload;
 };
 
 /// A value being written: inline or in shared memory.
@@ -113,10 +113,10 @@ class ClientEngine final : public detail::Engine,
   bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
 
   // --- for the worker's loop ---
-  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns false when
-  /// the process must end.
-  bool next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
-                 std::function<void()>& resume);
+  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns when this
+  /// thread last had to wait for one (Pump::waited_until), or nothing when the process must end.
+  std::optional<Time> next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
+                                std::function<void()>& resume);
   /// The last result of a call, without refs, no larger than kInlineValue; or, without a value,
   /// that a call without results ended well. Any thread.
   void reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value);
@@ -300,7 +300,7 @@ class ClientEngine final : public detail::Engine,
   void refuse_oversized(wire::Call& message, std::uint64_t holder);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
-  bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline);
+  bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   Guard guard() { return Guard(lock_); }
   void unlock_and_collect(Guard& guard);
 

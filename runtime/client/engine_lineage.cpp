@@ -294,8 +294,7 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
       inherit(entry, heir);
   }
   if (entry.wants_bytes && !entry.refused) need(entry, true);
-  std::vector<Waiter> waiters;
-  waiters.swap(entry.waiters);
+  const std::vector<Waiter> waiters = entry.waiters.take();
   for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
   if (pump_) pump_->notify();
 }

@@ -381,8 +381,9 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
 
 // --- the worker's side
 
-bool ClientEngine::next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
-                             std::function<void()>& resume) {
+std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
+                                            std::optional<ActorStart>& actor,
+                                            std::function<void()>& resume) {
   Guard lock = guard();
   // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
   const auto over = [this] {
@@ -412,8 +413,9 @@ bool ClientEngine::next_work(std::shared_ptr<Incoming>& call, std::optional<Acto
       begin_call(call->from, call->call.sequence);
     }
   }
+  const Time waited = pump_->waited_until();
   unlock_and_collect(lock);
-  return go_on;
+  return go_on ? std::optional(waited) : std::nullopt;
 }
 
 /// Under the lock: from here on the call counts as begun.

@@ -72,7 +72,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       }
       entry.kind = wire::Value::Kind::remote;
       entry.nested = adopt_refs(value.refs);
-      entry.location.length = value.remote_bytes;
+      entry.location.edit().length = value.remote_bytes;
       break;
   }
   finish_settling(entry);
@@ -108,8 +108,7 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
     entry.fetched.store(fetched.release(), std::memory_order_release);
   else
     entry.fetching = false;  // whoever wants them next asks again
-  std::vector<Waiter> waiters;
-  waiters.swap(entry.waiters);
+  const std::vector<Waiter> waiters = entry.waiters.take();
   for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
   if (pump_) pump_->notify();
 }
@@ -127,7 +126,7 @@ void ClientEngine::follow(Entry& entry) {
       engine->follow(*follower);
     };
     entry.handles.fetch_add(1, std::memory_order_relaxed);
-    source.waiters.push_back({fire, &entry});
+    source.waiters.edit().push_back({fire, &entry});
     need(source, entry.wants_bytes);
     return;
   }
@@ -166,8 +165,7 @@ void ClientEngine::finish_settling(Entry& entry) {
   }
   entry.ready.store(true, std::memory_order_release);
   // A waiter may submit, fail or release other things, but never waits on this entry again.
-  std::vector<Waiter> waiters;
-  waiters.swap(entry.waiters);
+  const std::vector<Waiter> waiters = entry.waiters.take();
   for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
   if (pump_) pump_->notify();
 }
@@ -283,7 +281,7 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blo
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       append_inline(value, entry.value->bytes, payload);
-      for (const auto& ref : entry.value->refs) {
+      for (const auto& ref : *entry.value->refs) {
         share(ref, holder);
         value.refs.push_back(ref.id());
       }
@@ -292,7 +290,7 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blo
       if (!entry.adopted) tell_agent(wire::Adopt{entry.location});
       entry.adopted = true;
       value.location = entry.location;
-      for (const auto& ref : entry.nested) {
+      for (const auto& ref : *entry.nested) {
         share(ref, holder);
         value.refs.push_back(ref.id());
       }
@@ -358,7 +356,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
     entry.nested = std::move(value.refs);
     objects_->add_own(entry);
   } else {
-    auto stored = std::make_shared<Stored>();
+    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
     stored->bytes = std::move(value.bytes);
     stored->refs = std::move(value.refs);
     entry.value = std::move(stored);

@@ -194,6 +194,19 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 }
 
 detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs) {
+  if (bytes.size() <= wire::kInlineValue && refs.empty()) {
+    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+    stored->bytes = bytes;
+    Guard lock = guard();
+    detail::ObjectHandle handle = objects_->create();
+    unlock_and_collect(lock);
+    Entry& entry = entry_of(handle);
+    entry.kind = wire::Value::Kind::inline_bytes;
+    entry.made = Entry::Made::put;
+    entry.value = std::move(stored);
+    entry.ready.store(true, std::memory_order_release);
+    return handle;
+  }
   ValueRoom room = make_room(bytes.size());
   if (!bytes.empty()) std::memcpy(room.bytes().data(), bytes.data(), bytes.size());
   return seal_room(std::move(room), refs);
@@ -301,14 +314,14 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
   if (!entry.ready.load(std::memory_order_acquire)) return moved();
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
-      return detail::Value{entry.value->bytes, entry.value->refs, entry.value};
+      return detail::Value{entry.value->bytes, *entry.value->refs, entry.value};
     case wire::Value::Kind::shared: return open_shared(entry.location, entry.nested);
     case wire::Value::Kind::error: return Error(*entry.error);
     case wire::Value::Kind::remote: {
       const Fetched* fetched = entry.fetched.load(std::memory_order_acquire);
       if (fetched == nullptr) return moved();
       if (!fetched->value) return open_shared(fetched->location, fetched->nested);
-      return detail::Value{fetched->value->bytes, fetched->value->refs, fetched->value};
+      return detail::Value{fetched->value->bytes, *fetched->value->refs, fetched->value};
     }
     case wire::Value::Kind::pending:
     case wire::Value::Kind::forwarded: break;
@@ -364,7 +377,7 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
         auto one = std::make_shared<Stored>();
         one->bytes = bytes;
         one->refs = std::move(refs);
-        values.push_back({one->bytes, one->refs, one});
+        values.push_back({one->bytes, *one->refs, one});
         break;
       }
       case wire::Value::Kind::shared:

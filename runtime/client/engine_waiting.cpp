@@ -12,8 +12,7 @@ using namespace std::chrono_literals;
 /// A get that lasts longer gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
 
-Time deadline_after(Duration timeout) {
-  const Time now = steady_now();
+Time deadline_after(Duration timeout, Time now = steady_now()) {
   return timeout >= Time::max() - now ? Time::max() : now + timeout;
 }
 
@@ -36,11 +35,12 @@ class Blocking {
   ClientEngine& engine_;
 };
 
-bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline) {
+bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
+                               Time now) {
   if (done()) return true;
   const auto look = [&] { return done() || agent_lost_; };
   if (kind_ != wire::ProcessKind::worker || blocked_) {
-    pump_->wait(guard, look, deadline);
+    pump_->wait(guard, look, deadline, now);
   } else {
     const Time grace = std::min(deadline, steady_now() + kBlockGrace);
     if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
@@ -79,14 +79,18 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   if (!object)
     return Error(Code::invalid_argument,
                  "get of an empty Ref: it was moved from or never assigned");
+  Entry& entry = entry_of(object);
+  const auto is_final = [&entry](const Result<detail::Value>& value) {
+    return value || value.error().code() != Code::object_lost ||
+           entry.kind == wire::Value::Kind::error;
+  };
+  if (is_here(entry))  // mostly, and then nobody asks for the time
+    if (auto value = materialise(object); is_final(value)) return value;
   const Time deadline = deadline_after(timeout);
   for (;;) {
     const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
     auto value = open_once(object, deadline, timeout);
-    Entry& entry = entry_of(object);
-    if (value || value.error().code() != Code::object_lost ||
-        entry.kind == wire::Value::Kind::error)
-      return value;
+    if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = guard();
     const bool again = recover(entry, seen, error);
@@ -110,7 +114,8 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
     } catch (const Error& error) {
       return error;
     }
-    const auto failure = fetch_failed(entry) ? origin_of(entry).fetch_error : nullptr;
+    const std::shared_ptr<const ErrorInfo> failure =
+        fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (!ended)
@@ -166,7 +171,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
     for (std::size_t i = 0; i < objects.size(); ++i) {
       if (slots[i].fired) continue;
       Entry& entry = entry_of(objects[i]);
-      entry.waiters.push_back({fire, &slots[i]});
+      entry.waiters.edit().push_back({fire, &slots[i]});
       need(entry, false);
     }
     struct Unregister {
@@ -175,7 +180,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
       ~Unregister() {
         for (std::size_t i = 0; i < objects.size(); ++i)
           if (!slots[i].fired)
-            std::erase_if(entry_of(objects[i]).waiters,
+            std::erase_if(entry_of(objects[i]).waiters.edit(),
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
@@ -206,8 +211,9 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
 /// The bytes could not be fetched: perhaps from elsewhere.
 void ClientEngine::look_again(Entry& entry) {
   Entry& origin = origin_of(entry);
-  if (!origin.fetch_error || origin.fetch_error->code != Code::object_lost) return;
-  Error error(*origin.fetch_error);
+  const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
+  if (!why || why->code != Code::object_lost) return;
+  Error error(*why);
   if (recover(entry, recoveries_.load(std::memory_order_relaxed), error))
     need(entry, true);
   else
@@ -218,16 +224,16 @@ void ClientEngine::look_again(Entry& entry) {
 void ClientEngine::resume_with(Entry& entry, Resume* resume) {
   Entry* blocker = blocker_of(entry);
   Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
-  at.waiters.push_back({[](void* who, Entry&) {
-                          std::unique_ptr<Resume> r(static_cast<Resume*>(who));
-                          Entry& wanted = entry_of(r->object);
-                          if (fetch_failed(wanted)) r->engine->look_again(wanted);
-                          if (!is_here(wanted) && !fetch_failed(wanted))
-                            return r->engine->resume_with(wanted, r.release());
-                          r->engine->resumes_.erase(r.get());
-                          r->engine->resumable_.push_back(std::move(r->fire));
-                        },
-                        resume});
+  at.waiters.edit().push_back({[](void* who, Entry&) {
+                                 std::unique_ptr<Resume> r(static_cast<Resume*>(who));
+                                 Entry& wanted = entry_of(r->object);
+                                 if (fetch_failed(wanted)) r->engine->look_again(wanted);
+                                 if (!is_here(wanted) && !fetch_failed(wanted))
+                                   return r->engine->resume_with(wanted, r.release());
+                                 r->engine->resumes_.erase(r.get());
+                                 r->engine->resumable_.push_back(std::move(r->fire));
+                               },
+                               resume});
 }
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
@@ -239,8 +245,8 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   }
   {
     const Guard lock = guard();
-    if (fetch_failed(entry) && origin_of(entry).fetch_error)
-      return Error(*origin_of(entry).fetch_error);
+    if (const auto& why = *origin_of(entry).fetch_error; fetch_failed(entry) && why)
+      return Error(*why);
   }
   return try_get(object, detail::kNoTimeout);
 }

@@ -1,7 +1,7 @@
 /// Bytes that lie in the record itself when they are few, so that small values cost no memory of
 /// their own.
 ///
-///     FewBytes<32> bytes;
+///     FewBytes<40> bytes;
 ///     bytes = payload.subspan(16, 4);
 ///     BlobView view = bytes;
 #pragma once
@@ -17,32 +17,42 @@ namespace troupe::client {
 template <std::size_t inside>
 class FewBytes {
  public:
-  FewBytes() noexcept = default;
+  FewBytes() noexcept {}
   FewBytes(const FewBytes&) = delete;
   FewBytes& operator=(const FewBytes&) = delete;
+  ~FewBytes() {
+    if (size_ > inside) delete large();
+  }
   FewBytes& operator=(BlobView bytes) {
-    if (bytes.size() > inside)
-      large_.assign(bytes.begin(), bytes.end());
-    else if (!bytes.empty())
-      std::memcpy(inside_, bytes.data(), bytes.size());
+    if (bytes.size() > inside) return *this = Blob(bytes.begin(), bytes.end());
+    if (size_ > inside) delete large();
+    if (!bytes.empty()) std::memcpy(inside_, bytes.data(), bytes.size());
     size_ = bytes.size();
     return *this;
   }
   FewBytes& operator=(Blob&& bytes) {
     if (bytes.size() <= inside) return *this = BlobView(bytes);
-    size_ = bytes.size();
-    large_ = std::move(bytes);
+    Blob* memory = size_ > inside ? large() : new Blob;
+    *memory = std::move(bytes);
+    std::memcpy(inside_, &memory, sizeof memory);
+    size_ = memory->size();
     return *this;
   }
   std::size_t size() const noexcept { return size_; }
   operator BlobView() const noexcept {
-    return size_ > inside ? BlobView(large_) : BlobView(inside_, size_);
+    return size_ > inside ? BlobView(*large()) : BlobView(inside_, size_);
   }
 
  private:
+  static_assert(inside >= sizeof(Blob*));
+  Blob* large() const noexcept {
+    Blob* memory = nullptr;
+    std::memcpy(&memory, inside_, sizeof memory);
+    return memory;
+  }
+  /// The bytes; of more than fit, where they are.
   alignas(16) std::byte inside_[inside];
   std::size_t size_ = 0;
-  Blob large_;
 };
 
 }  // namespace troupe::client

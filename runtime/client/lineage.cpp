@@ -11,7 +11,7 @@ std::size_t bytes_of(const Entry& entry) {
   std::size_t bytes = sizeof(Entry);
   if (entry.value) bytes += entry.value->bytes.size();
   if (entry.kind == wire::Value::Kind::shared || entry.kind == wire::Value::Kind::remote)
-    bytes += entry.location.length;
+    bytes += entry.location->length;
   return bytes;
 }
 
@@ -67,7 +67,8 @@ void Lineage::clear() {
 // --- keeping
 
 std::vector<detail::ObjectHandle> Lineage::keep(std::unique_ptr<Task> task) {
-  std::vector<detail::ObjectHandle> dropped = std::move(task->results);
+  std::vector<detail::ObjectHandle> dropped(std::make_move_iterator(task->results.begin()),
+                                            std::make_move_iterator(task->results.end()));
   task->results.clear();
   Spec* spec = task->spec;
   const bool first = spec == nullptr;

@@ -41,19 +41,19 @@ void ObjectTable::mark_escaped(Entry& entry) {
   escaped_.emplace(entry.id, &entry);
 }
 
-void ObjectTable::add_own(Entry& entry) noexcept {
+void ObjectTable::add_own(Entry& entry) {
+  entry.own.edit().older = newest_own_;
   entry.in_own = true;
-  entry.older_own = newest_own_;
-  (newest_own_ != nullptr ? newest_own_->newer_own : oldest_own_) = &entry;
+  (newest_own_ != nullptr ? newest_own_->own.edit().newer : oldest_own_) = &entry;
   newest_own_ = &entry;
 }
 
 void ObjectTable::remove_own(Entry& entry) noexcept {
   if (!entry.in_own) return;
   entry.in_own = false;
-  (entry.older_own != nullptr ? entry.older_own->newer_own : oldest_own_) = entry.newer_own;
-  (entry.newer_own != nullptr ? entry.newer_own->older_own : newest_own_) = entry.older_own;
-  entry.older_own = entry.newer_own = nullptr;
+  const auto [older, newer] = entry.own.take();
+  (older != nullptr ? older->own.edit().newer : oldest_own_) = newer;
+  (newer != nullptr ? newer->own.edit().older : newest_own_) = older;
 }
 
 void ObjectTable::erase(Entry& entry) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "troupe/runtime/client/few_bytes.hpp"
+#include "troupe/runtime/client/rarely.hpp"
 #include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -16,8 +17,8 @@ namespace troupe::client {
 
 /// Bytes of a small value with the handles inside it.
 struct Stored {
-  FewBytes<32> bytes;
-  std::vector<detail::ObjectHandle> refs;
+  FewBytes<40> bytes;
+  Rarely<std::vector<detail::ObjectHandle>> refs;
 };
 
 struct Entry;
@@ -37,6 +38,7 @@ struct Fetched {
   std::vector<detail::ObjectHandle> nested;
 };
 
+/// A million of them may live: what few need lies outside.
 struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
@@ -49,17 +51,25 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
   bool argued = false;         ///< a call named it: lineage may know of it
-  wire::Location location;
+  bool in_own = false;
+  enum class Made : std::uint8_t { elsewhere, task, put, actor } made = Made::elsewhere;
+  bool parked = false;      ///< no handle, but lineage_uses
+  bool rebuilding = false;  ///< Rebuild was sent; Ready follows
+  bool refused = false;     ///< and said that it cannot be: fetch_error
+  Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
-  std::shared_ptr<const ErrorInfo> fetch_error;  ///< remote: why the last fetch failed; locked
-  std::vector<detail::ObjectHandle> nested;      ///< shared: handles of the refs inside
-  detail::ObjectHandle source;  ///< forwarded: keeps the object whose value this is
-  std::vector<Waiter> waiters;  ///< until ready; of a remote one those who wait for its bytes
+  /// Remote: why the last fetch failed; locked.
+  Rarely<std::shared_ptr<const ErrorInfo>> fetch_error;
+  Rarely<std::vector<detail::ObjectHandle>> nested;  ///< shared: handles of the refs inside
+  detail::ObjectHandle source;          ///< forwarded: keeps the object whose value this is
+  Rarely<std::vector<Waiter>> waiters;  ///< until ready; of a remote one for its bytes
   Entry* next_released = nullptr;
-  /// Neighbours among the values in shared memory that only this process knows of, by age.
-  Entry *older_own = nullptr, *newer_own = nullptr;
-  bool in_own = false;
+  struct Neighbours {
+    Entry *older = nullptr, *newer = nullptr;
+  };
+  /// Among the values in shared memory that only this process knows of, by age.
+  Rarely<Neighbours> own;
   /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
   std::atomic<const Fetched*> fetched{nullptr};
   /// Who has the value since ours was lost: an object that is being computed again, or was. Set
@@ -70,10 +80,6 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   std::uint32_t result_index = 0;  ///< which of its results
   std::uint32_t lineage_uses = 0;  ///< calls that would need it, and cannot name its call
   std::uint64_t parked_bytes = 0;
-  enum class Made : std::uint8_t { elsewhere, task, put, actor } made = Made::elsewhere;
-  bool parked = false;      ///< no handle, but lineage_uses
-  bool rebuilding = false;  ///< Rebuild was sent; Ready follows
-  bool refused = false;     ///< and said that it cannot be: fetch_error
   inline ~Entry();
 };
 
@@ -141,7 +147,7 @@ inline bool fetch_failed(Entry& entry) noexcept {
 inline bool is_alone(const Entry& entry) noexcept {
   return entry.ready.load(std::memory_order_relaxed) &&
          entry.kind == wire::Value::Kind::inline_bytes && !entry.escaped && !entry.argued &&
-         entry.made_by == nullptr && !entry.in_own && !entry.source && entry.value->refs.empty();
+         entry.made_by == nullptr && !entry.in_own && !entry.source && entry.value->refs->empty();
 }
 
 /// Escaped entries by id. Under the engine's lock.
@@ -163,7 +169,7 @@ class ObjectTable {
   /// Takes the entry out once its last handle is gone; the caller deletes it.
   void erase(Entry& entry);
   /// A value in shared memory of ours that nobody else knows of; until it escapes or goes.
-  void add_own(Entry& entry) noexcept;
+  void add_own(Entry& entry);
   /// Forgets that.
   void remove_own(Entry& entry) noexcept;
   Entry* oldest_own() noexcept { return oldest_own_; }

@@ -3,8 +3,16 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
 
 namespace troupe::client {
 namespace {
@@ -20,6 +28,35 @@ constexpr Duration kSpin = 75us;
 /// The CPUs that we may use are counted again once in so many sleeps.
 constexpr std::uint32_t kLookAtCpus = 16;
 
+/// A thread that was made to leave its CPU to others sleeps at once so many times: an answer may
+/// have to come from a process that waits for this very CPU, and a sleeper is let in sooner than
+/// who spins.
+constexpr std::uint32_t kSleepsInACrowd = 32;
+/// A leader that is never without something to handle reads the clock once in so many turns.
+constexpr std::uint32_t kTurnsPerClock = 16;
+
+/// What woke a thread.
+enum : std::uint32_t { kBell, kSocket, kKick };
+
+/// How many events there are, or 0 at the time.
+int wait_for(int set, std::span<epoll_event> events, Time until) {
+  const int room = static_cast<int>(events.size());
+  // Without a timeout the kernel sets no timer.
+  if (until == Time::max()) return epoll_wait(set, events.data(), room, -1);
+  const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(1h));
+#if defined(SYS_epoll_pwait2)
+  static std::atomic<bool> missing{false};
+  if (!missing.load(std::memory_order_relaxed)) {
+    const std::int64_t limit[2] = {left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+    const long n = syscall(SYS_epoll_pwait2, set, events.data(), room, limit, nullptr, 0);
+    if (n >= 0 || errno == EINTR) return static_cast<int>(n);
+    missing.store(true, std::memory_order_relaxed);  // an old kernel, or a filter
+  }
+#endif
+  return epoll_wait(set, events.data(), room,
+                    static_cast<int>((left.count() + 999'999) / 1'000'000));
+}
+
 int usable_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -33,7 +70,14 @@ Pump::Pump(Host& host, ring::Doorbell& bell, EngineLock& lock)
       bell_(bell),
       lock_(lock),
       spin_(usable_cpus() > 1 ? kSpin : Duration(0)),
-      kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      leader_bed_(make_bed()),
+      io_bed_(make_bed()) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = kKick;
+  epoll_ctl(io_bed_.set.get(), EPOLL_CTL_ADD, kick_.get(), &event);
+}
 
 Pump::~Pump() {
   TROUPE_ASSERT(!io_.joinable(), "a pump is stopped before it is destroyed");
@@ -58,19 +102,39 @@ void Pump::stop() {
   if (io_.joinable()) io_.join();
 }
 
-void Pump::poll_until(Time until, bool io) {
-  pollfd set[3] = {
-      {bell_.event_fd(), POLLIN, 0},
-      {host_.socket_fd(), static_cast<short>(host_.wants_write() ? POLLIN | POLLOUT : POLLIN), 0},
-      {kick_.get(), POLLIN, 0}};
-  // Without a timeout the kernel sets no timer, which costs as much as the sleep itself.
-  const bool bounded = until != Time::max();
-  const Duration left =
-      bounded ? std::clamp<Duration>(until - steady_now(), Duration(0), Duration(1h)) : Duration(0);
-  const timespec limit{static_cast<time_t>(left.count() / 1'000'000'000),
-                       static_cast<long>(left.count() % 1'000'000'000)};
-  if (ppoll(set, io ? 3 : 2, bounded ? &limit : nullptr, nullptr) > 0 && set[1].revents != 0)
-    host_.socket_ready();
+Pump::Bed Pump::make_bed() const {
+  Bed bed;
+  bed.set = Fd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u32 = kBell;
+  if (!bed.set || epoll_ctl(bed.set.get(), EPOLL_CTL_ADD, bell_.event_fd(), &event) != 0)
+    throw Unavailable(Code::unavailable, "this process has no descriptors left to wait with");
+  watch_socket(bed, EPOLL_CTL_ADD, false);
+  return bed;
+}
+
+void Pump::watch_socket(Bed& bed, int operation, bool writes) const {
+  epoll_event event{};
+  event.events = writes ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u32 = kSocket;
+  epoll_ctl(bed.set.get(), operation, host_.socket_fd(), &event);  // fails once that is closed
+  bed.writes = writes;
+}
+
+/// Returns whether the doorbell's event was written. Then whoever wrote it takes our announcement
+/// back (if that was a late one, who writes next); else it still stands.
+bool Pump::sleep_until(Bed& bed, Time until) {
+  if (const bool writes = host_.wants_write(); writes != bed.writes)
+    watch_socket(bed, EPOLL_CTL_MOD, writes);
+  std::array<epoll_event, 3> events;
+  bool rung = false;
+  for (int i = wait_for(bed.set.get(), events, until); i > 0; --i) {
+    const std::uint32_t what = events[static_cast<std::size_t>(i - 1)].data.u32;
+    if (what == kBell) rung = true;
+    if (what == kSocket) host_.socket_ready();
+  }
+  return rung;
 }
 
 /// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one
@@ -98,31 +162,43 @@ void Pump::assist() {
   if (followers_ > 0) changed_.notify_all();
 }
 
-bool Pump::wait(Guard& guard, const std::function<bool()>& done, Time deadline) {
+bool Pump::wait(Guard& guard, const std::function<bool()>& done, Time deadline, Time now) {
   for (;;) {
     if (done()) return true;
     if (stopping_.load(std::memory_order_relaxed)) return false;
-    if (!leading_) return lead(guard, done, deadline);
-    if (steady_now() >= deadline) return false;
+    if (now == Time{}) now = steady_now();
+    if (!leading_) return lead(guard, done, deadline, now);
+    if (now >= deadline) return false;
     ++followers_;
-    const Duration left = std::min<Duration>(deadline - steady_now(), 1h);
-    changed_.wait_for(guard, left);
+    changed_.wait_for(guard, std::min<Duration>(deadline - now, 1h));
     --followers_;
+    now = waited_until_ = steady_now();
   }
 }
 
-bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) {
+/// Before a sleep, so that it costs nothing when it matters.
+void Pump::look_for_crowd() {
+  static thread_local long switches = 0;
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
+  if (std::exchange(switches, usage.ru_nivcsw) != usage.ru_nivcsw)
+    crowd_ = kSleepsInACrowd;
+  else if (crowd_ > 0)
+    --crowd_;
+}
+
+bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now) {
   leading_ = true;
   take_over_from_io();
   bool result = false;
-  Time now = led_since_ = steady_now();
-  for (;; now = steady_now()) {
+  led_since_ = now;
+  for (std::uint32_t turn = 1;; ++turn) {
     const Time timer = host_.drain(now);
     if ((result = done()) || stopping_.load(std::memory_order_relaxed) || now >= deadline) break;
     guard.unlock();
     const Time spin_end = now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();
-    while (!pending && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
+    while (!pending && !crowd_ && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
       for (int i = 0; i < 32 && !pending; ++i) {
         __builtin_ia32_pause();
         pending = bell_.pending();
@@ -130,13 +206,16 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline) 
     }
     // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
     if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
-    if (!pending && bell_.prepare_sleep()) {
-      if (!stopping_.load(std::memory_order_seq_cst)) poll_until(std::min(timer, deadline), false);
-      bell_.finish_sleep();
-    }
+    if (!pending && spin_ > Duration(0)) look_for_crowd();
+    const bool sleeps = !pending && bell_.prepare_sleep();
+    const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
+                      sleep_until(leader_bed_, std::min(timer, deadline));
+    if (sleeps && !rung) bell_.finish_sleep();
+    if (!pending || turn % kTurnsPerClock == 0) now = steady_now();
     guard.lock();
   }
   leading_ = false;
+  waited_until_ = now;
   last_led_.store(now.time_since_epoch().count(), std::memory_order_seq_cst);
   hand_to_io();
   if (followers_ > 0) changed_.notify_all();
@@ -168,11 +247,11 @@ void Pump::io_loop() {
     if (stopping_.load(std::memory_order_seq_cst) || !bell_.prepare_sleep()) continue;
     io_on_bell_ = true;
     guard.unlock();
-    if (!host_.has_leftovers()) poll_until(timer, true);
+    const bool rung = !host_.has_leftovers() && sleep_until(io_bed_, timer);
     guard.lock();
     if (io_on_bell_) {
       io_on_bell_ = false;
-      bell_.finish_sleep();
+      if (!rung) bell_.finish_sleep();
     }
   }
 }

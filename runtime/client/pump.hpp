@@ -51,8 +51,11 @@ class Pump {
   void stop();
 
   /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the
-  /// predicate's last value.
-  bool wait(Guard& guard, const std::function<bool()>& done, Time deadline);
+  /// predicate's last value. `now`: the time, if the caller knows it.
+  bool wait(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
+  /// When wait() last returned to a thread for which it had to wait, within some microseconds.
+  /// Under the lock.
+  Time waited_until() const noexcept { return waited_until_; }
   /// For a thread that sends much and waits for nothing: handles what has arrived, so that the I/O
   /// thread need not be woken for it. Under the lock. One look at the doorbell when nothing has.
   void assist();
@@ -64,9 +67,18 @@ class Pump {
   void nudge() { bell_.nudge(); }
 
  private:
+  /// What a thread sleeps on, registered once: the doorbell's event by its edges, so that nobody
+  /// has to empty it, and the socket.
+  struct Bed {
+    Fd set;
+    bool writes = false;  ///< it is to wake up when the socket can be written, too
+  };
   void io_loop();
-  bool lead(Guard& guard, const std::function<bool()>& done, Time deadline);
-  void poll_until(Time until, bool io);
+  bool lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now);
+  Bed make_bed() const;
+  void watch_socket(Bed& bed, int operation, bool writes) const;
+  bool sleep_until(Bed& bed, Time until);
+  void look_for_crowd();
   void take_over_from_io();
   void hand_to_io();
 
@@ -75,11 +87,15 @@ class Pump {
   EngineLock& lock_;
   Duration spin_;             ///< the leader's
   std::uint32_t sleeps_ = 0;  ///< the leader's
+  std::uint32_t crowd_ = 0;   ///< the leader's: sleeps before it spins again
   Fd kick_;                   ///< wakes the I/O thread out of either sleep
+  Bed leader_bed_;
+  Bed io_bed_;  ///< and the kick
   std::condition_variable_any changed_;
   int followers_ = 0;
   bool leading_ = false;  ///< a user thread leads; under the lock
   Time led_since_{};      ///< when it began to; under the lock
+  Time waited_until_{};
   std::atomic<bool> stopping_{false};
   bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock
   std::atomic<bool> io_idle_{

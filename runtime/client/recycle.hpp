@@ -64,8 +64,10 @@ class Spare {
   }
 };
 
+/// What the heap would give for it anyway: blocks lie 16 bytes apart, and eight of those are the
+/// heap's.
 constexpr std::size_t spare_size(std::size_t size) noexcept {
-  return (size + 15) & ~std::size_t{15};
+  return ((size + 8 + 15) & ~std::size_t{15}) - 8;
 }
 
 /// Gives T an operator new and delete of this kind. Precondition: T is final or has no larger

@@ -14,6 +14,9 @@ constexpr std::size_t kMaxDepth = 256;
 /// A worker that has shown no progress for so long is relieved of what it has not started, if
 /// others are idle.
 constexpr Duration kStuck = 1ms;
+/// As long as others only wait to be taken, nobody gains by what comes back but fairness; and one
+/// that has no CPU just now looks stuck, too.
+constexpr Duration kStuckInACrowd = 20ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
@@ -252,9 +255,12 @@ Time TaskManager::tick(Time now) {
         else
           next = std::min(next, lease->since + kWarm);
       } else if (lease->in_flight.size() > 1 && !lease->recalled) {
+        const bool crowd = !somebody_idle && !pool.ready.empty();
         if (now - lease->since < kStuck) {
           next = std::min(next, lease->since + kStuck);
-        } else if (somebody_idle || !pool.ready.empty()) {
+        } else if (crowd && now - lease->since < kStuckInACrowd) {
+          next = std::min(next, now + kStuck);
+        } else if (somebody_idle || crowd) {
           lease->recalled = true;
           out_.recall(lease->worker);
         } else {

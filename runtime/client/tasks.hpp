@@ -27,21 +27,22 @@ namespace troupe::client {
 
 struct Spec;
 
+/// A million of them may wait, so every byte counts: tests/runtime/footprint_test.cpp.
 struct Task final : Recycled<Task> {
-  std::uint64_t key = 0;  ///< shape
   detail::Call call;
-  std::vector<detail::ObjectHandle> results;
-  std::shared_ptr<const detail::Request> request;  ///< null: defaults
-  std::int32_t retries_left = 3;                   ///< -1: without limit
-  std::uint32_t attempt = 1;
-  std::uint32_t killed = 0;    ///< workers that ended while they ran it
-  std::uint32_t waiting = 0;   ///< arguments that are not ready
-  bool failed = false;         ///< an argument ended in an error: kept only until waiting is 0
+  detail::SmallVector<detail::ObjectHandle, 1> results;
+  std::unique_ptr<const detail::Request> request;  ///< null: defaults
   std::uint64_t sequence = 0;  ///< in flight: its number on the worker's channel
   Spec* spec = nullptr;        ///< it runs again, for lost results
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
+  std::uint32_t key = 0;          ///< shape
+  std::int32_t retries_left = 3;  ///< -1: without limit
+  std::uint32_t attempt = 1;
+  std::uint16_t waiting = 0;  ///< arguments that are not ready
+  std::uint8_t killed = 0;    ///< workers that ended while they ran it
+  bool failed = false;        ///< an argument ended in an error: kept only until waiting is 0
 };
 
 class TaskManager {

@@ -5,6 +5,7 @@
 
 #include <cxxabi.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -17,8 +18,9 @@ namespace {
 class Replier final : public detail::ResultSink {
  public:
   explicit Replier(ClientEngine& engine) : engine_(engine) {}
-  /// For the next call.
-  void begin(const Incoming& call, std::size_t results) {
+  /// For the next call. Only how long tasks run is of use to anybody, so actors read no clock.
+  void begin(const Incoming& call, std::size_t results, Time now) {
+    timed_ = call.call.actor_low == 0;
     to_ = call.from;
     sequence_ = call.call.sequence;
     wanted_ = call.call.results;
@@ -27,8 +29,10 @@ class Replier final : public detail::ResultSink {
     rooms_.resize(results);
     for (ValueRoom& room : rooms_)
       if (room.allocation) room = {};  // what was never published
-    begun_ = steady_now();
+    begun_ = ended_ = now;
   }
+  /// Of the last result; the call's begin before that.
+  Time ended() const noexcept { return ended_; }
 
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
     ValueRoom& room = rooms_.at(index);
@@ -61,7 +65,7 @@ class Replier final : public detail::ResultSink {
     value.lost = lost;
     value.kind = wire::Value::Kind::error;
     value.error = error.shared_info();
-    engine_.reply(to_, sequence_, 0, true, steady_now() - begun_, value);
+    engine_.reply(to_, sequence_, 0, true, ran(), value);
   }
   bool finished() const noexcept { return sent_ == total_; }
 
@@ -74,15 +78,18 @@ class Replier final : public detail::ResultSink {
     reply.index = static_cast<std::uint32_t>(index);
     reply.has_value = wanted_ != 0;
     if (!reply.has_value) bytes = {};  // a tell
-    reply.ran_ns = static_cast<std::uint64_t>((steady_now() - begun_).count());
+    reply.ran_ns = static_cast<std::uint64_t>(ran().count());
     reply.value.size = static_cast<std::uint32_t>(bytes.size());
     engine_.reply_plain(to_, reply, bytes);
   }
   void send(std::size_t index, OutgoingValue value) {
     ++sent_;
     if (wanted_ == 0) value = OutgoingValue{};  // a tell
-    engine_.reply(to_, sequence_, static_cast<std::uint32_t>(index), sent_ == total_,
-                  steady_now() - begun_, value);
+    engine_.reply(to_, sequence_, static_cast<std::uint32_t>(index), sent_ == total_, ran(), value);
+  }
+  Duration ran() noexcept {
+    if (timed_) ended_ = steady_now();
+    return std::max(ended_ - begun_, Duration(0));
   }
 
   ClientEngine& engine_;
@@ -92,7 +99,8 @@ class Replier final : public detail::ResultSink {
   std::size_t total_ = 0;
   std::size_t sent_ = 0;
   std::vector<ValueRoom> rooms_;
-  Time begun_{};
+  bool timed_ = false;
+  Time begun_{}, ended_{};
 };
 
 /// A constructor's result is the instance; nothing travels.
@@ -190,10 +198,16 @@ class Worker {
       std::shared_ptr<Incoming> call;
       std::optional<ActorStart> start;
       std::function<void()> resume;
-      if (!engine_.next_work(call, start, resume)) break;
+      const std::optional<Time> waited = engine_.next_work(call, start, resume);
+      if (!waited) break;
+      free_since_ = std::max(free_since_, *waited);
+      if (call) {
+        run(call);
+        continue;
+      }
       if (resume) resume();
       if (start) become(*start);
-      if (call) run(call);
+      free_since_ = steady_now();
     }
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
@@ -247,7 +261,7 @@ class Worker {
   }
   std::shared_ptr<Replier> next_replier(const Incoming& call, std::size_t results) {
     if (!replier_ || replier_.use_count() != 1) replier_ = std::make_shared<Replier>(engine_);
-    replier_->begin(call, results);
+    replier_->begin(call, results, free_since_);
     return replier_;
   }
 
@@ -280,6 +294,7 @@ class Worker {
     const Incoming& call = *incoming;
     const detail::Callable* callable = nullptr;
     std::shared_ptr<Replier> sink;
+    bool deferred = false;
     const process::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
@@ -293,6 +308,7 @@ class Worker {
       callable->thunk(run);
       if (!run.deferred() && !sink->finished())
         sink->fail(Error(Code::internal, std::string(callable->name) + " ended without a result"));
+      deferred = run.deferred();
     } catch (const BadArgument& bad) {
       sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
     } catch (...) {
@@ -300,6 +316,7 @@ class Worker {
       const char* name = callable != nullptr ? callable->name : "unknown function";
       sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
     }
+    free_since_ = deferred ? steady_now() : sink->ended();
   }
 
   ClientEngine& engine_;
@@ -312,6 +329,9 @@ class Worker {
   ActorId actor_;
   ObjectId lifetime_;
   bool restarted_ = false;
+  /// Since when this thread has had nothing to do: the next call begins there, without another look
+  /// at the clock.
+  Time free_since_{};
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ class Stencil {
     FrameWriter writer;
     const BlobView frame = writer.encode(message);
     count_ = frame.size() / sizeof(std::uint64_t);
-    TROUPE_ASSERT(count_ <= PlainFrame{}.words.size(), "a plain message is small");
+    TROUPE_ASSERT(count_ >= 2 && count_ <= PlainFrame{}.words.size(), "a plain message is small");
     std::memcpy(words_.data(), frame.data(), frame.size());
     keep_.fill(~std::uint64_t{0});
   }
@@ -58,14 +58,17 @@ class Stencil {
   }
   bool fits(BlobView frame) const noexcept {
     if (frame.size() < size()) return false;
-    std::uint64_t differs = 0;
-    for (std::size_t i = 0; i < count_; ++i) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, frame.data() + i * sizeof word, sizeof word);
-      differs |= (word & keep_[i]) ^ words_[i];
-      if (i == 0 && differs != 0) return false;  // the head: mostly of another size
+    std::uint64_t head = 0;
+    std::memcpy(&head, frame.data(), sizeof head);
+    if (((head & keep_[0]) ^ words_[0]) != 0) return false;  // mostly of another size
+    Pair differs{};
+    for (std::size_t i = 0; i + 1 < count_; i += 2)
+      differs |= (pair_at(frame, i) & at<Pair>(keep_, i)) ^ at<Pair>(words_, i);
+    if (count_ % 2 != 0) {  // the last one again, with the one before it
+      const std::size_t i = count_ - 2;
+      differs |= (pair_at(frame, i) & at<Pair>(keep_, i)) ^ at<Pair>(words_, i);
     }
-    return differs == 0;
+    return (differs[0] | differs[1]) == 0;
   }
   std::uint64_t get(BlobView frame, std::size_t number) const noexcept {
     const Field& field = field_[number];
@@ -75,6 +78,19 @@ class Stencil {
   }
 
  private:
+  /// Two words, handled together.
+  using Pair = std::uint64_t __attribute__((vector_size(16)));
+  static Pair pair_at(BlobView frame, std::size_t word) noexcept {
+    Pair pair;
+    std::memcpy(&pair, frame.data() + word * sizeof(std::uint64_t), sizeof pair);
+    return pair;
+  }
+  template <class T, class Words>
+  static T at(const Words& words, std::size_t word) noexcept {
+    T value;
+    std::memcpy(&value, words.data() + word, sizeof value);
+    return value;
+  }
   struct Field {
     std::uint32_t word = 0;
     std::uint32_t shift = 0;

@@ -39,14 +39,14 @@ class Echo {
   int say(int x) { return x; }
   void stay(int cpu) { stay_on(cpu); }
 };
-/// Computes for so long, whatever else the CPU does meanwhile.
-int busy(int ns) {
-  timespec at{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-  const auto end = at.tv_sec * 1'000'000'000L + at.tv_nsec + ns;
-  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-  while (at.tv_sec * 1'000'000'000L + at.tv_nsec < end);
-  return ns;
+/// So many steps, each of which needs the one before: the same work wherever and whenever it runs.
+int burn(int steps) {
+  std::uint64_t x = 1;
+  for (int i = 0; i < steps; ++i) {
+    x = x * 6364136223846793005U + 1442695040888963407U;
+    asm volatile("" : "+r"(x));
+  }
+  return steps;
 }
 /// One of n callers; says how many calls a second it has made.
 double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
@@ -61,6 +61,12 @@ double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
 }
 
 // --- measuring ---
+
+/// Bytes that malloc has handed out in this process.
+double heap_bytes() {
+  const auto info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd);
+}
 
 struct Queue {
   double per_second = 0;
@@ -101,10 +107,9 @@ Actor<Echo> echo_actor(Scene& s) {
 
 Reading actor_sync(Scene& s) {
   const Actor<Echo> actor = echo_actor(s);
-  const int n = s.count(5000, 100);
-  const Stopwatch watch;
-  for (int i = 0; i < n; ++i) expect(s.ctx.get(actor.call<&Echo::say>(i), kBound) == i, "a result");
-  return {watch.seconds() / n * 1e6};
+  return {1e6 * median_call(s.count(5000, 100), [&](int i) {
+            expect(s.ctx.get(actor.call<&Echo::say>(i), kBound) == i, "a result");
+          })};
 }
 
 Reading actor_inflight(Scene& s) {
@@ -138,6 +143,19 @@ Reading get_extent(Scene& s) {
   expect(s.ctx.get(ref, kBound).size() == 8192, "a result");
   return {1e9 * median_call(s.count(100'000, 1000),
                             [&](int) { expect(s.ctx.get(ref)[0] == 1, "a value"); })};
+}
+
+/// What each of so many small objects costs while it lives.
+Reading object_bytes(Scene& s) {
+  const int n = s.count(1'000'000, 1000);
+  std::vector<Ref<int>> refs;
+  refs.reserve(static_cast<std::size_t>(n));
+  const double before = heap_bytes();
+  for (int i = 0; i < n; ++i) refs.push_back(s.ctx.put(i));
+  const double bytes = heap_bytes() - before;
+  for (int i = 0; i < n; i += n / 100)
+    expect(s.ctx.get(refs[static_cast<std::size_t>(i)]) == i, "a value");
+  return {bytes / n};
 }
 
 constexpr std::size_t kLarge = std::size_t{128} << 20;  // as the memcpy floor copies
@@ -194,27 +212,25 @@ Reading drain_1000(Scene& s) {
   return {watch.seconds() / n / 1000 * 1e6};
 }
 
-/// Bytes that malloc has handed out in this process.
-double heap_bytes() {
-  const auto info = mallinfo2();
-  return static_cast<double>(info.uordblks + info.hblkhd);
-}
-
 /// A worker that sleeps while tasks are submitted, then drains them.
 const Queue& queued(Scene& s) {
   if (s.queue) return *s.queue;
   const int n = s.count(1'000'000, 2000);
-  std::vector<Ref<int>> refs;
-  refs.reserve(static_cast<std::size_t>(n));
-  const Ref<void> sleeper = s.ctx.submit<nap>(s.count(4000, 50));
-  const double before = heap_bytes();
-  for (int i = 0; i < n; ++i) refs.push_back(s.ctx.submit<echo>(i));
-  const double bytes = heap_bytes() - before;
-  s.ctx.get(sleeper, kBound);
-  const Stopwatch watch;
-  for (const auto& ref : refs) s.ctx.get(ref, kBound);
-  s.queue = {n / watch.seconds(), bytes / n};
-  return *s.queue;
+  for (int ms = s.count(4000, 50);; ms *= 2) {
+    expect(ms <= 64'000, "tasks could not be submitted while a worker sleeps");
+    std::vector<Ref<int>> refs;
+    refs.reserve(static_cast<std::size_t>(n));
+    const std::vector<Ref<void>> sleeper{s.ctx.submit<nap>(ms)};
+    const double before = heap_bytes();
+    for (int i = 0; i < n; ++i) refs.push_back(s.ctx.submit<echo>(i));
+    const double bytes = heap_bytes() - before;
+    const bool too_short = !s.ctx.wait(sleeper, {.timeout = 0s}).ready.empty();
+    s.ctx.get(sleeper[0], kBound);
+    const Stopwatch watch;
+    for (const auto& ref : refs) s.ctx.get(ref, kBound);
+    s.queue = {n / watch.seconds(), bytes / n};
+    if (!too_short) return *s.queue;
+  }
 }
 Reading queued_million(Scene& s) {
   return {queued(s).per_second};
@@ -288,30 +304,43 @@ Reading get_nested(Scene& s) {
           })};
 }
 
-/// How much of the CPUs' time tasks of this length get for themselves.
-double efficiency(Context& ctx, int cpus, int ns, bool quick) {
-  const int n = std::clamp(static_cast<int>((quick ? 1e6 : 60e6) * cpus / ns), 64, 40'000);
+/// Steps a second of tasks of this many steps each, all workers together; of so much work that the
+/// fastest would take `seconds`.
+double rate_of(Context& ctx, int steps, double peak, double seconds) {
+  const int n = std::clamp(static_cast<int>(seconds * peak / steps), 64, 40'000);
   std::vector<Ref<int>> refs;
   refs.reserve(static_cast<std::size_t>(n));
   const Stopwatch watch;
-  for (int i = 0; i < n; ++i) refs.push_back(ctx.submit<busy>(ns));
-  for (const auto& ref : refs) expect(ctx.get(ref, kBound) == ns, "a result");
-  return 1e-9 * ns * n / cpus / watch.seconds();
+  for (int i = 0; i < n; ++i) refs.push_back(ctx.submit<burn>(steps));
+  for (const auto& ref : refs) expect(ctx.get(ref, kBound) == steps, "a result");
+  return 1.0 * steps * n / watch.seconds();
 }
 /// The smallest task at half the efficiency, in microseconds, with a worker for each CPU of the
-/// placement; the driver has to share them. Needs a session of its own.
+/// placement; the driver has to share them. As Task Bench has it (Slaughter et al., SC 2020): the
+/// efficiency of a length is its rate of work over the highest rate that was seen, that of tasks of
+/// a millisecond; each point is a median of five, so that one interruption does not turn the
+/// search. Needs a session of its own.
 double metg(Placement placement, bool quick) {
   const int cpus = placement == Placement::one_cpu ? 1 : 2;
   Session session({.cpus = static_cast<double>(cpus)});
   Context ctx = session.context();
-  (void)efficiency(ctx, cpus, 20'000, quick);  // workers start, times are learnt
-  double below = 100, above = 200'000;
-  while (above / below > 1.1) {
-    const double length = std::sqrt(below * above);
-    (efficiency(ctx, cpus, static_cast<int>(length), quick) < 0.5 ? below : above) = length;
+  const double seconds = quick ? 0.002 : 0.04;
+  const auto rate = [&](double steps, double peak) {
+    std::vector<double> runs;
+    for (int i = 0; i < (quick ? 1 : 5); ++i)
+      runs.push_back(rate_of(ctx, static_cast<int>(steps), peak, seconds));
+    return middle(std::move(runs));
+  };
+  double peak = rate_of(ctx, 200'000, 1e9, seconds);  // workers start, times are learnt
+  const double millisecond = 1e-3 * peak / cpus;
+  peak = std::max(peak, rate(millisecond, peak));
+  double below = millisecond / 10'000, above = millisecond;
+  while (above / below > 1.15) {
+    const double steps = std::sqrt(below * above);
+    (rate(steps, peak) < 0.5 * peak ? below : above) = steps;
     if (quick) break;
   }
-  return above / 1e3;
+  return 1e6 * above / (peak / cpus);
 }
 
 // --- the suite ---
@@ -347,6 +376,7 @@ const Case kObjects[] = {
     {{"put_small", "ns", kNoFloor, at_most(kValue, 300), false}, put_small},
     {{"get_small", "ns", kNoFloor, at_most(kValue, 150), false}, get_small},
     {{"get_extent", "ns", kNoFloor, at_most(kValue, 300), false}, get_extent},
+    {{"object_bytes", "B", kNoFloor, at_most(kValue, 300), false}, object_bytes},
     {{"get_nested_10000", "ms", kNoFloor, at_most(kValue, 2), false}, get_nested},
     {{"put_large_copy", "GB/s", kCopyRate, at_least(kRatio, 0.9), false}, put_large_copy},
     {{"put_large_inplace", "us", kCopyTime, at_most(kRatio, 0.05), false}, put_large_inplace},

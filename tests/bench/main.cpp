@@ -1,13 +1,14 @@
 // Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
 //   bench [core|objects|remote|control]... [--json FILE] [--quick] [--rounds N] [--only NAME]
 //   [--list]
+//   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
 // were noisy.
+#include "curves.hpp"
 #include "suite.hpp"
 
 #include "troupe/troupe.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -23,14 +24,16 @@ struct Arguments {
   std::vector<Suite*> suites;
   RunOptions run;
   std::string json;
+  std::string curves;
   bool list = false;
 };
 
 int wrong(const char* program, const std::string& what) {
-  std::fprintf(stderr,
-               "%s: %s\nusage: %s [core|objects|remote|control]... [--json FILE] [--quick] "
-               "[--rounds N] [--only NAME] [--list]\n",
-               program, what.c_str(), program);
+  std::fprintf(
+      stderr,
+      "%s: %s\nusage: %s [core|objects|remote|control]... [--json FILE] [--quick] "
+      "[--rounds N] [--only NAME] [--list]\n       %s --curves FILE.svg [--json FILE] [--quick]\n",
+      program, what.c_str(), program, program);
   return 2;
 }
 
@@ -44,7 +47,8 @@ Suite* suite_named(std::string_view name) {
 std::string parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    const bool takes_value = flag == "--json" || flag == "--rounds" || flag == "--only";
+    const bool takes_value =
+        flag == "--json" || flag == "--rounds" || flag == "--only" || flag == "--curves";
     if (takes_value && i + 1 == argc) return flag + " needs a value";
     const std::string value = takes_value ? argv[++i] : "";
     if (flag == "--quick") {
@@ -54,6 +58,8 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
       arguments.list = true;
     } else if (flag == "--json") {
       arguments.json = value;
+    } else if (flag == "--curves") {
+      arguments.curves = value;
     } else if (flag == "--only") {
       arguments.run.only = value;
     } else if (flag == "--rounds") {
@@ -85,6 +91,14 @@ bool write_file(const std::string& path, const std::string& text) {
   return written && flushed;
 }
 
+int draw(const Arguments& arguments) {
+  const std::vector<Curve> curves = measure_curves(arguments.run.quick);
+  std::fputs(to_text(curves).c_str(), stdout);
+  const bool written = write_file(arguments.curves, to_svg(curves)) &&
+                       (arguments.json.empty() || write_file(arguments.json, to_json(curves)));
+  return written ? 0 : 1;
+}
+
 int measure(const Arguments& arguments) {
   std::vector<Judged> rows;
   for (Suite* suite : arguments.suites)
@@ -95,11 +109,11 @@ int measure(const Arguments& arguments) {
   if (arguments.json != "-") std::fputs(to_report(rows).c_str(), stdout);
   if (!arguments.json.empty() && !write_file(arguments.json, to_report_json(rows))) return 1;
   if (arguments.run.quick) return 0;
-  const auto noisy =
-      std::count_if(rows.begin(), rows.end(), [](const Judged& j) { return j.noisy; });
-  if (noisy * 10 <= static_cast<std::ptrdiff_t>(rows.size())) return 0;
-  std::fprintf(stderr, "%td of %zu rows are noisy: the machine does something else meanwhile\n",
-               noisy, rows.size());
+  if (!too_noisy(rows)) return 0;
+  std::fprintf(stderr,
+               "more than a tenth of %zu rows are noisy: the machine does something else "
+               "meanwhile\n",
+               rows.size());
   return 3;
 }
 
@@ -111,6 +125,7 @@ int main(int argc, char** argv) {
     Arguments arguments;
     if (const std::string what = parse(argc, argv, arguments); !what.empty())
       return wrong(argv[0], what);
+    if (!arguments.curves.empty()) return draw(arguments);
     if (!arguments.list) return measure(arguments);
     for (const Suite* suite : arguments.suites)
       for (const RowInfo& row : suite->rows()) std::printf("%s\n", row.name);

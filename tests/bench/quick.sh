@@ -9,3 +9,5 @@ for suite in core objects remote control; do
   "$1" "$suite" --list >"$names"
   "$2" "$report" "$names"
 done
+"$1" --curves "$report" --quick >/dev/null
+grep -q "</svg>" "$report"

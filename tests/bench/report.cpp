@@ -66,6 +66,12 @@ Judged judge(const Series& series) {
   return judged;
 }
 
+bool too_noisy(const std::vector<Judged>& rows) noexcept {
+  const auto noisy =
+      std::count_if(rows.begin(), rows.end(), [](const Judged& j) { return j.noisy; });
+  return noisy * 10 > static_cast<std::ptrdiff_t>(rows.size());
+}
+
 std::string text_of(const Goal& goal) {
   if (goal.of == Goal::Of::none) return "";
   char text[64];

@@ -57,6 +57,9 @@ struct Judged {
 /// Medians of the rounds. Precondition: at least one value; as many floors as values, or none.
 Judged judge(const Series& series);
 
+/// Whether more than a tenth of the rows are noisy: then the run says nothing.
+bool too_noisy(const std::vector<Judged>& rows) noexcept;
+
 /// "ratio <= 10"; empty without a goal.
 std::string text_of(const Goal& goal);
 std::string to_report(const std::vector<Judged>& rows);

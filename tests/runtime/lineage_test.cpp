@@ -26,7 +26,7 @@ struct Lineages : testing::Test {
     Entry* entry = entries.emplace_back(std::make_unique<Entry>()).get();
     entry->id = ObjectId{1, ++next};
     entry->kind = wire::Value::Kind::shared;
-    entry->location.length = bytes;
+    entry->location.edit().length = bytes;
     entry->ready = true;
     entry->handles = 2;  // one is the test's: release_object() must not delete it
     return Handle::adopt(entry);
@@ -36,7 +36,7 @@ struct Lineages : testing::Test {
     auto made = std::make_unique<Task>();
     for (Handle& argument : arguments)
       made->call.arguments.push_back({0, 0, 0, 0, std::move(argument)});
-    made->results = std::move(results);
+    made->results.assign(results.begin(), results.end());
     made->retries_left = retries;
     return made;
   }
@@ -141,7 +141,7 @@ TEST_F(Lineages, EachRunCostsARetry) {
   EXPECT_TRUE(gather(lineage, spec).empty()) << "L-3";
   Handle heir = object();
   lineage.is_result(spec, 0, entry_of(heir));
-  running->results = {heir};
+  running->results.push_back(heir);
   lineage.keep(std::move(running));
   EXPECT_EQ(spec.results[0], &entry_of(heir));
   std::vector<Spec*> order;

@@ -361,9 +361,9 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
                              std::vector<ObjectHandle> refs, std::uint64_t key, int retries) {
   auto owned = std::make_unique<client::Task>();
   client::Task* task = owned.get();
-  auto request = std::make_shared<detail::Request>();
+  auto request = std::make_unique<detail::Request>();
   request->retry_on = {"flaky"};
-  task->request = request;
+  task->request = std::move(request);
   task->retries_left = retries;
   task->call = call_of(spec, std::move(arguments), std::move(refs));
   ObjectHandle result = create();
@@ -373,8 +373,8 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
     settle_error(entry_of(result), Error(*error));
     return result;
   }
-  task->results = {result};
-  task->key = key;
+  task->results.push_back(result);
+  task->key = static_cast<std::uint32_t>(key);
   task->waiting = watch_arguments(task->call, [this, task](Entry& entry) {
     if (entry.kind == Kind::error)
       tasks_.argument_failed(*task, Error(*entry.error));
@@ -397,7 +397,7 @@ ObjectHandle Process::call(ActorId actor, const ObjectHandle& lifetime, const Sp
   ObjectHandle result = create();
   machine_.truth().promise(result.id(), content_of(spec));
   ++machine_.truth().started_calls;
-  pending->results = {result};
+  pending->results.push_back(result);
   if (const ErrorInfo* error = failed_argument(pending->call))
     pending->doomed = std::make_shared<const Error>(*error);
   pending->waiting = watch_arguments(pending->call, [this, pending](Entry& entry) {

@@ -1,0 +1,107 @@
+// What waits costs: a million tasks, objects and calls may be there at once.
+#include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/tasks.hpp"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+namespace troupe::client {
+namespace {
+
+/// Nobody grants a lease, no actor lives.
+struct Silent final : TaskManager::Out, ActorCalls::Out {
+  bool send(std::uint64_t, Task&) override { return false; }
+  bool send(std::uint64_t, ActorCall&) override { return false; }
+  void request_lease(std::uint64_t, std::uint32_t) override {}
+  void return_lease(std::uint64_t) override {}
+  void recall(std::uint64_t) override {}
+  void watch(ActorId) override {}
+  void fail(Task&, const Error&) override {}
+  void fail(ActorCall&, const Error&) override {}
+};
+
+/// Bytes that malloc has handed out, its own share included.
+double heap_bytes() {
+  const auto info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd);
+}
+
+/// A call of f(int, int).
+detail::Call small_call() {
+  static const detail::Callable callable{[](detail::Invocation&) {}};
+  detail::Call call;
+  call.callable = &callable;
+  call.arguments.resize(2);
+  call.arguments[0] = {0, 4, 0, 0, {}};
+  call.arguments[1] = {16, 4, 0, 0, {}};
+  call.bytes.resize(20);
+  return call;
+}
+
+constexpr int kMany = 10'000;
+
+/// Heap bytes of each of kMany times `one`, whose results stay.
+template <class One>
+double bytes_each(One&& one) {
+  std::vector<detail::ObjectHandle> kept;
+  kept.reserve(kMany);
+  const double before = heap_bytes();
+  for (int i = 0; i < kMany; ++i) kept.push_back(one());
+  return (heap_bytes() - before) / kMany;
+}
+
+class Footprint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's heap says nothing";
+#endif
+  }
+  Silent out;
+  ObjectTable objects{1};
+};
+
+TEST_F(Footprint, QueuedTask) {
+  TaskManager tasks(out);
+  EXPECT_LE(bytes_each([&] {
+              detail::ObjectHandle result = objects.create();
+              auto task = std::make_unique<Task>();
+              task->call = small_call();
+              task->results.push_back(result);
+              tasks.submit(std::move(task), Time{});
+              return result;
+            }),
+            445);
+}
+
+TEST_F(Footprint, QueuedActorCall) {
+  ActorCalls calls(out);
+  EXPECT_LE(bytes_each([&] {
+              detail::ObjectHandle result = objects.create();
+              auto call = std::make_unique<ActorCall>();
+              call->actor = ActorId{3, 5};
+              call->call = small_call();
+              call->results.push_back(result);
+              calls.submit(std::move(call));
+              return result;
+            }),
+            445);
+}
+
+TEST_F(Footprint, SmallObject) {
+  const auto one = [&] {
+    detail::ObjectHandle object = objects.create();
+    Entry& entry = entry_of(object);
+    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+    stored->bytes = BlobView{};
+    entry.kind = wire::Value::Kind::inline_bytes;
+    entry.value = std::move(stored);
+    entry.ready.store(true);
+    return object;
+  };
+  EXPECT_LE(bytes_each(one), 280);
+}
+
+}  // namespace
+}  // namespace troupe::client
