@@ -23,6 +23,19 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   return spec;
 }
 
+/// Of one message of lives: well below what a Link takes, whatever a field's text is.
+constexpr std::size_t kPageBytes = 256 << 10;
+constexpr std::size_t kPageRows = 1024;
+constexpr std::uint64_t kLast = ~std::uint64_t{0};
+
+std::size_t size_of(const control::ActorSpec& spec) {
+  std::size_t size = 512 + spec.name.size() + spec.name_space.size() + spec.class_name.size() +
+                     spec.creation.size();
+  for (const auto& [key, value] : spec.shape.labels) size += key.size() + value.size() + 32;
+  for (const auto& [name, amount] : spec.shape.need.custom) size += name.size() + 32;
+  return size;
+}
+
 BlobView bytes_of(const std::string& text) {
   return BlobView(reinterpret_cast<const std::byte*>(text.data()), text.size());
 }
@@ -49,11 +62,23 @@ std::shared_ptr<const ErrorInfo> thrown(const std::shared_ptr<const ErrorInfo>& 
   return std::make_shared<const ErrorInfo>(std::move(info));
 }
 
+wire::FoundActor found(std::uint64_t request, const control::ActorReply& reply) {
+  wire::FoundActor answer;
+  answer.request = request;
+  answer.found = static_cast<bool>(reply.actor);
+  answer.actor = reply.actor;
+  answer.lifetime = reply.lifetime;
+  answer.class_name = reply.class_name;
+  answer.error = reply.error;
+  return answer;
+}
+
 }  // namespace
 
 // --- made here
 
-void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId job) {
+void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId job,
+                       ProcessIndex process) {
   const auto [made, fresh] = made_.try_emplace(message.actor);
   if (!fresh) return;
   made->second.creation = message.creation;
@@ -69,7 +94,12 @@ void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId
   spawn.spec = spec_of(message, job, self_);
   spawn.spec.creation.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   spawn.get_if_exists = message.get_if_exists;
-  control_.send(spawning_.emplace(spawn.request, std::move(spawn)).first->second);
+  Spawning& spawning = spawning_[spawn.request];
+  spawning_of_[message.actor] = spawn.request;
+  spawning.process = process;
+  spawning.request = message.request;
+  spawning.message = std::move(spawn);
+  control_.send(spawning.message);
 }
 
 void ActorHost::find(ProcessIndex process, const wire::FindActor& message) {
@@ -82,33 +112,43 @@ void ActorHost::ask_again(std::uint64_t request, const Question& question) {
 }
 
 void ActorHost::replied(const control::ActorReply& reply) {
-  if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
-    const ActorId actor = spawn->second.spec.id;
-    spawning_.erase(spawn);
-    if (reply.created) {
-      ask_for(actor);  // to know when its arguments are not needed any more
-      return;
-    }
-    drop_made(actor);  // if the name belongs to another, its creator finds that one under it
-    if (!reply.error) return;
-    control::ActorLocation never;
-    never.actor = actor;
-    never.state = control::ActorState::dead;
-    never.error = reply.error;
-    located(never);
+  if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end())
+    return spawn_replied(spawn->second, reply);
+  const auto question = questions_.extract(reply.request);
+  if (question)
+    out_.answer(question.mapped().process, found(question.mapped().find.request, reply),
+                reply.owner);
+}
+
+void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& reply) {
+  const ActorId actor = spawning.message.spec.id;
+  const bool again = std::exchange(spawning.replied, true);
+  const ProcessIndex process = spawning.process;
+  if (const std::uint64_t request = std::exchange(spawning.request, 0); request != 0)
+    out_.answer(process, found(request, reply), reply.owner);
+  if (reply.created) {
+    ask_for(actor);  // to know when it lives, and when its arguments are not needed any more
     return;
   }
-  const auto question = questions_.find(reply.request);
-  if (question == questions_.end()) return;
-  wire::FoundActor found;
-  found.request = question->second.find.request;
-  found.found = static_cast<bool>(reply.actor);
-  found.actor = reply.actor;
-  found.lifetime = reply.lifetime;
-  found.class_name = reply.class_name;
-  const ProcessIndex process = question->second.process;
-  questions_.erase(question);
-  out_.answer(process, found, reply.owner);
+  // With the name of another, who made it finds that one under it; unless it was told otherwise.
+  std::shared_ptr<const ErrorInfo> error = reply.error;
+  if (!error && again)
+    error =
+        Error(Code::actor_died, "the actor was lost with control, and its name is another's now",
+              Outcome::not_executed)
+            .shared_info();
+  forget_spawning(actor);
+  drop_made(actor);
+  if (!error) return;
+  control::ActorLocation never;
+  never.actor = actor;
+  never.state = control::ActorState::dead;
+  never.error = error;
+  located(never);
+}
+
+void ActorHost::forget_spawning(ActorId actor) {
+  if (const auto at = spawning_of_.extract(actor)) spawning_.erase(at.mapped());
 }
 
 void ActorHost::drop_made(ActorId actor) {
@@ -189,10 +229,10 @@ void ActorHost::start_failed(Lives::iterator life, std::shared_ptr<const ErrorIn
 void ActorHost::stop(const control::StopActorAt& order) {
   const auto at = lives_.find(order.incarnation);
   if (at == lives_.end()) return;  // its death is on its way to control
+  at->second.ending = order.graceful || order.for_good;
   const ProcessIndex worker = at->second.worker;
   if (worker == 0)
     return gone(at, Error(Code::worker_died, order.why + " before it had a process"));
-  at->second.ending = order.graceful;
   if (order.graceful)
     out_.end_worker(worker);
   else
@@ -208,14 +248,14 @@ void ActorHost::worker_died(ProcessIndex worker, const Error& reason) {
 
 void ActorHost::gone(Lives::iterator life, const Error& reason) {
   const std::uint64_t incarnation = life->first;
-  const Life& over = life->second;
-  control::ActorGone news{over.spec->id, incarnation, reason.shared_info(), over.ending};
-  if (away_)
-    ended_.push_back({{*over.spec, incarnation, over.worker, over.restarts}, std::move(news)});
-  else
-    control_.send(std::move(news));
-  if (life->second.worker != 0) by_worker_.erase(life->second.worker);
+  Life& over = life->second;
+  const ActorId actor = over.spec->id;
+  control::ActorGone news{actor, incarnation, reason.shared_info(), over.ending};
+  control_.send(news);
+  if (over.worker != 0) by_worker_.erase(over.worker);
+  ended_.insert_or_assign({actor, incarnation}, Ended{std::move(over), std::move(news)});
   lives_.erase(life);
+  ask_for(actor);  // for what follows from it
   out_.release_worker(incarnation);
 }
 
@@ -253,6 +293,15 @@ void ActorHost::located(const control::ActorLocation& location) {
   }
   for (const ProcessIndex watcher : watched.watchers) tell(watcher, location);
   if (location.state == control::ActorState::dead) dead(location.actor);
+  if (location.state == control::ActorState::alive) lives(location.actor, location.incarnation);
+}
+
+/// What led to this life need not be said again.
+void ActorHost::lives(ActorId actor, std::uint64_t incarnation) {
+  forget_spawning(actor);
+  ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
+  const auto at = watched_.find(actor);
+  if (at->second.watchers.empty()) stop_watching(at);
 }
 
 void ActorHost::out_of_reach(NodeId node) {
@@ -283,43 +332,72 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
 void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
+  forget_spawning(actor);
+  ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);
+}
+
+/// Unless something here hangs on the actor's fate.
+ActorHost::WatchedActors::iterator ActorHost::stop_watching(WatchedActors::iterator watched) {
+  const ActorId actor = watched->first;
+  const auto ended = ended_.lower_bound({actor, 0});
+  if (made_.count(actor) != 0 || killed_.count(actor) != 0 ||
+      (ended != ended_.end() && ended->first.first == actor))
+    return std::next(watched);
+  control_.send(control::WatchActor{actor, false});
+  return watched_.erase(watched);
 }
 
 void ActorHost::forget_watcher(ProcessIndex process) {
   for (auto at = watched_.begin(); at != watched_.end();) {
-    const ActorId actor = at->first;
     const bool last = at->second.watchers.erase(process) != 0 && at->second.watchers.empty();
-    if (!last || made_.count(actor) != 0 || killed_.count(actor) != 0) {
-      ++at;
-      continue;
-    }
-    control_.send(control::WatchActor{actor, false});
-    at = watched_.erase(at);
+    at = last ? stop_watching(at) : std::next(at);
   }
 }
 
 // --- control has been restarted
 
 void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
+  const Epoch before = std::exchange(control_epoch_, control_epoch);
+  const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
-  control_epoch_ = control_epoch;
-  for (const auto& [request, spawn] : spawning_) control_.send(spawn);
-  control::NodeHosts hosts;
-  hosts.node = self_;
-  hosts.epoch = epoch;
-  hosts.control_epoch = control_epoch;
-  for (const auto& [incarnation, life] : lives_)
-    hosts.actors.push_back({*life.spec, incarnation, life.alive ? life.worker : 0, life.restarts});
-  for (const Ended& ended : ended_) hosts.actors.push_back(ended.life);
-  control_.send(std::move(hosts));
-  away_ = false;
-  for (Ended& ended : std::exchange(ended_, {})) control_.send(std::move(ended.news));
+  for (auto& [request, spawning] : spawning_) {
+    spawning.message.again |= another;
+    control_.send(spawning.message);
+  }
+  tell_hosted();
+  for (const auto& [which, ended] : ended_) control_.send(ended.news);
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});
   for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
   for (const auto& [request, question] : questions_) ask_again(request, question);
+}
+
+/// All lives, those that ended among them, in messages that a Link takes.
+void ActorHost::tell_hosted() {
+  control::NodeHosts page;
+  page.node = self_;
+  page.epoch = epoch_;
+  page.control_epoch = control_epoch_;
+  std::size_t bytes = 0;
+  const auto add = [&](const Life& life, std::uint64_t incarnation, bool ended) {
+    const std::size_t size = size_of(*life.spec);
+    if (!page.actors.empty() && (bytes + size > kPageBytes || page.actors.size() >= kPageRows)) {
+      page.more = true;
+      control_.send(page);
+      ++page.page;
+      page.more = false;
+      page.actors.clear();
+      bytes = 0;
+    }
+    bytes += size;
+    page.actors.push_back(
+        {*life.spec, incarnation, life.alive ? life.worker : 0, life.restarts, ended});
+  };
+  for (const auto& [incarnation, life] : lives_) add(life, incarnation, false);
+  for (const auto& [which, ended] : ended_) add(ended.life, which.second, true);
+  control_.send(std::move(page));
 }
 
 }  // namespace troupe::agent

@@ -2,7 +2,7 @@
 /// Directory decides (names, places, restarts, death); this carries it out and reports. A plain
 /// state machine.
 ///
-///     actors.create(process, message, payload, job);      // -> SpawnActor to control
+///     actors.create(message, payload, job, process);      // -> SpawnActor to control
 ///     actors.start(start_at);                             // -> out.need_worker(life, ...)
 ///     actors.worker_ready(life, worker, gpus);            // -> out.start_actor(worker, ...)
 ///     actors.created(worker, message);                    // -> ActorStarted to control
@@ -11,10 +11,16 @@
 /// A *life* is an incarnation: control gives each only once over all actors, so it names the
 /// actor's stay here by itself.
 ///
+/// Whatever control was told may be lost with it, also what its machine has acknowledged. So a word
+/// on which an actor's fate hangs is kept and said again to the next control until what follows
+/// from it is heard: an actor that was made here until it lives or is dead, the end of a life until
+/// a later one lives or the actor is dead.
+///
 /// Invariants: H-1 every life that control starts here is answered by ActorStarted or
 /// ActorStartFailed, or by ActorGone when its process ended first, and after ActorStarted by one
-/// ActorGone. H-2 control is asked once about an actor, whoever watches it here. H-3 what a
-/// constructor's arguments hold is let go once, when its actor is dead or never was.
+/// ActorGone to each control that may not know of it. H-2 control is asked once about an actor,
+/// whoever watches it here. H-3 what a constructor's arguments hold is let go once, when its actor
+/// is dead or never was.
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"
@@ -60,7 +66,9 @@ class ActorHost {
       : out_(out), control_(control), self_(self) {}
 
   // --- from processes of this node
-  void create(const wire::CreateActor& message, BlobView payload, JobId job);
+  /// `process` gets the FoundActor that the message asks for.
+  void create(const wire::CreateActor& message, BlobView payload, JobId job,
+              ProcessIndex process = 0);
   void created(ProcessIndex worker, const wire::ActorCreated& message);
   void watch(ActorId actor, ProcessIndex process);
   void kill(ActorId actor, bool may_restart);
@@ -81,9 +89,6 @@ class ActorHost {
   void located(const control::ActorLocation& location);
   /// The way to that node was lost and it is not dead: who calls its actors needs another.
   void out_of_reach(NodeId node);
-  /// The connection to control broke. Deaths from now on are told to the control that comes, after
-  /// the lives that they ended, or it would know of neither.
-  void control_lost() { away_ = true; }
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
   /// by an earlier control, or for an earlier epoch of this node, are refused.
@@ -103,21 +108,29 @@ class ActorHost {
     std::uint32_t restarts = 0;
     ProcessIndex worker = 0;
     bool alive = false;
-    bool ending = false;  ///< told to end when it is done
+    bool ending = false;  ///< told to end, and no other follows
   };
   using Lives = std::map<std::uint64_t, Life>;
   struct Watched {
     std::set<ProcessIndex> watchers;
     std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives
   };
+  using WatchedActors = std::map<ActorId, Watched>;
   struct Made {
     wire::Call creation;
     bool detached = false;
     bool handles_gone = false;
   };
   struct Ended {
-    control::HostedActor life;
+    Life life;
     control::ActorGone news;
+  };
+  /// Until the actor is known to live, or is dead.
+  struct Spawning {
+    control::SpawnActor message;
+    bool replied = false;
+    ProcessIndex process = 0;   ///< who is to be told who has the name,
+    std::uint64_t request = 0;  ///< ... if this is not 0
   };
   struct Question {
     ProcessIndex process = 0;
@@ -128,24 +141,30 @@ class ActorHost {
   void start_failed(Lives::iterator life, std::shared_ptr<const ErrorInfo> error);
   void gone(Lives::iterator life, const Error& reason);
   void dead(ActorId actor);
+  void lives(ActorId actor, std::uint64_t incarnation);
   void drop_made(ActorId actor);
+  void spawn_replied(Spawning& spawning, const control::ActorReply& reply);
   void forget_watcher(ProcessIndex process);
+  WatchedActors::iterator stop_watching(WatchedActors::iterator watched);
+  void forget_spawning(ActorId actor);
   void ask_again(std::uint64_t request, const Question& question);
+  void tell_hosted();
 
   Out& out_;
   ControlPort& control_;
   NodeId self_;
-  bool away_ = false;         ///< no control since the connection broke
-  std::vector<Ended> ended_;  ///< meanwhile
-  Epoch epoch_ = 0;           ///< zero: any
+  Epoch epoch_ = 0;  ///< zero: any
   Epoch control_epoch_ = 0;
   Lives lives_;
   std::map<ProcessIndex, std::uint64_t> by_worker_;
-  std::map<ActorId, Watched> watched_;
+  WatchedActors watched_;
   std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
   std::set<ActorId> killed_;      ///< for good, not known to be dead
   std::uint64_t next_request_ = 0;
-  std::map<std::uint64_t, control::SpawnActor> spawning_;  ///< without a reply
+  std::map<std::uint64_t, Spawning> spawning_;    ///< by request
+  std::map<ActorId, std::uint64_t> spawning_of_;  ///< the same by actor
+  /// Lives that ended here and whose actors' fate has not been heard of since.
+  std::map<std::pair<ActorId, std::uint64_t>, Ended> ended_;
   std::map<std::uint64_t, Question> questions_;
 };
 

@@ -239,7 +239,12 @@ struct Network::Impl {
 
   void send(Peer& peer, Talk talk, BlobView frame) {
     if (!peer.doom.empty()) return;
-    if (peer.out.bytes() + frame.size() > options.max_backlog)
+    if (wire::batched_size(frame.size()) > net::max_payload_size)
+      return doom(peer, "a message of " + std::to_string(frame.size()) +
+                            " bytes for it fits no Link, which takes " +
+                            std::to_string(net::max_payload_size));
+    const std::size_t most = &peer == head ? options.max_control_backlog : options.max_backlog;
+    if (peer.out.bytes() + frame.size() > most)
       return doom(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
                             " bytes wait for it" +
                             (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
@@ -544,11 +549,15 @@ void Network::send(NodeId to, const wire::PeerMessage& message, BlobView payload
     impl_->send(*peer, Talk::peer, impl_->writer.encode(message, payload));
 }
 
-bool Network::send_control(const control::ToControl& message) {
+std::optional<Error> Network::send_control(const control::ToControl& message) {
   const Blob frame = encode(message);
-  if (wire::batched_size(frame.size()) > net::max_payload_size) return false;
+  if (wire::batched_size(frame.size()) > net::max_payload_size)
+    return Error(Code::invalid_argument, "a message for control of " +
+                                             std::to_string(frame.size()) +
+                                             " bytes is not sent: it takes " +
+                                             std::to_string(net::max_payload_size) + " at most");
   impl_->send(*impl_->head, Talk::to_control, frame);
-  return true;
+  return std::nullopt;
 }
 
 void Network::drop(NodeId node, const std::string& why) {

@@ -30,6 +30,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace troupe::agent {
@@ -52,7 +53,9 @@ struct NetworkOptions {
   std::size_t batch = 256 << 10;        ///< bytes of one Link message, unless one frame is larger
   std::size_t backlog_high = 1 << 20;   ///< bytes waiting from which on can_send() says false,
   std::size_t backlog_low = 256 << 10;  ///< ... down to here
-  std::size_t max_backlog = 16 << 20;   ///< beyond it the peer is dropped
+  std::size_t max_backlog = 16 << 20;   ///< beyond it the peer is dropped;
+  /// ... control not before this: all that the node hosts may have to be told at once.
+  std::size_t max_control_backlog = 256 << 20;
   /// For so long messages are kept for a node that control has not told of.
   Duration unknown_for = std::chrono::seconds(10);
   /// A member that cannot be reached for so long is dropped; control declares dead ones earlier.
@@ -112,11 +115,13 @@ class Network {
   // Messages. All are buffered until flush().
 
   /// To another node; one that is not known yet is waited for, one that is dead or stays unknown
-  /// ends in on_peer_reset(). Precondition: the payload has at most kMaxPeerPayload bytes.
+  /// ends in on_peer_reset(), and so does a message that no Link takes. Precondition: the payload
+  /// has at most kMaxPeerPayload bytes.
   /// Cost: encoding and one copy; no allocation once the buffers have grown.
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload = {});
-  /// False, and nothing is sent, when it is larger than a Link takes (nearly 1 MiB).
-  bool send_control(const control::ToControl& message);
+  /// The error (InvalidArgument), when it is larger than a Link takes (nearly 1 MiB): nothing was
+  /// sent.
+  std::optional<Error> send_control(const control::ToControl& message);
   /// Back-pressure: false while much waits for this node. Messages are accepted nevertheless, up
   /// to max_backlog; on_can_send() tells when it is over. O(log nodes), mostly O(1).
   bool can_send(NodeId to) const;

@@ -132,13 +132,13 @@ void Node::serve(Fd driver) {
   process->job_number = job.number;
   processes_.emplace(process->index, std::move(process));
   if (start_zygote(job)) loop();
-  for (auto& [number, one] : jobs_) end_zygote(one);
+  end_zygotes();
 }
 
 std::string Node::serve_cluster(Fd launcher) {
   launcher_ = process::LocalSocket(std::move(launcher));
   loop();
-  for (auto& [number, one] : jobs_) end_zygote(one);
+  end_zygotes();
   if (over_why_.empty()) leave();
   return over_why_;
 }
@@ -190,7 +190,8 @@ void Node::loop() {
 }
 
 Time Node::next_deadline() const {
-  Time until = leases_.next_deadline().value_or(Time::max());
+  Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
+  for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
@@ -214,6 +215,7 @@ void Node::poll_once(Time until) {
   const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
   const std::size_t door = set.add(local_door_ ? local_door_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
+  for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
     if (job.zygote) set.add(job.zygote.fd(), number);
@@ -226,6 +228,7 @@ void Node::poll_once(Time until) {
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
+  if (!ending_zygotes_.empty()) reap_zygotes();
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_process; ++i)
     if (set.ready(i))
@@ -288,6 +291,7 @@ void Node::on_timer() {
   const Time now = steady_now();
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
+  if (inquiries_due_ <= now) expire_inquiries(now);
 }
 
 /// The process is to go: a driver by its own will, a worker by force. Its burial follows when all

@@ -92,6 +92,7 @@ class Node final : private OwnerTable::Out,
     std::string sentence;                         ///< why it is killed, when that is decided here
     Time heard{};                                 ///< when it last said something
     bool doomed = false;                          ///< to be buried after this pass
+    bool halted = false;                          ///< SIGSTOP: see halt_actors()
     std::string reason;
     std::set<ProcessIndex> peers;  ///< with a channel
   };
@@ -112,6 +113,15 @@ class Node final : private OwnerTable::Out,
     pid_t zygote_pid = 0;
     bool zygote_ready = false;  ///< it has reached troupe::run
     int failed_starts = 0;      ///< since a worker last said hello
+  };
+  /// A zygote that is about to be dead. Who was or was to be its child is buried then, and not
+  /// earlier: nobody else reports it.
+  struct EndingZygote {
+    pid_t pid = 0;
+    Fd handle;
+    Time until{};  ///< then it is killed
+    std::vector<ProcessIndex> orphans;
+    std::string why;
   };
   /// A channel to a local process whose other side stands for a process of another node.
   struct Portal {
@@ -162,7 +172,7 @@ class Node final : private OwnerTable::Out,
   /// Words for control of a node in a cluster.
   struct ToNetwork final : ControlPort {
     explicit ToNetwork(Node& n) : node(n) {}
-    void send(control::ToControl message) override { node.network_->send_control(message); }
+    void send(control::ToControl message) override { node.say_to_control(message); }
     Node& node;
   };
 
@@ -196,21 +206,22 @@ class Node final : private OwnerTable::Out,
   struct Asked {
     enum class What : std::uint8_t { extent, place, pull } what = What::extent;
     ProcessIndex process = 0;
-    std::uint64_t request = 0;  ///< place: its number
+    std::uint64_t request = 0;  ///< extent, place: its number
     NodeId node;                ///< pull: who wants it
     wire::PullRequest pull;
   };
 
   // memory (node_memory.cpp)
   void open_spiller();
-  void need_extent(Process& from, std::uint64_t bytes);
+  void need_extent(Process& from, const wire::NeedExtent& message);
   void where_is(Process& from, const wire::WhereIs& message);
   void may_spill(const wire::Location& at);
   bool restores_first(NodeId from, const wire::PeerMessage& message);
   std::uint64_t ask(Asked asked);
   std::optional<Asked> take_ask(std::uint64_t number);
   void forget_asks(const Process& process);
-  void give_extent(ProcessIndex process, Result<objectstore::ExtentGrant> grant);
+  void give_extent(ProcessIndex process, std::uint64_t request,
+                   Result<objectstore::ExtentGrant> grant);
   void take_extent(Result<objectstore::ExtentGrant> grant);
   void serve_memory();
   void tell_memory();
@@ -238,11 +249,14 @@ class Node final : private OwnerTable::Out,
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
+  void say_to_control(const control::ToControl& message);
   void break_off(Process& process, const std::string& why);
 
   // workers (node_workers.cpp)
   bool start_zygote(Job& job);
-  void end_zygote(Job& job);
+  void leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why);
+  void reap_zygotes();
+  void end_zygotes();
   void start_worker(bool dedicated, scheduling::JobNumber job);
   void on_zygote(Job& job);
   void zygote_gone(Job& job);
@@ -292,12 +306,15 @@ class Node final : private OwnerTable::Out,
   void on_inquire_memory(Process& from, const wire::Inquire& message);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
   void on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload);
+  void send_reports(NodeId to);
+  void expire_inquiries(Time now);
   void answer_inquiry(control::FromControl& message, std::uint64_t request);
   void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes);
   void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
                       std::uint64_t whole);
   void end_inquiries(NodeId node, const Error& why);
   void refuse_inquiry(Process& to, std::uint64_t request, const Error& why);
+  std::uint64_t note_inquiry(const Process& from, std::uint64_t request, NodeId node);
 
   // processes of other nodes (node_remote.cpp)
   ProcessIndex index_of(NodeId node);
@@ -312,6 +329,7 @@ class Node final : private OwnerTable::Out,
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
   void release_answers();
+  void halt_actors();
   void take_in(NodeId from, const wire::OwnedRef& ref);
   // RemoteTable::Out
   void send(NodeId to, const wire::PeerMessage& message) override;
@@ -380,19 +398,22 @@ class Node final : private OwnerTable::Out,
   std::optional<Error> memory_refused_;  ///< or so
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
-  std::unique_ptr<LocalControl> control_;  ///< of a private node
-  ToNetwork to_network_{*this};            ///< else
+  std::unique_ptr<LocalControl> control_;      ///< of a private node
+  ToNetwork to_network_{*this};                ///< else
+  std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so
   ActorHost actors_;
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;
   std::set<PortalKey> stalled_;            ///< that may not carry now
   bool holds_answers_ = false;             ///< of actors, among those
+  bool halts_actors_ = false;
   std::vector<Line> lines_;                ///< by our doorbell line
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;
+  std::vector<EndingZygote> ending_zygotes_;
   std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
   std::deque<control::ToControl> driver_ends_;  ///< said again when control is another process
   /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.
@@ -443,9 +464,18 @@ class Node final : private OwnerTable::Out,
   struct Inquiry {
     ProcessIndex process = 0;
     std::uint64_t request = 0;
-    NodeId node;  ///< that was asked; zero: control
+    NodeId node;   ///< that was asked; zero: control
+    Time until{};  ///< an error follows
   };
   std::map<std::uint64_t, Inquiry> inquiries_;
+  Time inquiries_due_ = Time::max();  ///< the first of `until`
+  /// What another agent has asked for, and takes as fast as it can.
+  struct Report {
+    std::uint64_t request = 0;
+    Blob bytes;
+    std::size_t sent = 0;
+  };
+  std::map<NodeId, std::deque<Report>> reports_;
 };
 
 }  // namespace troupe::agent

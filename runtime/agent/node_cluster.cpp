@@ -86,6 +86,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   if (network || network_->next_deadline() <= now) network_->poll(now);
   if (transfers || transfers_->next_deadline() <= now) transfers_->poll(now);
   programs_->poll(now);
+  halt_actors();
   release_answers();
   while (at_door) {
     auto visitor = local_door_->accept();
@@ -130,7 +131,6 @@ void Node::on_control(control::FromControl& message) {
 
 void Node::on_control_reset(const std::string& why) {
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
-  actors_.control_lost();
 }
 
 /// What this node has free, when it changed.
@@ -144,7 +144,7 @@ void Node::report(Time now) {
   control::NodeReport report = report_of_self();
   next_report_ = Time{};
   if (reported_ && same(report, *reported_)) return;
-  network_->send_control(report);
+  say_to_control(report);
   reported_ = std::move(report);
   next_report_ = now + kReportInterval;
 }
@@ -228,12 +228,14 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   owners_.node_died(index_of(node), Error(ErrorInfo(info)));
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
+  reports_.erase(node);
   programs_->node_died(node, now);
   remote_.node_died(node, why, for_ever);
   if (!for_ever) actors_.out_of_reach(node);
 }
 
 void Node::on_can_send(NodeId node) {
+  send_reports(node);
   resume_stalled(node);
 }
 
@@ -241,7 +243,7 @@ void Node::on_can_send(NodeId node) {
 /// moment at most.
 void Node::leave() {
   if (!network_->hears_control(steady_now())) return;
-  network_->send_control(control::Leaving{id_, network_->epoch()});
+  say_to_control(control::Leaving{id_, network_->epoch()});
   const Time until = steady_now() + kFarewell;
   for (Time now = steady_now(); now < until; now = steady_now()) {
     network_->flush(now);

@@ -72,7 +72,7 @@ void Node::start_job(Job& job) {
   job.described = true;
   if (network_->epoch() == 0) return;  // follows when this node is registered
   job.record.epoch = network_->epoch();
-  network_->send_control(control::StartJob{id_, job.number, job.record});
+  say_to_control(control::StartJob{id_, job.number, job.record});
 }
 
 void Node::on_job_reply(const control::JobReply& reply) {
@@ -97,7 +97,7 @@ void Node::driver_gone(Process& driver, bool finished) {
   }
   control::ToControl end = control::FinishJob{job.id};
   if (!finished) end = control::DriverDied{job.id, driver.reason};
-  network_->send_control(end);
+  say_to_control(end);
   driver_ends_.push_back(std::move(end));
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
   end_job(job.id, finished ? "it is finished" : "its driver died: " + driver.reason);
@@ -107,9 +107,9 @@ void Node::driver_gone(Process& driver, bool finished) {
 void Node::registered() {
   for (auto& [number, job] : jobs_) {
     if (job.driver != 0 && job.described) start_job(job);
-    if (job.state == Job::State::asked) network_->send_control(control::GetJob{job.number, job.id});
+    if (job.state == Job::State::asked) say_to_control(control::GetJob{job.number, job.id});
   }
-  for (const control::ToControl& end : driver_ends_) network_->send_control(end);
+  for (const control::ToControl& end : driver_ends_) say_to_control(end);
 }
 
 // --- jobs of drivers elsewhere
@@ -124,7 +124,7 @@ void Node::need_program(Job& job) {
     return;
   }
   job.state = Job::State::asked;
-  network_->send_control(control::GetJob{job.number, job.id});
+  say_to_control(control::GetJob{job.number, job.id});
 }
 
 void Node::on_job_info(const control::JobInfo& info) {
@@ -224,9 +224,12 @@ void Node::forget_ended_jobs() {
     std::vector<ProcessIndex> unborn;  // whom the zygote has not forked yet
     for (const auto& [index, process] : processes_)
       if (process->job_number == job.number) unborn.push_back(index);
-    if (job.zygote) ::kill(job.zygote_pid, SIGKILL);
-    end_zygote(job);
-    for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
+    if (job.zygote) {
+      ::kill(job.zygote_pid, SIGKILL);
+      leave_zygote(job, std::move(unborn), "its job has ended");
+    } else {
+      for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
+    }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
     // Who was to free them is dead; what an owner table counts is not among them.

@@ -136,17 +136,21 @@ void Node::may_spill(const wire::Location& at) {
 
 // --- extents
 
-void Node::need_extent(Process& from, std::uint64_t bytes) {
-  if (!spiller_) return give_extent(from.index, host_->grant(from.store_index, bytes));
+void Node::need_extent(Process& from, const wire::NeedExtent& message) {
+  if (!spiller_)
+    return give_extent(from.index, message.request, host_->grant(from.store_index, message.bytes));
   Asked asked;
   asked.process = from.index;
-  spiller_->need(ask(std::move(asked)), from.store_index, bytes, steady_now());
+  asked.request = message.request;
+  spiller_->need(ask(std::move(asked)), from.store_index, message.bytes, steady_now());
 }
 
-void Node::give_extent(ProcessIndex process, Result<objectstore::ExtentGrant> grant) {
+void Node::give_extent(ProcessIndex process, std::uint64_t request,
+                       Result<objectstore::ExtentGrant> grant) {
   Process* to = find(process);
   if (to == nullptr) return;
   wire::GiveExtent answer;
+  answer.request = request;
   if (!grant) {
     answer.error = grant.error().shared_info();
     return send(*to, answer);
@@ -182,7 +186,7 @@ void Node::Spills::granted(std::uint64_t ask, objectstore::ExtentGrant grant) {
   const auto asked = node.take_ask(ask);
   if (!asked) return;
   if (asked->process == kSelf) return node.take_extent(std::move(grant));
-  node.give_extent(asked->process, std::move(grant));
+  node.give_extent(asked->process, asked->request, std::move(grant));
 }
 
 // --- objects
@@ -230,7 +234,7 @@ void Node::Spills::refused(std::uint64_t ask, const Error& error) {
   switch (asked->what) {
     case Asked::What::extent:
       if (asked->process == kSelf) return node.take_extent(error);
-      return node.give_extent(asked->process, error);
+      return node.give_extent(asked->process, asked->request, error);
     case Asked::What::pull:
       return node.network_->send(asked->node,
                                  wire::PullRefused{asked->pull.transfer, error.shared_info()}, {});
@@ -295,7 +299,9 @@ void Node::tell_memory() {
       asks_for_transfers_ = false;
       memory_came_ = true;
     } else if (Process* to = find(asked->process)) {
-      send(*to, wire::GiveExtent{});
+      wire::GiveExtent again;
+      again.request = asked->request;
+      send(*to, again);
     }
   }
   if (std::exchange(memory_came_, false)) {

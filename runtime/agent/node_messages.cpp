@@ -200,7 +200,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                      if (const auto done = host_->confirm_process(from.store_index); !done)
                        break_off(from, done.error().message());
                    },
-                   [&](wire::NeedExtent& m) { need_extent(from, m.bytes); },
+                   [&](wire::NeedExtent& m) { need_extent(from, m); },
                    [&](wire::WhereIs& m) { where_is(from, m); },
                    [&](wire::GiveBack& m) {
                      (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
@@ -289,7 +289,7 @@ void Node::carry_out_deferred() {
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(Cases{[&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
-                     actors_.create(m, payload, from.job);
+                     actors_.create(m, payload, from.job, from.index);
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
@@ -300,10 +300,19 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
 
 /// Everything that control has said; true when it said something.
 bool Node::hear_control() {
-  if (!control_) return false;  // the network calls on_control()
-  auto messages = control_->poll(steady_now());
+  // The network calls on_control() for what control says.
+  auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
   for (control::FromControl& message : messages) on_control(message);
   return !messages.empty();
+}
+
+/// What no Link takes is answered as control would refuse it: nothing is lost without a word.
+void Node::say_to_control(const control::ToControl& message) {
+  const std::optional<Error> error = network_->send_control(message);
+  if (!error) return;
+  std::fprintf(stderr, "troupe: %s: %s\n", options_.name.c_str(), error->message().c_str());
+  if (auto answer = control::refusal_of(message, error->shared_info()))
+    refused_.push_back(*std::move(answer));
 }
 
 void Node::answer_nodes(Process& to, std::uint64_t request) {

@@ -19,6 +19,10 @@ Cases(F...) -> Cases<F...>;
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;
 constexpr std::size_t kPeerPiece = 256 * 1024;
+/// Whoever was asked has this long for its whole answer.
+constexpr Duration kInquiryLasts = std::chrono::seconds(20);
+/// Reports that one node may have asked for and not taken yet.
+constexpr std::size_t kMaxReports = 8;
 
 std::uint64_t nanoseconds(Duration duration) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0));
@@ -240,19 +244,60 @@ void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
   if (known_nodes_.count(message.node) == 0)
     return refuse_inquiry(from, message.request,
                           Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number = next_inquiry_++;
-  inquiries_[number] = {from.index, message.request, message.node};
+  const std::uint64_t number = note_inquiry(from, message.request, message.node);
   network_->send(message.node, wire::PeerInquire{number});
+}
+
+std::uint64_t Node::note_inquiry(const Process& from, std::uint64_t request, NodeId node) {
+  const Time until = steady_now() + kInquiryLasts;
+  inquiries_[next_inquiry_] = {from.index, request, node, until};
+  inquiries_due_ = std::min(inquiries_due_, until);
+  return next_inquiry_++;
+}
+
+void Node::expire_inquiries(Time now) {
+  inquiries_due_ = Time::max();
+  for (auto at = inquiries_.begin(); at != inquiries_.end();) {
+    const Inquiry inquiry = at->second;
+    if (inquiry.until > now) {
+      inquiries_due_ = std::min(inquiries_due_, inquiry.until);
+      ++at;
+      continue;
+    }
+    at = inquiries_.erase(at);
+    if (Process* process = find(inquiry.process))
+      refuse_inquiry(*process, inquiry.request,
+                     Error(Code::timed_out, "no answer within 20 s", Outcome::unknown));
+  }
 }
 
 /// Another agent asks on behalf of an observer.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
-  const Blob report = wire::encode(memory_report());
-  for (std::size_t offset = 0; offset < report.size(); offset += kPeerPiece) {
-    const BlobView piece =
-        BlobView(report).subspan(offset, std::min(kPeerPiece, report.size() - offset));
-    network_->send(from, wire::PeerAnswer{message.request, offset, report.size()}, piece);
+  std::deque<Report>& reports = reports_[from];
+  if (reports.size() >= kMaxReports) {
+    const Error busy(Code::overloaded, "the node has sent too many reports that were not taken");
+    return network_->send(from, wire::PeerAnswer{message.request, 0, 0, busy.shared_info()});
   }
+  reports.push_back({message.request, wire::encode(memory_report())});
+  send_reports(from);
+}
+
+/// As much as the way to that node takes; the rest follows when it has room.
+void Node::send_reports(NodeId to) {
+  const auto at = reports_.find(to);
+  if (at == reports_.end()) return;
+  std::deque<Report>& reports = at->second;
+  while (!reports.empty() && network_->can_send(to)) {
+    Report& report = reports.front();
+    const BlobView piece =
+        BlobView(report.bytes)
+            .subspan(report.sent, std::min(kPeerPiece, report.bytes.size() - report.sent));
+    network_->send(to, wire::PeerAnswer{report.request, report.sent, report.bytes.size(), nullptr},
+                   piece);
+    report.sent += piece.size();
+    if (report.sent == report.bytes.size()) reports.pop_front();
+  }
+  if (reports.empty()) reports_.erase(at);
 }
 
 void Node::on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload) {
@@ -260,9 +305,14 @@ void Node::on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView
   if (at == inquiries_.end() || at->second.node != from) return;
   const bool is_last = payload.empty() || message.offset + payload.size() >= message.bytes;
   const Inquiry inquiry = at->second;
-  if (is_last) inquiries_.erase(at);
-  if (Process* process = find(inquiry.process))
-    answer_inquiry(*process, inquiry.request, payload, message.offset, message.bytes);
+  if (is_last || message.error) inquiries_.erase(at);
+  Process* process = find(inquiry.process);
+  if (process == nullptr) return;
+  if (message.error) return refuse_inquiry(*process, inquiry.request, Error(*message.error));
+  if (payload.empty())
+    return refuse_inquiry(*process, inquiry.request,
+                          Error(Code::unavailable, "the node answered with nothing"));
+  answer_inquiry(*process, inquiry.request, payload, message.offset, message.bytes);
 }
 
 void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
@@ -273,7 +323,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
-  const std::uint64_t number = next_inquiry_++;
+  const std::uint64_t number = next_inquiry_;
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
                        [&](control::KeyValueRequest& m) { return m.request = number, true; },
@@ -283,8 +333,8 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
   if (!network_->hears_control(steady_now()))
     return refuse(Code::unavailable, "control does not answer at the moment: try again");
-  inquiries_[number] = {from.index, message.request, {}};
-  network_->send_control(*decoded);
+  note_inquiry(from, message.request, {});
+  say_to_control(*decoded);
 }
 
 void Node::answer_inquiry(control::FromControl& message, std::uint64_t request) {

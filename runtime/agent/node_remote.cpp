@@ -4,6 +4,7 @@
 #include "troupe/runtime/wire/plain.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 namespace troupe::agent {
@@ -182,6 +183,21 @@ void Node::release_answers() {
   holds_answers_ = false;
   for (const PortalKey& key : std::set<PortalKey>(stalled_))
     if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+}
+
+/// While this node may have been declared dead, its actors may live elsewhere: they stand still, so
+/// that they serve callers of this node no more than others. They go on if control takes us back in
+/// time, and end with the node if not.
+void Node::halt_actors() {
+  const bool halt = !network_->may_serve(steady_now());
+  if (!halt && !halts_actors_) return;
+  halts_actors_ = halt;
+  for (const auto& [index, process] : processes_) {
+    if (process->pid <= 0 || process->halted == halt) continue;
+    if (halt && !actors_.hosts(index)) continue;
+    process->halted = halt;
+    ::kill(process->pid, halt ? SIGSTOP : SIGCONT);
+  }
 }
 
 // --- frames that arrive

@@ -11,6 +11,11 @@
 #include <cstring>
 
 namespace troupe::agent {
+namespace {
+
+constexpr Duration kZygoteEnds = std::chrono::seconds(2);
+
+}  // namespace
 
 bool Node::start_zygote(Job& job) {
   if (job.zygote) return true;
@@ -34,15 +39,50 @@ bool Node::start_zygote(Job& job) {
   return true;
 }
 
-/// Ends the job's zygote and with it every worker of the job, and waits for both (a millisecond;
-/// SIGKILL after two seconds).
-void Node::end_zygote(Job& job) {
+/// The job is without a zygote from here on; the one that it had, and with it every worker of the
+/// job, ends by itself (a millisecond), or by force after two seconds.
+void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why) {
   if (!job.zygote) return;
   job.zygote = process::ZygoteLink();
-  Fd handle(static_cast<int>(syscall(SYS_pidfd_open, job.zygote_pid, 0)));
-  pollfd entry{handle.get(), POLLIN, 0};
-  if (!handle || poll(&entry, 1, 2000) <= 0) ::kill(job.zygote_pid, SIGKILL);
-  waitpid(job.zygote_pid, nullptr, 0);
+  EndingZygote& ending = ending_zygotes_.emplace_back();
+  ending.pid = job.zygote_pid;
+  ending.handle = Fd(static_cast<int>(syscall(SYS_pidfd_open, job.zygote_pid, 0)));
+  ending.until = steady_now() + (ending.handle ? kZygoteEnds : Duration(0));
+  ending.orphans = std::move(orphans);
+  ending.why = std::move(why);
+}
+
+/// Does not block.
+void Node::reap_zygotes() {
+  const Time now = steady_now();
+  for (std::size_t i = 0; i < ending_zygotes_.size();) {
+    EndingZygote& ending = ending_zygotes_[i];
+    if (waitpid(ending.pid, nullptr, WNOHANG) != 0) {
+      const EndingZygote over = std::move(ending);
+      ending_zygotes_.erase(ending_zygotes_.begin() + static_cast<std::ptrdiff_t>(i));
+      for (const ProcessIndex index : over.orphans) worker_gone(index, over.why);
+      continue;
+    }
+    if (now >= ending.until) {
+      ::kill(ending.pid, SIGKILL);
+      ending.until = now + std::chrono::milliseconds(10);
+    }
+    ++i;
+  }
+}
+
+/// At the end of the node: every zygote, and waits for it, since its workers must not outlive it.
+void Node::end_zygotes() {
+  for (auto& [number, job] : jobs_) leave_zygote(job, {}, {});
+  for (EndingZygote& ending : ending_zygotes_) {
+    pollfd entry{ending.handle.get(), POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max<Duration>(ending.until - steady_now(), Duration(0)));
+    if (!ending.handle || poll(&entry, 1, static_cast<int>(left.count())) <= 0)
+      ::kill(ending.pid, SIGKILL);
+    waitpid(ending.pid, nullptr, 0);
+  }
+  ending_zygotes_.clear();
 }
 
 void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
@@ -105,13 +145,12 @@ void Node::zygote_gone(Job& job) {
   if (!network_) return go_down(why);
   const bool was_ready = job.zygote_ready;
   if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
-  end_zygote(job);
-  // Its children died with it; nobody else reports them.
+  // Its children die with it; nobody else reports them.
   std::vector<ProcessIndex> orphans;
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
       orphans.push_back(index);
-  for (const ProcessIndex index : orphans) worker_gone(index, why);
+  leave_zygote(job, std::move(orphans), why);
   // What once came up may come up again; start_failed() counts when it does not.
   if (!was_ready && !job.ended) job_failed(job, why);
 }

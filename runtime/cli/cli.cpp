@@ -27,6 +27,7 @@ struct CommandLine {
   UpRequest up_request;
   std::uint32_t limit = 100;
   double leak_after = 60;
+  DoctorRequest doctor_request;
   bool head = false, all = false, verbose = false;
   std::function<Exit()> verb;
   bool starts = false;  ///< the verb starts a cluster
@@ -39,6 +40,7 @@ struct CommandLine {
   void add_up();
   void add_start();
   void add_others();
+  void add_doctor();
 };
 
 CLI::App* CommandLine::add(CLI::App& to, const char* name, const char* what, const char* example,
@@ -156,6 +158,18 @@ void CommandLine::add_others() {
         ->capture_default_str();
 }
 
+void CommandLine::add_doctor() {
+  CLI::App* sub =
+      add(app, "doctor", "what can be saved of a data folder on which control refuses to start",
+          "troupe doctor --salvage /var/lib/troupe --to /var/lib/troupe-saved",
+          [this] { return doctor(doctor_request); });
+  sub->add_option("--salvage", doctor_request.salvage, "the data folder; it is only read")
+      ->required();
+  sub->add_option("--to", doctor_request.to,
+                  "a new folder for what can be saved; without it nothing is written");
+  sub->add_flag("--json", doctor_request.json, "one JSON document on stdout");
+}
+
 CommandLine::CommandLine() {
   app.name("troupe");
   app.require_subcommand(1);
@@ -165,6 +179,7 @@ CommandLine::CommandLine() {
   add_up();
   add_start();
   add_others();
+  add_doctor();
 }
 
 Exit exit_of(const Error& error, bool starts) {
@@ -181,7 +196,7 @@ Exit exit_of(const Error& error, bool starts) {
 int report(const CommandLine& line, Exit exit, const Error& error) {
   std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
   const int tell = line.up_request.tell;
-  if (line.request.json || line.up_request.json || tell >= 0) {
+  if (line.request.json || line.up_request.json || line.doctor_request.json || tell >= 0) {
     const json document = {
         {"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
     const std::string text =

@@ -49,6 +49,13 @@ struct Failure {
   Error error;
 };
 
+/// What is to be looked into.
+struct DoctorRequest {
+  std::string salvage;  ///< control's data folder
+  std::string to;       ///< where what can be saved is written; empty: nowhere
+  bool json = false;
+};
+
 enum class Table { nodes, actors, jobs };
 
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
@@ -58,6 +65,8 @@ Exit start(const UpRequest& request);
 /// Ends the cluster of the address; `all`: every one on this host that is this user's.
 Exit stop(const Request& request, bool all);
 Exit status(const Request& request, bool verbose);
+/// Says what of a damaged data folder can be saved, and saves it.
+Exit doctor(const DoctorRequest& request);
 Exit list(const Request& request, Table table);
 /// What the memory of each node is used for, and what looks like a leak: objects that nobody has
 /// used for `leak_after` seconds, held only by processes that were silent for as long.

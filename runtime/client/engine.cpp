@@ -365,8 +365,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   }
   // A name may be taken, or be another's: the answer decides which actor the handle names.
   const ActorId id = message.actor;
-  tell_agent(wire::NodeMessage(message), payload_);
-  wire::FoundActor found = ask_for_name(lock, request.name, request.name_space);
+  const std::uint64_t number = message.request = ++next_request_;
+  const wire::FoundActor found = ask_for_name(lock, std::move(message), payload_, number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
@@ -386,24 +386,30 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   return {found.actor, std::move(held)};
 }
 
-wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const std::string& name,
-                                            const std::string& name_space) {
-  const std::uint64_t request = ++next_request_;
+/// Sends what is answered by FoundActor with this number.
+wire::FoundActor ClientEngine::ask_for_name(Guard& lock, wire::NodeMessage question,
+                                            BlobView payload, std::uint64_t request) {
   found_.emplace(request, std::nullopt);
-  tell_agent(wire::FindActor{request, name, name_space});
+  tell_agent(std::move(question), payload);
   const bool answered = block_until(
       lock, [&] { return found_.at(request).has_value(); }, steady_now() + kAgentAnswers);
   auto answer = std::move(found_.at(request));
   found_.erase(request);
   if (!answered)
     throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  if (answer->error) {
+    unlock_and_collect(lock);
+    raise(Error(*answer->error));
+  }
   return std::move(*answer);
 }
 
 std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
                                                       const char* class_name) {
   Guard lock = guard();
-  const wire::FoundActor found = ask_for_name(lock, name, "");
+  const std::uint64_t request = ++next_request_;
+  const wire::FoundActor found =
+      ask_for_name(lock, wire::FindActor{request, name, ""}, {}, request);
   if (!found.found) {
     unlock_and_collect(lock);
     return std::nullopt;

@@ -288,8 +288,8 @@ class ClientEngine final : public detail::Engine,
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task> task);
   static const ErrorInfo* failed_argument(const detail::Call& call);
-  wire::FoundActor ask_for_name(Guard& lock, const std::string& name,
-                                const std::string& name_space);
+  wire::FoundActor ask_for_name(Guard& lock, wire::NodeMessage question, BlobView payload,
+                                std::uint64_t request);
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
@@ -320,11 +320,9 @@ class ClientEngine final : public detail::Engine,
   std::mutex unpins_mutex_;
   std::vector<wire::Unpinned> unpins_;
   std::atomic<bool> has_unpins_{false};
-  int wanted_extents_ = 0;              ///< NeedExtent sent and not answered
   std::atomic<int> unused_extents_{0};  ///< given, and whoever asked has not yet seen them
-  std::uint64_t extent_answers_ = 0;
-  std::map<std::uint64_t, Error> extent_errors_;  ///< by number of the answer
-  std::set<std::uint64_t> given_;                 ///< answers that were extents
+  /// Asked for an extent: the answer, when it has come. True: one was added.
+  std::map<std::uint64_t, std::optional<Result<bool>>> wanted_extents_;
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};

@@ -79,19 +79,20 @@ void ClientEngine::report_unpins() {
 }
 
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
-  const std::uint64_t answer = ++extent_answers_;
+  Result<bool> answer = false;
   if (message.error) {
-    extent_errors_.emplace(answer, Error(*message.error));
+    answer = Error(*message.error);
   } else if (descriptors.size() == 1) {
     const auto added = store_->add_extent(
         {objectstore::ExtentId{message.extent}, message.bytes, std::move(descriptors[0])});
-    if (added) {
-      tell_agent(wire::ExtentMapped{message.extent});
-      unused_extents_.fetch_add(1, std::memory_order_relaxed);
-      given_.insert(answer);
-    } else
-      extent_errors_.emplace(answer, added.error());
+    if (added) tell_agent(wire::ExtentMapped{message.extent});
+    answer = added ? Result<bool>(true) : added.error();
   }
+  // Who asked may have given up; what came is there for others then.
+  const auto wanted = wanted_extents_.find(message.request);
+  if (wanted == wanted_extents_.end()) return;
+  if (answer && *answer) unused_extents_.fetch_add(1, std::memory_order_relaxed);
+  wanted->second = std::move(answer);
   if (pump_) pump_->notify();
 }
 
@@ -116,23 +117,17 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
 /// Asks the agent for an extent; true: here it is, false: our own extents may have room now.
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
-  // Answers come in the order of the questions.
-  const std::uint64_t mine = extent_answers_ + static_cast<std::uint64_t>(++wanted_extents_);
-  tell_agent(wire::NeedExtent{bytes});
-  const bool answered =
-      pump_->wait(lock, [&] { return extent_answers_ >= mine; }, steady_now() + kMemoryAnswers);
-  --wanted_extents_;
-  if (!answered)
+  const std::uint64_t request = ++next_request_;
+  wanted_extents_.emplace(request, std::nullopt);
+  tell_agent(wire::NeedExtent{bytes, request});
+  pump_->wait(
+      lock, [&] { return wanted_extents_.at(request).has_value(); }, steady_now() + kMemoryAnswers);
+  const auto answer = std::move(wanted_extents_.extract(request).mapped());
+  if (!answer)
     return Error(Code::unavailable,
                  stopping_ ? "the session is over" : "the node's agent gave no memory within 40 s");
-  const bool given = given_.erase(mine) != 0;
-  if (const auto error = extent_errors_.find(mine); error != extent_errors_.end()) {
-    Error result = error->second;
-    extent_errors_.erase(error);
-    return result;
-  }
-  unlock_and_collect(lock);
-  return given;
+  if (*answer) unlock_and_collect(lock);
+  return *answer;
 }
 
 Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {

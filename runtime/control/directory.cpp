@@ -156,7 +156,8 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   Out out;
   const ActorSpec& spec = message.spec;
   const Name name{spec.name_space, spec.name};
-  if (!spec.name.empty() && is_unclaimed(name)) {
+  const bool may_live = message.again && !awaited_.empty() && actors_.count(spec.id) == 0;
+  if (may_live || (!spec.name.empty() && is_unclaimed(name))) {
     waiting_spawns_.insert_or_assign({message.from, message.request}, message);
     return out;
   }
@@ -218,6 +219,7 @@ void Directory::place_later(Actor& actor, Time at, Out& out) {
 }
 
 void Directory::place(Actor& actor, Out& out) {
+  actor.only_ended = false;
   actor.state = actor.started_once ? ActorState::restarting : ActorState::placing;
   actor.incarnation = ++next_incarnation_;
   actor.node = {};
@@ -262,8 +264,8 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
   Actor* actor = current(id, incarnation);
   if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its node tells it all
   if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
-    out.after_sync.emplace_back(
-        StopActorAt{node, epoch, id, incarnation, false, "another life of it has taken its place"});
+    out.after_sync.emplace_back(StopActorAt{node, epoch, id, incarnation, false,
+                                            "another life of it has taken its place", true});
     return out;
   }
   actor->state = ActorState::alive;
@@ -293,7 +295,7 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
                                   bool intended, Time now) {
   Out out;
   Actor* actor = current(id, incarnation);
-  if (actor == nullptr) return out;
+  if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
   if (intended)
     bury(*actor, "it has exited", std::nullopt, out);
   else
@@ -319,6 +321,12 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
       return;
     }
     actor.restarts.push_back(now);
+  }
+  if (actor.only_ended &&
+      !awaited_.empty()) {  // a later life comes, or resolve_unclaimed places it
+    actor.state = ActorState::pending;
+    actor.node = {};
+    return;
   }
   if (counts && spec.max_restarts < 0) {  // at a steady rate, or a crash loop would eat the cluster
     if (actor.restarts.size() > 1) actor.restarts.pop_front();
@@ -368,10 +376,11 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
   }
 }
 
-void Directory::stop(const Actor& actor, const std::string& why, Out& out, bool graceful) const {
+void Directory::stop(const Actor& actor, const std::string& why, Out& out, Stop how) const {
   if (actor.node)
-    out.after_sync.emplace_back(
-        StopActorAt{actor.node, actor.epoch, actor.spec->id, actor.incarnation, graceful, why});
+    out.after_sync.emplace_back(StopActorAt{actor.node, actor.epoch, actor.spec->id,
+                                            actor.incarnation, how == Stop::gracefully, why,
+                                            how != Stop::may_restart});
 }
 
 Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now) {
@@ -379,7 +388,7 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now) {
   const auto at = actors_.find(id);
   if (at == actors_.end() && !may_restart) unknown(id, now).killed = true;
   if (at == actors_.end() || at->second.state == ActorState::dead) return out;
-  stop(at->second, "it was killed", out);
+  stop(at->second, "it was killed", out, may_restart ? Stop::may_restart : Stop::for_good);
   // With may_restart its agent reports the death, and that counts like any other.
   if (!may_restart) bury(at->second, "it was killed", std::nullopt, out);
   return out;
@@ -392,7 +401,7 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
     unknown(id, Time{}).killed = true;  // once its node says that it lives there
   if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
     return out;
-  stop(at->second, "nobody holds a handle to it", out, true);
+  stop(at->second, "nobody holds a handle to it", out, Stop::gracefully);
   bury(at->second, "its last handle is gone", std::nullopt, out);
   return out;
 }
@@ -427,7 +436,8 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   for (auto& [id, asked] : unknown_) asked.watchers.erase(node);
   for (const ActorId id : ids) {
     Actor& actor = actors_.at(id);
-    fail(actor, cause.message(), cause, actor.state == ActorState::alive, out, now);
+    const bool lived = actor.state == ActorState::alive || actor.only_ended;
+    fail(actor, cause.message(), cause, lived, out, now);
   }
   stop_awaiting(node, epoch, out);
   answer_waiting(out, now);
@@ -464,23 +474,30 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const ActorId id = hosted.spec.id;
   const auto at = actors_.find(id);
   if (at != actors_.end()) {
-    const Actor& known = at->second;
+    Actor& known = at->second;
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
-    if (same && known.state != ActorState::dead) return;  // it only registered again
-    if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {
-      out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation, false,
-                                              "control knows it as dead or living elsewhere"});
+    if (same && known.state != ActorState::dead) {  // it only registered again
+      known.started_once = known.started_once || hosted.worker != 0;
       return;
     }
-    stop(known, "a later life of it was found", out);
+    if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {
+      if (!hosted.ended)
+        out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation, false,
+                                                "control knows it as dead or living elsewhere",
+                                                true});
+      return;
+    }
+    if (!known.only_ended) stop(known, "a later life of it was found", out);
   }
   Actor& actor = actors_[id];
+  forget_due(actor);
   actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
-  const bool lives = hosted.worker != 0;  // else it is about to
-  actor.started_once = lives || hosted.restarts != 0;
-  actor.state = lives                ? ActorState::alive
-                : actor.started_once ? ActorState::restarting
-                                     : ActorState::placing;
+  const bool lived = hosted.worker != 0;  // else it is about to
+  actor.started_once = lived || hosted.restarts != 0;
+  actor.only_ended = hosted.ended;
+  actor.state = lived && !hosted.ended ? ActorState::alive
+                : actor.started_once   ? ActorState::restarting
+                                       : ActorState::placing;
   actor.incarnation = hosted.incarnation;
   actor.node = node;
   actor.epoch = epoch;
@@ -510,7 +527,7 @@ Directory::Out Directory::start() {
 void Directory::resolve_unclaimed(Out& out) {
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
-    actor.started_once = true;  // as far as anybody can tell
+    if (!actor.only_ended) actor.started_once = true;  // as far as anybody can tell
     place(actor, out);
   }
   for (auto name = names_.begin(); name != names_.end();) {

@@ -14,8 +14,9 @@
 /// agent refuses a StartActor whose high half is below the control epoch that it obeys.
 ///
 /// Durable: detached actors and all names. Other actors are rebuilt after a restart of control from
-/// what the agents say they host; until every node of before has registered or is dead, nothing is
-/// restarted and unknown actors count as pending.
+/// what the agents say they host and what has ended there with a fate that they have not heard;
+/// until every node of before has spoken or is dead, nothing of an earlier control is restarted and
+/// unknown actors count as pending.
 ///
 /// A restart needs a free place in `max_restarts` within `restart_window`; a node's death while an
 /// actor is being placed there does not count. What cannot be restarted is dead with an ActorDied
@@ -76,6 +77,7 @@ struct SpawnActor {
   std::uint64_t request = 0;
   ActorSpec spec;
   bool get_if_exists = false;
+  bool again = false;  ///< it was sent to an earlier control, which may have begun a life of it
 };
 /// One actor of an agent that has registered again.
 struct HostedActor {
@@ -83,14 +85,20 @@ struct HostedActor {
   std::uint64_t incarnation = 0;
   std::uint64_t worker = 0;    ///< 0: it is being made, and a word of its start follows
   std::uint32_t restarts = 0;  ///< so far, within its window
+  /// Its process is gone, and nobody has told the agent of what followed: its ActorGone comes
+  /// again.
+  bool ended = false;
 };
 /// Agent -> control, each time it has been registered, after its news of starts: all that it hosts.
+/// Of several pages only the whole means something.
 struct NodeHosts {
   NodeId node;
   Epoch epoch = 0;
   /// Of the control that it obeys (Registered's): from then on it refuses starts by older ones.
   Epoch control_epoch = 0;
   std::vector<HostedActor> actors;
+  std::uint32_t page = 0;
+  bool more = false;  ///< the next page follows
 };
 
 // --- out
@@ -118,6 +126,8 @@ struct StopActorAt {
   std::uint64_t incarnation = 0;
   bool graceful = false;  ///< it may finish what it was asked; else it is killed
   std::string why;
+  /// No other life follows, whatever control hears of its end: it is told as intended.
+  bool for_good = false;
 };
 /// Answer to a spawn or a find.
 struct ActorReply {
@@ -156,7 +166,8 @@ class Directory {
   /// Call once, before any other: makes the detached actors anew when no node is awaited.
   Out start();
   /// Registers an actor. The name is taken atomically: with get_if_exists the reply names the
-  /// holder, otherwise it is invalid_argument. Repeating a request is harmless.
+  /// holder, otherwise it is invalid_argument. Repeating a request is harmless: one that an earlier
+  /// control had waits until every node of before has said whether it has a life of it.
   Out on_spawn(const SpawnActor& message, Time now);
   Out on_placed(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch);
   /// No node can ever take it: dead with this cause.
@@ -209,6 +220,7 @@ class Directory {
     std::uint64_t worker = 0;
     std::deque<Time> restarts;
     std::optional<Time> place_at;
+    bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
     std::set<NodeId> watchers;
     std::shared_ptr<const ErrorInfo> error;
   };
@@ -226,7 +238,8 @@ class Directory {
   void place_later(Actor& actor, Time at, Out& out);
   void forget_due(Actor& actor);
   void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
-  void stop(const Actor& actor, const std::string& why, Out& out, bool graceful = false) const;
+  enum class Stop : std::uint8_t { gracefully, for_good, may_restart };
+  void stop(const Actor& actor, const std::string& why, Out& out, Stop how = Stop::for_good) const;
   void tell(Actor& actor, Out& out);
   void adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now);
   void stop_awaiting(NodeId node, Epoch epoch, Out& out);

@@ -61,11 +61,11 @@ Result<StoreFolder> StoreFolder::open(const std::string& path, Bytes reserve) {
   if (::stat(path.c_str(), &st) != 0) return io_error("look at", path);
   if (!S_ISDIR(st.st_mode))
     return Error(Code::invalid_argument,
-                 path + " is not a folder: give control a folder of its own with --data");
+                 path + " is not a folder: give control a folder of its own with --data-folder");
   if (st.st_uid != ::geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return Error(Code::invalid_argument,
                  path + " belongs to another user or can be written by others: run `chmod 700 " +
-                     path + "` as its owner, or give another folder with --data");
+                     path + "` as its owner, or give another folder with --data-folder");
   if (auto done = folder.lock(); !done) return done.error();
   if (auto done = folder.examine(); !done) return done.error();
   return folder;
@@ -76,7 +76,7 @@ Result<void> StoreFolder::lock() {
   const bool was_there = exists(path);
   if (!was_there && !fs::is_empty(path_) && !exists(path_ + "/mark"))
     return Error(Code::invalid_argument,
-                 path_ + " holds files that are not control's: give an empty folder with --data");
+                 path_ + " holds files that are not control's: give an empty folder with --data-folder");
   lock_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_) return io_error("open", path);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -114,7 +114,7 @@ Result<void> StoreFolder::prepare_new() {
     const std::string name = entry.path().filename().string();
     if (name != "lock" && name != "mark" && name != "db" && name != "creating" && name != "reserve")
       return Error(Code::invalid_argument, path_ + " holds files that are not control's (" + name +
-                                               "): give an empty folder with --data");
+                                               "): give an empty folder with --data-folder");
   }
   is_new_ = true;
   const std::string path = path_ + "/creating";

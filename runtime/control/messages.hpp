@@ -161,6 +161,10 @@ using FromControl = std::variant<Registered, HeartbeatAnswer, Roster, Fence, Dra
 /// Agent to agent, about control.
 using BetweenAgents = std::variant<AskControl, ControlAnswer>;
 
+/// The answer, with an error, to a message that has one; none for the others.
+std::optional<FromControl> refusal_of(const ToControl& message,
+                                      const std::shared_ptr<const ErrorInfo>& why);
+
 // --- bytes
 
 /// Errors: none: a message of ours that would break a bound is a broken invariant, except texts,

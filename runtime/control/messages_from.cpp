@@ -141,6 +141,7 @@ void write(schema::StopActorAt::Builder out, const StopActorAt& m) {
   out.setIncarnation(m.incarnation);
   out.setGraceful(m.graceful);
   out.setWhy(CutText(m.why));
+  out.setForGood(m.for_good);
 }
 void read(schema::StopActorAt::Reader in, StopActorAt& m) {
   fields::read(in.getNode(), m.node);
@@ -149,6 +150,7 @@ void read(schema::StopActorAt::Reader in, StopActorAt& m) {
   m.incarnation = in.getIncarnation();
   m.graceful = in.getGraceful();
   m.why = read_text(in.getWhy(), "reason");
+  m.for_good = in.getForGood();
 }
 
 void write(schema::ActorReply::Builder out, const ActorReply& m) {
@@ -416,6 +418,30 @@ Result<BetweenAgents> decode_between_agents(BlobView bytes) {
       0);
   if (!decoded.ok()) return decoded.error();
   return std::move(decoded->message);
+}
+
+std::optional<FromControl> refusal_of(const ToControl& message,
+                                      const std::shared_ptr<const ErrorInfo>& why) {
+  if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
+    ActorReply reply;
+    reply.request = spawn->request;
+    reply.error = why;
+    return reply;
+  }
+  if (const auto* find = std::get_if<FindActor>(&message)) {
+    ActorReply reply;
+    reply.request = find->request;
+    reply.error = why;
+    return reply;
+  }
+  if (const auto* job = std::get_if<StartJob>(&message)) return JobReply{{}, job->request, why};
+  if (const auto* value = std::get_if<KeyValueRequest>(&message)) {
+    KvReply reply;
+    reply.request = value->request;
+    reply.error = why;
+    return reply;
+  }
+  return std::nullopt;
 }
 
 }  // namespace troupe::control

@@ -7,7 +7,7 @@ namespace {
 using internal::read;
 using internal::write;
 
-constexpr std::size_t kMaxHosted = 16384;
+constexpr std::size_t kMaxHosted = 16384;  ///< of one message
 
 void write(schema::RegisterNode::Builder out, const RegisterNode& m) {
   write(out.initNode(), m.node);
@@ -44,11 +44,13 @@ void write(schema::SpawnActor::Builder out, const SpawnActor& m) {
   out.setRequest(m.request);
   write(out.initSpec(), m.spec);
   out.setGetIfExists(m.get_if_exists);
+  out.setAgain(m.again);
 }
 void read(schema::SpawnActor::Reader in, SpawnActor& m) {
   m.request = in.getRequest();
   read(in.getSpec(), m.spec);
   m.get_if_exists = in.getGetIfExists();
+  m.again = in.getAgain();
 }
 
 void write(schema::ActorStarted::Builder out, const ActorStarted& m) {
@@ -132,7 +134,10 @@ void write(schema::NodeHosts::Builder out, const NodeHosts& m) {
     actors[i].setIncarnation(hosted.incarnation);
     actors[i].setWorker(hosted.worker);
     actors[i].setRestarts(hosted.restarts);
+    actors[i].setEnded(hosted.ended);
   }
+  out.setPage(m.page);
+  out.setMore(m.more);
 }
 void read(schema::NodeHosts::Reader in, NodeHosts& m) {
   m.epoch = in.getEpoch();
@@ -145,7 +150,10 @@ void read(schema::NodeHosts::Reader in, NodeHosts& m) {
     hosted.incarnation = actor.getIncarnation();
     hosted.worker = actor.getWorker();
     hosted.restarts = actor.getRestarts();
+    hosted.ended = actor.getEnded();
   }
+  m.page = in.getPage();
+  m.more = in.getMore();
 }
 
 void write(schema::StartJob::Builder out, const StartJob& m) {

@@ -106,7 +106,45 @@ struct Server::Impl : Service::Out {
 
   // Service::Out.
 
-  void send(NodeId to, const FromControl& message) override { send_frame(to, encode(message)); }
+  void send(NodeId to, const FromControl& message) override {
+    const Blob frame = encode(message);
+    if (fits(frame)) return send_frame(to, frame);
+    if (const auto instead = shortened(message)) {
+      log("an answer of " + std::to_string(frame.size()) + " bytes to node " + to.str() +
+          " fits no Link message and is shortened");
+      return send_frame(to, encode(*instead));
+    }
+    send_frame(to, frame);  // which says so
+  }
+
+  static bool fits(BlobView frame) {
+    return wire::batched_size(frame.size()) <= net::max_payload_size;
+  }
+
+  /// Whoever asked gets what fits, or an error: never silence.
+  static std::optional<FromControl> shortened(const FromControl& message) {
+    if (const auto* values = std::get_if<KvReply>(&message)) {
+      KvReply reply;
+      reply.request = values->request;
+      reply.error = Error(Code::invalid_argument,
+                          "the answer is larger than a message may be: ask with a longer prefix")
+                        .shared_info();
+      return reply;
+    }
+    const auto* list = std::get_if<ListReply>(&message);
+    if (list == nullptr) return std::nullopt;
+    ListReply reply = *list;
+    const auto halve = [](auto& rows) {  // the newest stand last
+      rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>((rows.size() + 1) / 2));
+    };
+    while (!fits(encode(FromControl(reply))) &&
+           !(reply.nodes.empty() && reply.actors.empty() && reply.jobs.empty())) {
+      halve(reply.nodes);
+      halve(reply.actors);
+      halve(reply.jobs);
+    }
+    return reply;
+  }
 
   void broadcast(const std::vector<NodeId>& to, const FromControl& message) override {
     const Blob frame = encode(message);
@@ -115,7 +153,7 @@ struct Server::Impl : Service::Out {
 
   void send_frame(NodeId to, BlobView frame) {
     if (keys.count(to) == 0) return;  // dropped or revoked
-    if (wire::batched_size(frame.size()) > net::max_payload_size)
+    if (!fits(frame))
       return log("a message of " + std::to_string(frame.size()) + " bytes for node " + to.str() +
                  " fits no Link message and is not sent");
     Outbox& outbox = outboxes[to];

@@ -3,6 +3,7 @@
 #include "troupe/runtime/control/codec.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace troupe::control {
 namespace {
@@ -193,6 +194,7 @@ void Service::on_reset(NodeId node, Time now) {
   const auto at = nodes_.find(node);
   if (at != nodes_.end())
     for (auto& [actor, start] : at->second.starts) start.may_be_lost = !start.until;
+  pages_.erase(node);
   on_closed(node, now);
 }
 
@@ -290,7 +292,9 @@ void Service::on(SpawnActor message, Sender from, Time now) {
   message.from = from.node;
   const ActorSpec& spec = message.spec;
   std::shared_ptr<const ErrorInfo> error;
-  if (spec.detached || !spec.name.empty()) error = refusal();
+  // What was taken before is not refused when it is said again: it may live.
+  if ((spec.detached || !spec.name.empty()) && !message.again && !actors_.find(spec.id))
+    error = refusal();
   if (!spec.id)
     error = Error(Code::invalid_argument, "an actor needs an id").shared_info();
   else if (!spec.detached && spec.job && !jobs_.is_running(spec.job))
@@ -342,11 +346,32 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   if (!members_.is_current(from.node, message.epoch)) return;
   if (message.control_epoch != control_epoch()) return;  // it speaks to an earlier control
   message.node = from.node;
+  if (!message.more && message.page == 0) return on_hosts(message, from, now);
+  // In pages: what is missing in one would be taken for dead.
+  NodeHosts& whole = pages_[from.node];
+  if (message.page == 0) whole = NodeHosts{from.node, message.epoch, message.control_epoch, {}};
+  if (message.page != whole.page || message.epoch != whole.epoch) {  // those before were lost
+    pages_.erase(from.node);
+    return;
+  }
+  ++whole.page;
+  std::move(message.actors.begin(), message.actors.end(), std::back_inserter(whole.actors));
+  if (whole.actors.size() > options_.max_hosted) {
+    pages_.erase(from.node);
+    return out_.revoke(from.node);  // it dies as a silent one
+  }
+  if (message.more) return;
+  const NodeHosts told = std::move(whole);
+  pages_.erase(from.node);
+  on_hosts(told, from, now);
+}
+
+void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
   std::set<ActorId> hosted;
   for (const HostedActor& actor : message.actors) {
     hosted.insert(actor.spec.id);
     const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
-    if (actor.worker != 0 && known && known->incarnation == actor.incarnation &&
+    if (actor.worker != 0 && !actor.ended && known && known->incarnation == actor.incarnation &&
         known->state != ActorState::alive)
       on(ActorStarted{actor.spec.id, actor.incarnation, actor.worker}, from, now);
   }
@@ -436,24 +461,7 @@ void Service::on(const ListRequest& message, Sender from, Time now) {
 /// Answers what has an answer with an error; drops the rest.
 void Service::refuse(NodeId from, const ToControl& message,
                      const std::shared_ptr<const ErrorInfo>& why) {
-  ActorReply actor;
-  actor.to = from;
-  actor.error = why;
-  if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
-    actor.request = spawn->request;
-    out_.send(from, actor);
-  } else if (const auto* find = std::get_if<FindActor>(&message)) {
-    actor.request = find->request;
-    out_.send(from, actor);
-  } else if (const auto* job = std::get_if<StartJob>(&message)) {
-    out_.send(from, JobReply{from, job->request, why});
-  } else if (const auto* value = std::get_if<KeyValueRequest>(&message)) {
-    KvReply reply;
-    reply.to = from;
-    reply.request = value->request;
-    reply.error = why;
-    out_.send(from, reply);
-  }
+  if (const auto answer = refusal_of(message, why)) out_.send(from, *answer);
 }
 
 // --- what follows ------------------------------------------------------------------------------
@@ -533,6 +541,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   if (at != nodes_.end() && at->second.epoch == event.epoch) nodes_.erase(at);
   expected_.erase(event.node);
   early_reports_.erase(event.node);
+  pages_.erase(event.node);
   view_changed(event.node, now);
   run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
   run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);

@@ -57,6 +57,8 @@ struct ServiceOptions {
   std::size_t max_waiting_bytes = 8u << 20;
   /// Nodes that have joined and not registered yet.
   std::size_t max_joined = 1024;
+  /// Actors that one node may say it hosts.
+  std::size_t max_hosted = 1u << 20;
   /// Wall clock in nanoseconds, for people; null: zero.
   std::function<std::int64_t()> wall_clock;
 };
@@ -192,6 +194,7 @@ class Service {
   void on(const FindActor& message, Sender from, Time now);
   void on(const WatchActor& message, Sender from, Time now);
   void on(NodeHosts message, Sender from, Time now);
+  void on_hosts(const NodeHosts& message, Sender from, Time now);
   void fail_lost_starts(NodeId node, const std::set<ActorId>& hosted, Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
@@ -252,6 +255,7 @@ class Service {
 
   std::map<NodeId, NodeInfo> nodes_;
   std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable
+  std::map<NodeId, NodeHosts> pages_;           ///< of what nodes host, until the last has come
   std::map<NodeId, NodeDescription> joined_;    ///< admitted and not registered yet
   std::set<std::string> spent_;                 ///< join tokens
   std::multimap<Time, NodeId> revoke_at_;

@@ -119,7 +119,7 @@ Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<StoreMedium> medium,
 
 Result<void> Store::create() {
   store_id_ = options_.identity ? options_.identity : SessionId::random();
-  epoch_ = 1;
+  epoch_ = options_.first_epoch;
   recovery_.created = true;
   Batch first;
   first.put(kStoreKey, store_id_.str());
@@ -145,6 +145,12 @@ std::optional<Store::Mark> Store::decode(const std::optional<Slot>& slot) {
   mark.epoch = in.u64();
   if (in.version() != kFormat) return std::nullopt;
   return mark;
+}
+
+std::optional<Store::Marked> Store::read_mark(const std::optional<Slot>& slot) {
+  const auto mark = decode(slot);
+  if (!mark) return std::nullopt;
+  return Marked{mark->number, mark->epoch};
 }
 
 Result<void> Store::write_mark() {

@@ -101,6 +101,8 @@ struct StoreOptions {
   Bytes max_commit{32ull << 20};
   /// Names a store that is created; zero: random. The simulator sets it, so that a seed repeats.
   SessionId identity{};
+  /// Of a store that is created.
+  Epoch first_epoch = 1;
 };
 
 /// What open() found, for the log line.
@@ -120,6 +122,13 @@ class Store {
   /// unavailable for I/O errors.
   static Result<std::unique_ptr<Store>> open(std::unique_ptr<StoreMedium> medium,
                                              StoreOptions options);
+
+  /// What a slot says that is whole; nullopt for any other.
+  struct Marked {
+    std::uint64_t commits = 0;
+    Epoch epoch = 0;
+  };
+  static std::optional<Marked> read_mark(const std::optional<Slot>& slot);
 
   /// One durable, atomic commit of all batches, in order: one sync and one mark whatever their
   /// number. no_space and invalid_argument: nothing was written. Any other error: the outcome is

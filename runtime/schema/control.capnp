@@ -222,6 +222,7 @@ struct SpawnActor {
   request @0 :UInt64;
   spec @1 :ActorSpec;
   getIfExists @2 :Bool;
+  again @3 :Bool;  # it was sent to an earlier control, which may have begun a life of it
 }
 
 struct ActorReply {
@@ -253,6 +254,7 @@ struct StopActorAt {
   incarnation @3 :UInt64;
   graceful @4 :Bool;  # it may finish what it was asked
   why @5 :Text;
+  forGood @6 :Bool;   # no other life follows, whatever control hears of its end
 }
 
 struct ActorStarted {
@@ -314,13 +316,16 @@ struct HostedActor {
   incarnation @1 :UInt64;
   worker @2 :UInt64;
   restarts @3 :UInt32;  # so far, within its window
+  ended @4 :Bool;       # its process is gone and its ActorGone follows again: whether control took it in is unknown
 }
 
 struct NodeHosts {
-  # Agent -> control, after each Registered: all that it hosts.
+  # Agent -> control, after each Registered: all that it hosts, in as many messages as a Link needs.
   epoch @0 :UInt64;
   controlEpoch @1 :UInt64;      # of the control that it obeys
   actors @2 :List(HostedActor);  # at most 16384
+  page @3 :UInt32;              # from 0 on
+  more @4 :Bool;                # the next page follows
 }
 
 # --- jobs ---

@@ -247,6 +247,7 @@ struct CreateActor {
   maxConcurrency @9 :UInt32 = 1;
   shape @10 :Shape;
   creation @11 :Call;
+  request @12 :UInt64;           # not 0: answered by FoundActor with this number: who has the name, or why nobody
 }
 
 struct StartActor {
@@ -296,12 +297,13 @@ struct FindActor {
 }
 
 struct FoundActor {
-  # Agent -> process, answers FindActor.
+  # Agent -> process, answers FindActor and CreateActor.
   request @0 :UInt64;
   found @1 :Bool;
   actor @2 :Id;        # found: the receiver already holds one count of `lifetime`
   lifetime @3 :Id;
   className @4 :Text;
+  error @5 :List(ErrorEntry);  # nobody can tell, or it could not be made
 }
 
 # --- memory ---
@@ -309,6 +311,7 @@ struct FoundActor {
 struct NeedExtent {
   # Process -> agent, answered by GiveExtent.
   lengthBytes @0 :UInt64;  # at least
+  request @1 :UInt64;
 }
 
 struct GiveExtent {
@@ -317,6 +320,7 @@ struct GiveExtent {
   extent @0 :UInt64;
   lengthBytes @1 :UInt64;
   error @2 :List(ErrorEntry);
+  request @3 :UInt64;  # that it answers; with a descriptor it comes another way than without
 }
 
 struct ExtentMapped {

@@ -185,10 +185,11 @@ struct PeerInquire {
 }
 
 struct PeerAnswer {
-  # A piece of a MemoryReport of memory.capnp, the payload; in order.
+  # A piece of a MemoryReport of memory.capnp, the payload; in order, as fast as the asker takes them. Or an error.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;
+  error @3 :List(ErrorEntry);
 }
 
 # --- bytes of large objects ---

@@ -325,6 +325,7 @@ void write(schema::CreateActor::Builder out, const CreateActor& m) {
   out.setMaxConcurrency(m.max_concurrency);
   write(out.initShape(), m.shape);
   write(out.initCreation(), m.creation);
+  out.setRequest(m.request);
 }
 void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_size) {
   read(in.getActor(), m.actor);
@@ -339,6 +340,7 @@ void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_si
   m.max_concurrency = in.getMaxConcurrency();
   read(in.getShape(), m.shape);
   read(in.getCreation(), m.creation, payload_size);
+  m.request = in.getRequest();
 }
 
 }  // namespace troupe::wire::internal

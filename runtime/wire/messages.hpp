@@ -287,6 +287,7 @@ struct CreateActor {
   std::uint32_t max_concurrency = 1;
   Shape shape;
   Call creation;
+  std::uint64_t request = 0;  ///< not 0: answered by FoundActor with this number
 };
 /// Agent -> worker: become this actor; run `creation`. Answered by ActorCreated.
 struct StartActor {
@@ -334,11 +335,13 @@ struct FoundActor {
   ActorId actor;  ///< when found: the receiver already holds one count of `lifetime`
   ObjectId lifetime;
   std::string class_name;
+  std::shared_ptr<const ErrorInfo> error;  ///< nobody can tell, or it could not be made
 };
 
-/// Process -> agent: I need an extent of at least this many bytes. Answered over the socket.
+/// Process -> agent: I need an extent of at least this many bytes. Answered by GiveExtent.
 struct NeedExtent {
   std::uint64_t bytes = 0;
+  std::uint64_t request = 0;
 };
 /// Agent -> process, with one descriptor; or an error and none. With neither: try again, your own
 /// memory may have room now.
@@ -346,6 +349,7 @@ struct GiveExtent {
   std::uint64_t extent = 0;
   std::uint64_t bytes = 0;
   std::shared_ptr<const ErrorInfo> error;
+  std::uint64_t request = 0;  ///< that it answers
 };
 /// Process -> agent: mapped; seal it. Answered by ExtentSealed once readers may have it.
 struct ExtentMapped {

@@ -287,6 +287,7 @@ void write(schema::FoundActor::Builder out, const FoundActor& m) {
   internal::write(out.initActor(), m.actor);
   internal::write(out.initLifetime(), m.lifetime);
   out.setClassName(CutText(m.class_name));
+  write_optional(out, m.error);
 }
 void read(schema::FoundActor::Reader in, FoundActor& m) {
   m.request = in.getRequest();
@@ -294,26 +295,31 @@ void read(schema::FoundActor::Reader in, FoundActor& m) {
   internal::read(in.getActor(), m.actor);
   internal::read(in.getLifetime(), m.lifetime);
   m.class_name = read_text(in.getClassName(), "class name");
+  m.error = read_error(in.getError());
 }
 
 // --- memory ---
 
 void write(schema::NeedExtent::Builder out, const NeedExtent& m) {
   out.setLengthBytes(m.bytes);
+  out.setRequest(m.request);
 }
 void read(schema::NeedExtent::Reader in, NeedExtent& m) {
   m.bytes = in.getLengthBytes();
+  m.request = in.getRequest();
 }
 
 void write(schema::GiveExtent::Builder out, const GiveExtent& m) {
   out.setExtent(m.extent);
   out.setLengthBytes(m.bytes);
   write_optional(out, m.error);
+  out.setRequest(m.request);
 }
 void read(schema::GiveExtent::Reader in, GiveExtent& m) {
   m.extent = in.getExtent();
   m.bytes = in.getLengthBytes();
   m.error = read_error(in.getError());
+  m.request = in.getRequest();
 }
 
 void write(schema::ExtentMapped::Builder out, const ExtentMapped& m) {

@@ -163,11 +163,13 @@ void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {
   out.setRequest(m.request);
   out.setOffsetBytes(m.offset);
   out.setWholeBytes(m.bytes);
+  write_optional(out, m.error);
 }
 void read(schema::PeerAnswer::Reader in, PeerAnswer& m) {
   m.request = in.getRequest();
   m.offset = in.getOffsetBytes();
   m.bytes = in.getWholeBytes();
+  m.error = read_error(in.getError());
 }
 
 // --- objects ---

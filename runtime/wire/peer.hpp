@@ -193,11 +193,12 @@ struct ProgramData {
 struct PeerInquire {
   std::uint64_t request = 0;
 };
-/// A piece of a MemoryReport, the payload.
+/// A piece of a MemoryReport, the payload; or an error.
 struct PeerAnswer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;  ///< of the whole answer
+  std::shared_ptr<const ErrorInfo> error;
 };
 
 using PeerMessage =

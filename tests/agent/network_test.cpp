@@ -121,6 +121,18 @@ TEST(Network, HundredThousandFramesOfHundredBytesArriveInOrder) {
               static_cast<unsigned long long>(stats.messages_sent), total / seconds);
 }
 
+TEST(Network, WhatFitsNoLinkIsRefusedAndTheNextOneGoes) {
+  FakeControl control;
+  Agent a(control, lively());
+  control::KeyValueRequest large;
+  large.value.assign(2 << 20, 'x');
+  const auto refused = a.network->send_control(large);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code(), Code::invalid_argument);
+  EXPECT_FALSE(a.network->send_control(control::GetJob{1, {}}));
+  EXPECT_TRUE(drive({&control, &a}, 5s, [&] { return control.got[a.node].size() == 1; }));
+}
+
 TEST(Network, AFullWindowHoldsThePortalsBackAndLetsThemGo) {
   FakeControl control;
   NetworkOptions small = lively();

@@ -164,7 +164,7 @@ class FakeAgent {
       return welcome(std::move(descriptors));
     if (auto* m = std::get_if<wire::NeedExtent>(&decoded.message)) {
       const auto grant = host_->grant(store_index_, m->bytes).value();
-      return send_with(wire::GiveExtent{grant.id.value, grant.bytes, nullptr},
+      return send_with(wire::GiveExtent{grant.id.value, grant.bytes, nullptr, m->request},
                        {grant.memory.get()});
     }
     if (auto* m = std::get_if<wire::ExtentMapped>(&decoded.message))

@@ -293,6 +293,72 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   EXPECT_GT(actors->find(actor_id(2))->incarnation, life2);
 }
 
+TEST_F(DirectoryTest, ALifeThatEndedAboutWhenControlDidIsFollowedByAnother) {
+  const ActorSpec plain = spec(1, "", 2);
+  spawn(plain);
+  const auto life = bring_up(1);
+  const Error why(Code::worker_died, "killed by signal 9");
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_watch(actor_id(1), kClient, now));
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, life, 42, 1, true}}}, now));
+  EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::restarting) << "it is not alive";
+  for (int said = 0; said < 2; ++said) {
+    run(actors->on_died(actor_id(1), life, why, false, now));
+    EXPECT_TRUE(events.empty()) << "the next life may be at a node that has not spoken";
+  }
+  now += 10s;  // far longer than actors are kept that nobody knows
+  run(actors->on_tick(now));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
+  ASSERT_EQ(got<PlaceActor>().size(), 1u);
+  EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
+  EXPECT_EQ(actors->restarts(actor_id(1)), 2u) << "one as before, and this one once";
+  bring_up(1, kB);
+  EXPECT_TRUE(got<ActorUpdateTo>().at(0).location.node == kB);
+  die(1);
+  EXPECT_EQ(state(1), ActorState::dead) << "it had two restarts";
+}
+
+TEST_F(DirectoryTest, ALaterLifeThanOneThatEndedIsLeftAlone) {
+  const ActorSpec plain = spec(1, "", 3);
+  spawn(plain);
+  const auto first = bring_up(1);
+  die(1);
+  const auto second = bring_up(1, kB);
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, first, 42, 0, true}}}, now));
+  run(actors->on_died(actor_id(1), first, Error(Code::worker_died, "killed"), false, now));
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, second, 43, 1}}}, now));
+  EXPECT_TRUE(got<StopActorAt>().empty());
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  EXPECT_EQ(state(1), ActorState::alive);
+  EXPECT_EQ(actors->find(actor_id(1))->incarnation, second);
+  EXPECT_EQ(actors->restarts(actor_id(1)), 1u);
+  run(actors->on_died(actor_id(1), first, Error(Code::worker_died, "killed"), false, now));
+  EXPECT_TRUE(events.empty()) << "that was an earlier one";
+}
+
+TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
+  const ActorSpec plain = spec(1), never = spec(2);
+  spawn(plain);  // the answer was lost with control
+  const auto life = bring_up(1, kB);
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_spawn({kClient, 5, plain, false, true}, now));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_spawn({kClient, 6, never, false, true}, now));
+  run(actors->on_spawn({kClient, 7, spec(3), false, false}, now));
+  EXPECT_EQ(got<PlaceActor>().size(), 1u) << "what is new waits for nobody";
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
+  EXPECT_EQ(got<ActorReply>().size(), 2u);
+  EXPECT_TRUE(got<ActorReply>().at(0).created);
+  EXPECT_TRUE(got<StopActorAt>().empty());
+  EXPECT_EQ(actors->find(actor_id(1))->incarnation, life);
+  ASSERT_EQ(got<PlaceActor>().size(), 1u);
+  EXPECT_EQ(got<PlaceActor>()[0].actor, actor_id(2)) << "of this one nobody has a life";
+}
+
 TEST_F(DirectoryTest, HandlesThatGoBeforeTheNodeHasSpokenEndTheActorWhenItHas) {
   const ActorSpec plain = spec(1);
   spawn(plain);

@@ -67,6 +67,7 @@ void repair(F& filler, ActorSpec& m) {
 template <class F>
 void each(F& f, SpawnActor& m) {
   f("request", m.request), f("spec", m.spec), f("get_if_exists", m.get_if_exists);
+  f("again", m.again);
 }
 template <class F>
 void each(F& f, ActorStarted& m) {
@@ -100,11 +101,12 @@ void each(F& f, WatchActor& m) {
 template <class F>
 void each(F& f, HostedActor& m) {
   f("spec", m.spec), f("incarnation", m.incarnation), f("worker", m.worker);
-  f("restarts", m.restarts);
+  f("restarts", m.restarts), f("ended", m.ended);
 }
 template <class F>
 void each(F& f, NodeHosts& m) {
   f("epoch", m.epoch), f("control_epoch", m.control_epoch), f("actors", m.actors);
+  f("page", m.page), f("more", m.more);
 }
 template <class F>
 void each(F& f, JobRecord& m) {
@@ -183,7 +185,7 @@ void each(F& f, StartActorAt& m) {
 template <class F>
 void each(F& f, StopActorAt& m) {
   f("node", m.node), f("epoch", m.epoch), f("actor", m.actor), f("incarnation", m.incarnation);
-  f("graceful", m.graceful), f("why", m.why);
+  f("graceful", m.graceful), f("why", m.why), f("for_good", m.for_good);
 }
 template <class F>
 void each(F& f, ActorReply& m) {

@@ -373,6 +373,38 @@ TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
   EXPECT_EQ(last<StopActorAt>(kA).incarnation, first);
 }
 
+TEST_F(ServiceTest, WhatANodeHostsCountsWhenItsLastPageHasCome) {
+  join(kA, 4);
+  for (const std::uint64_t n : {1, 2, 3}) {
+    ActorSpec s = spec(n, 1);
+    s.job = {};
+    spawn(s);
+    started(n);
+  }
+  const auto page = [&](std::uint32_t number, bool more, std::vector<std::uint64_t> actors) {
+    NodeHosts hosts;
+    hosts.epoch = epochs[kA];
+    hosts.control_epoch = service->control_epoch();
+    hosts.page = number;
+    hosts.more = more;
+    for (const std::uint64_t n : actors)
+      hosts.actors.push_back({spec(n, 1), start_of(n).incarnation, 40 + n, 0});
+    say(kA, hosts);
+  };
+  page(0, true, {1});
+  page(1, true, {2});
+  EXPECT_EQ(state(3), ActorState::alive) << "its page has not come";
+  service->on_reset(kA, now);  // nor will it
+  join(kA, 4);
+  page(1, false, {2});
+  EXPECT_EQ(state(1), ActorState::alive) << "a page without those before says nothing";
+  page(0, true, {1});
+  page(1, false, {2});
+  EXPECT_EQ(state(1), ActorState::alive);
+  EXPECT_EQ(state(2), ActorState::alive);
+  EXPECT_EQ(state(3), ActorState::dead) << "it is gone: it had no restarts";
+}
+
 TEST_F(ServiceTest, ASilentNodeIsNotUsedAndThenDead) {
   join_all();
   pass(4s, {kA, kC});

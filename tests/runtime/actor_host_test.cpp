@@ -366,8 +366,8 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   host.find(7, {5, "n", "s"});
   out.sent.clear();
   host.registered(4, 2);
-  EXPECT_EQ(out.got<control::SpawnActor>().size(), 1u);
-  EXPECT_EQ(out.got<control::SpawnActor>()[0].spec.id, kB);
+  ASSERT_EQ(out.got<control::SpawnActor>().size(), 2u) << "neither is known to live";
+  EXPECT_EQ(out.got<control::SpawnActor>()[1].spec.id, kB);
   const auto hosts = out.got<control::NodeHosts>();
   ASSERT_EQ(hosts.size(), 1u);
   EXPECT_EQ(hosts[0].epoch, 4u);
@@ -391,6 +391,135 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   EXPECT_EQ(out.needed.size(), needed);
   host.start({kSelfNode, 4, spec, (std::uint64_t{2} << 32) + 1, false, 0});
   EXPECT_EQ(out.needed.size(), needed + 1);
+}
+
+TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
+  host.registered(1, 1);
+  order(made());
+  live(kFirst, 3);
+  out.sent.clear();
+  host.worker_died(3, died);  // control dies when its machine has taken this
+  EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
+  for (const Epoch control : {2, 3}) {
+    out.sent.clear();
+    host.registered(1, control);
+    const auto hosts = out.got<control::NodeHosts>();
+    ASSERT_EQ(hosts.size(), 1u);
+    ASSERT_EQ(hosts[0].actors.size(), 1u);
+    EXPECT_TRUE(hosts[0].actors[0].ended);
+    EXPECT_EQ(hosts[0].actors[0].incarnation, kFirst);
+    EXPECT_EQ(hosts[0].actors[0].worker, 3u) << "it had started";
+    EXPECT_EQ(hosts[0].actors[0].restarts, 2u);
+    ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
+    EXPECT_EQ(out.got<control::ActorGone>()[0].error->message, "killed by signal 9");
+  }
+  locate(control::ActorState::alive, kFirst, kSelfNode);  // by a control that has not heard it
+  out.sent.clear();
+  host.registered(1, 4);
+  EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
+  locate(control::ActorState::alive, kSecond, kOther);
+  out.sent.clear();
+  host.registered(1, 5);
+  EXPECT_TRUE(out.got<control::ActorGone>().empty());
+  EXPECT_TRUE(out.got<control::NodeHosts>().at(0).actors.empty());
+}
+
+TEST_F(Host, TheFateOfWhatEndedHereIsWatchedUntilItIsKnownAndNoLonger) {
+  auto spec = std::make_shared<control::ActorSpec>(*made());
+  spec->id = kB;  // made elsewhere
+  order(spec);
+  host.worker_ready(kFirst, 3, {});
+  host.worker_died(3, died);
+  EXPECT_EQ(out.got<control::WatchActor>().back().actor, kB);
+  locate(control::ActorState::alive, kSecond, kOther, kB);
+  EXPECT_FALSE(out.got<control::WatchActor>().back().on);
+  EXPECT_EQ(host.watched(), 0u);
+}
+
+TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
+  order(made());
+  live(kFirst, 3);
+  control::StopActorAt stop{kSelfNode, 1, kA, kFirst, false, "it was killed", true};
+  host.stop(stop);
+  EXPECT_EQ(out.killed, std::vector<ProcessIndex>{3});
+  host.worker_died(3, died);
+  EXPECT_TRUE(out.got<control::ActorGone>().at(0).intended)
+      << "a control that does not know of the kill would make it anew";
+}
+
+TEST_F(Host, WhatWasMadeIsAskedForAgainUntilItLives) {
+  host.registered(4, 1);
+  made();
+  reply(kA, true);  // and control dies before the order to start it has left
+  out.sent.clear();
+  host.registered(4, 1);
+  EXPECT_FALSE(out.got<control::SpawnActor>().at(0).again) << "the same control knows";
+  host.registered(4, 2);
+  EXPECT_TRUE(out.got<control::SpawnActor>().at(1).again);
+  reply(kA, true);
+  EXPECT_EQ(out.dropped, 0);
+  locate(control::ActorState::alive, kFirst, kOther);
+  out.sent.clear();
+  host.registered(4, 3);
+  EXPECT_TRUE(out.got<control::SpawnActor>().empty());
+}
+
+TEST_F(Host, AnActorThatWasLostWithItsNameIsDead) {
+  made();
+  reply(kA, true);
+  host.watch(kA, 7);
+  reply(kB, false);  // of the next control: the name is another's now
+  ASSERT_EQ(out.published.size(), 1u);
+  EXPECT_EQ(out.published[0].second.state, wire::ActorState::dead);
+  EXPECT_EQ(out.published[0].second.error->code, Code::actor_died);
+  EXPECT_EQ(out.dropped, 1);
+}
+
+TEST_F(Host, WhoMakesANamedActorIsToldWhoHasTheNameOrWhyNobody) {
+  auto create = message(kA);
+  create.request = 11;
+  host.create(create, {}, JobId{0, 9}, 7);
+  reply(kB, false);
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].first.request, 11u);
+  EXPECT_TRUE(out.answers[0].first.found);
+  EXPECT_EQ(out.answers[0].first.actor, kB);
+  create.actor = ActorId{1, 3};
+  create.request = 12;
+  host.create(create, {}, JobId{0, 9}, 7);
+  control::ActorReply answer;
+  answer.request = out.got<control::SpawnActor>().back().request;
+  answer.error = Error(Code::no_space, "control's disk is full").shared_info();
+  host.replied(answer);
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_FALSE(out.answers[1].first.found);
+  ASSERT_TRUE(out.answers[1].first.error);
+  EXPECT_EQ(out.answers[1].first.error->code, Code::no_space);
+}
+
+TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
+  constexpr std::uint64_t kActors = 300;
+  auto spec = std::make_shared<control::ActorSpec>(*made());
+  spec->creation.resize(16 << 10);
+  for (std::uint64_t i = 0; i < kActors; ++i) {
+    auto one = std::make_shared<control::ActorSpec>(*spec);
+    one->id = ActorId{3, i};
+    order(one, kFirst + i);
+  }
+  out.sent.clear();
+  host.registered(4, 2);
+  const auto pages = out.got<control::NodeHosts>();
+  EXPECT_GT(pages.size(), 4u);
+  std::uint64_t actors = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    EXPECT_EQ(pages[i].page, i);
+    EXPECT_EQ(pages[i].more, i + 1 < pages.size());
+    EXPECT_LT(encode(control::ToControl(pages[i])).size(), std::size_t{1} << 20);
+    for (const control::HostedActor& hosted : pages[i].actors)
+      EXPECT_EQ(hosted.incarnation, kFirst + actors++);
+  }
+  EXPECT_EQ(actors, kActors);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ void each(F& f, CreateActor& m) {
   f("name_space", m.name_space), f("class_name", m.class_name), f("detached", m.detached);
   f("get_if_exists", m.get_if_exists), f("max_restarts", m.max_restarts);
   f("restart_window_ns", m.restart_window_ns), f("max_concurrency", m.max_concurrency);
-  f("shape", m.shape), f("creation", m.creation);
+  f("shape", m.shape), f("creation", m.creation), f("request", m.request);
 }
 template <class F>
 void each(F& f, StartActor& m) {
@@ -153,15 +153,15 @@ void each(F& f, FindActor& m) {
 template <class F>
 void each(F& f, FoundActor& m) {
   f("request", m.request), f("found", m.found), f("actor", m.actor), f("lifetime", m.lifetime);
-  f("class_name", m.class_name);
+  f("class_name", m.class_name), f("error", m.error);
 }
 template <class F>
 void each(F& f, NeedExtent& m) {
-  f("bytes", m.bytes);
+  f("bytes", m.bytes), f("request", m.request);
 }
 template <class F>
 void each(F& f, GiveExtent& m) {
-  f("extent", m.extent), f("bytes", m.bytes), f("error", m.error);
+  f("extent", m.extent), f("bytes", m.bytes), f("error", m.error), f("request", m.request);
 }
 template <class F>
 void each(F& f, ExtentMapped& m) {
@@ -313,7 +313,7 @@ void each(F& f, PeerInquire& m) {
 }
 template <class F>
 void each(F& f, PeerAnswer& m) {
-  f("request", m.request), f("offset", m.offset), f("bytes", m.bytes);
+  f("request", m.request), f("offset", m.offset), f("bytes", m.bytes), f("error", m.error);
 }
 template <class F>
 void each(F& f, PeerHold& m) {

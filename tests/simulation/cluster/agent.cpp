@@ -270,7 +270,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                    },
                    [&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
-                     actors_.create(m, payload, from.job);
+                     actors_.create(m, payload, from.job, from.index);
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },

@@ -1,0 +1,246 @@
+#include "troupe/runtime/control/salvage.hpp"
+
+#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/folder.hpp"
+#include "troupe/runtime/control/rocks_store.hpp"
+
+#include <fcntl.h>
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+namespace troupe::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint8_t kFormat = 1;
+constexpr const char* kNodeEpochKey = "epoch/node";
+constexpr const char* kStoreEpochKey = "meta/epoch";
+/// Beyond what can have been given after the last record that is left.
+constexpr Epoch kEpochsAhead = 1024;
+constexpr std::size_t kBatchBytes = 4 << 20;
+
+struct Kind {
+  const char* prefix;
+  const char* name;
+  bool kept;
+};
+constexpr Kind kKinds[] = {{"actor/", "actors", true}, {"epoch/", "", true},
+                           {"job/", "jobs", true},     {"joined/", "joined nodes", false},
+                           {"kv/", "values", true},    {"meta/", "", false},
+                           {"name/", "names", true},   {"node/", "nodes", false},
+                           {"spent/", "tokens", true}, {"voters/", "", false},
+                           {"chain/", "", false}};
+
+using Records = std::map<std::string, std::string>;
+
+Error io_error(const std::string& what, const std::error_code& code) {
+  return Error(code == std::errc::no_space_on_device ? Code::no_space : Code::unavailable,
+               what + ": " + code.message());
+}
+
+std::optional<Store::Marked> peek_mark(const std::string& path, int index) {
+  std::ifstream file(path, std::ios::binary);
+  Slot slot;
+  file.seekg(static_cast<std::streamoff>(kSlotSize) * index);
+  file.read(reinterpret_cast<char*>(slot.data()), static_cast<std::streamsize>(slot.size()));
+  return file ? Store::read_mark(slot) : std::nullopt;
+}
+
+/// A folder for copies, gone with this object.
+class Workshop {
+ public:
+  static Result<Workshop> make(const std::string& beside) {
+    std::error_code error;
+    fs::path parent =
+        beside.empty() ? fs::temp_directory_path(error) : fs::absolute(beside, error).parent_path();
+    std::string path = (parent / "troupe-salvage-XXXXXX").string();
+    if (error || ::mkdtemp(path.data()) == nullptr)
+      return io_error("cannot make a folder for copies in " + parent.string(),
+                      error ? error : std::error_code(errno, std::generic_category()));
+    Workshop shop;
+    shop.path_ = std::move(path);
+    return shop;
+  }
+  Workshop(Workshop&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Workshop& operator=(Workshop&&) = delete;
+  ~Workshop() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  /// The store under this name in here.
+  Result<std::string> copy(const std::string& folder, const std::string& name) const {
+    const std::string to = path_ + "/" + name;
+    std::error_code error;
+    fs::create_directory(to, error);
+    for (const char* part : {"db", "mark"})
+      if (!error && fs::exists(folder + "/" + part))
+        fs::copy(folder + "/" + part, to + "/" + part, fs::copy_options::recursive, error);
+    if (!error) fs::permissions(to, fs::perms::owner_all, error);
+    std::ofstream(to + "/lock").flush();  // as a store's folder has it
+    if (error) return io_error("cannot copy " + folder, error);
+    return to;
+  }
+
+ private:
+  Workshop() = default;
+  std::string path_;
+};
+
+/// Nobody else may write it meanwhile.
+Result<Fd> lock(const std::string& folder) {
+  Fd file(::open((folder + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error(Code::unavailable,
+                 "a control runs on " + folder + ": stop it first (`troupe stop`)");
+  return file;
+}
+
+rocksdb::Options lenient_options() {
+  rocksdb::Options options;
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
+  options.paranoid_checks = false;
+  options.track_and_verify_wals_in_manifest = false;
+  options.compression = rocksdb::kNoCompression;
+  options.info_log_level = rocksdb::FATAL_LEVEL;
+  return options;
+}
+
+/// One kind after the other, so that what is bad in one does not hide the next.
+std::string read_all(const std::string& path, Records& found, std::vector<std::string>& notes) {
+  rocksdb::DB* opened = nullptr;
+  const auto status = rocksdb::DB::Open(lenient_options(), path, &opened);
+  if (!status.ok()) return status.ToString();
+  const std::unique_ptr<rocksdb::DB> db(opened);
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  for (const Kind& kind : kKinds) {
+    const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator(options));
+    for (at->Seek(kind.prefix); at->Valid() && at->key().starts_with(kind.prefix); at->Next())
+      found.emplace(at->key().ToString(), at->value().ToString());
+    if (!at->status().ok())
+      notes.push_back("not all of " + std::string(kind.prefix) + ": " + at->status().ToString());
+  }
+  return {};
+}
+
+Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, Salvage& seen) {
+  Records found;
+  auto copy = shop.copy(folder, "lenient");
+  if (!copy) return copy.error();
+  const std::string first = read_all(*copy + "/db", found, seen.notes);
+  if (first.empty()) return found;
+  seen.notes.push_back("the database does not open (" + first + "); it was repaired in a copy");
+  copy = shop.copy(folder, "repaired");
+  if (!copy) return copy.error();
+  const auto repaired = rocksdb::RepairDB(*copy + "/db", lenient_options());
+  const std::string second =
+      repaired.ok() ? read_all(*copy + "/db", found, seen.notes) : repaired.ToString();
+  if (!second.empty())
+    return Error(Code::invalid_argument,
+                 "nothing of " + folder + " can be read: " + second + "; only a backup helps");
+  return found;
+}
+
+void count(const Records& records, Salvage& seen) {
+  for (const auto& [key, value] : records)
+    for (const Kind& kind : kKinds)
+      if (key.rfind(kind.prefix, 0) == 0) {
+        if (std::string_view(kind.prefix) == "chain/" && key.size() == 22)
+          seen.last_commit = std::max<std::uint64_t>(seen.last_commit,
+                                                     std::stoull("0" + key.substr(6), nullptr, 16));
+        if (*kind.name == '\0' || !kind.kept) continue;
+        ++seen.records[kind.name];
+        seen.bytes += key.size() + value.size();
+      }
+}
+
+Epoch epoch_in(const Records& records, const char* key) {
+  const auto at = records.find(key);
+  if (at == records.end()) return 0;
+  RecordReader in{std::string_view(at->second)};
+  const Epoch epoch = in.u64();
+  return in.ok() ? epoch : 0;
+}
+
+Result<void> write_new(const std::string& to, const Records& records, Epoch last_epoch) {
+  RocksStoreOptions options;
+  options.store.first_epoch =
+      std::max(last_epoch, epoch_in(records, kStoreEpochKey)) + kEpochsAhead;
+  auto store = open_rocks_store(to, options);
+  if (!store) return store.error();
+  Batch batch;
+  std::size_t bytes = 0;
+  const auto flush = [&]() -> Result<void> {
+    bytes = 0;
+    return (*store)->commit({&batch, 1});
+  };
+  for (const auto& [key, value] : records) {
+    const bool kept = std::any_of(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) {
+      return kind.kept && key.rfind(kind.prefix, 0) == 0;
+    });
+    if (!kept || key == kNodeEpochKey) continue;
+    bytes += key.size() + value.size();
+    batch.put(key, value);
+    if (bytes < kBatchBytes) continue;
+    if (auto done = flush(); !done) return done;
+    batch = Batch();
+  }
+  batch.put(kNodeEpochKey,
+            RecordWriter(kFormat).u64(epoch_in(records, kNodeEpochKey) + kEpochsAhead).take());
+  return flush();
+}
+
+}  // namespace
+
+Result<Salvage> salvage_store(const std::string& given, const std::string& to) {
+  std::error_code error;
+  fs::path path = fs::absolute(given, error).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  if (path.filename() == "db" && !fs::exists(path / "db")) path = path.parent_path();
+  const std::string folder = path.string();
+  if (!fs::is_directory(folder + "/db", error))
+    return Error(Code::invalid_argument, folder + " holds no store of control");
+  if (!to.empty() && fs::exists(to, error))
+    return Error(Code::invalid_argument, to + " is there already: name a folder that is not");
+  const auto locked = lock(folder);
+  if (!locked) return locked.error();
+  const auto shop = Workshop::make(to);
+  if (!shop) return shop.error();
+
+  Salvage seen;
+  Epoch last_epoch = 0;
+  for (const int slot : {0, 1})
+    if (const auto mark = peek_mark(folder + "/mark", slot)) {
+      seen.marked_commit = std::max(seen.marked_commit, mark->commits);
+      last_epoch = std::max(last_epoch, mark->epoch);
+    }
+  auto strict = shop->copy(folder, "strict");
+  if (!strict) return strict.error();
+  if (const auto store = open_rocks_store(*strict, {}); !store) {
+    if (store.error().code() != Code::invalid_argument) return store.error();
+    seen.damaged = true;
+    seen.why =
+        store.error().message().substr(0, store.error().message().find("; control does not"));
+    for (auto at = seen.why.find(*strict); at != std::string::npos; at = seen.why.find(*strict))
+      seen.why.replace(at, strict->size(), folder);
+  }
+  auto records = read_leftovers(*shop, folder, seen);
+  if (!records) return records.error();
+  count(*records, seen);
+  if (!to.empty())
+    if (auto done = write_new(to, *records, last_epoch); !done) return done.error();
+  return seen;
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,162 @@
+// What can be saved of a damaged data folder: the folder stays as it is, what can be read is in a
+// store that opens, and its epochs are above all of the old one.
+#include "troupe/runtime/control/salvage.hpp"
+#include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/rocks_store.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace troupe::control {
+namespace {
+
+namespace fs = std::filesystem;
+using Map = std::map<std::string, std::string>;
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+void spill(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+class SalvageTest : public testing::Test {
+ protected:
+  SalvageTest() {
+    std::string path = (fs::temp_directory_path() / "troupe-salvage-test-XXXXXX").string();
+    root_ = ::mkdtemp(path.data());
+    data_ = root_ + "/data";
+  }
+  ~SalvageTest() override { fs::remove_all(root_); }
+
+  static RocksStoreOptions options() {
+    RocksStoreOptions options;
+    options.reserve = Bytes{0};
+    options.free_space = [] { return Bytes{1ull << 40}; };
+    return options;
+  }
+  /// Thirty commits by three controls; the epoch of the last.
+  Epoch fill() {
+    Epoch epoch = 0;
+    for (int life = 0; life < 3; ++life) {
+      auto store = open_rocks_store(data_, options()).value();
+      epoch = store->epoch();
+      for (int i = 0; i < 10; ++i) {
+        Batch batch;
+        const std::string number = std::to_string(10 * life + i);
+        batch.put("kv/" + number, "value " + number);
+        batch.put("node/" + number, "a node");
+        batch.put("epoch/node", RecordWriter(1).u64(100 + 10u * life + i).take());
+        EXPECT_TRUE(store->commit({&batch, 1}).ok());
+      }
+    }
+    return epoch;
+  }
+  Map everything() const {
+    Map files;
+    for (const auto& entry : fs::recursive_directory_iterator(data_))
+      if (entry.is_regular_file()) files[entry.path().string()] = slurp(entry.path());
+    return files;
+  }
+  /// Flips a bit in the middle of the log that holds the last commits.
+  void damage() {
+    fs::path log;
+    for (const auto& entry : fs::directory_iterator(data_ + "/db"))
+      if (entry.path().extension() == ".log" && entry.file_size() > 500) log = entry.path();
+    std::string bytes = slurp(log);
+    ASSERT_FALSE(bytes.empty());
+    bytes[bytes.size() / 2] ^= 1;
+    spill(log, bytes);
+    ASSERT_FALSE(open_rocks_store(data_, options()).ok());
+  }
+  std::string root_, data_;
+};
+
+TEST_F(SalvageTest, WhatCanBeReadOfADamagedFolderIsInANewOne) {
+  const Epoch last = fill();
+  damage();
+  const Map before = everything();
+  const std::string to = root_ + "/saved";
+  const auto seen = salvage_store(data_ + "/db", to);  // as the error of a start names it
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_TRUE(seen->damaged);
+  EXPECT_NE(seen->why.find(data_ + "/db"), std::string::npos) << seen->why;
+  EXPECT_NE(seen->why.find("offset"), std::string::npos) << seen->why;
+  EXPECT_EQ(everything(), before) << "the damaged folder is evidence";
+  EXPECT_GE(seen->records.at("values"), 20u) << "two of three logs are whole";
+  EXPECT_EQ(seen->records.count("nodes"), 0u);
+  auto store = open_rocks_store(to, options());
+  ASSERT_TRUE(store.ok()) << store.error().what();
+  EXPECT_GT((*store)->epoch(), last + 1000);
+  std::uint64_t values = 0;
+  EXPECT_TRUE((*store)
+                  ->scan("",
+                         [&](auto key, auto value) {
+                           EXPECT_NE(key.substr(0, 5), "node/");
+                           if (key.substr(0, 3) != "kv/") return;
+                           EXPECT_EQ(value, "value " + std::string(key.substr(3)));
+                           ++values;
+                         })
+                  .ok());
+  EXPECT_EQ(values, seen->records.at("values"));
+  const auto epochs = (*store)->get("epoch/node").value();
+  ASSERT_TRUE(epochs);
+  RecordReader in{std::string_view(*epochs)};
+  EXPECT_GT(in.u64(), 130u) << "an epoch is given once";
+  for (const auto& entry : fs::directory_iterator(root_))
+    EXPECT_TRUE(entry.path() == data_ || entry.path() == to) << entry.path() << " is left over";
+}
+
+TEST_F(SalvageTest, LookingWritesNothing) {
+  fill();
+  damage();
+  const auto seen = salvage_store(data_, "");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_TRUE(seen->damaged);
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
+}
+
+TEST_F(SalvageTest, WithoutItsMarkEverythingIsStillThere) {
+  fill();
+  fs::remove(data_ + "/mark");
+  const auto seen = salvage_store(data_, root_ + "/saved");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_TRUE(seen->damaged);
+  EXPECT_EQ(seen->records.at("values"), 30u);
+  EXPECT_EQ(seen->marked_commit, 0u);
+  EXPECT_TRUE(open_rocks_store(root_ + "/saved", options()).ok());
+}
+
+TEST_F(SalvageTest, WithoutAManifestTheTablesAreReadAllTheSame) {
+  fill();
+  for (const auto& entry : fs::directory_iterator(data_ + "/db"))
+    if (entry.path().filename().string().rfind("MANIFEST-", 0) == 0) fs::remove(entry.path());
+  const auto seen = salvage_store(data_, root_ + "/saved");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_EQ(seen->records.at("values"), 30u);
+  EXPECT_FALSE(seen->notes.empty());
+}
+
+TEST_F(SalvageTest, AWholeFolderIsSaidToBeWhole) {
+  fill();
+  const auto seen = salvage_store(data_, "");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_FALSE(seen->damaged);
+  EXPECT_EQ(seen->records.at("values"), 30u);
+  EXPECT_GE(seen->last_commit, seen->marked_commit);
+}
+
+TEST_F(SalvageTest, WhatIsInUseOrNoStoreOrThereAlreadyIsRefused) {
+  EXPECT_EQ(salvage_store(root_, "").error().code(), Code::invalid_argument);
+  fill();
+  EXPECT_EQ(salvage_store(data_, root_).error().code(), Code::invalid_argument);
+  const auto control = open_rocks_store(data_, options());
+  EXPECT_EQ(salvage_store(data_, "").error().code(), Code::unavailable);
+}
+
+}  // namespace
+}  // namespace troupe::control
