@@ -102,6 +102,7 @@ class Supervisor {
       }
     } down{*this};
     death_.clear();
+    died_ = false;
     threw_.clear();
     grace_ = Time::max();
     for (Member& m : members_) m.next = m.worker.take();
@@ -143,7 +144,9 @@ class Supervisor {
   void lost(std::size_t rank, const Error& error) {
     members_[rank].over = true;
     note(rank, error.message());
-    if (death_.empty()) death_ = "worker " + std::to_string(rank) + " died: " + error.message();
+    if (died_) return;  // the first death is the cause, even where its echo was heard before it
+    died_ = true;
+    death_ = "worker " + std::to_string(rank) + " died: " + error.message();
   }
 
   void happened(std::size_t rank, const WorkerEvent& event) {
@@ -203,7 +206,8 @@ class Supervisor {
   SavedModel start_;
   Fit fit_;
   std::vector<Member> members_;
-  std::string death_, threw_;
+  std::string death_, threw_;  ///< why this gang ended: without somebody, or by its loop's error
+  bool died_ = false;          ///< death_ names who died and not who missed somebody
   Time grace_ = Time::max();
   long judged_ = 0;
 };
