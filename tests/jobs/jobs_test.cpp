@@ -196,14 +196,14 @@ TEST_F(Jobs, TwoDriversAtOnceDoNotSeeEachOthersWorkersAndActors) {
   start(2, 2);
   Driver a({TROUPE_PROGRAM}), b({TROUPE_PROGRAM});
   EXPECT_EQ(a.ask("spawn mine 10 0 0 0"), "10");
-  const auto of_a = a.ask_where("spread 24"), of_b = b.ask_where("spread 24");
+  const auto of_a = a.ask_where("spread 24 2"), of_b = b.ask_where("spread 24 2");
   EXPECT_GE(of_a.size(), 2u);
   EXPECT_GE(of_b.size(), 2u);
   for (const auto& [pid, node] : of_a) EXPECT_EQ(of_b.count(pid), 0u) << "a worker of both jobs";
   EXPECT_EQ(places(of_a).size(), 2u);
   EXPECT_EQ(a.end(0), 0);
   EXPECT_TRUE(within(5s, [&] { return b.ask("add mine 1") == "none"; })) << "it ends with its job";
-  EXPECT_GE(b.ask_where("spread 24").size(), 2u) << "the other's end is nothing to it";
+  EXPECT_GE(b.ask_where("spread 24 2").size(), 2u) << "the other's end is nothing to it";
   EXPECT_EQ(b.end(0), 0);
   EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-zygote") == 0; }));
 }
@@ -258,7 +258,7 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
   for (int round = 0; round < 3; ++round) {
     Driver driver({TROUPE_PROGRAM});
     EXPECT_EQ(driver.ask("spawn held 1 0 0 3"), "1");
-    EXPECT_EQ(places(driver.ask_where("spread 24")).size(), 3u);
+    EXPECT_EQ(places(driver.ask_where("spread 24 3")).size(), 3u);
     EXPECT_EQ(driver.ask("store 10"), "30");
     EXPECT_TRUE(within(2s, [&] { return store_used() > 8'000'000; })) << store_used();
     EXPECT_EQ(driver.ask("busy 6"), "busy");
@@ -283,25 +283,25 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
 TEST_F(Jobs, AProgramThatEndsBeforeRunFailsItsOwnJobOnly) {
   start(2, 1);
   Driver good({TROUPE_PROGRAM});
-  EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u);
+  EXPECT_EQ(places(good.ask_where("spread 12 2")).size(), 2u);
   {
     Driver early({TROUPE_PROGRAM, "early"});
     const std::string answer = early.ask("spread 4");
     EXPECT_TRUE(says(answer, "error unavailable") && says(answer, "zygote")) << answer;
-    EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u) << "the other job goes on";
+    EXPECT_EQ(places(good.ask_where("spread 12 2")).size(), 2u) << "the other job goes on";
   }
-  EXPECT_EQ(places(good.ask_where("spread 12")).size(), 2u);
+  EXPECT_EQ(places(good.ask_where("spread 12 2")).size(), 2u);
 }
 
 TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   start(2, 1);
   Driver driver({TROUPE_PROGRAM});
-  EXPECT_EQ(places(driver.ask_where("spread 12")).size(), 2u);
+  EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
   std::multimap<std::string, int> found;
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
   const auto zygotes = found.equal_range("(troupe-zygote)");
   for (auto at = zygotes.first; at != zygotes.second; ++at) ::kill(at->second, SIGKILL);
-  EXPECT_EQ(places(driver.ask_where("spread 12")).size(), 2u);
+  EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
 }
 
 /// The program and its libraries lie where only the driver finds them, and are gone when workers
@@ -316,9 +316,9 @@ TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {
   Driver driver({home / "program"});
   unsetenv("LD_LIBRARY_PATH");
   fs::remove(home / "program");
-  const auto nodes = places(driver.ask_where("spread 12"));
+  const auto nodes = places(driver.ask_where("spread 12 2"));
   EXPECT_EQ(nodes.size(), 2u);
-  for (const auto& [library, node] : driver.ask_where("libraries 12"))
+  for (const auto& [library, node] : driver.ask_where("libraries 12 2"))
     EXPECT_TRUE(says(library, (folder / "cache").string())) << library;
   driver.end(0);
 }

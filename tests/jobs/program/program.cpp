@@ -4,7 +4,10 @@
 #include <unistd.h>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -17,6 +20,7 @@ extern "C" const char* own_library_path();
 namespace {
 
 using namespace std::chrono_literals;
+namespace fs = std::filesystem;
 constexpr auto kBound = 20s;
 
 struct Counter {
@@ -25,12 +29,29 @@ struct Counter {
   int pid() const { return ::getpid(); }
 };
 
-std::string process_and_node(troupe::Context& ctx, int) {
-  std::this_thread::sleep_for(50ms);
+/// Where the tasks of one call meet: each node leaves a file, and nobody goes on before all came,
+/// so that no node can have done everything before the workers of another are up.
+struct Meeting {
+  std::string folder;
+  int nodes = 1;
+};
+
+void meet(troupe::Context& ctx, const Meeting& meeting) {
+  std::ofstream(meeting.folder + "/" + ctx.node().str()).put('x');
+  const auto until = std::chrono::steady_clock::now() + kBound / 2;
+  const auto came = [&] {
+    return std::distance(fs::directory_iterator(meeting.folder), fs::directory_iterator());
+  };
+  while (came() < meeting.nodes && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(5ms);
+}
+
+std::string process_and_node(troupe::Context& ctx, Meeting meeting) {
+  meet(ctx, meeting);
   return std::to_string(::getpid()) + "@" + ctx.node().str();
 }
-std::string library_and_node(troupe::Context& ctx, int) {
-  std::this_thread::sleep_for(50ms);
+std::string library_and_node(troupe::Context& ctx, Meeting meeting) {
+  meet(ctx, meeting);
   return std::string(own_library_path()) + "@" + ctx.node().str();
 }
 std::vector<double> large(std::size_t n) {
@@ -65,9 +86,10 @@ class Driver {
       ctx_.kill(*found);
       return "killed";
     }
-    line >> value;
-    if (verb == "spread") return distinct<process_and_node>(value);
-    if (verb == "libraries") return distinct<library_and_node>(value);
+    int nodes = 1;
+    line >> value >> nodes;
+    if (verb == "spread") return distinct<process_and_node>(value, nodes);
+    if (verb == "libraries") return distinct<library_and_node>(value, nodes);
     if (verb == "store") {  // large values on every node, some of them put here
       for (int i = 0; i < value; ++i) {
         values_.push_back(ctx_.submit<large>(std::size_t{100'000}));
@@ -86,11 +108,14 @@ class Driver {
 
  private:
   template <auto F>
-  std::string distinct(int count) {
+  std::string distinct(int count, int nodes) {
+    std::string folder = (fs::temp_directory_path() / "troupe-meeting-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) return "no folder to meet in";
     std::vector<troupe::Ref<std::string>> calls;
-    for (int i = 0; i < count; ++i) calls.push_back(ctx_.submit<F>(i));
+    for (int i = 0; i < count; ++i) calls.push_back(ctx_.submit<F>(Meeting{folder, nodes}));
     std::set<std::string> seen;
     for (auto& call : calls) seen.insert(ctx_.get(call, kBound));
+    fs::remove_all(folder);
     std::string all;
     for (const auto& one : seen) all += one + " ";
     return all;
