@@ -5,9 +5,12 @@
 
 #include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
 
 namespace troupe::cli {
 namespace {
@@ -192,6 +195,47 @@ Exit exit_of(const Error& error, bool starts) {
   }
 }
 
+/// How many letters have to be put in, taken out or changed: Wagner and Fischer 1974.
+std::size_t edits(const std::string& from, const std::string& to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t corner = std::exchange(row[0], i + 1);
+    for (std::size_t k = 0; k < to.size(); ++k) {
+      const std::size_t changed = corner + (from[i] == to[k] ? 0 : 1);
+      corner = row[k + 1];
+      row[k + 1] = std::min({changed, row[k] + 1, corner + 1});
+    }
+  }
+  return row.back();
+}
+
+/// What was wrong with the words of a command line, for people.
+void explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = &app;  // the innermost verb that was understood
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  const auto verbs =
+      at->get_subcommands([](const CLI::App* verb) { return !verb->get_name().empty(); });
+  const std::string name = at == &app ? "troupe" : "troupe " + at->get_name();
+  const auto rest = app.remaining(true);
+  if (verbs.empty()) {
+    std::string why = error.what();
+    if (!rest.empty()) why = "'" + rest.front() + "' is not known here";
+    std::fprintf(stderr, "%s: %s\nsee '%s --help'\n", name.c_str(), why.c_str(), name.c_str());
+    return;
+  }
+  std::string known, near;
+  for (const CLI::App* verb : verbs) {
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+    if (!rest.empty() && edits(rest.front(), verb->get_name()) <= 2) near = verb->get_name();
+  }
+  const std::string what =
+      rest.empty() ? "a word is missing" : "'" + rest.front() + "' is not known";
+  const std::string meant = near.empty() ? "" : "; was '" + near + "' meant?";
+  std::fprintf(stderr, "%s: %s%s\nknown are %s; see '%s --help'\n", name.c_str(), what.c_str(),
+               meant.c_str(), known.c_str(), name.c_str());
+}
+
 /// The text for people on stderr; with --json the document on stdout too.
 int report(const CommandLine& line, Exit exit, const Error& error) {
   std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
@@ -215,9 +259,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return line.app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    if (const auto rest = line.app.remaining(true); !rest.empty())
-      std::fprintf(stderr, "troupe: '%s' is not known here\n", rest.front().c_str());
-    line.app.exit(error, std::cerr, std::cerr);
+    explain(line.app, error);
     return static_cast<int>(Exit::usage);
   }
   try {

@@ -1,25 +1,18 @@
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
+
+#include "troupe/runtime/base/size_text.hpp"
 
 namespace troupe::cli {
 
 std::uint64_t bytes_of(const std::string& flag, const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  const std::string unit(parsed.ec == std::errc{} ? parsed.ptr : end, end);
-  double factor = 0;
-  if (unit.empty() || unit == "B") factor = 1;
-  if (unit == "K" || unit == "KiB") factor = 1024.0;
-  if (unit == "M" || unit == "MiB") factor = 1024.0 * 1024;
-  if (unit == "G" || unit == "GiB") factor = 1024.0 * 1024 * 1024;
-  if (parsed.ec != std::errc{} || factor == 0 || !(value > 0) || value * factor > 1e15)
+  const auto size = parse_size(text);
+  if (!size || size->count == 0)
     throw InvalidArgument(Code::invalid_argument,
                           flag + ": '" + text + "' is not a size like 512MiB or 2GiB");
-  return static_cast<std::uint64_t>(value * factor);
+  return size->count;
 }
 
 std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text) {

@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/engine.hpp"
 
+#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/version.hpp"
 
@@ -28,25 +29,15 @@ constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
 constexpr Bytes kLineage{64 << 20};
 
-/// `TROUPE_LINEAGE`: bytes, or with K, M or G behind the number; 0: nothing is kept.
-Bytes lineage_limit() {
-  const char* text = std::getenv("TROUPE_LINEAGE");
-  if (text == nullptr || *text == 0) return kLineage;
-  char* end = nullptr;
-  const double amount = std::strtod(text, &end);
-  double factor = 0;
-  switch (*end) {
-    case 0: factor = 1; break;
-    case 'K': factor = 1 << 10; break;
-    case 'M': factor = 1 << 20; break;
-    case 'G': factor = 1 << 30; break;
-    default: break;
+/// `TROUPE_LINEAGE`: a size; 0: nothing is kept. The one who starts a driver learns of a bad text,
+/// which a worker could tell nobody.
+Bytes lineage_limit(wire::ProcessKind kind) {
+  try {
+    return size_from_environment("TROUPE_LINEAGE").value_or(kLineage);
+  } catch (const InvalidArgument&) {
+    if (kind == wire::ProcessKind::driver) throw;
+    return kLineage;
   }
-  if (end != text && factor != 0 && amount >= 0 && amount * factor < 1e15)
-    return Bytes{static_cast<std::uint64_t>(amount * factor)};
-  std::fprintf(stderr, "troupe: TROUPE_LINEAGE is '%s', not a number of bytes; 64M is taken\n",
-               text);
-  return kLineage;
 }
 
 wire::Shape shape_of(const detail::Request& request) {
@@ -85,7 +76,7 @@ ClientEngine* ClientEngine::current() noexcept {
 }
 
 ClientEngine::ClientEngine(Start start)
-    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit()) {
+    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit(start.kind)) {
   socket_ = process::LocalSocket(std::move(start.socket));
   bell_ = ring::Doorbell::create().value();
   shapes_.emplace_back();  // key 0: all defaults

@@ -1,6 +1,7 @@
 #include "troupe/runtime/session.hpp"
 
 #include "troupe/objectstore/arena.hpp"
+#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
@@ -42,17 +43,9 @@ double number_of(const std::string& flag, const std::string& text) {
 }
 
 Bytes bytes_of(const std::string& flag, const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(parsed.ptr, text.data() + text.size());
-  double factor = 0;
-  if (unit.empty() || unit == "B") factor = 1;
-  if (unit == "K" || unit == "KiB") factor = 1024.0;
-  if (unit == "M" || unit == "MiB") factor = 1024.0 * 1024;
-  if (unit == "G" || unit == "GiB") factor = 1024.0 * 1024 * 1024;
-  if (parsed.ec != std::errc{} || factor == 0 || !(value > 0) || value * factor > 1e15)
-    bad_flag(flag, "'" + text + "' is not a size like 512MiB or 2GiB");
-  return Bytes{static_cast<std::uint64_t>(value * factor)};
+  const auto size = parse_size(text);
+  if (!size || size->count == 0) bad_flag(flag, "'" + text + "' is not a size like 512MiB or 2GiB");
+  return *size;
 }
 
 unsigned nodes_of(const std::string& flag, const std::string& text) {

@@ -80,8 +80,9 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
 
 TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
-      {{}, "subcommand"},
+      {{}, "a word is missing"},
       {{"dance"}, "dance"},
+      {{"statsu"}, "was 'status' meant?"},
       {{"up", "--nodes", "0"}, "--nodes"},
       {{"up", "--nodes", "201"}, "--nodes"},
       {{"up", "--nodes", "three"}, "--nodes"},
@@ -92,7 +93,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"up", "--colour", "red"}, "--colour"},
       {{"start"}, "--head"},
       {{"status", "--address"}, "--address"},
-      {{"list"}, "subcommand"},
+      {{"list"}, "known are nodes, actors, jobs, objects"},
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
       {{"run", "--fast", "true"}, "--fast"},

@@ -1,0 +1,42 @@
+#include "troupe/runtime/base/size_text.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "troupe/runtime/base/error.hpp"
+
+namespace troupe {
+
+std::optional<Bytes> parse_size(std::string_view text) {
+  static constexpr double kMost = 1e15;
+  static constexpr std::pair<std::string_view, int> kUnits[] = {
+      {"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+      {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc{} || !(value >= 0)) return std::nullopt;
+  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  for (const auto& [name, shift] : kUnits) {
+    if (unit != name) continue;
+    const double bytes = value * static_cast<double>(std::uint64_t{1} << shift);
+    if (bytes > kMost) return std::nullopt;
+    return Bytes{static_cast<std::uint64_t>(bytes)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Bytes> size_from_environment(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == 0) return std::nullopt;
+  const auto size = parse_size(text);
+  if (!size)
+    throw InvalidArgument(Code::invalid_argument, std::string("the environment variable ") + name +
+                                                      " is '" + text +
+                                                      "', which is not a size like 512MiB or 2GiB");
+  return size;
+}
+
+}  // namespace troupe

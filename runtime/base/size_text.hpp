@@ -1,0 +1,22 @@
+/// Sizes as people write them in flags and environment variables.
+///
+///     std::optional<Bytes> store = parse_size("512MiB");   // also 512M, 1.5GiB, 2T, 4096, 4096B
+///     std::optional<Bytes> most = size_from_environment("TROUPE_SPILL_BYTES");
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "troupe/runtime/base/units.hpp"
+
+namespace troupe {
+
+/// A number from 0 to 1e15 bytes with B, K, M, G, T, KiB, MiB, GiB or TiB behind it (powers of
+/// 1024); without one: bytes. Nothing when the text is anything else.
+std::optional<Bytes> parse_size(std::string_view text);
+
+/// What a variable says; nothing when it is unset or empty. Throws InvalidArgument, which names the
+/// variable and its text, when that is no size.
+std::optional<Bytes> size_from_environment(const char* name);
+
+}  // namespace troupe

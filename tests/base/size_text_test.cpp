@@ -1,0 +1,49 @@
+#include "troupe/runtime/base/size_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "troupe/runtime/base/error.hpp"
+
+namespace troupe {
+namespace {
+
+TEST(SizeText, EveryUnitIsAPowerOf1024) {
+  EXPECT_EQ(parse_size("0"), Bytes{0});
+  EXPECT_EQ(parse_size("4096"), Bytes{4096});
+  EXPECT_EQ(parse_size("7B"), Bytes{7});
+  EXPECT_EQ(parse_size("3K"), Bytes{3 << 10});
+  EXPECT_EQ(parse_size("3KiB"), Bytes{3 << 10});
+  EXPECT_EQ(parse_size("1.5M"), Bytes{3 << 19});
+  EXPECT_EQ(parse_size("512MiB"), Bytes{512 << 20});
+  EXPECT_EQ(parse_size("2G"), Bytes{std::uint64_t{2} << 30});
+  EXPECT_EQ(parse_size("2TiB"), Bytes{std::uint64_t{2} << 40});
+}
+
+TEST(SizeText, NothingElseIsASize) {
+  for (const char* text : {"", "x", "MiB", "-1", "-0.5G", "nan", "inf", "1e300", "1 MiB", "1ZB",
+                           "1MB", "512MiBs", "1e16", "9999T"})
+    EXPECT_FALSE(parse_size(text)) << text;
+}
+
+TEST(SizeText, AVariableThatIsNoSizeIsNamed) {
+  const char* name = "TROUPE_TEST_SIZE";
+  unsetenv(name);
+  EXPECT_FALSE(size_from_environment(name));
+  setenv(name, "", 1);
+  EXPECT_FALSE(size_from_environment(name));
+  setenv(name, "64M", 1);
+  EXPECT_EQ(size_from_environment(name), Bytes{64 << 20});
+  setenv(name, "plenty", 1);
+  try {
+    (void)size_from_environment(name);
+    FAIL() << "a word was taken for a size";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(error.message().find("TROUPE_TEST_SIZE is 'plenty'"), std::string::npos);
+  }
+  unsetenv(name);
+}
+
+}  // namespace
+}  // namespace troupe
