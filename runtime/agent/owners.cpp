@@ -166,8 +166,12 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
     return await(object, process);  // it is being rebuilt, or was
   Record& record = found->second;
   if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
-  drop_value(record);
   record.waiting.push_back({process, true});
+  if (record.again) return;
+  const bool ours_is_bad = record.owner != kSelf && !is_dead(record.owner) &&
+                           record.value.kind == wire::Value::Kind::shared;
+  if (ours_is_bad) return pull_again(object, record);
+  drop_value(record);
   if (record.owner != kSelf && is_dead(record.owner))
     set_value(object, record, error_value(dead_.at(record.owner)), {});
   else if (record.owner != kSelf)
@@ -176,6 +180,14 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
     set_value(object, record, lost("the process that could compute it again has ended"), {});
   else
     out_.rebuild(record.producer, object, lost_one);
+}
+
+/// The refs inside stay as they are: those of the copy that comes are the same.
+void OwnerTable::pull_again(ObjectId object, Record& record) {
+  out_.free(std::exchange(record.value.location, {}));
+  record.value.kind = wire::Value::Kind::remote;
+  record.again = record.pulling = true;
+  out_.pull(record.owner, object, record.value.remote_bytes);
 }
 
 void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
@@ -199,7 +211,7 @@ void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
 /// Nobody knows the value any more.
 void OwnerTable::drop_value(Record& record) {
   record.ready = false;
-  record.pulling = false;
+  record.pulling = record.again = false;
   record.payload.clear();
   const wire::Value value = std::exchange(record.value, {});
   if (!TROUPE_MUTANT("owners.keeps_lost_value")) let_go(value);
@@ -426,7 +438,7 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
     return;
   }
   Record& record = found->second;
-  record.pulling = false;
+  record.pulling = record.again = false;
   record.value.kind = wire::Value::Kind::shared;
   record.value.location = location;
   record.value.ref_count = static_cast<std::uint32_t>(record.value.refs.size());
@@ -436,9 +448,15 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
 void OwnerTable::pull_failed(ObjectId object, const Error& error) {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.pulling) return;
-  found->second.pulling = false;
+  Record& record = found->second;
+  record.pulling = false;
+  if (record.again && error.code() == Code::object_lost && !is_dead(record.owner)) {
+    drop_value(record);  // the owner's bytes are gone, too
+    return out_.peer_rebuild(record.owner, object, object);
+  }
+  record.again = false;
   const wire::Value end = error_value(error.shared_info());
-  for (const Waiting& who : std::exchange(found->second.waiting, {}))
+  for (const Waiting& who : std::exchange(record.waiting, {}))
     answer_error(object, who.process, end);
 }
 
@@ -456,7 +474,7 @@ void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
   for (auto& [object, record] : records_) {
     if (record.owner != node) continue;
     if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
-    record.pulling = false;
+    record.pulling = record.again = false;
     drop_inner(std::exchange(record.value, {}));
     set_value(object, record, lost, {});
   }

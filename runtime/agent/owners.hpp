@@ -32,7 +32,8 @@
 /// A value can be lost after it was known: its bytes were another node's, or a copy on disk has
 /// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
 /// the object, the only one who can compute it again, says what it is now. Two who ask at once
-/// cause one such question.
+/// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
+/// whose bytes are good for all that is known.
 ///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
@@ -177,6 +178,7 @@ class OwnerTable {
     bool ready = false;
     bool asked = false;        ///< borrowed: the owner will tell us the value
     bool pulling = false;      ///< borrowed: the bytes are on their way
+    bool again = false;        ///< and instead of a copy that was bad
     bool has_lineage = false;  ///< the producer wants to hear of its end
     ProcessIndex producer = 0;
     ActorId actor;
@@ -185,6 +187,7 @@ class OwnerTable {
     bool aged = false;  ///< without holders when settle() was called last
   };
   void drop_value(Record& record);
+  void pull_again(ObjectId object, Record& record);
   void set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload);
   void answer_waiting(ObjectId object, Record& record);
   void answer(ObjectId object, Record& record, const Waiting& to);

@@ -172,8 +172,11 @@ void ClientEngine::finish() {
 
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
-  g_engine.store(nullptr, std::memory_order_seq_cst);
   pump_->stop();
+  // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
+  // may handles be dropped behind our back.
+  const Guard lock = guard();
+  g_engine.store(nullptr, std::memory_order_seq_cst);
 }
 
 // --- handles
@@ -289,9 +292,9 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
 }
 
 Waiter ClientEngine::waiter_of(Task& task) {
-  return {[](void* who, Entry& entry) {
+  return {[](ClientEngine& engine, void* who, Entry& entry) {
             auto* t = static_cast<Task*>(who);
-            TaskManager& tasks = current()->tasks_;
+            TaskManager& tasks = engine.tasks_;
             if (entry.kind == wire::Value::Kind::error)
               tasks.argument_failed(*t, Error(*entry.error));
             else
@@ -363,7 +366,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
                           "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
     bool fresh = false;
-    const detail::ObjectHandle other = objects_->adopt(found.lifetime, fresh);
+    const detail::ObjectHandle other = adopt(found.lifetime, fresh);
     if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
     unlock_and_collect(lock);
     throw InvalidArgument(
@@ -371,7 +374,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
         "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
   bool fresh = false;
-  detail::ObjectHandle held = objects_->adopt(found.lifetime, fresh);
+  detail::ObjectHandle held = adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   return {found.actor, std::move(held)};
@@ -406,7 +409,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
     return std::nullopt;
   }
   bool fresh = false;
-  detail::ObjectHandle lifetime = objects_->adopt(found.lifetime, fresh);
+  detail::ObjectHandle lifetime = adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   if (found.class_name != class_name)
@@ -429,7 +432,7 @@ detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle l
 detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
   Guard lock = guard();
   bool fresh = false;
-  detail::ObjectHandle handle = objects_->adopt(lifetime, fresh);
+  detail::ObjectHandle handle = adopt(lifetime, fresh);
   if (fresh) tell_agent(wire::Hold{lifetime, process_, +1});
   unlock_and_collect(lock);
   return {actor, std::move(handle)};
@@ -453,9 +456,9 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   if (const ErrorInfo* error = failed_argument(pending->call))
     pending->doomed = std::make_shared<const Error>(*error);
   pending->waiting =
-      watch_arguments(pending->call, {[](void* who, Entry& entry) {
+      watch_arguments(pending->call, {[](ClientEngine& engine, void* who, Entry& entry) {
                                         auto* c = static_cast<ActorCall*>(who);
-                                        ActorCalls& actors = current()->actors_;
+                                        ActorCalls& actors = engine.actors_;
                                         if (entry.kind == wire::Value::Kind::error)
                                           actors.argument_failed(*c, Error(*entry.error));
                                         else
@@ -638,12 +641,30 @@ Engine* Engine::current() noexcept {
   return client::ClientEngine::current();
 }
 
+namespace {
+
+/// After run, when nobody is left to tell. One after another, since each may hold the next.
+void delete_later(client::Entry* entry) noexcept {
+  static thread_local client::Entry* pending = nullptr;
+  static thread_local bool deleting = false;
+  entry->next_released = std::exchange(pending, entry);
+  if (std::exchange(deleting, true)) return;
+  while (pending != nullptr) {
+    client::Entry* next = pending;
+    pending = next->next_released;
+    delete next;
+  }
+  deleting = false;
+}
+
+}  // namespace
+
 void release_object(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
   if (auto* engine = client::ClientEngine::current())
     engine->release(record);
   else
-    delete record;  // after run: nobody is left to tell
+    delete_later(record);
 }
 
 }  // namespace troupe::detail

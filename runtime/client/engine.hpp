@@ -133,6 +133,7 @@ class ClientEngine final : public detail::Engine,
   /// Counts taken for us by the sender of a call that will not run here.
   void drop_refs(const wire::Call& call);
   void give_back(const wire::Value& value);
+  void discard(const wire::Value& value);
   /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size);
@@ -152,6 +153,7 @@ class ClientEngine final : public detail::Engine,
 
  private:
   friend class Blocking;
+  friend class WakeLater;
   /// For whom a value is written.
   struct Receiver {
     std::uint64_t holder = 0;   ///< whose counts its refs are
@@ -210,6 +212,7 @@ class ClientEngine final : public detail::Engine,
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
   bool take_plain(Peer& peer, BlobView frame, Time now);
+  void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
@@ -225,6 +228,8 @@ class ClientEngine final : public detail::Engine,
   // values and references (engine_objects.cpp)
   void settle(Entry& entry, const wire::Value& value, BlobView payload);
   void settle_error(Entry& entry, const Error& error);
+  void wake(Entry& entry);
+  void fire_woken();
   void finish_settling(Entry& entry);
   void follow(Entry& entry);
   void arrive(Entry& entry, const wire::Value& value, BlobView payload);
@@ -234,6 +239,8 @@ class ClientEngine final : public detail::Engine,
   Result<void> await_ready(const detail::ObjectHandle& object);
   void escape(Entry& entry);
   void share(const detail::ObjectHandle& handle, std::uint64_t process);
+  detail::ObjectHandle find_held(ObjectId id);
+  detail::ObjectHandle adopt(ObjectId id, bool& fresh);
   std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
   wire::Value outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload);
   wire::Value outgoing(const detail::ObjectHandle& handle, const Receiver& to, Blob& payload);
@@ -257,7 +264,7 @@ class ClientEngine final : public detail::Engine,
   bool find_heir(Entry& entry, Error& error);
   void look_again(Entry& entry);
   Result<void> run_again(Spec& spec, const Entry* wanted);
-  void resubmit(Spec& spec, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
+  void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
   void inherit(Entry& entry, const detail::ObjectHandle& heir);
   void tell_heir(ObjectId object, const detail::ObjectHandle& heir);
   void on_rebuild(const wire::Rebuild& message);
@@ -327,6 +334,14 @@ class ClientEngine final : public detail::Engine,
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   Lineage lineage_;
+  /// Who waits for an entry, found ready while another waiter ran: their turn comes after it, so
+  /// that a chain of them is as long as it likes.
+  struct Woken {
+    detail::ObjectHandle entry;
+    std::vector<Waiter> waiters;
+  };
+  std::deque<Woken> woken_;
+  bool waking_ = false;                       ///< a waiter runs, or is not to run yet
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;

@@ -50,6 +50,20 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
+/// While it lives nobody is told that an entry is ready; at its end they are.
+class WakeLater {
+ public:
+  explicit WakeLater(ClientEngine& engine)
+      : engine_(engine), first_(!std::exchange(engine.waking_, true)) {}
+  ~WakeLater() {
+    if (first_) engine_.fire_woken();
+  }
+
+ private:
+  ClientEngine& engine_;
+  const bool first_;
+};
+
 /// What becomes of a lost value whose task could not run again, or failed then.
 Error ClientEngine::cannot_run_again(const Error& why) {
   return lost_for_good(why, "the task that computed it ended in an error when it ran again");
@@ -57,12 +71,16 @@ Error ClientEngine::cannot_run_again(const Error& why) {
 
 /// A task has ended: its call is kept when a result of it could be lost.
 void ClientEngine::remember(std::unique_ptr<Task> task) {
-  const bool worth_it =
-      std::any_of(task->results.begin(), task->results.end(),
-                  [](const detail::ObjectHandle& r) { return may_be_lost(entry_of(r)); });
-  if (!worth_it) {
-    if (task->spec != nullptr) lineage_.failed(*task->spec, Spec::End::failed);
-    return;
+  const auto any = [&task](const auto& of) {
+    return std::any_of(task->results.begin(), task->results.end(),
+                       [&](const detail::ObjectHandle& result) { return of(entry_of(result)); });
+  };
+  if (!any(may_be_lost)) {
+    // Of a call that has run again somebody may miss what the first run computed, however small
+    // the results are now.
+    if (task->spec == nullptr) return;
+    if (any([](const Entry& entry) { return entry.kind == wire::Value::Kind::error; }))
+      return lineage_.failed(*task->spec, Spec::End::failed);
   }
   for (const auto& result : task->results) entry_of(result).made = Entry::Made::task;
   if (task->spec == nullptr && task->retries_left == 0) return;
@@ -77,6 +95,7 @@ void ClientEngine::depart(Entry& entry) {
 
 /// From here on the value of `entry` is that of its heir.
 void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
+  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
   if (!entry.ready.load(std::memory_order_relaxed)) {
     entry.source = heir;
     if (entry.escaped) {
@@ -102,18 +121,21 @@ void ClientEngine::tell_heir(ObjectId object, const detail::ObjectHandle& heir) 
 
 Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   collect_released();
-  std::vector<Spec*> order;
   std::vector<detail::ObjectHandle> held;
-  if (auto possible = lineage_.gather(spec, order, held); !possible) return possible;
-  for (Spec* one : order) resubmit(*one, one == &spec ? wanted : nullptr, held);
+  auto runs = lineage_.begin_all(spec, held);
+  if (!runs) return runs.error();
+  const WakeLater later(*this);  // some of them have no results yet
+  for (Lineage::Run& run : *runs)
+    resubmit(std::move(run), run.spec == &spec ? wanted : nullptr, held);
   return {};
 }
 
 /// Its task is submitted once more, for new objects. Those that have the old results and cannot
 /// look at them, and `wanted`, are forwarded to the new ones.
-void ClientEngine::resubmit(Spec& spec, const Entry* wanted,
+void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
                             std::vector<detail::ObjectHandle>& held) {
-  std::unique_ptr<Task> task = lineage_.begin(spec);
+  Spec& spec = *run.spec;
+  std::unique_ptr<Task> task = std::move(run.task);
   for (const Spec::Input& input : spec.inputs) {
     Entry& entry = input.spec != nullptr ? *input.spec->results[input.index] : *input.entry;
     detail::ObjectHandle handle;
@@ -132,7 +154,10 @@ void ClientEngine::resubmit(Spec& spec, const Entry* wanted,
     detail::ObjectHandle old;
     if (spec.results[i] != nullptr) old = ObjectTable::keep(*spec.results[i]);
     lineage_.is_result(spec, i, entry_of(heir));
-    if (old && (&entry_of(old) == wanted || !is_here(entry_of(old)))) inherit(entry_of(old), heir);
+    // One that waits for what it was forwarded to has not lost that.
+    const bool missed =
+        old && entry_of(old).ready.load(std::memory_order_relaxed) && !is_here(entry_of(old));
+    if (missed || (old && &entry_of(old) == wanted)) inherit(entry_of(old), heir);
     for (const ObjectId id : away) {
       Lineage::Away* one = lineage_.away(id);
       if (one == nullptr || one->index != i || one->heir) continue;
@@ -240,9 +265,8 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
 /// The agent asks on behalf of somebody who holds an object that was made here.
 void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   Error error(Code::object_lost, "whoever had it computed no longer knows how");
-  Entry* found = objects_->find(message.object);
-  if (const auto keep = found != nullptr ? ObjectTable::keep(*found) : detail::ObjectHandle{}) {
-    Entry& entry = entry_of(keep);
+  if (const detail::ObjectHandle handle = find_held(message.object)) {
+    Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
     if (next != nullptr && next->id != message.lost) return;  // Rebuilt is on its way
     error = Error(Code::object_lost, why_not(entry.made));
@@ -294,9 +318,7 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
       inherit(entry, heir);
   }
   if (entry.wants_bytes && !entry.refused) need(entry, true);
-  const std::vector<Waiter> waiters = entry.waiters.take();
-  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
-  if (pump_) pump_->notify();
+  wake(entry);
 }
 
 /// A task has not run, since the bytes of an argument are gone. True: it is sent again, once they

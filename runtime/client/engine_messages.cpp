@@ -246,13 +246,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::LeaseGranted& m) { grant(m, now); },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
             [&](wire::LeaseReclaim& m) { tasks_.reclaim(m.lease, now); },
-            [&](wire::Ready& m) {
-              Entry* entry = objects_->find(m.object);
-              const auto keep =
-                  entry != nullptr ? ObjectTable::keep(*entry) : detail::ObjectHandle{};
-              if (!keep) return give_back(m.value);
-              settle(*entry, m.value, payload);
-            },
+            [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
               starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
               pump_->notify();
@@ -304,6 +298,24 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       message);
 }
 
+/// An Await's answer, or that to a Rebuild, which the agent gives after those to all Awaits before
+/// it; meanwhile none is sent.
+void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
+  const detail::ObjectHandle handle = find_held(message.object);
+  if (!handle) return give_back(message.value);
+  Entry& entry = entry_of(handle);
+  const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
+  if (entry.awaits > 0) --entry.awaits;
+  if (!entry.ready.load(std::memory_order_relaxed)) {
+    if (entry.rebuilding && !to_rebuild) return give_back(message.value);  // what it was before
+    settle(entry, message.value, payload);
+  } else if (to_rebuild) {
+    rebuilt(entry, message.value, payload);
+  } else {
+    arrive(entry, message.value, payload);
+  }
+}
+
 void ClientEngine::agent_gone(const std::string& why) {
   if (agent_lost_) return;
   agent_lost_ = true;
@@ -352,7 +364,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   } else if (call != nullptr) {
     results = call->results;
   } else {
-    give_back(reply.value);
+    discard(reply.value);
     return;  // a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
@@ -365,10 +377,11 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     if (results.empty() && call != nullptr)
       std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call->call.callable->class_name,
                    error.what());
-  } else if (reply.index < results.size()) {
+  } else if (reply.index < results.size() &&
+             !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
     settle(entry_of(results[reply.index]), reply.value, payload);
   } else {
-    give_back(reply.value);
+    discard(reply.value);  // an earlier attempt came as far, and its result counts
   }
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;

@@ -23,8 +23,8 @@ std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, Blo
   return stored;
 }
 
+/// Precondition: the entry is not ready.
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
-  if (entry.ready.load(std::memory_order_relaxed)) return arrive(entry, value, payload);
   if (entry.rebuilding) {
     entry.rebuilding = false;
     entry.refused = value.kind == wire::Value::Kind::error;
@@ -80,7 +80,6 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
 
 /// Something more about a ready entry: the bytes of a remote value, or nothing that is wanted.
 void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView payload) {
-  if (entry.rebuilding) return rebuilt(entry, value, payload);
   const bool wanted = entry.kind == wire::Value::Kind::remote && !entry.source &&
                       entry.fetched.load(std::memory_order_relaxed) == nullptr;
   if (!wanted || value.kind == wire::Value::Kind::remote) return give_back(value);
@@ -108,9 +107,7 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
     entry.fetched.store(fetched.release(), std::memory_order_release);
   else
     entry.fetching = false;  // whoever wants them next asks again
-  const std::vector<Waiter> waiters = entry.waiters.take();
-  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
-  if (pump_) pump_->notify();
+  wake(entry);
 }
 
 /// The entry takes the value of its source, now or when that is ready. Of a remote one it takes
@@ -118,12 +115,11 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
 void ClientEngine::follow(Entry& entry) {
   Entry& source = entry_of(entry.source);
   if (!source.ready.load(std::memory_order_relaxed)) {
-    const auto fire = [](void* who, Entry&) {
+    const auto fire = [](ClientEngine& engine, void* who, Entry&) {
       auto* follower = static_cast<Entry*>(who);
-      ClientEngine* engine = current();
       const auto keep = detail::ObjectHandle::adopt(follower);      // the count taken below
       if (follower->ready.load(std::memory_order_relaxed)) return;  // it followed another, too
-      engine->follow(*follower);
+      engine.follow(*follower);
     };
     entry.handles.fetch_add(1, std::memory_order_relaxed);
     source.waiters.edit().push_back({fire, &entry});
@@ -165,9 +161,27 @@ void ClientEngine::finish_settling(Entry& entry) {
   }
   entry.ready.store(true, std::memory_order_release);
   // A waiter may submit, fail or release other things, but never waits on this entry again.
-  const std::vector<Waiter> waiters = entry.waiters.take();
-  for (const Waiter& waiter : waiters) waiter.fire(waiter.who, entry);
+  wake(entry);
+}
+
+/// Tells those who wait for the entry, now or after those who are being told.
+void ClientEngine::wake(Entry& entry) {
+  if (!entry.waiters->empty()) {
+    woken_.push_back({ObjectTable::keep(entry), entry.waiters.take()});
+    TROUPE_ASSERT(woken_.back().entry, "who waits for an object holds it");
+    if (!std::exchange(waking_, true)) fire_woken();
+  }
   if (pump_) pump_->notify();
+}
+
+void ClientEngine::fire_woken() {
+  while (!woken_.empty()) {
+    const Woken woken = std::move(woken_.front());
+    woken_.pop_front();
+    for (const Waiter& waiter : woken.waiters)
+      waiter.fire(*this, waiter.who, entry_of(woken.entry));
+  }
+  waking_ = false;
 }
 
 // --- references
@@ -186,6 +200,7 @@ void ClientEngine::need(Entry& entry, bool bytes) {
   if (!at->escaped || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
   if (at->ready.load(std::memory_order_relaxed) && (!bytes || is_here(*at))) return;
   at->awaited = true;
+  ++at->awaits;
   at->fetching = at->wants_bytes;
   tell_agent(wire::Await{at->id, at->wants_bytes});
 }
@@ -225,12 +240,29 @@ void ClientEngine::share(const detail::ObjectHandle& handle, std::uint64_t holde
   tell_agent(wire::Hold{entry.id, holder, +1});
 }
 
+/// A handle of the entry that an id has here, be it parked; empty: it has none.
+detail::ObjectHandle ClientEngine::find_held(ObjectId id) {
+  while (Entry* entry = objects_->find(id)) {
+    if (detail::ObjectHandle handle = lineage_.revive(*entry)) return handle;
+    collect_released();  // its last handle is just going: then it is parked, or gone
+  }
+  return {};
+}
+
+/// A handle for an id that arrived in a message; `fresh`: what the sender has counted for us is
+/// the count of a new entry.
+detail::ObjectHandle ClientEngine::adopt(ObjectId id, bool& fresh) {
+  detail::ObjectHandle handle = find_held(id);
+  fresh = !handle;
+  return fresh ? objects_->adopt(id) : handle;
+}
+
 std::vector<detail::ObjectHandle> ClientEngine::adopt_refs(std::span<const ObjectId> ids) {
   std::vector<detail::ObjectHandle> handles;
   handles.reserve(ids.size());
   for (const ObjectId id : ids) {
     bool fresh = false;
-    handles.push_back(objects_->adopt(id, fresh));
+    handles.push_back(adopt(id, fresh));
     if (!fresh)
       tell_agent(wire::Hold{id, process_, -1});  // the sender counted us once more than we need
   }
@@ -246,6 +278,12 @@ void ClientEngine::give_back(const wire::Value& value) {
   for (const ObjectId id : value.refs) tell_agent(wire::Hold{id, process_, -1});
   if (value.kind == wire::Value::Kind::forwarded)
     tell_agent(wire::Hold{value.forward, process_, -1});
+}
+
+/// Nor is its place in shared memory, which the sender gave away with it.
+void ClientEngine::discard(const wire::Value& value) {
+  give_back(value);
+  if (value.kind == wire::Value::Kind::shared) tell_agent(wire::Free{value.location});
 }
 
 void ClientEngine::collect_released() {

@@ -163,7 +163,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   }
   const std::size_t at_once = order.size();
   if (at_once < count) {
-    const auto fire = [](void* who, Entry&) {
+    const auto fire = [](ClientEngine&, void* who, Entry&) {
       auto* slot = static_cast<Slot*>(who);
       slot->fired = true;
       slot->order->push_back(slot->index);
@@ -224,7 +224,7 @@ void ClientEngine::look_again(Entry& entry) {
 void ClientEngine::resume_with(Entry& entry, Resume* resume) {
   Entry* blocker = blocker_of(entry);
   Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
-  at.waiters.edit().push_back({[](void* who, Entry&) {
+  at.waiters.edit().push_back({[](ClientEngine&, void* who, Entry&) {
                                  std::unique_ptr<Resume> r(static_cast<Resume*>(who));
                                  Entry& wanted = entry_of(r->object);
                                  if (fetch_failed(wanted)) r->engine->look_again(wanted);

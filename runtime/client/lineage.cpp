@@ -204,7 +204,7 @@ void Lineage::forget(Entry& entry) {
 bool Lineage::send_away(const Entry& entry) {
   Spec* spec = entry.made_by;
   if (spec == nullptr || spec->end != Spec::End::none) return false;
-  if (spec->results[entry.result_index] != &entry) return false;  // it has an heir
+  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return false;  // and it was told
   if (!away_.try_emplace(entry.id, Away{spec, entry.result_index, {}}).second) return false;
   spec->away.push_back(entry.id);
   ++spec->uses;
@@ -266,6 +266,16 @@ Result<void> Lineage::gather(Spec& wanted, std::vector<Spec*>& order,
   for (Spec* spec : seen) spec->visited = false;
   if (!result) order.clear();
   return result;
+}
+
+Result<std::vector<Lineage::Run>> Lineage::begin_all(Spec& wanted,
+                                                     std::vector<detail::ObjectHandle>& held) {
+  std::vector<Spec*> order;
+  if (auto possible = gather(wanted, order, held); !possible) return possible.error();
+  std::vector<Run> runs;
+  runs.reserve(order.size());
+  for (Spec* spec : order) runs.push_back({spec, begin(*spec)});
+  return runs;
 }
 
 std::unique_ptr<Task> Lineage::begin(Spec& spec) {

@@ -98,6 +98,13 @@ class Lineage {
   /// saying which limit stands in the way. Cost: linear in the calls.
   Result<void> gather(Spec& wanted, std::vector<Spec*>& order,
                       std::vector<detail::ObjectHandle>& held);
+  /// A call that is under way from here on, and the task that makes it.
+  struct Run {
+    Spec* spec = nullptr;
+    std::unique_ptr<Task> task;
+  };
+  /// gather(), and begin() for each at once: what is evicted from here on is none of them.
+  Result<std::vector<Run>> begin_all(Spec& wanted, std::vector<detail::ObjectHandle>& held);
   /// Takes the task out, one retry less; its arguments (from `inputs`) and results are to be filled
   /// in.
   std::unique_ptr<Task> begin(Spec& spec);

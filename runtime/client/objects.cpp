@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/objects.hpp"
 
+#include "troupe/runtime/base/assert.hpp"
+
 namespace troupe::client {
 
 detail::ObjectHandle ObjectTable::create() {
@@ -23,15 +25,12 @@ detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
   return {};
 }
 
-detail::ObjectHandle ObjectTable::adopt(ObjectId id, bool& fresh) {
-  fresh = false;
-  if (Entry* entry = find(id))
-    if (detail::ObjectHandle handle = keep(*entry)) return handle;
-  fresh = true;
+detail::ObjectHandle ObjectTable::adopt(ObjectId id) {
   auto* entry = new Entry;
   entry->id = id;
   entry->escaped = true;
-  escaped_[id] = entry;
+  const bool fresh = escaped_.emplace(id, entry).second;
+  TROUPE_ASSERT(fresh, "an object has one entry");
   return detail::ObjectHandle::adopt(entry);
 }
 

@@ -21,12 +21,13 @@ struct Stored {
   Rarely<std::vector<detail::ObjectHandle>> refs;
 };
 
+class ClientEngine;
 struct Entry;
 struct Spec;
 
 /// Somebody to be told when an entry is ready. `fire` runs under the engine's lock.
 struct Waiter {
-  void (*fire)(void* who, Entry& entry) = nullptr;
+  void (*fire)(ClientEngine& engine, void* who, Entry& entry) = nullptr;
   void* who = nullptr;
 };
 
@@ -56,6 +57,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool parked = false;      ///< no handle, but lineage_uses
   bool rebuilding = false;  ///< Rebuild was sent; Ready follows
   bool refused = false;     ///< and said that it cannot be: fetch_error
+  std::uint8_t awaits = 0;  ///< Awaits without an answer; each comes before that to a Rebuild
   Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
@@ -160,8 +162,9 @@ class ObjectTable {
   detail::ObjectHandle create();
   /// The entry of an escaped id, or nullptr.
   Entry* find(ObjectId id) noexcept;
-  /// A handle for an id that arrived in a message; `fresh` tells that there was no entry before.
-  detail::ObjectHandle adopt(ObjectId id, bool& fresh);
+  /// A new entry for an id that arrived in a message, with one handle. Precondition: find() has
+  /// none.
+  detail::ObjectHandle adopt(ObjectId id);
   /// One more handle of a live entry, or an empty one.
   static detail::ObjectHandle keep(Entry& entry) noexcept;
   /// The entry becomes findable by id.

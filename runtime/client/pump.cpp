@@ -154,7 +154,7 @@ void Pump::hand_to_io() {
 }
 
 void Pump::assist() {
-  if (leading_ || !bell_.pending()) return;
+  if (leading_ || !bell_.pending() || stopping_.load(std::memory_order_relaxed)) return;
   take_over_from_io();
   const Time now = steady_now();
   host_.drain(now);
@@ -193,8 +193,12 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
   bool result = false;
   led_since_ = now;
   for (std::uint32_t turn = 1;; ++turn) {
+    if (stopping_.load(std::memory_order_relaxed)) {  // nothing is handled any more
+      result = done();
+      break;
+    }
     const Time timer = host_.drain(now);
-    if ((result = done()) || stopping_.load(std::memory_order_relaxed) || now >= deadline) break;
+    if ((result = done()) || now >= deadline) break;
     guard.unlock();
     const Time spin_end = now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();

@@ -118,6 +118,42 @@ TEST_F(Lineages, TheOldestIsEvictedAndSaysSo) {
   EXPECT_EQ(gather(lineage, *entry_of(second).made_by).size(), 1u);
 }
 
+TEST_F(Lineages, WhatIsToRunIsNotEvicted) {
+  Lineage lineage(out, Bytes{15'000});
+  Handle a = object(), b = object(), c = object(), large = object(20'000);
+  lineage.keep(task({}, {a}));
+  lineage.keep(task({a}, {b}));
+  lineage.keep(task({large}, {c}));
+  drop(lineage, a);
+  std::vector<Handle> held;
+  const auto runs = lineage.begin_all(*entry_of(b).made_by, held).value();
+  drop(lineage, large);  // more than all that may be kept
+  EXPECT_EQ(lineage.kept(), 0u);
+  ASSERT_EQ(runs.size(), 2u);
+  for (const Lineage::Run& run : runs) {
+    ASSERT_TRUE(run.task);
+    EXPECT_EQ(run.task->attempt, 2u);
+    EXPECT_TRUE(run.spec->running);
+  }
+  EXPECT_EQ(runs[1].spec->inputs.size(), 1u) << "it still knows its argument";
+}
+
+TEST_F(Lineages, AnEarlierResultThatOthersHoldIsNotForgottenForALaterOne) {
+  Lineage lineage(out, Bytes{1 << 20});
+  Handle a = object(), b = object(), told = object();
+  lineage.keep(task({}, {a}));
+  Spec& spec = *entry_of(a).made_by;
+  auto running = lineage.begin(spec);
+  lineage.is_result(spec, 0, entry_of(b));
+  running->results = {b};
+  lineage.keep(std::move(running));
+  EXPECT_TRUE(lineage.send_away(entry_of(a))) << "its bytes were there when its task ran again";
+  lineage.forget_away(a.id());
+  entry_of(a).heir = static_cast<Entry*>(told.entry());
+  EXPECT_FALSE(lineage.send_away(entry_of(a))) << "who holds it was told of the later one";
+  entry_of(a).heir = nullptr;
+}
+
 TEST_F(Lineages, AnEvictedArgumentStandsInTheWayOnlyWhenItIsGone) {
   Lineage lineage(out, Bytes{1 << 20});
   Handle a = object(), b = object();

@@ -532,6 +532,50 @@ TEST_F(OwnersBetweenNodes, ACopyThatHasGoneBadIsDropped) {
   EXPECT_EQ(out.answers[0].value.location.offset, 8u);
 }
 
+struct OwnersBadCopy : OwnersBetweenNodes {
+  /// Another node's object, whose bytes were fetched and have gone bad here, say two processes.
+  void find_bad() {
+    arrive(kX);
+    owners.await(kX, 1);
+    owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+    owners.pulled(kX, location(7));
+    out.answers.clear();
+    out.pulls.clear();
+    owners.rebuild(kX, 1, kX);
+    owners.rebuild(kX, 2, kX);
+    EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+    EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX}) << "the owner's may be good";
+    EXPECT_TRUE(out.peer_rebuilds.empty());
+    EXPECT_TRUE(out.answers.empty());
+  }
+};
+
+TEST_F(OwnersBadCopy, IsFetchedOnceMore) {
+  find_bad();
+  owners.pulled(kX, location(8));
+  ASSERT_EQ(out.answers.size(), 2u);
+  for (const auto& answer : out.answers) EXPECT_EQ(answer.value.location.offset, 8u);
+  EXPECT_TRUE(out.peer_rebuilds.empty());
+}
+
+TEST_F(OwnersBadCopy, IsComputedAgainWhenTheOwnersIsGoneToo) {
+  find_bad();
+  owners.pull_failed(kX, Error(Code::object_lost, "a damaged file"));
+  EXPECT_TRUE(out.answers.empty());
+  EXPECT_EQ(out.peer_rebuilds, (Questions{{kA, kX, kX}}));
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.pulled(kX, location(9));
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[1].value.location.offset, 9u);
+}
+
+TEST_F(OwnersBadCopy, EndsWithItsOwner) {
+  find_bad();
+  owners.node_died(kA, death());
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[0].value.kind, Kind::error);
+}
+
 TEST_F(OwnersBetweenNodes, WhoKeepsLineageHearsOfTheEnd) {
   owners.escape(1, kX, forward(kY), {});
   owners.hold(kX, 2, +1);
