@@ -199,8 +199,14 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
     return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
+    wire::Value value = ready->value;
+    if (value.kind == wire::Value::Kind::remote) {  // they are named beside it only
+      if (ready->refs.size() > wire::kMaxRefs)
+        return network_->drop(from, "it sent a value with too many refs");
+      for (const wire::OwnedRef& ref : ready->refs) value.refs.push_back(ref.object);
+    }
     for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
-    return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
+    return owners_.ready_from_owner(index_of(from), ready->object, value, decoded.payload);
   }
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);

@@ -441,7 +441,6 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
   record.pulling = record.again = false;
   record.value.kind = wire::Value::Kind::shared;
   record.value.location = location;
-  record.value.ref_count = static_cast<std::uint32_t>(record.value.refs.size());
   answer_waiting(object, record);
 }
 

@@ -238,20 +238,34 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
   if (call.arguments.size() > kMaxCallArguments)
     throw InvalidArgument(Code::invalid_argument,
                           "a call takes at most 200 arguments: put them into a vector");
-  std::size_t total = 0;
-  for (const auto& argument : call.arguments) total += argument.size;
-  for (auto& argument : call.arguments) {
-    if (argument.object || argument.size < 256) continue;
-    if (argument.size <= wire::kInlineValue && total <= kMaxInlineArguments) continue;
-    total -= argument.size;
+  // In the message each takes its bytes, aligned, and the ids of its refs.
+  const auto room_for = [](const detail::Argument& argument) {
+    return argument.size + 16 + argument.ref_count * sizeof(ObjectId);
+  };
+  const auto put_one = [&](detail::Argument& argument) {
     argument.object = put(BlobView(call.bytes).subspan(argument.offset, argument.size),
                           std::span(call.refs).subspan(argument.first_ref, argument.ref_count));
     argument.size = 0;
     argument.ref_count = 0;
+  };
+  // Each argument has a head of its own, too.
+  const std::size_t limit =
+      std::min(kMaxInlineArguments, ring::kMaxFrame - 1024 - 72 * call.arguments.size());
+  std::size_t total = 0;
+  for (auto& argument : call.arguments) {
+    if (argument.object) continue;
+    if (argument.size > wire::kInlineValue || argument.ref_count > wire::kMaxRefs)
+      put_one(argument);
+    else
+      total += room_for(argument);
   }
-  if (total > kMaxInlineArguments)
-    throw InvalidArgument(Code::invalid_argument,
-                          "the small arguments of one call exceed 8 KiB together");
+  for (const std::size_t at_least : {std::size_t{272}, std::size_t{64}, std::size_t{0}})
+    for (auto& argument : call.arguments) {
+      if (total <= limit) return;
+      if (argument.object || room_for(argument) < at_least) continue;
+      total -= room_for(argument);
+      put_one(argument);
+    }
 }
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
@@ -345,13 +359,10 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.max_restarts = request.max_restarts;
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
   message.shape = shape_of(request);
-  payload_.clear();
   // What the agent is to keep is owned by it from here on.
-  message.creation = encode_call(call, {kAgentProcess, true, true}, payload_);
-  if (writer_.encode(wire::NodeMessage(message)).size() + payload_.size() > ring::kMaxFrame) {
-    refuse_oversized(message.creation, kAgentProcess);
-    payload_.clear();
-  }
+  const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
+  message.creation = call_that_fits(
+      call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {
     tell_agent(wire::NodeMessage(message), payload_);
     unlock_and_collect(lock);
@@ -537,21 +548,50 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
   return message;
 }
 
-/// Arguments that were resolved late may not fit a frame together: the call then carries the error
-/// instead, so that it ends as every call does.
-void ClientEngine::refuse_oversized(wire::Call& message, std::uint64_t holder) {
+/// Its payload is in payload_, and both fit a frame with so many bytes beside them: small values go
+/// along when there is room for all of them, else as references like the large ones.
+wire::Call ClientEngine::call_that_fits(const detail::Call& call, Receiver to, std::size_t beside) {
+  for (;; to.only_references = true) {
+    payload_.clear();
+    wire::Call message = encode_call(call, to, payload_);
+    if (fits(message, beside)) return message;
+    take_back(message, to.holder);
+    if (!to.only_references) continue;
+    refuse(message);
+    payload_.clear();
+    return message;
+  }
+}
+
+bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
+  std::size_t most = beside + payload_.size() + 256;
+  for (const wire::Value& argument : message.arguments)
+    most += argument.kind == wire::Value::Kind::error
+                ? ring::kMaxFrame
+                : sizeof(wire::Location) + 64 + argument.refs.size() * sizeof(ObjectId);
+  if (most <= ring::kMaxFrame) return true;  // mostly
+  if (most > wire::kMaxMessage) return false;
+  return writer_.encode(wire::CallMessage(message)).size() + payload_.size() + beside <=
+         ring::kMaxFrame;
+}
+
+/// What it names was counted for a receiver that does not get it.
+void ClientEngine::take_back(const wire::Call& message, std::uint64_t holder) {
   for (const wire::Value& argument : message.arguments) {
     for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, holder, -1});
     if (argument.kind == wire::Value::Kind::forwarded)
       tell_agent(wire::Hold{argument.forward, holder, -1});
   }
+}
+
+/// A call with too much in it carries the error instead, so that it ends as every call does.
+void ClientEngine::refuse(wire::Call& message) {
   ErrorInfo info;
   info.code = Code::invalid_argument;
   info.outcome = Outcome::not_executed;
   info.message =
       "the arguments of one call hold too many refs or small values to travel together: put some "
-      "of them "
-      "into one object";
+      "of them into one object";
   wire::Value refused;
   refused.kind = wire::Value::Kind::error;
   refused.error = std::make_shared<const ErrorInfo>(std::move(info));
@@ -568,21 +608,15 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
     sequence = ++peer->sent;
     return true;
   }
-  payload_.clear();
   Receiver receiver = peer->receiver();
   receiver.recovers = actor_low != 0;
-  wire::Call message = encode_call(call, receiver, payload_);
+  wire::Call message = call_that_fits(call, receiver, 0);
   message.sequence = peer->sent + 1;
   message.actor_low = actor_low;
   message.attempt = attempt;
   message.results = results;
   settle_agent_queue();
-  BlobView head = writer_.encode(wire::CallMessage(message));
-  if (head.size() + payload_.size() > ring::kMaxFrame) {
-    refuse_oversized(message, peer->holder);
-    head = writer_.encode(wire::CallMessage(message));
-    payload_.clear();
-  }
+  const BlobView head = writer_.encode(wire::CallMessage(std::move(message)));
   // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be
   // built again.
   peer->channel.send(head, payload_);

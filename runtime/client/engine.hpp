@@ -137,7 +137,8 @@ class ClientEngine final : public detail::Engine,
   /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size);
-  /// The written value, sealed. Throws InvalidArgument when it holds too many refs.
+  /// The written value, sealed. Throws InvalidArgument when it holds more than 262,144 refs, and
+  /// OutOfMemory.
   OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   /// The same as an object of this process.
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
@@ -160,6 +161,7 @@ class ClientEngine final : public detail::Engine,
     bool by_reference = false;  ///< no location means anything to it
     /// It looks for lost bytes itself: forwarded objects are those that can be computed again.
     bool recovers = false;
+    bool only_references = false;  ///< its frame has no room for values, so not even small ones
   };
   struct Peer {
     std::uint64_t process = 0;
@@ -248,7 +250,7 @@ class ClientEngine final : public detail::Engine,
   wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t holder);
   wire::Value record_of(Entry& entry, Blob& payload);
   detail::ObjectHandle object_of(OutgoingValue value);
-  Result<detail::Value> materialise(const detail::ObjectHandle& handle);
+  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Time deadline);
   void free_entry(Entry* entry);
   void report_unpins();
   void collect_released();
@@ -281,7 +283,11 @@ class ClientEngine final : public detail::Engine,
   Result<objectstore::Allocation> allocate(std::size_t size);
   Result<objectstore::Pinned> open(const wire::Location& at);
   Result<detail::Value> open_shared(const wire::Location& at,
-                                    const std::vector<detail::ObjectHandle>& nested);
+                                    const std::vector<detail::ObjectHandle>& nested,
+                                    bool is_bundled, Time deadline);
+  OutgoingValue bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
+                                                      Time deadline);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
   Result<objectstore::Location> where_is(const wire::Location& name);
@@ -304,7 +310,10 @@ class ClientEngine final : public detail::Engine,
                   std::uint32_t attempt, std::uint32_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around();
-  void refuse_oversized(wire::Call& message, std::uint64_t holder);
+  wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
+  bool fits(const wire::Call& message, std::size_t beside);
+  static void refuse(wire::Call& message);
+  void take_back(const wire::Call& message, std::uint64_t holder);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});

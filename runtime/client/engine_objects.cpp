@@ -42,6 +42,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       entry.kind = wire::Value::Kind::shared;
       entry.location = value.location;
       entry.nested = adopt_refs(value.refs);
+      entry.bundled = value.ref_count > wire::kMaxRefs;
       entry.adopted = true;
       break;
     case wire::Value::Kind::error:
@@ -89,6 +90,7 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
     case wire::Value::Kind::shared:
       fetched->location = value.location;
       fetched->nested = adopt_refs(value.refs);
+      fetched->bundled = value.ref_count > wire::kMaxRefs;
       break;
     case wire::Value::Kind::error:
       fetched.reset();
@@ -135,6 +137,7 @@ void ClientEngine::follow(Entry& entry) {
   entry.value = source.value;
   entry.location = source.location;
   entry.nested = source.nested;
+  entry.bundled = source.bundled;
   entry.adopted = source.adopted;
   entry.error = source.error;
   if (entry.kind == wire::Value::Kind::remote && entry.wants_bytes) need(source, true);
@@ -328,6 +331,7 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blo
       if (!entry.adopted) tell_agent(wire::Adopt{entry.location});
       entry.adopted = true;
       value.location = entry.location;
+      value.ref_count = entry.bundled ? kBundled : 0;
       for (const auto& ref : *entry.nested) {
         share(ref, holder);
         value.refs.push_back(ref.id());
@@ -348,7 +352,8 @@ wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Rec
   Entry& entry = entry_of(handle);
   const bool in_memory = entry.kind == wire::Value::Kind::shared;
   const bool moved = entry.heir.load(std::memory_order_relaxed) != nullptr;
-  if (entry.kind != wire::Value::Kind::remote && !moved && !(in_memory && to.by_reference))
+  if (!to.only_references && entry.kind != wire::Value::Kind::remote && !moved &&
+      !(in_memory && to.by_reference))
     return outgoing_entry(entry, to.holder, payload);
   Entry* at = &entry;
   while (!(to.recovers && at->made_by != nullptr) && next_of(*at) != nullptr) at = next_of(*at);
@@ -374,6 +379,7 @@ wire::Value ClientEngine::outgoing(const OutgoingValue& from, const Receiver& to
     if (to.by_reference) return outgoing_forward(object_of(from), to.holder);
     tell_agent(wire::Adopt{from.location});
     value.location = from.location;
+    value.ref_count = from.bundled ? kBundled : 0;
   }
   for (const auto& ref : from.refs) {
     share(ref, to.holder);
@@ -392,6 +398,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
     entry.location = value.location;
     entry.owns_location = true;
     entry.nested = std::move(value.refs);
+    entry.bundled = value.bundled;
     objects_->add_own(entry);
   } else {
     auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());

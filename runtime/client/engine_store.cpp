@@ -163,10 +163,7 @@ ValueRoom ClientEngine::make_room(std::size_t size) {
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
-  if (refs.size() > wire::kMaxRefs)
-    throw InvalidArgument(Code::invalid_argument,
-                          "a value holds " + std::to_string(refs.size()) + " refs; at most " +
-                              std::to_string(wire::kMaxRefs) + " travel in one: nest them");
+  if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
   value.refs.assign(refs.begin(), refs.end());
   if (room.allocation) {
@@ -177,6 +174,59 @@ OutgoingValue ClientEngine::finish_room(ValueRoom room,
     value.bytes = std::move(room.inline_bytes);
   }
   return value;
+}
+
+/// A value with more refs than go along with one: it travels as an object, and so do its refs, many
+/// in each.
+OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
+  constexpr std::size_t kMost = wire::kMaxRefs * wire::kMaxRefs;
+  if (refs.size() > kMost)
+    throw InvalidArgument(Code::invalid_argument, "a value holds " + std::to_string(refs.size()) +
+                                                      " refs; at most " + std::to_string(kMost) +
+                                                      " travel in one: nest them");
+  if (!room.allocation) {
+    room.allocation = std::move(allocate(room.size)).value();
+    std::memcpy(room.allocation.bytes().data(), room.inline_bytes.data(), room.size);
+    room.inline_bytes.clear();
+  }
+  OutgoingValue value;
+  value.kind = wire::Value::Kind::shared;
+  value.location = wire_location(store_->seal(std::move(room.allocation), 0, room.size));
+  value.bundled = true;
+  Guard lock = guard();
+  while (!refs.empty()) {
+    OutgoingValue bundle;
+    bundle.kind = wire::Value::Kind::inline_bytes;
+    const auto some = refs.first(std::min(refs.size(), wire::kMaxRefs));
+    bundle.refs.assign(some.begin(), some.end());
+    refs = refs.subspan(some.size());
+    value.refs.push_back(object_of(std::move(bundle)));
+  }
+  unlock_and_collect(lock);
+  return value;
+}
+
+/// The refs in bundles, in order. Blocks until all of them are here.
+Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
+    std::span<const detail::ObjectHandle> bundles, Time deadline) {
+  const auto missing = [](const detail::ObjectHandle& bundle) {
+    return !is_here(entry_of(bundle));
+  };
+  if (std::any_of(bundles.begin(), bundles.end(), missing)) {
+    Guard lock = guard();  // all of them are asked for at once
+    for (const auto& bundle : bundles) need(entry_of(bundle), true);
+    unlock_and_collect(lock);
+  }
+  std::vector<detail::ObjectHandle> refs;
+  for (const auto& bundle : bundles) {
+    const Time now = steady_now();
+    const Duration left = deadline == Time::max() ? detail::kNoTimeout
+                                                  : std::max<Duration>(deadline - now, Duration(0));
+    const auto part = try_get(bundle, left);
+    if (!part) return part.error();
+    refs.insert(refs.end(), part->refs.begin(), part->refs.end());
+  }
+  return refs;
 }
 
 detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
@@ -290,19 +340,27 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
                "the object could not be looked at: its memory was another each time, for 60 s");
 }
 
+/// Blocks for refs in bundles, until the deadline.
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
-                                                const std::vector<detail::ObjectHandle>& nested) {
+                                                const std::vector<detail::ObjectHandle>& nested,
+                                                bool bundled, Time deadline) {
   auto pinned = open(at);
   if (!pinned) return pinned.error();
   auto keep = std::make_shared<Opened>();
   keep->store = store_;
   keep->pinned = std::move(*pinned);
-  keep->refs = nested;
+  if (bundled) {
+    auto refs = unbundled(nested, deadline);
+    if (!refs) return refs.error();
+    keep->refs = std::move(*refs);
+  } else {
+    keep->refs = nested;
+  }
   return detail::Value{keep->pinned.bytes(), keep->refs, keep};
 }
 
 /// Precondition: is_here.
-Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle) {
+Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle, Time deadline) {
   const Entry& entry = origin_of(entry_of(handle));
   // Somebody else found it lost right now.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
@@ -310,12 +368,14 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, *entry.value->refs, entry.value};
-    case wire::Value::Kind::shared: return open_shared(entry.location, entry.nested);
+    case wire::Value::Kind::shared:
+      return open_shared(entry.location, entry.nested, entry.bundled, deadline);
     case wire::Value::Kind::error: return Error(*entry.error);
     case wire::Value::Kind::remote: {
       const Fetched* fetched = entry.fetched.load(std::memory_order_acquire);
       if (fetched == nullptr) return moved();
-      if (!fetched->value) return open_shared(fetched->location, fetched->nested);
+      if (!fetched->value)
+        return open_shared(fetched->location, fetched->nested, fetched->bundled, deadline);
       return detail::Value{fetched->value->bytes, *fetched->value->refs, fetched->value};
     }
     case wire::Value::Kind::pending:
@@ -376,7 +436,8 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
         break;
       }
       case wire::Value::Kind::shared:
-        values.push_back(opened(i, open_shared(argument.location, refs)));
+        values.push_back(opened(i, open_shared(argument.location, refs,
+                                               argument.ref_count > wire::kMaxRefs, Time::max())));
         break;
       case wire::Value::Kind::forwarded:
         values.push_back(is_task

@@ -124,7 +124,7 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
                        std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
                    Outcome::unknown);
   }
-  return materialise(object);
+  return materialise(object, deadline);
 }
 
 detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
@@ -239,7 +239,7 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (is_here(entry)) {
-    auto value = materialise(object);
+    auto value = materialise(object, Time::max());
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }

@@ -21,6 +21,9 @@ struct Stored {
   Rarely<std::vector<detail::ObjectHandle>> refs;
 };
 
+/// What wire::Value::ref_count says of a value whose refs are in bundles.
+inline constexpr std::uint32_t kBundled = wire::kMaxRefs + 1;
+
 class ClientEngine;
 struct Entry;
 struct Spec;
@@ -37,6 +40,7 @@ struct Fetched {
   std::shared_ptr<const Stored> value;  ///< inline bytes; null: shared, at
   wire::Location location;
   std::vector<detail::ObjectHandle> nested;
+  bool bundled = false;  ///< as the entry's
 };
 
 /// A million of them may live: what few need lies outside.
@@ -58,6 +62,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool rebuilding = false;  ///< Rebuild was sent; Ready follows
   bool refused = false;     ///< and said that it cannot be: fetch_error
   std::uint8_t awaits = 0;  ///< Awaits without an answer; each comes before that to a Rebuild
+  bool bundled = false;     ///< shared: `nested` are bundles of the refs inside
   Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;

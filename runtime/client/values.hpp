@@ -22,6 +22,7 @@ struct OutgoingValue {
   Blob bytes;
   wire::Location location;
   std::vector<detail::ObjectHandle> refs;
+  bool bundled = false;  ///< shared: `refs` are bundles of those inside
   std::shared_ptr<const ErrorInfo> error;
   detail::ObjectHandle forward;
   LostArgument lost;  ///< error

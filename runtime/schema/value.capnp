@@ -50,10 +50,18 @@ struct Value {
     error @3 :List(ErrorEntry);  # at least one
     forwarded @4 :Id;            # the value of this other object
     remoteBytes @8 :UInt64;      # so many bytes, at another node; Await with `fetch` brings them
+    sharedRefs @9 :SharedRefs;   # bytes in the object store that hold refs
   }
   offsetBytes @5 :UInt32;  # inlineBytes: the range, which must lie inside the payload
   sizeBytes @6 :UInt32;    # inlineBytes: at most 4096; a larger value travels as an object
-  refCount @7 :UInt32;     # shared: ids in the object's trailer; whoever reads the object checks it
+  refCount @7 :UInt32;     # sharedRefs, remoteBytes: above 512: there are more refs inside, and the ids are those of bundles
+}
+
+struct SharedRefs {
+  at @0 :Location;
+  # The ids inside the bytes, in order, at most 512. With a refCount above 512 they are bundles: inline values without
+  # bytes, which hold the refs in order.
+  refs @1 :List(Id);
 }
 
 struct FunctionKey {

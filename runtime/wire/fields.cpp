@@ -210,6 +210,23 @@ void read(schema::Shape::Reader in, Shape& shape) {
 
 // --- values and calls ---
 
+namespace {
+
+void write_held(schema::SharedRefs::Builder out, const Value& value) {
+  write(out.initAt(), value.location);
+  auto refs = out.initRefs(checked(value.refs.size(), kMaxRefs));
+  for (unsigned i = 0; i < refs.size(); ++i) write(refs[i], value.refs[i]);
+}
+
+void read_held(const schema::SharedRefs::Reader& in, Value& value) {
+  read(in.getAt(), value.location);
+  const auto refs = in.getRefs();
+  value.refs.resize(bounded(refs.size(), kMaxRefs, "refs"));
+  for (unsigned i = 0; i < refs.size(); ++i) read(refs[i], value.refs[i]);
+}
+
+}  // namespace
+
 void write(schema::Value::Builder out, const Value& value) {
   switch (value.kind) {
     case Value::Kind::pending: out.setPending(); return;
@@ -225,15 +242,18 @@ void write(schema::Value::Builder out, const Value& value) {
       return;
     }
     case Value::Kind::shared:
-      write(out.initShared(), value.location);
       out.setRefCount(value.ref_count);
-      return;
+      if (value.refs.empty()) return write(out.initShared(), value.location);
+      return write_held(out.initSharedRefs(), value);
     case Value::Kind::error:
       TROUPE_ASSERT(value.error, "a value of kind error has an error");
       write_error(out.initError(entries_of(value.error)), *value.error);
       return;
     case Value::Kind::forwarded: write(out.initForwarded(), value.forward); return;
-    case Value::Kind::remote: out.setRemoteBytes(value.remote_bytes); return;
+    case Value::Kind::remote:
+      out.setRemoteBytes(value.remote_bytes);
+      out.setRefCount(value.ref_count);
+      return;
   }
 }
 
@@ -277,6 +297,12 @@ void read(const schema::Value::Reader& in, Value& value, std::size_t payload_siz
     case schema::Value::REMOTE_BYTES:
       value.kind = Value::Kind::remote;
       value.remote_bytes = in.getRemoteBytes();
+      value.ref_count = in.getRefCount();
+      return;
+    case schema::Value::SHARED_REFS:
+      value.kind = Value::Kind::shared;
+      read_held(in.getSharedRefs(), value);
+      value.ref_count = in.getRefCount();
       return;
   }
   refuse("value", "is of an unknown kind");

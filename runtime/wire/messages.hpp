@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxText = 2048;       ///< one message or name
 inline constexpr std::size_t kMaxStack = 4096;      ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;       ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
-inline constexpr std::size_t kMaxRefs = 512;        ///< of one inline value; more make it an object
+inline constexpr std::size_t kMaxRefs = 512;        ///< ids with one value; more go in bundles
 inline constexpr std::size_t kMaxCauses = 16;       ///< an error and its causes
 inline constexpr std::size_t kMaxErrorText = 8192;  ///< all texts of an error and its causes
 inline constexpr std::size_t kMaxResources = 64;    ///< named resources of a shape or node
@@ -70,8 +70,8 @@ struct Value {
   std::uint32_t payload_offset = 0;  ///< inline_bytes: range of the frame's payload
   std::uint32_t payload_size = 0;
   Location location;            ///< shared
-  std::uint32_t ref_count = 0;  ///< shared: how many ids the object's trailer holds
-  std::vector<ObjectId> refs;   ///< inline_bytes: ids inside, in order
+  std::uint32_t ref_count = 0;  ///< shared, remote: above kMaxRefs: refs inside; `refs` are bundles
+  std::vector<ObjectId> refs;   ///< inline_bytes, shared: ids inside, in order
   std::shared_ptr<const ErrorInfo> error;
   ObjectId forward;                ///< forwarded: the value of this (escaped) object
   std::uint64_t remote_bytes = 0;  ///< remote: its size; Await with `fetch` brings it here

@@ -174,10 +174,16 @@ struct Filler {
       case Value::Kind::shared:
         fill(value.location);
         fill(value.ref_count);
+        if (tidy) return;
+        value.refs.resize(count(kMaxRefs));
+        for (ObjectId& id : value.refs) fill(id);
         return;
       case Value::Kind::error: value.error = error(1); return;
       case Value::Kind::forwarded: fill(value.forward); return;
-      case Value::Kind::remote: fill(value.remote_bytes); return;
+      case Value::Kind::remote:
+        fill(value.remote_bytes);
+        if (!tidy) fill(value.ref_count);
+        return;
     }
   }
   void fill(std::shared_ptr<const ErrorInfo>& e) {

@@ -1,0 +1,115 @@
+// Values that hold refs, few or many, small or large, between real processes and nodes.
+#include "examples/support/processes.hpp"
+
+#include <gtest/gtest.h>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::Placement;
+using troupe::Ref;
+
+constexpr auto kBound = 20s;
+
+struct Basket {
+  std::string label;
+  std::vector<Ref<int>> refs;
+};
+Basket fill(Context& ctx, int n, std::size_t label) {
+  Basket basket{std::string(label, 'x'), {}};
+  for (int i = 0; i < n; ++i) basket.refs.push_back(ctx.put(i));
+  return basket;
+}
+long sum(Context& ctx, const Basket& basket) {
+  long total = static_cast<long>(basket.label.size());
+  for (const int value : ctx.get(basket.refs, kBound)) total += value;
+  return total;
+}
+long sum_of(int n, std::size_t label) {
+  return static_cast<long>(n) * (n - 1) / 2 + static_cast<long>(label);
+}
+
+TEST(Refs, InALargeValueComeAlong) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  const auto made = ctx.submit<fill>(10, std::size_t{10'000});
+  EXPECT_EQ(sum(ctx, ctx.get(made, kBound)), sum_of(10, 10'000));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(made), kBound), sum_of(10, 10'000));
+  const auto put = ctx.put(fill(ctx, 10, 10'000));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(put), kBound), sum_of(10, 10'000));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(fill(ctx, 10, 10'000)), kBound), sum_of(10, 10'000));
+}
+
+TEST(Refs, TenThousandAreOneValue) {
+  constexpr int kRefs = 10'000;
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto put = ctx.put(fill(ctx, kRefs, 0));
+  EXPECT_EQ(sum(ctx, ctx.get(put, kBound)), sum_of(kRefs, 0));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(put), kBound), sum_of(kRefs, 0)) << "a dependency";
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(fill(ctx, kRefs, 5)), kBound), sum_of(kRefs, 5))
+      << "an argument of its own";
+  put = {};
+  const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
+  const auto until = std::chrono::steady_clock::now() + kBound;
+  while (used() != 0 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(used(), 0u) << "freed with the last handle";
+}
+
+TEST(Refs, ThreeThousandComeBackFromATask) {
+  constexpr int kRefs = 3'000;
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  const auto made = ctx.submit<fill>(kRefs, std::size_t{0});
+  const Basket basket = ctx.get(made, kBound);
+  ASSERT_EQ(basket.refs.size(), std::size_t{kRefs});
+  EXPECT_EQ(sum(ctx, basket), sum_of(kRefs, 0));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(made), kBound), sum_of(kRefs, 0));
+}
+
+TEST(Refs, ManySmallValuesWithRefsGoWithOneCall) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  const auto one = ctx.put(fill(ctx, 510, 0));
+  const auto two = ctx.submit<fill>(500, std::size_t{3'000});
+  const auto sum_of_three =
+      ctx.submit<[](Context& c, const Basket& a, const Basket& b, const Basket& d) {
+        return sum(c, a) + sum(c, b) + sum(c, d);
+      }>(one, two, fill(ctx, 400, 3'000));
+  EXPECT_EQ(ctx.get(sum_of_three, kBound),
+            sum_of(510, 0) + sum_of(500, 3'000) + sum_of(400, 3'000));
+}
+
+TEST(ClusterRefs, TravelInLargeValuesBetweenNodes) {
+  troupe::Session session({.cpus = 1, .nodes = 3});
+  Context ctx = session.context();
+  const auto nodes = ctx.cluster().nodes;
+  const auto on = [&](std::size_t node) {
+    return ctx.with({.placement = Placement::on(nodes.at(node).id)});
+  };
+  for (const int n : {10, 2'000}) {
+    const auto made = on(1).submit<fill>(n, std::size_t{10'000});
+    EXPECT_EQ(ctx.get(on(2).submit<sum>(made), kBound), sum_of(n, 10'000));
+    EXPECT_EQ(sum(ctx, ctx.get(made, kBound)), sum_of(n, 10'000));
+    EXPECT_EQ(ctx.get(on(1).submit<sum>(ctx.put(fill(ctx, n, 10'000))), kBound), sum_of(n, 10'000));
+  }
+}
+
+TEST(Refs, AMillionSmallObjectsAreAliveAtOnce) {
+  constexpr int kObjects = 1'000'000;
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<Ref<int>> refs;
+  refs.reserve(kObjects);
+  for (int i = 0; i < kObjects; ++i) refs.push_back(ctx.put(i));
+  long total = 0;
+  for (const auto& ref : refs) total += ctx.get(ref, kBound);
+  EXPECT_EQ(total, static_cast<long>(kObjects) * (kObjects - 1) / 2);
+}
+
+}  // namespace
