@@ -204,7 +204,7 @@ struct TwoLists {
   std::size_t count() const { return n; }
 };
 
-TEST(Actors, ConstructorArgumentsThatDoNotFitTogetherAreRefusedTyped) {
+TEST(Actors, ConstructorArgumentsThatDoNotFitAFrameTogetherGoAsReferences) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();
   std::vector<Ref<int>> many;
@@ -212,9 +212,7 @@ TEST(Actors, ConstructorArgumentsThatDoNotFitTogetherAreRefusedTyped) {
   const auto first = ctx.put(many);
   const auto second = ctx.put(many);
   auto actor = ctx.spawn<TwoLists>(first, second);
-  EXPECT_THROW(ctx.get(actor.call<&TwoLists::count>(), kBound), troupe::ActorDied);
-  auto counter = ctx.spawn<Counter>(1);
-  EXPECT_EQ(ctx.get(counter.call<&Counter::add>(1), kBound), 2) << "the node goes on";
+  EXPECT_EQ(ctx.get(actor.call<&TwoLists::count>(), kBound), 1020u);
 }
 
 TEST(Actors, RefsInActorStateOutliveTheirMakers) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,96 @@ TEST(Refs, InALargeValueComeAlong) {
   EXPECT_EQ(ctx.get(ctx.submit<sum>(put), kBound), sum_of(10, 10'000));
   EXPECT_EQ(ctx.get(ctx.submit<sum>(fill(ctx, 10, 10'000)), kBound), sum_of(10, 10'000));
 }
+
+// --- everything is freed with the last handle, wherever that was
+
+using Large = std::vector<double>;
+struct Held {
+  std::vector<Ref<Large>> refs;
+};
+Large large() {
+  return Large(50'000, 1.5);
+}
+std::size_t size_of(const Large& values) {
+  return values.size();
+}
+std::size_t size_inside(Context& ctx, const Held& held) {
+  return ctx.get(held.refs.at(0), kBound).size();
+}
+std::size_t die_with(const Held&) {
+  ::raise(SIGKILL);
+  return 0;
+}
+Held make_held(Context& ctx) {
+  return {{ctx.put(large()), ctx.submit<large>()}};
+}
+struct Keeper {
+  Held held;
+  void keep(Held more) { held = std::move(more); }
+  std::size_t count() const { return held.refs.size(); }
+};
+
+struct RefsAreFreed : testing::Test {
+  troupe::Session session{{.cpus = 2}};
+  Context ctx = session.context();
+
+  std::uint64_t used() { return ctx.cluster().nodes.front().store_used.count; }
+  bool all() {
+    const auto until = std::chrono::steady_clock::now() + kBound;
+    while (used() != 0 && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(2ms);
+    return used() == 0;
+  }
+};
+
+TEST_F(RefsAreFreed, AfterACallOfWhichTheyWereArguments) {
+  EXPECT_EQ(ctx.get(ctx.submit<size_of>(ctx.put(large())), kBound), 50'000u);
+  EXPECT_TRUE(all()) << used();
+  EXPECT_EQ(ctx.get(ctx.submit<size_inside>(Held{{ctx.put(large())}}), kBound), 50'000u);
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WithTheValueInWhichTheyAre) {
+  auto inner = ctx.put(large());
+  auto outer = ctx.put(Held{{inner}});
+  inner = {};
+  EXPECT_EQ(ctx.get(ctx.submit<size_inside>(outer), kBound), 50'000u);
+  EXPECT_NE(used(), 0u);
+  outer = {};
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WhenATaskHasGivenThemAway) {
+  auto made = ctx.submit<make_held>();
+  Held held = ctx.get(made, kBound);
+  EXPECT_EQ(size_inside(ctx, held), 50'000u);
+  made = {};
+  EXPECT_EQ(ctx.get(held.refs[1], kBound).size(), 50'000u);
+  held = {};
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WithTheActorThatKeptThem) {
+  {
+    auto keeper = ctx.spawn<Keeper>();
+    keeper.tell<&Keeper::keep>(Held{{ctx.put(large()), ctx.put(large())}});
+    EXPECT_EQ(ctx.get(keeper.call<&Keeper::count>(), kBound), 2u);
+    EXPECT_NE(used(), 0u);
+  }
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WhenTheWorkerThatBorrowedThemDies) {
+  {
+    const Held held{{ctx.put(large())}};
+    EXPECT_THROW(ctx.get(ctx.with({.max_retries = 0}).submit<die_with>(held), kBound),
+                 troupe::Error);
+    EXPECT_EQ(size_inside(ctx, held), 50'000u);
+  }
+  EXPECT_TRUE(all()) << used();
+}
+
+// --- many
 
 TEST(Refs, TenThousandAreOneValue) {
   constexpr int kRefs = 10'000;
