@@ -343,13 +343,13 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
 /// Blocks for refs in bundles, until the deadline.
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
                                                 const std::vector<detail::ObjectHandle>& nested,
-                                                bool bundled, Time deadline) {
+                                                bool is_bundled, Time deadline) {
   auto pinned = open(at);
   if (!pinned) return pinned.error();
   auto keep = std::make_shared<Opened>();
   keep->store = store_;
   keep->pinned = std::move(*pinned);
-  if (bundled) {
+  if (is_bundled) {
     auto refs = unbundled(nested, deadline);
     if (!refs) return refs.error();
     keep->refs = std::move(*refs);
