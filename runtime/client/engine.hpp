@@ -250,7 +250,7 @@ class ClientEngine final : public detail::Engine,
   wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t holder);
   wire::Value record_of(Entry& entry, Blob& payload);
   detail::ObjectHandle object_of(OutgoingValue value);
-  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Time deadline);
+  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void free_entry(Entry* entry);
   void report_unpins();
   void collect_released();
@@ -284,10 +284,10 @@ class ClientEngine final : public detail::Engine,
   Result<objectstore::Pinned> open(const wire::Location& at);
   Result<detail::Value> open_shared(const wire::Location& at,
                                     const std::vector<detail::ObjectHandle>& nested,
-                                    bool is_bundled, Time deadline);
+                                    bool is_bundled, Duration timeout);
   OutgoingValue bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
-                                                      Time deadline);
+                                                      Duration timeout);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
   Result<objectstore::Location> where_is(const wire::Location& name);

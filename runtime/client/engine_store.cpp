@@ -208,23 +208,22 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
 
 /// The refs in bundles, in order. Blocks until all of them are here.
 Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
-    std::span<const detail::ObjectHandle> bundles, Time deadline) {
-  const auto missing = [](const detail::ObjectHandle& bundle) {
-    return !is_here(entry_of(bundle));
-  };
-  if (std::any_of(bundles.begin(), bundles.end(), missing)) {
+    std::span<const detail::ObjectHandle> bundles, Duration timeout) {
+  Duration left = timeout;
+  if (std::any_of(bundles.begin(), bundles.end(),
+                  [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
     Guard lock = guard();  // all of them are asked for at once
     for (const auto& bundle : bundles) need(entry_of(bundle), true);
     unlock_and_collect(lock);
   }
+  const Time begun = steady_now();
   std::vector<detail::ObjectHandle> refs;
   for (const auto& bundle : bundles) {
-    const Time now = steady_now();
-    const Duration left = deadline == Time::max() ? detail::kNoTimeout
-                                                  : std::max<Duration>(deadline - now, Duration(0));
     const auto part = try_get(bundle, left);
     if (!part) return part.error();
     refs.insert(refs.end(), part->refs.begin(), part->refs.end());
+    if (timeout != detail::kNoTimeout)
+      left = std::max<Duration>(timeout - (steady_now() - begun), Duration(0));
   }
   return refs;
 }
@@ -340,17 +339,17 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
                "the object could not be looked at: its memory was another each time, for 60 s");
 }
 
-/// Blocks for refs in bundles, until the deadline.
+/// Blocks for refs in bundles, at most so long.
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
                                                 const std::vector<detail::ObjectHandle>& nested,
-                                                bool is_bundled, Time deadline) {
+                                                bool is_bundled, Duration timeout) {
   auto pinned = open(at);
   if (!pinned) return pinned.error();
   auto keep = std::make_shared<Opened>();
   keep->store = store_;
   keep->pinned = std::move(*pinned);
   if (is_bundled) {
-    auto refs = unbundled(nested, deadline);
+    auto refs = unbundled(nested, timeout);
     if (!refs) return refs.error();
     keep->refs = std::move(*refs);
   } else {
@@ -360,7 +359,8 @@ Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
 }
 
 /// Precondition: is_here.
-Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle, Time deadline) {
+Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle,
+                                                Duration timeout) {
   const Entry& entry = origin_of(entry_of(handle));
   // Somebody else found it lost right now.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
@@ -369,13 +369,13 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, *entry.value->refs, entry.value};
     case wire::Value::Kind::shared:
-      return open_shared(entry.location, entry.nested, entry.bundled, deadline);
+      return open_shared(entry.location, entry.nested, entry.bundled, timeout);
     case wire::Value::Kind::error: return Error(*entry.error);
     case wire::Value::Kind::remote: {
       const Fetched* fetched = entry.fetched.load(std::memory_order_acquire);
       if (fetched == nullptr) return moved();
       if (!fetched->value)
-        return open_shared(fetched->location, fetched->nested, fetched->bundled, deadline);
+        return open_shared(fetched->location, fetched->nested, fetched->bundled, timeout);
       return detail::Value{fetched->value->bytes, *fetched->value->refs, fetched->value};
     }
     case wire::Value::Kind::pending:
@@ -436,8 +436,9 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
         break;
       }
       case wire::Value::Kind::shared:
-        values.push_back(opened(i, open_shared(argument.location, refs,
-                                               argument.ref_count > wire::kMaxRefs, Time::max())));
+        values.push_back(
+            opened(i, open_shared(argument.location, refs, argument.ref_count > wire::kMaxRefs,
+                                  detail::kNoTimeout)));
         break;
       case wire::Value::Kind::forwarded:
         values.push_back(is_task

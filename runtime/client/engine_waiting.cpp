@@ -85,7 +85,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
            entry.kind == wire::Value::Kind::error;
   };
   if (is_here(entry))  // mostly, and then nobody asks for the time
-    if (auto value = materialise(object); is_final(value)) return value;
+    if (auto value = materialise(object, timeout); is_final(value)) return value;
   const Time deadline = deadline_after(timeout);
   for (;;) {
     const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
@@ -124,7 +124,7 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
                        std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
                    Outcome::unknown);
   }
-  return materialise(object, deadline);
+  return materialise(object, timeout);
 }
 
 detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
@@ -239,7 +239,7 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (is_here(entry)) {
-    auto value = materialise(object, Time::max());
+    auto value = materialise(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }
