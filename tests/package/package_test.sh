@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the build into a folder of its own and uses the package as a stranger would: through find_package, through
-# pkg-config, and header by header, with nothing of the source tree in the include path.
+# pkg-config, and by every header, with nothing of the source tree in the include path.
 # usage: package_test.sh BUILD SOURCE COMPILER [example...]
 set -euo pipefail
 build=$1 source=$2 compiler=$3
@@ -47,11 +47,10 @@ for program in "${programs[@]}"; do
   LD_LIBRARY_PATH=$libraries run_program "$work/$name"
 done
 
-say 'every installed header alone'
+# Together: alone each was compiled in the tree (check.headers), and what is not installed is missing here as well.
+say 'all installed headers'
 cd "$prefix/include"
 find troupe -name '*.hpp' | sort >"$work/headers"
-while read -r header; do
-  printf '#include "%s"\n' "$header" >"$work/$(tr / _ <<<"$header").cpp"
-done <"$work/headers"
-printf '%s\0' "$work"/troupe_*.cpp | xargs -0 -n 8 -P 2 "$compiler" -std=c++20 -fsyntax-only -I "$prefix/include"
+while read -r header; do printf '#include "%s"\n' "$header"; done <"$work/headers" >"$work/all.cpp"
+"$compiler" -std=c++20 -fsyntax-only -I "$prefix/include" "$work/all.cpp"
 say "$(wc -l <"$work/headers") headers, ${#programs[@]} programs, two ways: all good"
