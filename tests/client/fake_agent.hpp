@@ -127,7 +127,14 @@ class FakeAgent {
     return std::async(std::launch::async, std::move(f));
   }
 
+  void grant(const wire::NeedExtent& asked) {
+    const auto given = host_->grant(store_index_, asked.bytes).value();
+    send_with(wire::GiveExtent{given.id.value, given.bytes, nullptr, asked.request},
+              {given.memory.get()});
+  }
+
   std::unique_ptr<ClientEngine> engine;
+  bool grants = true;  // else who asks for an extent waits for the test
 
  private:
   struct Peer {
@@ -162,11 +169,8 @@ class FakeAgent {
     auto decoded = wire::decode_node(frame).value();
     if (std::holds_alternative<wire::Hello>(decoded.message))
       return welcome(std::move(descriptors));
-    if (auto* m = std::get_if<wire::NeedExtent>(&decoded.message)) {
-      const auto grant = host_->grant(store_index_, m->bytes).value();
-      return send_with(wire::GiveExtent{grant.id.value, grant.bytes, nullptr, m->request},
-                       {grant.memory.get()});
-    }
+    if (auto* m = std::get_if<wire::NeedExtent>(&decoded.message); m != nullptr && grants)
+      return grant(*m);
     if (auto* m = std::get_if<wire::ExtentMapped>(&decoded.message))
       return host_->confirm_extent(store_index_, objectstore::ExtentId{m->extent}).value();
     if (std::holds_alternative<wire::StoreAttached>(decoded.message))

@@ -1,0 +1,44 @@
+// Threads of one process that ask for memory at the same time: each gets its own answer, whichever
+// way and in whatever order the answers come.
+#include "fake_agent.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::client {
+namespace {
+
+TEST(Extents, AnAnswerGoesToWhoAskedAlsoWhenALaterOneComesFirst) {
+  FakeAgent agent;
+  agent.grants = false;
+  const auto put = [&](std::size_t size) {
+    return agent.meanwhile([&agent, size] { return agent.engine->put(Blob(size), {}); });
+  };
+  auto first = put(2 << 20);
+  const auto asked_first = agent.next<wire::NeedExtent>();
+  auto second = put(3 << 20);
+  const auto asked_second = agent.next<wire::NeedExtent>();
+  ASSERT_NE(asked_first.request, asked_second.request);
+  wire::GiveExtent refused;  // through the ring; the other with its descriptor through the socket
+  refused.error = Error(Code::out_of_memory, "not three").shared_info();
+  refused.request = asked_second.request;
+  agent.tell(refused);
+  EXPECT_THROW(agent.finish(std::move(second)), OutOfMemory);
+  agent.grant(asked_first);
+  EXPECT_TRUE(agent.finish(std::move(first)));
+}
+
+TEST(Extents, AnAnswerThatNobodyWaitsForIsMemoryForLater) {
+  FakeAgent agent;
+  agent.grants = false;
+  auto put = agent.meanwhile([&] { return agent.engine->put(Blob(std::size_t{2} << 20), {}); });
+  auto asked = agent.next<wire::NeedExtent>();
+  const std::uint64_t request = std::exchange(asked.request, asked.request + 1000);
+  agent.grant(asked);  // of a question that nobody has asked
+  wire::GiveExtent again;
+  again.request = request;
+  agent.tell(again);  // try again: and there is room
+  EXPECT_TRUE(agent.finish(std::move(put)));
+}
+
+}  // namespace
+}  // namespace troupe::client
