@@ -91,7 +91,6 @@ void Agent::on_control(control::FromControl& message) {
 void Agent::on_control_reset(const std::string&) {
   truth().mark(Mark::control_reset);
   if (cluster_.verbose()) log("control is lost");
-  actors_.control_lost();
 }
 
 void Agent::on_nodes(const control::ClusterNodes& nodes) {
