@@ -145,7 +145,7 @@ TEST_F(Lineages, AnEarlierResultThatOthersHoldIsNotForgottenForALaterOne) {
   Spec& spec = *entry_of(a).made_by;
   auto running = lineage.begin(spec);
   lineage.is_result(spec, 0, entry_of(b));
-  running->results = {b};
+  running->results.push_back(b);
   lineage.keep(std::move(running));
   EXPECT_TRUE(lineage.send_away(entry_of(a))) << "its bytes were there when its task ran again";
   lineage.forget_away(a.id());
