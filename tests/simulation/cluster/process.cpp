@@ -224,9 +224,9 @@ void Process::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload) {
       machine_.truth().mark(Mark::retried);
       return;
     }
-    results = task->results;
+    results.assign(task->results.begin(), task->results.end());
   } else if (call != nullptr) {
-    results = call->results;
+    results.assign(call->results.begin(), call->results.end());
   } else {
     return give_back(reply.value);
   }
