@@ -102,10 +102,19 @@ void ActorCalls::writable(std::uint64_t worker) {
   flush(peer);
 }
 
-ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+/// The actor that lives there now, or nullptr.
+ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
+  if (lately_ != nullptr && lately_->worker == worker) return lately_;
   const auto found = by_worker_.find(worker);
-  if (found == by_worker_.end() || peers_.at(found->second).worker != worker) return nullptr;
-  auto& calls = peers_.at(found->second).in_flight;
+  if (found == by_worker_.end()) return nullptr;
+  Peer& peer = peers_.at(found->second);
+  return peer.worker == worker ? lately_ = &peer : nullptr;
+}
+
+ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+  Peer* peer = peer_on(worker);
+  if (peer == nullptr) return nullptr;
+  auto& calls = peer->in_flight;
   if (!calls.empty() && calls.front()->sequence == sequence) return calls.front().get();  // mostly
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
@@ -113,8 +122,9 @@ ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
 }
 
 void ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
-  Peer& peer = peers_.at(by_worker_.at(worker));
-  auto& calls = peer.in_flight;
+  Peer* peer = peer_on(worker);
+  TROUPE_ASSERT(peer != nullptr, "a call of an actor that does not live there ended");
+  auto& calls = peer->in_flight;
   if (!calls.empty() && calls.front()->sequence == sequence) {
     calls.pop_front();
     --live_;

@@ -81,6 +81,7 @@ class ActorCalls {
     std::deque<std::unique_ptr<ActorCall>> queue;
     std::deque<std::unique_ptr<ActorCall>> in_flight;
   };
+  Peer* peer_on(std::uint64_t worker);
   void begin_life(Peer& peer, const wire::ActorUpdate& update);
   void flush(Peer& peer);
   void fail_all(Peer& peer);
@@ -88,6 +89,7 @@ class ActorCalls {
   Out& out_;
   std::map<ActorId, Peer> peers_;
   std::map<std::uint64_t, ActorId> by_worker_;
+  Peer* lately_ = nullptr;  ///< peer_on() looks here first
   std::size_t live_ = 0;
 };
 

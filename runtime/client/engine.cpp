@@ -21,7 +21,8 @@ std::atomic<ClientEngine*> g_engine{nullptr};
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxInlineArguments =
-    8 * 1024;  ///< of one call together; larger ones become objects
+    8 * 1024;                            ///< of one call together; larger ones become objects
+constexpr std::size_t kSmallCall = 256;  ///< with few arguments and no refs fits in any case
 constexpr std::size_t kMaxCallArguments = 200;
 constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
@@ -67,6 +68,11 @@ void check_amounts(const detail::Request& request) {
   check("cpus", request.cpus);
   check("gpus", request.gpus);
   for (const auto& [name, amount] : request.resources) check(name.c_str(), amount);
+}
+
+bool takes_objects(const detail::Call& call) noexcept {
+  return std::any_of(call.arguments.begin(), call.arguments.end(),
+                     [](const detail::Argument& argument) { return bool(argument.object); });
 }
 
 }  // namespace
@@ -238,6 +244,9 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
   if (call.arguments.size() > kMaxCallArguments)
     throw InvalidArgument(Code::invalid_argument,
                           "a call takes at most 200 arguments: put them into a vector");
+  if (call.arguments.size() <= wire::kPlainArguments && call.refs.empty() &&
+      call.bytes.size() < kSmallCall)
+    return;
   // In the message each takes its bytes, aligned, and the ids of its refs.
   const auto room_for = [](const detail::Argument& argument) {
     return argument.size + 16 + argument.ref_count * sizeof(ObjectId);
@@ -281,24 +290,24 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
                           std::span<detail::ObjectHandle> results) {
   if (options != nullptr) check_amounts(*options);
   shrink_arguments(call);
-  auto owned = std::make_unique<Task>();
+  std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
   Task* task = owned.get();
   if (options != nullptr) {
     task->request = std::make_unique<const detail::Request>(*options);
     task->retries_left = options->max_retries;
   }
-  task->call = std::move(call);
+  const bool objects = takes_objects(task->call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   if (tasks_.live() >= kMaxTasks)
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   for (auto& result : results) result = objects_->create();
-  if (const ErrorInfo* error = failed_argument(task->call)) {
+  if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
     for (auto& result : results) settle_error(entry_of(result), Error(*error));
     unlock_and_collect(lock);
     return;
   }
-  task->results.assign(results.begin(), results.end());
+  for (const auto& result : results) task->results.push_back(result);
   task->key = static_cast<std::uint32_t>(key_for(options));
   start(std::move(owned));
   look_around();
@@ -454,16 +463,23 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   if (!actor)
     throw InvalidArgument(Code::invalid_argument, "call through an empty Actor: it was moved from");
   shrink_arguments(call);
-  auto owned = std::make_unique<ActorCall>();
+  std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
   ActorCall* pending = owned.get();
-  pending->actor = actor.id;
   pending->lifetime = actor.lifetime;
-  pending->call = std::move(call);
+  const bool objects = takes_objects(pending->call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   actors_.check_room(actor.id);  // before anything points at the call
   for (auto& result : results) result = objects_->create();
-  pending->results.assign(results.begin(), results.end());
+  for (const auto& result : results) pending->results.push_back(result);
+  if (objects) watch_arguments(*pending);
+  actors_.submit(std::move(owned));
+  look_around();
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::watch_arguments(ActorCall& call) {
+  ActorCall* pending = &call;
   if (const ErrorInfo* error = failed_argument(pending->call))
     pending->doomed = std::make_shared<const Error>(*error);
   pending->waiting =
@@ -476,9 +492,6 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
                                           actors.argument_ready(*c);
                                       },
                                       pending});
-  actors_.submit(std::move(owned));
-  look_around();
-  unlock_and_collect(lock);
 }
 
 // --- where am I

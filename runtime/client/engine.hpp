@@ -298,6 +298,7 @@ class ClientEngine final : public detail::Engine,
   void shrink_arguments(detail::Call& call);
   std::uint64_t key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
+  void watch_arguments(ActorCall& call);
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task> task);
   static const ErrorInfo* failed_argument(const detail::Call& call);

@@ -405,7 +405,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   const auto has_work = [this] {
     return !shutdown_ && !(resumable_.empty() && starts_.empty() && incoming_.empty());
   };
-  pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
+  if (!has_work()) pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
   if (!over() && shutdown_) {  // what it waits for may need the very CPU that it has
     hand_back_unstarted();
     blocked_ = true;

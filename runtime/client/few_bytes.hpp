@@ -34,7 +34,7 @@ class FewBytes {
     if (bytes.size() <= inside) return *this = BlobView(bytes);
     Blob* memory = size_ > inside ? large() : new Blob;
     *memory = std::move(bytes);
-    std::memcpy(inside_, &memory, sizeof memory);
+    std::memcpy(inside_, &memory, kPointer);
     size_ = memory->size();
     return *this;
   }
@@ -44,10 +44,11 @@ class FewBytes {
   }
 
  private:
-  static_assert(inside >= sizeof(Blob*));
+  static constexpr std::size_t kPointer = sizeof(void*);
+  static_assert(inside >= kPointer);
   Blob* large() const noexcept {
     Blob* memory = nullptr;
-    std::memcpy(&memory, inside_, sizeof memory);
+    std::memcpy(&memory, inside_, kPointer);
     return memory;
   }
   /// The bytes; of more than fit, where they are.

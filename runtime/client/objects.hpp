@@ -58,11 +58,11 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool argued = false;         ///< a call named it: lineage may know of it
   bool in_own = false;
   enum class Made : std::uint8_t { elsewhere, task, put, actor } made = Made::elsewhere;
-  bool parked = false;      ///< no handle, but lineage_uses
-  bool rebuilding = false;  ///< Rebuild was sent; Ready follows
-  bool refused = false;     ///< and said that it cannot be: fetch_error
-  std::uint8_t awaits = 0;  ///< Awaits without an answer; each comes before that to a Rebuild
-  bool bundled = false;     ///< shared: `nested` are bundles of the refs inside
+  bool bundled = false;         ///< shared: `nested` are bundles of the refs inside
+  std::uint8_t awaits = 0;      ///< Awaits without an answer; each comes before that to a Rebuild
+  bool parked : 1 = false;      ///< no handle, but lineage_uses
+  bool rebuilding : 1 = false;  ///< Rebuild was sent; Ready follows
+  bool refused : 1 = false;     ///< and said that it cannot be: fetch_error
   Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;

@@ -5,14 +5,12 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <span>
-#include <utility>
 
 namespace troupe::client {
 namespace {
@@ -28,7 +26,9 @@ constexpr Duration kSpin = 75us;
 /// The CPUs that we may use are counted again once in so many sleeps.
 constexpr std::uint32_t kLookAtCpus = 16;
 
-/// A thread that was made to leave its CPU to others sleeps at once so many times: an answer may
+/// A thread whose spin lasted so much longer was made to leave its CPU to others meanwhile.
+constexpr Duration kAway = 100us;
+/// Then it sleeps at once so many times: an answer may
 /// have to come from a process that waits for this very CPU, and a sleeper is let in sooner than
 /// who spins.
 constexpr std::uint32_t kSleepsInACrowd = 32;
@@ -176,17 +176,6 @@ bool Pump::wait(Guard& guard, const std::function<bool()>& done, Time deadline, 
   }
 }
 
-/// Before a sleep, so that it costs nothing when it matters.
-void Pump::look_for_crowd() {
-  static thread_local long switches = 0;
-  rusage usage{};
-  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
-  if (std::exchange(switches, usage.ru_nivcsw) != usage.ru_nivcsw)
-    crowd_ = kSleepsInACrowd;
-  else if (crowd_ > 0)
-    --crowd_;
-}
-
 bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now) {
   leading_ = true;
   take_over_from_io();
@@ -210,7 +199,10 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     }
     // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
     if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
-    if (!pending && spin_ > Duration(0)) look_for_crowd();
+    if (!pending && crowd_ > 0)
+      --crowd_;
+    else if (!pending && spin_ > Duration(0) && now - spin_end >= kAway)
+      crowd_ = kSleepsInACrowd;
     const bool sleeps = !pending && bell_.prepare_sleep();
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
                       sleep_until(leader_bed_, std::min(timer, deadline));

@@ -78,7 +78,6 @@ class Pump {
   Bed make_bed() const;
   void watch_socket(Bed& bed, int operation, bool writes) const;
   bool sleep_until(Bed& bed, Time until);
-  void look_for_crowd();
   void take_over_from_io();
   void hand_to_io();
 

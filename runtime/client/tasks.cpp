@@ -119,10 +119,16 @@ void TaskManager::writable(std::uint64_t worker, Time now) {
   dispatch(found->second->key, pools_[found->second->key], now);
 }
 
-Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+TaskManager::Lease* TaskManager::lease_on(std::uint64_t worker) {
+  if (lately_ != nullptr && lately_->worker == worker) return lately_;
   const auto found = leases_.find(worker);
-  if (found == leases_.end()) return nullptr;
-  auto& tasks = found->second->in_flight;
+  return found != leases_.end() ? lately_ = found->second.get() : nullptr;
+}
+
+Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+  Lease* lease = lease_on(worker);
+  if (lease == nullptr) return nullptr;
+  auto& tasks = lease->in_flight;
   if (!tasks.empty() && tasks.front()->sequence == sequence) return tasks.front();  // mostly
   const auto at = std::lower_bound(tasks.begin(), tasks.end(), sequence,
                                    [](const Task* t, std::uint64_t s) { return t->sequence < s; });
@@ -131,9 +137,9 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
 
 std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran,
                                          Time now) {
-  Lease& lease = *leases_.at(worker);
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
+  Lease& lease = *lease_on(worker);
   if (lease.in_flight.front() == task)
     lease.in_flight.pop_front();
   else
@@ -215,6 +221,7 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
   if (found == leases_.end()) return;
   const std::unique_ptr<Lease> lease = std::move(found->second);
   leases_.erase(found);
+  lately_ = nullptr;
   Pool& pool = pools_[lease->key];
   std::erase(pool.leases, lease.get());
   for (auto at = lease->in_flight.rbegin(); at != lease->in_flight.rend(); ++at) {
@@ -332,6 +339,7 @@ void TaskManager::give_back(Lease& lease) {
   Pool& pool = pools_[lease.key];
   std::erase(pool.leases, &lease);
   out_.return_lease(lease.id);
+  lately_ = nullptr;
   leases_.erase(lease.worker);
 }
 

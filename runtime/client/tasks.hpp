@@ -125,6 +125,7 @@ class TaskManager {
 
   void dispatch(std::uint64_t key, Pool& pool, Time now);
   Lease* best_lease(Pool& pool) const;
+  Lease* lease_on(std::uint64_t worker);
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
   void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
@@ -136,6 +137,7 @@ class TaskManager {
   Out& out_;
   std::map<std::uint64_t, Pool> pools_;
   std::map<std::uint64_t, std::unique_ptr<Lease>> leases_;  ///< by worker
+  Lease* lately_ = nullptr;                                 ///< lease_on() looks here first
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;

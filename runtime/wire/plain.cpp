@@ -193,7 +193,8 @@ BlobView write_plain(const PlainCall& call, PlainFrame& frame) noexcept {
 }
 
 BlobView write_plain(const PlainReply& reply, PlainFrame& frame) noexcept {
-  const Stencil& stencil = reply.has_value ? stencils().reply : stencils().nothing;
+  const Stencils& all = stencils();
+  const Stencil& stencil = reply.has_value ? all.reply : all.nothing;
   stencil.lay(frame);
   stencil.put(frame, kReplySequence, reply.sequence);
   stencil.put(frame, kIndex, reply.index);
@@ -229,9 +230,10 @@ bool read_plain(BlobView frame, PlainCall& call, BlobView& payload) noexcept {
 }
 
 bool read_plain(BlobView frame, PlainReply& reply, BlobView& payload) noexcept {
-  reply.has_value = stencils().reply.fits(frame);
-  if (!reply.has_value && !stencils().nothing.fits(frame)) return false;
-  const Stencil& stencil = reply.has_value ? stencils().reply : stencils().nothing;
+  const Stencils& all = stencils();
+  reply.has_value = all.reply.fits(frame);
+  if (!reply.has_value && !all.nothing.fits(frame)) return false;
+  const Stencil& stencil = reply.has_value ? all.reply : all.nothing;
   payload = frame.subspan(stencil.size());
   reply.sequence = stencil.get(frame, kReplySequence);
   reply.index = static_cast<std::uint32_t>(stencil.get(frame, kIndex));

@@ -120,9 +120,11 @@ std::string to_svg(const std::vector<Curve>& curves) {
       "<svg xmlns='http://www.w3.org/2000/svg' width='%g' height='%g' font-family='sans-serif' "
       "font-size='11'>\n<rect width='100%%' height='100%%' fill='white'/>\n",
       2 * kWidth, rows * kHeight);
-  for (std::size_t i = 0; i < curves.size(); ++i)
-    svg += picture(curves[i], kWidth * static_cast<double>(i % 2),
-                   kHeight * static_cast<double>(i / 2));
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const std::size_t row = i / 2, column = i % 2;
+    svg += picture(curves[i], kWidth * static_cast<double>(column),
+                   kHeight * static_cast<double>(row));
+  }
   return svg + "</svg>\n";
 }
 

@@ -37,10 +37,11 @@ double middle(std::vector<double> values);
 template <class Call>
 double median_call(int calls, Call&& call) {
   std::vector<double> batches;
+  const int each = calls / 10;
   for (int batch = 0; batch < 10; ++batch) {
     const Stopwatch watch;
-    for (int i = 0; i < calls / 10; ++i) call(i);
-    batches.push_back(watch.seconds() / (calls / 10));
+    for (int i = 0; i < each; ++i) call(i);
+    batches.push_back(watch.seconds() / each);
   }
   return middle(std::move(batches));
 }
