@@ -64,7 +64,8 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list"},
                                              {"list", "nodes"},
                                              {"list", "actors"},
-                                             {"list", "jobs"}}) {
+                                             {"list", "jobs"},
+                                             {"doctor"}}) {
     auto arguments = verb;
     arguments.emplace_back("--help");
     const Outcome help = troupe_command(arguments);
@@ -96,6 +97,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"list"}, "known are nodes, actors, jobs, objects"},
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
+      {{"doctor"}, "--salvage"},
       {{"run", "--fast", "true"}, "--fast"},
   };
   for (const auto& [arguments, named] : mistakes) {
@@ -115,6 +117,14 @@ TEST_F(Cli, WithoutAClusterVerbsSayHowToGetOne) {
     EXPECT_EQ(outcome.out, "");
   }
   EXPECT_EQ(troupe_command({"stop", "--all"}).code, 0) << "nothing to end is no error";
+}
+
+TEST_F(Cli, TheDoctorNamesAFolderInWhichNothingIsToBeSaved) {
+  const std::string here = folder.string();
+  const Outcome outcome = troupe_command({"doctor", "--salvage", here, "--json"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_TRUE(says(outcome.err, here + " holds no store of control")) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["error"]["code"], "invalid_argument");
 }
 
 TEST_F(Cli, WithJsonAFailureIsOneDocumentToo) {
