@@ -392,6 +392,7 @@ class Node final : private OwnerTable::Out,
   bool spill_ready_ = false;              ///< the disk has an answer
   MemoryGuard guard_;
   Time next_guard_{};
+  std::uint64_t memory_limit_ = 0;       ///< of all workers together; 0: the machine's
   bool press_ = false;                   ///< processes are to be told, after the notices
   bool asks_for_transfers_ = false;      ///< that ask has no answer yet
   bool memory_came_ = false;             ///< transfers are to be told
@@ -405,8 +406,8 @@ class Node final : private OwnerTable::Out,
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;
-  std::set<PortalKey> stalled_;            ///< that may not carry now
-  bool holds_answers_ = false;             ///< of actors, among those
+  std::set<PortalKey> stalled_;  ///< that may not carry now
+  bool holds_answers_ = false;   ///< of actors, among those
   bool halts_actors_ = false;
   std::vector<Line> lines_;                ///< by our doorbell line
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated

@@ -1,11 +1,13 @@
 /// Memory of the node when there is not enough of it: who waits for some, what was spilled, and
 /// what processes are told of it.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/process/role.hpp"
 
 #include <unistd.h>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,17 +39,23 @@ std::vector<std::vector<std::string>> spill_folders() {
 /// `TROUPE_SPILL_BYTES`: the most that this node has on disk; else what the folders' file systems
 /// have, less a twentieth of each.
 Bytes spill_limit() {
-  const char* limit = std::getenv("TROUPE_SPILL_BYTES");
-  return Bytes{limit != nullptr ? std::strtoull(limit, nullptr, 10) : 0};
+  return size_from_environment("TROUPE_SPILL_BYTES").value_or(Bytes{0});
 }
 
 /// `TROUPE_SPILL_PATIENCE_MS`: how long those who lack memory wait while nothing comes free.
 objectstore::SpillerOptions spiller_options() {
   objectstore::SpillerOptions options;
   const char* patience = std::getenv("TROUPE_SPILL_PATIENCE_MS");
-  if (patience == nullptr) return options;
-  options.patience = std::clamp<Duration>(
-      std::chrono::milliseconds(std::strtoll(patience, nullptr, 10)), Duration(0), options.at_most);
+  if (patience == nullptr || *patience == 0) return options;
+  long long value = 0;
+  const char* end = patience + std::strlen(patience);
+  const auto parsed = std::from_chars(patience, end, value);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || value < 0 || value > 3'600'000)
+    throw InvalidArgument(Code::invalid_argument,
+                          std::string("the environment variable TROUPE_SPILL_PATIENCE_MS is '") +
+                              patience + "', which is not a number of milliseconds up to 3600000");
+  options.patience =
+      std::clamp<Duration>(std::chrono::milliseconds(value), Duration(0), options.at_most);
   return options;
 }
 
@@ -74,11 +82,10 @@ std::string group_folder() {
   return "/sys/fs/cgroup" + text.substr(at + 3, text.find('\n', at) - at - 3);
 }
 
-/// `TROUPE_NODE_MEMORY`: bytes that all workers of the node may use of their own; else what the
+/// `TROUPE_NODE_MEMORY`: how much all workers of the node may use of their own; else what the
 /// machine and this process's control group have.
 std::uint64_t node_limit() {
-  const char* limit = std::getenv("TROUPE_NODE_MEMORY");
-  return limit != nullptr ? std::strtoull(limit, nullptr, 10) : 0;
+  return size_from_environment("TROUPE_NODE_MEMORY").value_or(Bytes{0}).count;
 }
 
 MachineMemory look_at_machine() {
@@ -99,11 +106,18 @@ MachineMemory look_at_machine() {
 }  // namespace
 
 void Node::open_spiller() {
+  memory_limit_ = node_limit();
+  const bool named = std::getenv("TROUPE_SPILL") != nullptr;
   for (auto& folders : spill_folders()) {
     objectstore::SpillOptions options;
     options.folders = std::move(folders);
     options.quota = spill_limit();
     auto files = objectstore::SpillFiles::open(std::move(options));
+    if (!files && named)  // whoever names a folder counts on it
+      throw InvalidArgument(Code::invalid_argument,
+                            "the environment variable TROUPE_SPILL names a folder that is of no "
+                            "use: " +
+                                files.error().message());
     if (!files) continue;
     spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_,
                                                       spiller_options());
@@ -267,7 +281,7 @@ void Node::guard_memory() {
   const Time now = steady_now();
   if (now < next_guard_ || leases_.lease_count() == 0) return;
   next_guard_ = now + kGuardInterval;
-  static const std::uint64_t limit = node_limit();
+  const std::uint64_t limit = memory_limit_;
   MachineMemory machine = look_at_machine();
   if (limit == 0 && !guard_.is_short(machine)) return;
   std::vector<WorkerMemory> uses;

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -58,6 +59,22 @@ class Set {
  private:
   const char* name_;
 };
+
+TEST(ClusterSpill, ASettingThatIsOfNoUseEndsTheStartAndIsNamed) {
+  const std::pair<const char*, const char*> settings[] = {{"TROUPE_SPILL", "/proc/nowhere"},
+                                                          {"TROUPE_SPILL_BYTES", "lots"},
+                                                          {"TROUPE_SPILL_PATIENCE_MS", "soon"},
+                                                          {"TROUPE_NODE_MEMORY", "-1"}};
+  for (const auto& [name, value] : settings) {
+    const Set set(name, value);
+    try {
+      troupe::Session session({.nodes = 2});
+      ADD_FAILURE() << name << "=" << value << " was taken";
+    } catch (const troupe::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
 
 TEST(Spill, TenTimesTheArenaOfTheDriversOwn) {
   troupe::Session session({.cpus = 2, .memory = troupe::Bytes{16 * kMiB}});
