@@ -205,13 +205,15 @@ void Node::end_job(JobId id, const std::string& why) {
   });
 }
 
-/// Ended ones go when nothing of theirs runs or is to run here. Their zygotes have no children
-/// worth waiting for, and may hang before they reach troupe::run.
+/// Ended ones go when nothing of theirs runs or is to run here; so do those that a wish has named
+/// and nobody wishes for any more, whose end may have been told before that wish came. Their
+/// zygotes have no children worth waiting for, and may hang before they reach troupe::run.
 void Node::forget_ended_jobs() {
   if (!network_) return;
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     Job& job = at->second;
-    bool needed = !job.ended;
+    const bool merely_named = job.state == Job::State::unknown && !leases_.is_wanted(job.number);
+    bool needed = !job.ended && !merely_named;
     for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
     for (const auto& [index, process] : processes_)
       needed = needed ||

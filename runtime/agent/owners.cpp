@@ -361,7 +361,10 @@ ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex b
   note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
   if (owner == kSelf) return kSelf;
-  if (ends_here(object, to)) count(object, records_.at(object), to, -1);
+  if (ends_here(object, to)) {
+    count(object, records_.at(object), to, -1);
+    if (owner != to) orphans_.insert({to, object});
+  }
   return owner;
 }
 
@@ -379,9 +382,13 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
   }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
     if (fresh) set_value(object, record, error_value(dead->second), {});
+    if (from != owner && from != kSelf) out_.peer_hold(from, object, owner, -1);
     return;
   }
-  if (from != owner && from != kSelf) out_.peer_hold(owner, object, from, +1);
+  if (from != owner && from != kSelf) {
+    ++passed_by_[owner][{from, object}];
+    out_.peer_hold(owner, object, from, +1);
+  }
   if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
   if (from != kSelf && !fresh && !TROUPE_MUTANT("owners.keeps_surplus"))
     out_.peer_hold(owner, object, kSelf, -1);
@@ -400,16 +407,41 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   if (is_dead(from)) return;
   const auto found = records_.find(object);
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
-  if (holder != from && delta < 0) {  // the owner has counted whom we passed the ref to
-    if (owner == from && was_passed_on(object, found->second, holder) &&
-        !TROUPE_MUTANT("owners.lets_go_at_departure"))
-      count(object, found->second, holder, delta);
+  if (holder != from && delta < 0) {
+    if (relieve(from, holder, object)) return;
+    // Whom we passed the ref to is counted by its owner, `holder`, or has lost it.
+    if (owner != kSelf && owner == holder && !is_dead(owner) &&
+        was_passed_on(object, found->second, from) && !TROUPE_MUTANT("owners.lets_go_at_departure"))
+      count(object, found->second, from, delta);
     return;
   }
-  if (owner != kSelf) return;
-  hold(object, from, delta);
-  if (holder != from && holder != kSelf && !is_dead(holder))
-    out_.peer_hold(holder, object, from, -1);
+  // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
+  // also when we have let go of the ref before.
+  const bool borrowed =
+      owner != kSelf || (found == records_.end() && orphans_.count({from, object}));
+  if (!borrowed) hold(object, from, delta);
+  if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
+}
+
+/// The owner has counted us, or is lost to us: who passed the ref on to us need not count us any
+/// more. False when it passed on nothing that waits for this.
+bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
+  const auto passed = passed_by_.find(owner);
+  if (passed == passed_by_.end()) return false;
+  const auto entry = passed->second.find({sender, object});
+  if (entry == passed->second.end()) return false;
+  if (--entry->second == 0) passed->second.erase(entry);
+  if (passed->second.empty()) passed_by_.erase(passed);
+  out_.peer_hold(sender, object, owner, -1);
+  return true;
+}
+
+/// Nobody else would tell those who passed its refs on to us.
+void OwnerTable::relieve_all(ProcessIndex owner) {
+  const auto passed = passed_by_.extract(owner);
+  if (!passed) return;
+  for (const auto& [ref, count] : passed.mapped())
+    for (std::uint64_t n = 0; n < count; ++n) out_.peer_hold(ref.first, ref.second, owner, -1);
 }
 
 void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
@@ -463,6 +495,13 @@ void OwnerTable::node_died(ProcessIndex node, const Error& reason) {
   if (is_dead(node)) return;
   nodes_.insert(node);
   drop_counts(node);
+  relieve_all(node);
+  orphans_.erase(orphans_.lower_bound({node, ObjectId{}}),
+                 orphans_.lower_bound({node + 1, ObjectId{}}));
+  for (auto passed = passed_by_.begin(); passed != passed_by_.end();) {
+    std::erase_if(passed->second, [node](const auto& entry) { return entry.first.first == node; });
+    passed = passed->second.empty() ? passed_by_.erase(passed) : std::next(passed);
+  }
   const wire::Value end = lost("the node that owned the object is gone", &reason);
   dead_[node] = end.error;
   owner_died(node, end);
@@ -479,8 +518,8 @@ void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
   }
 }
 
-/// A dead owner will not tell us that it has counted the nodes to which we passed its refs. What is
-/// still to be sent stays counted until it is.
+/// Nobody can free what a dead owner owned: the nodes to which we passed its refs need no count of
+/// ours. What is still to be sent stays counted until it is.
 void OwnerTable::forget_passed_on(ProcessIndex owner) {
   if (TROUPE_MUTANT("owners.waits_for_dead_owner")) return;
   for (auto& [object, record] : records_) {

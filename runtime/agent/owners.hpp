@@ -21,13 +21,15 @@
 ///     owner → node          the owner counts the node itself; a node that had the ref already
 ///                           returns the surplus
 ///     node → node           the sender's process counts the receiving node with its own agent; the
-///                           receiver tells the owner (peer_hold with holder = the sender), the
-///                           owner counts it and tells the sender, which lets go of that count
+///                           receiver tells the owner (peer_hold with holder = the sender), which
+///                           counts it and says so (the same with delta = -1); then, or when the
+///                           owner is lost to it, the receiver tells the sender (peer_hold with
+///                           holder = the owner), which lets go of that count
 ///     node → owner          nothing: the frame itself comes before the sender's release
 ///
 /// So a node that dies takes its own counts along and nothing else: no count is lost, and none
 /// stays that nobody will return. (Reference listing after Birrell et al., Network Objects, 1993,
-/// with the dirty call's acknowledgement sent to the sender.)
+/// with the dirty call's acknowledgement passed on to the sender.)
 ///
 /// A value can be lost after it was known: its bytes were another node's, or a copy on disk has
 /// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
@@ -127,7 +129,9 @@ class OwnerTable {
   /// for whoever gets it. Also when nobody wants it any more: that relieves the sender. `from`
   /// kSelf: nobody counts us, it came from control.
   void borrow(ObjectId object, ProcessIndex owner, ProcessIndex from);
-  /// A PeerHold; holder kSelf: this node.
+  /// A PeerHold; holder kSelf: this node. With a third party as holder: +1, that one has passed a
+  /// ref of ours on to `from`; -1, `from` counts us for a ref that the holder passed on to us, or
+  /// is counted by the holder for a ref that we passed on to it.
   void peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder, std::int32_t delta);
   /// A PeerReady. Its refs have been borrow()ed from `from` before.
   void ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
@@ -205,6 +209,8 @@ class OwnerTable {
   void let_go(const wire::Value& value);
   void release(ObjectId object, const Record& record);
   void settle_early();
+  bool relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object);
+  void relieve_all(ProcessIndex owner);
   bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
 
   Out& out_;
@@ -216,6 +222,10 @@ class OwnerTable {
   std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;
   /// By process: what it has counted for a node, less what has left.
   std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::int64_t>> passing_;
+  /// By owner: what others passed on to us, and the owner has not said that it counts us.
+  std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::uint64_t>> passed_by_;
+  /// By receiver: refs whose owner we had lost when they left. It may take us for the owner.
+  std::set<std::pair<ProcessIndex, ObjectId>> orphans_;
   std::set<ObjectId> candidates_;
   /// Awaits that were read before the Escape that they follow: one more pass, then they are
   /// answered with an error.

@@ -176,6 +176,8 @@ class LeaseTable {
   };
   std::vector<Busy> busy() const;
   std::size_t waiting() const;
+  /// Whether anybody wishes for a worker of the job.
+  bool is_wanted(JobNumber job) const { return has_wish(job) || has_wish(job, true); }
   /// What this wish still counts; 0: there is none.
   std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
   /// Why this wish is not granted: one sentence; empty when there is no such wish.

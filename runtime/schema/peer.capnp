@@ -10,7 +10,7 @@
 # Refs. The owner of an object's record is one agent for life. It counts the node that it sends a ref to, before the
 # message; a receiver that held the object already gives the surplus back. Nothing is counted for a receiver that is the
 # owner. Who passes on a ref of a third node tells nobody and counts the receiver in its own table; the receiver tells the
-# owner from whom it has the ref, the owner counts it and relieves who passed it on. All three by PeerHold.
+# owner from whom it has the ref, the owner counts it and says so, it relieves who passed it on. All by PeerHold.
 #
 # A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
 # the connection.
@@ -152,8 +152,9 @@ struct PeerCredit {
 
 struct PeerHold {
   # holder is the sender: to the owner, the sender holds `delta` more. holder is another node and delta 1: to the owner,
-  # count the sender, which has the ref from `holder`, then tell that one. holder is another node and delta -1: from the
-  # owner, it has counted `holder`, so the receiver lets go of the count that it kept for it.
+  # count the sender, which has the ref from `holder`, and say so. holder is another node and delta -1: from the owner, it
+  # has counted the receiver for what that has from `holder`. holder is the owner and delta -1: it counts the sender, or
+  # is lost to it, so the receiver, which passed the ref on, lets go of the count that it kept.
   object @0 :Id;
   holder @1 :Id;  # a node
   delta @2 :Int32;

@@ -105,8 +105,9 @@ struct PeerCredit {
 /// itself; for a ref that comes home nobody counts. A node that passes on a ref of a third tells
 /// nobody, and keeps its own count for the receiver until the owner has that one. So there are
 ///   holder = the sender      to the owner: I hold `delta` more (-1: no longer, or one too many)
-///   holder = a third, +1     to the owner: I have it from `holder`; count me, then relieve it
-///   holder = a third, -1     from the owner: I have counted `holder`; let go of your count for it
+///   holder = a third, +1     to the owner: I have it from `holder`; count me, and say so
+///   holder = a third, -1     from the owner: I have counted you for what you have from `holder`
+///   holder = the owner, -1   to that third: it counts me, or is lost to me; let go of your count
 struct PeerHold {
   ObjectId object;
   NodeId holder;

@@ -150,13 +150,13 @@ TEST_F(OwnersBetweenNodes, WhatCameThroughControlIsRegistered) {
   EXPECT_EQ(out.take(), std::vector<Hold>{}) << "it was registered before";
 }
 
-TEST_F(OwnersBetweenNodes, TheOwnerTellsWhoPassedItOn) {
+TEST_F(OwnersBetweenNodes, TheOwnerSaysThatItCountsTheReceiver) {
   owners.escape(1, kX, value_of(Kind::inline_bytes), {});
   owners.hold(kX, kM, +1, 1);
   EXPECT_EQ(owners.depart(kX, kM, 1), kSelf);
   let_go(kX);
   owners.peer_hold(kN, kX, kM, +1);
-  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kN, -1}}));
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kN, kX, kM, -1}}));
   owners.peer_hold(kM, kX, kM, -1);
   settle();
   EXPECT_EQ(owners.size(), 1u) << "kN has it";
@@ -172,7 +172,7 @@ TEST_F(OwnersBetweenNodes, KeptUntilTheOwnerKnowsTheReceiver) {
   EXPECT_EQ(owners.depart(kX, kN, 1), kA);
   settle();
   EXPECT_EQ(out.take(), std::vector<Hold>{});
-  owners.peer_hold(kA, kX, kN, -1);
+  owners.peer_hold(kN, kX, kA, -1);
   settle();
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
   EXPECT_EQ(owners.size(), 0u);
@@ -192,7 +192,7 @@ TEST_F(OwnersBetweenNodes, OnItsWayToTheOwnerItIsKeptUntilItLeaves) {
 TEST_F(OwnersBetweenNodes, APortalReadBeforeTheRing) {
   arrive(kX);
   EXPECT_EQ(owners.depart(kX, kN, 1), kA);
-  owners.peer_hold(kA, kX, kN, -1);  // even the owner's word comes first
+  owners.peer_hold(kN, kX, kA, -1);  // even the receiver's word comes first
   settle();
   owners.hold(kX, kN, +1, 1);
   EXPECT_EQ(owners.total_holds(), 1);
@@ -373,7 +373,7 @@ TEST_F(OwnersBetweenNodes, ItsOwnersDeathEndsWhatWaits) {
   owners.await(kX, 2);
   EXPECT_EQ(out.answers.back().value.kind, Kind::error);
   for (const ObjectId id : {kX, kX, kY, kZ}) let_go(id);
-  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "nothing is said to the dead";
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}})) << "nothing is said to the dead";
   EXPECT_EQ(owners.size(), 0u);
 }
 
@@ -417,7 +417,51 @@ TEST_F(OwnersBetweenNodes, PassedOnByADeadNodeAndFreedSaysSo) {
   owners.peer_hold(kN, kX, kN, -1);
   settle();
   EXPECT_EQ(owners.size(), 0u);
-  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "nothing is said to the dead";
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kN, kX, kM, -1}})) << "nothing is said to the dead";
+}
+
+TEST_F(OwnersBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerHasCountedUs) {
+  owners.borrow(kX, kA, kM);
+  owners.borrow(kX, kA, kM);
+  EXPECT_EQ(out.take().size(), 3u);
+  owners.peer_hold(kA, kX, kM, -1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}}));
+  owners.peer_hold(kA, kX, kM, -1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}}));
+  owners.peer_hold(kA, kX, kM, -1);
+  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "of nothing that was passed on to us";
+}
+
+// Found by the simulated clusters: the talk between owner and receiver broke off, so that the owner
+// never heard of the receiver, and who had passed the ref on kept the object for ever.
+TEST_F(OwnersBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
+  owners.borrow(kX, kA, kM);
+  owners.borrow(kX, kA, kN);
+  owners.node_died(kN, death());
+  out.take();
+  owners.node_died(kA, death());
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}}));
+  owners.borrow(kY, kA, kM);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kY, kA, -1}}));
+}
+
+// Found by the simulated clusters: who gets a ref whose owner we have lost may take us for the
+// owner.
+TEST_F(OwnersBetweenNodes, WhoTakesUsForTheOwnerThatWeHaveLostLeavesNothing) {
+  for (const ObjectId id : {kX, kY}) arrive(id);
+  owners.node_died(kA, death());
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 1u);
+  owners.peer_hold(kN, kX, kN, -1);
+  EXPECT_EQ(owners.total_holds(), 1) << "its release came after ours";
+  out.take();
+  owners.peer_hold(kN, kY, kM, +1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kN, kY, kM, -1}})) << "so that it relieves kM";
+  EXPECT_EQ(owners.total_holds(), 1);
+  let_go(kY);
+  EXPECT_EQ(owners.size(), 0u);
 }
 
 TEST_F(OwnersBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {

@@ -27,9 +27,11 @@ TEST(ClusterSimulation, EveryPromiseIsKept) {
 
 /// Each of these once broke a promise: a lease that was granted to a process elsewhere which had
 /// withdrawn its wish meanwhile (78, 105), an actor whose callers lost the way to its node, which
-/// was not dead, and were never told of another (65, 80, 290).
+/// was not dead, and were never told of another (65, 80, 290), workers that were to end and kept
+/// every CPU while they waited for what they had submitted (1000499), a wish of another node that
+/// was served with a dying worker (1000572), a killed actor that was taken for alive (1000484).
 TEST(ClusterSimulation, SeedsThatOnceFailedPass) {
-  for (const std::uint64_t seed : {65, 78, 80, 105, 290})
+  for (const std::uint64_t seed : {65, 78, 80, 105, 290, 1000484, 1000499, 1000572})
     EXPECT_EQ(run_isolated(seed, {}).violation, "") << "seed " << seed;
 }
 

@@ -583,7 +583,8 @@ void Agent::end_job(JobId id) {
 void Agent::forget_ended_jobs() {
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     Job& job = at->second;
-    bool needed = !job.ended;
+    const bool merely_named = job.state == Job::State::unknown && !leases_.is_wanted(job.number);
+    bool needed = !job.ended && !merely_named;
     for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
     for (const auto& [index, proc] : processes_) needed = needed || proc->job_number == job.number;
     if (needed) {
@@ -648,61 +649,6 @@ bool Agent::drivers_done() const {
   for (const auto& [index, proc] : processes_)
     if (proc->driver) return false;
   return joined_;
-}
-
-std::size_t Agent::records() const {
-  return owners_.size() + store_.size();
-}
-
-std::string Agent::why_busy() const {
-  std::string text;
-  for (const auto& [index, proc] : processes_)
-    if (proc->driver)
-      text += proc->process ? " driver " + std::to_string(index) + " waits for " +
-                                  proc->process->program().waits_for()
-                            : " driver " + std::to_string(index) + " is not welcome";
-    else if (proc->process)
-      text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
-    else
-      text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
-  return text + wishes();
-}
-
-/// What is wanted of the lease table and of other nodes, and why it is not there.
-std::string Agent::wishes() const {
-  std::string text;
-  for (const auto& [index, proc] : processes_)
-    for (const auto& [key, shape] : proc->shapes) {
-      const auto here = leases_.wanted(index, key), there = remote_.outstanding(index, key);
-      if (here + there == 0) continue;
-      text += " {" + std::to_string(index) + " wants " + std::to_string(here) + " here, " +
-              std::to_string(there) + " elsewhere of " + std::to_string(key) + ": " +
-              leases_.explain(index, key) + "}";
-    }
-  return text;
-}
-
-std::string Agent::left_over() const {
-  std::string text;
-  const auto add = [&](const char* what, std::size_t n) {
-    if (n > 0) text += std::string(" ") + std::to_string(n) + " " + what;
-  };
-  // (A job's mere record may have been made by a late request: it ends with the next registration.)
-  std::size_t jobs = 0;
-  for (const auto& [number, job] : jobs_) jobs += job.state == Job::State::ready ? 1 : 0;
-  add("jobs", jobs);
-  add("processes", processes_.size());
-  add("leases", leases_.lease_count());
-  add("workers", leases_.worker_count());
-  add("portals", portals_.size());
-  add("lives", actors_.hosted());
-  add("watched actors", actors_.watched());
-  add("pulls", moves_.pulls());
-  // Counts that crossed the end of a talk between nodes may leave a record: counted, see README.
-  if (cluster_.may_leave_records()) return text;
-  add("records", owners_.size());
-  add("objects in memory", store_.size());
-  return text;
 }
 
 }  // namespace troupe::sim::cluster

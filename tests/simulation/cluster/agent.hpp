@@ -58,7 +58,7 @@ class Agent final : public sim::Node<Packet>,
   std::string left_over() const;
   std::string why_busy() const;
   std::string wishes() const;
-  std::size_t records() const;  ///< of refs, and objects in memory
+  std::string seen_records() const;
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool exited() const noexcept { return over_; }
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }

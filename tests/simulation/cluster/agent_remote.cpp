@@ -400,10 +400,10 @@ void Agent::unreferenced(ActorId actor) {
 void Agent::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
   const auto node = remote_.node_of(to);
   const auto who = holder == kSelf ? std::optional(id_) : remote_.node_of(holder);
-  if (node && who) network_->send(*node, wire::PeerHold{object, *who, delta});
+  if (node && who) send(*node, wire::PeerHold{object, *who, delta});
 }
 void Agent::peer_await(ProcessIndex owner, ObjectId object) {
-  if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
+  if (const auto node = remote_.node_of(owner)) send(*node, wire::PeerAwait{object});
 }
 void Agent::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (const auto node = remote_.node_of(owner)) moves_.pull(*node, object, bytes, env_->now());

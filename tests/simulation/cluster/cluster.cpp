@@ -62,8 +62,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "refused_store",
                                         "held_answers",
                                         "portal_stalled",
-                                        "lost_object",
-                                        "record_left"};
+                                        "lost_object"};
   static_assert(std::size(names) == kMarks);
   return names[static_cast<std::size_t>(mark)];
 }
@@ -294,8 +293,6 @@ void Cluster::check_acknowledged(const control::Service& service, bool) {
 sim::Report Cluster::run() {
   sim::Report report = world.run({plan.faults_for, 400s, [this] { return done(); }});
   report.calls = truth.started_calls;
-  for (sim::NodeIndex i = 1; i < plan.machines; ++i)
-    if (world.alive(i) && agent(i)->records() > 0) truth.mark(Mark::record_left);
   report.nodes = plan.machines - 1;
   if (report.violation.rfind("liveness", 0) == 0) {
     const std::string why = why_not_done();

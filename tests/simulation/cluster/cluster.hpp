@@ -61,8 +61,6 @@ class Cluster {
   /// A rate of faults; zero once they have stopped.
   double fault_rate(double rate) const { return world.faulting() ? rate : 0; }
   bool is_gone(NodeId node);
-  /// Talks between nodes have broken off: what they counted for each other may be off by some.
-  bool may_leave_records() const { return truth.breaks > 0; }
   bool canary() const { return tuning_.canary; }
   bool verbose() const { return tuning_.verbose; }
   void acknowledged(const control::Service& service, ActorId actor);

@@ -79,7 +79,6 @@ enum class Mark : std::uint8_t {
   held_answers,
   portal_stalled,
   lost_object,
-  record_left,
   count_
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);

@@ -7,7 +7,7 @@
 /// Every twentieth seed runs twice here, and those again in another process (the same test program
 /// with the scenario's name as its gtest filter), and all trace hashes must agree.
 /// TROUPE_SIM_SEED=n runs that seed alone; TROUPE_SIM_SEEDS=n sets how many; TROUPE_SIM_FIRST=n
-/// where to begin.
+/// where to begin. Where every instruction is checked by a sanitizer, fewer run: see scaled().
 #pragma once
 
 #include "tests/simulation/kernel/world.hpp"
@@ -33,6 +33,16 @@ struct Summary {
   /// Figures in one paragraph, for the log.
   std::string text() const;
 };
+
+/// How many of so many seeds run in this build: a tenth under a sanitizer, which looks for other
+/// mistakes than the schedules do and takes about that much longer.
+constexpr std::uint64_t scaled(std::uint64_t seeds) noexcept {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return seeds <= 100 ? seeds : seeds / 10 < 100 ? 100 : seeds / 10;
+#else
+  return seeds;
+#endif
+}
 
 namespace detail {
 
@@ -119,7 +129,7 @@ Summary run_seeds(const std::string& scenario, std::uint64_t count, Run run,
                   std::uint64_t first = 1) {
   detail::answer_if_child(scenario, run);
   Summary summary;
-  count = detail::number_from_environment("TROUPE_SIM_SEEDS", count);
+  count = detail::number_from_environment("TROUPE_SIM_SEEDS", scaled(count));
   first = detail::number_from_environment("TROUPE_SIM_FIRST", first);
   const std::uint64_t only = detail::number_from_environment("TROUPE_SIM_SEED", 0);
   if (only != 0) {

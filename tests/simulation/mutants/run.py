@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Plants each bug of this folder in a copy of the tree; the simulated clusters must find it.
+"""Plants each bug of this folder in the simulated clusters, which must find it.
 
     ./dev simulate --mutants                      # all of them, a table at the end
     ./dev simulate --mutants calls_out_of_order   # one
 
-A patch is one small mistake in one core. The copy is built once; each mutant costs a unit and a link. A mutant
-counts as found when a seed breaks a promise that all seeds keep without it.
+A patch is one small mistake in one unit of one core. That unit alone is compiled, as the build folder compiles it, and
+linked before the archive that has the right one; nothing in the tree or the build folder changes. A mutant counts as
+found when a seed breaks a promise that all seeds keep without it.
 """
 import argparse
+import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,74 +21,77 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+PROGRAM = "cluster_simulate"
 
 
 def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-def copy_tree(to):
-    for name in ("CMakeLists.txt", "dev", "runtime", "objectstore", "actors", "train", "tune", "kernels", "examples",
-                 "tests", "README.md", "LICENSE"):
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, to / name, symlinks=True)
-        elif source.exists():
-            shutil.copy2(source, to / name)
+def link_command(build):
+    """How the program is linked, and where from."""
+    makefile = build / "tests" / "CMakeFiles" / f"{PROGRAM}.dir" / "link.txt"
+    if makefile.exists():
+        return makefile.read_text().strip(), build / "tests"
+    lines = run(["ninja", "-C", str(build), "-t", "commands", PROGRAM]).stdout.splitlines()
+    return lines[-1], build
+
+
+def compile_command(build, source):
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if entry["file"] == str(source):
+            return shlex.split(entry["command"]), entry["directory"]
+    sys.exit(f"{build} does not compile {source}")
+
+
+def plant(patch, build, folder):
+    """The program with the bug; an error in words instead."""
+    unit = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]
+    copy = folder / unit
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(ROOT / unit, copy)
+    if run(["patch", "-p1", "--quiet", "-N", "-i", str(patch)], cwd=folder).returncode != 0:
+        return None, "the patch does not apply"
+    command, directory = compile_command(build, ROOT / unit)
+    planted = folder / "unit.o"
+    command[command.index("-o") + 1] = str(planted)
+    command = [str(copy) if word == str(ROOT / unit) else word for word in command]
+    built = run(command + ["-w"], cwd=directory)
+    if built.returncode != 0:
+        return None, "does not compile: " + built.stdout[-300:]
+    line, directory = link_command(build)
+    program = folder / PROGRAM
+    line, replaced = re.subn(r"-o \S*" + PROGRAM + r"\b", f"{planted} -o {program}", line)
+    linked = run(["sh", "-c", line], cwd=directory)
+    if replaced != 1 or linked.returncode != 0:
+        return None, "does not link: " + linked.stdout[-300:]
+    return program, ""
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev simulate --mutants")
     parser.add_argument("names", nargs="*", help="without .patch; default: all")
-    parser.add_argument("--jobs", default="2")
-    parser.add_argument("--seeds", type=int, default=1000, help="within which it must be found")
+    parser.add_argument("--build", required=True, help="the build folder, which has the program")
+    parser.add_argument("--seeds", type=int, default=2000, help="within which it must be found")
     parser.add_argument("--from", dest="first", type=int, default=1)
-    parser.add_argument("--keep", help="build in this folder and leave it there")
     options = parser.parse_args()
+    build = pathlib.Path(options.build).resolve()
+    missed = 0
     names = options.names or sorted(p.stem for p in HERE.glob("*.patch"))
-    folder = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="troupe-mutants-"))
-    tree, build = folder / "tree", folder / "build"
-    if not tree.exists():
-        folder.mkdir(exist_ok=True)
-        tree.mkdir()
-        copy_tree(tree)
-    configured = run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                      "-DTROUPE_BUILD_TESTS=ON", "-DTROUPE_WITH_CUDA=OFF"])
-    if configured.returncode != 0:
-        sys.exit(configured.stdout)
-
-    def compile_it():
-        return run(["cmake", "--build", str(build), "--parallel", options.jobs, "--target", "cluster_simulate"])
-
-    def simulate():
-        return run([str(build / "bin" / "cluster_simulate"), "--seeds", str(options.seeds), "--from",
-                    str(options.first), "--no-shrink", "--first-failure"])
-
-    built = compile_it()
-    if built.returncode != 0:
-        sys.exit(built.stdout[-4000:])
-    rows, missed = [], 0
     for name in names:
-        patch = HERE / f"{name}.patch"
-        apply = ["patch", "-p1", "--quiet", "-i", str(patch)]
-        if run(apply, cwd=tree).returncode != 0:
-            rows.append((name, "the patch does not apply", ""))
-            missed += 1
-            continue
-        built = compile_it()
-        if built.returncode != 0:
-            rows.append((name, "does not compile", built.stdout[-300:]))
-            missed += 1
-        else:
-            done = simulate()
-            found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
-            rows.append((name, f"found by seed {found[1]}" if found else "MISSED", found[2] if found else ""))
-            missed += 0 if found else 1
-        run(apply + ["-R"], cwd=tree)
-        print(f"{rows[-1][0]:44} {rows[-1][1]:24} {rows[-1][2]}", flush=True)
-    if not options.keep:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{len(rows) - missed} of {len(rows)} mutants found within {options.seeds} seeds")
+        with tempfile.TemporaryDirectory(prefix="troupe-mutant-") as folder:
+            program, why = plant(HERE / f"{name}.patch", build, pathlib.Path(folder))
+            if program:
+                done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
+                            "--first-failure"])
+                found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
+                missed += 0 if found else 1
+                after = int(found[1]) - options.first + 1 if found else 0
+                print(f"{name:40} {f'seed {after}' if found else 'MISSED':12} {found[2] if found else ''}", flush=True)
+            else:
+                missed += 1
+                print(f"{name:40} {why}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} mutants found within {options.seeds} seeds")
     sys.exit(1 if missed else 0)
 
 

@@ -1,0 +1,74 @@
+/// What an agent has left to do, in words: for the end of a schedule and for its failure.
+#include "tests/simulation/cluster/agent.hpp"
+#include "tests/simulation/cluster/cluster.hpp"
+
+namespace troupe::sim::cluster {
+
+std::string Agent::why_busy() const {
+  std::string text;
+  for (const auto& [index, proc] : processes_)
+    if (proc->driver)
+      text += proc->process ? " driver " + std::to_string(index) + " waits for " +
+                                  proc->process->program().waits_for()
+                            : " driver " + std::to_string(index) + " is not welcome";
+    else if (proc->process)
+      text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
+    else
+      text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
+  return text + wishes();
+}
+
+/// What is wanted of the lease table and of other nodes, and why it is not there.
+std::string Agent::wishes() const {
+  std::string text;
+  for (const auto& [index, proc] : processes_)
+    for (const auto& [key, shape] : proc->shapes) {
+      const auto here = leases_.wanted(index, key), there = remote_.outstanding(index, key);
+      if (here + there == 0) continue;
+      text += " {" + std::to_string(index) + " wants " + std::to_string(here) + " here, " +
+              std::to_string(there) + " elsewhere of " + std::to_string(key) + ": " +
+              leases_.explain(index, key) + "}";
+    }
+  return text;
+}
+
+std::string Agent::left_over() const {
+  std::string text;
+  const auto add = [&](const char* what, std::size_t n) {
+    if (n > 0) text += std::string(" ") + std::to_string(n) + " " + what;
+  };
+  add("jobs", jobs_.size());
+  add("processes", processes_.size());
+  add("leases", leases_.lease_count());
+  add("workers", leases_.worker_count());
+  add("portals", portals_.size());
+  add("lives", actors_.hosted());
+  add("watched actors", actors_.watched());
+  add("pulls", moves_.pulls());
+  add("records", owners_.size());
+  add("objects in memory", store_.size());
+  return text + seen_records();
+}
+
+/// What the records that are left say, for a failure.
+std::string Agent::seen_records() const {
+  std::string text;
+  std::size_t count = 0;
+  owners_.each([&](const agent::OwnerTable::Seen& seen) {
+    if (++count > 4) return;
+    text += " (" + seen.object.str().substr(0, 6) + ":" + std::to_string(seen.object.low) +
+            (seen.owner == kSelf ? " made by " + std::to_string(seen.producer)
+                                 : " of " + std::to_string(seen.owner)) +
+            ", kind " + std::to_string(static_cast<int>(seen.value.kind)) + ", held by";
+    for (const auto& [holder, count] : seen.holders) {
+      const auto node = remote_.node_of(holder);
+      text += " " + std::to_string(holder) +
+              (node ? "=n" + std::to_string(node->low) : std::string()) + ":" +
+              std::to_string(count);
+    }
+    text += ")";
+  });
+  return text;
+}
+
+}  // namespace troupe::sim::cluster
