@@ -369,7 +369,7 @@ void Service::on(NodeHosts message, Sender from, Time now) {
 void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
   std::set<ActorId> hosted;
   for (const HostedActor& actor : message.actors) {
-    hosted.insert(actor.spec.id);
+    if (!actor.ended) hosted.insert(actor.spec.id);  // else a start of its next life may be lost
     const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
     if (actor.worker != 0 && !actor.ended && known && known->incarnation == actor.incarnation &&
         known->state != ActorState::alive)
