@@ -53,18 +53,36 @@ BulkIn::~BulkIn() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BulkIn::expect(ObjectId object, std::uint64_t item, std::span<std::byte> into) {
+void BulkIn::expect(ObjectId object, std::uint64_t item, std::span<std::byte> into, BulkPart part,
+                    bool watched) {
   const std::lock_guard lock(mutex_);
-  expected_[object] = {item, into, false};
+  expected_[object] = {item, into, part, false, watched};
+  forgotten_.erase(object);
 }
 
-bool BulkIn::forget(ObjectId object) {
+std::optional<BulkPart> BulkIn::watch(ObjectId object) {
   const std::lock_guard lock(mutex_);
   const auto found = expected_.find(object);
-  if (found == expected_.end()) return true;
-  if (found->second.coming) return false;
+  if (found == expected_.end()) return std::nullopt;
+  found->second.watched = true;
+  return found->second.part;
+}
+
+std::optional<BulkPart> BulkIn::forget(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  const auto found = expected_.find(object);
+  if (found == expected_.end()) return BulkPart{};
+  if (found->second.coming) return std::nullopt;
+  const BulkPart part = found->second.part;
   expected_.erase(found);
-  return true;
+  forgotten_.insert(object);
+  return part;
+}
+
+BulkPart BulkIn::part(ObjectId object) {
+  const std::lock_guard lock(mutex_);
+  const auto found = expected_.find(object);
+  return found == expected_.end() ? BulkPart{} : found->second.part;
 }
 
 void BulkIn::start(Fd fd, Time first_by) {
@@ -81,50 +99,74 @@ void BulkIn::close() noexcept {
 void BulkIn::run(Time first_by) {
   net::BulkReceiver receiver(fd_.get(), std::move(key_), first_by);
   Result<void> result = receiver.start(Time::max());
-  while (result) result = receive_one(receiver);
+  while (result) result = receive_piece(receiver);
   mailbox_.post({.kind = BulkEvent::Kind::in_ended,
                  .connection = connection_,
                  .item = 0,
                  .error = result.error(),
-                 .forged = receiver.forged()});
+                 .forged = receiver.forged(),
+                 .part = {}});
 }
 
-Result<void> BulkIn::receive_one(net::BulkReceiver& receiver) {
-  Result<net::BulkHeader> header = receiver.next(Time::max());
+Result<void> BulkIn::receive_piece(net::BulkReceiver& receiver) {
+  const Result<net::BulkHeader> header = receiver.next(Time::max());
   if (!header) return header.error();
-  const ObjectId object = header->object;
-  Expected expected;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = expected_.find(object);
-    if (found == expected_.end()) return protocol("an object that nobody asked for");
-    found->second.coming = true;
-    expected = found->second;
-  }
-  const std::size_t size = expected.into.size();
-  for (std::size_t offset = 0;;) {
-    const bool fits = header->object == object && header->offset == offset &&
-                      header->length <= size - offset && header->length > 0 &&
-                      header->last == (offset + header->length == size);
-    if (!fits) return protocol("another piece of the object than the next one");
-    if (auto got = receiver.read(expected.into.subspan(offset, header->length), Time::max()); !got)
-      return got;
-    heard_.store(steady_now().time_since_epoch().count(), std::memory_order_relaxed);
-    if (header->last) break;
-    offset += header->length;
-    header = receiver.next(Time::max());
-    if (!header) return header.error();
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    expected_.erase(object);
-  }
-  mailbox_.post({.kind = BulkEvent::Kind::in_moved,
-                 .connection = connection_,
-                 .item = expected.item,
-                 .error = {},
-                 .forged = false});
+  const Result<std::span<std::byte>> into = place_for(*header);
+  if (!into) return into.error();
+  if (into->empty()) return throw_away(receiver, *header);
+  if (Result<void> got = receiver.read(*into, Time::max()); !got) return got;
+  heard_.store(steady_now().time_since_epoch().count(), std::memory_order_relaxed);
+  took(*header);
   return {};
+}
+
+/// Where the piece belongs, marked as being written; empty: nowhere, it is late.
+Result<std::span<std::byte>> BulkIn::place_for(const net::BulkHeader& header) {
+  const std::lock_guard lock(mutex_);
+  const auto found = expected_.find(header.object);
+  if (found == expected_.end()) {
+    if (forgotten_.count(header.object) != 0) return std::span<std::byte>{};
+    return protocol("an object that nobody asked for");
+  }
+  Expected& expected = found->second;
+  BulkPart& part = expected.part;
+  const std::uint64_t size = expected.into.size(), end = header.offset + header.length;
+  const bool fits = header.length > 0 && header.offset <= size &&
+                    header.length <= size - header.offset && header.last == (end == size);
+  const bool same = part.bytes == 0 || part.stamp == header.stamp;
+  if (fits && same && end <= part.bytes) return std::span<std::byte>{};  // it is there already
+  if (!fits || !same || header.offset != part.bytes)
+    return protocol("another piece of the object than the next one");
+  expected.coming = true;
+  writing_ = expected.item;
+  return expected.into.subspan(header.offset, header.length);
+}
+
+Result<void> BulkIn::throw_away(net::BulkReceiver& receiver, const net::BulkHeader& header) {
+  if (thrown_away_.size() < header.length) thrown_away_.resize(header.length);
+  heard_.store(steady_now().time_since_epoch().count(), std::memory_order_relaxed);
+  return receiver.read(std::span(thrown_away_).first(header.length), Time::max());
+}
+
+void BulkIn::took(const net::BulkHeader& header) {
+  BulkEvent event{.kind = BulkEvent::Kind::in_grew,
+                  .connection = connection_,
+                  .item = 0,
+                  .error = {},
+                  .forged = false,
+                  .part = {header.offset + header.length, header.stamp}};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = expected_.find(header.object);
+    if (found == expected_.end() || found->second.item != writing_) return;  // asked for anew
+    found->second.coming = false;
+    found->second.part = event.part;
+    event.item = found->second.item;
+    if (!header.last && !found->second.watched) return;
+    if (header.last) expected_.erase(found);
+  }
+  if (header.last) event.kind = BulkEvent::Kind::in_moved;
+  mailbox_.post(std::move(event));
 }
 
 // -- BulkOut
@@ -143,12 +185,44 @@ BulkOut::~BulkOut() {
   thread_.join();
 }
 
-bool BulkOut::enqueue(std::uint64_t item, ObjectId object, BlobView bytes) {
+std::size_t BulkOut::Item::piece() const noexcept {
+  const std::uint64_t end = std::min<std::uint64_t>(limit, bytes.size());
+  if (end <= sent) return 0;
+  const std::uint64_t size = std::min<std::uint64_t>(net::bulk_chunk, end - sent);
+  // Whole pieces only, but for the last: they arrive as they were cut first.
+  return size == net::bulk_chunk || end == bytes.size() ? size : 0;
+}
+
+BulkOut::Item* BulkOut::find(std::uint64_t number) {
+  const auto at = std::find_if(queue_.begin(), queue_.end(),
+                               [number](const Item& item) { return item.number == number; });
+  return at == queue_.end() ? nullptr : &*at;
+}
+
+bool BulkOut::enqueue(std::uint64_t item, ObjectId object, BlobView bytes, std::uint64_t stamp,
+                      std::uint64_t from, std::uint64_t limit) {
   const std::lock_guard lock(mutex_);
   if (over_) return false;
-  queue_.push_back({item, object, bytes});
+  queue_.push_back({item, object, bytes, stamp, from, limit, false});
   changed_.notify_one();
   return true;
+}
+
+void BulkOut::allow(std::uint64_t number, BulkPart part) {
+  const std::lock_guard lock(mutex_);
+  Item* item = find(number);
+  if (item == nullptr) return;
+  item->limit = part.bytes;
+  item->stamp = part.stamp;
+  changed_.notify_one();
+}
+
+void BulkOut::abandon(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  Item* item = find(number);
+  if (item == nullptr) return;
+  item->dropped = true;
+  changed_.notify_one();
 }
 
 void BulkOut::close() noexcept {
@@ -176,7 +250,8 @@ void BulkOut::run() {
                  .item = 0,
                  .error = result ? Error(Code::unavailable, "the bulk connection was closed")
                                  : result.error(),
-                 .forged = false});
+                 .forged = false,
+                 .part = {}});
 }
 
 Result<void> BulkOut::serve() {
@@ -195,35 +270,55 @@ Result<void> BulkOut::serve() {
   return result;
 }
 
-/// The next object to send; none when it is closed or was idle for too long.
+/// The first object of which something may go; none when it is closed or was idle for too long.
 std::optional<BulkOut::Item> BulkOut::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, options_.idle, [this] { return over_ || !queue_.empty(); });
-  if (over_ || queue_.empty()) {
-    over_ = true;
-    return std::nullopt;
+  const auto ready = [this] {
+    return std::find_if(queue_.begin(), queue_.end(),
+                        [](const Item& item) { return item.has_work(); });
+  };
+  while (!over_ && ready() == queue_.end()) {
+    const bool idle = queue_.empty();
+    const auto waited = changed_.wait_for(lock, options_.idle);
+    if (waited == std::cv_status::timeout && idle && queue_.empty()) over_ = true;
   }
-  const Item item = queue_.front();
-  queue_.pop_front();
-  return item;
+  if (over_) return std::nullopt;
+  return *ready();
 }
 
+/// One piece.
 Result<void> BulkOut::send(net::BulkSender& sender, const Item& item) {
-  for (std::size_t offset = 0; offset < item.bytes.size();) {
-    const std::size_t size = std::min(net::bulk_chunk, item.bytes.size() - offset);
-    const net::BulkHeader header{item.object, offset, 0, offset + size == item.bytes.size()};
-    if (auto sent =
-            sender.send(header, item.bytes.subspan(offset, size), steady_now() + options_.silence);
-        !sent)
-      return sent;
-    offset += size;
+  const std::size_t size = item.dropped ? 0 : item.piece();
+  if (size > 0) {
+    const bool last = item.sent + size == item.bytes.size();
+    const net::BulkHeader header{item.object, item.sent, 0, last, item.stamp};
+    if (auto done = sender.send(header, item.bytes.subspan(item.sent, size),
+                                steady_now() + options_.silence);
+        !done)
+      return done;
   }
-  mailbox_.post({.kind = BulkEvent::Kind::out_moved,
-                 .connection = connection_,
-                 .item = item.number,
-                 .error = {},
-                 .forged = false});
+  sent(item);
   return {};
+}
+
+/// The piece of this item, as it was then, has gone.
+void BulkOut::sent(const Item& item) {
+  BulkEvent event{.kind = BulkEvent::Kind::out_moved,
+                  .connection = connection_,
+                  .item = item.number,
+                  .error = {},
+                  .forged = false,
+                  .part = {}};
+  {
+    const std::lock_guard lock(mutex_);
+    Item* its = find(item.number);
+    if (!item.dropped) its->sent += item.piece();
+    const bool whole = its->sent == its->bytes.size();
+    if (!whole && !its->dropped) return;
+    if (!whole) event.kind = BulkEvent::Kind::out_dropped;
+    std::erase_if(queue_, [&](const Item& each) { return each.number == item.number; });
+  }
+  mailbox_.post(std::move(event));
 }
 
 }  // namespace troupe::agent

@@ -1,14 +1,18 @@
 /// The two threads of transfers: one reads objects of one bulk connection into shared memory, one
 /// writes objects from there to another. What they did they post to the event loop's mailbox.
 ///
-///     Mailbox mailbox;                                    // mailbox.fd() is readable when it
-///     holds BulkIn in(1, std::move(key), mailbox); in.expect(object, pull, memory);  in.start(fd,
-///     first_by);    // → in_moved(1, pull), … BulkOut out(2, offer, std::move(key), limits,
-///     mailbox); out.enqueue(serve, object, bytes);                            // → out_moved(2,
-///     serve), …
+///     Mailbox mailbox;                       // mailbox.fd() is readable when it holds something
+///     BulkIn in(1, std::move(key), mailbox);
+///     in.expect(object, pull, memory);       // → in_moved(1, pull), …
+///     in.start(fd, first_by);
+///     BulkOut out(2, offer, std::move(key), mailbox);
+///     out.enqueue(serve, object, bytes);     // → out_moved(2, serve), …
 ///
-/// Whoever makes them keeps the memory alive until the item has moved or the thread has ended; each
-/// thread posts its `ended` last. Destructors close the connection and join.
+/// An object may go on from a byte on (BulkPart), and may leave while it still arrives: BulkIn says
+/// what has come (in_grew, once watch() was called), allow() lets BulkOut send so much of it.
+///
+/// Whoever makes them keeps the memory alive until the item has moved or was dropped or the thread
+/// has ended; each thread posts its `ended` last. Destructors close the connection and join.
 #pragma once
 
 #include "troupe/runtime/net/bulk.hpp"
@@ -18,17 +22,25 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 namespace troupe::agent {
 
+/// The first bytes of an object, checked, and of which life of it they are.
+struct BulkPart {
+  std::uint64_t bytes = 0;
+  std::uint64_t stamp = 0;
+};
+
 struct BulkEvent {
-  enum class Kind : std::uint8_t { in_moved, in_ended, out_moved, out_ended };
+  enum class Kind : std::uint8_t { in_grew, in_moved, in_ended, out_moved, out_dropped, out_ended };
   Kind kind = Kind::in_moved;
   std::uint64_t connection = 0;
-  std::uint64_t item = 0;      ///< moved: which
+  std::uint64_t item = 0;      ///< not of an end: which
   std::optional<Error> error;  ///< ended: why
   bool forged = false;         ///< in_ended: a frame was not authentic
+  BulkPart part;               ///< in_grew, in_moved: what there is
 };
 
 /// Many threads post, one takes.
@@ -54,11 +66,17 @@ class BulkIn {
   BulkIn(std::uint64_t connection, net::BulkKey key, Mailbox& mailbox);
   ~BulkIn();
 
-  /// The object may come from now on; its bytes go there.
-  void expect(ObjectId object, std::uint64_t item, std::span<std::byte> into);
-  /// It is not expected any more. False when it is being written just now: then it stays so until
-  /// the end of the thread.
-  bool forget(ObjectId object);
+  /// The object may come from now on; its bytes go there. It goes on from `part`. Watched: see
+  /// watch().
+  void expect(ObjectId object, std::uint64_t item, std::span<std::byte> into, BulkPart part = {},
+              bool watched = false);
+  /// From now on in_grew tells of each piece. What there is now; none: it is not expected.
+  std::optional<BulkPart> watch(ObjectId object);
+  /// It is not expected any more: what still comes of it is thrown away. None when it is being
+  /// written just now: then it stays so until the end of the thread. Else what there is of it.
+  std::optional<BulkPart> forget(ObjectId object);
+  /// What there is of an object that is expected.
+  BulkPart part(ObjectId object);
   /// The connection has come: reads until it ends.
   void start(Fd fd, Time first_by);
   bool started() const noexcept { return thread_.joinable(); }
@@ -71,10 +89,15 @@ class BulkIn {
   struct Expected {
     std::uint64_t item = 0;
     std::span<std::byte> into;
-    bool coming = false;
+    BulkPart part;
+    bool coming = false;  ///< a piece is being written
+    bool watched = false;
   };
   void run(Time first_by);
-  Result<void> receive_one(net::BulkReceiver& receiver);
+  Result<void> receive_piece(net::BulkReceiver& receiver);
+  Result<void> throw_away(net::BulkReceiver& receiver, const net::BulkHeader& header);
+  Result<std::span<std::byte>> place_for(const net::BulkHeader& header);
+  void took(const net::BulkHeader& header);
 
   const std::uint64_t connection_;
   net::BulkKey key_;
@@ -83,6 +106,9 @@ class BulkIn {
   std::atomic<Duration::rep> heard_{0};
   std::mutex mutex_;
   std::map<ObjectId, Expected> expected_;  ///< by mutex_
+  std::set<ObjectId> forgotten_;           ///< by mutex_: may still come
+  std::uint64_t writing_ = 0;              ///< whose piece is being written; by mutex_
+  Blob thrown_away_;
   std::thread thread_;
 };
 
@@ -102,8 +128,15 @@ class BulkOut {
   BulkOut(std::uint64_t connection, BulkOutOptions options, net::BulkKey key, Mailbox& mailbox);
   ~BulkOut();
 
-  /// Sends the object after those before it. False when it has ended.
-  bool enqueue(std::uint64_t item, ObjectId object, BlobView bytes);
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  /// Sends the object after those before it, without the bytes before `from`; so far only the
+  /// first `limit`, while it lets others pass. False when it has ended.
+  bool enqueue(std::uint64_t item, ObjectId object, BlobView bytes, std::uint64_t stamp = 0,
+               std::uint64_t from = 0, std::uint64_t limit = kAll);
+  /// The first `part.bytes` may be sent.
+  void allow(std::uint64_t item, BulkPart part);
+  /// The rest is not sent. Ends in out_dropped or, if it was sent meanwhile, in out_moved.
+  void abandon(std::uint64_t item);
   void close() noexcept;
 
  private:
@@ -111,11 +144,17 @@ class BulkOut {
     std::uint64_t number = 0;
     ObjectId object;
     BlobView bytes;
+    std::uint64_t stamp = 0, sent = 0, limit = kAll;
+    bool dropped = false;
+    std::size_t piece() const noexcept;  ///< that may go now
+    bool has_work() const noexcept { return dropped || piece() > 0; }
   };
   void run();
   Result<void> serve();
   Result<void> send(net::BulkSender& sender, const Item& item);
   std::optional<Item> next();
+  void sent(const Item& item);
+  Item* find(std::uint64_t item);
   bool adopt(Fd fd);
 
   const std::uint64_t connection_;

@@ -350,7 +350,7 @@ class Node final : private OwnerTable::Out,
   void owner_died(ProcessIndex alias) override;
   // Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
-  std::optional<wire::Location> find(ObjectId object) override;
+  std::optional<Transfers::Held> find(ObjectId object) override;
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
   void short_of_memory(std::uint64_t bytes) override;

@@ -286,12 +286,14 @@ void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
   network_->send(to, message, payload);
 }
 
-std::optional<wire::Location> Node::find(ObjectId object) {
+std::optional<Transfers::Held> Node::find(ObjectId object) {
   const wire::Value* value = owners_.value_of(object);
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  if (!spiller_) return value->location;
+  const bool own = !owners_.owner_of(object);
+  if (!spiller_) return Transfers::Held{value->location, value->location, own};
   const auto at = spiller_->where(client::store_location(value->location));
-  return at ? std::optional(client::wire_location(*at)) : std::nullopt;
+  if (!at) return std::nullopt;
+  return Transfers::Held{client::wire_location(*at), value->location, own};
 }
 
 void Node::done(ObjectId object, NodeId, const wire::Location& location) {

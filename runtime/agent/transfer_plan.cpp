@@ -27,16 +27,35 @@ Error silent(ObjectId object) {
 
 void TransferPlan::pull(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority,
                         Time now) {
-  if (const auto known = by_object_.find(object); known != by_object_.end()) {
-    Pull& pull = pulls_.at(known->second);
-    pull.wanted = true;
-    if (priority < pull.priority && pull.state == State::waiting) {
-      lane(pull).waiting.erase(pull.place());
-      pull.priority = priority;
-      lane(pull).waiting.emplace(pull.place(), known->second);
-    }
-    return;
-  }
+  if (const auto known = by_object_.find(object); known != by_object_.end())
+    return join(known->second, from, bytes, priority);
+  add(from, object, bytes, priority);
+  schedule(now);
+}
+
+/// One more wants what is being fetched.
+void TransferPlan::join(std::uint64_t number, NodeId from, std::uint64_t bytes, Priority priority) {
+  Pull& pull = pulls_.at(number);
+  pull.wanted = true;
+  pull.lost = 0;  // what was tried before is not this asker's
+  if (pull.gone || pull.broken || pull.bytes != bytes)
+    pull.again = Again{from, bytes, priority};
+  else
+    raise(number, priority);
+}
+
+void TransferPlan::raise(std::uint64_t number, Priority priority) {
+  Pull& pull = pulls_.at(number);
+  if (priority >= pull.priority) return;
+  std::map<Place, std::uint64_t>* queue = nullptr;
+  if (pull.state == State::waiting) queue = &lane(pull).waiting;
+  if (pull.state == State::ready) queue = &nodes_.at(pull.source).ready;
+  if (queue != nullptr) queue->erase(pull.place());
+  pull.priority = priority;
+  if (queue != nullptr) queue->emplace(pull.place(), number);
+}
+
+void TransferPlan::add(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority) {
   if (dead_.count(from) != 0) {
     actions_.emplace_back(Failed{from, object, node_gone(object)});
     return;
@@ -47,14 +66,13 @@ void TransferPlan::pull(NodeId from, ObjectId object, std::uint64_t bytes, Prior
   }
   const std::uint64_t number = next_pull_++;
   Pull& pull = pulls_[number];
-  pull.node = from;
+  pull.node = pull.source = from;
   pull.object = object;
   pull.bytes = bytes;
   pull.priority = priority;
   pull.order = next_order_++;
   by_object_[object] = number;
   lane(pull).waiting.emplace(pull.place(), number);
-  schedule(now);
 }
 
 void TransferPlan::cancel(ObjectId object, Time now) {
@@ -63,10 +81,12 @@ void TransferPlan::cancel(ObjectId object, Time now) {
   const std::uint64_t number = known->second;
   Pull& pull = pulls_.at(number);
   pull.wanted = false;
+  pull.again.reset();
   if (pull.state == State::waiting || pull.state == State::ready) {
-    const NodeId id = pull.node;
+    const NodeId id = pull.node, source = pull.source;
     fail(number, silent(object));
     tidy(id);
+    tidy(source);
     schedule(now);
   }
 }
@@ -82,7 +102,19 @@ void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
     for (const auto& [place, number] : lane->waiting) over.push_back(number);
   for (const auto& [place, number] : node.ready) over.push_back(number);
   for (const std::uint64_t transfer : node.asked) over.push_back(by_transfer_.at(transfer));
-  for (const std::uint64_t number : over) fail(number, node_gone(pulls_.at(number).object));
+  // On the way to another node that was named: not asked there any more.
+  for (const auto& [number, pull] : pulls_)
+    if (pull.node == id && pull.source != id && pull.state == State::ready) over.push_back(number);
+  for (const std::uint64_t number : over) {
+    const Pull& pull = pulls_.at(number);
+    const NodeId owner = pull.node, source = pull.source;
+    if (owner == id)
+      fail(number, node_gone(pull.object));
+    else
+      back_to_owner(number);  // it was only named
+    if (owner != id) ask_ready(owner, now);
+    if (source != id) tidy(source);
+  }
   close(id, "its node died");
   tidy(id);
   schedule(now);
@@ -175,11 +207,27 @@ void TransferPlan::reserved(std::uint64_t number, Time now) {
   } else if (pull.small()) {
     ask(number, 0, now);
   } else {
-    pull.state = State::ready;
-    nodes_.at(id).ready.emplace(pull.place(), number);
+    make_ready(number, id);
     ask_ready(id, now);
   }
   schedule(now);
+}
+
+void TransferPlan::make_ready(std::uint64_t number, NodeId source) {
+  Pull& pull = pulls_.at(number);
+  pull.source = source;
+  pull.state = State::ready;
+  nodes_[source].ready.emplace(pull.place(), number);
+}
+
+/// Whom the owner named does not deliver.
+void TransferPlan::back_to_owner(std::uint64_t number) {
+  Pull& pull = pulls_.at(number);
+  const auto named = nodes_.find(pull.source);
+  if (named != nodes_.end()) named->second.ready.erase(pull.place());
+  pull.without = pull.source;
+  ++pull.detours;
+  make_ready(number, pull.node);
 }
 
 void TransferPlan::no_memory(std::uint64_t number, const Error& error, Time now) {
@@ -209,9 +257,10 @@ void TransferPlan::memory_came(Time now) {
 
 void TransferPlan::ask(std::uint64_t number, std::uint64_t connection, Time now) {
   Pull& pull = pulls_.at(number);
-  Node& node = nodes_.at(pull.node);
+  Node& node = nodes_.at(pull.source);
   pull.state = State::asked;
   pull.asked = now;
+  pull.had_then = pull.have;
   pull.transfer = next_transfer_++;
   by_transfer_[pull.transfer] = number;
   if (connection == 0) {
@@ -221,7 +270,10 @@ void TransferPlan::ask(std::uint64_t number, std::uint64_t connection, Time now)
     node.connection.pulls.insert(number);
     pull.finished_then = node.connection.finished;
   }
-  actions_.emplace_back(Ask{pull.node, connection, pull.transfer, number, pull.object});
+  const bool owner = pull.source == pull.node;
+  actions_.emplace_back(Ask{pull.source, connection, pull.transfer, number, pull.object, pull.have,
+                            pull.stamp, owner ? pull.without : NodeId{},
+                            owner && pull.detours >= options_.detours});
 }
 
 void TransferPlan::ask_ready(NodeId id, Time now) {
@@ -242,7 +294,7 @@ void TransferPlan::ask_ready(NodeId id, Time now) {
 void TransferPlan::take_off(std::uint64_t number, Time now) {
   Pull& pull = pulls_.at(number);
   if (pull.transfer == 0) return;
-  Node& node = nodes_.at(pull.node);
+  Node& node = nodes_.at(pull.source);
   by_transfer_.erase(pull.transfer);
   node.asked.erase(pull.transfer);
   if (node.connection.pulls.erase(number) != 0 && node.connection.pulls.empty())
@@ -259,45 +311,55 @@ void TransferPlan::erase(std::uint64_t number) {
 
 void TransferPlan::complete(std::uint64_t number) {
   const Pull& pull = pulls_.at(number);
-  actions_.emplace_back(Complete{number, pull.node, pull.object, pull.wanted});
+  const ObjectId object = pull.object;
+  const std::optional<Again> again = pull.again;
+  const bool other = again && again->bytes != pull.bytes;  // of another life of the object
+  actions_.emplace_back(Complete{number, pull.node, object, pull.wanted && !other});
   erase(number);
+  if (other) add(again->from, object, again->bytes, again->priority);
 }
 
 void TransferPlan::fail(std::uint64_t number, const Error& error) {
   const Pull& pull = pulls_.at(number);
-  Node& node = nodes_.at(pull.node);
-  node.ready.erase(pull.place());
-  node.asked.erase(pull.transfer);
+  const ObjectId object = pull.object;
+  const std::optional<Again> again = pull.again;
+  if (const auto at = nodes_.find(pull.source); at != nodes_.end()) {
+    at->second.ready.erase(pull.place());
+    at->second.asked.erase(pull.transfer);
+  }
   by_transfer_.erase(pull.transfer);
   if (pull.has_memory) actions_.emplace_back(Discard{number});
-  if (pull.wanted) actions_.emplace_back(Failed{pull.node, pull.object, error});
+  if (pull.wanted && !again) actions_.emplace_back(Failed{pull.node, object, error});
   erase(number);
+  if (again) add(again->from, object, again->bytes, again->priority);
 }
 
 /// An attempt came to nothing and its memory is not written any more: again, or given up.
 void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
   Pull& pull = pulls_.at(number);
-  if (pull.gone || !pull.wanted || pull.broken || pull.lost >= options_.attempts) {
+  const bool detour = pull.source != pull.node;
+  if (pull.gone || !pull.wanted || pull.broken || (!detour && pull.lost >= options_.attempts)) {
     fail(number, pull.gone ? node_gone(pull.object) : pull.broken.value_or(why));
   } else if (pull.small()) {
     ask(number, 0, now);
+  } else if (detour) {
+    back_to_owner(number);
   } else {
-    pull.state = State::ready;
-    nodes_.at(pull.node).ready.emplace(pull.place(), number);
+    make_ready(number, pull.node);
   }
 }
 
 /// The owner says something that cannot be: no second attempt.
 void TransferPlan::broken(std::uint64_t number, const std::string& why, Time now) {
   Pull& pull = pulls_.at(number);
-  const NodeId id = pull.node;
+  const NodeId id = pull.source;
   const std::string text =
       "the node of object " + pull.object.str() + " broke the protocol: " + why;
   if (pull.small()) {
     take_off(number, now);
     fail(number, Error(Code::internal, text));
   } else {
-    pull.broken = Error(Code::internal, text);
+    if (id == pull.node) pull.broken = Error(Code::internal, text);
     close(id, text);
   }
 }
@@ -307,7 +369,7 @@ void TransferPlan::tidy(NodeId id) {
   if (found == nodes_.end()) return;
   const Node& node = found->second;
   if (node.link.running == 0 && node.link.waiting.empty() && node.bulk.running == 0 &&
-      node.bulk.waiting.empty() && node.connection.number == 0)
+      node.bulk.waiting.empty() && node.ready.empty() && node.connection.number == 0)
     nodes_.erase(found);
 }
 
@@ -317,7 +379,7 @@ TransferPlan::Pull* TransferPlan::under_way(NodeId from, std::uint64_t transfer)
   const auto found = by_transfer_.find(transfer);
   if (found == by_transfer_.end()) return nullptr;
   Pull& pull = pulls_.at(found->second);
-  return pull.node == from ? &pull : nullptr;
+  return pull.source == from ? &pull : nullptr;
 }
 
 std::uint64_t TransferPlan::expects(NodeId from, std::uint64_t transfer,
@@ -325,7 +387,18 @@ std::uint64_t TransferPlan::expects(NodeId from, std::uint64_t transfer,
   const auto found = by_transfer_.find(transfer);
   if (found == by_transfer_.end()) return 0;
   const Pull& pull = pulls_.at(found->second);
-  return pull.node == from && pull.small() && pull.bytes == bytes ? found->second : 0;
+  return pull.source == from && pull.small() && pull.bytes == bytes ? found->second : 0;
+}
+
+std::uint64_t TransferPlan::large(NodeId from, std::uint64_t transfer) const {
+  const auto found = by_transfer_.find(transfer);
+  if (found == by_transfer_.end()) return 0;
+  const Pull& pull = pulls_.at(found->second);
+  return pull.source == from && !pull.small() ? found->second : 0;
+}
+
+bool TransferPlan::takes_off(NodeId from, std::uint64_t transfer, const Error& error) const {
+  return large(from, transfer) != 0 && error.code() != Code::unavailable;
 }
 
 void TransferPlan::arrived(NodeId from, std::uint64_t transfer, bool fits, Time now) {
@@ -353,18 +426,47 @@ void TransferPlan::on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t by
   }
 }
 
-void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& error, Time now) {
+void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& error, Time now,
+                           bool busy) {
+  Pull* pull = under_way(from, transfer);
+  if (pull == nullptr) return;
+  const std::uint64_t number = by_transfer_.at(transfer);
+  const bool detour = pull->source != pull->node;
+  if (busy && !detour) pull->broken = error;  // once nobody writes there
+  if (busy || (!pull->small() && error.code() == Code::unavailable))
+    return close(from, error.message());
+  nodes_.at(from).heard = now;
+  take_off(number, now);
+  if (detour) {
+    const NodeId owner = pull->node;
+    lose(number, error, now);
+    if (nodes_.count(owner) != 0) ask_ready(owner, now);
+    tidy(owner);
+  } else {
+    fail(number, error);
+  }
+  tidy(from);
+  schedule(now);
+}
+
+void TransferPlan::elsewhere(NodeId from, std::uint64_t transfer, NodeId node, Time now,
+                             bool busy) {
   const Pull* pull = under_way(from, transfer);
   if (pull == nullptr) return;
   const std::uint64_t number = by_transfer_.at(transfer);
-  if (!pull->small() && error.code() == Code::unavailable) {
-    close(from, error.message());
-    return;
+  if (busy || pull->small() || pull->source != pull->node || node == from || !node ||
+      pull->detours >= options_.detours) {
+    broken(number, "it names another node where it must not", now);
+    tidy(from);
+    return schedule(now);
   }
-  nodes_.at(from).heard = now;
   take_off(number, now);
-  fail(number, error);
+  make_ready(number, node);
+  if (dead_.count(node) != 0) back_to_owner(number);
+  const NodeId source = pull->source;
+  ask_ready(source, now);
   tidy(from);
+  tidy(node);
   schedule(now);
 }
 
@@ -397,19 +499,32 @@ void TransferPlan::received(NodeId id, std::uint64_t connection, std::uint64_t n
   schedule(now);
 }
 
+void TransferPlan::kept(std::uint64_t number, std::uint64_t bytes, std::uint64_t stamp) {
+  const auto found = pulls_.find(number);
+  if (found == pulls_.end()) return;
+  found->second.have = bytes;
+  found->second.stamp = bytes == 0 ? 0 : stamp;
+}
+
 void TransferPlan::connection_ended(NodeId id, std::uint64_t number, const Error& why, Time now) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || found->second.connection.number != number) return;
   const Connection ended = std::exchange(found->second.connection, {});
   const Error reason = ended.closing ? Error(Code::unavailable, ended.why, Outcome::unknown) : why;
+  std::set<NodeId> owners;
   for (const std::uint64_t each : ended.pulls) {
     Pull& pull = pulls_.at(each);
+    owners.insert(pull.node);
     by_transfer_.erase(std::exchange(pull.transfer, 0));
-    if (ended.finished == pull.finished_then) ++pull.lost;
+    const bool moved = ended.finished != pull.finished_then || pull.have > pull.had_then;
+    if (!moved && pull.source == pull.node) ++pull.lost;
     lose(each, reason, now);
   }
-  ask_ready(id, now);
-  tidy(id);
+  owners.insert(id);
+  for (const NodeId owner : owners) {
+    if (nodes_.count(owner) != 0) ask_ready(owner, now);
+    tidy(owner);
+  }
   schedule(now);
 }
 
@@ -473,10 +588,10 @@ std::string TransferPlan::check() const {
   for (const auto& [id, node] : nodes_) {
     std::uint64_t bytes[2] = {0, 0}, running[2] = {0, 0}, waiting = 0, asked = 0, ready = 0;
     for (const auto& [number, pull] : pulls_) {
+      ready += pull.source == id && pull.state == State::ready ? 1u : 0u;
+      asked += pull.source == id && pull.state == State::asked ? 1u : 0u;
       if (pull.node != id) continue;
       waiting += pull.state == State::waiting ? 1u : 0u;
-      ready += pull.state == State::ready ? 1u : 0u;
-      asked += pull.state == State::asked ? 1u : 0u;
       if (pull.state == State::waiting) continue;
       bytes[pull.small() ? 0 : 1] += pull.bytes;
       ++running[pull.small() ? 0 : 1];
@@ -495,6 +610,7 @@ std::string TransferPlan::check() const {
   for (const auto& [number, pull] : pulls_) {
     large += !pull.small() && pull.state != State::waiting ? 1u : 0u;
     if (nodes_.count(pull.node) == 0) return "a pull of no node";
+    if (pull.have != 0 && (pull.have > pull.bytes || !pull.has_memory)) return "bytes of nothing";
     if (by_object_.count(pull.object) == 0) return "a pull that is not found by its object";
   }
   if (large > 1 && reserved_ > options_.all_bytes) return "T-3: bytes in all";

@@ -13,12 +13,21 @@
 ///     plan.on_tick(now);                                        // at next_deadline()
 ///
 /// A lost connection, or one on which no byte came for `silence`, is closed; only when its thread
-/// has let go of all memory (connection_ended()) are its objects asked for again or given up. An
-/// object that was lost with its connection twice without anything having arrived in between is
-/// given up. Invariants: T-1 every pull ends in one Complete or one Failed. T-2 reserved memory
-/// ends in one Complete or one Discard, and never while a connection may write into it. T-3 bytes
-/// reserved stay within the bounds, but for one object that is larger than they are. T-4 there is
-/// at most one connection per node.
+/// has let go of all memory (connection_ended()) are its objects asked for again, from the byte on
+/// that is missing, or given up: after `attempts` that brought nothing.
+///
+/// The owner may name another node (elsewhere()), which has the object or is getting it. If that
+/// one does not deliver, the owner is asked again; after `detours` of these it is asked to send
+/// itself.
+///
+/// Who asks for what is about to fail (its node died, or broke the protocol, or it had another
+/// size) does not get that error: it is fetched anew once its memory is free, once per pull().
+///
+/// Invariants: T-1 every pull ends in one Complete or one Failed. T-2 reserved memory ends in one
+/// Complete or one Discard, and never while a connection may write into it. T-3 bytes reserved stay
+/// within the bounds, but for one object that is larger than they are. T-4 there is at most one
+/// connection per node. T-5 what is asked for from a byte on is of the life of the object that the
+/// bytes before it are of.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -38,8 +47,8 @@ namespace troupe::agent {
 
 inline constexpr std::uint64_t kSmallObject = 256 << 10;  ///< larger ones go over bulk
 
-/// Gets go before prefetches, each in the order of asking.
-enum class Priority : std::uint8_t { get = 0, prefetch = 1 };
+/// Gets go before waits, waits before prefetches, each in the order of asking.
+enum class Priority : std::uint8_t { get = 0, wait = 1, prefetch = 2 };
 
 struct PlanOptions {
   std::uint64_t link_bytes = 4u << 20;    ///< small objects under way from one node
@@ -52,6 +61,7 @@ struct PlanOptions {
   Duration patience{std::chrono::seconds(5)};     ///< how long a pull waits for memory
   Duration pause{std::chrono::milliseconds(50)};  ///< between two tries to get it
   int attempts = 2;
+  int detours = 3;
 };
 
 class TransferPlan {
@@ -75,6 +85,10 @@ class TransferPlan {
     std::uint64_t transfer = 0;
     std::uint64_t pull = 0;
     ObjectId object;
+    std::uint64_t have = 0;   ///< its bytes that are there, as kept() said
+    std::uint64_t stamp = 0;  ///< of those
+    NodeId without{};         ///< was named and did not deliver
+    bool direct = false;      ///< no other node may be named
   };
   /// Close it; then say connection_ended(), when no thread touches the memory of its pulls any
   /// more.
@@ -104,8 +118,8 @@ class TransferPlan {
 
   explicit TransferPlan(PlanOptions options = {}) : options_(options) {}
 
-  /// Fetch this object. An object that is being fetched already is not fetched twice: its one end
-  /// counts for both, and the higher priority holds.
+  /// Fetch this object from its owner. An object that is being fetched already is not fetched
+  /// twice: its one end counts for both, and the higher priority holds.
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority, Time now);
   /// Nobody wants it any more: if its bytes are on their way they are dropped when they come. No
   /// report follows. Nothing happens when it is not being fetched.
@@ -125,13 +139,24 @@ class TransferPlan {
   /// A PullData with everything in it has been copied into the pull's memory, or does not fit.
   void arrived(NodeId from, std::uint64_t transfer, bool fits, Time now);
   void on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t bytes, Time now);
-  void refused(NodeId from, std::uint64_t transfer, const Error& error, Time now);
+  /// `busy`: its memory is being written all the same.
+  void refused(NodeId from, std::uint64_t transfer, const Error& error, Time now,
+               bool busy = false);
+  /// The owner names another node.
+  void elsewhere(NodeId from, std::uint64_t transfer, NodeId node, Time now, bool busy = false);
+  /// The large pull behind a transfer that is under way; 0: none.
+  std::uint64_t large(NodeId from, std::uint64_t transfer) const;
+  /// Whether such a refusal takes a large pull off its connection, rather than end that.
+  bool takes_off(NodeId from, std::uint64_t transfer, const Error& error) const;
 
   // Connections. One that is not the node's current one is ignored.
   /// Bytes came over it at that time.
   void heard(NodeId node, std::uint64_t connection, Time at);
   /// An object of a pull has arrived whole.
   void received(NodeId node, std::uint64_t connection, std::uint64_t pull, Time now);
+  /// So many of a pull's bytes are there and were checked, of the life of the object that the stamp
+  /// names. Said before what ends its being asked for.
+  void kept(std::uint64_t pull, std::uint64_t bytes, std::uint64_t stamp);
   /// It is gone, whoever ended it, and nothing touches the memory of its pulls.
   void connection_ended(NodeId node, std::uint64_t connection, const Error& why, Time now);
 
@@ -152,10 +177,17 @@ class TransferPlan {
     ready,      ///< has memory and waits for a connection
     asked,      ///< Ask was said
   };
-  /// Gets before prefetches, then in the order of asking (for memory: of the last try).
+  /// By priority, then in the order of asking (for memory: of the last try).
   using Place = std::pair<Priority, std::uint64_t>;
+  /// What was asked for while the pull was about to fail.
+  struct Again {
+    NodeId from;
+    std::uint64_t bytes = 0;
+    Priority priority = Priority::get;
+  };
   struct Pull {
-    NodeId node;
+    NodeId node;    ///< its owner
+    NodeId source;  ///< who is asked: the owner, or whom it named
     ObjectId object;
     std::uint64_t bytes = 0;
     Priority priority = Priority::get;
@@ -165,9 +197,14 @@ class TransferPlan {
     bool has_memory = false;
     bool gone = false;  ///< its node died, or what was said to it is lost
     std::uint64_t transfer = 0;
-    std::uint64_t finished_then = 0;  ///< the connection's count when it was asked
+    std::uint64_t have = 0, stamp = 0;
+    std::uint64_t had_then = 0;       ///< when it was asked
+    std::uint64_t finished_then = 0;  ///< the connection's count then
     int lost = 0;                     ///< attempts that ended without any progress
+    int detours = 0;                  ///< nodes that were named and did not deliver
+    NodeId without{};                 ///< the last of them
     std::optional<Error> broken;      ///< its node broke the protocol: no other attempt
+    std::optional<Again> again;
     Time asked{};
     Time give_up = Time::max();  ///< without memory until then it fails
     bool small() const noexcept { return bytes <= kSmallObject; }
@@ -208,6 +245,11 @@ class TransferPlan {
   void broken(std::uint64_t number, const std::string& why, Time now);
   void close(NodeId id, const std::string& why);
   void lose(std::uint64_t number, const Error& why, Time now);
+  void join(std::uint64_t number, NodeId from, std::uint64_t bytes, Priority priority);
+  void raise(std::uint64_t number, Priority priority);
+  void add(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority);
+  void make_ready(std::uint64_t number, NodeId source);
+  void back_to_owner(std::uint64_t number);
   void complete(std::uint64_t number);
   void fail(std::uint64_t number, const Error& error);
   void leave_lane(const Pull& pull);

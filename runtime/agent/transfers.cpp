@@ -1,8 +1,6 @@
 #include "troupe/runtime/agent/transfers.hpp"
 
-#include "troupe/runtime/agent/bulk_threads.hpp"
-#include "troupe/runtime/agent/reserver.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/agent/internal/transfers_impl.hpp"
 
 #include <sys/epoll.h>
 #include <algorithm>
@@ -14,117 +12,10 @@ namespace {
 using client::store_location;
 using client::wire_location;
 using objectstore::Allocation;
-using objectstore::Pinned;
 
-constexpr std::size_t kMostServed = 4096;    // objects that wait for one connection
-constexpr std::size_t kMostOutbound = 4;     // connections to one node that still end, and the next
-constexpr std::size_t kMostDeferred = 4096;  // requests for objects that are not quite there
 constexpr std::uint64_t kMadeAtOnce = 1 << 20;  // larger objects get their memory on a thread
-constexpr Duration kDeferredPause{std::chrono::milliseconds(1)};
-constexpr Duration kDeferredAtMost{std::chrono::seconds(1)};
-
-/// Memory of one pull. A thread may write into it while `connection` expects it.
-struct Memory {
-  Allocation allocation;
-  ObjectId object;
-  std::uint64_t connection = 0;
-};
-
-struct Inbound {
-  NodeId node;
-  net::BulkId id;
-  std::unique_ptr<BulkIn> in;
-  std::vector<Allocation> kept;  ///< given up while it was being written
-};
-
-struct Served {
-  std::uint64_t transfer = 0;
-  Pinned pinned;
-};
-
-struct Outbound {
-  NodeId node;
-  std::map<std::uint64_t, Served> served;
-  std::unique_ptr<BulkOut> out;  // ends before the views go
-};
-
-struct Request {
-  NodeId from;
-  std::uint64_t transfer = 0;
-  ObjectId object;
-  Time until{};
-};
-
-/// What out.done or out.failed will say.
-struct Ending {
-  NodeId from;
-  wire::Location location;
-  std::optional<Error> error;
-};
 
 }  // namespace
-
-struct Transfers::Impl {
-  objectstore::Host& host;
-  Out& out;
-  TransfersOptions options;
-  TransferPlan plan;
-  std::unique_ptr<net::BulkDoor> door;
-  Fd epoll;
-  Mailbox mailbox;
-  std::map<std::uint64_t, Memory> memory;  ///< by pull
-  std::map<std::uint64_t, Inbound> inbound;
-  std::map<net::BulkId, std::uint64_t> offered;
-  std::map<std::uint64_t, Outbound> outbound;
-  std::map<NodeId, std::uint64_t> serving;  ///< the current one of `outbound`
-  std::vector<Request> deferred;
-  Time retry_deferred = Time::max();
-  std::map<ObjectId, Ending> endings;
-  std::uint64_t next_outbound = 1, next_served = 1;
-  Time trim_at = Time::max();
-  std::optional<Error> refusal;  ///< why there will be no memory for the next that has none
-  bool running = false;
-  TransferStats stats;
-  Reserver reserver;
-
-  Impl(objectstore::Host& h, Out& o, TransfersOptions given)
-      : host(h),
-        out(o),
-        options(std::move(given)),
-        plan(options.plan),
-        reserver(host.local(), [this] { mailbox.wake(); }) {}
-  ~Impl();
-
-  void run(Time now);
-  void act(const TransferPlan::Reserve& action, Time now);
-  void act(const TransferPlan::Offer& action, Time now);
-  void act(const TransferPlan::Ask& action, Time now);
-  void act(const TransferPlan::Close& action, Time now);
-  void act(const TransferPlan::Complete& action, Time now);
-  void act(const TransferPlan::Discard& action, Time now);
-  void act(const TransferPlan::Failed& action, Time now);
-
-  void on(NodeId from, const wire::PullRequest& message, Time now);
-  void on(NodeId from, const wire::PullData& message, BlobView payload, Time now);
-  void on(NodeId from, const wire::BulkOffer& message);
-
-  void take_events(Time now);
-  void take_arrivals(Time now);
-  void take_memory(Time now);
-  Result<void> grant(std::uint64_t bytes);
-  void no_memory(std::uint64_t pull, const Error& error, std::uint64_t bytes, Time now);
-  void trim(Time now);
-  void in_ended(BulkEvent& event, Time now);
-  void out_ended(const BulkEvent& event);
-  void deliver();
-
-  bool serve(const Request& request, bool last_try);
-  void serve_small(const Request& request, const Pinned& pinned);
-  void serve_large(const Request& request, Pinned pinned);
-  void serve_deferred(Time now);
-  void refuse(const Request& request, const Error& error);
-  void stop_serving(NodeId node);
-};
 
 Transfers::Impl::~Impl() {
   for (auto& [number, each] : inbound) each.in->close();
@@ -184,7 +75,8 @@ void Transfers::memory_refused(const Error& error, Time now) {
 
 void Transfers::node_died(NodeId node, bool for_ever, Time now) {
   impl_->stop_serving(node);
-  std::erase_if(impl_->deferred, [&](const Request& r) { return r.from == node; });
+  impl_->tree.node_died(node);
+  std::erase_if(impl_->deferred, [&](const auto& r) { return r.from == node; });
   impl_->plan.node_died(node, for_ever, now);
   impl_->run(now);
 }
@@ -199,10 +91,10 @@ void Transfers::on_message(NodeId from, const wire::PeerMessage& message, BlobVi
   else if (const auto* bulk = std::get_if<wire::PullOnBulk>(&message))
     impl.plan.on_bulk(from, bulk->transfer, bulk->bytes, now);
   else if (const auto* refused = std::get_if<wire::PullRefused>(&message))
-    impl.plan.refused(
-        from, refused->transfer,
-        refused->error ? Error(*refused->error) : Error(Code::internal, "refused without a reason"),
-        now);
+    impl.on(from, *refused, now);
+  else if (const auto* other = std::get_if<wire::PullElsewhere>(&message))
+    impl.plan.elsewhere(from, other->transfer, other->node, now,
+                        impl.still_written(from, other->transfer));
   else if (const auto* offer = std::get_if<wire::BulkOffer>(&message))
     impl.on(from, *offer);
   impl.run(now);
@@ -260,19 +152,15 @@ void Transfers::Impl::deliver() {
 void Transfers::Impl::take_events(Time now) {
   for (BulkEvent& event : mailbox.take()) {
     switch (event.kind) {
+      case BulkEvent::Kind::in_grew: in_grew(event); break;
       case BulkEvent::Kind::in_moved:
+        in_grew(event);
         if (const auto at = inbound.find(event.connection); at != inbound.end())
           plan.received(at->second.node, event.connection, event.item, now);
         break;
       case BulkEvent::Kind::in_ended: in_ended(event, now); break;
-      case BulkEvent::Kind::out_moved: {
-        const auto at = outbound.find(event.connection);
-        const auto item = at->second.served.find(event.item);
-        ++stats.served_objects;
-        stats.served_bytes += item->second.pinned.bytes().size();
-        at->second.served.erase(item);
-        break;
-      }
+      case BulkEvent::Kind::out_moved:
+      case BulkEvent::Kind::out_dropped: out_moved(event); break;
       case BulkEvent::Kind::out_ended: out_ended(event); break;
     }
     run(now);
@@ -374,11 +262,17 @@ void Transfers::Impl::act(const TransferPlan::Ask& action, Time) {
     const auto at = inbound.find(action.connection);
     const auto into = memory.find(action.pull);
     if (at == inbound.end() || into == memory.end()) return;  // it ended; asked again elsewhere
-    into->second.object = action.object;
-    into->second.connection = action.connection;
-    at->second.in->expect(action.object, action.pull, into->second.allocation.bytes());
+    Memory& its = into->second;
+    its.object = action.object;
+    its.connection = action.connection;
+    at->second.in->expect(action.object, action.pull, its.allocation.bytes(), its.part,
+                          !its.children.empty());
+    stats.resumed_bytes += action.have;
   }
-  out.send(action.node, wire::PullRequest{action.transfer, action.object}, {});
+  out.send(action.node,
+           wire::PullRequest{action.transfer, action.object, action.have, action.stamp,
+                             action.without, action.direct},
+           {});
 }
 
 void Transfers::Impl::act(const TransferPlan::Close& action, Time now) {
@@ -392,18 +286,29 @@ void Transfers::Impl::act(const TransferPlan::Close& action, Time now) {
 }
 
 void Transfers::Impl::act(const TransferPlan::Complete& action, Time) {
-  const auto from = memory.find(action.pull);
-  const std::uint64_t size = from->second.allocation.bytes().size();
-  const objectstore::Location at = host.local().seal(std::move(from->second.allocation));
-  memory.erase(from);
-  if (!action.wanted) {
+  const auto found = memory.find(action.pull);
+  Memory from = std::move(found->second);
+  memory.erase(found);
+  const std::uint64_t size = from.allocation.bytes().size();
+  const objectstore::Location at = host.local().seal(std::move(from.allocation));
+  if (!action.wanted && from.children.empty()) {
     [[maybe_unused]] const auto dropped = host.local().drop(at);
+    return;
+  }
+  const Result<void> adopted = host.adopt(0, at);
+  if (adopted)
+    pin_for_children(from, at);
+  else
+    abandon_children(from, nullptr);
+  if (!action.wanted) {
+    [[maybe_unused]] const auto freed = host.free(at);
     return;
   }
   Ending& ending = endings[action.object];
   ending.from = action.node;
   ending.location = wire_location(at);
-  if (const Result<void> adopted = host.adopt(0, at); !adopted) ending.error = adopted.error();
+  if (!adopted) ending.error = adopted.error();
+  if (from.part.stamp != 0) remember_copy(action.object, {ending.location, from.part.stamp});
   ++stats.pulled_objects;
   stats.pulled_bytes += size;
 }
@@ -411,10 +316,13 @@ void Transfers::Impl::act(const TransferPlan::Complete& action, Time) {
 void Transfers::Impl::act(const TransferPlan::Discard& action, Time) {
   const auto at = memory.find(action.pull);
   if (at == memory.end()) return;
-  const auto writer = inbound.find(at->second.connection);
-  if (writer != inbound.end() && !writer->second.in->forget(at->second.object))
-    writer->second.kept.push_back(std::move(at->second.allocation));
+  Memory from = std::move(at->second);
   memory.erase(at);
+  const auto keep = std::make_shared<Allocation>(std::move(from.allocation));
+  const auto writer = inbound.find(from.connection);
+  if (writer != inbound.end() && !writer->second.in->forget(from.object))
+    writer->second.kept.push_back(keep);
+  abandon_children(from, keep);
 }
 
 void Transfers::Impl::act(const TransferPlan::Failed& action, Time) {
@@ -434,122 +342,69 @@ void Transfers::Impl::on(NodeId from, const wire::PullData& message, BlobView pa
   plan.arrived(from, message.transfer, fits, now);
 }
 
+void Transfers::Impl::on(NodeId from, const wire::PullRefused& message, Time now) {
+  const Error why =
+      message.error ? Error(*message.error) : Error(Code::internal, "refused without a reason");
+  const bool busy =
+      plan.takes_off(from, message.transfer, why) && still_written(from, message.transfer);
+  plan.refused(from, message.transfer, why, now, busy);
+}
+
+/// Takes a large pull off its connection. True: its bytes come there all the same, just now.
+bool Transfers::Impl::still_written(NodeId from, std::uint64_t transfer) {
+  const std::uint64_t pull = plan.large(from, transfer);
+  const auto into = memory.find(pull);
+  if (pull == 0 || into == memory.end()) return false;
+  const auto way = inbound.find(into->second.connection);
+  if (way == inbound.end()) return false;
+  const std::optional<BulkPart> part = way->second.in->forget(into->second.object);
+  if (!part) return true;
+  if (part->bytes < into->second.part.bytes) return true;  // all of it came: that is read next
+  into->second.connection = 0;
+  note_part(pull, into->second, *part);
+  return false;
+}
+
+void Transfers::Impl::note_part(std::uint64_t pull, Memory& its, BulkPart part) {
+  its.part = part;
+  plan.kept(pull, part.bytes, part.stamp);
+}
+
+/// A piece has come: those to whom it is passed on may have it.
+void Transfers::Impl::in_grew(const BulkEvent& event) {
+  const auto into = memory.find(event.item);
+  if (into == memory.end() || into->second.connection != event.connection) return;
+  Memory& its = into->second;
+  its.part = event.part;
+  for (const Child& child : std::vector<Child>(its.children)) {
+    Outbound& to = outbound.at(child.connection);
+    Served& served = to.served.at(child.item);
+    if (served.after.bytes == 0 || served.after.stamp == its.part.stamp) {
+      to.out->allow(child.item, its.part);
+    } else {  // it has others, and was sent nothing
+      to.out->abandon(child.item);
+      refuse({to.node, served.transfer, {}, {}, {}, {}, false},
+             Error(Code::object_lost, "the object was computed again meanwhile"));
+      no_child_any_more(child.connection, child.item, served);
+    }
+  }
+}
+
 void Transfers::Impl::in_ended(BulkEvent& event, Time now) {
   const auto at = inbound.find(event.connection);
   const NodeId node = at->second.node;
-  const bool used = std::any_of(memory.begin(), memory.end(), [&](const auto& each) {
-    return each.second.connection == event.connection;
-  });
+  bool used = false;
+  for (auto& [pull, its] : memory) {
+    if (its.connection != event.connection) continue;
+    used = true;
+    its.connection = 0;
+    const BulkPart part = at->second.in->part(its.object);
+    if (part.bytes >= its.part.bytes) note_part(pull, its, part);
+  }
   stats.forged += event.forged ? 1u : 0u;
   stats.lost += used ? 1u : 0u;
   inbound.erase(at);  // joins: the post was the thread's last deed
   plan.connection_ended(node, event.connection, *event.error, now);
-}
-
-// -- serving
-
-void Transfers::Impl::on(NodeId from, const wire::PullRequest& message, Time now) {
-  const Request request{from, message.transfer, message.object, now + kDeferredAtMost};
-  if (serve(request, deferred.size() >= kMostDeferred)) return;
-  deferred.push_back(request);
-  retry_deferred = now + kDeferredPause;
-}
-
-/// False when the object's writer has not confirmed all of its memory yet: again soon.
-bool Transfers::Impl::serve(const Request& request, bool last_try) {
-  const std::optional<wire::Location> at = out.find(request.object);
-  if (!at) {
-    refuse(request, Error(Code::object_lost, "object " + request.object.str() +
-                                                 " is not on the node that owns it any more"));
-    return true;
-  }
-  Result<Pinned> pinned = host.open_local(store_location(*at));
-  if (!pinned && pinned.error().code() == Code::unavailable) {
-    if (!last_try) return false;
-    pinned = Error(Code::internal, "the memory of an object was not confirmed by its writer");
-  }
-  if (!pinned) {
-    refuse(request, pinned.error());
-  } else if (pinned->bytes().size() <= kSmallObject) {
-    serve_small(request, *pinned);
-  } else {
-    serve_large(request, *std::move(pinned));
-  }
-  return true;
-}
-
-void Transfers::Impl::serve_deferred(Time now) {
-  for (const Request& request : std::exchange(deferred, {}))
-    if (!serve(request, now >= request.until)) deferred.push_back(request);
-  retry_deferred = deferred.empty() ? Time::max() : now + kDeferredPause;
-}
-
-void Transfers::Impl::serve_small(const Request& request, const Pinned& pinned) {
-  const std::uint64_t size = pinned.bytes().size();
-  out.send(request.from, wire::PullData{request.transfer, 0, size}, pinned.bytes());
-  ++stats.served_objects;
-  stats.served_bytes += size;
-}
-
-void Transfers::Impl::serve_large(const Request& request, Pinned pinned) {
-  const auto current = serving.find(request.from);
-  if (current == serving.end())
-    return refuse(request, Error(Code::unavailable, "there is no bulk connection to this node"));
-  Outbound& to = outbound.at(current->second);
-  if (to.served.size() >= kMostServed)
-    return refuse(request, Error(Code::overloaded, "too many objects wait to be sent there"));
-  const std::uint64_t number = next_served++;
-  const BlobView bytes = pinned.bytes();
-  to.served[number] = {request.transfer, std::move(pinned)};
-  if (!to.out->enqueue(number, request.object, bytes)) {
-    to.served.erase(number);
-    return refuse(request, Error(Code::unavailable, "the bulk connection to this node has ended"));
-  }
-  out.send(request.from, wire::PullOnBulk{request.transfer, bytes.size()}, {});
-}
-
-void Transfers::Impl::refuse(const Request& request, const Error& error) {
-  out.send(request.from, wire::PullRefused{request.transfer, error.shared_info()}, {});
-}
-
-/// A new offer replaces the connection before, of which the peer has given up what was on it.
-void Transfers::Impl::on(NodeId from, const wire::BulkOffer& message) {
-  stop_serving(from);
-  const auto ending = std::count_if(outbound.begin(), outbound.end(),
-                                    [&](const auto& each) { return each.second.node == from; });
-  if (message.key.size() != net::BulkKey::size() ||
-      static_cast<std::size_t>(ending) >= kMostOutbound)
-    return;
-  net::BulkKey key;
-  std::memcpy(key.data(), message.key.data(), key.size());
-  const std::uint64_t number = next_outbound++;
-  BulkOutOptions how{message.host, message.port, {}};
-  how.id = {message.connection_high, message.connection_low};
-  how.silence = options.plan.silence;
-  how.idle = options.serve_idle;
-  Outbound& to = outbound[number];
-  to.node = from;
-  to.out = std::make_unique<BulkOut>(number, std::move(how), std::move(key), mailbox);
-  serving[from] = number;
-}
-
-void Transfers::Impl::stop_serving(NodeId node) {
-  const auto current = serving.find(node);
-  if (current == serving.end()) return;
-  outbound.at(current->second).out->close();
-  serving.erase(current);
-}
-
-void Transfers::Impl::out_ended(const BulkEvent& event) {
-  const auto at = outbound.find(event.connection);
-  const Outbound ended = std::move(at->second);
-  outbound.erase(at);
-  const auto current = serving.find(ended.node);
-  const bool was_current = current != serving.end() && current->second == event.connection;
-  if (!was_current) return;  // replaced, or its node is dead: nobody waits
-  serving.erase(current);
-  for (const auto& [number, served] : ended.served)
-    refuse({ended.node, served.transfer, {}, {}}, *event.error);
 }
 
 }  // namespace troupe::agent

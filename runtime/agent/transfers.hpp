@@ -11,6 +11,8 @@
 /// in a message, larger ones over one bulk connection per direction and node, which is made when it
 /// is needed and ends when idle: a thread of its own reads into, or writes from, shared memory.
 /// What is fetched when says TransferPlan; a served object is pinned until its last byte is sent.
+/// When more nodes than two want an object of over kShareFrom bytes, the later ones are sent to the
+/// earlier ones (Broadcast), which pass on each piece as soon as it has been checked.
 ///
 /// out.done and out.failed are called within poll() only; poll() may call back into pull(),
 /// cancel(), node_died() and on_message(), as may out.send. After poll() send what
@@ -30,6 +32,8 @@
 
 namespace troupe::agent {
 
+inline constexpr std::uint64_t kShareFrom = 1 << 20;  ///< smaller objects are served by their owner
+
 struct TransfersOptions {
   std::string host = "127.0.0.1";  ///< an IPv4 address of this node that others reach
   std::uint16_t port = 0;          ///< of the bulk door; 0 takes a free one
@@ -42,21 +46,30 @@ struct TransfersOptions {
 struct TransferStats {
   std::uint64_t pulled_objects = 0, pulled_bytes = 0;
   std::uint64_t served_objects = 0, served_bytes = 0;
-  std::uint64_t connections = 0;  ///< offered so far
-  std::uint64_t lost = 0;         ///< connections that broke while objects were on their way
-  std::uint64_t forged = 0;       ///< of those, because a frame was not authentic
-  std::uint64_t threads = 0;      ///< now
+  std::uint64_t connections = 0;     ///< offered so far
+  std::uint64_t lost = 0;            ///< connections that broke while objects were on their way
+  std::uint64_t forged = 0;          ///< of those, because a frame was not authentic
+  std::uint64_t resumed_bytes = 0;   ///< that were there when an object was asked for again
+  std::uint64_t sent_elsewhere = 0;  ///< requests that were answered with another node's name
+  std::uint64_t threads = 0;         ///< now
 };
 
 class Transfers {
  public:
+  /// An object that is on this node.
+  struct Held {
+    wire::Location at;    ///< where its bytes are
+    wire::Location name;  ///< where they were when it was sealed; another one is another life
+    bool own = true;      ///< of this node, not a copy
+  };
+
   class Out {
    public:
     virtual ~Out() = default;
     /// A message to the agent of a node. The payload is copied before it returns.
     virtual void send(NodeId to, const wire::PeerMessage& message, BlobView payload) = 0;
-    /// Where an object of this node is, if it is here; for serving it.
-    virtual std::optional<wire::Location> find(ObjectId object) = 0;
+    /// An object that is here, this node's or a copy that done() told of; for serving it.
+    virtual std::optional<Held> find(ObjectId object) = 0;
     /// It is here now, as an adopted object of the agent's own (free it with Host::free).
     virtual void done(ObjectId object, NodeId from, const wire::Location& location) = 0;
     virtual void failed(ObjectId object, NodeId from, const Error& error) = 0;
@@ -79,7 +92,8 @@ class Transfers {
             Priority priority = Priority::get);
   /// It is wanted no more: no report follows, bytes that still come are dropped.
   void cancel(ObjectId object, Time now);
-  /// PullRequest, PullData, PullOnBulk, PullRefused and BulkOffer; others are ignored.
+  /// PullRequest, PullData, PullOnBulk, PullRefused, PullElsewhere and BulkOffer; others are
+  /// ignored.
   void on_message(NodeId from, const wire::PeerMessage& message, BlobView payload, Time now);
   /// The agent's own client may have room now.
   void memory_came(Time now);

@@ -25,20 +25,22 @@ std::uint64_t take_u64(const std::byte* at) noexcept {
   return value;
 }
 
-/// 16 bytes object, 8 offset, 4 length, 1 last, 11 zero.
+/// 16 bytes object, 8 offset, 4 length, 1 last, 3 zero, 8 stamp.
 void encode_header(const BulkHeader& header, std::byte (&out)[header_size]) noexcept {
   std::memset(out, 0, sizeof out);
   put_u64(out, header.object.high);
   put_u64(out + 8, header.object.low);
   put_u64(out + 16, header.offset);
   put_u64(out + 24, header.length | static_cast<std::uint64_t>(header.last) << 32);
+  put_u64(out + 32, header.stamp);
 }
 BulkHeader decode_header(const std::byte (&in)[header_size]) noexcept {
   const std::uint64_t packed = take_u64(in + 24);
   return {.object = {take_u64(in), take_u64(in + 8)},
           .offset = take_u64(in + 16),
           .length = static_cast<std::uint32_t>(packed),
-          .last = (packed >> 32) != 0};
+          .last = (packed >> 32) != 0,
+          .stamp = take_u64(in + 32)};
 }
 
 Error closed(const std::string& why) {

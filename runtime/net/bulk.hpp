@@ -9,8 +9,8 @@
 ///
 /// A connection begins with the 16 bytes of its id in clear, which the door knows and forgets at
 /// once; then come frames: 40 bytes of header, the sealed bytes, a 16-byte tag. The header is the
-/// associated data (object, offset, length, last); the nonce is 4 zero bytes and a 64-bit count of
-/// frames, which does not travel: a frame that is repeated, left out or moved does not
+/// associated data (object, offset, length, last, stamp); the nonce is 4 zero bytes and a 64-bit
+/// count of frames, which does not travel: a frame that is repeated, left out or moved does not
 /// authenticate. A key serves one direction of one connection and is wiped with its owner. The
 /// first frame is empty and must authenticate within 5 s, so that a stranger never gets a byte into
 /// the receiver's memory.
@@ -47,6 +47,7 @@ struct BulkHeader {
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
   bool last = false;
+  std::uint64_t stamp = 0;  ///< the sender's name for one life of the object's bytes
 };
 
 /// Opens a connection and names it. Blocks until `by` at most.

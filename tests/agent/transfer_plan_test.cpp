@@ -1,87 +1,16 @@
 // TransferPlan alone: every pull ends once, memory is bounded and never given away while a
 // connection may write it, whatever breaks; by single cases and by seeded simulation.
-#include "troupe/runtime/agent/transfer_plan.hpp"
+#include "tests/agent/transfer_plan_desk.hpp"
 
 #include "troupe/runtime/base/random.hpp"
 
-#include <gtest/gtest.h>
 #include <algorithm>
 #include <functional>
 
 namespace troupe::agent {
 namespace {
 
-using namespace std::chrono_literals;
-using Plan = TransferPlan;
-
-constexpr NodeId kOne{0, 1}, kTwo{0, 2};
-constexpr std::uint64_t kMiB = 1 << 20;
-const Time kStart = Time{} + 1h;
-
-ObjectId object(std::uint64_t n) {
-  return {7, n};
-}
-
-/// A shell that has memory always and connections at once, and notes what it is told.
-struct Desk {
-  Plan plan;
-  Time now = kStart;
-  std::vector<Plan::Ask> asks;
-  std::vector<Plan::Offer> offers;
-  std::vector<Plan::Close> closes;
-  std::vector<Plan::Complete> completes;
-  std::vector<Plan::Failed> failures;
-  std::set<std::uint64_t> memory;
-  bool full = false;
-  std::uint64_t most = ~std::uint64_t{0};  ///< bytes that can be had at once
-
-  explicit Desk(PlanOptions options = {}) : plan(options) {}
-
-  void pull(NodeId node, std::uint64_t n, std::uint64_t bytes, Priority how = Priority::get) {
-    plan.pull(node, object(n), bytes, how, now);
-    settle();
-  }
-  void settle() {
-    for (auto actions = plan.take_actions(); !actions.empty(); actions = plan.take_actions())
-      for (Plan::Action& action : actions) {
-        if (auto* reserve = std::get_if<Plan::Reserve>(&action)) {
-          if (full || reserve->bytes > most) {
-            plan.no_memory(reserve->pull, Error(Code::out_of_memory, "full"), now);
-          } else {
-            memory.insert(reserve->pull);
-            plan.reserved(reserve->pull, now);
-          }
-        } else if (auto* discard = std::get_if<Plan::Discard>(&action)) {
-          EXPECT_EQ(memory.erase(discard->pull), 1u);
-        } else if (auto* complete = std::get_if<Plan::Complete>(&action)) {
-          EXPECT_EQ(memory.erase(complete->pull), 1u);
-          completes.push_back(*complete);
-        } else if (auto* ask = std::get_if<Plan::Ask>(&action)) {
-          asks.push_back(*ask);
-        } else if (auto* offer = std::get_if<Plan::Offer>(&action)) {
-          offers.push_back(*offer);
-        } else if (auto* close = std::get_if<Plan::Close>(&action)) {
-          closes.push_back(*close);
-        } else {
-          failures.push_back(std::get<Plan::Failed>(action));
-        }
-      }
-    EXPECT_EQ(plan.check(), "");
-  }
-  void receive(const Plan::Ask& ask) {
-    plan.received(ask.node, ask.connection, ask.pull, now);
-    settle();
-  }
-  void end(NodeId node, std::uint64_t connection) {
-    plan.connection_ended(node, connection, Error(Code::unavailable, "cut"), now);
-    settle();
-  }
-  void wait(Duration time) {
-    now += time;
-    plan.on_tick(now);
-    settle();
-  }
-};
+using namespace test;
 
 TEST(TransferPlan, ASmallObjectComesByMessageALargeOneByConnection) {
   Desk d;
@@ -376,7 +305,7 @@ TEST(TransferPlan, AnUnusedConnectionIsClosed) {
 class World {
  public:
   explicit World(std::uint64_t seed) : random_(seed), plan_(options(seed)) {
-    for (std::uint64_t n = 1; n <= 3; ++n) nodes_[NodeId{0, n}] = {};
+    for (std::uint64_t n = 1; n <= 4; ++n) nodes_[NodeId{0, n}] = {};
   }
 
   void run() {
@@ -396,14 +325,14 @@ class World {
     EXPECT_TRUE(memory_.empty()) << "T-2: memory that nobody has";
     for (const auto& [id, count] : wanted_) EXPECT_EQ(count, 0) << "T-1: " << id.low;
   }
-  int completed = 0, failed = 0;
+  int completed = 0, failed = 0, named = 0, resumed = 0;
 
  private:
   struct Connection {
     NodeId node;
     std::vector<std::uint64_t> queue;  ///< pulls
     std::uint64_t writing = 0;         ///< the pull whose memory is being written
-    bool closing = false;
+    bool serving = false;              ///< something is in the queue, or is written
     bool broken = false;
   };
   struct NodeState {
@@ -465,6 +394,16 @@ class World {
     if (random_.chance(0.05))
       for (auto& [number, c] : connections_)
         if (c.node == node) break_off(number);
+    if (random_.chance(0.2) && !asked_.empty()) {  // its owner names another node, or any
+      const Plan::Ask& ask = asked_[random_.below(asked_.size())];
+      const NodeId other{0, 1 + random_.below(4)};
+      const std::uint64_t pull = plan_.large(ask.node, ask.transfer);
+      if (pull != 0 && !is_written(pull)) {
+        expected_.erase(pull);
+        plan_.elsewhere(ask.node, ask.transfer, other, now_);
+        ++named;
+      }
+    }
     if (random_.chance(0.1)) now_ += Duration(random_.below(3'000'000'000));
     catch_up();
   }
@@ -490,14 +429,25 @@ class World {
     if (std::exchange(c.broken, true)) return;
     after(delay(), [this, number] {
       const NodeId node = connections_.at(number).node;
+      const std::uint64_t pull = connections_.at(number).writing;
       connections_.erase(number);
+      if (pull != 0 && memory_.count(pull) != 0 && random_.chance(0.7)) {
+        const auto at = parts_.find(pull);
+        const std::uint64_t have = at == parts_.end() ? 0 : at->second;
+        parts_[pull] = have + (sizes_[pull] - have) / 2;
+        plan_.kept(pull, parts_[pull], 7);
+      }
       plan_.connection_ended(node, number, Error(Code::unavailable, "cut"), now_);
     });
   }
 
   void serve(std::uint64_t number) {
     const auto at = connections_.find(number);
-    if (at == connections_.end() || at->second.broken || at->second.queue.empty()) return;
+    if (at == connections_.end() || at->second.broken) return;
+    if (at->second.queue.empty()) {
+      at->second.serving = false;
+      return;
+    }
     const NodeState& node = nodes_[at->second.node];
     if (node.dead || (node.silent && !calm_)) {
       after(100ms, [this, number] { serve(number); });
@@ -505,11 +455,13 @@ class World {
     }
     const std::uint64_t next = at->second.queue.front();
     at->second.queue.erase(at->second.queue.begin());
+    if (expected_[next] != number) return serve(number);  // not asked for here any more
     at->second.writing = next;
     after(delay(), [this, number, next] {
       const auto it = connections_.find(number);
       if (it == connections_.end() || it->second.broken) return;
       it->second.writing = 0;
+      if (expected_[next] == number) expected_.erase(next);  // all of it has come
       plan_.heard(it->second.node, number, now_);
       plan_.received(it->second.node, number, next, now_);
       if (random_.chance(0.1)) plan_.received(it->second.node, number, next, now_);
@@ -526,7 +478,10 @@ class World {
     const bool gone = random_.chance(0.05);
     const auto answer = [this, ask, gone] {
       if (gone) {
-        plan_.refused(ask.node, ask.transfer, Error(Code::object_lost, "gone"), now_);
+        const std::uint64_t pull = plan_.large(ask.node, ask.transfer);
+        if (pull != 0 && !is_written(pull)) expected_.erase(pull);
+        plan_.refused(ask.node, ask.transfer, Error(Code::object_lost, "gone"), now_,
+                      pull != 0 && is_written(pull));
       } else if (ask.connection == 0) {
         plan_.arrived(ask.node, ask.transfer, true, now_);
       }
@@ -537,7 +492,7 @@ class World {
     const auto at = connections_.find(ask.connection);
     if (at == connections_.end()) return;
     at->second.queue.push_back(ask.pull);
-    if (at->second.queue.size() == 1 && at->second.writing == 0) serve(ask.connection);
+    if (!std::exchange(at->second.serving, true)) serve(ask.connection);
   }
 
   void perform() {
@@ -547,11 +502,24 @@ class World {
   void act(Plan::Reserve& reserve) {
     if (full_) return plan_.no_memory(reserve.pull, Error(Code::out_of_memory, "full"), now_);
     EXPECT_TRUE(memory_.insert(reserve.pull).second);
+    sizes_[reserve.pull] = reserve.bytes;
     plan_.reserved(reserve.pull, now_);
   }
   void act(Plan::Offer& offer) { connections_[offer.connection].node = offer.node; }
+  bool is_written(std::uint64_t pull) const {
+    for (const auto& [number, c] : connections_)
+      if (c.writing == pull) return true;
+    return false;
+  }
   void act(Plan::Ask& ask) {
     EXPECT_EQ(memory_.count(ask.pull), 1u);
+    EXPECT_FALSE(is_written(ask.pull)) << "T-2: two connections write the same memory";
+    const auto part = parts_.find(ask.pull);
+    EXPECT_EQ(ask.have, part == parts_.end() ? 0 : part->second) << "T-5";
+    EXPECT_EQ(ask.stamp, ask.have == 0 ? 0u : 7u) << "T-5";
+    resumed += ask.have != 0 ? 1 : 0;
+    asked_.push_back(ask);
+    expected_[ask.pull] = ask.connection;
     after(delay(), [this, copy = ask] { request(copy); });
   }
   void act(Plan::Close& close) {
@@ -559,11 +527,13 @@ class World {
   }
   void act(Plan::Complete& complete) {
     EXPECT_EQ(memory_.erase(complete.pull), 1u);
+    expected_.erase(complete.pull);
     end(complete.pull, complete.object, complete.wanted);
     ++completed;
   }
   void act(Plan::Discard& discard) {
     EXPECT_EQ(memory_.erase(discard.pull), 1u);
+    expected_.erase(discard.pull);
     for (const auto& [number, c] : connections_)
       EXPECT_NE(c.writing, discard.pull) << "T-2: memory is written after it was given back";
   }
@@ -586,21 +556,28 @@ class World {
   std::map<std::uint64_t, Connection> connections_;
   std::vector<Event> events_;
   std::set<std::uint64_t> memory_;
+  std::map<std::uint64_t, std::uint64_t> sizes_, parts_;  ///< by pull
+  std::map<std::uint64_t, std::uint64_t> expected_;       ///< pull → connection
+  std::vector<Plan::Ask> asked_;
   std::map<ObjectId, int> wanted_;
 };
 
 TEST(TransferPlan, EveryPullEndsOnceWhateverBreaks) {
-  int completed = 0, failed = 0;
+  int completed = 0, failed = 0, named = 0, resumed = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed);
     world.run();
     completed += world.completed;
     failed += world.failed;
+    named += world.named;
+    resumed += world.resumed;
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(completed, 60 * 50);
   EXPECT_GT(failed, 60);
+  EXPECT_GT(named, 60);
+  EXPECT_GT(resumed, 60);
 }
 
 }  // namespace

@@ -138,10 +138,56 @@ TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
   expect_clean(world);
 }
 
-TEST(Transfers, AConnectionThatIsAlwaysCutIsUnavailable) {
+/// What has come stays: only the piece that was cut is sent again.
+TEST(Transfers, AConnectionCutAfterAnyPieceGoesOnFromThere) {
+  TransfersOptions options;
+  options.plan.silence = 2s;
+  World world(options);
+  Cutter cutter(world.two.transfers->port());
+  world.on_message = [&](Carried& carried) {
+    if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
+    // Only the end of the connection tells, when all that came before it has been read.
+    return !std::holds_alternative<wire::PullRefused>(carried.message);
+  };
+  cutter.once = true;
+  constexpr std::uint64_t frame = net::bulk_chunk + 56, pieces = 8;
+  for (std::uint64_t k = 0; k < pieces; ++k) {
+    const std::uint64_t before = world.two.transfers->stats().resumed_bytes;
+    world.one.make(object(k), pieces * net::bulk_chunk);
+    cutter.budget = 16 + 56 + k * frame + 1 + k * 20'000;
+    world.two.pull(object(k), pieces * net::bulk_chunk);
+    ASSERT_TRUE(world.until([&] { return world.two.ended(object(k)); }));
+    ASSERT_TRUE(world.two.has(object(k))) << world.two.failures.at(object(k)).message();
+    EXPECT_TRUE(right(world.two, object(k), pieces * net::bulk_chunk)) << k;
+    EXPECT_EQ(world.two.transfers->stats().resumed_bytes - before, k * net::bulk_chunk);
+    world.one.transfers->node_died(world.two.id, true, steady_now());
+    ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().threads == 0; }));
+  }
+  expect_clean(world);
+}
+
+TEST(Transfers, AConnectionThatIsCutAgainAndAgainBringsItPieceByPiece) {
   World world;
   Cutter cutter(world.two.transfers->port());
   cutter.budget = kMiB;
+  world.on_message = [&](Carried& carried) {
+    if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
+    return !std::holds_alternative<wire::PullRefused>(carried.message);
+  };
+  world.one.make(object(1), 4 * kMiB);
+  world.two.pull(object(1), 4 * kMiB);
+  ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
+  ASSERT_TRUE(world.two.has(object(1))) << world.two.failures.at(object(1)).message();
+  EXPECT_TRUE(right(world.two, object(1), 4 * kMiB));
+  EXPECT_EQ(world.two.transfers->stats().connections, 6u) << "three pieces each time";
+  EXPECT_EQ(world.two.transfers->stats().resumed_bytes, (3 + 6 + 9 + 12 + 15) * net::bulk_chunk);
+  expect_clean(world);
+}
+
+TEST(Transfers, AConnectionThatIsAlwaysCutIsUnavailable) {
+  World world;
+  Cutter cutter(world.two.transfers->port());
+  cutter.budget = net::bulk_chunk;
   world.on_message = [&](Carried& carried) {
     if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
     return true;

@@ -1,5 +1,5 @@
-// Two nodes in one process: hosts and transfers joined by a queue of messages that a test can
-// watch, alter and drop, and a proxy that cuts bulk connections after so many bytes.
+// Two or more nodes in one process: hosts and transfers joined by a queue of messages that a test
+// can watch, alter and drop, and a proxy that cuts bulk connections after so many bytes.
 #pragma once
 
 #include "troupe/runtime/agent/transfers.hpp"
@@ -137,15 +137,19 @@ class End final : public Transfers::Out {
     return pinned_.bytes();
   }
   void pull(ObjectId object, std::uint64_t bytes);
+  void pull_from(NodeId owner, ObjectId object, std::uint64_t bytes);
   bool has(ObjectId object) const { return done_.count(object) != 0; }
   bool ended(ObjectId object) const { return has(object) || failures.count(object) != 0; }
 
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   void short_of_memory(std::uint64_t bytes) override { wanted = std::max(wanted, bytes); }
   std::uint64_t wanted = 0;  ///< most bytes that were said to be lacking
-  std::optional<wire::Location> find(ObjectId object) override {
-    const auto at = objects.find(object);
-    return at == objects.end() ? std::nullopt : std::optional(at->second);
+  std::optional<Transfers::Held> find(ObjectId object) override {
+    if (const auto at = objects.find(object); at != objects.end())
+      return Transfers::Held{at->second, at->second, true};
+    if (const auto copy = done_.find(object); copy != done_.end())
+      return Transfers::Held{copy->second, copy->second, false};
+    return std::nullopt;
   }
   void done(ObjectId object, NodeId, const wire::Location& location) override {
     EXPECT_TRUE(done_.emplace(object, location).second) << "an object came twice";
@@ -172,8 +176,18 @@ struct Carried {
 };
 
 struct World {
-  explicit World(TransfersOptions options = {}, std::uint64_t arena = 512u << 20)
-      : one(*this, NodeId{0, 1}, options, arena), two(*this, NodeId{0, 2}, options, arena) {}
+  explicit World(TransfersOptions options = {}, std::uint64_t arena = 512u << 20,
+                 std::size_t nodes = 2)
+      : one(*this, NodeId{0, 1}, options, arena), two(*this, NodeId{0, 2}, options, arena) {
+    for (std::size_t n = 3; n <= nodes; ++n)
+      more.push_back(std::make_unique<End>(*this, NodeId{0, n}, options, arena));
+  }
+  std::vector<End*> ends() {
+    std::vector<End*> all = {&one, &two};
+    for (auto& each : more) all.push_back(each.get());
+    return all;
+  }
+  End& end(NodeId id) { return *ends().at(id.low - 1); }
 
   /// Runs both nodes until the condition holds; false when it does not within the limit.
   bool until(const std::function<bool()>& holds, Duration limit = 20s) {
@@ -182,7 +196,7 @@ struct World {
       carry();
       Time due = end;
       std::vector<pollfd> fds;
-      for (End* each : {&one, &two}) {
+      for (End* each : ends()) {
         if (!each->transfers) continue;
         each->transfers->poll(steady_now());
         each->host->take_notices();
@@ -203,7 +217,8 @@ struct World {
       Carried next = std::move(carried.front());
       carried.pop_front();
       if (on_message && !on_message(next)) continue;
-      End& to = next.to == one.id ? one : two;
+      if (std::holds_alternative<wire::PullRequest>(next.message)) ++requests[next.to];
+      End& to = end(next.to);
       if (to.transfers)
         to.transfers->on_message(next.from, next.message, next.payload, steady_now());
     }
@@ -212,14 +227,16 @@ struct World {
   void kill(End& end) {
     end.transfers.reset();
     carried.clear();
-    End& other = &end == &one ? two : one;
-    other.transfers->node_died(end.id, true, steady_now());
+    for (End* other : ends())
+      if (other->transfers) other->transfers->node_died(end.id, true, steady_now());
   }
 
   /// May alter a message; false drops it.
   std::function<bool(Carried&)> on_message;
   std::deque<Carried> carried;
+  std::map<NodeId, int> requests;  ///< that came to a node
   End one, two;
+  std::vector<std::unique_ptr<End>> more;  ///< the third and so on
 };
 
 inline End::End(World& w, NodeId i, TransfersOptions options, std::uint64_t arena)
@@ -234,8 +251,10 @@ inline void End::send(NodeId to, const wire::PeerMessage& message, BlobView payl
   world.carried.push_back({id, to, message, Blob(payload.begin(), payload.end())});
 }
 inline void End::pull(ObjectId object, std::uint64_t bytes) {
-  End& other = this == &world.one ? world.two : world.one;
-  transfers->pull(other.id, object, bytes, steady_now());
+  pull_from(this == &world.one ? world.two.id : world.one.id, object, bytes);
+}
+inline void End::pull_from(NodeId owner, ObjectId object, std::uint64_t bytes) {
+  transfers->pull(owner, object, bytes, steady_now());
 }
 
 }  // namespace troupe::agent::test
