@@ -187,7 +187,9 @@ void Node::on_request_lease(Process& from, wire::RequestLease& message) {
   // What other nodes were asked for is part of the backlog.
   const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
   const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
-  leases_.request(from.index, message.key, shape_of(message.shape), here, steady_now(),
+  scheduling::Shape shape = shape_of(message.shape);
+  if (message.near) shape.locality.emplace_back(message.near, message.near_bytes);
+  leases_.request(from.index, message.key, shape, here, steady_now(),
                   {.spilled = false, .dedicated = false, .job = from.job_number});
   if (!network_) return;
   if (message.backlog == 0) remote_.withdrawn(from.index, message.key);
@@ -448,7 +450,11 @@ void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value
     }
     return network_->send(*node, ready, payload);
   }
-  if (Process* to = find(process)) send(*to, wire::Ready{object, value}, payload);
+  NodeId holder;
+  if (value.kind == wire::Value::Kind::remote)
+    if (const auto owner = owners_.owner_of(object))
+      holder = remote_.node_of(*owner).value_or(NodeId{});
+  if (Process* to = find(process)) send(*to, wire::Ready{object, value, holder}, payload);
 }
 
 void Node::rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) {

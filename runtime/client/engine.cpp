@@ -85,7 +85,6 @@ ClientEngine::ClientEngine(Start start)
     : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit(start.kind)) {
   socket_ = process::LocalSocket(std::move(start.socket));
   bell_ = ring::Doorbell::create().value();
-  shapes_.emplace_back();  // key 0: all defaults
   say_hello(start);
   pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
   pump_->start();
@@ -279,11 +278,7 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
-  const wire::Shape shape = shape_of(*options);
-  for (std::size_t key = 0; key < shapes_.size(); ++key)
-    if (shapes_[key] == shape) return key;
-  shapes_.push_back(shape);
-  return shapes_.size() - 1;
+  return wishes_.key_for(shape_of(*options));
 }
 
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
@@ -648,7 +643,25 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
 }
 
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
-  tell_agent(wire::RequestLease{key, backlog, shapes_[key]});
+  const Wishes::Wish& wish = wishes_.at(key);
+  tell_agent(wire::RequestLease{key, backlog, wish.shape, wish.near, wish.bytes});
+}
+/// It goes where most bytes of its large arguments are, if there is room.
+void ClientEngine::placed(Task& task) {
+  Nearest most;
+  for (const auto& argument : task.call.arguments) {
+    if (!argument.object) continue;
+    const Entry& origin = origin_of(entry_of(argument.object));
+    if (!origin.ready.load(std::memory_order_acquire)) continue;
+    const bool far = origin.kind == wire::Value::Kind::remote &&
+                     origin.fetched.load(std::memory_order_acquire) == nullptr;
+    if (far)
+      most.add(wishes_.node(origin.location->segment), origin.location->length);
+    else if (origin.kind == wire::Value::Kind::shared || origin.kind == wire::Value::Kind::remote)
+      most.add(node_, origin.location->length);
+  }
+  if (most.bytes() != 0 || wishes_.at(task.key).bytes != 0)
+    task.key = wishes_.place(task.key, most, node_);
 }
 void ClientEngine::return_lease(std::uint64_t lease) {
   tell_agent(wire::LeaseReturned{lease});

@@ -17,6 +17,7 @@
 #include "troupe/runtime/client/pump.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/wishes.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/ring/channel.hpp"
@@ -195,6 +196,7 @@ class ClientEngine final : public detail::Engine,
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
+  void placed(Task& task) override;
   void request_lease(std::uint64_t key, std::uint32_t backlog) override;
   void return_lease(std::uint64_t lease) override;
   void recall(std::uint64_t worker) override;
@@ -228,7 +230,7 @@ class ClientEngine final : public detail::Engine,
   void drop_peer(Peer& peer);
 
   // values and references (engine_objects.cpp)
-  void settle(Entry& entry, const wire::Value& value, BlobView payload);
+  void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
   void settle_error(Entry& entry, const Error& error);
   void wake(Entry& entry);
   void fire_woken();
@@ -358,7 +360,7 @@ class ClientEngine final : public detail::Engine,
   std::set<std::uint64_t> dead_peers_;  ///< died before their channel was announced
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
-  std::vector<wire::Shape> shapes_;  ///< by key
+  Wishes wishes_;
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;

@@ -190,7 +190,7 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 }
 
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  if (granted.key >= shapes_.size()) return;
+  if (granted.key >= wishes_.size()) return;
   if (peer_of(granted.worker) == nullptr) {
     pending_grants_.push_back({granted});
     return;
@@ -308,7 +308,7 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
   if (entry.awaits > 0) --entry.awaits;
   if (!entry.ready.load(std::memory_order_relaxed)) {
     if (entry.rebuilding && !to_rebuild) return give_back(message.value);  // what it was before
-    settle(entry, message.value, payload);
+    settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
     rebuilt(entry, message.value, payload);
   } else {

@@ -24,7 +24,7 @@ std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, Blo
 }
 
 /// Precondition: the entry is not ready.
-void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload) {
+void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder) {
   if (entry.rebuilding) {
     entry.rebuilding = false;
     entry.refused = value.kind == wire::Value::Kind::error;
@@ -74,6 +74,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       entry.kind = wire::Value::Kind::remote;
       entry.nested = adopt_refs(value.refs);
       entry.location.edit().length = value.remote_bytes;
+      entry.location.edit().segment = wishes_.number_of(holder);
       break;
   }
   finish_settling(entry);

@@ -63,6 +63,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool parked : 1 = false;      ///< no handle, but lineage_uses
   bool rebuilding : 1 = false;  ///< Rebuild was sent; Ready follows
   bool refused : 1 = false;     ///< and said that it cannot be: fetch_error
+  /// Of a remote value only `length`, and as `segment` the number of its node.
   Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;

@@ -47,6 +47,7 @@ void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
   first_ = task;
   ++live_count_;
   if (task->waiting != 0) return;
+  out_.placed(*task);
   Pool& pool = pools_[task->key];
   pool.ready.push_back(task);
   ++queued_;
@@ -60,6 +61,7 @@ void TaskManager::argument_ready(Task& task, Time now) {
     forget(task);
     return;
   }
+  out_.placed(task);
   Pool& pool = pools_[task.key];
   pool.ready.push_back(&task);
   ++queued_;

@@ -55,6 +55,8 @@ class TaskManager {
     /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full
     /// (writable() follows).
     virtual bool send(std::uint64_t worker, Task& task) = 0;
+    /// Its arguments are ready: now task.key may be another one, of the same shape.
+    virtual void placed(Task& /*task*/) {}
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
     virtual void return_lease(std::uint64_t lease) = 0;
     virtual void recall(std::uint64_t worker) = 0;

@@ -1,0 +1,143 @@
+// Work goes to its data: on three nodes a task runs where most bytes of its arguments are, if there
+// is room, and the bytes do not move; an object that all nodes want reaches them all.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::Placement;
+using troupe::Ref;
+using Numbers = std::vector<std::uint64_t>;
+
+constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr std::uint64_t kMiB = 1u << 20;
+
+bool eventually(const std::function<bool()>& is_true) {
+  const auto deadline = std::chrono::steady_clock::now() + kBound;
+  while (!is_true()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
+  Numbers v(bytes / 8);
+  std::iota(v.begin(), v.end(), seed << 32);
+  return v;
+}
+/// Where it ran, and that it saw all of them.
+struct Seen {
+  NodeId node;
+  std::uint64_t sum = 0;
+};
+Seen look(Context& ctx, const Numbers& a, const Numbers& b) {
+  std::uint64_t sum = std::accumulate(a.begin(), a.end(), std::uint64_t{0});
+  sum = std::accumulate(b.begin(), b.end(), sum);
+  return {ctx.node(), sum};
+}
+std::uint64_t sum_of(std::uint64_t seed, std::uint64_t bytes) {
+  const Numbers v = numbers(seed, bytes);
+  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+}
+std::uint64_t hold_up(std::uint64_t ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  return ms;
+}
+
+class ClusterLocality : public testing::Test {
+ protected:
+  explicit ClusterLocality(unsigned count = 3)
+      : session({.cpus = 2, .memory = troupe::Bytes{256 * kMiB}, .nodes = count}) {
+    const auto all_there = [&] { return ctx.cluster().nodes.size() == count && all_idle(); };
+    if (!eventually(all_there)) throw std::runtime_error("the nodes did not come up");
+    for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
+  }
+  bool all_idle() {
+    for (const auto& node : ctx.cluster().nodes)
+      if (!node.alive || node.cpus_free != 2) return false;
+    return true;
+  }
+  auto on(std::size_t node) { return ctx.with({.placement = Placement::on(nodes.at(node))}); }
+  std::uint64_t used() {
+    std::uint64_t sum = 0;
+    for (const auto& row : ctx.cluster().nodes) sum += row.store_used.count;
+    return sum;
+  }
+
+  troupe::Session session;
+  Context ctx = session.context();
+  std::vector<NodeId> nodes;
+};
+
+TEST_F(ClusterLocality, ATaskGoesToItsLargeArguments) {
+  std::vector<Ref<Numbers>> large, small;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    large.push_back(on(i).submit<numbers>(i, 8 * kMiB));
+    small.push_back(on(i).submit<numbers>(10 + i, kMiB));
+  }
+  (void)ctx.wait(large, {.count = large.size(), .timeout = kBound});
+  (void)ctx.wait(small, {.count = small.size(), .timeout = kBound});
+  const std::uint64_t made = 3 * 9 * kMiB;
+  ASSERT_TRUE(eventually([&] { return used() >= made && used() < made + kMiB && all_idle(); }));
+  std::uint64_t elsewhere = 0, moved = 0;
+  for (int round = 0; round < 3; ++round)
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const std::size_t other = (i + 1) % nodes.size();
+      const Seen seen = ctx.get(ctx.submit<look>(large[i], small[other]), kBound);
+      EXPECT_EQ(seen.sum, sum_of(i, 8 * kMiB) + sum_of(10 + other, kMiB));
+      elsewhere += seen.node != nodes[i] ? 1u : 0u;
+      moved += (seen.node != nodes[i] ? 8 * kMiB : 0) + (seen.node != nodes[other] ? kMiB : 0);
+    }
+  EXPECT_LE(elsewhere, 1u) << "of 9; one may meet a node that is not heard of for a moment";
+  EXPECT_LE(moved, 9 * kMiB + elsewhere * 8 * kMiB) << "the small ones";
+}
+
+TEST_F(ClusterLocality, ATaskDoesNotWaitForANodeThatIsFull) {
+  const auto large = on(1).submit<numbers>(std::uint64_t{1}, 4 * kMiB);
+  (void)ctx.wait(std::vector{large}, {.count = 1, .timeout = kBound});
+  std::vector<Ref<std::uint64_t>> busy;
+  for (int i = 0; i < 2; ++i) busy.push_back(on(1).submit<hold_up>(std::uint64_t{4000}));
+  ASSERT_TRUE(eventually([&] {
+    for (const auto& row : ctx.cluster().nodes)
+      if (row.id == nodes[1]) return row.cpus_free == 0;
+    return false;
+  }));
+  const auto start = std::chrono::steady_clock::now();
+  const Seen seen = ctx.get(ctx.submit<look>(large, Numbers()), kBound);
+  EXPECT_EQ(seen.sum, sum_of(1, 4 * kMiB));
+  if (std::chrono::steady_clock::now() < start + 3s) {  // else there was room again
+    EXPECT_NE(seen.node, nodes[1]);
+  }
+  for (const auto& each : busy) EXPECT_EQ(ctx.get(each, kBound), 4000u);
+}
+
+class ClusterOfEight : public ClusterLocality {
+ protected:
+  ClusterOfEight() : ClusterLocality(8) {}
+};
+
+TEST_F(ClusterOfEight, AllNodesGetWhatOneHas) {
+  constexpr std::uint64_t bytes = 16 * kMiB;
+  const auto large = ctx.put(numbers(7, bytes));
+  std::vector<Ref<Seen>> seen;
+  for (std::size_t i = 1; i < nodes.size(); ++i)
+    seen.push_back(on(i).submit<look>(large, Numbers()));
+  for (std::size_t i = 1; i < nodes.size(); ++i) {
+    const Seen one = ctx.get(seen[i - 1], kBound);
+    EXPECT_EQ(one.sum, sum_of(7, bytes));
+    EXPECT_EQ(one.node, nodes[i]);
+  }
+}
+
+}  // namespace
