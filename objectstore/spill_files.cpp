@@ -34,6 +34,11 @@ struct SpillFiles::Impl {
   void wrote(const DiskOutcome& outcome, Time now, std::vector<SpillDone>& done);
   void read(const DiskOutcome& outcome, std::vector<SpillDone>& done);
   void note_failure(const DiskOutcome& outcome);
+  /// Why nothing goes to disk, with what made folders unfit for it.
+  Error nowhere(const Error& error) const {
+    if (last_failure.empty()) return error;
+    return Error(error.code(), error.message() + "; the last that failed is " + last_failure);
+  }
   std::string folder_of(const DiskOutcome& outcome) const {
     return options.folders[outcome.job.place.folder];
   }
@@ -43,6 +48,7 @@ struct SpillFiles::Impl {
   SpillStats stats;
   std::map<SpillId, Object> objects;
   SpillId last_id = 0;
+  std::string last_failure;  ///< of a folder, a full disk not counted
   DiskThread disk;
 };
 
@@ -68,7 +74,7 @@ Result<std::unique_ptr<SpillFiles>> SpillFiles::open(SpillOptions options) {
 
 Result<SpillId> SpillFiles::write(std::span<const std::byte> bytes, Time now) {
   auto place = impl_->plan.place(bytes.size(), now);
-  if (!place) return place.error();
+  if (!place) return impl_->nowhere(place.error());
   const SpillId id = ++impl_->last_id;
   Impl::Object& object = impl_->objects[id];
   object.place = *place;
@@ -143,6 +149,7 @@ std::vector<SpillDone> SpillFiles::take_done(Time now) {
 
 void SpillFiles::Impl::note_failure(const DiskOutcome& outcome) {
   ++stats.errors;
+  last_failure = folder_of(outcome) + ": " + outcome.why;
   if (plan.failed(outcome.job.place.folder)) ++stats.quarantined;
 }
 

@@ -1,15 +1,21 @@
 // Preloaded into the processes of a cluster: their TCP connections go through the proxy of the
-// chaos program, which can hold, delay and cut them, and their wall clock is what it says. Nothing
-// in the product knows of it.
+// chaos program, which can hold, delay and cut them, and their wall clock is what it says. Files
+// without a name fail as CHAOS_DISK says: "write=N" each N-th write, "read=N" the N-th read
+// only, "last=N" all reads but the first N.
+// Nothing in the product knows of it.
 #include "tests/chaos/page.hpp"
 
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace {
 
@@ -39,6 +45,39 @@ int real_listen(int fd, int backlog) {
 int real_clock(clockid_t clock, timespec* time) {
   static auto* const real = next<int(clockid_t, timespec*)>("clock_gettime");
   return real(clock, time);
+}
+
+/// The number behind a word in CHAOS_DISK; 0: it is not there.
+long disk_fault(const char* word) {
+  const char* text = std::getenv("CHAOS_DISK");
+  const char* at = text != nullptr ? std::strstr(text, word) : nullptr;
+  return at != nullptr ? std::strtol(at + std::strlen(word), nullptr, 10) : 0;
+}
+
+bool has_no_name(int fd) {
+  struct stat about{};
+  return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0;
+}
+
+ssize_t write_at(int fd, const void* from, std::size_t size, off_t at) {
+  static auto* const real = next<ssize_t(int, const void*, std::size_t, off_t)>("pwrite");
+  static const long every = disk_fault("write=");
+  static std::atomic<long> count{0};
+  if (every == 0 || !has_no_name(fd) || ++count % every != 0) return real(fd, from, size, at);
+  errno = EIO;
+  return -1;
+}
+
+ssize_t read_at(int fd, void* into, std::size_t size, off_t at) {
+  static auto* const real = next<ssize_t(int, void*, std::size_t, off_t)>("pread");
+  static const long which = disk_fault("read=");
+  static const long last = disk_fault("last=");
+  static std::atomic<long> count{0};
+  if ((which == 0 && last == 0) || !has_no_name(fd)) return real(fd, into, size, at);
+  const long now = ++count;
+  if (now != which && (last == 0 || now <= last)) return real(fd, into, size, at);
+  errno = EIO;
+  return -1;
 }
 
 sockaddr_in loopback(std::uint32_t port) {
@@ -120,4 +159,18 @@ extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t cl
   time->tv_nsec = moved % 1'000'000'000;
   ++page()->clock_reads;
   return result;
+}
+
+#define CHAOS_INSTEAD extern "C" __attribute__((visibility("default")))
+CHAOS_INSTEAD ssize_t pwrite(int fd, const void* from, std::size_t size, off_t at) {
+  return write_at(fd, from, size, at);
+}
+CHAOS_INSTEAD ssize_t pwrite64(int fd, const void* from, std::size_t size, off64_t at) {
+  return write_at(fd, from, size, at);
+}
+CHAOS_INSTEAD ssize_t pread(int fd, void* into, std::size_t size, off_t at) {
+  return read_at(fd, into, size, at);
+}
+CHAOS_INSTEAD ssize_t pread64(int fd, void* into, std::size_t size, off64_t at) {
+  return read_at(fd, into, size, at);
 }
