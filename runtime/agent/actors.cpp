@@ -253,6 +253,8 @@ void ActorHost::gone(Lives::iterator life, const Error& reason) {
   control::ActorGone news{actor, incarnation, reason.shared_info(), over.ending};
   control_.send(news);
   if (over.worker != 0) by_worker_.erase(over.worker);
+  // Control knew of the ends before, or this life would not have been.
+  ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
   ended_.insert_or_assign({actor, incarnation}, Ended{std::move(over), std::move(news)});
   lives_.erase(life);
   ask_for(actor);  // for what follows from it

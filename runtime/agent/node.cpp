@@ -312,7 +312,11 @@ void Node::bury_doomed() {
     // A worker is dead for certain only when the zygote has reaped it; that report carries the
     // reason too.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
-    bury(process);
+    // One that was not forked yet may count as starting: whoever waits for it is told.
+    if (process.kind == wire::ProcessKind::worker)
+      worker_gone(index, std::string(process.reason));
+    else
+      bury(process);
   }
 }
 

@@ -137,6 +137,8 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
 
 void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   if (descriptors.size() != 2) return refuse(from, "the hello came without its doorbell");
+  const bool is_worker = from.kind == wire::ProcessKind::worker;
+  if (is_worker && jobs_.count(from.job_number) == 0) return refuse(from, "its job has ended");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
   auto membership = host_->register_process();
@@ -172,7 +174,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   send_with(
       from, tables,
       {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
-  if (from.kind == wire::ProcessKind::worker) {
+  if (is_worker) {
     const auto starting = starting_.find(from.index);
     const bool dedicated = starting != starting_.end() && starting->second;
     starting_.erase(from.index);

@@ -19,6 +19,14 @@ std::size_t size_of(const Batch& batch) {
   return size;
 }
 
+std::size_t size_of(const ActorSpec& spec) {
+  std::size_t size = sizeof(HostedActor) + spec.name.size() + spec.name_space.size() +
+                     spec.class_name.size() + spec.creation.size();
+  for (const auto& [key, value] : spec.shape.labels) size += key.size() + value.size() + 64;
+  for (const auto& [name, amount] : spec.shape.need.custom) size += name.size() + 64;
+  return size;
+}
+
 std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
   if (!info) return std::nullopt;
   return Error(*info);
@@ -348,15 +356,18 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   message.node = from.node;
   if (!message.more && message.page == 0) return on_hosts(message, from, now);
   // In pages: what is missing in one would be taken for dead.
-  NodeHosts& whole = pages_[from.node];
-  if (message.page == 0) whole = NodeHosts{from.node, message.epoch, message.control_epoch, {}};
+  Pages& pages = pages_[from.node];
+  NodeHosts& whole = pages.whole;
+  if (message.page == 0)
+    pages = Pages{NodeHosts{from.node, message.epoch, message.control_epoch, {}}, 0};
   if (message.page != whole.page || message.epoch != whole.epoch) {  // those before were lost
     pages_.erase(from.node);
     return;
   }
   ++whole.page;
+  for (const HostedActor& actor : message.actors) pages.bytes += size_of(actor.spec);
   std::move(message.actors.begin(), message.actors.end(), std::back_inserter(whole.actors));
-  if (whole.actors.size() > options_.max_hosted) {
+  if (whole.actors.size() > options_.max_hosted || pages.bytes > options_.max_hosted_bytes) {
     pages_.erase(from.node);
     return out_.revoke(from.node);  // it dies as a silent one
   }
@@ -367,9 +378,9 @@ void Service::on(NodeHosts message, Sender from, Time now) {
 }
 
 void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
-  std::set<ActorId> hosted;
+  std::set<std::pair<ActorId, std::uint64_t>> hosted;  // or were, and their ends are told again
   for (const HostedActor& actor : message.actors) {
-    if (!actor.ended) hosted.insert(actor.spec.id);  // else a start of its next life may be lost
+    hosted.insert({actor.spec.id, actor.incarnation});
     const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
     if (actor.worker != 0 && !actor.ended && known && known->incarnation == actor.incarnation &&
         known->state != ActorState::alive)
@@ -384,12 +395,14 @@ void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
   for (const JobId job : over) run(actors_.on_job_ended(job), now);
 }
 
-void Service::fail_lost_starts(NodeId node, const std::set<ActorId>& hosted, Time now) {
+void Service::fail_lost_starts(NodeId node,
+                               const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
+                               Time now) {
   const auto at = nodes_.find(node);
   if (at == nodes_.end()) return;
   std::vector<std::pair<ActorId, std::uint64_t>> lost;
   for (const auto& [actor, start] : at->second.starts)
-    if (start.may_be_lost && !start.until && hosted.count(actor) == 0)
+    if (start.may_be_lost && !start.until && hosted.count({actor, start.incarnation}) == 0)
       lost.emplace_back(actor, start.incarnation);
   for (const auto& [actor, incarnation] : lost) {
     end_start(node, actor, incarnation, false, now);

@@ -59,6 +59,9 @@ struct ServiceOptions {
   std::size_t max_joined = 1024;
   /// Actors that one node may say it hosts.
   std::size_t max_hosted = 1u << 20;
+  /// ... and what their names, constructors' calls and the like may take together, until the last
+  /// page has come.
+  std::size_t max_hosted_bytes = 1u << 30;
   /// Wall clock in nanoseconds, for people; null: zero.
   std::function<std::int64_t()> wall_clock;
 };
@@ -195,7 +198,9 @@ class Service {
   void on(const WatchActor& message, Sender from, Time now);
   void on(NodeHosts message, Sender from, Time now);
   void on_hosts(const NodeHosts& message, Sender from, Time now);
-  void fail_lost_starts(NodeId node, const std::set<ActorId>& hosted, Time now);
+  /// `hosted`: the lives that the node tells of.
+  void fail_lost_starts(NodeId node, const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
+                        Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
   void on(const DriverDied& message, Sender from, Time now);
@@ -255,9 +260,13 @@ class Service {
 
   std::map<NodeId, NodeInfo> nodes_;
   std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable
-  std::map<NodeId, NodeHosts> pages_;           ///< of what nodes host, until the last has come
-  std::map<NodeId, NodeDescription> joined_;    ///< admitted and not registered yet
-  std::set<std::string> spent_;                 ///< join tokens
+  struct Pages {
+    NodeHosts whole;
+    std::size_t bytes = 0;
+  };
+  std::map<NodeId, Pages> pages_;             ///< of what nodes host, until the last has come
+  std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
+  std::set<std::string> spent_;               ///< join tokens
   std::multimap<Time, NodeId> revoke_at_;
   scheduling::ClusterView view_;
   std::deque<Waiting> waiting_;

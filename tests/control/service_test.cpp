@@ -373,6 +373,55 @@ TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
   EXPECT_EQ(last<StopActorAt>(kA).incarnation, first);
 }
 
+TEST_F(ServiceTest, AStartThatAResetLostIsNotTakenForALifeBefore) {
+  join(kA, 4);
+  ActorSpec s = spec(1, 1);
+  s.job = {};
+  s.max_restarts = 1;
+  spawn(s);
+  started(1);
+  const ActorId id{7, 1};
+  const auto first = start_of(1).incarnation;
+  const auto error = Error(Code::worker_died, "killed by signal 9").shared_info();
+  say(kA, ActorGone{id, first, error, false});
+  const auto second = start_of(1).incarnation;
+  ASSERT_GT(second, first);
+  const auto register_again = [&](std::uint64_t life) {
+    service->on_reset(kA, now);
+    join(kA, 4);
+    NodeHosts hosts;
+    hosts.epoch = epochs[kA];
+    hosts.control_epoch = service->control_epoch();
+    hosts.actors.push_back({spec(1, 1), life, 42, 0, true});
+    say(kA, hosts);
+  };
+  register_again(first);  // the second start was lost
+  const auto third = start_of(1).incarnation;
+  EXPECT_GT(third, second);
+  register_again(third);  // this one arrived, and ended
+  EXPECT_EQ(start_of(1).incarnation, third) << "not lost: its end is told again";
+  say(kA, ActorGone{id, third, error, false});
+  EXPECT_EQ(state(1), ActorState::dead) << "it had one restart";
+}
+
+TEST_F(ServiceTest, PagesOfWhatANodeHostsAreBoundedInBytes) {
+  options.max_hosted_bytes = 1u << 20;
+  start();
+  join(kA, 4);
+  for (std::uint32_t page = 0; page < 3; ++page) {
+    NodeHosts hosts;
+    hosts.epoch = epochs[kA];
+    hosts.control_epoch = service->control_epoch();
+    hosts.page = page;
+    hosts.more = true;
+    hosts.actors.push_back({spec(page, 1), page + 1, 42, 0});
+    hosts.actors[0].spec.creation.assign(400u << 10, 'x');
+    EXPECT_TRUE(out.revoked.empty());
+    say(kA, hosts);
+  }
+  EXPECT_EQ(out.revoked, std::vector<NodeId>{kA});
+}
+
 TEST_F(ServiceTest, WhatANodeHostsCountsWhenItsLastPageHasCome) {
   join(kA, 4);
   for (const std::uint64_t n : {1, 2, 3}) {

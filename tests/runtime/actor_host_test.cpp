@@ -425,6 +425,21 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   EXPECT_TRUE(out.got<control::NodeHosts>().at(0).actors.empty());
 }
 
+TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
+  const auto spec = made();
+  for (std::uint64_t life = kFirst; life < kFirst + 5; ++life) {  // its constructor kills it
+    order(spec, life);
+    host.worker_ready(life, 3, {});
+    host.worker_died(3, died);
+  }
+  out.sent.clear();
+  host.registered(1, 1);
+  ASSERT_EQ(out.got<control::NodeHosts>().at(0).actors.size(), 1u);
+  EXPECT_EQ(out.got<control::NodeHosts>()[0].actors[0].incarnation, kFirst + 4);
+  ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
+  EXPECT_EQ(out.got<control::ActorGone>()[0].incarnation, kFirst + 4);
+}
+
 TEST_F(Host, TheFateOfWhatEndedHereIsWatchedUntilItIsKnownAndNoLonger) {
   auto spec = std::make_shared<control::ActorSpec>(*made());
   spec->id = kB;  // made elsewhere
