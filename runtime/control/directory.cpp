@@ -121,11 +121,11 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
 
 // --- spawning ----------------------------------------------------------------------------------
 
-void Directory::reply_error(const SpawnActor& message, const std::string& why, Out& out) const {
+void Directory::reply_error(const SpawnActor& message, const Error& error, Out& out) const {
   ActorReply reply;
   reply.to = message.from;
   reply.request = message.request;
-  reply.error = Error(Code::invalid_argument, why).shared_info();
+  reply.error = error.shared_info();
   out.after_sync.emplace_back(std::move(reply));
 }
 
@@ -165,8 +165,9 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   const bool is_repeat = actors_.count(spec.id) != 0;
   if (holder != names_.end() && holder->second != spec.id && !message.get_if_exists) {
     reply_error(message,
-                "the name \"" + spec.name + "\" is taken in namespace \"" + spec.name_space +
-                    "\": choose another, or spawn with get_if_exists",
+                Error(Code::invalid_argument,
+                      "the name \"" + spec.name + "\" is taken in namespace \"" + spec.name_space +
+                          "\": choose another, or spawn with get_if_exists"),
                 out);
     return out;
   }
@@ -220,6 +221,7 @@ void Directory::place_later(Actor& actor, Time at, Out& out) {
 
 void Directory::place(Actor& actor, Out& out) {
   actor.only_ended = false;
+  actor.end.reset();
   actor.state = actor.started_once ? ActorState::restarting : ActorState::placing;
   actor.incarnation = ++next_incarnation_;
   actor.node = {};
@@ -264,8 +266,10 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
   Actor* actor = current(id, incarnation);
   if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its node tells it all
   if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
+    const auto at = actors_.find(id);
+    const bool over = at == actors_.end() || at->second.state == ActorState::dead;
     out.after_sync.emplace_back(StopActorAt{node, epoch, id, incarnation, false,
-                                            "another life of it has taken its place", true});
+                                            "another life of it has taken its place", over});
     return out;
   }
   actor->state = ActorState::alive;
@@ -307,6 +311,12 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
 void Directory::fail(Actor& actor, const std::string& what, const Error& cause, bool counts,
                      Out& out, Time now) {
   const ActorSpec& spec = *actor.spec;
+  if (actor.only_ended && !awaited_.empty()) {  // a later life comes, or resolve_unclaimed goes on
+    actor.end.emplace(what, cause);
+    actor.state = ActorState::pending;
+    actor.node = {};
+    return;
+  }
   if (counts && spec.max_restarts >= 0) {
     if (spec.restart_window > Duration::zero())
       while (!actor.restarts.empty() && now - actor.restarts.front() >= spec.restart_window)
@@ -321,12 +331,6 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
       return;
     }
     actor.restarts.push_back(now);
-  }
-  if (actor.only_ended &&
-      !awaited_.empty()) {  // a later life comes, or resolve_unclaimed places it
-    actor.state = ActorState::pending;
-    actor.node = {};
-    return;
   }
   if (counts && spec.max_restarts < 0) {  // at a steady rate, or a crash loop would eat the cluster
     if (actor.restarts.size() > 1) actor.restarts.pop_front();
@@ -409,7 +413,11 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
 Directory::Out Directory::on_job_ended(JobId job) {
   Out out;
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
-    return waiting.second.spec.job == job && !waiting.second.spec.detached;
+    const ActorSpec& spec = waiting.second.spec;
+    if (spec.job != job || spec.detached) return false;
+    reply_error(waiting.second,
+                Error(Code::cancelled, "the actor's job " + job.str() + " has ended"), out);
+    return true;
   });
   std::vector<ActorId> ids;
   for (const auto& [id, actor] : actors_)
@@ -439,7 +447,12 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
     const bool lived = actor.state == ActorState::alive || actor.only_ended;
     fail(actor, cause.message(), cause, lived, out, now);
   }
-  stop_awaiting(node, epoch, out);
+  // Nobody there waits for an answer, nor could anybody use what it would have made.
+  std::erase_if(waiting_finds_, [&](const auto& find) { return find.first.first == node; });
+  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
+    return waiting.first.first == node && !waiting.second.spec.detached;
+  });
+  stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
 }
@@ -465,7 +478,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
       lost.push_back(id);
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
-  stop_awaiting(node, epoch, out);
+  stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
 }
@@ -484,10 +497,10 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
       if (!hosted.ended)
         out.after_sync.emplace_back(StopActorAt{node, epoch, id, hosted.incarnation, false,
                                                 "control knows it as dead or living elsewhere",
-                                                true});
+                                                known.state == ActorState::dead});
       return;
     }
-    if (!known.only_ended) stop(known, "a later life of it was found", out);
+    if (!known.only_ended) stop(known, "a later life of it was found", out, Stop::may_restart);
   }
   Actor& actor = actors_[id];
   forget_due(actor);
@@ -495,6 +508,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const bool lived = hosted.worker != 0;  // else it is about to
   actor.started_once = lived || hosted.restarts != 0;
   actor.only_ended = hosted.ended;
+  actor.end.reset();
   actor.state = lived && !hosted.ended ? ActorState::alive
                 : actor.started_once   ? ActorState::restarting
                                        : ActorState::placing;
@@ -514,20 +528,24 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
 
 /// When the last node of the earlier life has spoken or died, what nobody hosts is lost: detached
 /// actors are made anew, names of others are free again.
-void Directory::stop_awaiting(NodeId node, Epoch epoch, Out& out) {
-  if (awaited_.erase({node, epoch}) != 0 && awaited_.empty()) resolve_unclaimed(out);
+void Directory::stop_awaiting(NodeId node, Epoch epoch, Out& out, Time now) {
+  if (awaited_.erase({node, epoch}) != 0 && awaited_.empty()) resolve_unclaimed(out, now);
 }
 
 Directory::Out Directory::start() {
   Out out;
-  if (awaited_.empty()) resolve_unclaimed(out);
+  if (awaited_.empty()) resolve_unclaimed(out, Time{});  // nothing has ended yet
   return out;
 }
 
-void Directory::resolve_unclaimed(Out& out) {
+void Directory::resolve_unclaimed(Out& out, Time now) {
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
-    if (!actor.only_ended) actor.started_once = true;  // as far as anybody can tell
+    if (const auto end = std::exchange(actor.end, std::nullopt)) {
+      fail(actor, end->first, end->second, true, out, now);
+      continue;
+    }
+    actor.started_once = true;  // as far as anybody can tell
     place(actor, out);
   }
   for (auto name = names_.begin(); name != names_.end();) {

@@ -221,6 +221,8 @@ class Directory {
     std::deque<Time> restarts;
     std::optional<Time> place_at;
     bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
+    /// Of what that life died; judged when nobody is awaited.
+    std::optional<std::pair<std::string, Error>> end;
     std::set<NodeId> watchers;
     std::shared_ptr<const ErrorInfo> error;
   };
@@ -242,9 +244,9 @@ class Directory {
   void stop(const Actor& actor, const std::string& why, Out& out, Stop how = Stop::for_good) const;
   void tell(Actor& actor, Out& out);
   void adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now);
-  void stop_awaiting(NodeId node, Epoch epoch, Out& out);
-  void resolve_unclaimed(Out& out);
-  void reply_error(const SpawnActor& message, const std::string& why, Out& out) const;
+  void stop_awaiting(NodeId node, Epoch epoch, Out& out, Time now);
+  void resolve_unclaimed(Out& out, Time now);
+  void reply_error(const SpawnActor& message, const Error& error, Out& out) const;
   void describe(ActorReply& reply) const;
   bool is_unclaimed(const Name& name) const;
   void answer_waiting(Out& out, Time now);

@@ -338,6 +338,85 @@ TEST_F(DirectoryTest, ALaterLifeThanOneThatEndedIsLeftAlone) {
   EXPECT_TRUE(events.empty()) << "that was an earlier one";
 }
 
+TEST_F(DirectoryTest, ALifeThatEndedIsJudgedWhenEverybodyHasSpoken) {
+  const ActorSpec one = spec(1, "", 1), two = spec(2, "", 1);
+  spawn(one);
+  spawn(two);
+  const auto life = bring_up(1), other = bring_up(2);
+  restart({{kA, 1}, {kB, 1}});
+  const Error why(Code::worker_died, "killed by signal 9");
+  run(actors->on_node_hosts(
+      {kA, 1, store->epoch(), {{one, life, 42, 1, true}, {two, other, 43, 1, true}}}, now));
+  for (const auto& [n, ended] : {std::pair(1, life), std::pair(2, other)}) {
+    run(actors->on_died(actor_id(static_cast<std::uint64_t>(n)), ended, why, false, now));
+    EXPECT_TRUE(events.empty()) << "a restart that was long ago may be dated as now";
+  }
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{one, life + 9, 44, 1}}}, now));
+  EXPECT_EQ(state(1), ActorState::alive) << "the next life had begun";
+  EXPECT_TRUE(got<StopActorAt>().empty());
+  EXPECT_EQ(state(2), ActorState::dead) << "there was no other: it had used its one restart";
+  EXPECT_NE(actors->find(actor_id(2))->error->message.find("signal 9"), std::string::npos);
+}
+
+TEST_F(DirectoryTest, WhoWaitsWithASpawnIsAnsweredWhenItsJobEnds) {
+  ActorSpec kept = spec(3);
+  kept.detached = true;
+  restart({{kA, 1}});
+  run(actors->on_spawn({kClient, 5, spec(1), false, true}, now));
+  run(actors->on_spawn({kClient, 6, kept, false, true}, now));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_job_ended(JobId{0, 1}));
+  ASSERT_EQ(got<ActorReply>().size(), 1u);
+  EXPECT_EQ(got<ActorReply>()[0].to, kClient);
+  EXPECT_EQ(got<ActorReply>()[0].request, 5u);
+  EXPECT_EQ(got<ActorReply>()[0].error->code, Code::cancelled);
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
+  ASSERT_EQ(got<PlaceActor>().size(), 1u);
+  EXPECT_EQ(got<PlaceActor>()[0].actor, kept.id);
+}
+
+TEST_F(DirectoryTest, WhatADeadNodeAskedForIsNotMade) {
+  ActorSpec kept = spec(3);
+  kept.detached = true;
+  spawn(spec(4, "name"));
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_spawn({kA, 5, spec(1), false, true}, now));
+  run(actors->on_spawn({kA, 6, kept, false, true}, now));
+  run(actors->on_spawn({kB, 5, spec(2), false, true}, now));
+  run(actors->on_find(kA, 7, "default", "name"));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
+  std::vector<ActorId> placed;
+  for (const PlaceActor& event : got<PlaceActor>()) placed.push_back(event.actor);
+  std::sort(placed.begin(), placed.end());
+  EXPECT_EQ(placed, (std::vector<ActorId>{actor_id(2), kept.id}));
+  for (const ActorReply& reply : got<ActorReply>()) EXPECT_NE(reply.request, 7u);
+}
+
+TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
+  const ActorSpec plain = spec(1, "", 3);
+  spawn(plain);
+  const auto first = bring_up(1);
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  const auto second = bring_up(1, kB);
+  const auto stopped_for_good = [&] {
+    EXPECT_EQ(got<StopActorAt>().size(), 1u);
+    return got<StopActorAt>().at(0).for_good;
+  };
+  // What such a stop makes of the end of the old life ends the actor, if control is restarted.
+  run(actors->on_started(actor_id(1), first, kA, 2, 42));
+  EXPECT_FALSE(stopped_for_good());
+  run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, first, 42, 0}}}, now));
+  EXPECT_FALSE(stopped_for_good());
+  run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, second + 9, 42, 0}}}, now));
+  EXPECT_FALSE(stopped_for_good());  // of the one at kB
+  run(actors->on_kill(actor_id(1), false, now));
+  EXPECT_TRUE(stopped_for_good());
+  run(actors->on_started(actor_id(1), second, kB, 1, 42));
+  EXPECT_TRUE(stopped_for_good());
+}
+
 TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
   const ActorSpec plain = spec(1), never = spec(2);
   spawn(plain);  // the answer was lost with control
