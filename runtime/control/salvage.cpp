@@ -10,6 +10,7 @@
 #include <rocksdb/options.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -57,6 +58,10 @@ std::optional<Store::Marked> peek_mark(const std::string& path, int index) {
   return file ? Store::read_mark(slot) : std::nullopt;
 }
 
+void note(std::vector<std::string>& notes, std::string what) {
+  if (std::find(notes.begin(), notes.end(), what) == notes.end()) notes.push_back(std::move(what));
+}
+
 /// A folder for copies, gone with this object.
 class Workshop {
  public:
@@ -78,17 +83,30 @@ class Workshop {
     std::error_code ignored;
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
-  /// The store under this name in here.
-  Result<std::string> copy(const std::string& folder, const std::string& name) const {
-    const std::string to = path_ + "/" + name;
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  /// The store under this name in here, without the files that cannot be read; `notes` has those.
+  Result<std::string> copy(const std::string& folder, const std::string& name,
+                           std::vector<std::string>& notes) const {
+    const std::string to = path(name);
     std::error_code error;
-    fs::create_directory(to, error);
-    for (const char* part : {"db", "mark"})
-      if (!error && fs::exists(folder + "/" + part))
-        fs::copy(folder + "/" + part, to + "/" + part, fs::copy_options::recursive, error);
+    fs::create_directories(to + "/db", error);
     if (!error) fs::permissions(to, fs::perms::owner_all, error);
+    if (error) return io_error("cannot make " + to, error);
+    std::vector<std::string> files;
+    for (fs::directory_iterator at(folder + "/db", error), end; !error && at != end;
+         at.increment(error))
+      files.push_back("db/" + at->path().filename().string());
+    if (error) return io_error("cannot read " + folder + "/db", error);
+    if (fs::exists(folder + "/mark", error)) files.emplace_back("mark");
+    for (const std::string& file : files) {
+      const std::string from = folder + "/" + file;
+      fs::copy(from, to + "/" + file, fs::copy_options::recursive, error);
+      if (error == std::errc::no_space_on_device) return io_error("cannot copy " + from, error);
+      if (!error) continue;
+      note(notes, from + " cannot be read: " + error.message());
+      fs::remove_all(to + "/" + file, error);
+    }
     std::ofstream(to + "/lock").flush();  // as a store's folder has it
-    if (error) return io_error("cannot copy " + folder, error);
     return to;
   }
 
@@ -99,11 +117,15 @@ class Workshop {
 
 /// Nobody else may write it meanwhile.
 Result<Fd> lock(const std::string& folder) {
-  Fd file(::open((folder + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+  const std::string path = folder + "/lock";
+  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file && errno == ENOENT) return file;  // nobody can have it
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  const int why = errno;
+  if (file && why == EWOULDBLOCK)
     return Error(Code::unavailable,
                  "a control runs on " + folder + ": stop it first (`troupe stop`)");
-  return file;
+  return io_error("cannot lock " + path, std::error_code(why, std::generic_category()));
 }
 
 rocksdb::Options lenient_options() {
@@ -129,26 +151,31 @@ std::string read_all(const std::string& path, Records& found, std::vector<std::s
     for (at->Seek(kind.prefix); at->Valid() && at->key().starts_with(kind.prefix); at->Next())
       found.emplace(at->key().ToString(), at->value().ToString());
     if (!at->status().ok())
-      notes.push_back("not all of " + std::string(kind.prefix) + ": " + at->status().ToString());
+      note(notes, "not all of " + std::string(kind.prefix) + ": " + at->status().ToString());
   }
   return {};
 }
 
+/// What a lenient reader gets, and where it stops or finds nothing, also what a repair leaves.
 Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, Salvage& seen) {
   Records found;
-  auto copy = shop.copy(folder, "lenient");
+  auto copy = shop.copy(folder, "lenient", seen.notes);
   if (!copy) return copy.error();
   const std::string first = read_all(*copy + "/db", found, seen.notes);
-  if (first.empty()) return found;
-  seen.notes.push_back("the database does not open (" + first + "); it was repaired in a copy");
-  copy = shop.copy(folder, "repaired");
+  if (first.empty() && seen.notes.empty()) return found;
+  note(seen.notes, first.empty()
+                       ? "the database opens, but not all of it can be read; what is missing was "
+                         "looked for in a repaired copy"
+                       : "the database does not open (" + first + "); it was repaired in a copy");
+  copy = shop.copy(folder, "repaired", seen.notes);
   if (!copy) return copy.error();
   const auto repaired = rocksdb::RepairDB(*copy + "/db", lenient_options());
   const std::string second =
       repaired.ok() ? read_all(*copy + "/db", found, seen.notes) : repaired.ToString();
-  if (!second.empty())
+  if (!first.empty() && !second.empty())
     return Error(Code::invalid_argument,
                  "nothing of " + folder + " can be read: " + second + "; only a backup helps");
+  if (!second.empty()) note(seen.notes, "nor can it be repaired: " + second);
   return found;
 }
 
@@ -171,6 +198,33 @@ Epoch epoch_in(const Records& records, const char* key) {
   RecordReader in{std::string_view(at->second)};
   const Epoch epoch = in.u64();
   return in.ok() ? epoch : 0;
+}
+
+/// The last that was given to a node, as far as the records tell.
+Epoch last_node_epoch(const Records& records) {
+  Epoch last = epoch_in(records, kNodeEpochKey);
+  for (auto at = records.lower_bound("node/");
+       at != records.end() && at->first.rfind("node/", 0) == 0; ++at) {
+    RecordReader in{std::string_view(at->second)};
+    in.id<NodeId>();
+    in.id<SessionId>();
+    const Epoch epoch = in.u64();
+    if (in.ok()) last = std::max(last, epoch);
+  }
+  return last;
+}
+
+/// At `to` is all of it or nothing: it is written under another name, `draft`.
+Result<void> put_in_place(const std::string& draft, const std::string& to) {
+  std::error_code error;
+  fs::rename(draft, to, error);
+  if (error) return io_error("cannot make " + to, error);
+  const Fd parent(::open(fs::absolute(to).lexically_normal().parent_path().c_str(),
+                         O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent || ::fsync(parent.get()) != 0)
+    return io_error("cannot write the folder of " + to,
+                    std::error_code(errno, std::generic_category()));
+  return {};
 }
 
 Result<void> write_new(const std::string& to, const Records& records, Epoch last_epoch) {
@@ -197,7 +251,7 @@ Result<void> write_new(const std::string& to, const Records& records, Epoch last
     batch = Batch();
   }
   batch.put(kNodeEpochKey,
-            RecordWriter(kFormat).u64(epoch_in(records, kNodeEpochKey) + kEpochsAhead).take());
+            RecordWriter(kFormat).u64(last_node_epoch(records) + kEpochsAhead).take());
   return flush();
 }
 
@@ -225,9 +279,12 @@ Result<Salvage> salvage_store(const std::string& given, const std::string& to) {
       seen.marked_commit = std::max(seen.marked_commit, mark->commits);
       last_epoch = std::max(last_epoch, mark->epoch);
     }
-  auto strict = shop->copy(folder, "strict");
+  auto strict = shop->copy(folder, "strict", seen.notes);
   if (!strict) return strict.error();
-  if (const auto store = open_rocks_store(*strict, {}); !store) {
+  if (!seen.notes.empty()) {
+    seen.damaged = true;
+    seen.why = seen.notes.front();
+  } else if (const auto store = open_rocks_store(*strict, {}); !store) {
     if (store.error().code() != Code::invalid_argument) return store.error();
     seen.damaged = true;
     seen.why =
@@ -238,8 +295,10 @@ Result<Salvage> salvage_store(const std::string& given, const std::string& to) {
   auto records = read_leftovers(*shop, folder, seen);
   if (!records) return records.error();
   count(*records, seen);
-  if (!to.empty())
-    if (auto done = write_new(to, *records, last_epoch); !done) return done.error();
+  if (to.empty()) return seen;
+  const std::string draft = shop->path("new");
+  if (auto done = write_new(draft, *records, last_epoch); !done) return done.error();
+  if (auto done = put_in_place(draft, to); !done) return done.error();
   return seen;
 }
 

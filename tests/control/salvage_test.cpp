@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -139,6 +140,56 @@ TEST_F(SalvageTest, WithoutAManifestTheTablesAreReadAllTheSame) {
   ASSERT_TRUE(seen.ok()) << seen.error().what();
   EXPECT_EQ(seen->records.at("values"), 30u);
   EXPECT_FALSE(seen->notes.empty());
+}
+
+TEST_F(SalvageTest, WithoutATableTheOthersAreReadAllTheSame) {
+  fill();
+  std::vector<fs::path> tables;
+  for (const auto& entry : fs::directory_iterator(data_ + "/db"))
+    if (entry.path().extension() == ".sst") tables.push_back(entry.path());
+  ASSERT_GE(tables.size(), 2u) << "one of each control before the last";
+  std::sort(tables.begin(), tables.end());
+  fs::remove(tables.back());
+  const auto seen = salvage_store(data_, root_ + "/saved");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_TRUE(seen->damaged);
+  ASSERT_EQ(seen->records.count("values"), 1u);
+  EXPECT_EQ(seen->records.at("values"), 20u) << "all but those of that table";
+  EXPECT_FALSE(seen->notes.empty());
+}
+
+TEST_F(SalvageTest, AFileThatCannotBeReadIsLeftOutAndSaid) {
+  fill();
+  fs::create_symlink("nowhere", data_ + "/db/999999.sst");
+  const auto seen = salvage_store(data_, root_ + "/saved");
+  ASSERT_TRUE(seen.ok()) << seen.error().what();
+  EXPECT_TRUE(seen->damaged);
+  EXPECT_NE(seen->why.find("999999.sst"), std::string::npos) << seen->why;
+  EXPECT_EQ(seen->records.at("values"), 30u);
+  EXPECT_TRUE(open_rocks_store(root_ + "/saved", options()).ok());
+}
+
+TEST_F(SalvageTest, EpochsOfNodesAreAboveThoseInTheirRecords) {
+  {
+    auto store = open_rocks_store(data_, options()).value();
+    Batch batch;  // the count of all that were given is lost
+    batch.put("node/1", RecordWriter(1).id(NodeId{0, 1}).id(SessionId{1, 1}).u64(5000).take());
+    EXPECT_TRUE(store->commit({&batch, 1}).ok());
+  }
+  ASSERT_TRUE(salvage_store(data_, root_ + "/saved").ok());
+  const auto epochs =
+      open_rocks_store(root_ + "/saved", options()).value()->get("epoch/node").value();
+  RecordReader in{std::string_view(epochs.value())};
+  EXPECT_GT(in.u64(), 5000u) << "an epoch is given once";
+}
+
+TEST_F(SalvageTest, AFolderThatCannotBeLockedIsNotTakenForOneInUse) {
+  fill();
+  fs::remove(data_ + "/lock");
+  fs::create_symlink("elsewhere", data_ + "/lock");  // which a store does not follow
+  const auto seen = salvage_store(data_, "");
+  ASSERT_FALSE(seen.ok());
+  EXPECT_EQ(seen.error().message().find("a control runs"), std::string::npos);
 }
 
 TEST_F(SalvageTest, AWholeFolderIsSaidToBeWhole) {
