@@ -88,11 +88,14 @@ ClientEngine::ClientEngine(Start start)
   say_hello(start);
   pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
   pump_->start();
+  unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
 }
 
 ClientEngine::~ClientEngine() {
   stop();
+  unpins_->engine.store(nullptr, std::memory_order_seq_cst);
+  while (unpins_->telling.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
   {
     const Guard lock = guard();
     lineage_.clear();
@@ -191,8 +194,7 @@ void ClientEngine::unlock_and_collect(Guard& guard) {
   do {
     collect_released();
     guard.unlock();
-  } while (released_.load(std::memory_order_seq_cst) != nullptr && lock_.try_lock() &&
-           (guard = Guard(lock_, std::adopt_lock), true));
+  } while (has_leftovers() && lock_.try_lock() && (guard = Guard(lock_, std::adopt_lock), true));
 }
 
 void ClientEngine::release(Entry* entry) noexcept {

@@ -191,7 +191,7 @@ class ClientEngine final : public detail::Engine,
   bool wants_write() const override { return socket_.has_queued(); }
   bool has_leftovers() const noexcept override {
     return released_.load(std::memory_order_seq_cst) != nullptr ||
-           has_unpins_.load(std::memory_order_seq_cst);
+           unpins_->any.load(std::memory_order_seq_cst);
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   // TaskManager::Out
@@ -241,7 +241,9 @@ class ClientEngine final : public detail::Engine,
   void need(Entry& entry, bool bytes);
   void resume_with(Entry& entry, Resume* resume);
   Result<void> await_ready(const detail::ObjectHandle& object);
+  static Entry* named_by(const Entry& entry, std::size_t i);
   void escape(Entry& entry);
+  void tell_escape(Entry& entry);
   void share(const detail::ObjectHandle& handle, std::uint64_t process);
   detail::ObjectHandle find_held(ObjectId id);
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
@@ -255,6 +257,7 @@ class ClientEngine final : public detail::Engine,
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void free_entry(Entry* entry);
   void report_unpins();
+  void collect_unless_locked();
   void collect_released();
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
 
@@ -269,6 +272,7 @@ class ClientEngine final : public detail::Engine,
   void look_again(Entry& entry);
   Result<void> run_again(Spec& spec, const Entry* wanted);
   void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
+  void unfollow(Entry& entry);
   void inherit(Entry& entry, const detail::ObjectHandle& heir);
   void tell_heir(ObjectId object, const detail::ObjectHandle& heir);
   void on_rebuild(const wire::Rebuild& message);
@@ -336,9 +340,15 @@ class ClientEngine final : public detail::Engine,
   wire::ProcessKind kind_;
   std::unique_ptr<ObjectTable> objects_;
   std::shared_ptr<objectstore::Client> store_;
-  std::mutex unpins_mutex_;
-  std::vector<wire::Unpinned> unpins_;
-  std::atomic<bool> has_unpins_{false};
+  /// Views that were let go, for the agent; kept by the store, which lives as long as its views.
+  struct Unpins {
+    std::mutex mutex;
+    std::vector<wire::Unpinned> list;
+    std::atomic<bool> any{false};
+    std::atomic<ClientEngine*> engine{nullptr};  ///< nullptr: it has ended
+    std::atomic<int> telling{0};                 ///< threads that may be inside of it
+  };
+  const std::shared_ptr<Unpins> unpins_ = std::make_shared<Unpins>();
   std::atomic<int> unused_extents_{0};  ///< given, and whoever asked has not yet seen them
   /// Asked for an extent: the answer, when it has come. True: one was added.
   std::map<std::uint64_t, std::optional<Result<bool>>> wanted_extents_;

@@ -97,6 +97,7 @@ void ClientEngine::depart(Entry& entry) {
 void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
   if (entry.heir.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
   if (!entry.ready.load(std::memory_order_relaxed)) {
+    if (entry.source) unfollow(entry);
     entry.source = heir;
     if (entry.escaped) {
       entry.fulfil = false;
@@ -108,6 +109,16 @@ void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
   heir.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
   entry.heir.store(&entry_of(heir), std::memory_order_release);
   if (entry.escaped && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
+}
+
+/// Its source is about to be another: it no longer waits for that, and what waits there for it goes
+/// with its count.
+void ClientEngine::unfollow(Entry& entry) {
+  Entry& source = entry_of(entry.source);
+  if (source.waiters->empty()) return;
+  const std::size_t waited = std::erase_if(
+      source.waiters.edit(), [&](const Waiter& waiter) { return waiter.who == &entry; });
+  for (std::size_t i = 0; i < waited; ++i) detail::ObjectHandle::adopt(&entry);
 }
 
 void ClientEngine::tell_heir(ObjectId object, const detail::ObjectHandle& heir) {

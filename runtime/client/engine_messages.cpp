@@ -455,6 +455,8 @@ void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t
     settle_agent_queue();
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
+  } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: it is nobody's
+    (void)store_->drop(store_location(value.location));
   }
   unlock_and_collect(lock);
 }

@@ -6,6 +6,14 @@
 #include <utility>
 
 namespace troupe::client {
+namespace {
+
+/// Frames that wait for the agent before the process waits for it, too: far from the number at
+/// which a channel takes no more.
+constexpr std::size_t kMostWaiting = 1 << 16;
+static_assert(kMostWaiting < ring::kMaxOverflow);
+
+}  // namespace
 
 void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
   payload.resize((payload.size() + 15) & ~std::size_t{15});
@@ -220,10 +228,48 @@ wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
   return outgoing_forward(entry.source, kAgentProcess);
 }
 
-/// The record of an object of ours moves to the agent; we keep one count.
+/// The i-th of the objects that the record of a ready one names, or nullptr.
+Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
+  if (Entry* heir = entry.heir.load(std::memory_order_relaxed)) return i == 0 ? heir : nullptr;
+  const bool is_shared = entry.kind == wire::Value::Kind::shared;
+  if (entry.kind == wire::Value::Kind::remote || (is_shared && entry.source))
+    return i == 0 && entry.source ? &entry_of(entry.source) : nullptr;
+  std::span<const detail::ObjectHandle> refs;
+  if (is_shared) refs = *entry.nested;
+  if (entry.kind == wire::Value::Kind::inline_bytes) refs = *entry.value->refs;
+  return i < refs.size() ? &entry_of(refs[i]) : nullptr;
+}
+
+/// The record of an object of ours moves to the agent; we keep one count. So do those of the
+/// objects that it names, before it and however deep they lie.
 void ClientEngine::escape(Entry& entry) {
   if (entry.escaped) return;
-  objects_->mark_escaped(entry);
+  struct Step {
+    Entry* entry;
+    std::size_t named = 0;  ///< of those that it names, so many have been looked at
+  };
+  std::vector<Step> way;
+  const auto enter = [&](Entry& at) {
+    objects_->mark_escaped(at);
+    if (at.ready.load(std::memory_order_relaxed) && named_by(at, 0) != nullptr)
+      way.push_back(Step{&at});
+    else
+      tell_escape(at);
+  };
+  for (enter(entry); !way.empty();) {
+    Step& step = way.back();
+    Entry* inner = named_by(*step.entry, step.named++);
+    if (inner == nullptr) {
+      Entry& all_known = *step.entry;
+      way.pop_back();
+      tell_escape(all_known);
+    } else if (!inner->escaped) {
+      enter(*inner);
+    }
+  }
+}
+
+void ClientEngine::tell_escape(Entry& entry) {
   wire::Escape message;
   message.object = entry.id;
   Blob payload;
@@ -416,7 +462,8 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
 void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
   if (agent_lost_) return;
   if (!agent_.send(writer_.encode(message), payload))
-    agent_gone("the queue to the node's agent is full");
+    return agent_gone("the queue to the node's agent is full");
+  if (agent_.waiting() >= kMostWaiting) settle_agent_queue();
 }
 
 /// Counts for receivers must reach the agent's ring before the message that carries the refs
@@ -424,9 +471,16 @@ void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload
 /// blocks, so this is short.
 void ClientEngine::settle_agent_queue() {
   if (agent_.waiting() == 0) return;
-  const Time deadline = steady_now() + std::chrono::seconds(5);
+  constexpr Duration kReads = std::chrono::seconds(5);
+  std::size_t waiting = agent_.waiting();
+  Time deadline = steady_now() + kReads;
   while (!agent_.flush()) {
-    if (steady_now() >= deadline) {
+    const Time now = steady_now();
+    if (agent_.waiting() < waiting) {
+      waiting = agent_.waiting();
+      deadline = now + kReads;
+    }
+    if (now >= deadline) {
       agent_gone("the node's agent did not read its ring for 5 s");
       return;
     }

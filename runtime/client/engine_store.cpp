@@ -51,29 +51,36 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
   membership.pins = std::move(descriptors[1]);
   membership.retirements = std::move(descriptors[2]);
   auto client = objectstore::Client::attach(
-      std::move(membership), [this](std::uint32_t process, std::uint32_t slot) {
+      std::move(membership),
+      [unpins = unpins_](std::uint32_t process, std::uint32_t slot) {  // perhaps after our end
         {
-          const std::lock_guard lock(unpins_mutex_);
-          unpins_.push_back({process, slot});
+          const std::lock_guard lock(unpins->mutex);
+          unpins->list.push_back({process, slot});
         }
-        has_unpins_.store(true, std::memory_order_release);
-        if (!stopping_.load(std::memory_order_relaxed) && !lock_.held_by_this_thread() &&
-            lock_.try_lock()) {
-          Guard guard(lock_, std::adopt_lock);
-          unlock_and_collect(guard);
-        }
+        unpins->any.store(true, std::memory_order_release);
+        unpins->telling.fetch_add(1, std::memory_order_seq_cst);
+        if (ClientEngine* engine = unpins->engine.load(std::memory_order_seq_cst))
+          engine->collect_unless_locked();
+        unpins->telling.fetch_sub(1, std::memory_order_seq_cst);
       });
   store_ = std::move(client).value();
   tell_agent(wire::StoreAttached{});
 }
 
+void ClientEngine::collect_unless_locked() {
+  if (stopping_.load(std::memory_order_relaxed) || lock_.held_by_this_thread() || !lock_.try_lock())
+    return;  // the holder collects when it unlocks
+  Guard guard(lock_, std::adopt_lock);
+  unlock_and_collect(guard);
+}
+
 void ClientEngine::report_unpins() {
-  if (!has_unpins_.load(std::memory_order_acquire)) return;  // mostly; costs no write
-  has_unpins_.store(false, std::memory_order_seq_cst);
+  if (!unpins_->any.load(std::memory_order_acquire)) return;  // mostly; costs no write
+  unpins_->any.store(false, std::memory_order_seq_cst);
   std::vector<wire::Unpinned> unpins;
   {
-    const std::lock_guard lock(unpins_mutex_);
-    unpins.swap(unpins_);
+    const std::lock_guard lock(unpins_->mutex);
+    unpins.swap(unpins_->list);
   }
   for (const auto& unpin : unpins) tell_agent(unpin);
 }
@@ -209,6 +216,13 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
 /// The refs in bundles, in order. Blocks until all of them are here.
 Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
     std::span<const detail::ObjectHandle> bundles, Duration timeout) {
+  // Whatever a message says of a bundle: they are one level, so that none leads round in a circle.
+  static thread_local bool inside = false;
+  if (inside) return Error(Code::internal, "the refs of a value came in bundles of bundles");
+  inside = true;
+  struct Leave {
+    ~Leave() { inside = false; }
+  } const leave;
   Duration left = timeout;
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {

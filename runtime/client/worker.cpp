@@ -46,10 +46,14 @@ class Replier final : public detail::ResultSink {
   }
   void publish(std::size_t index, std::span<const detail::ObjectHandle> refs) override {
     ValueRoom& room = rooms_.at(index);
-    if (refs.empty() && !room.allocation && sent_ + 1 == total_)
+    if (refs.empty() && !room.allocation && sent_ + 1 == total_) {
       send_plain(index, room.inline_bytes);
-    else
+    } else if (wanted_ == 0) {
+      room = {};  // a tell: sealed, its bytes would be nobody's
+      send(index, {});
+    } else {
       send(index, engine_.finish_room(std::move(room), refs));
+    }
   }
   void forward(std::size_t index, const detail::ObjectHandle& object) override {
     OutgoingValue value;

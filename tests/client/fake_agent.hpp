@@ -128,12 +128,17 @@ class FakeAgent {
   }
 
   void grant(const wire::NeedExtent& asked) {
+    ++extents;
     const auto given = host_->grant(store_index_, asked.bytes).value();
     send_with(wire::GiveExtent{given.id.value, given.bytes, nullptr, asked.request},
               {given.memory.get()});
   }
 
+  // Its end: the connection closes, and nothing more is said.
+  void die() { socket_ = process::LocalSocket(); }
+
   std::unique_ptr<ClientEngine> engine;
+  int extents = 0;     // granted
   bool grants = true;  // else who asks for an extent waits for the test
 
  private:

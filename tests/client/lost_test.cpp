@@ -206,6 +206,26 @@ TEST_F(Lost, AResultThatWasThereWhenItsCallRanAgainIsRememberedForOthers) {
   EXPECT_EQ(agent.next<wire::Rebuilt>().value.kind, Kind::forwarded);
 }
 
+TEST_F(Lost, WhoWaitedForWhatIsLostWaitsThereNoMore) {
+  auto result = submit({});
+  const ObjectId id = result.id();
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, forwarded(kObject));
+  EXPECT_EQ(agent.next<wire::Await>().object, kObject);
+  let_escape(result, 2);
+  EXPECT_EQ(agent.holds(id, FakeAgent::kProcess), 1);
+  agent.tell(wire::Rebuild{id, kObject});  // what it waits for is not ready, but others miss it
+  const auto again = agent.next_from<wire::Call>(kThere).message;
+  EXPECT_EQ(again.attempt, 2u);
+  reply(kThere, again.sequence, value_of(Kind::inline_bytes));
+  EXPECT_TRUE(agent.finish(getting(result)));
+  EXPECT_EQ(agent.holds(kObject, FakeAgent::kProcess), -1) << "nobody here waits for it";
+  result = {};
+  agent.run_until([&] { return agent.holds(id, FakeAgent::kProcess) == 0; },
+                  "its last handle is gone");
+}
+
 // --- long chains
 
 struct LostChain : Lost {

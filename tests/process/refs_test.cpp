@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -134,7 +136,49 @@ TEST_F(RefsAreFreed, WhenTheWorkerThatBorrowedThemDies) {
   EXPECT_TRUE(all()) << used();
 }
 
+// --- what nobody holds
+
+TEST(Refs, AViewMayOutliveItsSession) {
+  std::optional<troupe::View<Large>> view;
+  {
+    troupe::Session session({.cpus = 1});
+    Context ctx = session.context();
+    {
+      const auto made = ctx.submit<large>();
+      view.emplace(ctx.view(made, kBound));
+    }
+    // The node has let go of it when this has run: it is told when the view ends.
+    EXPECT_EQ(ctx.get(ctx.submit<size_of>(Large(10)), kBound), 10u);
+  }
+  EXPECT_EQ((*view)->size(), 50'000u);
+  view.reset();
+}
+
+struct Talker {
+  std::vector<double> talk() const { return std::vector<double>(131'072, 1.0); }
+};
+
+TEST(Refs, WhatATellReturnsTakesNoMemory) {
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{64 << 20}});
+  Context ctx = session.context();
+  auto talker = ctx.spawn<Talker>();
+  for (int i = 0; i < 100; ++i) talker.tell<&Talker::talk>();  // 1 MiB each
+  EXPECT_EQ(ctx.get(talker.call<&Talker::talk>(), kBound).size(), 131'072u);
+}
+
 // --- many
+
+TEST(Refs, HalfAMillionGoWithOneCall) {
+  if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "tells the node of a million counts; set TROUPE_LONG_TESTS to run it";
+  constexpr int kRefs = 262'144;
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  const auto count =
+      ctx.submit<[](const Basket& a, const Basket& b) { return a.refs.size() + b.refs.size(); }>(
+          fill(ctx, kRefs, 0), fill(ctx, kRefs, 0));
+  EXPECT_EQ(ctx.get(count, 60s), std::size_t{2} * kRefs);
+}
 
 TEST(Refs, TenThousandAreOneValue) {
   constexpr int kRefs = 10'000;

@@ -1,0 +1,55 @@
+// What a process does at its limits: values nested as deep as one likes, callers and agents that
+// are gone, messages that nobody honest sends.
+#include "driver.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::client {
+namespace {
+
+using Extremes = Driver;
+
+TEST_F(Extremes, ADeeplyNestedValueGoesWithACall) {
+  constexpr int kDeep = 20'000;
+  detail::ObjectHandle outer = engine().put(bytes_of("innermost"), {});
+  for (int i = 0; i < kDeep; ++i) outer = engine().put(bytes_of("around it"), {&outer, 1});
+  submit({outer});
+  lease(kBeside, false, 0);
+  const auto call = agent.next_from<wire::Call>(kBeside).message;
+  ASSERT_EQ(call.arguments.at(0).refs.size(), 1u);
+  EXPECT_EQ(agent.escaped().size(), std::size_t{kDeep})
+      << "all but the outermost, which goes along";
+}
+
+TEST_F(Extremes, AResultForACallerThatIsGoneIsNobodys) {
+  agent.finish(agent.meanwhile([&] {
+    for (int i = 0; i < 8; ++i) {
+      const auto value = engine().finish_room(engine().make_room(900'000), {});
+      engine().reply(kBeside, 1, 0, true, Duration(0), value);
+    }
+    return true;
+  }));
+  EXPECT_LE(agent.extents, 2) << "of 1 MiB each";
+}
+
+TEST_F(Extremes, ABundleOfBundlesIsRefused) {
+  const auto result = submit({});
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);
+  const auto bundled = [&](ObjectId bundle) {
+    wire::Value value = agent.shared(kLarge);
+    value.ref_count = wire::kMaxRefs + 1;
+    value.refs = {bundle};
+    return value;
+  };
+  reply(kBeside, 1, bundled(kObject));
+  auto get = getting(result, 100ms);
+  EXPECT_EQ(agent.next<wire::Await>().object, kObject);
+  agent.tell(wire::Ready{kObject, bundled(ObjectId{77, 2})});
+  const auto got = agent.finish(std::move(get));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code(), Code::internal) << got.error().message();
+}
+
+}  // namespace
+}  // namespace troupe::client
