@@ -323,7 +323,9 @@ void ClientEngine::agent_gone(const std::string& why) {
   shutdown_ = true;
   // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for
   // them.
-  if (pump_) pump_->notify();
+  if (!pump_) return;
+  pump_->forget_socket();
+  pump_->notify();
 }
 
 // --- peers' messages

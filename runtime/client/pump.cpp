@@ -97,8 +97,8 @@ void Pump::stop() {
   hand_to_io();
   bell_.nudge();
   const std::uint64_t one = 1;
-  [[maybe_unused]] auto n = ::write(kick_.get(), &one, sizeof one);
-  n = ::write(bell_.event_fd(), &one, sizeof one);
+  [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
+  bell_.wake();
   if (io_.joinable()) io_.join();
 }
 
@@ -120,6 +120,12 @@ void Pump::watch_socket(Bed& bed, int operation, bool writes) const {
   event.data.u32 = kSocket;
   epoll_ctl(bed.set.get(), operation, host_.socket_fd(), &event);  // fails once that is closed
   bed.writes = writes;
+}
+
+void Pump::forget_socket() noexcept {
+  // Its end stands for ever: who sleeps on it would never sleep again.
+  for (const Bed* bed : {&leader_bed_, &io_bed_})
+    epoll_ctl(bed->set.get(), EPOLL_CTL_DEL, host_.socket_fd(), nullptr);
 }
 
 /// Returns whether the doorbell's event was written. Then whoever wrote it takes our announcement
@@ -188,13 +194,14 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     }
     const Time timer = host_.drain(now);
     if ((result = done()) || now >= deadline) break;
+    away_ = true;
     guard.unlock();
     const Time spin_end = now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();
     while (!pending && !crowd_ && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
       for (int i = 0; i < 32 && !pending; ++i) {
         __builtin_ia32_pause();
-        pending = bell_.pending();
+        pending = bell_.pending() || called_.load(std::memory_order_relaxed);
       }
     }
     // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
@@ -205,10 +212,13 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
       crowd_ = kSleepsInACrowd;
     const bool sleeps = !pending && bell_.prepare_sleep();
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
+                      !called_.load(std::memory_order_seq_cst) &&
                       sleep_until(leader_bed_, std::min(timer, deadline));
     if (sleeps && !rung) bell_.finish_sleep();
     if (!pending || turn % kTurnsPerClock == 0) now = steady_now();
     guard.lock();
+    away_ = false;
+    called_.store(false, std::memory_order_relaxed);
   }
   leading_ = false;
   waited_until_ = now;

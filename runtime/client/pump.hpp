@@ -62,9 +62,10 @@ class Pump {
   /// Something changed that a waiting thread may look at. Under the lock.
   void notify() {
     if (followers_ > 0) changed_.notify_all();
+    if (away_ && !called_.exchange(true, std::memory_order_seq_cst)) bell_.nudge();
   }
-  /// A waiting thread should look again, from any thread without the lock.
-  void nudge() { bell_.nudge(); }
+  /// The host's descriptor has ended: nobody sleeps on it any more. Any thread.
+  void forget_socket() noexcept;
 
  private:
   /// What a thread sleeps on, registered once: the doorbell's event by its edges, so that nobody
@@ -92,8 +93,10 @@ class Pump {
   Bed io_bed_;  ///< and the kick
   std::condition_variable_any changed_;
   int followers_ = 0;
-  bool leading_ = false;  ///< a user thread leads; under the lock
-  Time led_since_{};      ///< when it began to; under the lock
+  bool leading_ = false;             ///< a user thread leads; under the lock
+  bool away_ = false;                ///< it spins or sleeps; under the lock
+  std::atomic<bool> called_{false};  ///< and has something to look at that no line says
+  Time led_since_{};                 ///< when it began to; under the lock
   Time waited_until_{};
   std::atomic<bool> stopping_{false};
   bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock

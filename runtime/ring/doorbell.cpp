@@ -79,12 +79,20 @@ void Doorbell::ring(std::uint32_t line) noexcept {
 void Doorbell::nudge() noexcept {
   std::uint32_t sleep = page_->sleeping.load(std::memory_order_seq_cst);
   if (sleep == 0) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto n =
-      write(event_.get(), &one, sizeof one);  // EAGAIN: it is awake anyway
+  wake();
   // After the write, so that a writer that dies between the two silences nobody; and only this
   // sleep, so that a late writer does not take back the next one.
   page_->sleeping.compare_exchange_strong(sleep, 0, std::memory_order_seq_cst);
+}
+
+void Doorbell::wake() noexcept {
+  const std::uint64_t one = 1;
+  if (write(event_.get(), &one, sizeof one) >= 0 || errno != EAGAIN) return;
+  // It counts no further. An owner that sleeps on edges has perhaps seen all of that, so it takes
+  // another edge to wake it.
+  std::uint64_t count = 0;
+  [[maybe_unused]] auto n = read(event_.get(), &count, sizeof count);
+  n = write(event_.get(), &one, sizeof one);
 }
 
 bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {

@@ -60,6 +60,9 @@ class Doorbell {
   void ring(std::uint32_t line) noexcept;
   /// Wakes the owner without marking a line.
   void nudge() noexcept;
+  /// Writes the event, whether the owner sleeps or not: an edge in any case, however often it was
+  /// written and not read.
+  void wake() noexcept;
 
   // --- owner ---
   /// Moves the ready lines into `lines` (cleared first); false when there are none. A line may be

@@ -3,6 +3,9 @@
 #include "driver.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <thread>
 
 namespace troupe::client {
 namespace {
@@ -49,6 +52,43 @@ TEST_F(Extremes, ABundleOfBundlesIsRefused) {
   const auto got = agent.finish(std::move(get));
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code(), Code::internal) << got.error().message();
+}
+
+TEST_F(Extremes, WhatOneThreadEndsWakesTheOneThatWaits) {
+  static const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind::method};
+  detail::ActorHandle actor;
+  actor.id = ActorId{3, 5};
+  actor.lifetime = put("its lifetime");
+  detail::Call call;
+  call.callable = &kMethod;
+  detail::ObjectHandle result;
+  engine().call(actor, std::move(call), {&result, 1});
+  auto get = getting(result);
+  std::this_thread::sleep_for(10ms);  // it sleeps now, or else sees it at once
+  const Time begun = steady_now();
+  engine().kill(actor, false);
+  EXPECT_EQ(get.get().error().code(), Code::actor_died);
+  EXPECT_LT(steady_now() - begun, 5s);
+}
+
+Duration used_cpu() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto length = [](const timeval& at) {
+    return std::chrono::seconds(at.tv_sec) + std::chrono::microseconds(at.tv_usec);
+  };
+  return length(usage.ru_utime) + length(usage.ru_stime);
+}
+
+TEST_F(Extremes, NobodySpinsOnAConnectionThatHasEnded) {
+  const auto result = submit({});
+  agent.die();
+  const auto got = agent.finish(getting(result));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code(), Code::unavailable);
+  const Duration before = used_cpu();
+  std::this_thread::sleep_for(80ms);
+  EXPECT_LT(used_cpu() - before, 20ms);
 }
 
 }  // namespace

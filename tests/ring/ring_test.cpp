@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <cstring>
@@ -266,6 +267,22 @@ TEST(DoorbellTest, WritesTheEventOnlyForASleeper) {
   EXPECT_TRUE(readable(bell));
   bell.finish_sleep();
   EXPECT_FALSE(bell.pending());
+}
+
+TEST(DoorbellTest, WakesWhoSleepsOnEdgesAfterTheEventWasFilled) {
+  Doorbell bell = Doorbell::create().value();
+  const Fd set(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  ASSERT_EQ(epoll_ctl(set.get(), EPOLL_CTL_ADD, bell.event_fd(), &event), 0);
+  const auto is_woken = [&] { return epoll_wait(set.get(), &event, 1, 0) == 1; };
+  const std::uint64_t most = ~std::uint64_t{0} - 1;
+  ASSERT_EQ(write(bell.event_fd(), &most, sizeof most), static_cast<ssize_t>(sizeof most));
+  EXPECT_TRUE(is_woken());
+  EXPECT_FALSE(is_woken());
+  ASSERT_TRUE(bell.prepare_sleep());
+  bell.nudge();
+  EXPECT_TRUE(is_woken());
 }
 
 TEST(DoorbellTest, SleepEndsAtItsTimeout) {
