@@ -173,7 +173,7 @@ void ActorHost::kill(ActorId actor, bool may_restart) {
 
 // --- hosted here
 
-void ActorHost::start(const control::StartActorAt& order) {
+void ActorHost::start(const control::StartActorAt& order, Time now) {
   if (order.incarnation >> 32 < control_epoch_ || (epoch_ != 0 && order.epoch != epoch_)) {
     control_.send(control::ActorStartFailed{order.spec->id, order.incarnation, nullptr});
     return;
@@ -183,6 +183,7 @@ void ActorHost::start(const control::StartActorAt& order) {
   life->second.spec = order.spec;
   life->second.restarted = order.restarted;
   life->second.restarts = order.restarts;
+  life->second.since = now;
   out_.need_worker(order.incarnation, order.spec->shape, order.spec->job);
 }
 
@@ -359,7 +360,7 @@ void ActorHost::forget_watcher(ProcessIndex process) {
 
 // --- control has been restarted
 
-void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
+void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
   const Epoch before = std::exchange(control_epoch_, control_epoch);
   const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
@@ -367,7 +368,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
     spawning.message.again |= another;
     control_.send(spawning.message);
   }
-  tell_hosted();
+  tell_hosted(now);
   for (const auto& [which, ended] : ended_) control_.send(ended.news);
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
@@ -377,7 +378,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch) {
 }
 
 /// All lives, those that ended among them, in messages that a Link takes.
-void ActorHost::tell_hosted() {
+void ActorHost::tell_hosted(Time now) {
   control::NodeHosts page;
   page.node = self_;
   page.epoch = epoch_;
@@ -394,8 +395,11 @@ void ActorHost::tell_hosted() {
       bytes = 0;
     }
     bytes += size;
-    page.actors.push_back(
-        {*life.spec, incarnation, life.alive ? life.worker : 0, life.restarts, ended});
+    // What led to a life that is older than the window does not count any more.
+    const Duration window = life.spec->restart_window;
+    const bool forgiven = life.alive && window > Duration::zero() && now - life.since >= window;
+    page.actors.push_back({*life.spec, incarnation, life.alive ? life.worker : 0,
+                           forgiven ? 0 : life.restarts, ended});
   };
   for (const auto& [incarnation, life] : lives_) add(life, incarnation, false);
   for (const auto& [which, ended] : ended_) add(ended.life, which.second, true);

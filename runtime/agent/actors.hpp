@@ -3,7 +3,7 @@
 /// state machine.
 ///
 ///     actors.create(message, payload, job, process);      // -> SpawnActor to control
-///     actors.start(start_at);                             // -> out.need_worker(life, ...)
+///     actors.start(start_at, now);                             // -> out.need_worker(life, ...)
 ///     actors.worker_ready(life, worker, gpus);            // -> out.start_actor(worker, ...)
 ///     actors.created(worker, message);                    // -> ActorStarted to control
 ///     actors.located(location);                           // -> out.publish(watcher, update)
@@ -83,7 +83,7 @@ class ActorHost {
   void no_worker(std::uint64_t life, const Error& why);
 
   // --- from control
-  void start(const control::StartActorAt& order);
+  void start(const control::StartActorAt& order, Time now);
   void stop(const control::StopActorAt& order);
   void replied(const control::ActorReply& reply);
   void located(const control::ActorLocation& location);
@@ -92,7 +92,7 @@ class ActorHost {
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
   /// by an earlier control, or for an earlier epoch of this node, are refused.
-  void registered(Epoch epoch, Epoch control_epoch);
+  void registered(Epoch epoch, Epoch control_epoch, Time now);
 
   /// Whether this life of the actor is alive in that process.
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
@@ -105,7 +105,8 @@ class ActorHost {
   struct Life {
     std::shared_ptr<const control::ActorSpec> spec;
     bool restarted = false;
-    std::uint32_t restarts = 0;
+    std::uint32_t restarts = 0;  ///< within the window before `since`
+    Time since{};
     ProcessIndex worker = 0;
     bool alive = false;
     bool ending = false;  ///< told to end, and no other follows
@@ -148,7 +149,7 @@ class ActorHost {
   WatchedActors::iterator stop_watching(WatchedActors::iterator watched);
   void forget_spawning(ActorId actor);
   void ask_again(std::uint64_t request, const Question& question);
-  void tell_hosted();
+  void tell_hosted(Time now);
 
   Out& out_;
   ControlPort& control_;

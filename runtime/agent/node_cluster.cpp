@@ -112,11 +112,11 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
 
 void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
-                     actors_.registered(m.epoch, m.control_epoch);
+                     actors_.registered(m.epoch, m.control_epoch, steady_now());
                      reported_.reset();
                      registered();
                    },
-                   [&](control::StartActorAt& m) { actors_.start(m); },
+                   [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
                    [&](control::StopActorAt& m) { actors_.stop(m); },
                    [&](control::ActorReply& m) { actors_.replied(m); },
                    [&](control::ActorLocation& m) { actors_.located(m); },

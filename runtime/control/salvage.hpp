@@ -33,8 +33,8 @@ struct Salvage {
 
 /// `folder`: control's, or the `db` in it. `to`: where a new store is written; empty: nowhere.
 /// Errors: Unavailable when a control runs on the folder or I/O fails, InvalidArgument when there
-/// is no store or nothing of it can be read, or `to` is there already, NoSpace. Cost: copies and
-/// reads everything, twice.
+/// is no store or nothing of it can be read, or `to` is there already, NoSpace; then `to` is not
+/// made. Cost: copies and reads everything twice, a damaged one three times.
 Result<Salvage> salvage_store(const std::string& folder, const std::string& to);
 
 }  // namespace troupe::control

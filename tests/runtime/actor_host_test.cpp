@@ -63,6 +63,7 @@ struct Host : testing::Test {
   Recorder out;
   ActorHost host{out, out, kSelfNode};
   const Error died{Code::worker_died, "killed by signal 9"};
+  Time now = Time{} + std::chrono::seconds(1000);
 
   static wire::CreateActor message(ActorId id) {
     wire::CreateActor create;
@@ -94,7 +95,7 @@ struct Host : testing::Test {
     host.replied(answer);
   }
   void order(std::shared_ptr<const control::ActorSpec> spec, std::uint64_t life = kFirst) {
-    host.start({kSelfNode, 1, std::move(spec), life, life != kFirst, 2});
+    host.start({kSelfNode, 1, std::move(spec), life, life != kFirst, 2}, now);
   }
   void live(std::uint64_t life, ProcessIndex worker) {
     host.worker_ready(life, worker, {0, 1});
@@ -365,7 +366,7 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   host.kill(kB, false);
   host.find(7, {5, "n", "s"});
   out.sent.clear();
-  host.registered(4, 2);
+  host.registered(4, 2, now);
   ASSERT_EQ(out.got<control::SpawnActor>().size(), 2u) << "neither is known to live";
   EXPECT_EQ(out.got<control::SpawnActor>()[1].spec.id, kB);
   const auto hosts = out.got<control::NodeHosts>();
@@ -384,17 +385,17 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   EXPECT_EQ(out.got<control::FindActor>().size(), 1u);
 
   const auto needed = out.needed.size();
-  host.start({kSelfNode, 4, spec, kSecond + 5, false, 0});  // by the control before
-  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0});  // an epoch before
+  host.start({kSelfNode, 4, spec, kSecond + 5, false, 0}, now);  // by the control before
+  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);  // an epoch before
   EXPECT_EQ(out.got<control::ActorStartFailed>().size(), 2u);
   EXPECT_FALSE(out.got<control::ActorStartFailed>()[0].error) << "it is placed again";
   EXPECT_EQ(out.needed.size(), needed);
-  host.start({kSelfNode, 4, spec, (std::uint64_t{2} << 32) + 1, false, 0});
+  host.start({kSelfNode, 4, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);
   EXPECT_EQ(out.needed.size(), needed + 1);
 }
 
 TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
-  host.registered(1, 1);
+  host.registered(1, 1, now);
   order(made());
   live(kFirst, 3);
   out.sent.clear();
@@ -403,7 +404,7 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
   for (const Epoch control : {2, 3}) {
     out.sent.clear();
-    host.registered(1, control);
+    host.registered(1, control, now);
     const auto hosts = out.got<control::NodeHosts>();
     ASSERT_EQ(hosts.size(), 1u);
     ASSERT_EQ(hosts[0].actors.size(), 1u);
@@ -416,13 +417,38 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   }
   locate(control::ActorState::alive, kFirst, kSelfNode);  // by a control that has not heard it
   out.sent.clear();
-  host.registered(1, 4);
+  host.registered(1, 4, now);
   EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
   locate(control::ActorState::alive, kSecond, kOther);
   out.sent.clear();
-  host.registered(1, 5);
+  host.registered(1, 5, now);
   EXPECT_TRUE(out.got<control::ActorGone>().empty());
   EXPECT_TRUE(out.got<control::NodeHosts>().at(0).actors.empty());
+}
+
+TEST_F(Host, ALifeOlderThanTheWindowHasNoRestartsBehindIt) {
+  auto spec = std::make_shared<control::ActorSpec>(*made());
+  const auto told = [&] {
+    out.sent.clear();
+    host.registered(1, 1, now);
+    return out.got<control::NodeHosts>().at(0).actors.at(0).restarts;
+  };
+  spec->restart_window = std::chrono::seconds(60);
+  order(spec);
+  now += std::chrono::seconds(60);
+  EXPECT_EQ(told(), 2u) << "it is still being made";
+  live(kFirst, 3);
+  EXPECT_EQ(told(), 0u);
+  order(spec, kSecond);
+  live(kSecond, 4);
+  host.worker_died(3, died);
+  host.worker_died(4, died);
+  now += std::chrono::seconds(59);
+  EXPECT_EQ(told(), 2u);
+  now += std::chrono::seconds(1);
+  EXPECT_EQ(told(), 0u) << "also of one that has ended";
+  spec->restart_window = Duration::zero();  // ever
+  EXPECT_EQ(told(), 2u);
 }
 
 TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
@@ -433,7 +459,7 @@ TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
     host.worker_died(3, died);
   }
   out.sent.clear();
-  host.registered(1, 1);
+  host.registered(1, 1, now);
   ASSERT_EQ(out.got<control::NodeHosts>().at(0).actors.size(), 1u);
   EXPECT_EQ(out.got<control::NodeHosts>()[0].actors[0].incarnation, kFirst + 4);
   ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
@@ -464,19 +490,19 @@ TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
 }
 
 TEST_F(Host, WhatWasMadeIsAskedForAgainUntilItLives) {
-  host.registered(4, 1);
+  host.registered(4, 1, now);
   made();
   reply(kA, true);  // and control dies before the order to start it has left
   out.sent.clear();
-  host.registered(4, 1);
+  host.registered(4, 1, now);
   EXPECT_FALSE(out.got<control::SpawnActor>().at(0).again) << "the same control knows";
-  host.registered(4, 2);
+  host.registered(4, 2, now);
   EXPECT_TRUE(out.got<control::SpawnActor>().at(1).again);
   reply(kA, true);
   EXPECT_EQ(out.dropped, 0);
   locate(control::ActorState::alive, kFirst, kOther);
   out.sent.clear();
-  host.registered(4, 3);
+  host.registered(4, 3, now);
   EXPECT_TRUE(out.got<control::SpawnActor>().empty());
 }
 
@@ -523,7 +549,7 @@ TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
     order(one, kFirst + i);
   }
   out.sent.clear();
-  host.registered(4, 2);
+  host.registered(4, 2, now);
   const auto pages = out.got<control::NodeHosts>();
   EXPECT_GT(pages.size(), 4u);
   std::uint64_t actors = 0;

@@ -51,13 +51,13 @@ void Agent::on_control(control::FromControl& message) {
   if (cluster_.verbose()) log("<- control " + said(message));
   std::visit(
       Cases{[&](control::Registered& m) {
-              actors_.registered(m.epoch, m.control_epoch);
+              actors_.registered(m.epoch, m.control_epoch, now());
               reported_.reset();
               on_registered();
             },
             [&](control::StartActorAt& m) {
               if (m.restarted) truth().mark(Mark::actor_restarted);
-              actors_.start(m);
+              actors_.start(m, now());
             },
             [&](control::StopActorAt& m) { actors_.stop(m); },
             [&](control::ActorReply& m) { actors_.replied(m); },
