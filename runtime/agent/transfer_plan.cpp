@@ -443,6 +443,9 @@ void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& err
     if (nodes_.count(owner) != 0) ask_ready(owner, now);
     tidy(owner);
   } else {
+    // What came is of a life that is over; the owner has another, of which nothing is there yet.
+    if (error.code() == Code::object_lost && pull->have != 0 && pull->wanted && !pull->gone)
+      pull->again = Again{pull->node, pull->bytes, pull->priority};
     fail(number, error);
   }
   tidy(from);

@@ -20,8 +20,10 @@ constexpr Duration kDeferredAtMost{std::chrono::seconds(1)};
 
 /// A number for one life of an object's bytes at its owner; never 0.
 std::uint64_t stamp_of(const wire::Location& name) {
-  std::uint64_t seed = (std::uint64_t{name.segment} << 32 | name.slot) ^ name.generation << 1;
-  return splitmix64(seed) | 1;
+  // In two rounds: segment, slot and generation are small numbers, whose sums of bits would meet.
+  std::uint64_t place = std::uint64_t{name.segment} << 32 | name.slot;
+  std::uint64_t life = splitmix64(place) ^ name.generation;
+  return splitmix64(life) | 1;
 }
 
 }  // namespace
@@ -94,8 +96,9 @@ bool Transfers::Impl::serve(const Request& request, bool last_try) {
 bool Transfers::Impl::sends_elsewhere(const Request& request, const Held& held,
                                       std::uint64_t stamp) {
   if (!held.own || held.at.length < kShareFrom) return false;
-  const auto other =
-      tree.place(request.object, stamp, request.from, request.without, request.direct);
+  // Who has a part already may have more of it than whom it would be sent to.
+  const auto other = tree.place(request.object, stamp, request.from, request.without,
+                                request.direct || request.have.bytes != 0);
   if (!other) return false;
   ++stats.sent_elsewhere;
   out.send(request.from, wire::PullElsewhere{request.transfer, *other}, {});

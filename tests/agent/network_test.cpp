@@ -52,6 +52,20 @@ TEST(Network, RegistersFirstAndBeats) {
   EXPECT_EQ(a.network->self().address, a.network->door());
 }
 
+/// Ids of nodes come in messages of others; a wrong one ends nobody.
+TEST(Network, AMessageForItselfOrControlIsDropped) {
+  FakeControl control;
+  Agent a(control, lively());
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return control.beats[a.node] >= 1; }));
+  const std::size_t got = control.got[a.node].size();
+  for (const NodeId wrong : {a.node, control.node})
+    a.network->send(wrong, wire::PullRequest{1, ObjectId{1, 2}, 0, 0, {}, false}, {});
+  const int beats = control.beats[a.node];
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return control.beats[a.node] >= beats + 2; }));
+  EXPECT_EQ(control.got[a.node].size(), got);
+  EXPECT_TRUE(a.network->may_serve(steady_now()));
+}
+
 TEST(Network, AddressesThatOthersCannotUseAreRefused) {
   FakeControl control;
   struct Quiet : Agent {

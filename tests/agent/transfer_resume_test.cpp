@@ -217,6 +217,26 @@ TEST(TransferResume, WhoWantsAnotherLifeOfTheObjectGetsThat) {
   EXPECT_EQ(d.plan.pulls(), 0u);
 }
 
+TEST(TransferResume, APartOfALifeThatIsOverIsDroppedAndTheOtherIsFetchedFromItsBeginning) {
+  Desk d;
+  d.pull(kOne, 1, kMiB);
+  d.plan.kept(d.asks[0].pull, kMiB / 2, 77);
+  d.end(kOne, d.offers[0].connection);
+  ASSERT_EQ(d.asks.size(), 2u);
+  EXPECT_EQ(d.asks[1].have, kMiB / 2);
+  d.plan.refused(kOne, d.asks[1].transfer, Error(Code::object_lost, "its bytes are others"), d.now);
+  d.settle();
+  EXPECT_TRUE(d.failures.empty()) << "the owner has the object";
+  ASSERT_EQ(d.asks.size(), 3u);
+  EXPECT_EQ(d.asks[2].have, 0u);
+  EXPECT_NE(d.asks[2].pull, d.asks[1].pull) << "others may be reading the old part";
+  d.plan.refused(kOne, d.asks[2].transfer, Error(Code::object_lost, "it is gone"), d.now);
+  d.settle();
+  ASSERT_EQ(d.failures.size(), 1u) << "nothing of it was here";
+  EXPECT_EQ(d.asks.size(), 3u);
+  EXPECT_EQ(d.plan.pulls(), 0u);
+}
+
 TEST(TransferResume, ADeadNodeIsNotAskedAgainForThoseWhoJoin) {
   Desk d;
   d.pull(kOne, 1, kMiB);
