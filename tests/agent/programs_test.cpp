@@ -68,7 +68,7 @@ struct Node final : Programs::Out {
 class ProgramsTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string text = testing::TempDir() + "/troupe-programs-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-programs-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     driver.emplace(NodeId{0, 1}, wire, ProgramsOptions{.cache = cache(1)});

@@ -120,7 +120,7 @@ class Child {
 class Clusters : public testing::Test {
  protected:
   void SetUp() override {
-    std::string text = testing::TempDir() + "/troupe-up-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-up-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     setenv("XDG_RUNTIME_DIR", text.c_str(), 1);

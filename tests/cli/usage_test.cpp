@@ -24,7 +24,7 @@ bool says(const std::string& text, const std::string& part) {
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    std::string text = testing::TempDir() + "/troupe-cli-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-cli-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     setenv("XDG_RUNTIME_DIR", text.c_str(), 1);

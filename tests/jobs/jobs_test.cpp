@@ -147,7 +147,7 @@ class Jobs : public testing::Test {
  protected:
   void SetUp() override {
     std::signal(SIGPIPE, SIG_IGN);  // a driver that has ended is seen by its answer
-    std::string text = testing::TempDir() + "/troupe-jobs-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-jobs-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     fs::create_directory(folder / "run");

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 class ClusterFileTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string text = testing::TempDir() + "/troupe-files-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-files-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     setenv("XDG_RUNTIME_DIR", text.c_str(), 1);

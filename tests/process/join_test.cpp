@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 class Join : public testing::Test {
  protected:
   void SetUp() override {
-    std::string text = testing::TempDir() + "/troupe-join-XXXXXX";
+    std::string text = testing::TempDir() + "troupe-join-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
   }

@@ -127,7 +127,7 @@ TEST(GptTrains, SharedMemoryAndEarlyBucketsGiveTheSameBits) {
 }
 
 TEST(GptTrains, AResumedRunContinuesBitwise) {
-  const std::string path = testing::TempDir() + "/troupe_gpt_trains.safetensors";
+  const std::string path = testing::TempDir() + "troupe_gpt_trains.safetensors";
   Learner first;
   for (int i = 0; i < 6; ++i) first.step(nullptr, 100);
   const ParameterMap& map = first.model.map();

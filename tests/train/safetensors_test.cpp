@@ -168,7 +168,7 @@ TEST(Safetensors, WritingRefusesWhatCannotBeRead) {
 }
 
 TEST(Safetensors, AModelSurvivesAFileBitwise) {
-  const std::string path = testing::TempDir() + "/troupe_safetensors_test.safetensors";
+  const std::string path = testing::TempDir() + "troupe_safetensors_test.safetensors";
   const GptConfig config{.vocabulary = 20, .context = 4, .layers = 2, .heads = 2, .channels = 8};
   Gpt saved(config, 1), loaded(config, 2);
   write_safetensors_file(path, views(saved.map(), saved.parameters()), {{"format", "pt"}}).value();
