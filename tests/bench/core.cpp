@@ -147,7 +147,8 @@ Reading get_extent(Scene& s) {
 
 /// What each of so many small objects costs while it lives.
 Reading object_bytes(Scene& s) {
-  const int n = s.count(1'000'000, 1000);
+  // A few thousand would live in what earlier rows have freed.
+  const int n = s.count(1'000'000, 100'000);
   std::vector<Ref<int>> refs;
   refs.reserve(static_cast<std::size_t>(n));
   const double before = heap_bytes();
