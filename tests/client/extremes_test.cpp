@@ -46,7 +46,7 @@ TEST_F(Extremes, ABundleOfBundlesIsRefused) {
     return value;
   };
   reply(kBeside, 1, bundled(kObject));
-  auto get = getting(result, 100ms);
+  auto get = getting(result);
   EXPECT_EQ(agent.next<wire::Await>().object, kObject);
   agent.tell(wire::Ready{kObject, bundled(ObjectId{77, 2})});
   const auto got = agent.finish(std::move(get));
