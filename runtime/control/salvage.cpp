@@ -239,8 +239,10 @@ Result<void> write_new(const std::string& to, const Records& records, Epoch last
     bytes = 0;
     return (*store)->commit({&batch, 1});
   };
-  for (const auto& [key, value] : records) {
-    const bool kept = std::any_of(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) {
+  for (const auto& record : records) {
+    const std::string& key = record.first;
+    const auto& value = record.second;
+    const bool kept = std::any_of(std::begin(kKinds), std::end(kKinds), [&key](const Kind& kind) {
       return kind.kept && key.rfind(kind.prefix, 0) == 0;
     });
     if (!kept || key == kNodeEpochKey) continue;
