@@ -153,14 +153,17 @@ void LeaseTable::returned(LeaseId id, Time now) {
 }
 
 /// The lease ends and its worker, if it lives, is idle again (or stopped, when it was for an
-/// actor).
+/// actor or its job is over).
 void LeaseTable::end_lease(LeaseId id) {
   const auto at = leases_.find(id);
   release(at->second);
   const auto worker = workers_.find(at->second.worker);
   if (worker != workers_.end()) {
     worker->second.lease = 0;
-    if (worker->second.dedicated) stop(worker->first, worker->second, "its actor has ended");
+    if (worker->second.dedicated)
+      stop(worker->first, worker->second, "its actor has ended");
+    else if (worker->second.job_over)
+      stop(worker->first, worker->second, "its job is over");
   }
   leases_.erase(at);
 }
@@ -215,9 +218,11 @@ void LeaseTable::job_ended(JobNumber job, Time now) {
     return entry.second.kind.job == job && !entry.second.kind.dedicated;
   });
   if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
-  for (auto& [id, worker] : workers_)
-    if (worker.job == job && worker.lease == 0 && !(worker.dedicated && has_wish(job, true)))
-      stop(id, worker, "its job is over");
+  for (auto& [id, worker] : workers_) {
+    if (worker.job != job || (worker.dedicated && has_wish(job, true))) continue;
+    if (worker.lease == 0) stop(id, worker, "its job is over");
+    worker.job_over = true;
+  }
   pump(now);
 }
 

@@ -145,8 +145,9 @@ class LeaseTable {
   void blocked(WorkerId worker, Time now);
   void unblocked(WorkerId worker, Time now);
   /// The job is over: its wishes are dropped and its idle workers stopped, as are those that are
-  /// still starting. Leases end with their owners. Dedicated wishes stay until they are withdrawn,
-  /// with one worker each: a detached actor outlives its job.
+  /// still starting. Leases end with their owners, or are returned: their workers stop with them.
+  /// Dedicated wishes stay until they are withdrawn, with one worker each: a detached actor
+  /// outlives its job.
   void job_ended(JobNumber job, Time now);
 
   // --- cluster
@@ -212,6 +213,7 @@ class LeaseTable {
     JobNumber job = 0;
     bool dedicated = false;
     bool stopping = false;
+    bool job_over = false;  ///< it stops with its lease
   };
   /// Workers of a job that were asked for and have not answered.
   struct Starting {

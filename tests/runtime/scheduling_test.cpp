@@ -580,6 +580,19 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   EXPECT_EQ(table.lease_count(), 1u);
 }
 
+TEST(LeaseJobs, AWorkerThatALateWishOfAnEndedJobGotStopsWithItsLease) {
+  Table table(options(8, 4));
+  table.job_ended(1, table.now);
+  table.request(2, 1, shape(1), 1, table.now, of_job(1));  // of another node, which had not heard
+  const auto grant = pick<Granted>(table.settle()).at(0);
+  table.job_ended(1, table.now);  // as is said of each worker that comes up for an ended job
+  EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
+  table.returned(grant.lease, table.now);
+  const auto stopped = pick<StopWorker>(table.settle());
+  ASSERT_EQ(stopped.size(), 1u);
+  EXPECT_EQ(stopped[0].worker, grant.worker);
+}
+
 TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   Table table(options(8, 4));
   const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
