@@ -77,6 +77,7 @@ void BulkMoves::serve(NodeId from, const wire::PullRequest& request, Time) {
     packet.kind = Packet::Kind::bulk_end;
     if (random_.chance(0.5)) return;  // silence
   }
+  truth_.on_bulk[{from, packet.connection}].insert(request.object);
   out_.send_bulk(std::move(packet));
 }
 
@@ -91,6 +92,7 @@ void BulkMoves::on_packet(const Packet& packet, Time now) {
     ObjectId object;
     std::memcpy(&object.high, packet.bytes->data(), 8);
     std::memcpy(&object.low, packet.bytes->data() + 8, 8);
+    truth_.on_bulk[{self_, packet.connection}].erase(object);
     plan_.heard(packet.from, packet.connection, now);
     const auto expected = found->second.expected.find(object);
     if (expected != found->second.expected.end() && !found->second.closing) {
@@ -152,6 +154,8 @@ void BulkMoves::run(Time now) {
         if (ask->connection != 0) inbound_[ask->connection].expected[ask->object] = ask->pull;
         out_.send_peer(ask->node, wire::PullRequest{ask->transfer, ask->object}, {});
       } else if (const auto* close = std::get_if<TransferPlan::Close>(&action)) {
+        if (!truth_.on_bulk[{self_, close->connection}].empty()) ++truth_.breaks;
+        truth_.on_bulk.erase({self_, close->connection});
         inbound_[close->connection].closing = close->why;
         ended_.emplace(now + Duration(random_.below(5'000'000)), close->connection);
       } else if (const auto* complete = std::get_if<TransferPlan::Complete>(&action)) {

@@ -203,6 +203,15 @@ bool Program::user_made(const ErrorInfo& error) const {
   return false;
 }
 
+/// The error, what it came from, and so on.
+static std::string chain_of(const ErrorInfo& error) {
+  std::string text;
+  for (const ErrorInfo* at = &error; at != nullptr; at = at->cause.get())
+    text += (at == &error ? "" : ", from ") + std::string(Error(*at).what()) + " (code " +
+            std::to_string(static_cast<int>(at->code)) + ")";
+  return text;
+}
+
 void Program::judge(Result& result) {
   Truth& truth = process_.machine().truth();
   ++truth.settled;
@@ -224,7 +233,10 @@ void Program::judge(Result& result) {
   bool excused = truth.process_deaths + truth.breaks > 0 || user_made(*failed);
   for (const KnownActor& actor : actors_)
     if (is_method && actor.id == result.actor) excused = excused || actor.killed || actor.may_fail;
-  if (!excused) truth.fail("an error without any reason: " + failed->message);
+  if (!excused)
+    truth.fail("an error without any reason, of " +
+               (is_method ? "a method of " + result.actor.str() : "a task") + ": " +
+               chain_of(*failed));
   if (failed->code == Code::internal) truth.fail("an internal error: " + failed->message);
 }
 

@@ -142,6 +142,9 @@ struct Truth {
   /// What may be a reason for an error: deaths and broken talks, so far.
   std::uint64_t process_deaths = 0, breaks = 0;
   bool user_throws = false;
+  /// Objects on bulk connections that have not come: a connection that falls silent over one is
+  /// the network's doing. By who is to get it and its connection.
+  std::map<std::pair<NodeId, std::uint64_t>, std::set<ObjectId>> on_bulk;
 
   void mark(Mark one) { ++marks[static_cast<std::size_t>(one)]; }
   void check(bool holds, const char* why) {
