@@ -178,11 +178,12 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
     const auto starting = starting_.find(from.index);
     const bool dedicated = starting != starting_.end() && starting->second;
     starting_.erase(from.index);
+    leases_.worker_started(from.index, steady_now(), dedicated, from.job_number);
     Job& job = jobs_.at(from.job_number);
     job.failed_starts = 0;
-    // It ends then, unless an actor waits for it; a wish that came late is not for it.
+    // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
+    // actor of an ended job may still submit.
     if (job.ended) leases_.job_ended(job.number, steady_now());
-    leases_.worker_started(from.index, steady_now(), dedicated, from.job_number);
   }
 }
 

@@ -362,8 +362,8 @@ void Agent::start_due() {
     proc.starts_at.reset();
     proc.attached = true;
     proc.process = std::make_unique<Process>(*this, proc.rings, index, false, random()());
-    if (jobs_.at(proc.job_number).ended) leases_.job_ended(proc.job_number, now);
     leases_.worker_started(index, now, proc.dedicated, proc.job_number);
+    if (jobs_.at(proc.job_number).ended) leases_.job_ended(proc.job_number, now);
   }
 }
 
