@@ -304,6 +304,24 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
 }
 
+/// Of a worker that was ordered and that the zygote never forked, nobody else can tell.
+TEST_F(Jobs, AnActorWhoseWorkerAKilledZygoteHadNotForkedStartsAllTheSame) {
+  start(1, 2);
+  Driver driver({TROUPE_PROGRAM});
+  EXPECT_EQ(driver.ask_where("spread 1 1").size(), 1u);
+  std::multimap<std::string, int> found;
+  for (const json& node : cluster["nodes"]) collect(node["pid"], found);
+  ASSERT_EQ(found.count("(troupe-zygote)"), 1u);
+  const int zygote = found.find("(troupe-zygote)")->second;
+  ::kill(zygote, SIGSTOP);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(300ms);  // until then the order lies in the zygote's queue
+    ::kill(zygote, SIGKILL);
+  });
+  EXPECT_EQ(driver.ask("spawn counter 5 0 0 0"), "5");
+  killer.join();
+}
+
 /// The program and its libraries lie where only the driver finds them, and are gone when workers
 /// are started on the second node.
 TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {
