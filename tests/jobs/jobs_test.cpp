@@ -301,6 +301,10 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
   const auto zygotes = found.equal_range("(troupe-zygote)");
   for (auto at = zygotes.first; at != zygotes.second; ++at) ::kill(at->second, SIGKILL);
+  // A task that begins in one of these meets the others, and answers from where it runs again.
+  const auto workers = found.equal_range("(troupe-worker)");
+  for (auto at = workers.first; at != workers.second; ++at)
+    EXPECT_TRUE(within(5s, [&] { return ::kill(at->second, 0) != 0; }));
   EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
 }
 
