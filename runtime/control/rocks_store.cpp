@@ -3,15 +3,27 @@
 #include "troupe/runtime/control/folder.hpp"
 
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
+#include <cstdarg>
+#include <memory>
 #include <utility>
 
 namespace troupe::control {
 namespace {
 
+/// RocksDB's own log of its doings goes nowhere: on a full disk a line that cannot be written made
+/// the next one abort the process (an assertion of its file writer). Errors come as a Status.
+class NoLog final : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
 rocksdb::Options database_options(bool create) {
   rocksdb::Options options;
+  options.info_log = std::make_shared<NoLog>();
   options.create_if_missing = create;
   options.error_if_exists = create;
   options.paranoid_checks = true;
@@ -23,8 +35,6 @@ rocksdb::Options database_options(bool create) {
   options.max_total_wal_size = 64 << 20;
   options.max_background_jobs = 2;
   options.max_open_files = 256;
-  options.keep_log_file_num = 1;
-  options.info_log_level = rocksdb::WARN_LEVEL;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   return options;

@@ -204,6 +204,10 @@ TEST_F(Lost, AResultThatWasThereWhenItsCallRanAgainIsRememberedForOthers) {
   EXPECT_EQ(agent.next<wire::Lineage>().object, id);
   agent.tell(wire::Rebuild{id, kSecond});
   EXPECT_EQ(agent.next<wire::Rebuilt>().value.kind, Kind::forwarded);
+  const int held = agent.holds(ObjectId{78, 2}, FakeAgent::kProcess);
+  agent.tell(wire::Ready{ObjectId{78, 2}, agent.shared(kLarge)});
+  agent.run_until([&] { return agent.holds(ObjectId{78, 2}, FakeAgent::kProcess) < held; },
+                  "nobody here waits for it any more");
 }
 
 TEST_F(Lost, WhoWaitedForWhatIsLostWaitsThereNoMore) {
