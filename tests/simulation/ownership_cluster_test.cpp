@@ -28,7 +28,7 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
   EXPECT_GT(total.nested_abroad * share, 10'000u);
   EXPECT_GT(total.lost * share, 1'000u);
   EXPECT_GT(total.excused * share, 50u) << "deaths in the middle of passing on";
-  if (share == 1) EXPECT_GT(total.cut_off, 0u) << "losses by them, which are rare";
+  EXPECT_TRUE(total.cut_off > 0 || share > 1) << "losses by them, which are rare";
   EXPECT_GT(total.missed * share, 300u) << "values to which others were forwarded";
   EXPECT_GT(total.rebuilt * share, 100u);
 }
