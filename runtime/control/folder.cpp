@@ -75,8 +75,9 @@ Result<void> StoreFolder::lock() {
   const std::string path = path_ + "/lock";
   const bool was_there = exists(path);
   if (!was_there && !fs::is_empty(path_) && !exists(path_ + "/mark"))
-    return Error(Code::invalid_argument,
-                 path_ + " holds files that are not control's: give an empty folder with --data-folder");
+    return Error(
+        Code::invalid_argument,
+        path_ + " holds files that are not control's: give an empty folder with --data-folder");
   lock_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_) return io_error("open", path);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {

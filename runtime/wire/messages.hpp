@@ -35,13 +35,13 @@ inline constexpr std::size_t kMaxText = 2048;       ///< one message or name
 inline constexpr std::size_t kMaxStack = 4096;      ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;       ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
-inline constexpr std::size_t kMaxRefs = 512;        ///< ids with one value; more go in bundles
-inline constexpr std::size_t kMaxCauses = 16;       ///< an error and its causes
-inline constexpr std::size_t kMaxErrorText = 8192;  ///< all texts of an error and its causes
-inline constexpr std::size_t kMaxResources = 64;    ///< named resources of a shape or node
-inline constexpr std::size_t kMaxLabels = 64;       ///< of a shape
-inline constexpr std::size_t kMaxGpus = 64;         ///< of a lease or actor
-inline constexpr std::size_t kMaxRows = 4096;       ///< of one Nodes
+inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
+inline constexpr std::size_t kMaxCauses = 16;        ///< an error and its causes
+inline constexpr std::size_t kMaxErrorText = 8192;   ///< all texts of an error and its causes
+inline constexpr std::size_t kMaxResources = 64;     ///< named resources of a shape or node
+inline constexpr std::size_t kMaxLabels = 64;        ///< of a shape
+inline constexpr std::size_t kMaxGpus = 64;          ///< of a lease or actor
+inline constexpr std::size_t kMaxRows = 4096;        ///< of one Nodes
 inline constexpr std::size_t kMaxMessage = 1 << 20;  ///< bytes of a message without its payload
 
 /// Where the bytes of a large object are: objectstore's location, opaque here.
