@@ -26,12 +26,6 @@ constexpr Duration kSpin = 75us;
 /// The CPUs that we may use are counted again once in so many sleeps.
 constexpr std::uint32_t kLookAtCpus = 16;
 
-/// A thread whose spin lasted so much longer was made to leave its CPU to others meanwhile.
-constexpr Duration kAway = 100us;
-/// Then it sleeps at once so many times: an answer may
-/// have to come from a process that waits for this very CPU, and a sleeper is let in sooner than
-/// who spins.
-constexpr std::uint32_t kSleepsInACrowd = 32;
 /// A leader that is never without something to handle reads the clock once in so many turns.
 constexpr std::uint32_t kTurnsPerClock = 16;
 
@@ -198,7 +192,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     guard.unlock();
     const Time spin_end = now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();
-    while (!pending && !crowd_ && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
+    while (!pending && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
       for (int i = 0; i < 32 && !pending; ++i) {
         __builtin_ia32_pause();
         pending = bell_.pending() || called_.load(std::memory_order_relaxed);
@@ -206,10 +200,6 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     }
     // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
     if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
-    if (!pending && crowd_ > 0)
-      --crowd_;
-    else if (!pending && spin_ > Duration(0) && now - spin_end >= kAway)
-      crowd_ = kSleepsInACrowd;
     const bool sleeps = !pending && bell_.prepare_sleep();
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
                       !called_.load(std::memory_order_seq_cst) &&

@@ -87,7 +87,6 @@ class Pump {
   EngineLock& lock_;
   Duration spin_;             ///< the leader's
   std::uint32_t sleeps_ = 0;  ///< the leader's
-  std::uint32_t crowd_ = 0;   ///< the leader's: sleeps before it spins again
   Fd kick_;                   ///< wakes the I/O thread out of either sleep
   Bed leader_bed_;
   Bed io_bed_;  ///< and the kick
