@@ -9,12 +9,16 @@
 ///       found and ends the group with InvalidArgument, it never gives a wrong result;
 ///  C-2  sums run over ranks in ascending order, so every rank gets the same bits, and the same
 ///       inputs give the same bits on every back end of this kind;
-///  C-3  every wait ends: in the result, or in an error that names the rank that is missing. After
-///       an error the group is over for all ranks: make a new one.
+///  C-3  every wait ends: in the result, or in an error. After an error the group is over for all
+///       ranks: make a new one. The rank that finds what is wrong says it for all of them, so all
+///       end with the same code and the same words: who is missing, and how far each rank has come.
 ///
 /// Errors of every operation: TimedOut (a rank did not come within the timeout), WorkerDied (its
 /// process died), Cancelled (some rank aborted or left), InvalidArgument (C-1). What the outputs
 /// hold after an error is unspecified.
+///
+/// A rank that leaves out one of several equal calls is not found there: its next one is taken for
+/// it. It is found where calls differ, or at the latest where it has one less than the others.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -23,7 +27,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace troupe::collective {
 
@@ -42,7 +48,24 @@ struct Operation {
   std::uint64_t count = 0;  ///< of the smaller side: one rank's share in a scatter or gather
 };
 
-/// One rank's end of a group. For one thread at a time, but for abort().
+TROUPE_API std::string_view name_of(Operation::Kind kind) noexcept;
+
+/// How far one rank has come.
+struct RankProgress {
+  enum class State : std::uint8_t { absent, joined, left };
+  State state = State::absent;
+  int pid = 0;
+  bool stopped = false;  ///< its process stands still (SIGSTOP, a debugger)
+  bool inside = false;   ///< in the operation; else after it
+  Operation::Kind kind = Operation::Kind::barrier;
+  std::uint64_t sequence = 0;  ///< number of the operation, from 1; 0: none yet
+};
+
+/// In words, equal ones together: "ranks 0, 2-7 in allreduce #13; rank 1 (process 71, stopped)
+/// after allreduce #12".
+TROUPE_API std::string text_of(std::span<const RankProgress> ranks);
+
+/// One rank's end of a group. For one thread at a time, but for abort() and progress().
 class TROUPE_API Communicator {
  public:
   Communicator(const Communicator&) = delete;
@@ -77,6 +100,9 @@ class TROUPE_API Communicator {
   /// Ends the group: every rank's running and later operations throw Cancelled with this reason
   /// (cut at 200 bytes). From any thread; never blocks. The first abort counts.
   virtual void abort(std::string_view reason) noexcept = 0;
+
+  /// Of every rank, index = rank. From any thread; never waits.
+  virtual std::vector<RankProgress> progress() const = 0;
 
  protected:
   Communicator(int rank, int size, Duration timeout) noexcept

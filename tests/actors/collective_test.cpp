@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <numeric>
@@ -172,11 +173,69 @@ TEST_P(Contract, AMissingRankIsNamedInTime) {
     if (c.rank() != 1) c.barrier();
   });
   EXPECT_LT(steady_now() - start, std::chrono::seconds(10));
-  // one of the two ends the group, the other hears of it or times out itself
   for (const int r : {0, 2})
     EXPECT_NE(errors[static_cast<std::size_t>(r)].find("rank 1 did not arrive within 100 ms"),
               std::string::npos)
         << errors[static_cast<std::size_t>(r)];
+}
+
+/// Waits until these ranks are in operation `sequence`.
+void await_inside(const Communicator& c, const std::vector<std::size_t>& ranks, std::uint64_t n) {
+  const Time limit = steady_now() + std::chrono::seconds(20);
+  const auto there = [&] {
+    const auto all = c.progress();
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](std::size_t r) { return all[r].inside && all[r].sequence == n; });
+  };
+  while (!there() && steady_now() < limit) std::this_thread::yield();
+}
+
+TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
+  Group group = make(4, std::chrono::seconds(60));
+  const Time start = steady_now();
+  std::atomic<bool> over{false};
+  const auto errors = on_all(group, [&](Communicator& c) {
+    std::vector<float> x(3000);
+    for (int i = 0; i < 3; ++i) c.allreduce(std::span<float>(x));
+    if (c.rank() == 0) {
+      await_inside(c, {1, 3}, 4);
+      c.set_timeout(milliseconds(30));
+    }
+    if (c.rank() == 2) {
+      while (!over && steady_now() - start < std::chrono::seconds(20)) std::this_thread::yield();
+    }
+    const struct Over {
+      std::atomic<bool>& over;
+      ~Over() { over = true; }
+    } at_end{over};
+    c.barrier();
+  });
+  EXPECT_LT(steady_now() - start, std::chrono::seconds(20));
+  const std::string verdict =
+      " of 4: rank 2 did not arrive within 30 ms; ranks 0, 1, 3 in barrier #4; rank 2 after "
+      "allreduce #3";
+  for (std::size_t r = 0; r < 4; ++r)
+    EXPECT_EQ(errors[r], "timed_out: barrier #4 on rank " + std::to_string(r) + verdict);
+}
+
+// The call that it left out has another size than the one that it makes instead.
+TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
+  for (int round = 0; round < 50; ++round) {
+    const int size = 3 + round % 3, culprit = round % size, skipped = 1 + round % 4;
+    Group group = make(size);
+    const auto errors = on_all(group, [&](Communicator& c) {
+      for (int i = 1; i <= 6; ++i) {
+        std::vector<float> x(static_cast<std::size_t>(i));
+        if (c.rank() != culprit || i != skipped) c.allreduce(std::span<float>(x));
+      }
+    });
+    const std::string expected = ": rank " + std::to_string(culprit) +
+                                 " made another call or gave another size than the others; ";
+    for (const std::string& error : errors) {
+      EXPECT_EQ(error.find("invalid_argument: allreduce #" + std::to_string(skipped)), 0) << error;
+      EXPECT_NE(error.find(expected), std::string::npos) << error;
+    }
+  }
 }
 
 TEST_P(Contract, AbortEndsAWaitAndAllThatFollows) {
@@ -237,6 +296,21 @@ TEST_P(Contract, WrongArgumentsAreRefusedBeforeAnythingHappens) {
 INSTANTIATE_TEST_SUITE_P(Collective, Contract,
                          testing::Values(BackEnd{"local", make_local}, BackEnd{"shm", make_shm}),
                          [](const auto& info) { return info.param.name; });
+
+TEST(Collective, ProgressReadsAsASentence) {
+  using State = RankProgress::State;
+  const auto kind = Operation::Kind::allreduce;
+  std::vector<RankProgress> ranks(9, {State::joined, 0, false, true, kind, 13});
+  ranks[1] = {State::joined, 71, true, false, kind, 12};
+  ranks[3] = {State::left, 0, false, false, kind, 12};
+  ranks[4] = {};
+  ranks[5] = {State::joined, 0, false, false, kind, 0};
+  EXPECT_EQ(
+      text_of(ranks),
+      "ranks 0, 2, 6-8 in allreduce #13; rank 1 (process 71, stopped) after allreduce #12; "
+      "rank 3 left after allreduce #12; rank 4 not joined; rank 5 before its first operation");
+  EXPECT_EQ(text_of({}), "");
+}
 
 TEST(Collective, BackEndsAgreeBitwise) {
   std::vector<std::vector<float>> results;

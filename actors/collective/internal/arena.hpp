@@ -35,22 +35,24 @@ struct alignas(128) RankLine {
   std::atomic<std::uint32_t> state;      ///< RankState
   std::int32_t pid;                      ///< set before state becomes joined
   std::uint64_t pid_namespace;
+  std::atomic<std::uint64_t> progress;  ///< number of its operation << 8 | its kind << 1 | inside
   Announcement announcements[2];
 };
+static_assert(sizeof(RankLine) == 128);
 enum RankState : std::uint32_t { absent, joining, joined, left };
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
   std::uint64_t generation;
   std::uint64_t slot_bytes;
   std::atomic<std::uint32_t> abort_claimed;
-  std::atomic<std::uint32_t> aborted;  ///< 1 once `reason` is complete
-  std::int32_t abort_rank;
-  char reason[204];
+  std::atomic<std::uint32_t> aborted;  ///< 1 once `code` and `verdict` are complete
+  std::uint32_t code;
+  char verdict[2048];  ///< what every rank throws
 };
 
 constexpr int kMaxSize = 1024;
@@ -92,6 +94,7 @@ class ArenaCommunicator final : public Communicator {
   ArenaCommunicator(std::shared_ptr<Arena> arena, int rank, Duration timeout, bool watch_processes);
   ~ArenaCommunicator() override;
   void abort(std::string_view reason) noexcept override;
+  std::vector<RankProgress> progress() const override;
 
  protected:
   void run(const Operation& operation) override;
@@ -114,9 +117,15 @@ class ArenaCommunicator final : public Communicator {
   /// Throws when the group is over or some rank cannot come any more.
   void check();
   [[noreturn]] void fail_late();
+  /// All have arrived: throws unless they said the same.
+  void compare();
   bool process_is_dead(int other);
+  bool shares_pids(const RankLine& line) const noexcept;
+  /// Says for all ranks what ended the group, unless somebody has. False: somebody has.
+  bool end_group(Code code, std::string_view verdict) noexcept;
   [[noreturn]] void fail(Code code, const std::string& why);
   [[noreturn]] void throw_aborted();
+  void note_progress(bool inside) noexcept;
   std::string describe() const;
 
   std::byte* my_slot() noexcept { return arena_->slot(rank(), phase_ + 1); }
@@ -127,7 +136,7 @@ class ArenaCommunicator final : public Communicator {
   std::shared_ptr<Arena> arena_;
   std::uint32_t phase_ = 0;  // last one met
   std::uint64_t operations_ = 0;
-  const Operation* current_ = nullptr;
+  Operation current_;  // the last one, once operations_ is not 0
   bool watch_processes_;
   std::uint64_t pid_namespace_ = 0;
   std::vector<Fd> processes_;  // pidfd per rank, opened when first needed

@@ -133,8 +133,9 @@ void ArenaCommunicator::broadcast(const Operation& o) {
 }
 
 void ArenaCommunicator::run(const Operation& operation) {
-  current_ = &operation;
+  current_ = operation;
   ++operations_;
+  note_progress(true);
   switch (operation.kind) {
     case Operation::Kind::barrier: meet(0); break;
     case Operation::Kind::broadcast: broadcast(operation); break;
@@ -147,7 +148,7 @@ void ArenaCommunicator::run(const Operation& operation) {
         allreduce<float>(operation);
       break;
   }
-  current_ = nullptr;
+  note_progress(false);
 }
 
 }  // namespace troupe::collective::internal

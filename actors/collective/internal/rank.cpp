@@ -2,12 +2,15 @@
 #include "troupe/actors/collective/internal/arena.hpp"
 #include "troupe/actors/collective/internal/parking.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <thread>
 
 namespace troupe::collective::internal {
 namespace {
@@ -19,6 +22,9 @@ using std::chrono::milliseconds;
 constexpr int kSpins = 200;
 /// Between looks at the clock and at the other rank's process.
 constexpr Duration kSlice = milliseconds(50);
+/// How long another rank may take to say what it has found.
+constexpr Duration kWord = milliseconds(200);
+constexpr auto kLastKind = Operation::Kind::all_gather;
 
 /// Whether a is phase b or later; the counter may wrap.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
@@ -42,15 +48,16 @@ Fd open_process(int pid, bool& gone) noexcept {
 #endif
 }
 
-const char* name_of(Operation::Kind kind) noexcept {
-  switch (kind) {
-    case Operation::Kind::barrier: return "barrier";
-    case Operation::Kind::broadcast: return "broadcast";
-    case Operation::Kind::allreduce: return "allreduce";
-    case Operation::Kind::reduce_scatter: return "reduce_scatter";
-    case Operation::Kind::all_gather: return "all_gather";
-  }
-  return "?";
+/// Whether a signal or a debugger has stopped it.
+bool is_stopped(int pid) noexcept {
+  char path[32], text[512];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : 0;
+  if (size <= 0) return false;
+  text[size] = '\0';
+  const char* name_end = std::strrchr(text, ')');
+  return name_end != nullptr && (name_end[1] == ' ') && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
 }  // namespace
@@ -78,40 +85,86 @@ ArenaCommunicator::~ArenaCommunicator() {
   unpark_all(line.published);
 }
 
-void ArenaCommunicator::abort(std::string_view reason) noexcept {
+bool ArenaCommunicator::end_group(Code code, std::string_view verdict) noexcept {
   Header& header = arena_->header();
-  if (header.abort_claimed.exchange(1) != 0) return;
-  header.abort_rank = rank();
-  const std::size_t length = std::min<std::size_t>(reason.size(), 200);
-  std::memcpy(header.reason, reason.data(), length);
-  header.reason[length] = '\0';
+  if (header.abort_claimed.exchange(1) != 0) return false;
+  header.code = static_cast<std::uint32_t>(code);
+  const std::size_t length = std::min(verdict.size(), sizeof header.verdict - 1);
+  std::memcpy(header.verdict, verdict.data(), length);
+  header.verdict[length] = '\0';
   header.aborted.store(1, std::memory_order_seq_cst);
   for (int other = 0; other < size(); ++other) unpark_all(arena_->line(other).published);
+  return true;
+}
+
+void ArenaCommunicator::abort(std::string_view reason) noexcept {
+  char verdict[256];
+  std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %.*s", rank(),
+                static_cast<int>(std::min<std::size_t>(reason.size(), 200)), reason.data());
+  (void)end_group(Code::cancelled, verdict);
 }
 
 void ArenaCommunicator::throw_aborted() {
   const Header& header = arena_->header();
-  const std::string reason(header.reason, ::strnlen(header.reason, sizeof header.reason));
-  throw Cancelled(Code::cancelled, describe() + ": rank " + std::to_string(header.abort_rank) +
-                                       " ended the group: " + reason);
+  const std::string verdict(header.verdict, ::strnlen(header.verdict, sizeof header.verdict));
+  Code code = Code::cancelled;
+  for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
+    if (header.code == static_cast<std::uint32_t>(known)) code = known;
+  raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
 }
 
 std::string ArenaCommunicator::describe() const {
-  return std::string(current_ == nullptr ? "collective" : name_of(current_->kind)) + " #" +
-         std::to_string(operations_) + " on rank " + std::to_string(rank()) + " of " +
-         std::to_string(size());
+  return std::string(name_of(current_.kind)) + " #" + std::to_string(operations_) + " on rank " +
+         std::to_string(rank()) + " of " + std::to_string(size());
 }
 
 void ArenaCommunicator::fail(Code code, const std::string& why) {
-  abort(why);
-  raise(Error(code, describe() + ": " + why, Outcome::unknown));
+  const std::string verdict = why + "; " + text_of(progress());
+  if (!end_group(code, verdict)) {
+    // Who came first has the word, unless it was killed before it had said it.
+    const Time until = steady_now() + kWord;
+    while (arena_->header().aborted.load(std::memory_order_acquire) == 0 && steady_now() < until)
+      std::this_thread::yield();
+    if (arena_->header().aborted.load(std::memory_order_acquire) != 0) throw_aborted();
+  }
+  raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
+}
+
+void ArenaCommunicator::note_progress(bool inside) noexcept {
+  arena_->line(rank()).progress.store(operations_ << 8 |
+                                          static_cast<std::uint64_t>(current_.kind) << 1 |
+                                          static_cast<std::uint64_t>(inside),
+                                      std::memory_order_release);
+}
+
+bool ArenaCommunicator::shares_pids(const RankLine& line) const noexcept {
+  return watch_processes_ && line.pid != static_cast<std::int32_t>(::getpid()) &&
+         line.pid_namespace == pid_namespace_ && pid_namespace_ != 0;
+}
+
+std::vector<RankProgress> ArenaCommunicator::progress() const {
+  std::vector<RankProgress> all(static_cast<std::size_t>(size()));
+  for (int r = 0; r < size(); ++r) {
+    RankProgress& one = all[static_cast<std::size_t>(r)];
+    const RankLine& line = arena_->line(r);
+    const std::uint32_t state = line.state.load(std::memory_order_acquire);
+    if (state != joined && state != left) continue;
+    one.state = state == left ? RankProgress::State::left : RankProgress::State::joined;
+    const std::uint64_t word = line.progress.load(std::memory_order_acquire);
+    one.sequence = word >> 8;
+    one.kind = static_cast<Operation::Kind>(
+        std::min<std::uint64_t>(word >> 1 & 0x7f, static_cast<std::uint64_t>(kLastKind)));
+    one.inside = (word & 1) != 0;
+    if (!shares_pids(line)) continue;
+    one.pid = line.pid;
+    one.stopped = state == joined && is_stopped(line.pid);
+  }
+  return all;
 }
 
 bool ArenaCommunicator::process_is_dead(int other) {
   const RankLine& line = arena_->line(other);
-  if (!watch_processes_ || line.pid == static_cast<std::int32_t>(::getpid()) ||
-      line.pid_namespace != pid_namespace_ || pid_namespace_ == 0)
-    return false;
+  if (!shares_pids(line)) return false;
   Fd& process = processes_[static_cast<std::size_t>(other)];
   if (!process) {
     bool gone = false;
@@ -174,7 +227,7 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
 }
 
 void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
-  const Operation& o = *current_;
+  const Operation& o = current_;
   const Announcement mine{static_cast<std::uint8_t>(o.kind),
                           static_cast<std::uint8_t>(o.type),
                           static_cast<std::uint8_t>(o.reduce),
@@ -191,11 +244,29 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
   const Time deadline = steady_now() + timeout();
   for (int other = 0; other < size(); ++other)
     if (other != rank()) wait_for(other, deadline);
-  for (int other = 0; other < size(); ++other)
-    if (arena_->line(other).announcements[phase_ % 2] != mine)
-      fail(Code::invalid_argument, "rank " + std::to_string(other) +
-                                       " made another call or gave another size than rank " +
-                                       std::to_string(rank()));
+  compare();
+}
+
+void ArenaCommunicator::compare() {
+  const auto said = [this](int r) { return arena_->line(r).announcements[phase_ % 2]; };
+  const Announcement mine = said(rank());
+  bool same = true;
+  for (int r = 0; r < size(); ++r) same = same && said(r) == mine;
+  if (same) return;
+  // What most ranks say is right; as many on either side: what the lowest rank says.
+  Announcement right = mine;
+  int most = 0;
+  for (int r = 0; r < size(); ++r) {
+    int count = 0;
+    for (int other = 0; other < size(); ++other) count += said(other) == said(r) ? 1 : 0;
+    if (count <= most) continue;
+    right = said(r);
+    most = count;
+  }
+  std::string wrong;
+  for (int r = 0; r < size(); ++r)
+    if (!(said(r) == right)) wrong += (wrong.empty() ? "rank " : ", rank ") + std::to_string(r);
+  fail(Code::invalid_argument, wrong + " made another call or gave another size than the others");
 }
 
 }  // namespace troupe::collective::internal
