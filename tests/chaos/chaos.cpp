@@ -25,7 +25,8 @@ constexpr int kFaultsOfARound = 40;
 
 }  // namespace
 
-Chaos::Chaos(Options options) : options_(std::move(options)), random_(options_.seed) {
+Chaos::Chaos(Options options)
+    : options_(std::move(options)), random_(options_.seed), busy_cpus_(options_.busy) {
   const char* temporary = std::getenv("TMPDIR");
   std::string pattern = std::string(temporary != nullptr ? temporary : "/tmp") + "/chaos-XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for this run");

@@ -4,6 +4,7 @@
 ///     int code = chaos.run();      // 0, or 1 when anything was lost, duplicated, hung or wrong
 #pragma once
 
+#include "tests/chaos/busy.hpp"
 #include "tests/chaos/cluster.hpp"
 #include "tests/chaos/driver.hpp"
 #include "tests/chaos/proxy.hpp"
@@ -28,6 +29,7 @@ struct Options {
   int nodes = 4;
   int floor = 20;  ///< operations a second below which the load proves nothing
   int bound = 60;  ///< seconds within which everything must work again after a fault
+  int busy = 0;    ///< percent of each CPU that are taken from everybody all the time
   std::string command, program, shim;
   bool verbose = false;
 };
@@ -143,6 +145,7 @@ class Chaos {
   bool on_tmpfs_ = false;
   double load_seconds_ = 0;
   Work total_;
+  BusyCpus busy_cpus_;
 };
 
 }  // namespace chaos

@@ -15,11 +15,12 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: chaos [--minutes M] [--rounds N] [--seed S] [--report FILE] [--only KIND,...]\n"
-    "             [--nodes N] [--floor OPERATIONS] [--bound SECONDS]\n"
+    "             [--nodes N] [--floor OPERATIONS] [--bound SECONDS] [--busy PERCENT]\n"
     "             [--canary lost|wrong|hung|quiet] [--verbose]\n\n"
     "Real clusters under load, with seeded faults, for M minutes (1) or N clusters.\n"
     "--floor: operations a second below which the load proves nothing (20).\n"
     "--bound: seconds within which all works again after a fault (60).\n"
+    "--busy: that much of each CPU is taken from everybody all the time.\n"
     "--canary: the load itself goes wrong, which must be noticed.\n"
     "Exit codes: 0 all was well; 1 something was lost, duplicated, hung or wrong; 2 bad usage.\n\n"
     "kinds:";
@@ -65,6 +66,8 @@ chaos::Options options_of(int argc, char** argv) {
       options.nodes = static_cast<int>(number(flag, value));
     else if (flag == "--bound")
       options.bound = static_cast<int>(number(flag, value));
+    else if (flag == "--busy")
+      options.busy = static_cast<int>(number(flag, value));
     else if (flag == "--rounds")
       options.rounds = static_cast<int>(number(flag, value));
     else if (flag == "--floor")
@@ -84,6 +87,7 @@ chaos::Options options_of(int argc, char** argv) {
       bad_usage("'" + flag + "' is not known");
     }
   }
+  if (options.busy > 100) bad_usage("--busy is 0 to 100");
   if (options.nodes < 3 || options.nodes > 8) bad_usage("--nodes is 3 to 8");
   return options;
 }

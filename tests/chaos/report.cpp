@@ -59,11 +59,17 @@ int Chaos::report() {
     const double p50 = quantile(row.recovery, 0.5), p99 = quantile(row.recovery, 0.99);
     injected += row.injected;
     wrong += row.lost + row.duplicated + row.hung + row.wrong;
-    kinds[name] = {
-        {"injected", row.injected}, {"missed", row.missed},         {"work", work},
-        {"lost", row.lost},         {"duplicated", row.duplicated}, {"hung", row.hung},
-        {"wrong", row.wrong},       {"recovery_p50_ms", p50},       {"recovery_p99_ms", p99},
-        {"skipped", row.skipped}};
+    kinds[name] = {{"injected", row.injected},
+                   {"missed", row.missed},
+                   {"work", work},
+                   {"lost", row.lost},
+                   {"duplicated", row.duplicated},
+                   {"hung", row.hung},
+                   {"wrong", row.wrong},
+                   {"recovery_p50_ms", p50},
+                   {"recovery_p99_ms", p99},
+                   {"recovery_ms", row.recovery},
+                   {"skipped", row.skipped}};
     if (!row.skipped.empty()) {
       std::printf("%-22s skipped: %s\n", name.c_str(), row.skipped.c_str());
       continue;
@@ -81,18 +87,20 @@ int Chaos::report() {
       "seed %llu: %llu faults in %.0f s on %d clusters of %d nodes; %llu tasks, %llu calls (%llu "
       "unknown), %llu objects (%llu gone with their node), %llu records; %.0f operations a second; "
       "load of "
-      "the machine %.1f\n",
+      "the machine %.1f, %.0f%% of its CPU time used\n",
       static_cast<unsigned long long>(options_.seed), static_cast<unsigned long long>(injected),
       seconds, rounds_, options_.nodes, static_cast<unsigned long long>(total_.tasks),
       static_cast<unsigned long long>(total_.calls),
       static_cast<unsigned long long>(total_.unknown),
       static_cast<unsigned long long>(total_.objects), static_cast<unsigned long long>(total_.gone),
-      static_cast<unsigned long long>(total_.records), rate, load_of_machine());
+      static_cast<unsigned long long>(total_.records), rate, load_of_machine(),
+      busy_cpus_.measured());
   for (const std::string& message : messages_) std::printf("BAD %s\n", message.c_str());
   if (!good) print_logs(folder_);
   if (injected == 0) std::printf("BAD no fault took effect\n");
   std::string only;
   for (const std::string& name : options_.only) only += (only.empty() ? " --only " : ",") + name;
+  if (options_.busy > 0) only += " --busy " + std::to_string(options_.busy);
   std::printf("repeat: ./dev chaos --minutes %g --seed %llu --nodes %d%s\n", options_.minutes,
               static_cast<unsigned long long>(options_.seed), options_.nodes, only.c_str());
   if (!options_.report.empty())
@@ -110,6 +118,7 @@ int Chaos::report() {
                                            {"records", total_.records},
                                            {"operations_per_second", rate},
                                            {"load", load_of_machine()},
+                                           {"cpu_percent", busy_cpus_.measured()},
                                            {"good", good},
                                            {"kinds", kinds},
                                            {"bad", messages_}}
