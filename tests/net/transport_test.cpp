@@ -197,6 +197,28 @@ TEST(Transport, ABrokenConnectionIsReportedAndSoIsItsReturn) {
   EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>(), 0u);
 }
 
+// With heartbeats of libzmq's own it aborted the process within a second of the reset.
+TEST(Transport, AHostThatSleepsOnUnreadMessagesSurvivesTheResetOfItsConnection) {
+  Proxy proxy;
+  Host b;
+  TransportOptions options;
+  options.dial = [&](const std::string& address) { return proxy.in_front_of(address); };
+  Host a(std::move(options));
+  introduce(a, b);
+  ASSERT_TRUE(a.transport->send(b.node, text("0"), steady_now()));
+  ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return b.got.size() == 1; }));
+  const auto never = [] { return false; };
+  std::size_t sent = 1;
+  while (sent < 1000 && a.transport->can_send(b.node, 1000))
+    if (a.transport->send(b.node, text(std::string(1000, 'x')), steady_now())) ++sent;
+  ASSERT_GT(sent, 300u) << "more than libzmq reads ahead";
+  drive({&a}, 200ms, never);
+  proxy.drop_all();
+  drive({&a}, 1200ms, never);
+  EXPECT_TRUE(drive({&a, &b}, 10s, [&] { return b.got.size() == sent; })) << b.got.size();
+  EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>(), 0u);
+}
+
 TEST(Transport, ARestartedPeerIsResetAndReachedAgain) {
   Host a;
   CurveKeys keys = CurveKeys::generate().value();
