@@ -243,6 +243,7 @@ Result<void> Client::add_extent(ExtentGrant grant) {
   if (auto size = check_size(grant.memory.get(), grant.bytes, "extent"); !size) return size;
   auto memory = map_memory(grant.memory.get(), grant.bytes, Access::write);
   if (!memory) return memory.error();
+  ask_for_large_pages(*memory);
   Lock lock(impl.mutex);
   OwnExtent extent;
   extent.id = grant.id;
@@ -442,6 +443,7 @@ Result<void> Client::add_reader_extent(ReaderExtent extent) {
   void* at = extent.bytes <= place.bytes() ? place.data() : nullptr;
   auto memory = map_memory(extent.memory.get(), extent.bytes, Access::read, at);
   if (!memory) return memory.error();
+  ask_for_large_pages(*memory);
   std::byte* data = memory->data();
   if (at == nullptr) {
     place.release();  // a dishonest writer may have somebody look there still: leave no hole

@@ -20,6 +20,7 @@ bool ExtentPool::begin() {
   }
   fresh_ = *std::move(fd);
   memory_ = *std::move(memory);
+  ask_for_large_pages(memory_);
   touched_ = 0;
   return true;
 }

@@ -62,6 +62,11 @@ Result<Mapping> map_memory(int fd, std::uint64_t bytes, Access access, void* at)
   return Mapping(data, bytes);
 }
 
+void ask_for_large_pages(const Mapping& mapping) noexcept {
+  constexpr std::uint64_t kLarge = 2u << 20;
+  if (mapping.bytes() >= kLarge) madvise(mapping.data(), mapping.bytes(), MADV_HUGEPAGE);
+}
+
 Result<Mapping> map_zeroes(std::uint64_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

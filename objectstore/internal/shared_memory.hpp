@@ -45,6 +45,9 @@ Result<Fd> make_memory(const char* name, std::uint64_t bytes);
 /// Maps all of it, shared, not inherited by fork, left out of core dumps. Over `at` when given:
 /// then whatever was mapped there is replaced in one step.
 Result<Mapping> map_memory(int fd, std::uint64_t bytes, Access access, void* at = nullptr);
+/// Where the machine gives large pages to shared memory that asks for them (`advise` in
+/// /sys/kernel/mm/transparent_hugepage/shmem_enabled), this mapping does; else nothing happens.
+void ask_for_large_pages(const Mapping& mapping) noexcept;
 /// Private zero pages without cost until touched.
 Result<Mapping> map_zeroes(std::uint64_t bytes);
 /// Replaces a shared mapping in place by read-only zero pages: its memory is given back, its
