@@ -623,6 +623,7 @@ HostStats Host::stats() const {
   const Impl& impl = *impl_;
   HostStats stats;
   stats.arena = impl.options.arena.count;
+  stats.usual_extent = impl.options.extent.count;
   stats.prefaulted = impl.pool->held();
   stats.committed = impl.granted.load() + stats.prefaulted;
   stats.waiting = static_cast<std::uint32_t>(impl.waiting.size());

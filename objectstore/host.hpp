@@ -58,6 +58,7 @@ struct ProcessStats {
 
 struct HostStats {
   std::uint64_t arena = 0;         ///< the limit
+  std::uint64_t usual_extent = 0;  ///< bytes
   std::uint64_t committed = 0;     ///< bytes in extents, the prefaulted ones included
   std::uint64_t prefaulted = 0;    ///< of these, ready for the next grant
   std::uint64_t object_bytes = 0;  ///< adopted and not freed

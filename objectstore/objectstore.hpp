@@ -25,6 +25,7 @@
 ///   host.hpp       Host: the agent's side. Makes memory, frees objects, buries processes, counts.
 ///   spiller.hpp    Spiller: the agent's, too. More objects than memory: some are on disk.
 ///   spill_files.hpp  SpillFiles: bytes on disk that come back as they were, or as an error.
+///   shared_copies.hpp  SharedCopies: copies that other nodes can read when this one is gone.
 ///   arena.hpp      default_arena_bytes(): how much memory objects may take on this machine.
 ///
 /// Who writes what

@@ -1,32 +1,16 @@
 #include "troupe/objectstore/internal/disk_thread.hpp"
 
+#include "troupe/objectstore/internal/disk_io.hpp"
 #include "troupe/runtime/base/ids.hpp"
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <xxhash.h>
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <system_error>
 
 namespace troupe::objectstore::internal {
-namespace {
-
-/// A system call takes at most 2 GiB; shorter ones let a stop come through sooner.
-constexpr std::uint64_t kPiece = 16u << 20;
-
-std::string text_of(int error) {
-  return std::error_code(error, std::generic_category()).message();
-}
-
-bool is_full(int error) {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG;
-}
-
-}  // namespace
 
 int unnamed_file(int folder) noexcept {
   const int flags = O_RDWR | O_CLOEXEC;
@@ -116,35 +100,17 @@ int DiskThread::file(const SpillPlace& place, int& error) {
   return file.get();
 }
 
-bool DiskThread::leaves_enough(int fd, std::uint64_t bytes) const {
-  struct statvfs disk{};
-  if (keep_free_ <= 0 || fstatvfs(fd, &disk) != 0) return true;
-  const auto unit = static_cast<double>(disk.f_frsize);
-  return static_cast<double>(disk.f_bavail) * unit - static_cast<double>(bytes) >=
-         keep_free_ * static_cast<double>(disk.f_blocks) * unit;
-}
-
 void DiskThread::write(DiskOutcome& outcome) {
   DiskJob& job = outcome.job;
   int error = 0;
   const int fd = file(job.place, error);
-  if (error == 0 && !leaves_enough(fd, job.size)) {
+  if (error == 0 && !leaves_enough(fd, job.size, keep_free_)) {
     outcome.how = DiskOutcome::How::full;
     outcome.why = "its file system is left as little free space as others are to have";
     return;
   }
   job.checksum = XXH3_64bits(job.from, job.size);
-  for (std::uint64_t done = 0; error == 0 && done < job.size;) {
-    const std::uint64_t piece = std::min(kPiece, job.size - done);
-    const ssize_t put =
-        pwrite_(fd, job.from + done, piece, static_cast<off_t>(job.place.offset + done));
-    if (put > 0)
-      done += static_cast<std::uint64_t>(put);
-    else if (put == 0)
-      error = EIO;
-    else if (errno != EINTR)
-      error = errno;
-  }
+  if (error == 0) error = write_all(pwrite_, fd, job.from, job.size, job.place.offset);
   if (error == 0) return;
   outcome.how = is_full(error) ? DiskOutcome::How::full : DiskOutcome::How::failed;
   outcome.why = text_of(error);
@@ -155,17 +121,8 @@ void DiskThread::read(DiskOutcome& outcome) {
   const auto found = files_.find(job.place.file);
   int error = found == files_.end() || !found->second ? EBADF : 0;
   std::uint64_t done = 0;
-  while (error == 0 && done < job.size) {
-    const std::uint64_t piece = std::min(kPiece, job.size - done);
-    const ssize_t got = pread_(found->second.get(), job.into + done, piece,
-                               static_cast<off_t>(job.place.offset + done));
-    if (got > 0)
-      done += static_cast<std::uint64_t>(got);
-    else if (got == 0)
-      break;
-    else if (errno != EINTR)
-      error = errno;
-  }
+  if (error == 0)
+    error = read_all(pread_, found->second.get(), job.into, job.size, job.place.offset, done);
   if (error != 0) {
     outcome.how = DiskOutcome::How::failed;
     outcome.why = text_of(error);

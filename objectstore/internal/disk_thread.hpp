@@ -47,7 +47,6 @@ class DiskThread {
   void read(DiskOutcome& outcome);
   void punch(const SpillPlace& place);
   int file(const SpillPlace& place, int& error);
-  bool leaves_enough(int fd, std::uint64_t bytes) const;
 
   const decltype(SpillOptions::pwrite) pwrite_;
   const decltype(SpillOptions::pread) pread_;

@@ -78,7 +78,7 @@ wire::FoundActor found(std::uint64_t request, const control::ActorReply& reply) 
 // --- made here
 
 void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId job,
-                       ProcessIndex process) {
+                       ProcessIndex process, BytesByNode near) {
   const auto [made, fresh] = made_.try_emplace(message.actor);
   if (!fresh) return;
   made->second.creation = message.creation;
@@ -92,6 +92,7 @@ void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId
   spawn.from = self_;
   spawn.request = ++next_request_;
   spawn.spec = spec_of(message, job, self_);
+  spawn.spec.shape.locality = std::move(near);
   spawn.spec.creation.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   spawn.get_if_exists = message.get_if_exists;
   Spawning& spawning = spawning_[spawn.request];

@@ -66,9 +66,11 @@ class ActorHost {
       : out_(out), control_(control), self_(self) {}
 
   // --- from processes of this node
-  /// `process` gets the FoundActor that the message asks for.
+  using BytesByNode = std::vector<std::pair<NodeId, std::uint64_t>>;
+  /// `process` gets the FoundActor that the message asks for. `near`: where the bytes of its
+  /// arguments are; it goes there if nothing speaks against it.
   void create(const wire::CreateActor& message, BlobView payload, JobId job,
-              ProcessIndex process = 0);
+              ProcessIndex process = 0, BytesByNode near = {});
   void created(ProcessIndex worker, const wire::ActorCreated& message);
   void watch(ActorId actor, ProcessIndex process);
   void kill(ActorId actor, bool may_restart);

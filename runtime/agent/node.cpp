@@ -165,6 +165,8 @@ void Node::loop() {
       carry_out_leases();
     } while (hear_control());
     forget_ended_jobs();
+    serve_copies();
+    answer_quota();
     serve_memory();
     guard_memory();
     send_notices();
@@ -196,6 +198,8 @@ Time Node::next_deadline() const {
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (spiller_) until = std::min(until, spiller_->next_deadline());
+  if (copies_) until = std::min(until, copies_deadline());
+  if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
@@ -213,6 +217,7 @@ void Node::poll_once(Time until) {
   const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
+  const std::size_t copies = set.add(copies_ ? copies_->fd() : -1);
   const std::size_t door = set.add(local_door_ ? local_door_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
@@ -228,6 +233,7 @@ void Node::poll_once(Time until) {
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
+  copies_ready_ |= set.ready(copies);
   if (!ending_zygotes_.empty()) reap_zygotes();
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_process; ++i)

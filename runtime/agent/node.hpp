@@ -10,11 +10,14 @@
 /// settled.
 #pragma once
 
+#include "troupe/objectstore/shared_copies.hpp"
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/network.hpp"
+#include "troupe/runtime/agent/object_books.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/remote.hpp"
@@ -28,6 +31,7 @@
 #include "troupe/runtime/scheduling/lease_table.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <poll.h>
 #include <array>
@@ -94,7 +98,9 @@ class Node final : private OwnerTable::Out,
     bool doomed = false;                          ///< to be buried after this pass
     bool halted = false;                          ///< SIGSTOP: see halt_actors()
     std::string reason;
-    std::set<ProcessIndex> peers;  ///< with a channel
+    std::set<ProcessIndex> peers;      ///< with a channel
+    std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
+    Time at_quota{};                   ///< since when it asks in vain, its job having enough
   };
   /// One driver's work, as far as this node has to do with it.
   struct Job {
@@ -202,18 +208,28 @@ class Node final : private OwnerTable::Out,
     Node& node;
   };
   /// Somebody who waits for memory, or for an object to come back. kSelf waits for memory for
-  /// transfers.
+  /// transfers, for an object of which it writes a copy, or for memory for one that it reads.
   struct Asked {
-    enum class What : std::uint8_t { extent, place, pull } what = What::extent;
+    enum class What : std::uint8_t { extent, place, pull, copy, room } what = What::extent;
     ProcessIndex process = 0;
     std::uint64_t request = 0;  ///< extent, place: its number
     NodeId node;                ///< pull: who wants it
     wire::PullRequest pull;
+    ObjectId object;  ///< copy, room
+  };
+  /// Bytes that come from the copy of a dead node's object.
+  struct Reading {
+    NodeId node;
+    std::uint64_t bytes = 0;
+    Time until{};  ///< an error follows
+    objectstore::Allocation memory;
   };
 
   // memory (node_memory.cpp)
   void open_spiller();
   void need_extent(Process& from, const wire::NeedExtent& message);
+  bool exceeds_quota(Process& from, const wire::NeedExtent& message);
+  void answer_quota();
   void where_is(Process& from, const wire::WhereIs& message);
   void may_spill(const wire::Location& at);
   bool restores_first(NodeId from, const wire::PeerMessage& message);
@@ -223,10 +239,27 @@ class Node final : private OwnerTable::Out,
   void give_extent(ProcessIndex process, std::uint64_t request,
                    Result<objectstore::ExtentGrant> grant);
   void take_extent(Result<objectstore::ExtentGrant> grant);
+  void add_extent(objectstore::ExtentGrant grant);
   void serve_memory();
   void tell_memory();
   void guard_memory();
   std::uint64_t memory_of(const Process& process) const;
+
+  // copies that other nodes can read (node_copies.cpp)
+  void open_copies();
+  void serve_copies();
+  Time copies_deadline() const;
+  void begin_copy(ObjectId object, Time now);
+  void write_copy(ObjectId object, Time now);
+  void copy_failed(ObjectId object, const Error& why, Time now);
+  void look_for_copy(ProcessIndex owner, ObjectId object);
+  void want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes);
+  bool may_read_copy() const;
+  void read_copy(ObjectId object, Time now);
+  void room_for_copy(ObjectId object);
+  void copy_has_no_room(ObjectId object, const Error& why);
+  void copy_looked_at(objectstore::CopyDone& done);
+  void copy_read(const objectstore::CopyDone& done);
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -236,6 +269,7 @@ class Node final : private OwnerTable::Out,
   void on_request_lease(Process& from, wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
+  ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
   void on_granted(const scheduling::Granted& grant);
   void on_refused(const scheduling::Refused& refused);
@@ -273,7 +307,7 @@ class Node final : private OwnerTable::Out,
   bool has_purpose(const Process& worker) const;
   void forget_ended_jobs();
   void registered();
-  void adopted(const wire::Location& location, scheduling::JobNumber job);
+  void adopted(const wire::Location& location, const Process& from, std::uint32_t site);
   void counted(const wire::Value& value);
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
@@ -331,6 +365,9 @@ class Node final : private OwnerTable::Out,
   void release_answers();
   void halt_actors();
   void take_in(NodeId from, const wire::OwnedRef& ref);
+  wire::PeerReady answer_of(ObjectId object, const wire::Value& value);
+  bool take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
+                  BlobView payload);
   // RemoteTable::Out
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
@@ -367,6 +404,8 @@ class Node final : private OwnerTable::Out,
   void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
   void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
   void lineage_over(ProcessIndex maker, ObjectId object) override;
+  void wants_copy(ObjectId object) override;
+  void copy_over(ObjectId object) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
   void release_worker(std::uint64_t life) override;
@@ -439,7 +478,19 @@ class Node final : private OwnerTable::Out,
   struct Adopted {
     wire::Location location;
     scheduling::JobNumber job = 0;
+    bool in_books = false;  ///< with these
+    scheduling::JobNumber maker = 0;
+    std::uint32_t site = 0;
   };
+  ObjectBooks books_;
+  std::uint64_t job_quota_ = 0;  ///< bytes of objects of one job on this node; 0: no limit
+  Duration patience_{};          ///< of who asks in vain
+  struct TryAgain {
+    ProcessIndex process = 0;
+    std::uint64_t request = 0;
+    Time due{};
+  };
+  std::deque<TryAgain> try_quota_again_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Adopted> adopted_;
   struct ReaderRequest {
     ProcessIndex process = 0;
@@ -477,6 +528,19 @@ class Node final : private OwnerTable::Out,
     std::size_t sent = 0;
   };
   std::map<NodeId, std::deque<Report>> reports_;
+
+  // Copies; without a shared folder there are none of these.
+  std::map<ProcessIndex, NodeId> dead_nodes_;  ///< an owner's copies are found by its id
+  CopyPlan copy_plan_;
+  wire::PeerWriter copy_writer_;
+  std::map<ObjectId, objectstore::Pinned> copying_;  ///< bytes that are being written
+  std::map<ObjectId, ProcessIndex> looking_;         ///< whose value is asked of a copy → its owner
+  std::map<ObjectId, Reading> reading_;              ///< whose bytes are
+  std::deque<ObjectId> unread_;                      ///< those that have no memory yet
+  std::uint64_t reading_bytes_ = 0;
+  bool copies_ready_ = false;                          ///< the disk has an answer
+  bool copies_fail_ = false;                           ///< that was said
+  std::unique_ptr<objectstore::SharedCopies> copies_;  ///< last: its thread uses what they hold
 };
 
 }  // namespace troupe::agent

@@ -79,6 +79,7 @@ void Node::join(process::AgentConfig config) {
   programs_.reset(new Programs(*this, id_, programs));
   local_door_ = process::LocalDoor::listen(config.socket_name).value();
   config_ = std::move(config);
+  open_copies();
 }
 
 void Node::serve_network(bool network, bool transfers, bool at_door, bool from_launcher) {
@@ -199,14 +200,10 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
     return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
-    wire::Value value = ready->value;
-    if (value.kind == wire::Value::Kind::remote) {  // they are named beside it only
-      if (ready->refs.size() > wire::kMaxRefs)
-        return network_->drop(from, "it sent a value with too many refs");
-      for (const wire::OwnedRef& ref : ready->refs) value.refs.push_back(ref.object);
-    }
-    for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
-    return owners_.ready_from_owner(index_of(from), ready->object, value, decoded.payload);
+    const ProcessIndex index = index_of(from);
+    if (!take_value(index, index, *ready, decoded.payload))
+      network_->drop(from, "it sent a value with too many refs");
+    return;
   }
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
@@ -231,6 +228,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
+  if (copies_) dead_nodes_[index_of(node)] = node;
   owners_.node_died(index_of(node), Error(ErrorInfo(info)));
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
@@ -274,10 +272,12 @@ void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std:
 }
 
 void Node::peer_await(ProcessIndex owner, ObjectId object) {
+  if (dead_nodes_.count(owner) != 0) return look_for_copy(owner, object);
   if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
+  if (dead_nodes_.count(owner) != 0) return want_copy(owner, object, bytes);
   if (const auto node = remote_.node_of(owner))
     transfers_->pull(*node, object, bytes, steady_now());
 }
@@ -302,6 +302,7 @@ void Node::done(ObjectId object, NodeId, const wire::Location& location) {
 }
 
 void Node::failed(ObjectId object, NodeId, const Error& error) {
+  if (reading_.count(object) != 0) return;  // its owner has died meanwhile
   owners_.pull_failed(object, error);
 }
 

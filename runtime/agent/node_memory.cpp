@@ -19,16 +19,23 @@ namespace troupe::agent {
 namespace {
 
 constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
+constexpr Duration kTryAgain = std::chrono::milliseconds(10);  ///< who is at its quota
+
+/// A list with colons between.
+std::vector<std::string> folders_in(const char* text) {
+  std::vector<std::string> folders;
+  std::istringstream list(text);
+  for (std::string one; std::getline(list, one, ':');)
+    if (!one.empty()) folders.push_back(one);
+  return folders;
+}
 
 /// `TROUPE_SPILL`: folders with colons between them, used in turn; empty: nothing is spilled.
 /// Without it the first folder for temporary files that can be used, on a disk rather than in
 /// memory.
 std::vector<std::vector<std::string>> spill_folders() {
   if (const char* named = std::getenv("TROUPE_SPILL")) {
-    std::vector<std::string> folders;
-    std::istringstream list(named);
-    for (std::string one; std::getline(list, one, ':');)
-      if (!one.empty()) folders.push_back(one);
+    const std::vector<std::string> folders = folders_in(named);
     if (folders.empty()) return {};
     return {folders};
   }
@@ -36,8 +43,8 @@ std::vector<std::vector<std::string>> spill_folders() {
   return {{"/var/tmp"}, {std::filesystem::temp_directory_path(none).string()}};
 }
 
-/// `TROUPE_SPILL_BYTES`: the most that this node has on disk; else what the folders' file systems
-/// have, less a twentieth of each.
+/// `TROUPE_SPILL_BYTES`: the most that this node has on disk, and of copies; else what the folders'
+/// file systems have, less a twentieth of each.
 Bytes spill_limit() {
   return size_from_environment("TROUPE_SPILL_BYTES").value_or(Bytes{0});
 }
@@ -88,6 +95,11 @@ std::uint64_t node_limit() {
   return size_from_environment("TROUPE_NODE_MEMORY").value_or(Bytes{0}).count;
 }
 
+/// `TROUPE_JOB_BYTES`: the most that one job has of objects on this node, in memory and on disk.
+std::uint64_t job_quota() {
+  return size_from_environment("TROUPE_JOB_BYTES").value_or(Bytes{0}).count;
+}
+
 MachineMemory look_at_machine() {
   const std::string machine = contents("/proc/meminfo");
   MachineMemory seen{field_of(machine, "MemTotal:"), field_of(machine, "MemAvailable:"),
@@ -107,6 +119,9 @@ MachineMemory look_at_machine() {
 
 void Node::open_spiller() {
   memory_limit_ = node_limit();
+  job_quota_ = job_quota();
+  const objectstore::SpillerOptions waiting = spiller_options();
+  patience_ = waiting.patience;
   const bool named = std::getenv("TROUPE_SPILL") != nullptr;
   for (auto& folders : spill_folders()) {
     objectstore::SpillOptions options;
@@ -119,10 +134,28 @@ void Node::open_spiller() {
                             "use: " +
                                 files.error().message());
     if (!files) continue;
-    spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_,
-                                                      spiller_options());
+    spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_, waiting);
     return;
   }
+}
+
+/// `TROUPE_SPILL_SHARED`: folders that every node of the cluster sees, with colons between.
+void Node::open_copies() {
+  const char* named = std::getenv("TROUPE_SPILL_SHARED");
+  objectstore::SharedOptions options;
+  if (named != nullptr) options.folders = folders_in(named);
+  if (options.folders.empty()) return;
+  options.cluster = config_.cluster;
+  options.node = id_;
+  options.quota = spill_limit();
+  auto opened = objectstore::SharedCopies::open(std::move(options));
+  if (!opened)
+    throw InvalidArgument(Code::invalid_argument,
+                          "the environment variable TROUPE_SPILL_SHARED names a folder that is of "
+                          "no use: " +
+                              opened.error().message());
+  copies_ = *std::move(opened);
+  owners_.keep_copies();
 }
 
 std::uint64_t Node::ask(Asked asked) {
@@ -150,7 +183,54 @@ void Node::may_spill(const wire::Location& at) {
 
 // --- extents
 
+/// Its job has as much as it may. It is pressed, and told to try again for as long as others wait
+/// for memory: what it has let go of comes back to it meanwhile. What it has in its extents counts
+/// in full, since it asks for more; an extent of the usual size may be for little, so a job may
+/// exceed its quota by one for each of its processes.
+bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
+  if (job_quota_ == 0) return false;
+  const objectstore::HostStats store = host_->stats();
+  std::uint64_t use = books_.bytes_of(from.job_number);
+  for (const objectstore::ProcessStats& process : store.processes)
+    if (process.process == from.store_index)
+      use += process.extent_bytes - std::min(process.extent_bytes, process.bytes);
+  const std::uint64_t wanted = message.bytes > store.usual_extent ? message.bytes : 0;
+  if (use < job_quota_ && wanted <= job_quota_ - use) {
+    from.at_quota = {};
+    return false;
+  }
+  const Time now = steady_now();
+  if (now - from.at_quota > 2 * patience_ + kTryAgain) {  // an earlier one's, or none
+    from.at_quota = now;
+    send(from, wire::Press{});
+  }
+  if (now - from.at_quota < patience_) {
+    try_quota_again_.push_back({from.index, message.request, now + kTryAgain});
+    return true;
+  }
+  from.at_quota = {};
+  give_extent(
+      from.index, message.request,
+      Error(Code::out_of_memory,
+            "job " + from.job.str() + " has " + std::to_string(use) + " bytes of objects on " +
+                options_.name + " and asked for " + std::to_string(message.bytes) +
+                " more; one job may have " + std::to_string(job_quota_) +
+                " bytes there, in memory and on disk (TROUPE_JOB_BYTES): drop references, "
+                "or start the nodes with a larger quota"));
+  return true;
+}
+
+void Node::answer_quota() {
+  while (!try_quota_again_.empty() && try_quota_again_.front().due <= steady_now()) {
+    wire::GiveExtent again;
+    again.request = try_quota_again_.front().request;
+    if (Process* to = find(try_quota_again_.front().process)) send(*to, again);
+    try_quota_again_.pop_front();
+  }
+}
+
 void Node::need_extent(Process& from, const wire::NeedExtent& message) {
+  if (exceeds_quota(from, message)) return;
   if (!spiller_)
     return give_extent(from.index, message.request, host_->grant(from.store_index, message.bytes));
   Asked asked;
@@ -185,12 +265,16 @@ void Node::short_of_memory(std::uint64_t bytes) {
 void Node::take_extent(Result<objectstore::ExtentGrant> grant) {
   asks_for_transfers_ = false;
   memory_came_ = true;
-  if (!grant) {
+  if (grant)
+    add_extent(*std::move(grant));
+  else
     memory_refused_ = grant.error();
-    return;
-  }
-  const objectstore::ExtentId id = grant->id;
-  if (host_->local().add_extent(*std::move(grant)))
+}
+
+/// To the agent's own client.
+void Node::add_extent(objectstore::ExtentGrant grant) {
+  const objectstore::ExtentId id = grant.id;
+  if (host_->local().add_extent(std::move(grant)))
     (void)host_->confirm_extent(0, id);
   else
     (void)host_->release_extent(0, id);
@@ -199,6 +283,10 @@ void Node::take_extent(Result<objectstore::ExtentGrant> grant) {
 void Node::Spills::granted(std::uint64_t ask, objectstore::ExtentGrant grant) {
   const auto asked = node.take_ask(ask);
   if (!asked) return;
+  if (asked->what == Asked::What::room) {
+    node.add_extent(std::move(grant));
+    return node.room_for_copy(asked->object);
+  }
   if (asked->process == kSelf) return node.take_extent(std::move(grant));
   node.give_extent(asked->process, asked->request, std::move(grant));
 }
@@ -238,6 +326,7 @@ void Node::Spills::located(std::uint64_t ask, const objectstore::Location& at) {
   if (!asked) return;
   if (asked->what == Asked::What::pull)
     return node.transfers_->on_message(asked->node, asked->pull, {}, steady_now());
+  if (asked->what == Asked::What::copy) return node.write_copy(asked->object, steady_now());
   if (Process* to = node.find(asked->process))
     node.send(*to, wire::NowAt{asked->request, client::wire_location(at), nullptr});
 }
@@ -252,6 +341,8 @@ void Node::Spills::refused(std::uint64_t ask, const Error& error) {
     case Asked::What::pull:
       return node.network_->send(asked->node,
                                  wire::PullRefused{asked->pull.transfer, error.shared_info()}, {});
+    case Asked::What::copy: return node.copy_failed(asked->object, error, steady_now());
+    case Asked::What::room: return node.copy_has_no_room(asked->object, error);
     case Asked::What::place:
       if (Process* to = node.find(asked->process))
         node.send(*to, wire::NowAt{asked->request, {}, error.shared_info()});
@@ -309,7 +400,9 @@ void Node::tell_memory() {
   for (const std::uint64_t ask : std::exchange(try_again_, {})) {
     const auto asked = take_ask(ask);
     if (!asked) continue;
-    if (asked->process == kSelf) {
+    if (asked->what == Asked::What::room) {
+      room_for_copy(asked->object);
+    } else if (asked->process == kSelf) {
       asks_for_transfers_ = false;
       memory_came_ = true;
     } else if (Process* to = find(asked->process)) {

@@ -226,7 +226,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                            stderr, "troupe: process %d names an object that it does not have: %s\n",
                            static_cast<int>(from.pid), done.error().what());
                      else {
-                       adopted(m.location, actors_.hosts(from.index) ? 0 : from.job_number);
+                       adopted(m.location, from, 0);
                        may_spill(m.location);
                      }
                    },
@@ -236,17 +236,26 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
              message);
 }
 
-void Node::adopted(const wire::Location& location, scheduling::JobNumber job) {
-  if (!network_) return;  // with a private node's driver everything ends
-  adopted_.try_emplace({location.segment, location.slot, location.generation},
-                       Adopted{location, job});
+void Node::adopted(const wire::Location& location, const Process& from, std::uint32_t site) {
+  if (!network_ && job_quota_ == 0) return;  // with a private node's driver everything ends
+  const scheduling::JobNumber job = actors_.hosts(from.index) ? 0 : from.job_number;
+  Adopted& object = adopted_
+                        .try_emplace({location.segment, location.slot, location.generation},
+                                     Adopted{location, job})
+                        .first->second;
+  object.in_books = true;
+  object.maker = from.job_number;
+  object.site = site != 0 && site <= from.sites.size() ? from.sites[site - 1] : 0;
+  books_.made(object.maker, object.site, location.length, from.heard);
 }
 
 /// From here on the owner table frees what the value names. The adoption may be read later.
 void Node::counted(const wire::Value& value) {
   if (!network_ || value.kind != wire::Value::Kind::shared) return;
   const wire::Location& at = value.location;
-  adopted_[{at.segment, at.slot, at.generation}] = {at, 0};
+  Adopted& object = adopted_[{at.segment, at.slot, at.generation}];
+  object.location = at;
+  object.job = 0;
 }
 
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
@@ -279,7 +288,9 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 
 void Node::carry_out_deferred() {
   for (const wire::Location& location : std::exchange(frees_, {})) {
-    adopted_.erase({location.segment, location.slot, location.generation});
+    if (const auto known = adopted_.extract({location.segment, location.slot, location.generation});
+        known && known.mapped().in_books)
+      books_.freed(known.mapped().maker, known.mapped().site, known.mapped().location.length);
     const objectstore::Location at = client::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);
@@ -292,10 +303,43 @@ void Node::carry_out_deferred() {
         readers_.push_back({request.process, request.request, request.tries + 1});
 }
 
+/// Where the bytes of the call's large arguments are, as far as that is known here.
+ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
+  constexpr std::uint64_t kWorthIt = 256 << 10;
+  constexpr int kMostSteps = 16;
+  ActorHost::BytesByNode near;
+  if (!network_) return near;
+  for (const wire::Value& argument : call.arguments) {
+    const wire::Value* value = &argument;
+    ObjectId object;
+    for (int step = 0;
+         value != nullptr && value->kind == wire::Value::Kind::forwarded && step < kMostSteps;
+         ++step)
+      value = owners_.value_of(object = value->forward);
+    NodeId node;
+    std::uint64_t bytes = 0;
+    if (value != nullptr && value->kind == wire::Value::Kind::shared) {
+      node = id_;
+      bytes = value->location.length;
+    } else if (value != nullptr && value->kind == wire::Value::Kind::remote) {
+      node = owner_of(object);
+      bytes = value->remote_bytes;
+    }
+    if (!node || bytes < kWorthIt) continue;
+    const auto known =
+        std::find_if(near.begin(), near.end(), [&](const auto& one) { return one.first == node; });
+    if (known == near.end())
+      near.emplace_back(node, bytes);
+    else
+      known->second += bytes;
+  }
+  return near;
+}
+
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(Cases{[&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
-                     actors_.create(m, payload, from.job, from.index);
+                     actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
@@ -440,20 +484,24 @@ void Node::send_notices() {
 // --- OwnerTable::Out
 // ---------------------------------------------------------------------------------------------------
 
+/// A value of ours as another node takes it.
+wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
+  wire::PeerReady ready{object, value, {}};
+  wire::for_each_ref(value, [&](ObjectId id) {
+    const auto owner = owners_.owner_of(id);
+    ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
+  });
+  if (value.kind == wire::Value::Kind::shared) {
+    ready.value.kind = wire::Value::Kind::remote;
+    ready.value.remote_bytes = value.location.length;
+  }
+  return ready;
+}
+
 void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                  BlobView payload) {
-  if (const auto node = remote_.node_of(process)) {
-    wire::PeerReady ready{object, value, {}};
-    wire::for_each_ref(value, [&](ObjectId id) {
-      const auto owner = owners_.owner_of(id);
-      ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
-    });
-    if (value.kind == wire::Value::Kind::shared) {
-      ready.value.kind = wire::Value::Kind::remote;
-      ready.value.remote_bytes = value.location.length;
-    }
-    return network_->send(*node, ready, payload);
-  }
+  if (const auto node = remote_.node_of(process))
+    return network_->send(*node, answer_of(object, value), payload);
   NodeId holder;
   if (value.kind == wire::Value::Kind::remote)
     if (const auto owner = owners_.owner_of(object))

@@ -206,6 +206,21 @@ void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
   owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
 }
 
+/// The owner's answer, or its copy's. `by` has counted us for the refs inside; kSelf: nobody.
+/// False, and nothing has changed: there are too many.
+bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
+                      BlobView payload) {
+  wire::Value value = ready.value;
+  if (value.kind == wire::Value::Kind::remote) {  // they are named beside it only
+    if (ready.refs.size() > wire::kMaxRefs) return false;
+    for (const wire::OwnedRef& ref : ready.refs) value.refs.push_back(ref.object);
+  }
+  for (const wire::OwnedRef& ref : ready.refs)
+    owners_.borrow(ref.object, owner_index(ref.owner), by);
+  owners_.ready_from_owner(owner, ready.object, value, payload);
+  return true;
+}
+
 /// Whether its refs are those that it names, in order, and it may be written into a ring.
 bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
   if (payload.size() > ring::kMaxFrame) return false;

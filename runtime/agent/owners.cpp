@@ -65,7 +65,21 @@ void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& v
         lost("the bytes of the object are at another node, which its owner does not know");
   }
   record.ready = true;
+  if (is_abroad(record)) out_.wants_copy(object);
   answer_waiting(object, record);
+}
+
+bool OwnerTable::is_abroad(const Record& record) const {
+  return copies_ && record.owner == kSelf && record.ready && !record.actor &&
+         std::any_of(record.holders.begin(), record.holders.end(), [this](const auto& holder) {
+           return holder.second > 0 && nodes_.count(holder.first) != 0;
+         });
+}
+
+OwnerTable::Abroad OwnerTable::held_abroad(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !is_abroad(found->second)) return {};
+  return {&found->second.value, found->second.payload};
 }
 
 void OwnerTable::answer_waiting(ObjectId object, Record& record) {
@@ -168,9 +182,10 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
   if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
   record.waiting.push_back({process, true});
   if (record.again) return;
-  const bool ours_is_bad = record.owner != kSelf && !is_dead(record.owner) &&
+  const bool ours_is_bad = record.owner != kSelf && (copies_ || !is_dead(record.owner)) &&
                            record.value.kind == wire::Value::Kind::shared;
   if (ours_is_bad) return pull_again(object, record);
+  if (copies_ && record.owner == kSelf) out_.copy_over(object);
   drop_value(record);
   if (record.owner != kSelf && is_dead(record.owner))
     set_value(object, record, error_value(dead_.at(record.owner)), {});
@@ -196,6 +211,7 @@ void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& 
   if (found == records_.end()) return let_go(value);
   Record& record = found->second;
   if (record.owner != kSelf || record.producer != from) return drop_inner(value);
+  if (copies_ && record.ready) out_.copy_over(object);
   if (record.ready) drop_value(record);
   set_value(object, record, value, payload);
 }
@@ -243,6 +259,8 @@ void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, st
         held->second.erase(object);
     } else {
       held_by_[process].insert(object);
+      if (copies_ && delta > 0 && nodes_.count(process) != 0 && is_abroad(record))
+        out_.wants_copy(object);
     }
   }
   touch(object, record);
@@ -326,6 +344,7 @@ void OwnerTable::release(ObjectId object, const Record& record) {
     for (const Waiting& who : record.waiting)
       answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);
+  if (copies_ && record.owner == kSelf) out_.copy_over(object);
   if (record.ready) let_go(record.value);
   if (record.has_lineage && !is_dead(record.producer)) out_.lineage_over(record.producer, object);
   if (record.owner != kSelf && !is_dead(record.owner))
@@ -381,7 +400,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     touch(object, record);
   }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
-    if (fresh) set_value(object, record, error_value(dead->second), {});
+    if (fresh && !copies_) set_value(object, record, error_value(dead->second), {});
     if (from != owner && from != kSelf) out_.peer_hold(from, object, owner, -1);
     return;
   }
@@ -513,9 +532,21 @@ void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
     if (record.owner != node) continue;
     if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
     record.pulling = record.again = false;
+    if (copies_) {
+      look_for_copy(object, record);
+      continue;
+    }
     drop_inner(std::exchange(record.value, {}));
     set_value(object, record, lost, {});
   }
+}
+
+/// Its owner has died before its value, or its bytes, came: whoever waits for them waits for its
+/// copy, and who comes later asks for that.
+void OwnerTable::look_for_copy(ObjectId object, Record& record) {
+  if (record.ready) return answer_waiting(object, record);
+  record.asked = !record.waiting.empty();
+  if (record.asked) out_.peer_await(record.owner, object);
 }
 
 /// Nobody can free what a dead owner owned: the nodes to which we passed its refs need no count of

@@ -37,6 +37,11 @@
 /// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
 /// whose bytes are good for all that is known.
 ///
+/// Where nodes keep copies of what others hold (keep_copies()), the death of an owner leaves open
+/// what was not known here: peer_await() and pull() then ask for its copy, and the answers come as
+/// its own would have. A copy holds the refs inside by their names only: what they name may be gone
+/// with the dead owner's counts, and says so.
+///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
 /// nothing. O-3 every Await is answered once: with the value, or an error; only the Await of a
@@ -77,9 +82,12 @@ class OwnerTable {
     /// PeerHold to this node; a holder that is kSelf is this node.
     virtual void peer_hold(ProcessIndex /*to*/, ObjectId /*object*/, ProcessIndex /*holder*/,
                            std::int32_t /*delta*/) {}
-    /// PeerAwait to the owner; at most once as long as the ref is borrowed.
+    /// PeerAwait to the owner; at most once as long as the ref is borrowed and its owner lives. To
+    /// a dead one only with keep_copies(): ready_from_owner() is to answer, with an error if need
+    /// be.
     virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
-    /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed().
+    /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed(). Of a dead
+    /// owner only with keep_copies().
     virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
     /// Rebuild to the process that made the object; answered by rebuilt(), or its death.
     virtual void rebuild(ProcessIndex /*maker*/, ObjectId /*object*/, ObjectId /*lost*/) {}
@@ -87,9 +95,16 @@ class OwnerTable {
     virtual void peer_rebuild(ProcessIndex /*owner*/, ObjectId /*object*/, ObjectId /*lost*/) {}
     /// Nobody holds any more what the process kept lineage for.
     virtual void lineage_over(ProcessIndex /*maker*/, ObjectId /*object*/) {}
+    /// With keep_copies(): another node holds an object of ours whose value is known,
+    /// held_abroad(); may be said again.
+    virtual void wants_copy(ObjectId /*object*/) {}
+    /// With keep_copies(): that object, or this value of it, is no more.
+    virtual void copy_over(ObjectId /*object*/) {}
   };
 
   explicit OwnerTable(Out& out) : out_(out) {}
+  /// Values may outlive their owner. Before anything else.
+  void keep_copies() { copies_ = true; }
 
   // --- from processes of this node
 
@@ -155,6 +170,14 @@ class OwnerTable {
   /// The value of a ready object for the agent's own use (an actor's constructor, bytes that others
   /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
+  /// A ready object of ours that some other node holds, as a copy of it says it; else null.
+  struct Abroad {
+    const wire::Value* value = nullptr;
+    BlobView payload;
+  };
+  Abroad held_abroad(ObjectId object) const;
+  /// It is a node, or a process, that has died.
+  bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
   std::size_t size() const noexcept { return records_.size(); }
   /// A record as observers see it; borrowed from the table.
   struct Seen {
@@ -211,9 +234,11 @@ class OwnerTable {
   void settle_early();
   bool relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object);
   void relieve_all(ProcessIndex owner);
-  bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
+  bool is_abroad(const Record& record) const;
+  void look_for_copy(ObjectId object, Record& record);
 
   Out& out_;
+  bool copies_ = false;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
   std::map<ProcessIndex, std::size_t> borrowed_;  ///< by owner, how many; none is zero

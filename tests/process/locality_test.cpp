@@ -122,6 +122,27 @@ TEST_F(ClusterLocality, ATaskDoesNotWaitForANodeThatIsFull) {
   for (const auto& each : busy) EXPECT_EQ(ctx.get(each, kBound), 4000u);
 }
 
+struct Reader {
+  Numbers numbers;
+  NodeId node(troupe::ActorContext& ctx) const { return ctx.node(); }
+  std::uint64_t sum() const {
+    return std::accumulate(numbers.begin(), numbers.end(), std::uint64_t{0});
+  }
+};
+
+TEST_F(ClusterLocality, AnActorGoesToItsLargeArguments) {
+  std::vector<Ref<Numbers>> large;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    large.push_back(on(i).submit<numbers>(i, 2 * kMiB));
+  (void)ctx.wait(large, {.count = large.size(), .timeout = kBound});
+  ASSERT_TRUE(eventually([&] { return all_idle(); }));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto reader = ctx.spawn<Reader>(large[i]);
+    EXPECT_TRUE(ctx.get(reader.call<&Reader::node>(), kBound) == nodes[i]) << i;
+    EXPECT_EQ(ctx.get(reader.call<&Reader::sum>(), kBound), sum_of(i, 2 * kMiB));
+  }
+}
+
 class ClusterOfEight : public ClusterLocality {
  protected:
   ClusterOfEight() : ClusterLocality(8) {}

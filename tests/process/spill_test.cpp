@@ -204,6 +204,34 @@ TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
   EXPECT_GE(refs.size(), 8u);
 }
 
+/// What one process of a job has, the others do not get; what is let go is there again.
+TEST(Spill, AJobAtItsQuotaIsToldSo) {
+  const Set quota("TROUPE_JOB_BYTES", std::to_string(24 * kMiB));
+  const Set patience("TROUPE_SPILL_PATIENCE_MS", "300");
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{64 * kMiB}});
+  Context ctx = session.context();
+  std::vector<Ref<Numbers>> refs;
+  troupe::Code code{};
+  const std::string why = refused(
+      [&] {
+        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+      },
+      code);
+  EXPECT_EQ(code, troupe::Code::out_of_memory) << why;
+  for (const char* part : {"job ", "TROUPE_JOB_BYTES", "25165824"})
+    EXPECT_NE(why.find(part), std::string::npos) << why;
+  EXPECT_GE(refs.size(), 16u);
+  EXPECT_LE(refs.size(), 26u);
+  const std::string of_worker =
+      refused([&] { (void)ctx.get(ctx.submit<numbers>(1, 30 * kMiB), kBound); }, code);
+  EXPECT_EQ(code, troupe::Code::out_of_memory) << of_worker;
+  EXPECT_NE(of_worker.find("TROUPE_JOB_BYTES"), std::string::npos) << of_worker;
+  for (std::uint64_t i = 0; i < refs.size(); ++i) EXPECT_TRUE(ctx.get(refs[i]) == numbers(i, kMiB));
+  refs.clear();
+  EXPECT_TRUE(ctx.get(ctx.put(numbers(7, kMiB)), kBound) == numbers(7, kMiB));
+  EXPECT_TRUE(ctx.get(ctx.submit<numbers>(8, 8 * kMiB), kBound) == numbers(8, 8 * kMiB));
+}
+
 /// Each node's arena is filled ten times with what it makes, and as often with what it fetches.
 TEST(ClusterSpill, TenTimesTheArenas) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{8 * kMiB}, .nodes = 3});

@@ -1,0 +1,68 @@
+#include "troupe/runtime/agent/copy_plan.hpp"
+
+namespace troupe::agent {
+
+void CopyPlan::wanted(ObjectId id, Time now) {
+  const auto [at, fresh] = objects_.try_emplace(id);
+  Object& object = at->second;
+  if (!fresh) {
+    if (object.over) object.wanted_again = now;
+    return;
+  }
+  object.due = now + options_.after;
+  queue_.emplace(object.due, id);
+}
+
+bool CopyPlan::over(ObjectId id) {
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) return false;
+  Object& object = found->second;
+  if (object.state == State::writing) {
+    object.over = true;
+    object.wanted_again.reset();
+    return true;
+  }
+  const bool has_copy = object.state == State::written;
+  queue_.erase({object.due, id});
+  objects_.erase(found);
+  return has_copy;
+}
+
+std::optional<ObjectId> CopyPlan::next(Time now) {
+  if (queue_.empty() || queue_.begin()->first > now || !may_write()) return std::nullopt;
+  return queue_.begin()->second;
+}
+
+void CopyPlan::began(ObjectId id, std::uint64_t bytes) {
+  Object& object = objects_.at(id);
+  queue_.erase({object.due, id});
+  object.state = State::writing;
+  object.bytes = bytes;
+  writing_bytes_ += bytes;
+}
+
+void CopyPlan::skipped(ObjectId id) {
+  queue_.erase({objects_.at(id).due, id});
+  objects_.erase(id);
+}
+
+void CopyPlan::ended(ObjectId id, Time now, bool well) {
+  Object& object = objects_.at(id);
+  writing_bytes_ -= object.bytes;
+  if (object.over) {
+    const auto again = object.wanted_again;
+    objects_.erase(id);
+    if (again) wanted(id, *again);
+    return;
+  }
+  object.state = well ? State::written : State::waiting;
+  if (well) return;
+  object.due = now + options_.retry;
+  queue_.emplace(object.due, id);
+}
+
+Time CopyPlan::next_deadline() const {
+  return queue_.empty() || !may_write() ? Time::max() : queue_.begin()->first;
+}
+
+}  // namespace troupe::agent

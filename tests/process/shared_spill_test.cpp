@@ -1,0 +1,201 @@
+/// A spill folder that all nodes see: what was put on a node survives its kill -9 and reads right,
+/// or is lost by type; freed copies vanish, and a cluster leaves nothing there.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::Placement;
+using troupe::Ref;
+using Numbers = std::vector<std::uint64_t>;
+
+constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr std::uint64_t kMiB = 1u << 20;
+
+struct Basket {
+  std::vector<Ref<Numbers>> large;
+  Ref<int> small;
+};
+
+Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
+  Numbers v(bytes / 8);
+  std::iota(v.begin(), v.end(), seed << 32);
+  return v;
+}
+/// The agent is the parent of the worker's zygote.
+int agent_here() {
+  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
+  std::string pid, name, state;
+  int parent = 0;
+  stat >> pid >> name >> state >> parent;
+  return parent;
+}
+Basket fill(Context& ctx, std::uint64_t count, std::uint64_t bytes) {
+  Basket basket{{}, ctx.put(42)};
+  for (std::uint64_t i = 0; i < count; ++i) basket.large.push_back(ctx.put(numbers(i, bytes)));
+  return basket;
+}
+std::uint64_t sum(const Numbers& v) {
+  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+}
+
+struct SharedSpill : testing::Test {
+  SharedSpill() {
+    std::string name = (fs::temp_directory_path() / "troupe-shared-XXXXXX").string();
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    path = fs::canonical(name);
+    ::setenv("TROUPE_SPILL_SHARED", path.c_str(), 1);
+  }
+  ~SharedSpill() override {
+    cluster.reset();
+    for (const char* name : {"TROUPE_SPILL_SHARED", "TROUPE_SPILL_BYTES"}) ::unsetenv(name);
+    fs::remove_all(path);
+  }
+  void start(std::uint64_t memory = 0) {
+    cluster = std::make_unique<troupe::Session>(
+        troupe::SessionOptions{.cpus = 1, .memory = troupe::Bytes{memory}, .nodes = 3});
+    const Context ctx = cluster->context();
+    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 3; }));
+    for (const auto& node : ctx.cluster().nodes)
+      if (node.id != ctx.node()) others.push_back(node.id);
+  }
+  auto on(std::size_t node) const {
+    return cluster->context().with({.placement = Placement::on(others.at(node))});
+  }
+  static bool eventually(const std::function<bool()>& is_true) {
+    for (const auto until = std::chrono::steady_clock::now() + kBound;
+         std::chrono::steady_clock::now() < until; std::this_thread::sleep_for(2ms))
+      if (is_true()) return true;
+    return false;
+  }
+  /// FOLDER/troupe-CLUSTER/NODE/OBJECT
+  std::vector<fs::path> copies() const {
+    std::vector<fs::path> found;
+    std::error_code gone;
+    for (fs::recursive_directory_iterator at(path, gone), end; !gone && at != end;
+         at.increment(gone))
+      if (at.depth() == 2 && at->path().filename().string().size() == 32)
+        found.push_back(at->path());
+    return found;
+  }
+  bool has_copies(std::size_t count) const {
+    return eventually([&] { return copies().size() == count; });
+  }
+  fs::path path;
+  std::unique_ptr<troupe::Session> cluster;
+  std::vector<NodeId> others;
+};
+
+TEST_F(SharedSpill, APutSurvivesTheKillOfItsNode) {
+  start();
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const Ref<Basket> made = on(0).submit<fill>(2u, kMiB);
+  {
+    const Basket basket = ctx.get(made, kBound);
+    ASSERT_TRUE(has_copies(3)) << "two large ones and a small one";
+    ASSERT_EQ(::kill(agent, SIGKILL), 0);
+    EXPECT_TRUE(ctx.get(basket.large[0], kBound) == numbers(0, kMiB));
+    EXPECT_EQ(ctx.get(on(1).submit<sum>(basket.large[1]), kBound), sum(numbers(1, kMiB)))
+        << "a ref that was passed on after its owner's death";
+    EXPECT_EQ(ctx.get(basket.small, kBound), 42);
+  }
+  cluster.reset();
+  EXPECT_TRUE(fs::is_empty(path)) << "the last one takes everything along";
+}
+
+TEST_F(SharedSpill, ADamagedCopyIsLostByType) {
+  start();
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const Basket basket = ctx.get(on(0).submit<fill>(2u, kMiB), kBound);
+  ASSERT_TRUE(has_copies(3));
+  std::size_t damaged = 0;
+  for (const fs::path& copy : copies())
+    if (fs::file_size(copy) > kMiB && damaged++ == 0)
+      std::fstream(copy).seekp(static_cast<std::streamoff>(kMiB / 2)).put('#');
+  ASSERT_EQ(damaged, 2u);
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  int right = 0, lost = 0;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    try {
+      EXPECT_TRUE(ctx.get(basket.large[i], kBound) == numbers(i, kMiB));
+      ++right;
+    } catch (const troupe::ObjectLost& error) {
+      ++lost;
+      EXPECT_NE(troupe::explain(error).find("is bad"), std::string::npos) << troupe::explain(error);
+    }
+  }
+  EXPECT_EQ(right, 1);
+  EXPECT_EQ(lost, 1);
+}
+
+TEST_F(SharedSpill, FreedCopiesVanish) {
+  start();
+  Context ctx = cluster->context();
+  {
+    const Basket basket = ctx.get(on(0).submit<fill>(3u, 64u << 10), kBound);
+    ASSERT_TRUE(has_copies(4));
+  }
+  EXPECT_TRUE(has_copies(0));
+  EXPECT_FALSE(fs::is_empty(path)) << "the cluster lives";
+}
+
+TEST_F(SharedSpill, MoreThanTheArenasSurvives) {
+  constexpr std::uint64_t kCount = 40;
+  start(16 * kMiB);
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const Basket basket = ctx.get(on(0).submit<fill>(kCount, kMiB), kBound);
+  ASSERT_TRUE(has_copies(kCount + 1)) << copies().size();
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  for (std::uint64_t i = 0; i < kCount; ++i)
+    EXPECT_TRUE(ctx.get(basket.large[i], kBound) == numbers(i, kMiB)) << i;
+}
+
+TEST_F(SharedSpill, WhatHasNoRoomThereIsLostByType) {
+  ::setenv("TROUPE_SPILL_BYTES", "65536", 1);
+  start();
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const Basket basket = ctx.get(on(0).submit<fill>(1u, kMiB), kBound);
+  ASSERT_TRUE(has_copies(1)) << "the small one";
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  EXPECT_EQ(ctx.get(basket.small, kBound), 42);
+  try {
+    (void)ctx.get(basket.large[0], kBound);
+    FAIL() << "there was no copy";
+  } catch (const troupe::ObjectLost& error) {
+    EXPECT_NE(troupe::explain(error).find("no copy"), std::string::npos) << troupe::explain(error);
+  }
+}
+
+TEST_F(SharedSpill, AFolderOfNoUseEndsTheStart) {
+  ::setenv("TROUPE_SPILL_SHARED", (path / "none").c_str(), 1);
+  try {
+    start();
+    FAIL() << "it started";
+  } catch (const troupe::Error& error) {
+    EXPECT_NE(troupe::explain(error).find((path / "none").string()), std::string::npos)
+        << troupe::explain(error);
+  }
+}
+
+}  // namespace

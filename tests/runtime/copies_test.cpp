@@ -1,0 +1,226 @@
+// Copies that outlive their node: which objects get one and when, and what a borrower makes of them
+// when the owner is dead.
+#include "troupe/runtime/agent/copy_plan.hpp"
+#include "troupe/runtime/agent/owners.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::agent {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = wire::Value::Kind;
+const ObjectId kX{1, 1}, kY{1, 2}, kZ{1, 3};
+constexpr ProcessIndex kA = 100, kM = 101;  // nodes
+constexpr Time kNow{100s};
+
+// --- the plan
+
+TEST(CopyPlan, WhatIsLetGoAtOnceIsNotWritten) {
+  CopyPlan plan({.after = 100ms});
+  plan.wanted(kX, kNow);
+  plan.wanted(kX, kNow + 50ms);
+  EXPECT_FALSE(plan.next(kNow + 99ms));
+  EXPECT_EQ(plan.next_deadline(), kNow + 100ms);
+  EXPECT_FALSE(plan.over(kX)) << "there is no copy to drop";
+  EXPECT_FALSE(plan.next(kNow + 1s));
+  plan.wanted(kX, kNow);
+  EXPECT_EQ(plan.next(kNow + 100ms), kX);
+  plan.skipped(kX);
+  EXPECT_EQ(plan.size(), 0u);
+}
+
+TEST(CopyPlan, WritesNoMoreAtATimeThanItMay) {
+  CopyPlan plan({.after = 0s, .at_once = 100, .most = 2});
+  for (const ObjectId id : {kX, kY, kZ}) plan.wanted(id, kNow);
+  ASSERT_EQ(plan.next(kNow), kX);
+  plan.began(kX, 150);
+  EXPECT_FALSE(plan.next(kNow));
+  EXPECT_EQ(plan.next_deadline(), Time::max());
+  plan.ended(kX, kNow, true);
+  ASSERT_EQ(plan.next(kNow), kY);
+  plan.began(kY, 1);
+  EXPECT_FALSE(plan.next(kNow)) << "as many files as it may have";
+  EXPECT_TRUE(plan.over(kX));
+  EXPECT_EQ(plan.next(kNow), kZ);
+}
+
+TEST(CopyPlan, AFailureIsTriedAgainLater) {
+  CopyPlan plan({.after = 0s, .retry = 1s});
+  plan.wanted(kX, kNow);
+  plan.began(kX, 10);
+  plan.ended(kX, kNow, false);
+  EXPECT_EQ(plan.next_deadline(), kNow + 1s);
+  EXPECT_FALSE(plan.over(kX));
+}
+
+TEST(CopyPlan, AnotherValueIsWrittenAfterTheFirst) {
+  CopyPlan plan({.after = 100ms});
+  plan.wanted(kX, kNow);
+  plan.began(kX, 10);
+  EXPECT_TRUE(plan.over(kX)) << "while it is being written";
+  plan.wanted(kX, kNow + 1s);
+  EXPECT_FALSE(plan.next(kNow + 2s));
+  plan.ended(kX, kNow + 2s, true);
+  EXPECT_EQ(plan.next(kNow + 2s), kX);
+  plan.began(kX, 10);
+  plan.ended(kX, kNow + 3s, true);
+  EXPECT_TRUE(plan.over(kX));
+  EXPECT_EQ(plan.size(), 0u);
+}
+
+// --- owners and borrowers
+
+struct Recorder final : OwnerTable::Out {
+  std::vector<std::pair<ProcessIndex, wire::Value>> answers;
+  std::vector<std::uint64_t> freed;
+  std::vector<ObjectId> asked, pulls, wanted, over;
+  void ready(ProcessIndex process, ObjectId, const wire::Value& value, BlobView) override {
+    answers.emplace_back(process, value);
+  }
+  void free(const wire::Location& location) override { freed.push_back(location.offset); }
+  void unreferenced(ActorId) override {}
+  void peer_await(ProcessIndex, ObjectId object) override { asked.push_back(object); }
+  void pull(ProcessIndex, ObjectId object, std::uint64_t) override { pulls.push_back(object); }
+  void wants_copy(ObjectId object) override { wanted.push_back(object); }
+  void copy_over(ObjectId object) override { over.push_back(object); }
+  void rebuild(ProcessIndex, ObjectId, ObjectId) override {}
+};
+
+wire::Value value_of(Kind kind, std::uint64_t offset = 0, std::vector<ObjectId> refs = {}) {
+  wire::Value value;
+  value.kind = kind;
+  value.location.offset = offset;
+  value.refs = std::move(refs);
+  value.remote_bytes = kind == Kind::remote ? 10'000 : 0;
+  return value;
+}
+
+struct OwnersWithCopies : testing::Test {
+  Recorder out;
+  OwnerTable owners{out};
+  const Error death{Code::unavailable, "its machine is off"};
+  OwnersWithCopies() {
+    owners.keep_copies();
+    for (const ProcessIndex node : {kA, kM}) owners.add_node(node);
+  }
+  void settle() {
+    for (int pass = 0; pass < 8 && owners.settle(); ++pass) {
+    }
+  }
+  void arrive(ObjectId object) {
+    owners.borrow(object, kA, kA);
+    owners.hold(object, 1, +1);
+  }
+  Kind last() const { return out.answers.empty() ? Kind::pending : out.answers.back().second.kind; }
+};
+
+TEST_F(OwnersWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
+  owners.escape(1, kX, value_of(Kind::shared, 7), {});
+  EXPECT_TRUE(out.wanted.empty()) << "only this node holds it";
+  owners.hold(kX, kA, +1);
+  EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
+  EXPECT_EQ(owners.held_abroad(kX).value->location.offset, 7u);
+  owners.escape(1, kY, value_of(Kind::pending), {});
+  owners.hold(kY, kA, +1);
+  EXPECT_EQ(owners.held_abroad(kY).value, nullptr);
+  EXPECT_EQ(out.wanted.size(), 1u) << "it is not known yet";
+  owners.fulfil(kY, value_of(Kind::shared, 8), {});
+  EXPECT_EQ(out.wanted.back(), kY);
+  owners.hold(kX, kA, -1);
+  EXPECT_EQ(owners.held_abroad(kX).value, nullptr);
+  owners.hold(kX, 1, -1);
+  settle();
+  EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
+}
+
+TEST_F(OwnersWithCopies, ANewValueEndsTheCopyOfTheOld) {
+  owners.escape(1, kX, value_of(Kind::shared, 7), {});
+  owners.hold(kX, kA, +1);
+  out.wanted.clear();
+  owners.rebuild(kX, 1, kX);
+  EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
+  owners.rebuilt(1, kX, value_of(Kind::shared, 9), {});
+  EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
+}
+
+TEST_F(OwnersWithCopies, TheBytesOfADeadNodesObjectAreAskedOfItsCopy) {
+  arrive(kX);
+  owners.await(kX, 1, false);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote, 0, {kY}), {});
+  EXPECT_EQ(last(), Kind::remote);
+  owners.node_died(kA, death);
+  EXPECT_TRUE(out.pulls.empty()) << "nobody wants them";
+  owners.await(kX, 1);
+  EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX});
+  owners.pulled(kX, value_of(Kind::shared, 7).location);
+  EXPECT_EQ(last(), Kind::shared);
+  EXPECT_EQ(owners.total_holds(), 3) << "the ref inside, by the value as before and by who got it";
+}
+
+TEST_F(OwnersWithCopies, WhoWaitsForBytesAtTheDeathWaitsForTheCopy) {
+  arrive(kX);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.await(kX, 1);
+  EXPECT_EQ(out.pulls.size(), 1u);
+  owners.node_died(kA, death);
+  EXPECT_EQ(out.pulls.size(), 2u);
+  EXPECT_TRUE(out.answers.empty());
+  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  EXPECT_EQ(last(), Kind::error);
+  owners.await(kX, 1);
+  EXPECT_EQ(out.pulls.size(), 3u) << "it may be there yet";
+  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  owners.rebuild(kX, 1, kX);
+  ASSERT_EQ(last(), Kind::error);
+  EXPECT_EQ(out.answers.back().second.error->code, Code::object_lost) << "nobody computes it again";
+}
+
+TEST_F(OwnersWithCopies, AnUnknownValueOfADeadNodeIsAskedOfItsCopy) {
+  arrive(kX);
+  arrive(kY);
+  owners.await(kX, 1, false);
+  owners.node_died(kA, death);
+  EXPECT_EQ(out.asked, (std::vector<ObjectId>{kX, kX})) << "the owner, then its copy";
+  EXPECT_TRUE(out.answers.empty());
+  owners.ready_from_owner(kA, kX, value_of(Kind::inline_bytes), {});
+  EXPECT_EQ(last(), Kind::inline_bytes);
+  owners.await(kY, 1);
+  EXPECT_EQ(out.asked.back(), kY) << "when somebody wants it";
+  owners.ready_from_owner(kA, kY, value_of(Kind::error), {});
+  EXPECT_EQ(last(), Kind::error);
+}
+
+TEST_F(OwnersWithCopies, ARefThatComesAfterItsOwnersDeathIsAskedOfItsCopy) {
+  owners.node_died(kA, death);
+  owners.borrow(kX, kA, kM);
+  owners.hold(kX, 1, +1);
+  EXPECT_TRUE(out.answers.empty());
+  owners.await(kX, 1);
+  EXPECT_EQ(out.asked, std::vector<ObjectId>{kX});
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX});
+  owners.pulled(kX, value_of(Kind::shared, 7).location);
+  EXPECT_EQ(last(), Kind::shared);
+  owners.hold(kX, 1, -1);
+  settle();
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersWithCopies, ABadCopyHereIsReadAgainFromTheShared) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.pulled(kX, value_of(Kind::shared, 7).location);
+  owners.node_died(kA, death);
+  EXPECT_EQ(last(), Kind::shared) << "what is here stays good";
+  owners.rebuild(kX, 1, kX);
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(out.pulls.size(), 2u);
+  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  EXPECT_EQ(out.answers.back().second.location.offset, 8u);
+}
+
+}  // namespace
+}  // namespace troupe::agent
