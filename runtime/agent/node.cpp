@@ -203,8 +203,7 @@ Time Node::next_deadline() const {
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
-                      programs_->next_deadline()});
-    if (next_report_ > Time{}) until = std::min(until, next_report_);
+                      programs_->next_deadline(), reporting_.next_deadline()});
   }
   return until;
 }

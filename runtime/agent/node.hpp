@@ -21,6 +21,7 @@
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/remote.hpp"
+#include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_door.hpp"
@@ -87,16 +88,15 @@ class Node final : private OwnerTable::Out,
     std::uint32_t store_index = 0;
     JobId job;                             ///< that it works for
     scheduling::JobNumber job_number = 0;  ///< of this node
-    std::vector<Fd> waiting;  ///< a driver's doorbell, until its job is known to control
-    std::map<std::uint64_t, wire::Shape> shapes;  ///< of the leases that it has asked for, by key
-    bool attached = false;                        ///< its tables are sealed
-    bool introduced = false;                      ///< said hello
-    pid_t pid = 0;                                ///< of a child of ours
-    std::uint32_t told_pid = 0;                   ///< for people
-    std::string sentence;                         ///< why it is killed, when that is decided here
-    Time heard{};                                 ///< when it last said something
-    bool doomed = false;                          ///< to be buried after this pass
-    bool halted = false;                          ///< SIGSTOP: see halt_actors()
+    std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
+    bool attached = false;       ///< its tables are sealed
+    bool introduced = false;     ///< said hello
+    pid_t pid = 0;               ///< of a child of ours
+    std::uint32_t told_pid = 0;  ///< for people
+    std::string sentence;        ///< why it is killed, when that is decided here
+    Time heard{};                ///< when it last said something
+    bool doomed = false;         ///< to be buried after this pass
+    bool halted = false;         ///< SIGSTOP: see halt_actors()
     std::string reason;
     std::set<ProcessIndex> peers;      ///< with a channel
     std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
@@ -266,7 +266,7 @@ class Node final : private OwnerTable::Out,
               std::vector<Fd>& descriptors);
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
-  void on_request_lease(Process& from, wire::RequestLease& message);
+  void on_request_lease(Process& from, const wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
@@ -509,9 +509,8 @@ class Node final : private OwnerTable::Out,
   std::unique_ptr<Programs> programs_;
   control::ClusterNodes cluster_;
   std::set<NodeId> known_nodes_;
-  Time next_report_{}, next_touch_{};
-  Time looked_for_report_{};  ///< whether it has changed
-  std::optional<control::NodeReport> reported_;
+  Reports reporting_;  ///< of what is free, to control
+  Time next_touch_{};
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
   struct Inquiry {
     ProcessIndex process = 0;

@@ -21,8 +21,6 @@ struct Cases : F... {
 template <class... F>
 Cases(F...) -> Cases<F...>;
 
-constexpr Duration kReportInterval = std::chrono::milliseconds(100);
-constexpr Duration kLookInterval = std::chrono::milliseconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
@@ -41,12 +39,6 @@ std::string cache_folder() {
   if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
     return std::string(home) + "/.cache/troupe/programs";
   return "/tmp/troupe-" + std::to_string(geteuid()) + "/programs";
-}
-
-bool same(const control::NodeReport& a, const control::NodeReport& b) {
-  return a.view.free == b.view.free && a.view.gpu_free == b.view.gpu_free &&
-         a.view.accepts == b.view.accepts && a.view.waiting == b.view.waiting &&
-         a.store_used == b.store_used && a.workers == b.workers;
 }
 
 }  // namespace
@@ -114,7 +106,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
 void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
                      actors_.registered(m.epoch, m.control_epoch, steady_now());
-                     reported_.reset();
+                     reporting_.forget();
                      registered();
                    },
                    [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
@@ -134,20 +126,11 @@ void Node::on_control_reset(const std::string& why) {
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
-/// What this node has free, when it changed.
+/// What this node has free, when that is news.
 void Node::report(Time now) {
-  if (network_->epoch() == 0 || now < next_report_) return;
-  if (now < looked_for_report_ + kLookInterval) {  // a busy loop comes by every few microseconds
-    next_report_ = looked_for_report_ + kLookInterval;
-    return;
-  }
-  looked_for_report_ = now;
+  if (network_->epoch() == 0 || !reporting_.due(now)) return;
   control::NodeReport report = report_of_self();
-  next_report_ = Time{};
-  if (reported_ && same(report, *reported_)) return;
-  say_to_control(report);
-  reported_ = std::move(report);
-  next_report_ = now + kReportInterval;
+  if (reporting_.is_news(report, leases_.spilled_here(), now)) say_to_control(std::move(report));
 }
 
 /// From whom something is awaited: such a node's silence is its end, whatever control thinks of it.

@@ -163,8 +163,8 @@ void Node::job_failed(Job& job, const std::string& why) {
       send(*process, wire::Shutdown{why});
       continue;
     }
-    for (const auto& [key, shape] : process->shapes)
-      if (leases_.wanted(index, key) > 0) send(*process, wire::LeaseRefused{key, why});
+    for (const std::uint64_t key : leases_.keys_of(index))
+      send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);
   remote_.refuse_job(job.id, why);

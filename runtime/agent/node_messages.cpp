@@ -187,7 +187,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   }
 }
 
-void Node::on_request_lease(Process& from, wire::RequestLease& message) {
+void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
   // What other nodes were asked for is part of the backlog.
   const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
   const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
@@ -197,7 +197,6 @@ void Node::on_request_lease(Process& from, wire::RequestLease& message) {
                   {.spilled = false, .dedicated = false, .job = from.job_number});
   if (!network_) return;
   if (message.backlog == 0) remote_.withdrawn(from.index, message.key);
-  from.shapes[message.key] = std::move(message.shape);
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
@@ -426,8 +425,7 @@ void Node::carry_out_leases() {
                        [&](scheduling::Spilled& e) {
                          Process* owner = find(e.owner);
                          if (owner != nullptr)
-                           remote_.spilled(e.owner, e.key, e.node, owner->shapes[e.key],
-                                           owner->job);
+                           remote_.spilled(e.owner, e.key, e.node, wire_shape(e.shape), owner->job);
                        },
                        [&](scheduling::LeaseLost& e) {  // a local owner hears PeerDied
                          remote_.lease_lost(e.lease);

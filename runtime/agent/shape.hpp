@@ -24,4 +24,18 @@ inline scheduling::Shape shape_of(const wire::Shape& from) {
   return shape;
 }
 
+/// And back, for another agent; what concerns this node alone stays behind.
+inline wire::Shape wire_shape(const scheduling::Shape& from) {
+  wire::Shape shape;
+  shape.cpus = from.need.cpus;
+  shape.gpus = from.need.gpus;
+  shape.memory_bytes = static_cast<std::uint64_t>(from.need.memory);
+  shape.resources = from.need.custom;
+  shape.labels = from.labels;
+  shape.placement = static_cast<std::uint8_t>(from.placement);
+  shape.node = from.node;
+  shape.soft = from.soft;
+  return shape;
+}
+
 }  // namespace troupe::agent

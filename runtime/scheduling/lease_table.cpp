@@ -126,6 +126,7 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
     wish.shape = shape;
     wish.count = backlog;
     wish.kind = kind;
+    spilled_here_ += kind.spilled ? 1 : 0;
   }
   pump(now);
 }
@@ -139,7 +140,14 @@ void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const Shape& sha
 void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape,
                               std::uint32_t count, Time now, RequestKind kind, NodeId node) {
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
-    for (std::uint32_t i = 0; i < std::min(count, 1024u); ++i) give_back(*row, shape.need);
+    const auto unheard = unheard_.find(node);  // else its row says by itself what it has
+    for (std::uint32_t i = 0; i < count && unheard != unheard_.end(); ++i) {
+      auto& taken = unheard->second.taken;
+      const auto one = std::find(taken.begin(), taken.end(), shape.need);
+      if (one == taken.end()) break;
+      taken.erase(one);
+      give_back(*row, shape.need);
+    }
     if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
   }
   if (count != 0) request_more(owner, key, shape, count, now, kind);
@@ -332,6 +340,7 @@ void LeaseTable::update_node(const NodeView& node, Time now) {
   if (node.id == self_) return;
   view_.update(node);
   avoided_.erase(node.id);
+  unheard_.erase(node.id);
   pump(now);
 }
 
@@ -339,11 +348,12 @@ void LeaseTable::node_gone(NodeId node, Time now) {
   if (node == self_) return;
   view_.erase(node);
   avoided_.erase(node);
+  unheard_.erase(node);
   pump(now);
 }
 
 /// A node that refused may have told of its free resources before the refusal was read, and tell
-/// nothing more.
+/// nothing more. Nor does one that got back what it gave before it would have told of it.
 void LeaseTable::trust_again(Time now) {
   for (auto at = avoided_.begin(); at != avoided_.end();) {
     if (now < at->second) {
@@ -354,6 +364,25 @@ void LeaseTable::trust_again(Time now) {
     if (NodeView* row = view_.find(at->first)) row->accepts = true;
     at = avoided_.erase(at);
   }
+  for (auto at = unheard_.begin(); at != unheard_.end();) {
+    if (now < at->second.until) {
+      if (!wishes_.empty()) wake_at(at->second.until);
+      ++at;
+      continue;
+    }
+    if (NodeView* row = view_.find(at->first))
+      for (const Resources& need : at->second.taken) give_back(*row, need);
+    at = unheard_.erase(at);
+  }
+}
+
+void LeaseTable::spill(const WishKey& key, const Wish& wish, NodeId node, Time now) {
+  emit(Spilled{key.first, key.second, node, wish.shape});
+  take(*view_.find(node), wish.shape.need);
+  const auto [at, fresh] = unheard_.try_emplace(node);
+  if (fresh) at->second.until = now + options_.unheard;
+  at->second.taken.push_back(wish.shape.need);
+  wake_at(at->second.until);
 }
 
 /// Whether a wish that another agent sent here, and that waits, had better be placed anew: by now
@@ -446,8 +475,7 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
   switch (decision.kind) {
     case Decision::Kind::place:
       if (decision.node == self_) return grant_here(key, wish, now);
-      emit(Spilled{key.first, key.second, decision.node});
-      take(*view_.find(decision.node), wish.shape.need);  // until its next gossip
+      spill(key, wish, decision.node, now);
       count_down(key, now);
       return Served::yes;
     case Decision::Kind::busy:
@@ -613,6 +641,14 @@ std::size_t LeaseTable::waiting() const {
   std::size_t count = 0;
   for (const auto& [key, wish] : wishes_) count += wish.count;
   return count;
+}
+
+std::vector<std::uint64_t> LeaseTable::keys_of(OwnerId owner) const {
+  std::vector<std::uint64_t> keys;
+  for (auto at = wishes_.lower_bound({owner, 0}); at != wishes_.end() && at->first.first == owner;
+       ++at)
+    keys.push_back(at->first.second);
+  return keys;
 }
 
 std::uint32_t LeaseTable::wanted(OwnerId owner, std::uint64_t key) const {

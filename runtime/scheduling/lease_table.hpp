@@ -59,6 +59,10 @@ struct LeaseOptions {
   Duration spill_wait = std::chrono::milliseconds(50);
   /// A node that refused is asked again after this, if nothing was heard of it before.
   Duration avoid = std::chrono::milliseconds(500);
+  /// What was spilled to a node counts as taken there for so long, if nothing is heard of the node
+  /// before: it may have given it and got it back between two of its reports, which then say
+  /// nothing new.
+  Duration unheard = std::chrono::milliseconds(500);
   /// How long an infeasible shape may wait for a node that has it; negative: without limit.
   Duration infeasible_timeout = std::chrono::seconds(60);
 };
@@ -86,6 +90,7 @@ struct Spilled {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   NodeId node;
+  Shape shape;
 };
 /// The whole wish is dropped: it can never be satisfied, or not here as soon as elsewhere (only if
 /// another agent sent it).
@@ -177,8 +182,13 @@ class LeaseTable {
   };
   std::vector<Busy> busy() const;
   std::size_t waiting() const;
+  /// Wishes that other agents have sent here so far. Each of them believes that what it sent takes
+  /// something of this node, until it hears of the node again.
+  std::uint64_t spilled_here() const noexcept { return spilled_here_; }
   /// Whether anybody wishes for a worker of the job.
   bool is_wanted(JobNumber job) const { return has_wish(job) || has_wish(job, true); }
+  /// The keys of the wishes that this owner has.
+  std::vector<std::uint64_t> keys_of(OwnerId owner) const;
   /// What this wish still counts; 0: there is none.
   std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
   /// Why this wish is not granted: one sentence; empty when there is no such wish.
@@ -226,6 +236,7 @@ class LeaseTable {
   bool reserves(const Wish& wish, Time now);
   bool belongs_elsewhere(const Wish& wish, Time now);
   void trust_again(Time now);
+  void spill(const WishKey& key, const Wish& wish, NodeId node, Time now);
   Decision decide(const Wish& wish) const;
   enum class Served : std::uint8_t { yes, waits, needs_worker };
   Served serve(const WishKey& key, Wish& wish, Time now);
@@ -270,6 +281,13 @@ class LeaseTable {
   Amounts total_, free_;
   ClusterView view_;
   std::map<NodeId, Time> avoided_;  ///< nodes that refused → until when
+  /// What was taken from the row of a node that has not been heard of since.
+  struct Unheard {
+    std::vector<Resources> taken;
+    Time until{};
+  };
+  std::map<NodeId, Unheard> unheard_;
+  std::uint64_t spilled_here_ = 0;
   bool draining_ = false;
 
   std::map<WishKey, Wish> wishes_;

@@ -404,6 +404,50 @@ TEST(Leases, ANodeThatRefusedIsAskedAgainAfterAWhileWhenNothingIsHeardOfIt) {
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
 }
 
+TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 1), table.now);
+  Shape there = shape(1);
+  there.placement = Placement::node;
+  there.node = node_id(2);
+  table.request(1, 1, there, 1, table.now);
+  ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+  // The lease was had and returned between two reports of that node: it has nothing new to say.
+  table.request(2, 1, there, 1, table.now);
+  EXPECT_TRUE(pick<Spilled>(table.settle()).empty()) << "it may be in use";
+  ASSERT_TRUE(table.next_deadline()) << "the wish would wait for ever";
+  table.now = *table.next_deadline();
+  table.on_timer(table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+}
+
+TEST(Leases, WhatANodeSaysOfItselfCountsInsteadOfWhatWasSpilledThere) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 4), table.now);
+  Shape there = shape(3);
+  there.placement = Placement::node;
+  there.node = node_id(2);
+  table.request(1, 1, there, 1, table.now);
+  ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+  NodeView full = node(2, 4);
+  full.free.cpus = 0;
+  table.update_node(full, table.now);
+  table.request(2, 1, there, 1, table.now);
+  table.now += 10s;
+  table.on_timer(table.now);
+  EXPECT_TRUE(pick<Spilled>(table.settle()).empty()) << "it has said that it is full";
+}
+
+TEST(Leases, WishesThatOthersSentAreCounted) {
+  Table table(options(1, 1));
+  table.request(1, 1, shape(1), 1, table.now);
+  EXPECT_EQ(table.spilled_here(), 0u);
+  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
+  table.request(9, 1, shape(1), 2, table.now, {.spilled = true});
+  table.request(9, 1, shape(1), 0, table.now, {.spilled = true});
+  EXPECT_EQ(table.spilled_here(), 2u);
+}
+
 TEST(Leases, ASpilledWishThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   Table table(options(1, 1));
   table.request(1, 1, shape(1), 1, table.now);

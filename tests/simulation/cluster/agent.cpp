@@ -199,8 +199,8 @@ void Agent::pass() {
 
 Time Agent::next_deadline() const {
   Time until = leases_.next_deadline().value_or(Time::max());
-  until = std::min({until, network_->next_deadline(), moves_.next_deadline()});
-  if (next_report_ > Time{}) until = std::min(until, next_report_);
+  until = std::min(
+      {until, network_->next_deadline(), moves_.next_deadline(), reporting_.next_deadline()});
   for (const auto& [index, proc] : processes_) {
     if (proc->starts_at) until = std::min(until, *proc->starts_at);
     if (proc->reaped_at) until = std::min(until, *proc->reaped_at);
@@ -247,7 +247,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                          from.index, m.key, agent::shape_of(m.shape), here, now,
                          {.spilled = false, .dedicated = false, .job = from.job_number});
                      if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
-                     from.shapes[m.key] = m.shape;
+                     from.keys.insert(m.key);
                    },
                    [&](wire::LeaseReturned& m) {
                      if (!remote_.lease_returned(from.index, m.lease))
@@ -465,7 +465,7 @@ void Agent::carry_out_leases() {
                          Proc* owner = find_proc(e.owner);
                          truth().mark(Mark::spilled);
                          if (owner != nullptr)
-                           remote_.spilled(e.owner, e.key, e.node, owner->shapes[e.key],
+                           remote_.spilled(e.owner, e.key, e.node, agent::wire_shape(e.shape),
                                            owner->job);
                        },
                        [&](scheduling::LeaseLost& e) { remote_.lease_lost(e.lease); }},
@@ -473,18 +473,11 @@ void Agent::carry_out_leases() {
 }
 
 void Agent::report(Time now) {
-  if (network_->epoch() == 0 || now < next_report_) return;
+  if (network_->epoch() == 0 || !reporting_.due(now)) return;
   control::NodeReport report;
   report.view = leases_.self_view();
   report.workers = static_cast<std::uint32_t>(leases_.worker_count());
-  next_report_ = Time{};
-  if (reported_ && report.view.free == reported_->view.free &&
-      report.view.accepts == reported_->view.accepts &&
-      report.view.waiting == reported_->view.waiting && report.workers == reported_->workers)
-    return;
-  network_->send_control(report);
-  reported_ = std::move(report);
-  next_report_ = now + 100ms;
+  if (reporting_.is_news(report, leases_.spilled_here(), now)) network_->send_control(report);
 }
 
 void Agent::keep_in_touch(Time now) {
@@ -630,8 +623,7 @@ bool Agent::strike_process(sim::Env<Packet>& env, Mark kind) {
 bool Agent::strike_report(sim::Env<Packet>& env) {
   if (over_ || !joined_) return false;
   env_ = &env;
-  reported_.reset();
-  next_report_ = Time{};
+  reporting_.forget();
   wake_agent();
   truth().mark(Mark::report_burst);
   env_ = nullptr;

@@ -11,6 +11,7 @@
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/remote.hpp"
+#include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
 #include <deque>
@@ -72,7 +73,7 @@ class Agent final : public sim::Node<Packet>,
     std::unique_ptr<Process> process;  ///< null: not started, or dead
     JobId job;
     scheduling::JobNumber job_number = 0;
-    std::map<std::uint64_t, wire::Shape> shapes;
+    std::set<std::uint64_t> keys;  ///< of its wishes
     std::set<ProcessIndex> peers;
     std::optional<Time> starts_at;  ///< being forked
     bool start_fails = false;
@@ -248,8 +249,8 @@ class Agent final : public sim::Node<Packet>,
   std::vector<wire::Location> frees_;
   std::map<Store::Key, std::pair<wire::Location, scheduling::JobNumber>> adopted_;
   std::set<NodeId> known_nodes_;
-  std::optional<control::NodeReport> reported_;
-  Time next_report_{}, next_touch_{}, next_join_{};
+  agent::Reports reporting_;
+  Time next_touch_{}, next_join_{};
   ProcessIndex next_process_ = 1;
   std::map<std::uint64_t, Time> armed_;
   wire::FrameWriter writer_;

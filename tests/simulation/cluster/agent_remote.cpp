@@ -52,7 +52,7 @@ void Agent::on_control(control::FromControl& message) {
   std::visit(
       Cases{[&](control::Registered& m) {
               actors_.registered(m.epoch, m.control_epoch, now());
-              reported_.reset();
+              reporting_.forget();
               on_registered();
             },
             [&](control::StartActorAt& m) {

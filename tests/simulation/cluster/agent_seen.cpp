@@ -22,7 +22,7 @@ std::string Agent::why_busy() const {
 std::string Agent::wishes() const {
   std::string text;
   for (const auto& [index, proc] : processes_)
-    for (const auto& [key, shape] : proc->shapes) {
+    for (const std::uint64_t key : proc->keys) {
       const auto here = leases_.wanted(index, key), there = remote_.outstanding(index, key);
       if (here + there == 0) continue;
       text += " {" + std::to_string(index) + " wants " + std::to_string(here) + " here, " +
