@@ -184,6 +184,7 @@ void ClientEngine::stop() {
   // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
   // may handles be dropped behind our back.
   const Guard lock = guard();
+  end_following();
   g_engine.store(nullptr, std::memory_order_seq_cst);
 }
 
@@ -331,6 +332,7 @@ void ClientEngine::start(std::unique_ptr<Task> owned) {
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
   next_tick_ = std::min(next_tick_, now + (tasks_.live() > 1 ? kTick : kSlowTick));
+  if (pump_) pump_->set_timer(next_tick_);
 }
 
 detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {

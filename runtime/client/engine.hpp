@@ -183,6 +183,7 @@ class ClientEngine final : public detail::Engine,
   };
   struct PendingGrant {
     wire::LeaseGranted grant;
+    bool reclaimed = false;  ///< others want the lease already
   };
 
   // Pump::Host
@@ -198,6 +199,7 @@ class ClientEngine final : public detail::Engine,
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
   void request_lease(std::uint64_t key, std::uint32_t backlog) override;
+  void unused(std::uint64_t key) override { wishes_.forget(key); }
   void return_lease(std::uint64_t lease) override;
   void recall(std::uint64_t worker) override;
   void fail(Task& task, const Error& error) override;
@@ -224,6 +226,7 @@ class ClientEngine final : public detail::Engine,
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now);
   void grant(const wire::LeaseGranted& granted, Time now);
+  void reclaim(std::uint64_t lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why);
   Peer* peer_of(std::uint64_t process);
@@ -236,6 +239,8 @@ class ClientEngine final : public detail::Engine,
   void fire_woken();
   void finish_settling(Entry& entry);
   void follow(Entry& entry);
+  static void go_on_following(ClientEngine& engine, void* who, Entry&);
+  void end_following();
   void arrive(Entry& entry, const wire::Value& value, BlobView payload);
   std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
   void need(Entry& entry, bool bytes);

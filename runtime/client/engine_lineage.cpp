@@ -181,6 +181,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
     fail(*task, Error(*error));
     return;
   }
+  task->key = static_cast<std::uint32_t>(key_for(task->request.get()));  // it may be forgotten
   start(std::move(task));
 }
 

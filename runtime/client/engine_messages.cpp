@@ -175,7 +175,10 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   drain_line(message.my_line, now);  // frames may have come before we knew the line
   std::vector<PendingGrant> waiting;
   waiting.swap(pending_grants_);
-  for (const auto& pending : waiting) grant(pending.grant, now);
+  for (const auto& pending : waiting) {
+    grant(pending.grant, now);
+    if (pending.reclaimed) reclaim(pending.grant.lease, now);
+  }
   std::vector<wire::ActorUpdate> updates;
   updates.swap(pending_updates_);
   for (const auto& update : updates) on_actor_update(update);
@@ -190,13 +193,20 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 }
 
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  if (granted.key >= wishes_.size()) return;
+  if (!wishes_.knows(granted.key)) return return_lease(granted.lease);  // nobody wants it any more
   if (peer_of(granted.worker) == nullptr) {
-    pending_grants_.push_back({granted});
+    pending_grants_.push_back({granted, false});
     return;
   }
   tasks_.granted(granted.key, granted.lease, granted.worker, now);
   next_tick_ = std::min(next_tick_, now + 1ms);
+}
+
+/// It is said once, also of a lease whose worker's channel is still on its way.
+void ClientEngine::reclaim(std::uint64_t lease, Time now) {
+  for (PendingGrant& pending : pending_grants_)
+    if (pending.grant.lease == lease) pending.reclaimed = true;
+  tasks_.reclaim(lease, now);
 }
 
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
@@ -245,7 +255,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) { grant(m, now); },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
-            [&](wire::LeaseReclaim& m) { tasks_.reclaim(m.lease, now); },
+            [&](wire::LeaseReclaim& m) { reclaim(m.lease, now); },
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
               starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});

@@ -126,14 +126,8 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
 void ClientEngine::follow(Entry& entry) {
   Entry& source = entry_of(entry.source);
   if (!source.ready.load(std::memory_order_relaxed)) {
-    const auto fire = [](ClientEngine& engine, void* who, Entry&) {
-      auto* follower = static_cast<Entry*>(who);
-      const auto keep = detail::ObjectHandle::adopt(follower);      // the count taken below
-      if (follower->ready.load(std::memory_order_relaxed)) return;  // it followed another, too
-      engine.follow(*follower);
-    };
     entry.handles.fetch_add(1, std::memory_order_relaxed);
-    source.waiters.edit().push_back({fire, &entry});
+    source.waiters.edit().push_back({&go_on_following, &entry});
     need(source, entry.wants_bytes);
     return;
   }
@@ -151,6 +145,31 @@ void ClientEngine::follow(Entry& entry) {
   entry.error = source.error;
   if (entry.kind == wire::Value::Kind::remote && entry.wants_bytes) need(source, true);
   finish_settling(entry);
+}
+
+void ClientEngine::go_on_following(ClientEngine& engine, void* who, Entry&) {
+  auto* follower = static_cast<Entry*>(who);
+  const auto keep = detail::ObjectHandle::adopt(follower);      // the count that follow() took
+  if (follower->ready.load(std::memory_order_relaxed)) return;  // it followed another, too
+  engine.follow(*follower);
+}
+
+/// Nothing will be answered any more: who follows and what it follows would keep each other for
+/// ever.
+void ClientEngine::end_following() {
+  std::vector<detail::ObjectHandle> followers;
+  const auto leave = [&followers](Entry& source) {
+    if (source.waiters->empty()) return;
+    std::erase_if(source.waiters.edit(), [&](const Waiter& waiter) {
+      if (waiter.fire != &go_on_following) return false;
+      followers.push_back(detail::ObjectHandle::adopt(static_cast<Entry*>(waiter.who)));
+      return true;
+    });
+  };
+  objects_->each_escaped(leave);
+  tasks_.each([&leave](const Task& task) {  // an heir has not escaped
+    for (const auto& result : task.results) leave(entry_of(result));
+  });
 }
 
 void ClientEngine::settle_error(Entry& entry, const Error& error) {

@@ -168,6 +168,11 @@ class ObjectTable {
   detail::ObjectHandle create();
   /// The entry of an escaped id, or nullptr.
   Entry* find(ObjectId id) noexcept;
+  /// Each escaped entry. Precondition: nothing changes meanwhile.
+  template <class F>
+  void each_escaped(F look_at) {
+    for (auto& [id, entry] : escaped_) look_at(*entry);
+  }
   /// A new entry for an id that arrived in a message, with one handle. Precondition: find() has
   /// none.
   detail::ObjectHandle adopt(ObjectId id);

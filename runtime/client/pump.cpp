@@ -189,6 +189,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     const Time timer = host_.drain(now);
     if ((result = done()) || now >= deadline) break;
     away_ = true;
+    sleeps_until_ = std::min(timer, deadline);
     guard.unlock();
     const Time spin_end = now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();
@@ -242,6 +243,7 @@ void Pump::io_loop() {
     if (followers_ > 0) changed_.notify_all();
     if (stopping_.load(std::memory_order_seq_cst) || !bell_.prepare_sleep()) continue;
     io_on_bell_ = true;
+    sleeps_until_ = timer;
     guard.unlock();
     const bool rung = !host_.has_leftovers() && sleep_until(io_bed_, timer);
     guard.lock();

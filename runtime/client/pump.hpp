@@ -64,6 +64,15 @@ class Pump {
     if (followers_ > 0) changed_.notify_all();
     if (away_ && !called_.exchange(true, std::memory_order_seq_cst)) bell_.nudge();
   }
+  /// The host's next timer is earlier than what drain() returned last. Under the lock.
+  void set_timer(Time timer) {
+    if (timer >= sleeps_until_) return;
+    sleeps_until_ = timer;
+    if (io_on_bell_)
+      bell_.nudge();
+    else if (away_ && !called_.exchange(true, std::memory_order_seq_cst))
+      bell_.nudge();
+  }
   /// The host's descriptor has ended: nobody sleeps on it any more. Any thread.
   void forget_socket() noexcept;
 
@@ -98,6 +107,8 @@ class Pump {
   Time led_since_{};                 ///< when it began to; under the lock
   Time waited_until_{};
   std::atomic<bool> stopping_{false};
+  /// For whoever sleeps, or is about to: when it drains again in any case; under the lock.
+  Time sleeps_until_ = Time::max();
   bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock
   std::atomic<bool> io_idle_{
       false};  ///< the I/O thread sleeps without a timeout: kick it when leaving

@@ -46,9 +46,15 @@ void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
   if (first_ != nullptr) first_->previous = task;
   first_ = task;
   ++live_count_;
-  if (task->waiting != 0) return;
+  if (task->waiting != 0) {
+    ++pools_[task->key].tasks;
+    return;
+  }
+  const std::uint32_t before = task->key;
   out_.placed(*task);
+  if (task->key != before) pools_.try_emplace(before);  // unused() is due for it, too
   Pool& pool = pools_[task->key];
+  ++pool.tasks;
   pool.ready.push_back(task);
   ++queued_;
   dispatch(task->key, pool, now);
@@ -61,8 +67,13 @@ void TaskManager::argument_ready(Task& task, Time now) {
     forget(task);
     return;
   }
+  const std::uint32_t before = task.key;
   out_.placed(task);
   Pool& pool = pools_[task.key];
+  if (task.key != before) {
+    --pools_.at(before).tasks;
+    ++pool.tasks;
+  }
   pool.ready.push_back(&task);
   ++queued_;
   dispatch(task.key, pool, now);
@@ -89,7 +100,9 @@ void TaskManager::granted(std::uint64_t key, std::uint64_t id, std::uint64_t wor
 }
 
 void TaskManager::refused(std::uint64_t key, const Error& error) {
-  Pool& pool = pools_[key];
+  const auto found = pools_.find(key);
+  if (found == pools_.end()) return;
+  Pool& pool = found->second;
   pool.requested = 0;
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
@@ -151,7 +164,7 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
   Pool& pool = pools_[lease.key];
   const auto ns = static_cast<double>(ran.count());
   pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
-  std::unique_ptr<Task> owned = take(*task);
+  std::unique_ptr<Task> owned = take(*task, pool);
   const std::uint64_t key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) {
     give_back(lease);
@@ -281,7 +294,24 @@ Time TaskManager::tick(Time now) {
     }
   }
   for (Lease* lease : idle) give_back(*lease);
+  if (pools_.size() > kUnusedKeys) forget_unused();
   return next;
+}
+
+/// Keys come and go with the shapes of tasks and with nodes.
+void TaskManager::forget_unused() {
+  const auto is_unused = [](const Pool& pool) {
+    return pool.tasks == 0 && pool.leases.empty() && pool.requested == 0;
+  };
+  std::vector<std::uint64_t> unused;
+  for (const auto& [key, pool] : pools_)
+    if (key != 0 && is_unused(pool)) unused.push_back(key);
+  // The newest ones are kept: they are the likeliest to be used again.
+  unused.resize(unused.size() - std::min(unused.size(), kUnusedKeys));
+  for (const std::uint64_t key : unused) {
+    pools_.erase(key);
+    out_.unused(key);
+  }
 }
 
 std::size_t TaskManager::depth(const Pool& pool) noexcept {
@@ -350,7 +380,8 @@ void TaskManager::requeue(Pool& pool, Task& task) {
   ++queued_;
 }
 
-std::unique_ptr<Task> TaskManager::take(Task& task) {
+std::unique_ptr<Task> TaskManager::take(Task& task, Pool& pool) {
+  --pool.tasks;
   if (task.previous != nullptr) task.previous->next = task.next;
   if (task.next != nullptr) task.next->previous = task.previous;
   if (first_ == &task) first_ = task.next;

@@ -48,6 +48,8 @@ struct Task final : Recycled<Task> {
 class TaskManager {
  public:
   static constexpr std::uint32_t kPoison = 3;
+  /// How many keys are remembered that nobody uses, with how long their tasks run.
+  static constexpr std::size_t kUnusedKeys = 32;
   /// What follows from an input. Calls come while an input is handled; they must not call back in.
   class Out {
    public:
@@ -58,6 +60,8 @@ class TaskManager {
     /// Its arguments are ready: now task.key may be another one, of the same shape.
     virtual void placed(Task& /*task*/) {}
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
+    /// No task of this key is left.
+    virtual void unused(std::uint64_t /*key*/) {}
     virtual void return_lease(std::uint64_t lease) = 0;
     virtual void recall(std::uint64_t worker) = 0;
     /// The task's results end in this error.
@@ -102,8 +106,14 @@ class TaskManager {
   /// other inputs).
   Time tick(Time now);
 
+  /// Each live task.
+  template <class F>
+  void each(F look_at) const {
+    for (const Task* task = first_; task != nullptr; task = task->next) look_at(*task);
+  }
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
+  std::size_t keys() const noexcept { return pools_.size(); }
   bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
 
  private:
@@ -120,7 +130,8 @@ class TaskManager {
   struct Pool {
     std::deque<Task*> ready;
     std::vector<Lease*> leases;
-    double run_ns = -1;  ///< smoothed; negative: unknown
+    std::size_t tasks = 0;  ///< of this key, wherever they are
+    double run_ns = -1;     ///< smoothed; negative: unknown
     std::uint32_t requested = 0;
     Time asked{};  ///< when that was sent last
   };
@@ -131,8 +142,9 @@ class TaskManager {
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
   void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
-  std::unique_ptr<Task> take(Task& task);
-  void forget(Task& task) { take(task); }
+  std::unique_ptr<Task> take(Task& task, Pool& pool);
+  void forget(Task& task) { take(task, pools_.at(task.key)); }
+  void forget_unused();
   void requeue(Pool& pool, Task& task);
   static std::size_t depth(const Pool& pool) noexcept;
 

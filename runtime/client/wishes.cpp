@@ -13,26 +13,54 @@ void Nearest::add(NodeId node, std::uint64_t bytes) {
 }
 
 std::uint64_t Wishes::key_for(const wire::Shape& shape) {
-  for (std::size_t key = 0; key < wishes_.size(); ++key)
-    if (wishes_[key].plain == key && wishes_[key].shape == shape) return key;
-  const std::uint64_t key = wishes_.size();
-  wishes_.push_back({shape, {}, 0, key});
-  return key;
+  if (first_.shape == shape) return 0;
+  for (auto& [key, wish] : others_)
+    if (wish.plain == key && wish.shape == shape) {
+      wish.unused = false;
+      return key;
+    }
+  Wish& wish = others_[++last_];
+  wish.shape = shape;
+  wish.plain = last_;
+  return last_;
 }
 
 std::uint64_t Wishes::place(std::uint64_t key, const Nearest& most, NodeId here) {
-  const std::uint64_t plain = wishes_[key].plain;
+  const std::uint64_t plain = at(key).plain;
   const bool worth_it = most.node() && most.bytes() >= kWorthIt;
   std::uint64_t chosen = plain;
   if (worth_it && most.node() != here) {
-    const auto [at, is_new] = near_.try_emplace({plain, most.node()}, wishes_.size());
-    if (is_new) wishes_.push_back({wire::Shape(wishes_[plain].shape), {}, 0, plain});
-    chosen = at->second;
+    const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, last_ + 1);
+    if (is_new) {
+      Wish& wish = others_[++last_];
+      wish.shape = at(plain).shape;
+      wish.plain = plain;
+      wish.node = most.node();
+      ++wish_of(plain).nearby;
+    }
+    chosen = at_node->second;
   }
-  Wish& wish = wishes_[chosen];
+  Wish& wish = wish_of(chosen);
+  if (chosen == plain) wish.unused = false;
   wish.near = worth_it ? most.node() : NodeId{};
   wish.bytes = worth_it ? most.bytes() : 0;
   return chosen;
+}
+
+void Wishes::forget(std::uint64_t key) {
+  if (key == 0 || !knows(key)) return;
+  const Wish& wish = at(key);
+  if (wish.plain == key) {
+    if (wish.nearby == 0)
+      others_.erase(key);
+    else
+      wish_of(key).unused = true;
+    return;
+  }
+  const std::uint64_t plain = wish.plain;
+  near_.erase({plain, wish.node});
+  others_.erase(key);
+  if (--wish_of(plain).nearby == 0 && at(plain).unused) forget(plain);
 }
 
 std::uint32_t Wishes::number_of(NodeId node) {

@@ -34,27 +34,38 @@ class Wishes {
 
   struct Wish {
     wire::Shape shape;
-    NodeId near{};            ///< where the arguments of the task that was placed last are
-    std::uint64_t bytes = 0;  ///< how many; 0: anywhere
-    std::uint64_t plain = 0;  ///< the key of the same shape for tasks that belong to no other node
+    NodeId near{};             ///< where the arguments of the task that was placed last are
+    std::uint64_t bytes = 0;   ///< how many; 0: anywhere
+    std::uint64_t plain = 0;   ///< the key of the same shape for tasks that belong to no other node
+    NodeId node{};             ///< to which its tasks belong; none: a plain one
+    std::uint32_t nearby = 0;  ///< of a plain one: keys of its shape for other nodes
+    bool unused = false;       ///< of a plain one: only those need it
   };
 
-  /// Key 0: the default shape.
-  Wishes() { wishes_.emplace_back(); }
-  /// O(shapes) comparisons.
+  /// The key for tasks of this shape. Key 0: the default shape, and kept for ever. O(shapes)
+  /// comparisons.
   std::uint64_t key_for(const wire::Shape& shape);
   /// The key for a task of this key whose arguments are there. One whose arguments are mostly at
   /// `here` keeps the plain one, and the next wish says so.
   std::uint64_t place(std::uint64_t key, const Nearest& most, NodeId here);
-  const Wish& at(std::uint64_t key) const { return wishes_[key]; }
-  std::size_t size() const noexcept { return wishes_.size(); }
+  /// No task has this key any more. It is not given out again: what the agent says of it may be
+  /// late.
+  void forget(std::uint64_t key);
+  bool knows(std::uint64_t key) const { return key == 0 || others_.count(key) != 0; }
+  /// Precondition: it is known.
+  const Wish& at(std::uint64_t key) const { return key == 0 ? first_ : others_.at(key); }
+  std::size_t size() const noexcept { return 1 + others_.size(); }
 
   /// A small number for a node, never 0, and back; 0: none.
   std::uint32_t number_of(NodeId node);
   NodeId node(std::uint32_t number) const;
 
  private:
-  std::vector<Wish> wishes_;
+  Wish& wish_of(std::uint64_t key) { return key == 0 ? first_ : others_.at(key); }
+
+  Wish first_;
+  std::map<std::uint64_t, Wish> others_;
+  std::uint64_t last_ = 0;                                          ///< key that was given out
   std::map<std::pair<std::uint64_t, NodeId>, std::uint64_t> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;
 };

@@ -96,6 +96,30 @@ TEST_F(Remote, AGetThatWaitedBeforeTheReplyAsksForTheBytesAtOnce) {
   EXPECT_EQ(text_of(agent.finish(std::move(get)).value()), kLarge);
 }
 
+TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
+  const auto first = submit({}), second = submit({});
+  const auto wish = agent.next<wire::RequestLease>();
+  agent.tell(wire::LeaseGranted{wish.key, 5, kThere, {}});
+  agent.tell(wire::LeaseReclaim{5});
+  agent.tell(wire::Rebuild{kObject, kObject});
+  agent.next<wire::Rebuilt>();  // by now it has read all of them
+  agent.connect(kThere, true, kNode);
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, value_of(Kind::pending));
+  EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, 5u);
+}
+
+TEST_F(Remote, TheEndOfTheEngineEndsTheWaitForAnObjectThatNeverComes) {
+  const auto result = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, forwarded(kObject));
+  agent.next<wire::Await>();
+  EXPECT_EQ(entry_of(result).handles.load(), 2u) << "what it waits for keeps it, too";
+  engine().stop();
+  EXPECT_EQ(entry_of(result).handles.load(), 1u) << "it would never be freed";
+}
+
 TEST_F(Remote, AGetUpgradesAWaitThatIsUnderWay) {
   const auto result = submit({});
   lease_remote();

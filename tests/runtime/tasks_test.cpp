@@ -24,7 +24,7 @@ struct Recorder final : TaskManager::Out {
   std::vector<int> failed;
   Code last = Code::internal;  // of what failed last
   std::map<std::uint64_t, std::uint64_t> sequence;
-  std::set<std::uint64_t> full;
+  std::set<std::uint64_t> full, forgotten;
 
   static int name(const Task& task) { return static_cast<int>(task.call.bytes.at(0)); }
   bool send(std::uint64_t worker, Task& task) override {
@@ -36,6 +36,7 @@ struct Recorder final : TaskManager::Out {
   void request_lease(std::uint64_t key, std::uint32_t backlog) override {
     requests.emplace_back(key, backlog);
   }
+  void unused(std::uint64_t key) override { forgotten.insert(key); }
   void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
   void recall(std::uint64_t worker) override { recalled.push_back(worker); }
   void fail(Task& task, const Error& error) override {
@@ -300,6 +301,33 @@ TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
   EXPECT_TRUE(tasks.ended(5, 3, 1us, at(4ms)) != nullptr);
   EXPECT_EQ(tasks.live(), 0u);
   EXPECT_TRUE(out.failed.empty());
+}
+
+TEST_F(Tasks, KeysThatNobodyUsesAreForgottenButForTheLastOnes) {
+  Time now = at(0ms);
+  const auto run = [&](std::uint32_t key, bool ends) {
+    auto task = std::make_unique<Task>();
+    task->key = key;
+    task->call.bytes.assign(1, std::byte{1});
+    tasks.submit(std::move(task), now);
+    tasks.granted(key, key, key, now);
+    if (ends) tasks.ended(key, 1, 1ms, now);
+  };
+  run(1, false);  // goes on
+  auto waits = std::make_unique<Task>();
+  waits->key = 2;
+  waits->waiting = 1;
+  waits->call.bytes.assign(1, std::byte{2});
+  tasks.submit(std::move(waits), now);
+  for (std::uint32_t key = 10; key < 1000; ++key) run(key, true);
+  now += 1s;
+  tasks.tick(now);
+  EXPECT_EQ(tasks.keys(), 2 + TaskManager::kUnusedKeys);
+  EXPECT_EQ(out.forgotten.size(), 990 - TaskManager::kUnusedKeys);
+  EXPECT_EQ(out.forgotten.count(1) + out.forgotten.count(2), 0u);
+  EXPECT_EQ(out.forgotten.count(999), 0u);
+  EXPECT_EQ(out.returned.size(), 990u);
+  tasks.ended(1, 1, 1ms, now);
 }
 
 }  // namespace

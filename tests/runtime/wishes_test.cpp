@@ -67,6 +67,26 @@ TEST(Wishes, AShapeHasOneKeyWhateverBelongsWhere) {
   EXPECT_EQ(wishes.key_for(two), plain);
 }
 
+TEST(Wishes, AKeyThatNobodyUsesIsForgottenAndNotGivenOutAgain) {
+  Wishes wishes;
+  wire::Shape two;
+  two.cpus = 20'000;
+  const std::uint64_t plain = wishes.key_for(two);
+  const std::uint64_t there = wishes.place(plain, at(kThere, kMiB), kHere);
+  wishes.forget(plain);
+  EXPECT_TRUE(wishes.knows(plain)) << "the other has its shape from it";
+  EXPECT_EQ(wishes.place(there, Nearest(), kHere), plain) << "it is used again";
+  wishes.forget(there);
+  EXPECT_FALSE(wishes.knows(there));
+  EXPECT_NE(wishes.place(plain, at(kThere, kMiB), kHere), there);
+  wishes.forget(plain);
+  wishes.forget(there + 1);
+  wishes.forget(0);
+  EXPECT_EQ(wishes.size(), 1u) << "only the default shape is left";
+  EXPECT_TRUE(wishes.knows(0));
+  EXPECT_GT(wishes.key_for(two), there + 1);
+}
+
 TEST(Wishes, NodesHaveSmallNumbers) {
   Wishes wishes;
   EXPECT_EQ(wishes.number_of(NodeId{}), 0u);
