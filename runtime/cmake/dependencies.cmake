@@ -1,4 +1,4 @@
-# Third-party libraries. Each is linked privately by the one room that uses it.
+# Third-party libraries. Each is linked privately by the one room, or plug-in, that uses it.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(CapnProto REQUIRED)

@@ -3,11 +3,10 @@
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/control/codec.hpp"
 #include "troupe/runtime/control/folder.hpp"
+#include "troupe/runtime/control/internal/database.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
 
 #include <fcntl.h>
-#include <rocksdb/db.h>
-#include <rocksdb/options.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -128,40 +127,28 @@ Result<Fd> lock(const std::string& folder) {
   return io_error("cannot lock " + path, std::error_code(why, std::generic_category()));
 }
 
-rocksdb::Options lenient_options() {
-  rocksdb::Options options;
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
-  options.paranoid_checks = false;
-  options.track_and_verify_wals_in_manifest = false;
-  options.compression = rocksdb::kNoCompression;
-  options.info_log_level = rocksdb::FATAL_LEVEL;
-  return options;
-}
-
 /// One kind after the other, so that what is bad in one does not hide the next.
-std::string read_all(const std::string& path, Records& found, std::vector<std::string>& notes) {
-  rocksdb::DB* opened = nullptr;
-  const auto status = rocksdb::DB::Open(lenient_options(), path, &opened);
-  if (!status.ok()) return status.ToString();
-  const std::unique_ptr<rocksdb::DB> db(opened);
-  rocksdb::ReadOptions options;
-  options.verify_checksums = true;
+std::string read_all(const rocks::Door& door, const std::string& path, Records& found,
+                     std::vector<std::string>& notes) {
+  std::unique_ptr<rocks::Database> db;
+  if (const auto status = door.open_leniently(path, db); !status.ok()) return status.text;
   for (const Kind& kind : kKinds) {
-    const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator(options));
-    for (at->Seek(kind.prefix); at->Valid() && at->key().starts_with(kind.prefix); at->Next())
-      found.emplace(at->key().ToString(), at->value().ToString());
-    if (!at->status().ok())
-      note(notes, "not all of " + std::string(kind.prefix) + ": " + at->status().ToString());
+    const auto status = db->scan(kind.prefix, [&](std::string_view key, std::string_view value) {
+      found.emplace(key, value);
+    });
+    if (!status.ok()) note(notes, "not all of " + std::string(kind.prefix) + ": " + status.text);
   }
   return {};
 }
 
 /// What a lenient reader gets, and where it stops or finds nothing, also what a repair leaves.
 Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, Salvage& seen) {
+  const auto door = rocks::door();
+  if (!door) return door.error();
   Records found;
   auto copy = shop.copy(folder, "lenient", seen.notes);
   if (!copy) return copy.error();
-  const std::string first = read_all(*copy + "/db", found, seen.notes);
+  const std::string first = read_all(**door, *copy + "/db", found, seen.notes);
   if (first.empty() && seen.notes.empty()) return found;
   note(seen.notes, first.empty()
                        ? "the database opens, but not all of it can be read; what is missing was "
@@ -169,9 +156,9 @@ Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, 
                        : "the database does not open (" + first + "); it was repaired in a copy");
   copy = shop.copy(folder, "repaired", seen.notes);
   if (!copy) return copy.error();
-  const auto repaired = rocksdb::RepairDB(*copy + "/db", lenient_options());
+  const auto repaired = (*door)->repair(*copy + "/db");
   const std::string second =
-      repaired.ok() ? read_all(*copy + "/db", found, seen.notes) : repaired.ToString();
+      repaired.ok() ? read_all(**door, *copy + "/db", found, seen.notes) : repaired.text;
   if (!first.empty() && !second.empty())
     return Error(Code::invalid_argument,
                  "nothing of " + folder + " can be read: " + second + "; only a backup helps");

@@ -36,6 +36,12 @@ std::vector<double> ramp(std::size_t n) {
 double total(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 0.0);
 }
+bool maps_file(const std::string& name) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find(name) != std::string::npos) return true;
+  return false;
+}
 struct NetError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -355,6 +361,14 @@ TEST(Tasks, SeveralThreadsShareOneContext) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(Tasks, NeitherDriverNorWorkerLoadsWhatOnlyControlNeeds) {
+  EXPECT_FALSE(maps_file("rocksdb"));  // it was more than half of each process's start
+  EXPECT_TRUE(maps_file("libtroupe"));
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  EXPECT_FALSE(ctx.get(ctx.submit<maps_file>(std::string("rocksdb")), kBound));
 }
 
 TEST(Tasks, SessionsFollowEachOther) {
