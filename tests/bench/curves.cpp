@@ -154,13 +154,18 @@ void drivers(bool quick, Curve& curve) {
 }
 
 /// The same number of calls, spread over more and more actors.
-void actors(Context& ctx, bool quick, Curve& calls, Curve& start) {
+void actors(Context& ctx, bool quick, Curve& calls, Curve& start, Curve& memory) {
+  const std::size_t without = family().size();
   for (const double n : steps(quick, 1, 64, 4)) {
+    const Stopwatch wait;  // for those of before to end
+    while (family().size() > without) expect(wait.seconds() < 20, "actors end with their handles");
+    const double before = own_bytes();
     std::vector<Actor<Counter>> all;
     const Stopwatch born;
     for (int i = 0; i < static_cast<int>(n); ++i) all.push_back(ctx.spawn<Counter>());
     for (const auto& one : all) ctx.get(one.call<&Counter::add>(0), kBound);
     start.points.push_back({n, born.seconds()});
+    memory.points.push_back({n, std::max(own_bytes() - before, 1.0)});
     const std::size_t many = quick ? 100 : 50'000;
     calls.points.push_back({n, seconds_of(quick, [&] {
                               std::vector<Ref<int>> refs;
@@ -175,15 +180,17 @@ void actors(Context& ctx, bool quick, Curve& calls, Curve& start) {
 }
 
 /// Agents of their own, on this machine.
-void nodes(bool quick, Curve& start, Curve& calls) {
+void nodes(bool quick, Curve& start, Curve& memory, Curve& calls) {
   for (const double n : steps(quick, 1, 8, 2)) {
     const int count = static_cast<int>(n);
+    const double before = own_bytes();
     const Stopwatch up;
     Session session({.cpus = 1, .nodes = static_cast<unsigned>(count)});
     Context ctx = session.context();
     while (static_cast<int>(ctx.cluster().nodes.size()) < count)
       expect(up.seconds() < 60, "the nodes know each other");
     start.points.push_back({n, up.seconds()});
+    memory.points.push_back({n, std::max(own_bytes() - before, 1.0)});
     calls.points.push_back({n, seconds_of(quick, [&] {
                               std::vector<Ref<void>> refs;
                               const Stopwatch watch;
@@ -205,9 +212,11 @@ std::vector<Curve> measure_curves(bool quick) {
   Curve sized{"task there and back", "bytes of payload", "us", 1, {}};
   Curve called{"50,000 calls over n actors", "actors", "s", 0, {}};
   Curve born{"n actors, first replies", "actors", "s", 1, {}};
+  Curve lived{"n actors, memory", "actors", "bytes", 1, {}};
   Curve worked{"100 x 2 ms of rest for each worker", "workers", "s", 0, {}};
   Curve driven{"5,000 tasks from each of n tasks", "submitting tasks", "s", 1, {}};
   Curve joined{"cluster of n nodes, up", "nodes", "s", 1, {}};
+  Curve housed{"cluster of n nodes, memory", "nodes", "bytes", 1, {}};
   Curve spread{"100 x 2 ms of rest for each node", "nodes", "s", 0, {}};
   {
     Session session({.cpus = 1});
@@ -217,12 +226,13 @@ std::vector<Curve> measure_curves(bool quick) {
     live_refs(ctx, quick, refs);
     waited_refs(ctx, quick, waited);
     payload(ctx, quick, sized);
-    actors(ctx, quick, called, born);
+    actors(ctx, quick, called, born, lived);
   }
   workers(quick, worked);
   drivers(quick, driven);
-  nodes(quick, joined, spread);
-  return {drained, queued, refs, waited, sized, called, born, worked, driven, joined, spread};
+  nodes(quick, joined, housed, spread);
+  return {drained, queued, refs,   waited, sized,  called, born,
+          lived,   worked, driven, joined, housed, spread};
 }
 
 }  // namespace troupe::bench

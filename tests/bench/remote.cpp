@@ -27,6 +27,9 @@ void take_node_to(int cpu) {
 Array<std::uint8_t> crossing(int salt) {
   return Array<std::uint8_t>(std::vector<std::uint8_t>(kCrossing, static_cast<std::uint8_t>(salt)));
 }
+int last_byte(const Array<std::uint8_t>& bytes) {
+  return bytes[bytes.size() - 1];
+}
 class Echo {
  public:
   int say(int x) { return x; }
@@ -92,13 +95,61 @@ double transfer_large(Scene& s) {
   return middle(std::move(rates));
 }
 
+/// The nodes but ours. Control tells the nodes of each other soon after the start.
+std::vector<NodeId> other_nodes(Context& ctx, std::size_t count) {
+  for (const Stopwatch watch; watch.seconds() < 20; usleep(1000)) {
+    std::vector<NodeId> others;
+    for (const NodeInfo& node : ctx.cluster().nodes)
+      if (node.id != ctx.node() && node.alive) others.push_back(node.id);
+    if (others.size() == count) return others;
+  }
+  throw std::runtime_error("a measurement is wrong: nodes of the cluster are missing");
+}
+
+/// CPU seconds, of all processes, in which 8 nodes get one object at once; beside it those in which
+/// they get one each, of which nothing can be shared. Medians of three. Needs a session of its own.
+Reading broadcast(bool quick) {
+  const std::size_t count = quick ? 2 : 8;
+  Session session({.cpus = 1, .nodes = static_cast<unsigned>(count) + 1});
+  Context ctx = session.context();
+  const std::vector<NodeId> others = other_nodes(ctx, count);
+  const auto object = [&] {
+    Builder<std::uint8_t> room = ctx.create<std::uint8_t>(kCrossing);
+    for (std::size_t i = 0; i < kCrossing; i += 64) room[i] = static_cast<std::uint8_t>(i >> 6);
+    room[kCrossing - 1] = 7;
+    return room.seal();
+  };
+  const auto open_at = [&](NodeId node, const Ref<Array<std::uint8_t>>& ref) {
+    return ctx.with({.placement = troupe::Placement::on(node)}).submit<last_byte>(ref);
+  };
+  std::vector<double> together, apart;
+  for (int run = 0; run < (quick ? 1 : 4); ++run) {
+    double alone = 0;
+    for (const NodeId node : others) {
+      const auto ref = object();
+      const double before = cpu_seconds();
+      expect(ctx.get(open_at(node, ref), kBound) == 7, "its bytes");
+      alone += cpu_seconds() - before;
+    }
+    const auto ref = object();
+    std::vector<Ref<int>> opened;
+    const double before = cpu_seconds();
+    for (const NodeId node : others) opened.push_back(open_at(node, ref));
+    for (const auto& one : opened) expect(ctx.get(one, kBound) == 7, "its bytes");
+    if (run == 0 && !quick) continue;  // connections, workers and memory are made now
+    together.push_back(cpu_seconds() - before);
+    apart.push_back(alone);
+  }
+  return {middle(std::move(together)), middle(std::move(apart))};
+}
+
 // --- the suite ---
 
 enum Floor : int { kRoundTrip, kOneWay, kSealed };
 
 struct Case {
   RowInfo row;
-  double (*measure)(Scene&);
+  double (*measure)(Scene&);  ///< nullptr: in a session of its own
 };
 constexpr auto kValue = Goal::Of::value;
 constexpr auto kRatio = Goal::Of::ratio;
@@ -108,17 +159,8 @@ const Case kCases[] = {
     {{"remote_inflight", "calls/s", kOneWay, at_least(kValue, 300e3)}, remote_inflight},
     {{"task_remote_inflight", "tasks/s", kOneWay, {}}, task_remote_inflight},
     {{"transfer_large", "GB/s", kSealed, at_least(kRatio, 0.85)}, transfer_large},
+    {{"broadcast_8", "CPU s", kNoFloor, at_most(kRatio, 1.1), false}, nullptr},
 };
-
-/// Control tells the nodes of each other soon after the start.
-NodeId other_node(Context& ctx) {
-  for (const Stopwatch watch; watch.seconds() < 20;) {
-    for (const NodeInfo& node : ctx.cluster().nodes)
-      if (node.id != ctx.node() && node.alive) return node.id;
-    usleep(1000);
-  }
-  throw std::runtime_error("a measurement is wrong: the cluster has one node only");
-}
 
 class Remote final : public Suite {
  public:
@@ -134,17 +176,20 @@ class Remote final : public Suite {
   }
   std::vector<Reading> measure(std::span<const std::size_t> rows, Placement placement,
                                bool quick) override {
+    std::vector<Reading> readings(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (kCases[rows[i]].measure == nullptr) readings[i] = broadcast(quick);
     go_to({cpu_of(placement, 0)});  // the first node, too
     Session session({.cpus = 1, .nodes = 2});
     Context ctx = session.context();
-    const NodeId other = other_node(ctx);
+    const NodeId other = other_nodes(ctx, 1).front();
     const auto there = ctx.with({.placement = troupe::Placement::on(other)});
     Scene scene{ctx, there.spawn<Echo>(), other, quick};
     const int cpu = cpu_of(placement, 1);
     ctx.get(scene.echo.call<&Echo::take>(cpu), kBound);
     ctx.get(there.submit<take_node_to>(cpu), kBound);
-    std::vector<Reading> readings;
-    for (const std::size_t row : rows) readings.push_back({kCases[row].measure(scene)});
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (const auto measure = kCases[rows[i]].measure) readings[i] = {measure(scene)};
     return readings;
   }
 

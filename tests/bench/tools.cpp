@@ -2,10 +2,14 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
 #include <stdexcept>
 
 namespace troupe::bench {
@@ -16,6 +20,29 @@ cpu_set_t set_of(const std::vector<int>& cpus) {
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   return set;
+}
+
+struct Seen {
+  pid_t parent = 0;
+  double ticks = 0;  ///< of CPU time
+};
+
+/// What the kernel says of a process; nothing when it has ended.
+std::optional<Seen> look_at(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 1));
+  Seen seen;
+  std::string word;
+  double user = 0, system = 0;
+  fields >> word >> seen.parent;
+  for (int i = 5; i < 14; ++i) fields >> word;  // fields have numbers; utime is the 14th
+  fields >> user >> system;
+  if (!fields) return std::nullopt;
+  seen.ticks = user + system;
+  return seen;
 }
 
 }  // namespace
@@ -46,11 +73,43 @@ void pin(pid_t pid, int cpu) {
 }
 
 pid_t parent_of(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const auto name_end = text.rfind(')');
-  expect(name_end != std::string::npos && text.size() > name_end + 4, "a parent is not known");
-  return std::atoi(text.c_str() + name_end + 4);
+  const auto seen = look_at(pid);
+  expect(seen.has_value(), "a parent is not known");
+  return seen->parent;
+}
+
+std::vector<pid_t> family() {
+  std::map<pid_t, pid_t> parents;
+  DIR* processes = opendir("/proc");
+  expect(processes != nullptr, "the processes to look at");
+  while (const dirent* entry = readdir(processes))
+    if (const pid_t pid = std::atoi(entry->d_name); pid > 0)
+      if (const auto seen = look_at(pid)) parents.emplace(pid, seen->parent);
+  closedir(processes);
+  std::vector<pid_t> ours;
+  for (const auto& [pid, parent] : parents) {
+    pid_t at = pid;
+    while (at > 1 && at != getpid()) at = parents.count(at) != 0 ? parents.at(at) : 0;
+    if (at > 1) ours.push_back(pid);
+  }
+  return ours;
+}
+
+double cpu_seconds() {
+  double ticks = 0;
+  for (const pid_t pid : family())
+    if (const auto seen = look_at(pid)) ticks += seen->ticks;
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double own_bytes() {
+  double kilobytes = 0;
+  for (const pid_t pid : family()) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(in, line);)
+      if (line.rfind("RssAnon:", 0) == 0) kilobytes += std::atof(line.c_str() + 8);
+  }
+  return 1024 * kilobytes;
 }
 
 }  // namespace troupe::bench

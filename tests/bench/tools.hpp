@@ -51,5 +51,12 @@ void go_to(const std::vector<int>& cpus);
 /// All threads of a process, as far as there are any at the moment.
 void pin(pid_t pid, int cpu);
 pid_t parent_of(pid_t pid);
+/// This process and all that descend from it and live.
+std::vector<pid_t> family();
+/// CPU seconds of the family so far; to some 10 ms each.
+double cpu_seconds();
+/// Memory of the family that is neither a file's nor shared: heaps and stacks. What a forked
+/// process still has in common with its parent counts in both.
+double own_bytes();
 
 }  // namespace troupe::bench
