@@ -168,6 +168,7 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t process = 0;
     std::uint64_t holder = 0;  ///< who counts as holder of refs sent there
     bool remote = false;       ///< lives on another node; the agent carries its frames
+    std::uint32_t line = 0;    ///< of ours
     ring::Channel channel;
     Receiver receiver() const noexcept { return {holder, remote}; }
     std::uint64_t sent = 0;     ///< calls, to a worker
@@ -195,6 +196,7 @@ class ClientEngine final : public detail::Engine,
            unpins_->any.load(std::memory_order_seq_cst);
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
+  bool watch_peer() noexcept override;
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
@@ -231,6 +233,7 @@ class ClientEngine final : public detail::Engine,
   void agent_gone(const std::string& why);
   Peer* peer_of(std::uint64_t process);
   void drop_peer(Peer& peer);
+  void look_away(const Peer& peer) noexcept;
 
   // values and references (engine_objects.cpp)
   void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
@@ -372,6 +375,8 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
+  Peer* heard_ = nullptr;               ///< the last one to speak since watch_peer()
+  std::uint32_t heard_others_ = 0;      ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;  ///< died before their channel was announced
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;

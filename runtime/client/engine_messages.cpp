@@ -12,6 +12,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Another peer is watched once it was heard so often without the one that is: to change costs as
+/// much as two messages of somebody who is not watched.
+constexpr std::uint32_t kFaithful = 8;
+
 template <class... F>
 struct Cases : F... {
   using F::operator()...;
@@ -105,6 +109,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
+    heard_ = &peer;
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -133,8 +138,28 @@ bool ClientEngine::names_memory(const wire::CallMessage& message) {
   return reply != nullptr && bad(reply->value);
 }
 
+/// Under the lock, by the leader.
+bool ClientEngine::watch_peer() noexcept {
+  Peer* heard = std::exchange(heard_, nullptr);
+  if (heard == nullptr) return false;
+  if (bell_.watched() == &heard->channel.input()) {
+    heard_others_ = 0;
+  } else if (bell_.watched() == nullptr || ++heard_others_ == kFaithful) {
+    bell_.watch(heard->line, heard->channel.input());
+    heard_others_ = 0;
+  }
+  return true;
+}
+
+/// Nothing more is read from it.
+void ClientEngine::look_away(const Peer& peer) noexcept {
+  if (heard_ == &peer) heard_ = nullptr;
+  if (bell_.watched() == &peer.channel.input()) bell_.unwatch();
+}
+
 void ClientEngine::drop_peer(Peer& peer) {
   peer.dead = true;
+  look_away(peer);
   ErrorInfo info;
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
@@ -163,12 +188,14 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   auto peer = std::make_unique<Peer>();
   peer->process = message.peer;
   peer->remote = message.remote;
+  peer->line = message.my_line;
   peer->holder = message.holder != 0 ? message.holder : message.peer;
   peer->channel =
       ring::Channel(std::move(*memory), static_cast<int>(message.side),
                     std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
   peer->channel.close_fd();
   if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
+  if (lines_[message.my_line]) look_away(*lines_[message.my_line]);
   peers_[message.peer] = peer.get();
   lines_[message.my_line] = std::move(peer);
   const Time now = steady_now();
@@ -245,6 +272,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     drop_refs(call->call);
     return true;
   });
+  look_away(peer);
   peers_.erase(found);
   for (auto& line : lines_)
     if (line.get() == &peer) line.reset();

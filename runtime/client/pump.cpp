@@ -181,6 +181,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
   take_over_from_io();
   bool result = false;
   led_since_ = now;
+  bool weary = false;  // it has spun in vain, and only looks once more before it sleeps
   for (std::uint32_t turn = 1;; ++turn) {
     if (stopping_.load(std::memory_order_relaxed)) {  // nothing is handled any more
       result = done();
@@ -188,10 +189,11 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     }
     const Time timer = host_.drain(now);
     if ((result = done()) || now >= deadline) break;
+    if (spin_ > Duration(0) && host_.watch_peer()) weary = false;
     away_ = true;
     sleeps_until_ = std::min(timer, deadline);
     guard.unlock();
-    const Time spin_end = now + spin_;
+    const Time spin_end = weary ? now : now + spin_;
     bool pending = bell_.pending() || host_.has_leftovers();
     while (!pending && spin_ > Duration(0) && (now = steady_now()) < spin_end) {
       for (int i = 0; i < 32 && !pending; ++i) {
@@ -202,6 +204,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
     if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
     const bool sleeps = !pending && bell_.prepare_sleep();
+    weary = !pending && !sleeps;
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
                       !called_.load(std::memory_order_seq_cst) &&
                       sleep_until(leader_bed_, std::min(timer, deadline));

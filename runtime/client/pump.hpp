@@ -37,6 +37,9 @@ class Pump {
     virtual void socket_ready() noexcept = 0;
     /// Work that another thread left because the lock was taken. No lock.
     virtual bool has_leftovers() const noexcept = 0;
+    /// The leader is about to spin: the doorbell may watch the peer that spoke last. True: one has
+    /// since the last time.
+    virtual bool watch_peer() noexcept = 0;
   };
 
   Pump(Host& host, ring::Doorbell& bell, EngineLock& lock);

@@ -43,6 +43,8 @@ class Channel {
   /// The next frame into `buffer` of kMaxFrame bytes.
   Pop receive(std::byte* buffer, std::size_t& size) noexcept;
   bool has_input() const noexcept { return !in_.empty(); }
+  /// For Doorbell::watch. Stays where it is as long as the channel.
+  const Consumer& input() const noexcept { return in_; }
   void count_started(std::uint64_t total) noexcept { in_.count_started(total); }
   void count_completed(std::uint64_t total) noexcept { in_.count_completed(total); }
   /// What the peer says it has done with our frames.

@@ -1,5 +1,7 @@
 #include "troupe/runtime/ring/doorbell.hpp"
 
+#include "troupe/runtime/ring/ring.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,6 +14,13 @@ namespace troupe::ring {
 namespace {
 Error system_error(Code code, const char* what) {
   return Error(code, std::string(what) + ": " + std::strerror(errno));
+}
+
+std::uint32_t word_of(std::uint32_t line) noexcept {
+  return (line / 64) % 64;
+}
+std::uint64_t bit_of(std::uint32_t number) noexcept {
+  return std::uint64_t{1} << (number % 64);
 }
 }  // namespace
 
@@ -51,13 +60,21 @@ Doorbell::Doorbell(Doorbell&& other) noexcept
     : memory_(std::move(other.memory_)),
       event_(std::move(other.event_)),
       page_(std::exchange(other.page_, nullptr)),
-      sleep_(other.sleep_) {}
+      sleep_(other.sleep_),
+      watched_(std::exchange(other.watched_, nullptr)),
+      watched_line_(other.watched_line_),
+      kept_word_(std::exchange(other.kept_word_, 0)),
+      kept_line_(other.kept_line_) {}
 
 Doorbell& Doorbell::operator=(Doorbell&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(event_, other.event_);
   std::swap(page_, other.page_);
   std::swap(sleep_, other.sleep_);
+  std::swap(watched_, other.watched_);
+  std::swap(watched_line_, other.watched_line_);
+  std::swap(kept_word_, other.kept_word_);
+  std::swap(kept_line_, other.kept_line_);
   return *this;
 }
 
@@ -66,13 +83,13 @@ Doorbell::~Doorbell() {
 }
 
 void Doorbell::ring(std::uint32_t line) noexcept {
-  const std::uint32_t word = (line / 64) % 64;
-  const std::uint64_t bit = 1ULL << (line % 64);
+  const std::uint32_t word = word_of(line);
+  const std::uint64_t bit = bit_of(line);
   if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
     page_->words[word].fetch_or(bit, std::memory_order_seq_cst);
   // Checked on its own: a writer that died between the two marks must not silence the others.
-  if ((page_->summary.load(std::memory_order_seq_cst) & (1ULL << word)) == 0)
-    page_->summary.fetch_or(1ULL << word, std::memory_order_seq_cst);
+  if ((page_->summary.load(std::memory_order_seq_cst) & bit_of(word)) == 0)
+    page_->summary.fetch_or(bit_of(word), std::memory_order_seq_cst);
   nudge();
 }
 
@@ -97,21 +114,60 @@ void Doorbell::wake() noexcept {
 
 bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {
   lines.clear();
-  if (!pending()) return false;
-  std::uint64_t summary = page_->summary.exchange(0, std::memory_order_seq_cst);
+  // Looked at first and named last: what was marked before its frame was published comes before it.
+  const bool heard = watched_ != nullptr && !watched_->empty();
+  if (marked()) take_marks(lines);
+  if (heard) lines.push_back(watched_line_);
+  return !lines.empty();
+}
+
+void Doorbell::take_marks(std::vector<std::uint32_t>& lines) noexcept {
+  // The watched line's word is looked at in any case: whoever shares it finds the summary marked.
+  std::uint64_t summary =
+      page_->summary.exchange(kept_word_, std::memory_order_seq_cst) | kept_word_;
   while (summary != 0) {
     const auto word = static_cast<std::uint32_t>(__builtin_ctzll(summary));
     summary &= summary - 1;
-    std::uint64_t bits = page_->words[word].exchange(0, std::memory_order_seq_cst);
+    const std::uint64_t kept = bit_of(word) == kept_word_ ? kept_line_ : 0;
+    std::uint64_t bits = page_->words[word].exchange(kept, std::memory_order_seq_cst) & ~kept;
     while (bits != 0) {
       lines.push_back(64 * word + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
       bits &= bits - 1;
     }
   }
-  return !lines.empty();
+}
+
+bool Doorbell::marked() const noexcept {
+  return page_->summary.load(std::memory_order_seq_cst) != kept_word_ ||
+         (watched_ != nullptr && beside_watched());
+}
+bool Doorbell::beside_watched() const noexcept {
+  return page_->words[word_of(watched_line_)].load(std::memory_order_seq_cst) != kept_line_;
+}
+bool Doorbell::watched_pending() const noexcept {
+  return !watched_->empty() || beside_watched();
+}
+
+void Doorbell::watch(std::uint32_t line, const Consumer& ring) noexcept {
+  // Written as a writer does, in its order; what was watched before just keeps its mark.
+  page_->words[word_of(line)].fetch_or(bit_of(line), std::memory_order_seq_cst);
+  page_->summary.fetch_or(bit_of(word_of(line)), std::memory_order_seq_cst);
+  watched_ = &ring;
+  watched_line_ = line;
+  kept_word_ = bit_of(word_of(line));
+  kept_line_ = bit_of(line);
+}
+
+void Doorbell::unwatch() noexcept {
+  watched_ = nullptr;
+  kept_word_ = kept_line_ = 0;
 }
 
 bool Doorbell::prepare_sleep() noexcept {
+  if (watched_ != nullptr) {
+    unwatch();
+    return false;
+  }
   if (++sleep_ == 0) sleep_ = 1;
   page_->sleeping.exchange(sleep_, std::memory_order_seq_cst);
   if (!pending()) return true;

@@ -13,6 +13,10 @@
 /// mark and its look at the flag, and the reader's flag and its look at the marks, at least one
 /// side sees the other (Dekker). A writer may be killed between any two steps without silencing the
 /// others.
+///
+/// An owner that spins and talks to one peer may *watch* that peer's ring: it looks at the ring
+/// itself and leaves the line marked, so that the writer finds its mark and writes nothing here.
+/// The page then stays in both caches, and a message costs the cache lines of its frame alone.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -24,6 +28,8 @@
 #include <vector>
 
 namespace troupe::ring {
+
+class Consumer;
 
 /// Lines a process can own: one per peer channel.
 inline constexpr std::uint32_t kMaxLines = 4096;
@@ -68,9 +74,19 @@ class Doorbell {
   /// Moves the ready lines into `lines` (cleared first); false when there are none. A line may be
   /// spurious.
   bool take(std::vector<std::uint32_t>& lines) noexcept;
-  /// True when some line is marked; cheap, for spinning.
-  bool pending() const noexcept { return page_->summary.load(std::memory_order_seq_cst) != 0; }
-  /// Announces sleep; false (and not asleep) when a line is ready already.
+  /// True when some line is marked, or the watched ring has a frame; cheap, for spinning.
+  bool pending() const noexcept {
+    return page_->summary.load(std::memory_order_seq_cst) != kept_word_ ||
+           (watched_ != nullptr && watched_pending());
+  }
+  /// From here on a frame in `ring` makes the line ready, instead of its mark. It replaces what was
+  /// watched before, and lives until unwatch().
+  void watch(std::uint32_t line, const Consumer& ring) noexcept;
+  /// Nothing is watched any more. The line is ready once, since its mark stands.
+  void unwatch() noexcept;
+  const Consumer* watched() const noexcept { return watched_; }
+  /// Announces sleep; false (and not asleep) when a line is ready already, as a watched one is: who
+  /// sleeps is woken by marks, so it watches nothing from here on.
   bool prepare_sleep() noexcept;
   /// Takes the announcement back and empties the eventfd.
   void finish_sleep() noexcept;
@@ -78,10 +94,20 @@ class Doorbell {
   void sleep(Duration timeout) noexcept;
 
  private:
+  bool watched_pending() const noexcept;
+  bool beside_watched() const noexcept;
+  bool marked() const noexcept;
+  void take_marks(std::vector<std::uint32_t>& lines) noexcept;
+
   Fd memory_;
   Fd event_;
   DoorbellPage* page_ = nullptr;
   std::uint32_t sleep_ = 0;  ///< owner: number of its last sleep
+  // Owner: what it watches, and the marks of that, which stay.
+  const Consumer* watched_ = nullptr;
+  std::uint32_t watched_line_ = 0;
+  std::uint64_t kept_word_ = 0;
+  std::uint64_t kept_line_ = 0;
 };
 
 }  // namespace troupe::ring

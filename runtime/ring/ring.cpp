@@ -12,11 +12,22 @@ namespace {
 
 constexpr std::uint64_t kHeader = 8;  // the length word: frame size + 1; the frame is padded to 8
 
+constexpr std::size_t kLine = 64;  // of the cache; the ring's bytes begin with one
+
 /// The consumer tells its head once it is so far ahead, or the producer starves.
 constexpr std::uint64_t kTellBytes = kRingBytes / 8;
 
 constexpr std::uint64_t padded(std::uint64_t n) noexcept {
   return (n + 7) & ~std::uint64_t{7};
+}
+
+/// Bytes from there to the end of its cache line.
+constexpr std::size_t line_left(std::uint64_t at) noexcept {
+  return kLine - at % kLine;
+}
+
+void copy(std::byte* to, BlobView bytes) noexcept {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
 }
 
 /// The length word at this many bytes from the ring's beginning; all frames begin at a multiple of
@@ -45,11 +56,10 @@ bool Producer::room_for(std::uint64_t bytes) noexcept {
 }
 
 void Producer::copy_in(std::uint64_t at, BlobView bytes) noexcept {
-  if (bytes.empty()) return;
   const std::size_t offset = at % kRingBytes;
   const std::size_t first = std::min(bytes.size(), kRingBytes - offset);
-  std::memcpy(page_->data + offset, bytes.data(), first);
-  if (first < bytes.size()) std::memcpy(page_->data, bytes.data() + first, bytes.size() - first);
+  copy(page_->data + offset, bytes.first(first));
+  copy(page_->data, bytes.subspan(first));
 }
 
 bool Producer::push(BlobView head, BlobView body) noexcept {
@@ -65,9 +75,21 @@ bool Producer::push(BlobView head, BlobView body) noexcept {
     if (!room_for(room)) return false;
     page_->starved.exchange(0, std::memory_order_seq_cst);
   }
-  copy_in(tail_ + kHeader, head);
-  copy_in(tail_ + kHeader + head.size(), body);
-  __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
+  // What shares a cache line with the length word comes last: a reader that looks at that word
+  // takes the line away, and each time it does so costs as much as a message.
+  const std::size_t beside = std::min(head.size(), line_left(tail_) - kHeader);
+  const std::size_t offset = (tail_ + kHeader) % kRingBytes;
+  if (offset + size <= kRingBytes) {  // mostly
+    std::byte* const to = page_->data + offset;
+    copy(to + beside, head.subspan(beside));
+    copy(to + head.size(), body);
+    __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
+    copy(to, head.first(beside));
+  } else {
+    copy_in(tail_ + kHeader, head);
+    copy_in(tail_ + kHeader + head.size(), body);
+    __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
+  }
   __atomic_exchange_n(word_at(page_, tail_), size + 1, __ATOMIC_SEQ_CST);
   tail_ += need;
   return true;

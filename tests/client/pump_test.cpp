@@ -1,6 +1,6 @@
 // A thread that sleeps in get is woken by the reply it waits for, whenever that comes: while it
-// spins, while it is about to sleep, or long after. Whoever sleeps wakes for a timer that was set
-// meanwhile.
+// spins, while it is about to sleep, or long after; from the peer whose ring it watches, or
+// another. Whoever sleeps wakes for a timer that was set meanwhile.
 #include "fake_agent.hpp"
 
 #include <gtest/gtest.h>
@@ -15,41 +15,79 @@ const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind:
 constexpr std::uint64_t kHost = 21;
 const ActorId kActor{3, 5};
 
-TEST(PumpTest, EveryReplyEndsTheSleepOfItsCaller) {
-  FakeAgent agent;
-  ClientEngine& engine = *agent.engine;
-  detail::ActorHandle actor;
-  actor.id = kActor;
-  actor.lifetime = engine.put(std::array<std::byte, 1>{}, {});
-  std::mt19937 random(7);
-  // Nothing else wakes the caller before its 10 s are over.
-  constexpr int kCalls = 100;
-  for (int i = 0; i < kCalls; ++i) {
-    auto got = agent.meanwhile([&] {
+constexpr std::uint64_t kOtherHost = 22;
+const ActorId kOtherActor{3, 6};
+
+struct PumpPeers : ::testing::Test {
+  PumpPeers() {
+    for (auto* actor : {&one, &other}) actor->lifetime = engine.put(std::array<std::byte, 1>{}, {});
+    one.id = kActor;
+    other.id = kOtherActor;
+  }
+  void TearDown() override { engine.stop(); }
+
+  /// A call that waits for its reply, on a thread of its own.
+  std::future<bool> call(const detail::ActorHandle& actor) {
+    return agent.meanwhile([this, &actor] {
       detail::Call call;
       call.callable = &kMethod;
       detail::ObjectHandle result;
       engine.call(actor, std::move(call), {&result, 1});
       return engine.try_get(result, 10s).ok();
     });
-    if (i == 0) {
-      agent.next<wire::WatchActor>();
-      agent.connect(kHost, false);
-      wire::ActorUpdate alive;
-      alive.actor = kActor;
-      alive.state = wire::ActorState::alive;
-      alive.incarnation = 1;
-      alive.worker = kHost;
-      agent.tell(alive);
-    }
+  }
+  void live(const detail::ActorHandle& actor, std::uint64_t host) {
+    agent.next<wire::WatchActor>();
+    agent.connect(host, false);
+    wire::ActorUpdate alive;
+    alive.actor = actor.id;
+    alive.state = wire::ActorState::alive;
+    alive.incarnation = 1;
+    alive.worker = host;
+    agent.tell(alive);
+  }
+  /// Nothing else wakes the caller before its 10 s are over.
+  void answer_soon(std::uint64_t host) {
     wire::Reply reply;
-    reply.sequence = agent.next_from<wire::Call>(kHost).message.sequence;
+    reply.sequence = agent.next_from<wire::Call>(host).message.sequence;
     reply.value.kind = wire::Value::Kind::inline_bytes;
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));  // what is varied here
-    agent.peer_says(kHost, reply);
+    agent.peer_says(host, reply);
+  }
+
+  FakeAgent agent;
+  ClientEngine& engine = *agent.engine;
+  detail::ActorHandle one, other;
+  std::mt19937 random{7};
+};
+
+TEST_F(PumpPeers, EveryReplyEndsTheSleepOfItsCaller) {
+  for (int i = 0; i < 100; ++i) {
+    auto got = call(one);
+    if (i == 0) live(one, kHost);
+    answer_soon(kHost);
     ASSERT_TRUE(got.get()) << "call " << i;
   }
-  engine.stop();
+}
+
+TEST_F(PumpPeers, WhoWatchesOnePeerHearsTheOtherAndOutlivesBoth) {
+  bool lives[2] = {};
+  for (int i = 0; i < 60; ++i) {
+    const bool often = random() % 4 != 0;  // mostly the one, so that it is watched
+    const auto& actor = often ? one : other;
+    const std::uint64_t host = often ? kHost : kOtherHost;
+    auto got = call(actor);
+    if (!std::exchange(lives[often ? 1 : 0], true)) live(actor, host);
+    answer_soon(host);
+    ASSERT_TRUE(got.get()) << "call " << i;
+  }
+  auto lost = call(one);
+  agent.next_from<wire::Call>(kHost);
+  agent.tell(wire::PeerDied{kHost, "killed", 1'000'000});
+  EXPECT_FALSE(lost.get());
+  auto got = call(other);
+  answer_soon(kOtherHost);
+  EXPECT_TRUE(got.get());
 }
 
 struct Clock : Pump::Host {
@@ -68,6 +106,7 @@ struct Clock : Pump::Host {
   bool wants_write() const override { return false; }
   void socket_ready() noexcept override {}
   bool has_leftovers() const noexcept override { return false; }
+  bool watch_peer() noexcept override { return false; }
 };
 
 TEST(PumpTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {

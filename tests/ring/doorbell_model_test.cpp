@@ -1,5 +1,6 @@
-// The doorbell's protocol over all interleavings of two writers and one reader that sleeps: nobody
-// sleeps while a frame of a living writer waits, even if a writer is killed between any two steps.
+// The doorbell's protocol over all interleavings of two writers and one reader that sleeps, and may
+// watch the ring of one of them while it is awake: nobody sleeps while a frame of a living writer
+// waits, even if a writer is killed between any two steps.
 // Each step is one atomic operation of doorbell.cpp, in its order; all of them are sequentially
 // consistent there, so that interleavings are all there is. Broken variants must be found, which
 // shows that the model can find anything.
@@ -19,10 +20,13 @@ enum class Variant {
   summary_of_empty_word,  ///< the writer marks the summary only when its word was empty
   clear_then_write,       ///< the writer takes the flag back before it writes the event
   clear_any_sleep,        ///< the writer clears the flag of whatever sleep it finds then
+  sleep_watching,         ///< the reader sleeps while the mark of what it watches stays
 };
 
 constexpr int kWriters = 2;
 constexpr std::uint8_t kFrames = 2;
+constexpr int kWatchable = 1;  // the writer whose ring may be watched
+constexpr std::uint8_t kItsLine = 1 << kWatchable;
 
 enum WriterAt : std::uint8_t {
   w_look_early,
@@ -39,6 +43,10 @@ enum WriterAt : std::uint8_t {
 };
 enum ReaderAt : std::uint8_t {
   r_pending,
+  r_marked,
+  r_marked_beside,
+  r_watch_line,
+  r_watch_summary,
   r_take_summary,
   r_take_words,
   r_drain,
@@ -70,12 +78,15 @@ struct State {
   std::uint8_t lines;    ///< lines to drain, one bit per writer
   std::uint8_t sleeps;
   std::uint8_t killed;
+  std::uint8_t heard;     ///< the watchable writer since the reader last watched or slept
+  std::uint8_t watching;  ///< its ring, and its mark stays
 };
 
 struct Model {
   Variant variant = Variant::correct;
   bool same_word = true;  ///< whether the two lines share a word
   bool kill = true;       ///< whether writer 0 may be killed
+  bool watch = false;     ///< whether the reader may watch
 
   int word_of(int writer) const { return same_word ? 0 : writer; }
 
@@ -94,6 +105,19 @@ struct Model {
     }
     State t = s;
     if (const char* what = read(t)) out.push_back({t, what});
+    if (watch && s.reader == r_pending && s.heard != 0 && s.watching == 0) {
+      t = s;
+      t.heard = 0;
+      t.reader = r_watch_line;
+      out.push_back({t, "reader is about to spin"});
+    }
+  }
+
+  std::uint8_t kept_word(const State& s) const {
+    return s.watching != 0 ? static_cast<std::uint8_t>(1 << word_of(kWatchable)) : 0;
+  }
+  std::uint8_t kept_line(const State& s, int word) const {
+    return s.watching != 0 && word == word_of(kWatchable) ? kItsLine : 0;
   }
 
   WriterAt first() const { return variant == Variant::look_then_mark ? w_look_early : w_publish; }
@@ -168,23 +192,47 @@ struct Model {
   const char* read(State& s) const {
     switch (s.reader) {
       case r_pending:
+        if (s.watching != 0) {
+          if (s.consumed[kWatchable] < s.writers[kWatchable].published) s.lines = kItsLine;
+          s.reader = r_marked;
+          return "reader looks at the watched ring";
+        }
         if (s.summary != 0)
           s.reader = variant == Variant::words_then_summary ? r_take_words : r_take_summary;
         else
           s.reader = variant == Variant::check_then_announce ? r_check : r_announce;
         s.to_take = variant == Variant::words_then_summary ? 3 : 0;
         return "reader looks for marks";
+      case r_marked:
+        s.reader = s.summary != kept_word(s) ? r_take_summary : r_marked_beside;
+        return "reader looks for other marks";
+      case r_marked_beside:
+        if (s.words[word_of(kWatchable)] != kItsLine)
+          s.reader = r_take_summary;
+        else
+          s.reader = s.lines != 0 ? r_drain : r_announce;
+        return "reader looks beside the watched mark";
+      case r_watch_line:
+        s.words[word_of(kWatchable)] |= kItsLine;
+        s.reader = r_watch_summary;
+        return "reader marks the line itself";
+      case r_watch_summary:
+        s.summary |= static_cast<std::uint8_t>(1 << word_of(kWatchable));
+        s.watching = 1;
+        s.reader = r_pending;
+        return "reader marks the summary itself";
       case r_take_summary:
-        s.to_take = s.summary;
+        s.to_take = s.summary | kept_word(s);
         if (variant != Variant::drain_then_take && variant != Variant::words_then_summary)
-          s.summary = 0;
+          s.summary = kept_word(s);
         s.reader = r_take_words;
         return "reader takes the summary";
       case r_take_words: {
         const int word = (s.to_take & 1) != 0 ? 0 : 1;
+        const std::uint8_t kept = kept_line(s, word);
         s.to_take = static_cast<std::uint8_t>(s.to_take & ~(1 << word));
-        s.lines |= s.words[word];
-        if (variant != Variant::drain_then_take) s.words[word] = 0;
+        s.lines |= static_cast<std::uint8_t>(s.words[word] & ~kept);
+        if (variant != Variant::drain_then_take) s.words[word] = kept;
         if (s.to_take == 0)
           s.reader = variant == Variant::words_then_summary ? r_late_summary : r_drain;
         return "reader takes a word of lines";
@@ -199,6 +247,12 @@ struct Model {
         s.reader = variant == Variant::words_then_summary ? r_drain : r_pending;
         return "reader clears the summary";
       case r_announce:
+        s.heard = 0;
+        if (s.watching != 0 && variant != Variant::sleep_watching) {
+          s.watching = 0;
+          s.reader = r_pending;
+          return "reader watches no longer";
+        }
         s.sleeping = ++s.sleeps;
         s.reader = variant == Variant::check_then_announce ? r_sleep : r_check;
         return "reader announces sleep";
@@ -206,7 +260,7 @@ struct Model {
         if (variant == Variant::check_then_announce)
           s.reader = s.summary != 0 ? r_pending : r_announce;
         else
-          s.reader = s.summary != 0 ? r_take_back : r_sleep;
+          s.reader = s.summary != kept_word(s) ? r_take_back : r_sleep;
         return "reader checks the marks";
       case r_take_back:
         s.sleeping = 0;
@@ -232,6 +286,7 @@ struct Model {
       if ((s.lines & (1 << i)) == 0) continue;
       if (s.consumed[i] < s.writers[i].published) {
         ++s.consumed[i];
+        if (watch && i == kWatchable) s.heard = 1;
         return "reader pops a frame";
       }
       s.lines = static_cast<std::uint8_t>(s.lines & ~(1 << i));
@@ -259,11 +314,14 @@ Found run(const Model& model) {
 }
 
 TEST(DoorbellModel, NoWakeUpIsLostInAnyInterleaving) {
-  for (const bool same_word : {true, false}) {
-    const Found found = run({Variant::correct, same_word, true});  // to be killed is a possibility
-    EXPECT_FALSE(found.stuck) << "same word " << same_word << '\n' << found.trace;
-    EXPECT_GT(found.states, 500'000u);
-  }
+  for (const bool same_word : {true, false})
+    for (const bool watch :
+         {true, false}) {  // all that may happen: a kill, or a reader that watches
+      const Found found = run({Variant::correct, same_word, !watch, watch});
+      EXPECT_FALSE(found.stuck) << "same word " << same_word << ", watch " << watch << '\n'
+                                << found.trace;
+      EXPECT_GT(found.states, watch ? 100'000u : 500'000u);
+    }
 }
 
 bool finds(Variant variant) {
@@ -278,6 +336,7 @@ TEST(DoorbellModel, BrokenVariantsAreFound) {
   EXPECT_TRUE(finds(Variant::words_then_summary));
   EXPECT_TRUE(finds(Variant::drain_then_take));
   EXPECT_TRUE(finds(Variant::clear_any_sleep));
+  EXPECT_TRUE(run({Variant::sleep_watching, true, false, true}).stuck);
 }
 
 TEST(DoorbellModel, VariantsThatOnlyAKillBreaksAreFoundByIt) {

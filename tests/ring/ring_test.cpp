@@ -285,6 +285,46 @@ TEST(DoorbellTest, WakesWhoSleepsOnEdgesAfterTheEventWasFilled) {
   EXPECT_TRUE(is_woken());
 }
 
+TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
+  Doorbell bell = Doorbell::create().value();
+  ChannelMemory memory = ChannelMemory::create().value();
+  Producer out = memory.producer(0);
+  Consumer in = memory.consumer(1);
+  std::vector<std::uint32_t> lines;
+  alignas(8) std::byte buffer[kMaxFrame];
+  std::size_t size = 0;
+  const std::byte frame[8] = {};
+  bell.watch(5, in);
+  EXPECT_FALSE(bell.pending());
+  EXPECT_FALSE(bell.take(lines));
+  for (int i = 0; i < 3; ++i) {  // no mark: the ring alone makes the line ready
+    ASSERT_TRUE(out.push(frame));
+    EXPECT_TRUE(bell.pending());
+    EXPECT_TRUE(bell.take(lines));
+    EXPECT_EQ(lines, (std::vector<std::uint32_t>{5}));
+    ASSERT_EQ(in.pop(buffer, size), Pop::frame);
+    EXPECT_FALSE(bell.pending());
+  }
+  bell.ring(5);  // finds its mark
+  EXPECT_FALSE(bell.pending());
+  bell.ring(6);  // in the same word
+  bell.ring(100);
+  ASSERT_TRUE(out.push(frame));
+  EXPECT_TRUE(bell.take(lines));
+  EXPECT_EQ(lines, (std::vector<std::uint32_t>{6, 100, 5}));
+  ASSERT_EQ(in.pop(buffer, size), Pop::frame);
+  EXPECT_FALSE(bell.take(lines));
+  // Before it sleeps the owner takes the mark, and whoever writes then wakes it.
+  EXPECT_FALSE(bell.prepare_sleep());
+  EXPECT_EQ(bell.watched(), nullptr);
+  EXPECT_TRUE(bell.take(lines));
+  EXPECT_EQ(lines, (std::vector<std::uint32_t>{5}));
+  ASSERT_TRUE(bell.prepare_sleep());
+  bell.ring(5);
+  EXPECT_TRUE(readable(bell));
+  bell.finish_sleep();
+}
+
 TEST(DoorbellTest, SleepEndsAtItsTimeout) {
   Doorbell bell = Doorbell::create().value();
   const auto start = std::chrono::steady_clock::now();
