@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/runtime/context.hpp"
+#include "troupe/runtime/options.hpp"
 
 #include <memory>
 #include <string>
@@ -32,8 +33,16 @@ struct SessionOptions {
   /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it. A
   /// join token instead of a file: no node of the cluster runs on this host, so the session starts
   /// one without slots, which joins and ends with it. Cannot be combined with `nodes`, which wins
-  /// over the environment, nor with `cpus` and `memory`.
+  /// over the environment, nor with what describes nodes of an own cluster.
   std::string address = {};
+  // What each node of an own cluster has besides, for tasks and actors that ask for it.
+  /// `--troupe-gpus`: devices, numbered from 0.
+  double gpus = 0;
+  /// `--troupe-resource NAME=AMOUNT`, may be repeated: something of the program's own, such as
+  /// licences.
+  Resources resources = {};
+  /// `--troupe-label NAME=VALUE`, may be repeated: for placing.
+  Labels labels = {};
 };
 
 /// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags

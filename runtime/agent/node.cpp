@@ -53,15 +53,28 @@ std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
   return objectstore::Host::create(store).value();
 }
 
-/// The node of one driver, with its options "cpus,memory".
-void run_private(Fd driver, const std::string& options) {
-  NodeOptions node;
-  char* end = nullptr;
-  node.cpus = std::strtod(options.c_str(), &end);
-  if (node.cpus <= 0) node.cpus = usable_cpus();
-  if (*end == ',') node.memory = Bytes{std::strtoull(end + 1, nullptr, 10)};
-  node.name = "local";
-  Node(node).serve(std::move(driver));
+/// Answers a driver's greeting with why there is no node for it. (An end of the socket that is
+/// closed unread would take its last words along.)
+void refuse(process::LocalSocket driver, const std::string& why) {
+  std::array<std::byte, 4096> greeting;
+  pollfd entry{driver.fd(), POLLIN, 0};
+  if (poll(&entry, 1, 2000) > 0) (void)driver.receive(greeting);
+  (void)driver.send(wire::FrameWriter().encode(wire::NodeMessage(wire::Shutdown{why})), {});
+}
+
+/// The node of one driver. Returns the exit code.
+int run_private(Fd driver, const std::string& offer) {
+  std::unique_ptr<Node> node;
+  try {
+    NodeOptions options{process::parse_offer(offer).value(), "local"};
+    if (options.cpus <= 0) options.cpus = usable_cpus();
+    node = std::make_unique<Node>(std::move(options));
+  } catch (const Error& error) {
+    refuse(process::LocalSocket(std::move(driver)), error.message());
+    return 1;
+  }
+  node->serve(std::move(driver));
+  return 0;
 }
 
 /// A node of a cluster: the launcher says which, and hears whether it serves. Returns the exit
@@ -74,12 +87,12 @@ int run_member(Fd launcher) {
     process::AgentConfig config = process::receive_agent_config(socket, 10s).value();
     name = config.name;
     NodeOptions options;
-    options.cpus = config.without_slots ? 0 : config.cpus > 0 ? config.cpus : usable_cpus();
-    options.gpus = config.gpus;
-    options.memory = config.memory;
+    static_cast<process::NodeOffer&>(options) = config;
+    if (config.without_slots)
+      options.cpus = 0;
+    else if (options.cpus <= 0)
+      options.cpus = usable_cpus();
     options.name = config.name;
-    options.labels = config.labels;
-    options.resources = config.resources;
     node = std::make_unique<Node>(std::move(options), std::move(config));
   } catch (const Error& error) {
     (void)process::send_ready(socket, {"", error.message()});
@@ -367,7 +380,7 @@ void run_agent(Fd socket, const std::string& options) {
     if (options.rfind("cluster", 0) == 0)
       code = run_member(std::move(socket));
     else
-      run_private(std::move(socket), options);
+      code = run_private(std::move(socket), options);
   } catch (const Error& error) {
     std::fprintf(stderr, "troupe: the node's agent could not go on: %s\n", explain(error).c_str());
     code = 1;

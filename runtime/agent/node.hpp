@@ -46,13 +46,8 @@
 
 namespace troupe::agent {
 
-struct NodeOptions {
-  double cpus = 1;
-  double gpus = 0;
-  Bytes memory{};  ///< of the object store; 0: a share of the machine's
+struct NodeOptions : process::NodeOffer {
   std::string name = "node";
-  scheduling::Labels labels;                              ///< sorted by key
-  std::vector<std::pair<std::string, double>> resources;  ///< custom ones, sorted by name
 };
 
 class Node final : private OwnerTable::Out,

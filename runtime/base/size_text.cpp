@@ -28,6 +28,22 @@ std::optional<Bytes> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<double> parse_amount(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || !(value >= 0) || value > 1e6)
+    return std::nullopt;
+  return value;
+}
+
+std::optional<std::pair<std::string_view, std::string_view>> parse_pair(std::string_view text) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size())
+    return std::nullopt;
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
 std::optional<Bytes> size_from_environment(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == 0) return std::nullopt;

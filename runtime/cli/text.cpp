@@ -16,10 +16,10 @@ std::uint64_t bytes_of(const std::string& flag, const std::string& text) {
 }
 
 std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text) {
-  const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+  const auto pair = parse_pair(text);
+  if (!pair)
     throw InvalidArgument(Code::invalid_argument, flag + ": '" + text + "' is not name=value");
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  return {std::string(pair->first), std::string(pair->second)};
 }
 
 std::string size_text(std::uint64_t bytes) {

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -36,13 +35,11 @@ Fd end_signals() {
 }
 
 double amount_in(const std::string& flag, const std::string& name, const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value >= 0) ||
-      value > 1e6)
+  const auto amount = parse_amount(text);
+  if (!amount)
     throw InvalidArgument(Code::invalid_argument,
                           flag + ": '" + text + "' is no amount of " + name);
-  return value;
+  return *amount;
 }
 
 /// A join token comes this way where it should stand in no argument list.

@@ -151,24 +151,43 @@ void check_kind(const json& document, const char* kind) {
   if (text_of(document, "kind") != kind) throw Bad{std::string("it is no ") + kind};
 }
 
-/// Reading and checking a packet; used before sending too, so that a bound holds on both sides.
-AgentConfig agent_of(const json& document) {
-  check_kind(document, "agent");
-  AgentConfig config;
-  config.cluster = id_of<ClusterId>(document, "cluster");
-  config.node = id_of<NodeId>(document, "node");
-  config.name = text_of(document, "name");
-  config.cpus = units_in(field(document, "cpus"), "cpus");
-  config.gpus = units_in(field(document, "gpus"), "gpus");
-  config.without_slots = flag_of(document, "withoutSlots");
+/// Names of sorted pairs.
+template <class Pairs>
+void check_names(const Pairs& pairs, const char* what) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i].first.empty()) throw Bad{std::string("a ") + what + " has no name"};
+    if (i > 0 && pairs[i].first == pairs[i - 1].first)
+      throw Bad{std::string("the ") + what + " '" + pairs[i].first + "' is there twice"};
+  }
+}
+
+// Reading and checking; used before sending too, so that a bound holds on both sides.
+
+NodeOffer offer_of(const json& document) {
+  NodeOffer offer;
+  offer.cpus = units_in(field(document, "cpus"), "cpus");
+  offer.gpus = units_in(field(document, "gpus"), "gpus");
   const json& memory = field(document, "memory");
   if (!memory.is_number_unsigned() || memory.get<std::uint64_t>() > 1'000'000'000'000'000ULL)
     throw Bad{"field memory is no number of bytes"};
-  config.memory = Bytes{memory.get<std::uint64_t>()};
+  offer.memory = Bytes{memory.get<std::uint64_t>()};
   for (const json& row : rows_of(document, "labels", kMaxRows))
-    config.labels.emplace_back(text_of(row, "name"), text_of(row, "value"));
+    offer.labels.emplace_back(text_of(row, "name"), text_of(row, "value"));
   for (const json& row : rows_of(document, "resources", kMaxRows))
-    config.resources.emplace_back(text_of(row, "name"), units_in(field(row, "value"), "resources"));
+    offer.resources.emplace_back(text_of(row, "name"), units_in(field(row, "value"), "resources"));
+  check_names(offer.labels, "label");
+  check_names(offer.resources, "resource");
+  return offer;
+}
+
+AgentConfig agent_of(const json& document) {
+  check_kind(document, "agent");
+  AgentConfig config;
+  static_cast<NodeOffer&>(config) = offer_of(document);
+  config.cluster = id_of<ClusterId>(document, "cluster");
+  config.node = id_of<NodeId>(document, "node");
+  config.name = text_of(document, "name");
+  config.without_slots = flag_of(document, "withoutSlots");
   config.keys.public_key = key_of(document, "publicKey");
   const json& control = field(document, "control");
   if (!control.is_object()) throw Bad{"field control is no object"};
@@ -206,32 +225,37 @@ Ready ready_of(const json& document) {
   return {text_of(document, "door"), text_of(document, "error", kMaxFolder)};
 }
 
-json json_of(const AgentConfig& config) {
+json json_of(const NodeOffer& offer) {
   json labels = json::array(), resources = json::array();
-  for (const auto& [name, value] : config.labels)
+  for (const auto& [name, value] : offer.labels)
     labels.push_back({{"name", name}, {"value", value}});
-  for (const auto& [name, value] : config.resources)
+  for (const auto& [name, value] : offer.resources)
     resources.push_back({{"name", name}, {"value", value}});
-  return {{"kind", "agent"},
-          {"cluster", config.cluster.str()},
-          {"node", config.node.str()},
-          {"name", config.name},
-          {"cpus", config.cpus},
-          {"gpus", config.gpus},
-          {"withoutSlots", config.without_slots},
-          {"memory", config.memory.count},
+  return {{"cpus", offer.cpus},
+          {"gpus", offer.gpus},
+          {"memory", offer.memory.count},
           {"labels", std::move(labels)},
-          {"resources", std::move(resources)},
-          {"publicKey", config.keys.public_key.str()},
-          {"control",
-           {{"node", config.control.node.str()},
-            {"publicKey", config.control.key.str()},
-            {"door", config.control.door}}},
-          {"listen", config.listen},
-          {"socketName", config.socket_name},
-          {"together", config.together},
-          {"besideControl", config.beside_control},
-          {"embedded", config.embedded}};
+          {"resources", std::move(resources)}};
+}
+
+json json_of(const AgentConfig& config) {
+  json document = json_of(static_cast<const NodeOffer&>(config));
+  document.update({{"kind", "agent"},
+                   {"cluster", config.cluster.str()},
+                   {"node", config.node.str()},
+                   {"name", config.name},
+                   {"withoutSlots", config.without_slots},
+                   {"publicKey", config.keys.public_key.str()},
+                   {"control",
+                    {{"node", config.control.node.str()},
+                     {"publicKey", config.control.key.str()},
+                     {"door", config.control.door}}},
+                   {"listen", config.listen},
+                   {"socketName", config.socket_name},
+                   {"together", config.together},
+                   {"besideControl", config.beside_control},
+                   {"embedded", config.embedded}});
+  return document;
 }
 
 json json_of(const ControlConfig& config) {
@@ -273,6 +297,19 @@ Result<Config> receive_config(int socket, Duration limit, Read read) {
 }
 
 }  // namespace
+
+Result<std::string> offer_text(const NodeOffer& offer) {
+  const json document = json_of(offer);
+  if (auto ok = checked(document, "what the node offers", offer_of); !ok) return ok.error();
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<NodeOffer> parse_offer(const std::string& text) {
+  const json document = json::parse(text, nullptr, false);
+  if (!document.is_object())
+    return Error(Code::invalid_argument, "what the node offers is no JSON object");
+  return checked(document, "what the node offers", offer_of);
+}
 
 Result<void> send_config(int socket, const AgentConfig& config) {
   const json document = json_of(config);

@@ -29,18 +29,22 @@ struct ControlSeat {
   std::string door;  ///< like tcp://127.0.0.1:40001
 };
 
-/// One node of a cluster, as its launcher wants it.
-struct AgentConfig {
-  ClusterId cluster;
-  NodeId node;
-  std::string name;  ///< for people, like "node-0"
-  double cpus = 0;   ///< 0: as many as the process may use
+/// What a node has to give.
+struct NodeOffer {
+  double cpus = 0;  ///< 0: as many as the process may use
   double gpus = 0;
-  bool without_slots =
-      false;       ///< no CPU whatever cpus says: a door for drivers, nothing runs there
   Bytes memory{};  ///< of the object store; 0: a share of the machine's
   std::vector<std::pair<std::string, std::string>> labels;  ///< sorted by name
   std::vector<std::pair<std::string, double>> resources;    ///< custom ones, sorted by name
+};
+
+/// One node of a cluster, as its launcher wants it.
+struct AgentConfig : NodeOffer {
+  ClusterId cluster;
+  NodeId node;
+  std::string name;  ///< for people, like "node-0"
+  bool without_slots =
+      false;  ///< no CPU whatever cpus says: a door for drivers, nothing runs there
   net::CurveKeys keys;
   ControlSeat control;
   std::string listen;       ///< door for other nodes; port 0: any free one
@@ -77,6 +81,11 @@ struct Ready {
 
 inline constexpr std::size_t kMaxAdmitted = 200;
 inline constexpr std::size_t kMaxJoinKeys = 16;
+
+/// One line that spawn() takes to the agent of a private node. Errors, of both: InvalidArgument,
+/// naming the field, as below.
+Result<std::string> offer_text(const NodeOffer& offer);
+Result<NodeOffer> parse_offer(const std::string& text);
 
 // Sockets are borrowed SOCK_SEQPACKET descriptors. Sending waits at most 1 s for room.
 // Errors: InvalidArgument for what exceeds a bound (names of 256 bytes, doors of 256, folders of

@@ -173,12 +173,8 @@ Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
   config.node = NodeId::random();
   config.name = options_.join.empty() ? "node-" + std::to_string(index)
                                       : "node-" + config.node.str().substr(0, 6);
-  config.cpus = options_.cpus;
-  config.gpus = options_.gpus;
+  static_cast<NodeOffer&>(config) = options_;
   config.without_slots = options_.without_slots;
-  config.memory = options_.memory;
-  config.labels = options_.labels;
-  config.resources = options_.resources;
   config.keys = std::move(*keys);
   config.listen = options_.listen;
   config.together = options_.nodes;

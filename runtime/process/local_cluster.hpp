@@ -1,7 +1,7 @@
 /// A cluster of real processes on this host: one control and N agents, started, watched and ended
 /// as children of this process.
 ///
-///     auto cluster = LocalCluster::start({.nodes = 3, .cpus = 2}).value();
+///     auto cluster = LocalCluster::start(options).value();
 ///     knock(cluster->nodes()[0].socket_name);     // a driver's way in
 ///     cluster.reset();                            // everything ends
 ///
@@ -34,15 +34,10 @@ struct ClusterEvent {
   std::string text;  ///< a sentence: who, how it ended, what that means
 };
 
-struct LocalClusterOptions {
-  std::uint32_t nodes = 1;  ///< 1 to kMaxAdmitted
-  // Of each node:
-  double cpus = 0;  ///< 0: as many as this process may use
-  double gpus = 0;
+/// The offer is that of each node; without `memory` they divide the usual share of the machine's.
+struct LocalClusterOptions : NodeOffer {
+  std::uint32_t nodes = 1;     ///< 1 to kMaxAdmitted
   bool without_slots = false;  ///< they run nothing: a driver's door to a cluster that it joins
-  Bytes memory{};  ///< of the object store; 0: the nodes divide the usual share of the machine's
-  std::vector<std::pair<std::string, std::string>> labels;
-  std::vector<std::pair<std::string, double>> resources;
 
   /// Control's; empty: it keeps everything in memory of this process, and is started again on it.
   std::string data_folder;

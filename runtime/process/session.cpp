@@ -26,48 +26,64 @@
 namespace troupe {
 namespace {
 
-SessionOptions g_flags;
+SessionOptions g_flags;  // texts in it are parts of argv
 bool g_entered = false;
 
 [[noreturn]] void bad_flag(const std::string& flag, const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, "flag " + flag + ": " + why);
 }
 
-double number_of(const std::string& flag, const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(value > 0) ||
-      value > 1e6)
-    bad_flag(flag, "'" + text + "' is not a number above 0 and up to 1000000");
-  return value;
+double number_of(const std::string& flag, std::string_view text) {
+  const auto value = parse_amount(text);
+  if (!value || *value == 0)
+    bad_flag(flag, "'" + std::string(text) + "' is not a number above 0 and up to 1000000");
+  return *value;
 }
 
-Bytes bytes_of(const std::string& flag, const std::string& text) {
+std::pair<std::string_view, std::string_view> pair_of(const std::string& flag,
+                                                      std::string_view text) {
+  const auto pair = parse_pair(text);
+  if (!pair) bad_flag(flag, "'" + std::string(text) + "' is not NAME=VALUE");
+  return *pair;
+}
+
+Resource resource_of(const std::string& flag, std::string_view text) {
+  const auto [name, amount] = pair_of(flag, text);
+  return {name, number_of(flag, amount)};
+}
+
+Label label_of(const std::string& flag, std::string_view text) {
+  const auto [key, value] = pair_of(flag, text);
+  return {key, value};
+}
+
+Bytes bytes_of(const std::string& flag, std::string_view text) {
   const auto size = parse_size(text);
-  if (!size || size->count == 0) bad_flag(flag, "'" + text + "' is not a size like 512MiB or 2GiB");
+  if (!size || size->count == 0)
+    bad_flag(flag, "'" + std::string(text) + "' is not a size like 512MiB or 2GiB");
   return *size;
 }
 
-unsigned nodes_of(const std::string& flag, const std::string& text) {
+unsigned nodes_of(const std::string& flag, std::string_view text) {
   unsigned value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || value < 1 ||
       value > process::kMaxAdmitted)
-    bad_flag(flag, "'" + text + "' is not a number of nodes from 1 to " +
+    bad_flag(flag, "'" + std::string(text) + "' is not a number of nodes from 1 to " +
                        std::to_string(process::kMaxAdmitted));
   return value;
 }
 
-std::string address_of(const std::string& flag, const std::string& text) {
+std::string address_of(const std::string& flag, std::string_view text) {
   if (text.empty()) bad_flag(flag, "is empty; give the file of a running cluster");
-  return text;
+  return std::string(text);
 }
 
 /// Takes --troupe-x=v and --troupe-x v out of argv.
 void take_flags(int& argc, char** argv) {
   int kept = argc > 0 ? 1 : 0;
   for (int i = 1; i < argc; ++i) {
-    const std::string text = argv[i];
+    const std::string_view text = argv[i];
     if (text == "--") {  // everything behind is the program's own
       while (i < argc) argv[kept++] = argv[i++];
       break;
@@ -77,9 +93,9 @@ void take_flags(int& argc, char** argv) {
       continue;
     }
     const auto equals = text.find('=');
-    const std::string flag = text.substr(0, equals);
-    std::string value;
-    if (equals != std::string::npos)
+    const std::string flag(text.substr(0, equals));
+    std::string_view value;
+    if (equals != std::string_view::npos)
       value = text.substr(equals + 1);
     else if (i + 1 < argc)
       value = argv[++i];
@@ -93,10 +109,16 @@ void take_flags(int& argc, char** argv) {
       g_flags.nodes = nodes_of(flag, value);
     else if (flag == "--troupe-address")
       g_flags.address = address_of(flag, value);
+    else if (flag == "--troupe-gpus")
+      g_flags.gpus = number_of(flag, value);
+    else if (flag == "--troupe-resource")
+      g_flags.resources.add(resource_of(flag, value));
+    else if (flag == "--troupe-label")
+      g_flags.labels.add(label_of(flag, value));
     else
       bad_flag(flag,
-               "unknown; known are --troupe-address, --troupe-cpus, --troupe-memory, "
-               "--troupe-nodes");
+               "unknown; known are --troupe-address, --troupe-cpus, --troupe-gpus, "
+               "--troupe-label, --troupe-memory, --troupe-nodes, --troupe-resource");
   }
   argc = kept;
   argv[argc] = nullptr;
@@ -122,6 +144,30 @@ void enter(int& argc, char** argv) {
     bad_flag("--troupe-nodes", "starts a cluster, --troupe-address joins one: give one of them");
   g_entered = true;
 }
+
+namespace {
+
+/// What each node of an own cluster has.
+process::NodeOffer offer_of(const SessionOptions& options) {
+  process::NodeOffer offer;
+  offer.cpus = options.cpus;
+  offer.gpus = options.gpus;
+  offer.memory = options.memory;
+  for (const Label& label : options.labels) offer.labels.emplace_back(label.key, label.value);
+  for (const Resource& resource : options.resources)
+    offer.resources.emplace_back(resource.name, resource.amount);
+  std::sort(offer.labels.begin(), offer.labels.end());
+  std::sort(offer.resources.begin(), offer.resources.end());
+  return offer;
+}
+
+/// Whether anything is said about the nodes of an own cluster.
+bool describes_nodes(const SessionOptions& options) {
+  return options.cpus != 0 || options.memory.count != 0 || options.gpus != 0 ||
+         options.resources.size() != 0 || options.labels.size() != 0;
+}
+
+}  // namespace
 
 struct Session::State {
   pid_t agent = 0;  ///< of a private one-node cluster
@@ -161,18 +207,16 @@ void Session::State::attach(Fd socket, wire::Hello hello) {
 void Session::State::start_node(const SessionOptions& options) {
   if (options.memory.count != 0) objectstore::check_arena(options.memory, 1).value();
   auto ends = process::LocalSocket::pair().value();
-  const std::string text =
-      std::to_string(options.cpus) + "," + std::to_string(options.memory.count);
-  agent = process::spawn(process::Role::agent, std::move(ends.second), text).value();
+  const std::string offer = process::offer_text(offer_of(options)).value();
+  agent = process::spawn(process::Role::agent, std::move(ends.second), offer).value();
   agent_pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, agent, 0)));
   attach(std::move(ends.first), {});
 }
 
 void Session::State::start_cluster(const SessionOptions& options) {
   process::LocalClusterOptions wanted;
+  static_cast<process::NodeOffer&>(wanted) = offer_of(options);
   wanted.nodes = options.nodes;
-  wanted.cpus = options.cpus;
-  wanted.memory = options.memory;
   wanted.embedded = true;
   wanted.on_event = [](const process::ClusterEvent& event) {
     std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
@@ -253,10 +297,12 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     return net::is_join_token(address) ? std::string("a join token") : address;
   };
   const bool own_address = !options.address.empty();
-  const bool sized = options.cpus != 0 || options.memory.count != 0;
-  const bool size_flags = g_flags.cpus != 0 || g_flags.memory.count != 0;
+  const bool described = describes_nodes(options);
   if (options.cpus == 0) options.cpus = g_flags.cpus;
   if (options.memory.count == 0) options.memory = g_flags.memory;
+  if (options.gpus == 0) options.gpus = g_flags.gpus;
+  if (options.resources.size() == 0) options.resources = g_flags.resources;
+  if (options.labels.size() == 0) options.labels = g_flags.labels;
   std::string source = "the program's own address " + text_of_address(options.address);
   if (options.nodes == 0 && options.address.empty()) {
     options.nodes = g_flags.nodes;
@@ -269,10 +315,10 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     source = "TROUPE_ADDRESS=" + text_of_address(options.address);
   }
   // What a program asks of a cluster of its own does not hold where it is told to join one.
-  if (!options.address.empty() && (size_flags || (sized && own_address)))
+  if (!options.address.empty() && (describes_nodes(g_flags) || (described && own_address)))
     throw InvalidArgument(Code::invalid_argument,
-                          "cpus and memory are those of nodes that a program starts, and this one "
-                          "joins a cluster that runs (" +
+                          "cpus, memory, gpus, resources and labels are those of nodes that a "
+                          "program starts, and this one joins a cluster that runs (" +
                               source + "): give one or the other");
   process::raise_file_limit();
   if (net::is_join_token(options.address))
