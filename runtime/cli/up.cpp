@@ -1,3 +1,4 @@
+#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/process/local_cluster.hpp"
 #include "troupe/runtime/version.hpp"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
