@@ -81,10 +81,16 @@ Node* Chaos::victim(bool head_too) {
 
 // --- kills
 
+namespace {
+/// A killed process may take seconds on a busy machine. One that is taken for alive and then dies
+/// looks like a node that ended by itself.
+constexpr auto kDies = 20s;
+}  // namespace
+
 Chaos::Effect Chaos::kill_now(int pid, const std::string& name) {
   if (look_at(pid).name != name) return std::nullopt;
   const Injected injected;
-  if (!hit(pid) || !within(1s, [&] { return !is_alive(pid); })) return std::nullopt;
+  if (!hit(pid) || !within(kDies, [&] { return !is_alive(pid); })) return std::nullopt;
   return injected;
 }
 
@@ -98,7 +104,7 @@ Chaos::Effect Chaos::worker_crashed() {
   if (found.empty()) return std::nullopt;
   const Injected injected;
   const int pid = found[random_() % found.size()];
-  if (!hit(pid, SIGSEGV) || !within(2s, [&] { return !is_alive(pid); })) return std::nullopt;
+  if (!hit(pid, SIGSEGV) || !within(kDies, [&] { return !is_alive(pid); })) return std::nullopt;
   return injected;
 }
 
@@ -124,7 +130,7 @@ Chaos::Effect Chaos::launcher_killed() {
   if (node == nullptr) return std::nullopt;
   const Injected injected;
   const int agent = node->agent;
-  if (!hit(node->launcher) || !within(2s, [&] { return !is_alive(agent); })) return std::nullopt;
+  if (!hit(node->launcher) || !within(kDies, [&] { return !is_alive(agent); })) return std::nullopt;
   return injected;
 }
 

@@ -175,6 +175,21 @@ TEST(Membership, AClosedConnectionKillsOnlyWhenTheProcessIsGone) {
   EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
 }
 
+TEST(Membership, ANodeThatFallsSilentIsProbedToo) {
+  Cluster c;
+  c.join(3);
+  c.pass(2s, 3);
+  c.mute = {3};  // its connection was down when its process ended, so nothing closes
+  c.events.clear();
+  c.pass(3250ms, 3);
+  ASSERT_FALSE(pick<Probe>(c.events).empty());
+  EXPECT_EQ(pick<Probe>(c.events).at(0).node, node_id(3));
+  c.run(c.members.on_probe(node_id(3), 3, false, c.now));
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty()) << "it is stopped, or cut off";
+  c.run(c.members.on_probe(node_id(3), 3, true, c.now));
+  EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
+}
+
 TEST(Membership, AClosedConnectionIsProbedAgainAtOnceThenMoreRarely) {
   Cluster c;
   c.join(3);
