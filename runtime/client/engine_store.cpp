@@ -128,11 +128,13 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   wanted_extents_.emplace(request, std::nullopt);
   tell_agent(wire::NeedExtent{bytes, request});
   pump_->wait(
-      lock, [&] { return wanted_extents_.at(request).has_value(); }, steady_now() + kMemoryAnswers);
+      lock, [&] { return wanted_extents_.at(request).has_value() || agent_lost_; },
+      steady_now() + kMemoryAnswers);
   const auto answer = std::move(wanted_extents_.extract(request).mapped());
   if (!answer)
-    return Error(Code::unavailable,
-                 stopping_ ? "the session is over" : "the node's agent gave no memory within 40 s");
+    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+                                    : stopping_ ? "the session is over"
+                                                : "the node's agent gave no memory within 40 s");
   if (*answer) unlock_and_collect(lock);
   return *answer;
 }
@@ -279,12 +281,14 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   const auto key = std::pair(is_segment, id);
   reader_answers_.erase(key);
   tell_agent(wire::NeedReader{is_segment, id});
-  const bool answered = pump_->wait(
-      lock, [&] { return reader_answers_.count(key) != 0; }, steady_now() + kAgentAnswers);
-  if (!answered) {
-    error =
-        Error(Code::unavailable, stopping_ ? "the session is over"
-                                           : "the node's agent gave no view of memory within 10 s");
+  pump_->wait(
+      lock, [&] { return reader_answers_.count(key) != 0 || agent_lost_; },
+      steady_now() + kAgentAnswers);
+  if (reader_answers_.count(key) == 0) {
+    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+                                     : stopping_
+                                         ? "the session is over"
+                                         : "the node's agent gave no view of memory within 10 s");
     return false;
   }
   const std::shared_ptr<const Error> failed = reader_answers_.at(key);
@@ -298,12 +302,13 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
   const std::uint64_t request = ++next_request_;
   auto& place = places_[request];
   tell_agent(wire::WhereIs{request, name});
-  const bool answered =
-      pump_->wait(lock, [&] { return place.has_value(); }, steady_now() + kMemoryAnswers);
+  pump_->wait(
+      lock, [&] { return place.has_value() || agent_lost_; }, steady_now() + kMemoryAnswers);
   const auto answer = std::exchange(place, std::nullopt);
   places_.erase(request);
-  if (!answered || !answer)
-    return Error(Code::unavailable, stopping_
+  if (!answer)
+    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+                                    : stopping_
                                         ? "the session is over"
                                         : "the node's agent did not find an object within 40 s");
   if (answer->error) return Error(*answer->error);

@@ -40,5 +40,16 @@ TEST(Extents, AnAnswerThatNobodyWaitsForIsMemoryForLater) {
   EXPECT_TRUE(agent.finish(std::move(put)));
 }
 
+TEST(Extents, WhoWaitsForMemoryHearsAtOnceThatTheAgentIsGone) {
+  FakeAgent agent;
+  agent.grants = false;
+  auto put = agent.meanwhile([&] { return agent.engine->put(Blob(std::size_t{2} << 20), {}); });
+  agent.next<wire::NeedExtent>();
+  const Time begun = steady_now();
+  agent.die();
+  EXPECT_THROW(agent.finish(std::move(put)), Unavailable);
+  EXPECT_LT(steady_now() - begun, std::chrono::seconds(5));
+}
+
 }  // namespace
 }  // namespace troupe::client
