@@ -3,10 +3,6 @@
 #include <algorithm>
 
 namespace troupe::agent {
-namespace {
-/// The other side is told of frames taken in steps of this many.
-constexpr std::uint64_t kCreditStep = wire::kCarryWindow / 4;
-}  // namespace
 
 // --- names
 // -------------------------------------------------------------------------------------------------------
@@ -89,7 +85,7 @@ void RemoteTable::on_connect(NodeId from, const wire::PeerConnect& message) {
 
 bool RemoteTable::may_carry(ProcessIndex process, ProcessIndex alias) const {
   const auto at = portals_.find({process, alias});
-  return at != portals_.end() && at->second.sent - at->second.credited < wire::kCarryWindow;
+  return at != portals_.end() && at->second.sent - at->second.credited < carry_window_;
 }
 
 void RemoteTable::carried(ProcessIndex process, ProcessIndex alias) {
@@ -112,7 +108,7 @@ void RemoteTable::entered(ProcessIndex process, ProcessIndex alias, std::uint64_
   const auto at = portals_.find({process, alias});
   if (at == portals_.end()) return;
   total = std::min(total, at->second.received);
-  if (total - at->second.told < kCreditStep) return;
+  if (total - at->second.told < carry_window_ / 4) return;  // told in steps
   at->second.told = total;
   const Target& to = aliases_.at(alias).target;
   out_.send(to.node, wire::PeerCredit{process, to.process, total});

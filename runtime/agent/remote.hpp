@@ -14,7 +14,7 @@
 /// Invariants: R-1 a frame reaches a process only through a portal that this process knows. R-2
 /// every lease that another node gave is returned, reclaimed by its death, or held by a live
 /// process here. R-3 a portal is closed once, with the number of calls that the dead side had begun
-/// if that is known. R-4 at most kCarryWindow frames are under way per direction of a portal.
+/// if that is known. R-4 at most carry_window frames are under way per direction of a portal.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"
@@ -59,9 +59,10 @@ class RemoteTable {
     virtual void owner_died(ProcessIndex alias) = 0;
   };
 
-  /// `next_index`: gives out process indexes of this node.
-  RemoteTable(Out& out, std::function<ProcessIndex()> next_index)
-      : out_(out), next_index_(std::move(next_index)) {}
+  /// `next_index`: gives out process indexes of this node. `carry_window`: the same on all nodes.
+  RemoteTable(Out& out, std::function<ProcessIndex()> next_index,
+              std::uint64_t carry_window = wire::kCarryWindow)
+      : out_(out), next_index_(std::move(next_index)), carry_window_(carry_window) {}
 
   /// The index that stands for a node as holder of refs; made at first use.
   ProcessIndex index_of(NodeId node);
@@ -179,6 +180,7 @@ class RemoteTable {
 
   Out& out_;
   std::function<ProcessIndex()> next_index_;
+  std::uint64_t carry_window_;
   std::map<NodeId, ProcessIndex> nodes_;
   std::map<ProcessIndex, NodeId> node_ids_;
   std::map<std::pair<NodeId, std::uint64_t>, ProcessIndex> by_target_;

@@ -31,11 +31,15 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
       id_(id),
       leases_(cluster.lease_options(self), id),
       actors_(*this, *this, id),
-      moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble) {
+      remote_(
+          *this, [this] { return next_process_++; }, cluster.plan.carry_window),
+      moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble,
+             cluster.plan.fan) {
   Wire::self = id;
 }
 
 Agent::~Agent() {
+  ++truth().node_deaths;
   for (auto& [index, proc] : processes_) proc->process.reset();
 }
 
@@ -271,11 +275,18 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                    [&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
                      actors_.create(m, payload, from.job, from.index);
+                     cluster_.moment();
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
-                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart); },
-                   [&](wire::FindActor& m) { actors_.find(from.index, m); },
+                   [&](wire::KillActor& m) {
+                     actors_.kill(m.actor, m.may_restart);
+                     cluster_.moment();
+                   },
+                   [&](wire::FindActor& m) {
+                     actors_.find(from.index, m);
+                     cluster_.moment();
+                   },
                    [&](wire::Adopt& m) {
                      if (!store_.adopt(m.location))
                        return truth().fail("a freed object is adopted");
@@ -409,6 +420,10 @@ void Agent::bury(Proc& proc) {
   info.code = Code::worker_died;
   info.message = proc.reason;
   const Error reason(std::move(info));
+  if (actors_.hosts(index)) {
+    cluster_.moment();
+    cluster_.slow_news(self_index_);
+  }
   for (const ProcessIndex peer : proc.peers)
     if (Proc* other = find_proc(peer)) {
       other->peers.erase(index);
@@ -533,6 +548,7 @@ void Agent::driver_gone(Proc& driver, bool finished) {
   driver_ends_.push_back(std::move(end));
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
   end_job(job.id);
+  cluster_.moment();
 }
 
 void Agent::on_registered() {
@@ -628,6 +644,51 @@ bool Agent::strike_report(sim::Env<Packet>& env) {
   truth().mark(Mark::report_burst);
   env_ = nullptr;
   return true;
+}
+
+bool Agent::strike_talk(sim::Env<Packet>& env) {
+  if (over_ || !joined_ || known_nodes_.empty()) return false;
+  env_ = &env;
+  // Rather one for which something waits.
+  std::vector<NodeId> fit;
+  for (const NodeId node : known_nodes_)
+    if (!network_->delivered(node)) fit.push_back(node);
+  if (fit.empty()) fit.assign(known_nodes_.begin(), known_nodes_.end());
+  network_->drop(fit[random().below(fit.size())], "simulated: it sent what cannot be read");
+  wake_agent();
+  truth().mark(Mark::talk_dropped);
+  env_ = nullptr;
+  return true;
+}
+
+/// Just when it would be granted: its agent has not heard of its death yet.
+void Agent::kill_an_idle_worker() {
+  if (!random().chance(cluster_.fault_rate(cluster_.plan.idle_kills))) return;
+  for (auto& [index, proc] : processes_) {
+    if (proc->driver || proc->reaped_at || !proc->process || proc->dedicated) continue;
+    if (proc->process->program().is_busy() || proc->process->program().hosts_actor()) continue;
+    kill_process(*proc, "killed by signal 9", true);
+    return truth().mark(Mark::kill_idle_at_wish);
+  }
+}
+
+std::vector<NodeId> Agent::nodes() const {
+  std::vector<NodeId> all(known_nodes_.begin(), known_nodes_.end());
+  all.push_back(id_);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+bool Agent::faulting() const {
+  return cluster_.world.faulting();
+}
+bool Agent::actor_lives(ActorId actor) {
+  return cluster_.actor_lives(actor);
+}
+
+bool Agent::has_process_of(ActorId actor) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
+    return entry.second->process && entry.second->process->program().actor() == actor;
+  });
 }
 
 void Agent::end_actor(sim::Env<Packet>& env, ActorId actor) {

@@ -49,12 +49,15 @@ class Agent final : public sim::Node<Packet>,
   // Faults; from within world.with(). False when there is nothing to strike.
   bool strike_process(sim::Env<Packet>& env, Mark kind);
   bool strike_report(sim::Env<Packet>& env);
+  /// It ends the talk with another node, as when that one sent what cannot be read.
+  bool strike_talk(sim::Env<Packet>& env);
   /// As by the command line.
   void end_actor(sim::Env<Packet>& env, ActorId actor);
 
   // Observe.
   NodeId id() const noexcept { return id_; }
   bool drivers_done() const;
+  bool has_process_of(ActorId actor) const;
   /// Nothing of any job is left: what is, in words.
   std::string left_over() const;
   std::string why_busy() const;
@@ -115,6 +118,9 @@ class Agent final : public sim::Node<Packet>,
   void wake(std::uint64_t process, Duration after) override;
   void exit_process(std::uint64_t process) override;
   NodeId node() const override { return id_; }
+  std::vector<NodeId> nodes() const override;
+  bool faulting() const override;
+  bool actor_lives(ActorId actor) override;
   // Wire
   void transmit(Packet packet) override;
 
@@ -137,6 +143,7 @@ class Agent final : public sim::Node<Packet>,
   void start_worker(bool dedicated, scheduling::JobNumber job);
   void start_due();
   void kill_process(Proc& proc, const std::string& why, bool fault = false);
+  void kill_an_idle_worker();
   void report(Time now);
   void keep_in_touch(Time now);
   Time next_deadline() const;
@@ -200,7 +207,7 @@ class Agent final : public sim::Node<Packet>,
   // BulkMoves::Out
   void send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   void send_bulk(Packet packet) override { transmit(std::move(packet)); }
-  std::optional<wire::Location> find(ObjectId object) override;
+  std::optional<BulkMoves::Held> find(ObjectId object) override;
   void moved(ObjectId object, const wire::Location& location) override;
   void move_failed(ObjectId object, const Error& error) override;
   // OwnerTable::Out
@@ -234,7 +241,7 @@ class Agent final : public sim::Node<Packet>,
   scheduling::LeaseTable leases_;
   agent::OwnerTable owners_{*this};
   agent::ActorHost actors_;
-  agent::RemoteTable remote_{*this, [this] { return next_process_++; }};
+  agent::RemoteTable remote_;
   BulkMoves moves_;
   std::map<ProcessIndex, std::unique_ptr<Proc>> processes_;
   Portals portals_;

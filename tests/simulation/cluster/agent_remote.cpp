@@ -51,6 +51,7 @@ void Agent::on_control(control::FromControl& message) {
   if (cluster_.verbose()) log("<- control " + said(message));
   std::visit(
       Cases{[&](control::Registered& m) {
+              truth().epoch_given(m.epoch, id_);
               actors_.registered(m.epoch, m.control_epoch, now());
               reporting_.forget();
               on_registered();
@@ -149,6 +150,7 @@ void Agent::on_node_dead(NodeId node, const std::string& why) {
   truth().mark(Mark::node_declared_dead);
   if (cluster_.verbose()) log("dead: n" + std::to_string(node.low) + ": " + why);
   known_nodes_.erase(node);
+  cluster_.moment();
   leases_.node_gone(node, env_->now());
   node_gone(node, why, true);
 }
@@ -353,6 +355,7 @@ void Agent::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Sh
 }
 void Agent::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t backlog, JobId job) {
+  if (backlog > 0) kill_an_idle_worker();
   leases_.request(alias, key, agent::shape_of(shape), backlog, env_->now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
@@ -365,10 +368,10 @@ void Agent::owner_died(ProcessIndex alias) {
 void Agent::send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) {
   network_->send(to, message, payload);
 }
-std::optional<wire::Location> Agent::find(ObjectId object) {
+std::optional<BulkMoves::Held> Agent::find(ObjectId object) {
   const wire::Value* value = owners_.value_of(object);
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  return value->location;
+  return BulkMoves::Held{value->location, !owners_.owner_of(object)};
 }
 void Agent::moved(ObjectId object, const wire::Location& location) {
   owners_.pulled(object, location);

@@ -1,5 +1,6 @@
 #include "tests/simulation/cluster/bulk.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace troupe::sim::cluster {
@@ -16,18 +17,24 @@ void BulkMoves::pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now
 bool BulkMoves::on_message(NodeId from, const wire::PeerMessage& message, BlobView payload,
                            Time now) {
   if (const auto* request = std::get_if<wire::PullRequest>(&message)) {
-    serve(from, *request, now);
+    serve(from, *request);
   } else if (const auto* data = std::get_if<wire::PullData>(&message)) {
     const std::uint64_t pull = plan_.expects(from, data->transfer, data->bytes);
     if (pull == 0) return true;
     std::uint64_t content = 0;
     if (payload.size() >= sizeof content) std::memcpy(&content, payload.data(), sizeof content);
-    memory_[pull] = content;
+    memory_[pull].content = content;
     plan_.arrived(from, data->transfer, true, now);
   } else if (const auto* bulk = std::get_if<wire::PullOnBulk>(&message)) {
     plan_.on_bulk(from, bulk->transfer, bulk->bytes, now);
   } else if (const auto* refused = std::get_if<wire::PullRefused>(&message)) {
-    plan_.refused(from, refused->transfer, Error(*refused->error), now);
+    const Error why(*refused->error);
+    if (plan_.takes_off(from, refused->transfer, why))
+      take_off(plan_.large(from, refused->transfer));
+    plan_.refused(from, refused->transfer, why, now);
+  } else if (const auto* other = std::get_if<wire::PullElsewhere>(&message)) {
+    take_off(plan_.large(from, other->transfer));
+    plan_.elsewhere(from, other->transfer, other->node, now);
   } else if (const auto* offer = std::get_if<wire::BulkOffer>(&message)) {
     serving_[from] = offer->connection_low;
   } else {
@@ -37,7 +44,12 @@ bool BulkMoves::on_message(NodeId from, const wire::PeerMessage& message, BlobVi
   return true;
 }
 
-void BulkMoves::serve(NodeId from, const wire::PullRequest& request, Time) {
+/// Of one life of an object's bytes; never 0.
+static std::uint64_t stamp_of(const wire::Location& at) {
+  return mixed(std::uint64_t{at.segment} << 32 | at.slot, at.generation) | 1;
+}
+
+void BulkMoves::serve(NodeId from, const wire::PullRequest& request) {
   const auto refuse = [&](const char* why) {
     wire::PullRefused refused;
     refused.transfer = request.transfer;
@@ -49,36 +61,60 @@ void BulkMoves::serve(NodeId from, const wire::PullRequest& request, Time) {
     ++truth_.breaks;
     return refuse("simulated: the memory cannot be read");
   }
-  const auto at = out_.find(request.object);
-  const Store::Object* object = at ? store_.find(*at) : nullptr;
+  const auto held = out_.find(request.object);
+  const Store::Object* object = held ? store_.find(held->location) : nullptr;
   if (object == nullptr) return refuse("the object is not here");
-  if (at->length <= agent::kSmallObject) {
-    Blob bytes(at->length);
+  const std::uint64_t length = held->location.length;
+  if (length <= agent::kSmallObject) {
+    Blob bytes(length);
     std::memcpy(bytes.data(), &object->content, sizeof object->content);
-    out_.send_peer(from, wire::PullData{request.transfer, 0, at->length}, bytes);
+    out_.send_peer(from, wire::PullData{request.transfer, 0, length}, bytes);
     return;
   }
-  out_.send_peer(from, wire::PullOnBulk{request.transfer, at->length}, {});
+  const auto copy = copies_.find(Store::key_of(held->location));
+  const std::uint64_t stamp = held->own               ? stamp_of(held->location)
+                              : copy != copies_.end() ? copy->second
+                                                      : 0;
+  if (stamp == 0 || (request.offset != 0 && request.stamp != stamp))
+    return refuse("it was computed again: its bytes are others");
+  if (sends_elsewhere(from, request, *held, stamp)) return;
   const auto connection = serving_.find(from);
   if (connection == serving_.end()) return refuse("no bulk connection");
+  truth_.check(request.offset < length, "bytes behind the end of an object are asked for");
+  if (request.offset != 0) truth_.mark(Mark::resumed);
+  out_.send_peer(from, wire::PullOnBulk{request.transfer, length}, {});
   Packet packet;
   packet.kind = Packet::Kind::bulk;
   packet.from = self_;
   packet.to = from;
   packet.connection = connection->second;
-  packet.content = object->content;
-  packet.bytes = std::make_shared<const Blob>(Blob(16));
-  auto& id = const_cast<Blob&>(*packet.bytes);
-  std::memcpy(id.data(), &request.object.high, 8);
-  std::memcpy(id.data() + 8, &request.object.low, 8);
-  if (random_.chance(trouble_)) {
-    truth_.mark(Mark::bulk_lost);
-    ++truth_.breaks;
-    packet.kind = Packet::Kind::bulk_end;
-    if (random_.chance(0.5)) return;  // silence
-  }
   truth_.on_bulk[{from, packet.connection}].insert(request.object);
-  out_.send_bulk(std::move(packet));
+  constexpr std::uint64_t kPiece = 256 << 10;
+  for (std::uint64_t at = request.offset; at < length; at += kPiece) {
+    if (random_.chance(trouble_ / 2)) {
+      truth_.mark(Mark::bulk_lost);
+      ++truth_.breaks;
+      if (random_.chance(0.5)) return;  // silence
+      packet.kind = Packet::Kind::bulk_end;
+      return out_.send_bulk(std::move(packet));
+    }
+    const Piece piece{request.object, at, std::min(kPiece, length - at), stamp, object->content};
+    Blob bytes(sizeof piece);
+    std::memcpy(bytes.data(), &piece, sizeof piece);
+    packet.bytes = std::make_shared<const Blob>(std::move(bytes));
+    out_.send_bulk(packet);
+  }
+}
+
+bool BulkMoves::sends_elsewhere(NodeId from, const wire::PullRequest& request, const Held& held,
+                                std::uint64_t stamp) {
+  if (!held.own) return false;
+  const auto other = tree_.place(request.object, stamp, from, request.without,
+                                 request.direct || request.offset != 0);
+  if (!other) return false;
+  truth_.mark(Mark::sent_elsewhere);
+  out_.send_peer(from, wire::PullElsewhere{request.transfer, *other}, {});
+  return true;
 }
 
 void BulkMoves::on_packet(const Packet& packet, Time now) {
@@ -88,26 +124,43 @@ void BulkMoves::on_packet(const Packet& packet, Time now) {
     truth_.mark(Mark::bulk_closed);
     found->second.closing = "its other side closed it";
     ended_.emplace(now, packet.connection);
-  } else if (packet.bytes && packet.bytes->size() == 16) {
-    ObjectId object;
-    std::memcpy(&object.high, packet.bytes->data(), 8);
-    std::memcpy(&object.low, packet.bytes->data() + 8, 8);
-    truth_.on_bulk[{self_, packet.connection}].erase(object);
+  } else if (packet.bytes && packet.bytes->size() == sizeof(Piece)) {
+    Piece piece;
+    std::memcpy(&piece, packet.bytes->data(), sizeof piece);
     plan_.heard(packet.from, packet.connection, now);
-    const auto expected = found->second.expected.find(object);
-    if (expected != found->second.expected.end() && !found->second.closing) {
-      const std::uint64_t pull = expected->second;
-      found->second.expected.erase(expected);
-      memory_[pull] = packet.content;
-      plan_.received(packet.from, packet.connection, pull, now);
-    }
+    if (!found->second.closing) on_piece(packet.from, packet.connection, piece, now);
   }
   on_tick(now);
 }
 
+/// In order, whatever the network did with them.
+void BulkMoves::on_piece(NodeId from, std::uint64_t connection, const Piece& piece, Time now) {
+  auto& expected = inbound_.at(connection).expected;
+  const auto wanted = expected.find(piece.object);
+  if (wanted == expected.end()) return;
+  const std::uint64_t pull = wanted->second;
+  Memory& memory = memory_.at(pull);
+  if (memory.connection != connection) return;
+  truth_.check(memory.have == 0 || memory.stamp == piece.stamp,
+               "bytes of two lives of an object are put together");
+  memory.stamp = piece.stamp;
+  memory.content = piece.content;
+  memory.ahead.emplace(piece.offset, piece.size);
+  for (auto next = memory.ahead.begin();
+       next != memory.ahead.end() && next->first <= memory.have;) {
+    memory.have = std::max(memory.have, next->first + next->second);
+    next = memory.ahead.erase(next);
+  }
+  if (memory.have < memory.bytes) return;
+  truth_.on_bulk[{self_, connection}].erase(piece.object);
+  expected.erase(wanted);
+  plan_.received(from, connection, pull, now);
+}
+
 void BulkMoves::node_died(NodeId node, bool for_ever, Time now) {
-  plan_.node_died(node, for_ever, now);
   serving_.erase(node);
+  tree_.node_died(node);
+  plan_.node_died(node, for_ever, now);
   run(now);
 }
 
@@ -119,6 +172,8 @@ void BulkMoves::on_tick(Time now) {
     if (found == inbound_.end()) continue;
     const Inbound gone = std::move(found->second);
     inbound_.erase(found);
+    for (auto& [pull, memory] : memory_)
+      if (memory.connection == number) keep_part(pull, memory);
     plan_.connection_ended(gone.node, number,
                            Error(Code::unavailable, gone.closing.value_or("it was lost")), now);
   }
@@ -130,6 +185,23 @@ Time BulkMoves::next_deadline() const {
   return std::min(plan_.next_deadline(), ended_.empty() ? Time::max() : ended_.begin()->first);
 }
 
+/// A pull leaves its connection.
+void BulkMoves::take_off(std::uint64_t pull) {
+  const auto found = memory_.find(pull);
+  if (found == memory_.end()) return;
+  const auto inbound = inbound_.find(found->second.connection);
+  if (inbound != inbound_.end())
+    std::erase_if(inbound->second.expected,
+                  [pull](const auto& entry) { return entry.second == pull; });
+  keep_part(pull, found->second);
+}
+
+void BulkMoves::keep_part(std::uint64_t pull, Memory& memory) {
+  memory.connection = 0;
+  memory.ahead.clear();
+  plan_.kept(pull, memory.have, memory.stamp);
+}
+
 void BulkMoves::run(Time now) {
   for (auto actions = plan_.take_actions(); !actions.empty(); actions = plan_.take_actions())
     for (auto& action : actions) {
@@ -139,7 +211,7 @@ void BulkMoves::run(Time now) {
           ++truth_.breaks;
           plan_.no_memory(reserve->pull, Error(Code::out_of_memory, "simulated"), now);
         } else {
-          memory_[reserve->pull] = 0;
+          memory_[reserve->pull] = {.bytes = reserve->bytes};
           plan_.reserved(reserve->pull, now);
         }
       } else if (const auto* offer = std::get_if<TransferPlan::Offer>(&action)) {
@@ -151,17 +223,30 @@ void BulkMoves::run(Time now) {
         message.key = std::string(32, 'k');
         out_.send_peer(offer->node, message, {});
       } else if (const auto* ask = std::get_if<TransferPlan::Ask>(&action)) {
-        if (ask->connection != 0) inbound_[ask->connection].expected[ask->object] = ask->pull;
-        out_.send_peer(ask->node, wire::PullRequest{ask->transfer, ask->object}, {});
+        if (ask->connection != 0) {
+          const auto inbound = inbound_.find(ask->connection);
+          if (inbound == inbound_.end()) continue;  // it ended; asked again elsewhere
+          inbound->second.expected[ask->object] = ask->pull;
+          Memory& memory = memory_.at(ask->pull);
+          memory.connection = ask->connection;
+          truth_.check(memory.have == ask->have, "another part is asked for than is missing");
+        }
+        out_.send_peer(ask->node,
+                       wire::PullRequest{ask->transfer, ask->object, ask->have, ask->stamp,
+                                         ask->without, ask->direct},
+                       {});
       } else if (const auto* close = std::get_if<TransferPlan::Close>(&action)) {
         if (!truth_.on_bulk[{self_, close->connection}].empty()) ++truth_.breaks;
         truth_.on_bulk.erase({self_, close->connection});
         inbound_[close->connection].closing = close->why;
         ended_.emplace(now + Duration(random_.below(5'000'000)), close->connection);
       } else if (const auto* complete = std::get_if<TransferPlan::Complete>(&action)) {
-        const std::uint64_t content = memory_.at(complete->pull);
+        const Memory memory = std::move(memory_.at(complete->pull));
         memory_.erase(complete->pull);
-        if (complete->wanted) out_.moved(complete->object, store_.add(0, content, 64 << 10));
+        if (!complete->wanted) continue;
+        const wire::Location at = store_.add(0, memory.content, memory.bytes);
+        if (memory.stamp != 0) copies_[Store::key_of(at)] = memory.stamp;
+        out_.moved(complete->object, at);
       } else if (const auto* discard = std::get_if<TransferPlan::Discard>(&action)) {
         truth_.check(memory_.erase(discard->pull) != 0, "memory of a pull is given back twice");
       } else if (const auto* failed = std::get_if<TransferPlan::Failed>(&action)) {

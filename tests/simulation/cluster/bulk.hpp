@@ -1,10 +1,13 @@
-/// Moves large objects between simulated nodes: the real TransferPlan, with memory and bulk
-/// connections that the world may take away (agent/transfers.cpp without threads and sockets).
+/// Moves large objects between simulated nodes: the real TransferPlan and Broadcast, with memory
+/// and bulk connections that the world may take away (agent/transfers*.cpp without threads and
+/// sockets). An object comes in pieces; what has come of it stays when its connection ends, and
+/// the rest is asked for. Not here: passing on what has not all come yet.
 #pragma once
 
 #include "tests/simulation/cluster/channel.hpp"
 #include "tests/simulation/cluster/truth.hpp"
 #include "tests/simulation/cluster/wire.hpp"
+#include "troupe/runtime/agent/broadcast.hpp"
 #include "troupe/runtime/agent/transfer_plan.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -16,17 +19,28 @@ namespace troupe::sim::cluster {
 
 class BulkMoves {
  public:
+  struct Held {
+    wire::Location location;
+    bool own = false;  ///< this node owns it; else it has a copy
+  };
   class Out {
    public:
     virtual ~Out() = default;
     virtual void send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) = 0;
     virtual void send_bulk(Packet packet) = 0;
-    virtual std::optional<wire::Location> find(ObjectId object) = 0;
+    virtual std::optional<Held> find(ObjectId object) = 0;
     virtual void moved(ObjectId object, const wire::Location& location) = 0;
     virtual void move_failed(ObjectId object, const Error& error) = 0;
   };
-  BulkMoves(Out& out, Store& store, Truth& truth, Random& random, NodeId self, double trouble)
-      : out_(out), store_(store), truth_(truth), random_(random), self_(self), trouble_(trouble) {}
+  BulkMoves(Out& out, Store& store, Truth& truth, Random& random, NodeId self, double trouble,
+            std::size_t fan)
+      : out_(out),
+        store_(store),
+        truth_(truth),
+        random_(random),
+        self_(self),
+        trouble_(trouble),
+        tree_({.fan = fan}) {}
 
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now);
   /// False when the message is not about transfers.
@@ -44,8 +58,23 @@ class BulkMoves {
     std::map<ObjectId, std::uint64_t> expected;  ///< object → pull
     std::optional<std::string> closing;
   };
+  /// What has come of an object.
+  struct Memory {
+    std::uint64_t bytes = 0, content = 0, connection = 0;
+    std::uint64_t have = 0, stamp = 0;
+    std::map<std::uint64_t, std::uint64_t> ahead;  ///< offset → size, behind a gap
+  };
+  struct Piece {
+    ObjectId object;
+    std::uint64_t offset = 0, size = 0, stamp = 0, content = 0;
+  };
   void run(Time now);
-  void serve(NodeId from, const wire::PullRequest& request, Time now);
+  void serve(NodeId from, const wire::PullRequest& request);
+  bool sends_elsewhere(NodeId from, const wire::PullRequest& request, const Held& held,
+                       std::uint64_t stamp);
+  void take_off(std::uint64_t pull);
+  void keep_part(std::uint64_t pull, Memory& memory);
+  void on_piece(NodeId from, std::uint64_t connection, const Piece& piece, Time now);
 
   Out& out_;
   Store& store_;
@@ -54,7 +83,9 @@ class BulkMoves {
   NodeId self_;
   double trouble_;
   agent::TransferPlan plan_;
-  std::map<std::uint64_t, std::uint64_t> memory_;  ///< pull → content
+  agent::Broadcast tree_;
+  std::map<std::uint64_t, Memory> memory_;      ///< of pulls
+  std::map<Store::Key, std::uint64_t> copies_;  ///< stamps of whose bytes they are
   std::map<std::uint64_t, Inbound> inbound_;
   std::map<NodeId, std::uint64_t> serving_;  ///< the connection that it offered last
   std::multimap<Time, std::uint64_t> ended_;

@@ -40,6 +40,11 @@ std::string_view name_of(Mark mark) noexcept {
                                         "name_clash",
                                         "link_window_small",
                                         "backlog_small",
+                                        "carry_window_small",
+                                        "talk_dropped",
+                                        "kill_control_aimed",
+                                        "kill_idle_at_wish",
+                                        "slow_news_of_death",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",
@@ -62,112 +67,18 @@ std::string_view name_of(Mark mark) noexcept {
                                         "refused_store",
                                         "held_answers",
                                         "portal_stalled",
-                                        "lost_object"};
+                                        "lost_object",
+                                        "killed_twice",
+                                        "nested_got",
+                                        "placed_on_node",
+                                        "resumed",
+                                        "sent_elsewhere",
+                                        "lingered"};
   static_assert(std::size(names) == kMarks);
   return names[static_cast<std::size_t>(mark)];
 }
 
-std::string Tuning::text() const {
-  std::string text;
-  const auto join = [&](const char* option, const auto& all, const auto& word) {
-    bool first = true;
-    for (const auto& one : all) {
-      text += first ? std::string(" ") + option + " " : ",";
-      text += word(one);
-      first = false;
-    }
-  };
-  join("--off", off, [](const std::string& one) { return one; });
-  join("--mute", muted, [](std::uint64_t one) { return std::to_string(one); });
-  if (most_actions != ~std::uint64_t{0}) text += " --actions " + std::to_string(most_actions);
-  if (canary) text += " --canary";
-  return text;
-}
-
-// --- the plan
-
-Plan Cluster::plan_of(std::uint64_t seed, const Tuning& tuning) {
-  Random random(seed ^ 0x636c7573746572ULL);
-  const auto is_off = [&](std::string_view name) {
-    return tuning.off.count(std::string(name)) != 0;
-  };
-  const auto some = [&](double chance, double most) {
-    return random.chance(chance) ? random.uniform() * most : 0.0;
-  };
-  Plan plan;
-  plan.machines = 4 + random.below(3);  // control and three to five nodes
-  for (sim::NodeIndex i = 1; i < plan.machines; ++i) {
-    if (i == 1 || random.chance(0.4)) plan.drivers.insert(i);
-    plan.cpus.push_back(static_cast<double>(1 + random.below(3)));
-  }
-  plan.workload.actions = 20 + random.below(40);
-  plan.workload.between = 1ms * (20 + random.below(200));
-  plan.workload.actors = random.chance(0.85);
-  plan.workload.nested = random.chance(0.8);
-  plan.workload.large = random.chance(0.8);
-  plan.workload.bulk = random.chance(0.6);
-  plan.workload.throws = random.chance(0.7);
-  plan.workload.names = random.chance(0.7);
-  plan.workload.slow_tasks = some(0.3, 0.1);
-  plan.workload.actions = std::min(plan.workload.actions, tuning.most_actions);
-  FaultsAllowed allowed;
-  allowed.disks = true;
-  plan.faults = FaultPlan::random(random, allowed);
-  plan.faults.longest_pause = 14s;
-  plan.faults.longest_partition = 14s;
-  plan.faults.longest_down = 6s;
-  plan.faults.between_events = 1ms * (500 + random.below(6000));
-  plan.faults.drop *= 0.3;
-  plan.faults_for = 1ms * (4000 + random.below(12000));
-  const double calm = random.uniform();
-  if (calm < 0.25) plan.faults.weight = {};  // nothing worse than single messages
-  if (calm < 0.05) {
-    const Duration delay = plan.faults.delay;
-    plan.faults = FaultPlan::calm();
-    plan.faults.delay = delay;
-  }
-  if (calm >= 0.15) {
-    for (const Mark kind : {Mark::kill_worker, Mark::kill_actor_worker, Mark::kill_starting_worker,
-                            Mark::kill_blocked_worker, Mark::kill_driver, Mark::report_burst})
-      plan.strikes[static_cast<std::size_t>(kind)] = some(0.6, kind == Mark::kill_driver ? 0.1 : 1);
-    plan.trouble = some(0.3, 0.2);
-    plan.slow_starts = some(0.3, 0.1);
-    plan.failed_starts = some(0.3, 0.2);
-  }
-  plan.between_strikes = 1ms * (200 + random.below(3000));
-  plan.late_passes = random.chance(0.2);
-  plan.late_rings = random.chance(0.3);
-  plan.small_backlog = random.chance(0.1);
-  plan.small_window = random.chance(0.2);
-  plan.ring_capacity = random.chance(0.2) ? 1 + random.below(4) : 32;
-
-  for (std::size_t i = 0; i < fault_kinds; ++i)
-    if (is_off(sim::name_of(static_cast<Fault>(i)))) plan.faults.weight[i] = 0;
-  if (is_off("drop")) plan.faults.drop = 0;
-  if (is_off("duplicate")) plan.faults.duplicate = 0;
-  if (is_off("reorder")) plan.faults.reorder = 0;
-  if (is_off("delay_spike")) plan.faults.delay_spike = 0;
-  if (is_off("buggify")) plan.faults.buggify = 0;
-  for (std::size_t i = 0; i < kFaultMarks; ++i)
-    if (is_off(name_of(static_cast<Mark>(i)))) plan.strikes[i] = 0;
-  if (is_off("trouble")) plan.trouble = 0;
-  if (is_off("worker_start_slow")) plan.slow_starts = 0;
-  if (is_off("worker_start_fails")) plan.failed_starts = 0;
-  if (is_off("slow_task")) plan.workload.slow_tasks = 0;
-  if (is_off("agent_pass_late")) plan.late_passes = false;
-  if (is_off("ring_read_late")) plan.late_rings = false;
-  if (is_off("backlog_small")) plan.small_backlog = false;
-  if (is_off("link_window_small")) plan.small_window = false;
-  if (is_off("ring_small")) plan.ring_capacity = 32;
-  if (is_off("actors")) plan.workload.actors = false;
-  if (is_off("nested")) plan.workload.nested = false;
-  if (is_off("large")) plan.workload.large = false;
-  if (is_off("bulk")) plan.workload.bulk = false;
-  if (is_off("throws")) plan.workload.throws = false;
-  if (is_off("names")) plan.workload.names = false;
-  if (is_off("drivers")) plan.drivers = {1};
-  return plan;
-}
+// --- the run's setting
 
 sim::WorldOptions Cluster::options_of(std::uint64_t seed, const Plan& plan, const Tuning& tuning) {
   seed_random_ids(seed);
@@ -181,11 +92,12 @@ sim::WorldOptions Cluster::options_of(std::uint64_t seed, const Plan& plan, cons
 }
 
 Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
-    : plan(plan_of(seed, tuning)),
+    : plan(Plan::of(seed, tuning)),
       world(options_of(seed, plan, tuning), [this](sim::NodeIndex i) { return make(i); }),
       disk(std::make_shared<ControlDisk>(seed)),
       seed_(seed),
-      tuning_(tuning) {
+      tuning_(tuning),
+      aim_(seed ^ 0x61696dULL) {
   for (std::size_t i = 0; i < plan.machines; ++i) shell_randoms_.emplace_back(seed * 31 + i);
   truth.fail = [this](std::string why) { world.fail(std::move(why)); };
   world.attach_disk(0, disk);
@@ -193,6 +105,7 @@ Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
     return ++events_ > kMostEvents ? std::string("livelock: events without an end") : std::string();
   });
   if (plan.ring_capacity < 32) truth.mark(Mark::ring_small);
+  if (plan.carry_window < wire::kCarryWindow) truth.mark(Mark::carry_window_small);
   schedule_strikes();
 }
 
@@ -215,7 +128,7 @@ scheduling::LeaseOptions Cluster::lease_options(sim::NodeIndex self) const {
   options.name = "n" + std::to_string(self);
   options.max_workers = static_cast<std::uint32_t>(plan.cpus[self - 1]);
   options.extra_worker_interval = 10ms;
-  options.infeasible_timeout = 60s;
+  options.infeasible_timeout = 20s;
   return options;
 }
 
@@ -233,6 +146,10 @@ net::LinkOptions Cluster::link_options() {
 
 void Cluster::schedule_strikes() {
   Random random(seed_ ^ 0x737472696b65ULL);
+  if (plan.cut_at > Duration{}) {
+    const auto victim = static_cast<sim::NodeIndex>(2 + random.below(plan.machines - 2));
+    world.at(plan.cut_at, [this, victim] { world.isolate(victim, plan.cut_for); });
+  }
   double sum = 0;
   for (const double weight : plan.strikes) sum += weight;
   if (sum <= 0) return;
@@ -261,12 +178,44 @@ void Cluster::strike(Mark kind, sim::NodeIndex victim) {
         if (!agent(victim)->strike_process(env, kind) && kind != Mark::kill_driver)
           agent(victim)->strike_process(env, Mark::kill_worker);
         break;
+      case Mark::talk_dropped: agent(victim)->strike_talk(env); break;
       default: agent(victim)->strike_report(env);
     }
   });
 }
 
+/// Control dies while what it was just told is on its way, on its disk or half done.
+void Cluster::moment() {
+  constexpr std::uint64_t kMost = 4;
+  if (!world.faulting() || plan.aim <= 0 || aimed_ >= kMost || !aim_.chance(plan.aim)) return;
+  if (tuning_.muted.count(2'000'000 + aimed_++) != 0) return;
+  const Duration after = Duration(aim_.below(aim_.chance(0.5) ? 3'000'000 : 60'000'000));
+  world.at(world.now() - Time{} + after, [this] {
+    if (!world.faulting() || !world.alive(0)) return;
+    truth.mark(Mark::kill_control_aimed);
+    if (aim_.chance(0.3))
+      world.crash(0);
+    else
+      world.kill(0);
+  });
+}
+
+/// Control hears of a death; the other nodes only later.
+void Cluster::slow_news(sim::NodeIndex from) {
+  if (!world.faulting() || !aim_.chance(plan.slow_news)) return;
+  truth.mark(Mark::slow_news_of_death);
+  const Duration by = 20ms + Duration(aim_.below(300'000'000));
+  for (sim::NodeIndex to = 1; to < plan.machines; ++to)
+    if (to != from) world.slow_down(from, to, 2 * by, by);
+}
+
 // --- the truth about control
+
+bool Cluster::actor_lives(ActorId actor) {
+  for (sim::NodeIndex i = 1; i < plan.machines; ++i)
+    if (world.alive(i) && agent(i)->has_process_of(actor)) return true;
+  return false;
+}
 
 bool Cluster::is_gone(NodeId node) {
   const auto index = static_cast<sim::NodeIndex>(node.low);
@@ -286,6 +235,8 @@ void Cluster::check_acknowledged(const control::Service& service, bool) {
     if (location->state == control::ActorState::dead)
       return truth.fail("an acknowledged detached actor is dead, and nobody killed it");
   }
+  for (const JobId job : truth.ended_jobs)
+    if (service.jobs().is_running(job)) return truth.fail("a job that has ended runs again");
 }
 
 // --- the run

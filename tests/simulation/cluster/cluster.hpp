@@ -28,8 +28,13 @@ struct Tuning {
   std::string text() const;
 };
 
+/// What a schedule is about.
+enum class Theme : std::uint8_t { any, control_dies, talks_break, long_cut };
+
 /// What a seed makes of a cluster.
 struct Plan {
+  static Plan of(std::uint64_t seed, const Tuning& tuning);
+  Theme theme = Theme::any;
   std::size_t machines = 4;
   std::set<sim::NodeIndex> drivers;
   std::vector<double> cpus;
@@ -41,6 +46,12 @@ struct Plan {
   double trouble = 0, slow_starts = 0, failed_starts = 0;
   bool late_passes = false, late_rings = false, small_backlog = false, small_window = false;
   std::size_t ring_capacity = 32;
+  std::uint64_t carry_window = wire::kCarryWindow;
+  std::size_t fan = 2;           ///< of those that a node sends an object to
+  double aim = 0;                ///< how likely control dies of what it is told
+  double idle_kills = 0;         ///< how likely an idle worker dies when another node wants one
+  double slow_news = 0;          ///< how likely an actor's death is heard late by other nodes
+  Duration cut_at{}, cut_for{};  ///< one node from all others; zero: not
 };
 
 class Cluster {
@@ -61,6 +72,12 @@ class Cluster {
   /// A rate of faults; zero once they have stopped.
   double fault_rate(double rate) const { return world.faulting() ? rate : 0; }
   bool is_gone(NodeId node);
+  /// Whether any process hosts it.
+  bool actor_lives(ActorId actor);
+  /// Something is said to control that must not be lost with it.
+  void moment();
+  /// An actor has died on that machine.
+  void slow_news(sim::NodeIndex from);
   bool canary() const { return tuning_.canary; }
   bool verbose() const { return tuning_.verbose; }
   void acknowledged(const control::Service& service, ActorId actor);
@@ -73,7 +90,6 @@ class Cluster {
   std::vector<std::unique_ptr<Process>> graveyard;
 
  private:
-  static Plan plan_of(std::uint64_t seed, const Tuning& tuning);
   static sim::WorldOptions options_of(std::uint64_t seed, const Plan& plan, const Tuning& tuning);
   std::unique_ptr<sim::Node<Packet>> make(sim::NodeIndex i);
   Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
@@ -86,8 +102,9 @@ class Cluster {
 
   std::uint64_t seed_;
   Tuning tuning_;
+  Random aim_;
   std::vector<Random> shell_randoms_;
-  std::uint64_t last_driver_ = 0, strikes_ = 0, events_ = 0;
+  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, events_ = 0;
   Time next_look_{}, next_end_{};
   bool calmed_ = false;
 };

@@ -57,6 +57,7 @@ ControlNode::ControlNode(Cluster& cluster, NodeId id) : cluster_(cluster), id_(i
 
 /// What was on its way to the disk may reach it, in part or not at all: that is decided there.
 ControlNode::~ControlNode() {
+  ++cluster_.truth.control_deaths;
   service_.reset();
   if (!committing_) return;
   cluster_.truth.mark(Mark::commit_torn);
@@ -198,6 +199,8 @@ void ControlNode::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
 void ControlNode::note(const control::FromControl& message) {
   if (const auto* reply = std::get_if<control::ActorReply>(&message))
     if (reply->created) cluster_.acknowledged(*service_, reply->actor);
+  if (const auto* ended = std::get_if<control::JobEnded>(&message))
+    cluster_.truth.ended_jobs.insert(ended->job);
 }
 
 void ControlNode::send(NodeId to, const control::FromControl& message) {

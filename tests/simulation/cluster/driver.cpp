@@ -21,14 +21,44 @@ void Program::drive() {
   if (finished_) return;
   const Time now = process_.machine().now();
   check_results();
-  if (now >= next_action_ && done_ < workload_.actions) {
-    one_action();
+  const auto due =
+      std::partition(kills_.begin(), kills_.end(), [&](const Kill& kill) { return kill.at > now; });
+  for (auto at = due; at != kills_.end(); ++at)
+    for (KnownActor& actor : actors_)
+      if (actor.id == at->actor) kill_for_good(actor);
+  kills_.erase(due, kills_.end());
+  if (now >= next_action_) {
     const auto mean = static_cast<std::uint64_t>(workload_.between.count());
     next_action_ = now + Duration(1'000 + process_.machine().random().below(2 * mean));
+    if (pester_ > 0) {
+      --pester_;
+      next_action_ = now + Duration(500'000 + process_.machine().random().below(3'000'000));
+      for (KnownActor& actor : actors_)
+        if (actor.id == pestered_) call(actor, true);
+    } else if (done_ < workload_.actions) {
+      one_action();
+    } else if (workload_.lingers && !lingered_) {
+      linger(now);
+    }
   }
-  if (done_ >= workload_.actions) wind_up();
-  if (!finished_)
-    process_.machine().wake(process_.index(), std::clamp<Duration>(next_action_ - now, 1ms, 500ms));
+  const bool winds_up = done_ >= workload_.actions && (!workload_.lingers || lingered_);
+  if (winds_up && kills_.empty() && pester_ == 0) wind_up();
+  if (finished_) return;
+  // What is waited for wakes it.
+  Duration wait = std::max<Duration>(next_action_ - now, winds_up ? 100ms : 1ms);
+  for (const Kill& kill : kills_) wait = std::min<Duration>(wait, kill.at - now);
+  process_.machine().wake(process_.index(), std::clamp<Duration>(wait, 1ms, 500ms));
+}
+
+void Program::linger(Time now) {
+  if (process_.machine().faulting()) {
+    next_action_ = now + 200ms + Duration(process_.machine().random().below(600'000'000));
+    return process_.machine().random().chance(0.3) ? find_one() : call_one();
+  }
+  lingered_ = true;
+  process_.machine().truth().mark(Mark::lingered);
+  for (std::size_t i = 0; i < actors_.size(); ++i) call(actors_[i], true);
+  for (int i = 0; i < 3; ++i) submit_one();
 }
 
 Spec Program::new_spec(Spec::Kind kind) {
@@ -67,7 +97,8 @@ void Program::one_action() {
       for (auto n = 1 + random.below(6); n > 0; --n) call_one();
       return;
     }
-    if (dice < 84) return kill_one();
+    if (dice < 80 + workload_.kills && dice < 90) return kill_one();
+    if (dice >= 92 && dice < 96) return find_one();
   }
   if (dice < 90) {
     const std::uint64_t bytes = !workload_.large ? 0 : random.chance(0.3) ? 4096 : 0;
@@ -102,11 +133,10 @@ void Program::submit_one() {
     kind = K::flaky;
   Spec spec = new_spec(kind);
   spec.depth = static_cast<std::uint8_t>(1 + random.below(3));
-  spec.fanout = static_cast<std::uint8_t>(1 + random.below(3));
+  spec.fanout = static_cast<std::uint8_t>(1 + random.below(kind == K::bundle ? 4 : 3));
   if (kind == K::throwing) process_.machine().truth().mark(Mark::task_throws);
   if (kind == K::flaky) process_.machine().truth().mark(Mark::flaky_task);
-  const std::uint64_t key = random.chance(0.8) ? random.below(3) : 3;
-  if (key == 3) process_.machine().truth().mark(Mark::resource_hog);
+  const std::uint64_t key = some_key();
   const bool safe = kind != K::throwing;  // its error would hide what others do
   ObjectHandle result = process_.submit(spec, some_objects(2, false), some_objects(2, false), key,
                                         random.chance(0.5) ? 3 : -1);
@@ -116,17 +146,34 @@ void Program::submit_one() {
     objects_.erase(objects_.begin() + static_cast<std::ptrdiff_t>(random.below(objects_.size())));
 }
 
+std::uint64_t Program::some_key() {
+  Random& random = process_.machine().random();
+  const std::uint64_t dice = random.below(100);
+  if (dice < 60) return random.below(3);
+  if (dice < 80) {
+    const std::vector<NodeId> nodes = process_.machine().nodes();
+    return process_.key_of(nodes[random.below(nodes.size())], random.chance(0.5));
+  }
+  process_.machine().truth().mark(Mark::resource_hog);
+  return 3;
+}
+
 void Program::call_one() {
   if (actors_.empty()) return;
   Random& random = process_.machine().random();
-  KnownActor& actor = actors_[random.below(actors_.size())];
+  call(actors_[random.below(actors_.size())], !random.chance(0.2));
+}
+
+void Program::call(KnownActor& actor, bool plain) {
   Spec spec = new_spec(Spec::Kind::method);
   spec.caller = mixed(number_, process_.index());
   spec.number = ++actor.number;
   std::vector<ObjectHandle> arguments;
-  if (random.chance(0.2)) arguments = some_objects(1, false);
-  results_.push_back(
-      {process_.call(actor.id, actor.lifetime, spec, std::move(arguments)), spec, actor.id, false});
+  if (!plain) arguments = some_objects(1, false);
+  plain = arguments.empty();
+  if (actor.over) process_.machine().truth().after_kill(spec);
+  results_.push_back({process_.call(actor.id, actor.lifetime, spec, std::move(arguments)), spec,
+                      actor.id, false, plain});
 }
 
 void Program::spawn_one() {
@@ -158,6 +205,7 @@ void Program::spawn_one() {
     actor.id = id;
     actor.lifetime = std::move(lifetime);
     actor.may_fail = may_fail;
+    actor.keeps = !may_fail && options.max_restarts < 0 && !options.argument;
     return;
   }
   questions_.push_back({process_.find(options.name), options.name, id, options.detached, false});
@@ -173,6 +221,7 @@ void Program::on_found(std::uint64_t request, ActorId id, ObjectHandle lifetime)
   process_.machine().truth().mark(Mark::found_by_name);
   if (question.last) {
     process_.machine().truth().killed.insert(id);
+    killed_.insert(id);
     return process_.kill(id, false);
   }
   for (const KnownActor& known : actors_)
@@ -190,9 +239,28 @@ void Program::kill_one() {
   KnownActor& actor = actors_[random.below(actors_.size())];
   const bool may_restart = random.chance(0.5);
   process_.machine().truth().mark(may_restart ? Mark::kill_may_restart : Mark::kill_by_handle);
+  if (!may_restart) return kill_for_good(actor);
   actor.killed = true;
-  if (!may_restart) process_.machine().truth().killed.insert(actor.id);
-  process_.kill(actor.id, may_restart);
+  process_.kill(actor.id, true);
+  if (!random.chance(0.5)) return;
+  const std::uint64_t most = random.chance(0.5) ? 60'000'000 : 1'000'000'000;
+  kills_.push_back({actor.id, process_.machine().now() + Duration(random.below(most))});
+}
+
+void Program::kill_for_good(KnownActor& actor) {
+  if (actor.over) process_.machine().truth().mark(Mark::killed_twice);
+  actor.killed = actor.over = true;
+  process_.machine().truth().killed.insert(actor.id);
+  killed_.insert(actor.id);
+  process_.kill(actor.id, false);
+  pestered_ = actor.id;
+  pester_ = process_.machine().random().below(6);
+}
+
+void Program::find_one() {
+  if (!workload_.names) return call_one();
+  const std::string name = "name" + std::to_string(process_.machine().random().below(4));
+  questions_.push_back({process_.find(name), name, {}, false, false});
 }
 
 // --- what became of it
@@ -226,13 +294,27 @@ void Program::judge(Result& result) {
   if (!failed) {
     ++truth.settled_ok;
     truth.check(result.spec.kind != Spec::Kind::throwing, "a task that throws has a result");
+    if (!result.wants || !process_.machine().random().chance(0.5)) return;
+    for (const ObjectHandle& ref : process_.open(result.handle).nested) {
+      Result inner;
+      inner.handle = ref;
+      inner.wants = true;
+      truth.mark(Mark::nested_got);
+      nested_.push_back(std::move(inner));
+    }
     return;
   }
   if (failed->code == Code::object_lost) truth.mark(Mark::lost_object);
   ++truth.excused;
   bool excused = truth.process_deaths + truth.breaks > 0 || user_made(*failed);
   for (const KnownActor& actor : actors_)
-    if (is_method && actor.id == result.actor) excused = excused || actor.killed || actor.may_fail;
+    if (is_method && actor.id == result.actor) {
+      excused = excused || actor.killed || actor.may_fail;
+      const bool may_be_lost = truth.node_deaths > 0 && truth.control_deaths > 0;
+      if (actor.keeps && result.plain && truth.killed.count(actor.id) == 0 && !may_be_lost)
+        truth.check(failed->code != Code::actor_died || failed->outcome != Outcome::not_executed,
+                    "an actor that restarts without end is given up");
+    }
   if (!excused)
     truth.fail("an error without any reason, of " +
                (is_method ? "a method of " + result.actor.str() : "a task") + ": " +
@@ -253,10 +335,16 @@ void Program::check_results() {
     judge(result);
     return true;
   });
+  for (Result& result : std::exchange(nested_, {})) {
+    process_.need(entry_of(result.handle), true);
+    results_.push_back(std::move(result));
+  }
 }
 
 void Program::wind_up() {
   if (!results_.empty() || !questions_.empty()) return;
+  for (const ActorId actor : killed_)
+    if (process_.machine().actor_lives(actor)) return;
   if (!winding_up_) {
     winding_up_ = true;
     objects_.clear();
@@ -292,6 +380,9 @@ std::string Program::waits_for() const {
   }
   text += ")";
   if (!questions_.empty()) text += " " + std::to_string(questions_.size()) + " questions";
+  for (const ActorId actor : killed_)
+    if (process_.machine().actor_lives(actor))
+      text += " the end of actor " + std::to_string(actor.low);
   text += " " + std::to_string(process_.live_calls()) + " calls " +
           std::to_string(process_.live_entries()) + " entries";
   return text;

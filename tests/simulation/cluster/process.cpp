@@ -2,9 +2,11 @@
 
 #include "tests/simulation/cluster/program.hpp"
 #include "troupe/runtime/base/assert.hpp"
+#include "troupe/runtime/scheduling/policy.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace troupe::sim::cluster {
 namespace {
@@ -17,6 +19,9 @@ struct Cases : F... {
 };
 template <class... F>
 Cases(F...) -> Cases<F...>;
+
+/// Shapes from this key on want a node.
+constexpr std::uint64_t kNodeKeys = 16;
 
 void append(wire::Value& value, BlobView bytes, Blob& payload) {
   payload.resize((payload.size() + 15) & ~std::size_t{15});
@@ -291,7 +296,20 @@ void Process::request_lease(std::uint64_t key, std::uint32_t backlog) {
   if (key == 1) shape.cpus = 5'000;
   if (key == 2) shape.placement = 2;  // spread
   if (key == 3) shape.resources = {{"gold", 10'000}};
+  if (key >= kNodeKeys) {
+    shape.cpus = 2'000;
+    shape.placement = static_cast<std::uint8_t>(scheduling::Placement::node);
+    std::tie(shape.node, shape.soft) = node_keys_.at(key - kNodeKeys);
+  }
   tell(wire::RequestLease{key, backlog, shape});
+}
+std::uint64_t Process::key_of(NodeId node, bool soft) {
+  machine_.truth().mark(Mark::placed_on_node);
+  const std::pair<NodeId, bool> wanted{node, soft};
+  const auto at = std::find(node_keys_.begin(), node_keys_.end(), wanted);
+  const auto key = kNodeKeys + static_cast<std::uint64_t>(at - node_keys_.begin());
+  if (at == node_keys_.end()) node_keys_.push_back(wanted);
+  return key;
 }
 void Process::return_lease(std::uint64_t lease) {
   tell(wire::LeaseReturned{lease});

@@ -67,6 +67,11 @@ class Machine {
   /// The process ends by itself after this step.
   virtual void exit_process(std::uint64_t process) = 0;
   virtual NodeId node() const = 0;
+  /// Those that it knows of, itself among them.
+  virtual std::vector<NodeId> nodes() const = 0;
+  virtual bool faulting() const = 0;
+  /// Seen from outside: whether any process hosts it.
+  virtual bool actor_lives(ActorId actor) = 0;
 };
 
 /// A value opened.
@@ -115,6 +120,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::uint64_t find(const std::string& name);
   void kill(ActorId actor, bool may_restart);
   ObjectHandle put(std::uint64_t content, std::uint64_t bytes, std::vector<ObjectHandle> refs);
+  /// For submit(): a shape that wants this node, or prefers it.
+  std::uint64_t key_of(NodeId node, bool soft);
   void need(Entry& entry, bool bytes);
   bool is_here(const Entry& entry) const;
   bool fetch_failed(const Entry& entry) const;
@@ -199,6 +206,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   bool driver_;
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
   bool dying_ = false, collecting_ = false;
+  std::vector<std::pair<NodeId, bool>> node_keys_;
   std::vector<Entry*> released_;
   std::size_t live_ = 0;
   std::map<ObjectId, Entry*> table_;

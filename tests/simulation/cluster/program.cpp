@@ -177,24 +177,28 @@ void Program::act() {
       for (std::uint64_t i = 0; i < now.spec.fanout; ++i) {
         std::vector<ObjectHandle> refs;
         if (!now.refs.empty() && i % 2 == 0) refs.push_back(now.refs[i % now.refs.size()]);
+        const Spec child = child_of(now.spec, i);
         now.children.push_back(
-            process_.submit(child_of(now.spec, i), {}, std::move(refs), i % 2, -1));
+            process_.submit(child, {}, std::move(refs), key_of_child(child), -1));
       }
       return;
     case Spec::Kind::forward: {
       Outgoing value;
       value.kind = Kind::forwarded;
-      value.forward = process_.submit(child_of(now.spec, 0), {}, {}, 0, -1);
+      const Spec child = child_of(now.spec, 0);
+      value.forward = process_.submit(child, {}, {}, key_of_child(child), -1);
       return answer(value);
     }
     case Spec::Kind::bundle: {
       Outgoing value = value_of(now.spec);
       for (std::uint64_t i = 0; i < now.spec.fanout; ++i) {
         const std::uint64_t content = mixed(now.spec.id, 100 + i);
-        if (i == 1)
-          value.refs.push_back(process_.submit(child_of(now.spec, i), {}, {}, 0, -1));
-        else
+        if (i == 0) {
           value.refs.push_back(process_.put(content, content % 2 == 0 ? 4096 : 0, {}));
+          continue;
+        }
+        const Spec child = child_of(now.spec, i);
+        value.refs.push_back(process_.submit(child, {}, {}, key_of_child(child), -1));
       }
       for (std::size_t i = 0; i < now.refs.size() && i < 2; ++i) value.refs.push_back(now.refs[i]);
       return answer(value);
@@ -223,6 +227,13 @@ std::string Program::describe() const {
   add("value", now.values);
   if (now.stage == Current::Stage::children) add("child", now.children);
   return text;
+}
+
+/// A third of all children want a node of their own.
+std::uint64_t Program::key_of_child(const Spec& child) {
+  if (child.id / 100 % 3 != 0) return child.id / 300 % 2;
+  const std::vector<NodeId> nodes = process_.machine().nodes();
+  return process_.key_of(nodes[child.id / 600 % nodes.size()], true);
 }
 
 void Program::answer(const Outgoing& value) {

@@ -5,6 +5,7 @@
 #include "tests/simulation/cluster/process.hpp"
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,10 @@ struct Workload {
   std::uint64_t actions = 40;  ///< of one driver
   Duration between{std::chrono::milliseconds(100)};
   bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
-  double slow_tasks = 0;  ///< share of tasks that run for up to a second
+  double slow_tasks = 0;    ///< share of tasks that run for up to a second
+  std::uint64_t kills = 4;  ///< of a hundred actions, of actors
+  /// Drivers go on, slowly, until the faults have stopped, and then use what they have once more.
+  bool lingers = false;
 };
 
 class Program {
@@ -66,6 +70,7 @@ class Program {
     Spec spec;
     ActorId actor;  ///< of a method
     bool wants = false;
+    bool plain = false;  ///< of a method: it has no arguments
   };
   struct KnownActor {
     ActorId id;
@@ -73,6 +78,13 @@ class Program {
     std::string name;
     std::uint64_t number = 0;
     bool killed = false, may_fail = false, detached = false;
+    bool over = false;   ///< this driver has killed it for good
+    bool keeps = false;  ///< it restarts without end, and nothing of its own can fail
+  };
+  /// A kill for good that follows one with a restart.
+  struct Kill {
+    ActorId actor;
+    Time at{};
   };
   struct Question {
     std::uint64_t request = 0;
@@ -84,8 +96,14 @@ class Program {
   void one_action();
   void submit_one();
   void call_one();
+  void call(KnownActor& actor, bool plain);
   void spawn_one();
   void kill_one();
+  void kill_for_good(KnownActor& actor);
+  void find_one();
+  void linger(Time now);
+  std::uint64_t some_key();
+  std::uint64_t key_of_child(const Spec& child);
   void check_results();
   void judge(Result& result);
   void wind_up();
@@ -107,6 +125,12 @@ class Program {
   std::vector<Result> results_;
   std::vector<KnownActor> actors_;
   std::vector<Question> questions_;
+  std::vector<Kill> kills_;
+  std::vector<Result> nested_;  ///< refs inside results, to be got next
+  std::set<ActorId> killed_;
+  std::uint64_t pester_ = 0;  ///< actions that call who was killed last
+  ActorId pestered_;
+  bool lingered_ = false;
 };
 
 }  // namespace troupe::sim::cluster

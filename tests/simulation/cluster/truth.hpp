@@ -54,6 +54,11 @@ enum class Mark : std::uint8_t {
   name_clash,
   link_window_small,
   backlog_small,
+  carry_window_small,
+  talk_dropped,
+  kill_control_aimed,
+  kill_idle_at_wish,
+  slow_news_of_death,
   fault_count_,
   // rare paths
   spilled = fault_count_,
@@ -79,6 +84,12 @@ enum class Mark : std::uint8_t {
   held_answers,
   portal_stalled,
   lost_object,
+  killed_twice,
+  nested_got,
+  placed_on_node,
+  resumed,
+  sent_elsewhere,
+  lingered,
   count_
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);
@@ -126,7 +137,7 @@ inline Spec child_of(const Spec& parent, std::uint64_t n) {
     child.depth = static_cast<std::uint8_t>(parent.depth - 1);
     child.fanout = static_cast<std::uint8_t>(1 + dice % 3);
   }
-  if (child.kind == Kind::bundle) child.fanout = static_cast<std::uint8_t>(1 + dice % 2);
+  if (child.kind == Kind::bundle) child.fanout = static_cast<std::uint8_t>(1 + dice % 3);
   child.run_ns = 100'000 + child.id % 3'000'000;
   return child;
 }
@@ -142,6 +153,8 @@ struct Truth {
   /// What may be a reason for an error: deaths and broken talks, so far.
   std::uint64_t process_deaths = 0, breaks = 0;
   bool user_throws = false;
+  /// An actor is lost when its node and control die together, before one has told another.
+  std::uint64_t node_deaths = 0, control_deaths = 0;
   /// Objects on bulk connections that have not come: a connection that falls silent over one is
   /// the network's doing. By who is to get it and its connection.
   std::map<std::pair<NodeId, std::uint64_t>, std::set<ObjectId>> on_bulk;
@@ -160,8 +173,11 @@ struct Truth {
   }
 
   // Methods.
+  /// Its caller has killed the actor for good before it made the call.
+  void after_kill(const Spec& spec) { after_kill_.insert(spec.id); }
   /// This life of the actor begins the call.
   void began(ActorId actor, std::uint64_t incarnation, const Spec& spec) {
+    if (after_kill_.count(spec.id) != 0) fail("a call that came after kill() was executed");
     if (!begun_.insert(spec.id).second) fail("an actor call was executed twice");
     if (not_executed_.count(spec.id) != 0) fail("a call that was called not executed was executed");
     std::uint64_t& newest = newest_life_[actor];
@@ -187,13 +203,20 @@ struct Truth {
     if (!first && at->second != process_key) fail("one life of an actor in two processes");
   }
 
+  // Said by control.
+  void epoch_given(Epoch epoch, NodeId node) {
+    const auto [at, first] = epochs_.try_emplace(epoch, node);
+    if (!first && at->second != node) fail("two nodes have the same epoch");
+  }
+  std::set<JobId> ended_jobs;
   // Acknowledged by control.
   std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
   std::set<ActorId> killed;
 
  private:
   std::map<ObjectId, std::uint64_t> promised_;
-  std::set<std::uint64_t> begun_, not_executed_;
+  std::set<std::uint64_t> begun_, not_executed_, after_kill_;
+  std::map<Epoch, NodeId> epochs_;
   std::map<ActorId, std::uint64_t> newest_life_;
   std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
   std::map<std::uint64_t, ActorId> hosts_;

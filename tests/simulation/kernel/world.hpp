@@ -190,6 +190,11 @@ class World {
   void start(NodeIndex i);
   void pause(NodeIndex i, Duration length, Fault kind = Fault::pause);
   void cut(Cut cut, Duration length);
+  /// One node from all others.
+  void isolate(NodeIndex i, Duration length);
+  void slow_down(NodeIndex a, NodeIndex b, Duration length, Duration by) {
+    network_.slow_down(a, b, now_ + length, by);
+  }
   void drop_connection(NodeIndex a, NodeIndex b, Duration down,
                        Fault kind = Fault::connection_drop);
 
@@ -266,7 +271,7 @@ class World {
   std::vector<Order> heap_;
   std::vector<Event> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<Call> calls_;
+  std::deque<Call> calls_;                         // one that runs may add others
   std::map<RouteKey, std::deque<Event>> blocked_;  // reliable delivery: waiting for a cut to end
   Trace trace_;
   Report report_;

@@ -320,6 +320,15 @@ void World<M>::cut(Cut cut, Duration length) {
 }
 
 template <class M>
+void World<M>::isolate(NodeIndex i, Duration length) {
+  Cut alone;
+  alone.inside.assign(members_.size(), false);
+  alone.inside[i] = true;
+  alone.kind = Fault::isolate;
+  cut(std::move(alone), length);
+}
+
+template <class M>
 void World<M>::release_held() {
   for (auto at = blocked_.begin(); at != blocked_.end();) {
     const auto from = static_cast<NodeIndex>(at->first >> 32);

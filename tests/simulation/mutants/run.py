@@ -9,6 +9,7 @@ linked before the archive that has the right one; nothing in the tree or the bui
 found when a seed breaks a promise that all seeds keep without it.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -68,31 +69,42 @@ def plant(patch, build, folder):
     return program, ""
 
 
+def find(name, options, build):
+    """The seed, counted from 1, at which it is found, or 0; and the promise that it broke, or what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="troupe-mutant-") as folder:
+        program, why = plant(HERE / f"{name}.patch", build, pathlib.Path(folder))
+        if not program:
+            return 0, why
+        done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
+                    "--first-failure"])
+        found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
+        return (int(found[1]) - options.first + 1, found[2]) if found else (0, "MISSED")
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev simulate --mutants")
     parser.add_argument("names", nargs="*", help="without .patch; default: all")
     parser.add_argument("--build", required=True, help="the build folder, which has the program")
     parser.add_argument("--seeds", type=int, default=2000, help="within which it must be found")
     parser.add_argument("--from", dest="first", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()
-    missed = 0
     names = options.names or sorted(p.stem for p in HERE.glob("*.patch"))
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="troupe-mutant-") as folder:
-            program, why = plant(HERE / f"{name}.patch", build, pathlib.Path(folder))
-            if program:
-                done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
-                            "--first-failure"])
-                found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
-                missed += 0 if found else 1
-                after = int(found[1]) - options.first + 1 if found else 0
-                print(f"{name:40} {f'seed {after}' if found else 'MISSED':12} {found[2] if found else ''}", flush=True)
-            else:
-                missed += 1
-                print(f"{name:40} {why}", flush=True)
-    print(f"{len(names) - missed} of {len(names)} mutants found within {options.seeds} seeds")
-    sys.exit(1 if missed else 0)
+    seen = {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        under_way = {pool.submit(find, name, options, build): name for name in names}
+        for done in concurrent.futures.as_completed(under_way):
+            name, (seed, why) = under_way[done], done.result()
+            seen[name] = seed
+            print(f"{name:40} {f'seed {seed}' if seed else '':12} {why}", flush=True)
+    print("\n| Seed | Found at that seed, counted from 1 |\n|---|---|")
+    for seed in sorted(set(seen.values()), key=lambda n: (n == 0, n)):
+        print(f"| {seed or f'not in {options.seeds}'} | " +
+              ", ".join(f"`{name}`" for name in sorted(seen) if seen[name] == seed) + " |")
+    found = sum(1 for seed in seen.values() if seed)
+    print(f"{found} of {len(names)} mutants found within {options.seeds} seeds")
+    sys.exit(0 if found == len(names) else 1)
 
 
 if __name__ == "__main__":
