@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/node.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
+#include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/process/role.hpp"
 
 #include <poll.h>
@@ -111,6 +112,7 @@ Node::Node(NodeOptions options)
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
+      kept_(owners_, heirs_, client::lineage_limit(false)),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
@@ -125,6 +127,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       // A program's own cluster has all its nodes from the start; its list may be short for a
       // moment while control starts again.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
+      kept_(owners_, heirs_, client::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   open_spiller();
@@ -174,6 +177,7 @@ void Node::loop() {
     on_timer();
     do {
       bury_doomed();
+      kept_.carry_out();
       carry_out_leases();
     } while (hear_control());
     forget_ended_jobs();
@@ -186,8 +190,8 @@ void Node::loop() {
     // The ring of a worker that is about to be reaped has not been read: it may count a holder.
     const bool unread = std::any_of(processes_.begin(), processes_.end(),
                                     [](const auto& entry) { return entry.second->doomed; });
-    const bool again =
-        (!unread && owners_.settle()) || !readers_.empty() || (control_ && control_->pending());
+    const bool again = (!unread && owners_.settle()) || kept_.pending() || !readers_.empty() ||
+                       (control_ && control_->pending());
     if (network_) {
       report(steady_now());
       keep_in_touch(steady_now());
@@ -362,6 +366,7 @@ void Node::bury(Process& process) {
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
+  kept_.process_died(index);
   forget_asks(process);
   if (process.attached) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};

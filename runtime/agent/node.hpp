@@ -14,6 +14,7 @@
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
+#include "troupe/runtime/agent/kept_calls.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/network.hpp"
@@ -91,6 +92,7 @@ class Node final : private OwnerTable::Out,
     std::string sentence;        ///< why it is killed, when that is decided here
     Time heard{};                ///< when it last said something
     bool doomed = false;         ///< to be buried after this pass
+    bool leaving = false;        ///< was told to end itself
     bool halted = false;         ///< SIGSTOP: see halt_actors()
     std::string reason;
     std::set<ProcessIndex> peers;      ///< with a channel
@@ -220,6 +222,16 @@ class Node final : private OwnerTable::Out,
     objectstore::Allocation memory;
   };
 
+  /// Who makes the calls of processes that have ended.
+  struct Heirs final : KeptCalls::Out {
+    explicit Heirs(Node& n) : node(n) {}
+    std::optional<ProcessIndex> find_process(JobNumber job) override;
+    void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
+    Node& node;
+  };
+  /// Wishes of ours with such a key, and a job's number in it, are for them; others for actors.
+  static constexpr std::uint64_t kForKeptCalls = std::uint64_t{1} << 63;
+
   // memory (node_memory.cpp)
   void open_spiller();
   void need_extent(Process& from, const wire::NeedExtent& message);
@@ -292,6 +304,7 @@ class Node final : private OwnerTable::Out,
   void worker_gone(std::uint64_t token, const std::string& reason);
   void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why);
   void go_down(const std::string& why);
+  void serve_kept_calls(const scheduling::Granted& grant);
 
   // jobs (node_jobs.cpp)
   Job& job_of(JobId id);
@@ -401,6 +414,7 @@ class Node final : private OwnerTable::Out,
   void lineage_over(ProcessIndex maker, ObjectId object) override;
   void wants_copy(ObjectId object) override;
   void copy_over(ObjectId object) override;
+  void orphaned(ObjectId object, ObjectId lost) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
   void release_worker(std::uint64_t life) override;
@@ -433,6 +447,8 @@ class Node final : private OwnerTable::Out,
   std::optional<Error> memory_refused_;  ///< or so
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
+  Heirs heirs_{*this};
+  KeptCalls kept_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node
   ToNetwork to_network_{*this};                ///< else
   std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so

@@ -167,6 +167,7 @@ void Node::job_failed(Job& job, const std::string& why) {
       send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);
+  kept_.job_over(job.number, why);
   remote_.refuse_job(job.id, why);
   const Error error(Code::unavailable, why);
   std::vector<std::uint64_t> lives;
@@ -199,6 +200,7 @@ void Node::end_job(JobId id, const std::string& why) {
   }
   const Time now = steady_now();
   leases_.job_ended(job.number, now);
+  kept_.job_over(job.number, "its job has ended");
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);
     return !dedicated;

@@ -102,6 +102,9 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                      owners_.rebuilt(from.index, m.object, m.value, payload);
                    },
                    [&](wire::Lineage& m) { owners_.keeps_lineage(from.index, m.object); },
+                   [&](wire::KeptCall& m) { kept_.keep(from.index, from.job_number, m, payload); },
+                   [&](wire::MadeBy& m) { kept_.made(from.index, m); },
+                   [&](wire::ForgetCall& m) { kept_.forget(from.index, m.number); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
                    [&](wire::Shutdown&) {
@@ -434,6 +437,7 @@ void Node::carry_out_leases() {
 }
 
 void Node::on_granted(const scheduling::Granted& grant) {
+  if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
   if (grant.owner == kSelf) {
     waiting_lives_.erase(grant.key);
     actor_leases_[grant.key] = grant.lease;
@@ -452,7 +456,9 @@ void Node::on_granted(const scheduling::Granted& grant) {
 }
 
 void Node::on_refused(const scheduling::Refused& refused) {
-  if (refused.owner == kSelf)
+  if (refused.owner == kSelf && (refused.key & kForKeptCalls) != 0)
+    kept_.job_over(refused.key & ~kForKeptCalls, refused.why);
+  else if (refused.owner == kSelf)
     actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
   else if (remote_.is_alias(refused.owner))
     remote_.refused_here(refused.owner, refused.key, refused.why);
@@ -517,7 +523,12 @@ void Node::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
 }
 
 void Node::lineage_over(ProcessIndex maker, ObjectId object) {
+  if (maker == kSelf) return kept_.released(object);
   if (Process* to = find(maker)) send(*to, wire::Lineage{object});
+}
+
+void Node::orphaned(ObjectId object, ObjectId lost) {
+  kept_.orphaned(object, lost);
 }
 
 void Node::free(const wire::Location& location) {
@@ -567,7 +578,10 @@ void Node::drop_creation(const wire::Call& creation) {
 }
 
 void Node::end_worker(ProcessIndex worker) {
-  if (Process* process = find(worker)) send(*process, wire::Shutdown{"no longer needed"});
+  Process* process = find(worker);
+  if (process == nullptr) return;
+  process->leaving = true;
+  send(*process, wire::Shutdown{"no longer needed"});
 }
 
 void Node::kill_worker(ProcessIndex worker) {

@@ -176,6 +176,40 @@ void Node::go_down(const std::string& why) {
   for (auto& [index, process] : processes_) send(*process, wire::Shutdown{why});
 }
 
+// --- calls of workers that have ended
+
+/// The driver stays longest. Without anybody a worker is leased, which may well be idle then: it
+/// ends only when what it has submitted has ended.
+std::optional<ProcessIndex> Node::Heirs::find_process(JobNumber job) {
+  std::optional<ProcessIndex> found;
+  for (const auto& [index, process] : node.processes_) {
+    if (process->job_number != job || !process->introduced || process->doomed) continue;
+    if (process->halted || process->leaving || !process->bell) continue;
+    if (process->kind == wire::ProcessKind::driver) return index;
+    found = index;
+  }
+  if (found) return found;
+  scheduling::Shape shape;
+  shape.placement = scheduling::Placement::node;
+  shape.node = node.id_;
+  node.leases_.request(kSelf, kForKeptCalls | job, shape, 1, steady_now(),
+                       {.spilled = false, .dedicated = false, .job = job});
+  return std::nullopt;
+}
+
+void Node::Heirs::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
+  if (Process* process = node.find(to)) node.send(*process, message, payload);
+}
+
+void Node::serve_kept_calls(const scheduling::Granted& grant) {
+  const JobNumber job = grant.key & ~kForKeptCalls;
+  if (find(grant.worker) != nullptr)
+    kept_.serve(job, grant.worker);
+  else if (const auto other = heirs_.find_process(job))
+    kept_.serve(job, *other);
+  leases_.returned(grant.lease, steady_now());
+}
+
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   const auto found = processes_.find(token);
   if (found == processes_.end()) return;

@@ -181,6 +181,7 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
   Record& record = found->second;
   if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
   record.waiting.push_back({process, true});
+  record.lost = lost_one;
   if (record.again) return;
   const bool ours_is_bad = record.owner != kSelf && (copies_ || !is_dead(record.owner)) &&
                            record.value.kind == wire::Value::Kind::shared;
@@ -191,8 +192,14 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
     set_value(object, record, error_value(dead_.at(record.owner)), {});
   else if (record.owner != kSelf)
     out_.peer_rebuild(record.owner, object, lost_one);
+  else if (is_dead(record.producer) && record.kept)
+    out_.orphaned(object, lost_one);
   else if (is_dead(record.producer) && !TROUPE_MUTANT("owners.asks_the_dead"))
-    set_value(object, record, lost("the process that could compute it again has ended"), {});
+    set_value(object, record,
+              lost("the process that made it has ended, and no call is kept that could make it "
+                   "again: it was put, is the result of an actor's method, or its task may not "
+                   "run twice"),
+              {});
   else
     out_.rebuild(record.producer, object, lost_one);
 }
@@ -222,6 +229,33 @@ void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
     found->second.has_lineage = true;
   else if (!is_dead(from))
     out_.lineage_over(from, object);
+}
+
+bool OwnerTable::made_by_kept_call(ProcessIndex from, ObjectId object) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner != kSelf || found->second.producer != from)
+    return false;
+  return found->second.kept = true;
+}
+
+bool OwnerTable::entrust(ObjectId object, ProcessIndex process) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.kept || !is_dead(found->second.producer))
+    return false;
+  found->second.producer = process;
+  return found->second.has_lineage = true;
+}
+
+std::optional<ProcessIndex> OwnerTable::maker_of(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || is_dead(found->second.producer)) return std::nullopt;
+  return found->second.producer;
+}
+
+void OwnerTable::gone(ObjectId object, const Error& why) {
+  const auto found = records_.find(object);
+  if (found != records_.end() && !found->second.ready)
+    set_value(object, found->second, error_value(why.shared_info()), {});
 }
 
 /// Nobody knows the value any more.
@@ -308,10 +342,15 @@ void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
   drop_counts(process);
   const wire::Value end = lost("the process that was to compute it died", &reason);
   dead_[process] = nullptr;
-  for (auto& [object, record] : records_)
-    if (record.known && record.owner == kSelf && !record.ready && !record.actor &&
-        record.producer == process)
+  for (auto& [object, record] : records_) {
+    if (!record.known || record.owner != kSelf || record.ready || record.actor ||
+        record.producer != process)
+      continue;
+    if (record.kept && !TROUPE_MUTANT("owners.orphans_once"))
+      out_.orphaned(object, record.lost);
+    else
       set_value(object, record, end, {});
+  }
 }
 
 bool OwnerTable::settle() {
@@ -347,6 +386,7 @@ void OwnerTable::release(ObjectId object, const Record& record) {
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
   if (record.ready) let_go(record.value);
   if (record.has_lineage && !is_dead(record.producer)) out_.lineage_over(record.producer, object);
+  if (record.kept) out_.lineage_over(kSelf, object);
   if (record.owner != kSelf && !is_dead(record.owner))
     out_.peer_hold(record.owner, object, kSelf, -1);
 }

@@ -35,7 +35,8 @@
 /// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
 /// the object, the only one who can compute it again, says what it is now. Two who ask at once
 /// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
-/// whose bytes are good for all that is known.
+/// whose bytes are good for all that is known. When whoever made it has ended, another process
+/// takes its place if the call is kept (kept_calls.hpp).
 ///
 /// Where nodes keep copies of what others hold (keep_copies()), the death of an owner leaves open
 /// what was not known here: peer_await() and pull() then ask for its copy, and the answers come as
@@ -93,13 +94,16 @@ class OwnerTable {
     virtual void rebuild(ProcessIndex /*maker*/, ObjectId /*object*/, ObjectId /*lost*/) {}
     /// PeerRebuild to the owner; answered by ready_from_owner(), or its death.
     virtual void peer_rebuild(ProcessIndex /*owner*/, ObjectId /*object*/, ObjectId /*lost*/) {}
-    /// Nobody holds any more what the process kept lineage for.
+    /// Nobody holds any more what the process kept lineage for; kSelf: what a kept call made.
     virtual void lineage_over(ProcessIndex /*maker*/, ObjectId /*object*/) {}
     /// With keep_copies(): another node holds an object of ours whose value is known,
     /// held_abroad(); may be said again.
     virtual void wants_copy(ObjectId /*object*/) {}
     /// With keep_copies(): that object, or this value of it, is no more.
     virtual void copy_over(ObjectId /*object*/) {}
+    /// A kept call made the object, whose maker has ended: somebody else is to compute it again.
+    /// Answered by entrust() and a Rebuild to that one, or by gone(). `lost` as in rebuild().
+    virtual void orphaned(ObjectId /*object*/, ObjectId /*lost*/) {}
   };
 
   explicit OwnerTable(Out& out) : out_(out) {}
@@ -126,6 +130,16 @@ class OwnerTable {
   void rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   /// Whoever made it wants to hear when nobody holds it any more.
   void keeps_lineage(ProcessIndex from, ObjectId object);
+  /// A call that the agent keeps made the object (see KeptCalls). False: it is gone, or not the
+  /// process's.
+  bool made_by_kept_call(ProcessIndex from, ObjectId object);
+  /// This process takes the place of the object's maker, which has ended. False: it is gone, or has
+  /// a maker.
+  bool entrust(ObjectId object, ProcessIndex process);
+  /// Who made it, or has taken that one's place, if it lives.
+  std::optional<ProcessIndex> maker_of(ObjectId object) const;
+  /// Nobody can compute it again.
+  void gone(ObjectId object, const Error& why);
   /// The object stands for an actor: it is never ready, and its end is unreferenced().
   void stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator);
   /// Counts of the process go; what it was to fulfil ends in the error. Precondition: all that it
@@ -207,6 +221,8 @@ class OwnerTable {
     bool pulling = false;      ///< borrowed: the bytes are on their way
     bool again = false;        ///< and instead of a copy that was bad
     bool has_lineage = false;  ///< the producer wants to hear of its end
+    bool kept = false;         ///< the agent keeps the call that made it
+    ObjectId lost{};           ///< what was missed when it was to be computed again
     ProcessIndex producer = 0;
     ActorId actor;
     std::map<ProcessIndex, std::int64_t> holders;  ///< none is zero

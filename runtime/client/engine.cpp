@@ -1,6 +1,5 @@
 #include "troupe/runtime/client/engine.hpp"
 
-#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/version.hpp"
 
@@ -28,18 +27,6 @@ constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
 constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
-constexpr Bytes kLineage{64 << 20};
-
-/// `TROUPE_LINEAGE`: a size; 0: nothing is kept. The one who starts a driver learns of a bad text,
-/// which a worker could tell nobody.
-Bytes lineage_limit(wire::ProcessKind kind) {
-  try {
-    return size_from_environment("TROUPE_LINEAGE").value_or(kLineage);
-  } catch (const InvalidArgument&) {
-    if (kind == wire::ProcessKind::driver) throw;
-    return kLineage;
-  }
-}
 
 wire::Shape shape_of(const detail::Request& request) {
   const auto fixed = [](double amount) {
@@ -82,7 +69,9 @@ ClientEngine* ClientEngine::current() noexcept {
 }
 
 ClientEngine::ClientEngine(Start start)
-    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit(start.kind)) {
+    : kind_(start.kind),
+      lineage_(static_cast<Lineage::Out&>(*this),
+               lineage_limit(start.kind == wire::ProcessKind::driver)) {
   socket_ = process::LocalSocket(std::move(start.socket));
   bell_ = ring::Doorbell::create().value();
   say_hello(start);

@@ -290,6 +290,14 @@ class ClientEngine final : public detail::Engine,
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
                                   Duration timeout);
 
+  // calls that outlive their process (engine_kept_calls.cpp)
+  void forgotten(std::uint64_t number) override;
+  void outlive(Entry& entry);
+  void tell_calls();
+  ObjectId name_input(const Spec::Input& input, std::vector<detail::ObjectHandle>& held);
+  bool tell_call(Spec& spec);
+  void take_over(const wire::KeptCall& message, BlobView payload);
+
   // shared memory (engine_store.cpp)
   void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
   void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
@@ -364,6 +372,9 @@ class ClientEngine final : public detail::Engine,
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   Lineage lineage_;
+  std::vector<detail::ObjectHandle> outliving_;  ///< of whose calls the agent is to hear
+  bool tells_calls_ = false;
+  std::uint64_t kept_calls_ = 0;  ///< that were told
   /// Who waits for an entry, found ready while another waiter ran: their turn comes after it, so
   /// that a chain of them is as long as it likes.
   struct Woken {

@@ -84,7 +84,11 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
   }
   for (const auto& result : task->results) entry_of(result).made = Entry::Made::task;
   if (task->spec == nullptr && task->retries_left == 0) return;
+  const std::size_t results = task->results.size();
   const auto dropped = lineage_.keep(std::move(task));
+  for (std::size_t i = 0; i < results; ++i)
+    if (Entry& entry = entry_of(dropped[i]); entry.escaped) outlive(entry);
+  tell_calls();
 }
 
 /// The last handle of a result is gone, but others may hold it.
@@ -177,6 +181,8 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
     }
   }
   ++recoveries_;
+  if (spec.number != 0)  // its retry is spent, whoever ends meanwhile
+    tell_agent(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
   if (const ErrorInfo* error = failed_argument(task->call)) {
     fail(*task, Error(*error));
     return;
@@ -249,6 +255,10 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
   for (std::size_t i = chain.size(); i-- > 0 && why.empty();)
     if (chain[i]->made != Entry::Made::elsewhere) why = why_not(chain[i]->made);
+  // What the owner said of the outermost one, if it is another's.
+  for (std::size_t i = 0; i + 1 < chain.size() && why.empty(); ++i)
+    if (chain[i]->refused && *chain[i]->fetch_error) why = (*chain[i]->fetch_error)->message;
+  if (why.starts_with(kForGood)) why.erase(0, std::string_view(kForGood).size());
   if (why.empty()) why = why_not(Entry::Made::elsewhere);
   error = lost_for_good(cause, why);
   return false;
@@ -274,10 +284,14 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
 
 // --- with others
 
-/// The agent asks on behalf of somebody who holds an object that was made here.
+/// The agent asks on behalf of somebody who holds an object that was made here, or by a call that
+/// we have taken over. What an entry of such a one leads to says nothing: who made it may have
+/// given it another value since.
 void ClientEngine::on_rebuild(const wire::Rebuild& message) {
+  lineage_.all_taken_over();
   Error error(Code::object_lost, "whoever had it computed no longer knows how");
-  if (const detail::ObjectHandle handle = find_held(message.object)) {
+  const detail::ObjectHandle handle = find_held(message.object);
+  if (handle && entry_of(handle).made != Entry::Made::elsewhere) {
     Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
     if (next != nullptr && next->id != message.lost) return;  // Rebuilt is on its way

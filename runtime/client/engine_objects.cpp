@@ -286,6 +286,7 @@ void ClientEngine::escape(Entry& entry) {
       enter(*inner);
     }
   }
+  tell_calls();
 }
 
 void ClientEngine::tell_escape(Entry& entry) {
@@ -299,6 +300,7 @@ void ClientEngine::tell_escape(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
+  if (!entry.fulfil) outlive(entry);
 }
 
 /// Counts one more holder: the process (or the node) that will find the id in a message published

@@ -1,10 +1,14 @@
 #include "troupe/runtime/client/lineage.hpp"
 
+#include "troupe/runtime/base/size_text.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace troupe::client {
 namespace {
+
+constexpr Bytes kDefaultLimit{64 << 20};
 
 /// What it costs to keep the value of an entry. Of a remote one the location holds only its size.
 std::size_t bytes_of(const Entry& entry) {
@@ -38,6 +42,15 @@ Spec::Input input_of(const detail::ObjectHandle& handle, const Spec* self) {
 
 }  // namespace
 
+Bytes lineage_limit(bool may_throw) {
+  try {
+    return size_from_environment("TROUPE_LINEAGE").value_or(kDefaultLimit);
+  } catch (const InvalidArgument&) {
+    if (may_throw) throw;
+    return kDefaultLimit;
+  }
+}
+
 std::string Lineage::sentence(Spec::End end) {
   switch (end) {
     case Spec::End::evicted:
@@ -53,6 +66,8 @@ std::string Lineage::sentence(Spec::End end) {
 
 void Lineage::clear() {
   away_.clear();
+  numbered_.clear();
+  taken_over_.clear();
   for (Spec* spec = all_; spec != nullptr; spec = spec->next) {
     spec->uses = 1;  // only this loop deletes now
     for (const Spec::Input& input : std::exchange(spec->inputs, {}))
@@ -70,25 +85,36 @@ std::vector<detail::ObjectHandle> Lineage::keep(std::unique_ptr<Task> task) {
   std::vector<detail::ObjectHandle> dropped(std::make_move_iterator(task->results.begin()),
                                             std::make_move_iterator(task->results.end()));
   task->results.clear();
-  Spec* spec = task->spec;
-  const bool first = spec == nullptr;
+  const bool first = task->spec == nullptr;
   if (first && limit_ == 0) return dropped;
-  if (first) {
-    spec = new Spec;
-    spec->next = all_;
-    if (all_ != nullptr) all_->previous = spec;
-    all_ = spec;
-    spec->uses = 1;  // ours, until the end of this
-    spec->results.resize(dropped.size());
-    for (std::uint32_t i = 0; i < dropped.size(); ++i) is_result(*spec, i, entry_of(dropped[i]));
-  }
+  Spec& spec = first ? add_spec(dropped.size()) : *task->spec;
+  if (first)
+    for (std::uint32_t i = 0; i < dropped.size(); ++i) is_result(spec, i, entry_of(dropped[i]));
+  store(spec, std::move(task), dropped, first);
+  drop_use(spec);
+  return dropped;
+}
+
+/// One use is the caller's.
+Spec& Lineage::add_spec(std::size_t results) {
+  Spec* spec = new Spec;
+  spec->next = all_;
+  if (all_ != nullptr) all_->previous = spec;
+  all_ = spec;
+  spec->uses = 1;
+  spec->results.resize(results);
+  return *spec;
+}
+
+void Lineage::store(Spec& spec, std::unique_ptr<Task> task,
+                    std::vector<detail::ObjectHandle>& dropped, bool first) {
   const auto weaken = [&](detail::ObjectHandle& handle, bool is_ref, std::size_t position) {
     if (!handle) return;
     if (first) {
-      Spec::Input input = input_of(handle, spec);
+      Spec::Input input = input_of(handle, &spec);
       input.is_ref = is_ref;
       input.position = static_cast<std::uint32_t>(position);
-      spec->inputs.push_back(input);
+      spec.inputs.push_back(input);
     }
     dropped.push_back(std::move(handle));
   };
@@ -97,12 +123,11 @@ std::vector<detail::ObjectHandle> Lineage::keep(std::unique_ptr<Task> task) {
     weaken(call.arguments[i].object, false, i);
   for (std::size_t i = 0; i < call.refs.size(); ++i) weaken(call.refs[i], true, i);
   task->spec = nullptr;
-  spec->running = false;
-  spec->task = std::move(task);
-  add(*spec);
+  spec.running = false;
+  spec.retries_left = task->retries_left;
+  spec.task = std::move(task);
+  add(spec);
   evict();
-  drop_use(*spec);
-  return dropped;
 }
 
 void Lineage::is_result(Spec& spec, std::uint32_t index, Entry& entry) {
@@ -170,6 +195,7 @@ void Lineage::drop_use(Spec& spec) {
     if (gone->task) remove(*gone);
     (gone->previous != nullptr ? gone->previous->next : all_) = gone->next;
     if (gone->next != nullptr) gone->next->previous = gone->previous;
+    if (gone->number != 0 && numbered_.erase(gone->number) != 0) out_.forgotten(gone->number);
     drop_inputs(*gone);
   }
   deleting_ = false;
@@ -205,9 +231,13 @@ bool Lineage::send_away(const Entry& entry) {
   Spec* spec = entry.made_by;
   if (spec == nullptr || spec->end != Spec::End::none) return false;
   if (entry.heir.load(std::memory_order_relaxed) != nullptr) return false;  // and it was told
-  if (!away_.try_emplace(entry.id, Away{spec, entry.result_index, {}}).second) return false;
-  spec->away.push_back(entry.id);
-  ++spec->uses;
+  return send_away(*spec, entry.result_index, entry.id);
+}
+
+bool Lineage::send_away(Spec& spec, std::uint32_t index, ObjectId object) {
+  if (!away_.try_emplace(object, Away{&spec, index, {}}).second) return false;
+  spec.away.push_back(object);
+  ++spec.uses;
   return true;
 }
 
@@ -227,30 +257,24 @@ Lineage::Away* Lineage::away(ObjectId object) {
 
 // --- running again
 
-Result<void> Lineage::gather(Spec& wanted, std::vector<Spec*>& order,
-                             std::vector<detail::ObjectHandle>& held) {
+/// A call and those behind it that `enter` lets in, each after those that it `needs`, by input.
+template <class Enter, class Needs>
+void Lineage::walk(Spec& wanted, std::vector<Spec*>& order, const Enter& enter,
+                   const Needs& needs) {
   struct Frame {
     Spec* spec;
     std::size_t next = 0;
   };
   std::vector<Frame> stack;
   std::vector<Spec*> seen;
-  Result<void> result;
-  const auto enter = [&](Spec& spec) {
-    if (spec.running || spec.visited) return;
-    Spec::End end = spec.end;
-    if (spec.task && spec.task->retries_left == 0) end = Spec::End::spent;
-    if (end != Spec::End::none) {
-      const std::string why = &spec == &wanted ? "" : "an argument of its task is gone too: ";
-      result = Error(Code::object_lost, why + sentence(end));
-      return;
-    }
+  const auto visit = [&](Spec& spec) {
+    if (spec.visited || !enter(spec)) return;
     spec.visited = true;
     seen.push_back(&spec);
     stack.push_back({&spec});
   };
-  enter(wanted);
-  while (!stack.empty() && result) {
+  visit(wanted);
+  while (!stack.empty()) {
     Frame& top = stack.back();
     if (top.next == top.spec->inputs.size()) {
       order.push_back(top.spec);
@@ -258,12 +282,29 @@ Result<void> Lineage::gather(Spec& wanted, std::vector<Spec*>& order,
       continue;
     }
     const Spec::Input& input = top.spec->inputs[top.next++];
-    if (input.spec == nullptr) continue;
-    Entry* there = input.spec->results[input.index];
-    if (there != nullptr) held.push_back(ObjectTable::keep(*there));
-    if (there == nullptr || !held.back()) enter(*input.spec);
+    if (input.spec != nullptr && needs(input)) visit(*input.spec);
   }
   for (Spec* spec : seen) spec->visited = false;
+}
+
+Result<void> Lineage::gather(Spec& wanted, std::vector<Spec*>& order,
+                             std::vector<detail::ObjectHandle>& held) {
+  Result<void> result;
+  const auto enter = [&](Spec& spec) {
+    if (spec.running || !result) return false;
+    Spec::End end = spec.end;
+    if (spec.task && spec.task->retries_left == 0) end = Spec::End::spent;
+    if (end == Spec::End::none) return true;
+    const std::string why = &spec == &wanted ? "" : "an argument of its task is gone too: ";
+    result = Error(Code::object_lost, why + sentence(end));
+    return false;
+  };
+  const auto is_gone = [&](const Spec::Input& input) {
+    Entry* there = input.spec->results[input.index];
+    if (there != nullptr) held.push_back(ObjectTable::keep(*there));
+    return there == nullptr || !held.back();
+  };
+  walk(wanted, order, enter, is_gone);
   if (!result) order.clear();
   return result;
 }
@@ -284,6 +325,7 @@ std::unique_ptr<Task> Lineage::begin(Spec& spec) {
   spec.running = true;
   std::unique_ptr<Task> task = std::move(spec.task);
   if (task->retries_left > 0) --task->retries_left;
+  spec.retries_left = task->retries_left;
   ++task->attempt;
   task->spec = &spec;
   task->waiting = 0;
@@ -291,6 +333,48 @@ std::unique_ptr<Task> Lineage::begin(Spec& spec) {
   task->sequence = 0;
   task->previous = task->next = nullptr;
   return task;
+}
+
+// --- calls that outlive their process
+
+std::vector<Spec*> Lineage::untold(Spec& wanted) {
+  std::vector<Spec*> order;
+  walk(
+      wanted, order, [](const Spec& spec) { return spec.number == 0 && spec.task != nullptr; },
+      [](const Spec::Input&) { return true; });
+  return order;
+}
+
+void Lineage::set_number(Spec& spec, std::uint64_t number) {
+  spec.number = number;
+  numbered_[number] = &spec;
+}
+
+Spec* Lineage::numbered(std::uint64_t number) {
+  const auto found = numbered_.find(number);
+  return found == numbered_.end() ? nullptr : found->second;
+}
+
+std::vector<detail::ObjectHandle> Lineage::take_over(std::unique_ptr<Task> task,
+                                                     std::uint64_t number, std::size_t results,
+                                                     std::vector<Spec::Input> made) {
+  Spec& spec = add_spec(results);
+  taken_over_.push_back(&spec);  // its use
+  set_number(spec, number);
+  for (const Spec::Input& input : made) ++input.spec->uses;
+  spec.inputs = std::move(made);
+  std::vector<detail::ObjectHandle> dropped;
+  store(spec, std::move(task), dropped, true);
+  return dropped;
+}
+
+void Lineage::entrust(std::uint64_t number, std::uint32_t index, ObjectId object) {
+  Spec* spec = numbered(number);
+  if (spec != nullptr && index < spec->results.size()) send_away(*spec, index, object);
+}
+
+void Lineage::all_taken_over() {
+  for (Spec* spec : std::exchange(taken_over_, {})) drop_use(*spec);
 }
 
 }  // namespace troupe::client

@@ -15,6 +15,14 @@
 /// A call's results are computed again into new objects, and each lost one is forwarded to its
 /// heir. Lineage knows for each result the newest object that stands for it.
 ///
+/// A worker may end before whoever holds its results. So the agent keeps its calls, too, by number
+/// (agent/kept_calls.hpp), and may entrust another process with them:
+///
+///     for (Spec* spec : lineage.untold(…)) { …; lineage.set_number(*spec, n); }  // arguments
+///     first lineage.take_over(task, n, results, made);  // in the other process, again arguments
+///     first lineage.entrust(n, index, object);          // what may be asked for
+///     lineage.all_taken_over();
+///
 /// Invariants: L-1 bytes() is what the calls that are kept take together with what is parked for
 /// them. L-2 an entry is parked while a kept call names it and no handle does. L-3 a call that is
 /// under way is not begun again. L-4 nothing here recurses along a chain of calls.
@@ -49,13 +57,19 @@ struct Spec {
   bool running = false;
   bool visited = false;  ///< while gather() runs
   std::vector<Input> inputs;
-  std::vector<Entry*> results;  ///< the newest of each, null when no handle is left
-  std::vector<ObjectId> away;   ///< results that others hold and no handle here
-  std::size_t uses = 0;         ///< entries, inputs and away ids that name it
+  std::vector<Entry*> results;    ///< the newest of each, null when no handle is left
+  std::vector<ObjectId> away;     ///< results that others hold and no handle here
+  std::uint64_t number = 0;       ///< by which the agent knows it; 0: it does not
+  std::int32_t retries_left = 0;  ///< of the task, when it was here last
+  std::size_t uses = 0;           ///< entries, inputs and away ids that name it
   std::size_t bytes = 0;
   Spec *older = nullptr, *newer = nullptr;    ///< among those with a task
   Spec *previous = nullptr, *next = nullptr;  ///< among all
 };
+
+/// `TROUPE_LINEAGE`: how much a process keeps, a size; 0: nothing; 64M by default. Any other text
+/// is InvalidArgument, or the default for who can tell nobody.
+Bytes lineage_limit(bool may_throw);
 
 class Lineage {
  public:
@@ -64,6 +78,8 @@ class Lineage {
     virtual ~Out() = default;
     /// Nothing keeps this entry any more: free it, later.
     virtual void unparked(Entry& entry) = 0;
+    /// A call with a number is gone.
+    virtual void forgotten(std::uint64_t number) = 0;
   };
   Lineage(Out& out, Bytes limit) : out_(out), limit_(limit.count) {}
   Lineage(const Lineage&) = delete;
@@ -113,6 +129,20 @@ class Lineage {
   /// It will not end well: its results are errors.
   void failed(Spec& spec, Spec::End why);
 
+  /// The call and those that made its arguments, arguments first, as far as they have no number.
+  std::vector<Spec*> untold(Spec& wanted);
+  void set_number(Spec& spec, std::uint64_t number);
+  /// A call with this number, or nullptr.
+  Spec* numbered(std::uint64_t number);
+  /// Another process's call with so many results, which is to be made here from now on. Its
+  /// arguments have handles, but for those that are `made` by calls with numbers. It stays until
+  /// all_taken_over() at least. Returns handles to be dropped outside.
+  std::vector<detail::ObjectHandle> take_over(std::unique_ptr<Task> task, std::uint64_t number,
+                                              std::size_t results, std::vector<Spec::Input> made);
+  /// Others hold this result of the call; forget_away() follows some time.
+  void entrust(std::uint64_t number, std::uint32_t index, ObjectId object);
+  void all_taken_over();
+
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t kept() const noexcept { return kept_; }
   std::uint64_t limit() const noexcept { return limit_; }
@@ -120,6 +150,12 @@ class Lineage {
   static std::string sentence(Spec::End end);
 
  private:
+  template <class Enter, class Needs>
+  static void walk(Spec& wanted, std::vector<Spec*>& order, const Enter& enter, const Needs& needs);
+  Spec& add_spec(std::size_t results);
+  void store(Spec& spec, std::unique_ptr<Task> task, std::vector<detail::ObjectHandle>& dropped,
+             bool first);
+  bool send_away(Spec& spec, std::uint32_t index, ObjectId object);
   void add(Spec& spec);
   void remove(Spec& spec);
   void drop_use(Spec& spec);
@@ -133,7 +169,9 @@ class Lineage {
   std::size_t kept_ = 0;
   Spec *oldest_ = nullptr, *newest_ = nullptr, *all_ = nullptr;
   std::map<ObjectId, Away> away_;
-  std::vector<Spec*> unused_;  ///< to be deleted
+  std::map<std::uint64_t, Spec*> numbered_;
+  std::vector<Spec*> taken_over_;  ///< until all are
+  std::vector<Spec*> unused_;      ///< to be deleted
   bool deleting_ = false;
 };
 

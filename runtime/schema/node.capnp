@@ -84,6 +84,10 @@ struct NodeMessage {
     rebuild @46 :Rebuild;
     rebuilt @47 :Rebuilt;
     lineage @48 :Lineage;
+    # Calls that outlive who made them.
+    keptCall @49 :KeptCall;
+    madeBy @50 :MadeBy;
+    forgetCall @51 :ForgetCall;
   }
 }
 
@@ -229,6 +233,33 @@ struct Lineage {
   # Process -> agent: it can compute the object again though it holds it no longer. Agent -> process, once, then: nobody
   # holds it any more.
   object @0 :Id;
+}
+
+struct KeptCall {
+  # Worker -> agent: a call of the sender's that has ended, to be made again by somebody else when the sender is gone. Agent
+  # -> process of the same job: the call is the receiver's from here on. The inline arguments are in this frame's payload.
+  number @0 :UInt64;       # its name on this node, given once: the index of the process that made it, and a count
+  call @1 :Call;           # to the agent: nothing in it is counted; from the agent: counted for the receiver
+  made @2 :List(UInt32);   # which of the ids in it name no object but result `low` of kept call `high`: arguments by
+                           # their position, refs inside arguments by 4096 + their position among all; ascending, at most 16384
+  shape @3 :Shape;
+  retriesLeft @4 :Int32 = 3;  # -1: without limit
+  retryOn @5 :List(Text);     # typeid names; at most 64
+  inputBytes @6 :UInt64;      # what the objects take that it names
+}
+
+struct MadeBy {
+  # Worker -> agent: this object of the sender's, which has escaped, is a result of the kept call. Agent -> process: of one
+  # that is the receiver's now; it is asked by Rebuild.
+  object @0 :Id;
+  call @1 :UInt64;
+  result @2 :UInt32;
+  retriesLeft @3 :Int32 = 3;  # of the call
+}
+
+struct ForgetCall {
+  # Process -> agent: the sender will name this kept call no more.
+  number @0 :UInt64;
 }
 
 # --- actors ---

@@ -15,6 +15,7 @@
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/units.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,6 +37,8 @@ inline constexpr std::size_t kMaxStack = 4096;      ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;       ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
+inline constexpr std::size_t kMaxMade = 16384;       ///< ids of one kept call
+inline constexpr std::size_t kMaxRetryOn = 64;       ///< exceptions of one kept call
 inline constexpr std::size_t kMaxCauses = 16;        ///< an error and its causes
 inline constexpr std::size_t kMaxErrorText = 8192;   ///< all texts of an error and its causes
 inline constexpr std::size_t kMaxResources = 64;     ///< named resources of a shape or node
@@ -266,6 +269,30 @@ struct Rebuilt {
 struct Lineage {
   ObjectId object;
 };
+/// Worker -> agent: a call of mine that has ended, for whoever can make it again when I am gone.
+/// Agent -> process: such a call is yours from here on.
+struct KeptCall {
+  std::uint64_t number = 0;  ///< its name on this node
+  Call call;
+  /// Positions of ids that name a result of a kept call, ascending: see each_id().
+  std::vector<std::uint32_t> made;
+  Shape shape;
+  std::int32_t retries_left = 3;  ///< -1: without limit
+  std::vector<std::string> retry_on;
+  std::uint64_t input_bytes = 0;  ///< what the objects take that it names
+};
+/// Worker -> agent: the object, which has escaped, is a result of that kept call. Agent -> process:
+/// of one that is yours now.
+struct MadeBy {
+  ObjectId object;
+  std::uint64_t call = 0;
+  std::uint32_t result = 0;
+  std::int32_t retries_left = 3;
+};
+/// Process -> agent: I will name this kept call no more.
+struct ForgetCall {
+  std::uint64_t number = 0;
+};
 /// Process -> agent: the location's object is dead (never escaped, or the owner process frees its
 /// own).
 struct Free {
@@ -472,7 +499,22 @@ using NodeMessage =
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
-                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage>;
+                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall>;
+
+/// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
+/// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.
+template <class Kept, class F>
+void each_id(Kept& kept, F&& f) {
+  std::size_t ref = kMaxArguments;
+  const auto visit = [&](auto& id, std::size_t position) {
+    f(id, position, std::binary_search(kept.made.begin(), kept.made.end(), position));
+  };
+  for (std::size_t i = 0; i < kept.call.arguments.size(); ++i) {
+    auto& argument = kept.call.arguments[i];
+    for (auto& id : argument.refs) visit(id, ref++);
+    if (argument.kind == Value::Kind::forwarded) visit(argument.forward, i);
+  }
+}
 
 // --- bytes
 // -----------------------------------------------------------------------------------------------------------

@@ -196,6 +196,56 @@ void read(schema::Lineage::Reader in, Lineage& m) {
   internal::read(in.getObject(), m.object);
 }
 
+void write(schema::KeptCall::Builder out, const KeptCall& m) {
+  out.setNumber(m.number);
+  internal::write(out.initCall(), m.call);
+  if (!m.made.empty()) {
+    auto made = out.initMade(checked(m.made.size(), kMaxMade));
+    for (unsigned i = 0; i < made.size(); ++i) made.set(i, m.made[i]);
+  }
+  internal::write(out.initShape(), m.shape);
+  out.setRetriesLeft(m.retries_left);
+  if (!m.retry_on.empty())
+    internal::write(out.initRetryOn(checked(m.retry_on.size(), kMaxRetryOn)), m.retry_on, kMaxText);
+  out.setInputBytes(m.input_bytes);
+}
+void read(schema::KeptCall::Reader in, KeptCall& m, std::size_t payload_size) {
+  m.number = in.getNumber();
+  internal::read(in.getCall(), m.call, payload_size);
+  const auto made = in.getMade();
+  m.made.reserve(bounded(made.size(), kMaxMade, "made"));
+  for (const std::uint32_t position : made) {
+    if (!m.made.empty() && position <= m.made.back()) refuse("made", "is not ascending");
+    m.made.push_back(position);
+  }
+  internal::read(in.getShape(), m.shape);
+  m.retries_left = in.getRetriesLeft();
+  const auto retry_on = in.getRetryOn();  // once: a second look counts as more to walk
+  bounded(retry_on.size(), kMaxRetryOn, "retry on");
+  read_texts(retry_on, m.retry_on, "retry on", kMaxText);
+  m.input_bytes = in.getInputBytes();
+}
+
+void write(schema::MadeBy::Builder out, const MadeBy& m) {
+  internal::write(out.initObject(), m.object);
+  out.setCall(m.call);
+  out.setResult(m.result);
+  out.setRetriesLeft(m.retries_left);
+}
+void read(schema::MadeBy::Reader in, MadeBy& m) {
+  internal::read(in.getObject(), m.object);
+  m.call = in.getCall();
+  m.result = in.getResult();
+  m.retries_left = in.getRetriesLeft();
+}
+
+void write(schema::ForgetCall::Builder out, const ForgetCall& m) {
+  out.setNumber(m.number);
+}
+void read(schema::ForgetCall::Reader in, ForgetCall& m) {
+  m.number = in.getNumber();
+}
+
 void write(schema::Free::Builder out, const Free& m) {
   internal::write(out.initLocation(), m.location);
 }
@@ -576,6 +626,9 @@ struct Writer {
   void operator()(const Rebuild& m) { write(out.initRebuild(), m); }
   void operator()(const Rebuilt& m) { write_object(out.initRebuilt(), m); }
   void operator()(const Lineage& m) { write(out.initLineage(), m); }
+  void operator()(const KeptCall& m) { write(out.initKeptCall(), m); }
+  void operator()(const MadeBy& m) { write(out.initMadeBy(), m); }
+  void operator()(const ForgetCall& m) { write(out.initForgetCall(), m); }
 };
 
 }  // namespace
@@ -639,6 +692,9 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::REBUILT:
       return read_object(in.getRebuilt(), message.emplace<Rebuilt>(), payload_size);
     case Kind::LINEAGE: return read(in.getLineage(), message.emplace<Lineage>());
+    case Kind::KEPT_CALL: return read(in.getKeptCall(), message.emplace<KeptCall>(), payload_size);
+    case Kind::MADE_BY: return read(in.getMadeBy(), message.emplace<MadeBy>());
+    case Kind::FORGET_CALL: return read(in.getForgetCall(), message.emplace<ForgetCall>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <thread>
@@ -64,6 +65,35 @@ struct Maker {
   Bytes make(unsigned seed) const { return made(kLarge, seed); }
   std::uint64_t sum(const Bytes& bytes) const { return sum_of(bytes); }
 };
+/// What a worker has had computed at a node, and names to others before it ends.
+struct Left {
+  Ref<Bytes> chain, once, of_actor;
+  int pid = 0;
+};
+Left leave(Context& ctx, std::uint64_t high, std::uint64_t low, const Actor<Maker>& maker) {
+  const auto place = Placement::on(NodeId{high, low}, true);
+  const auto there = ctx.with(TaskOptions{.placement = place});
+  const Bytes direct = made(kLarge, 40);
+  const auto first = there.submit<stirred>(direct);
+  Left left{there.submit<stirred>(first),
+            ctx.with(TaskOptions{.placement = place, .max_retries = 0}).submit<made>(kLarge, 41u),
+            maker.call<&Maker::make>(42u), ::getpid()};
+  ctx.wait({left.chain, left.once, left.of_actor}, {.timeout = kBound});
+  return left;
+}
+Ref<Bytes> leave_flat(Context& ctx, std::uint64_t high, std::uint64_t low) {
+  const auto place = Placement::on(NodeId{high, low}, true);
+  return ctx.with(TaskOptions{.placement = place}).submit<made>(kLarge, 43u);
+}
+void kill_children(int parent) {
+  std::vector<int> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::string name;
+    const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && processes::parent_of(pid, name) == parent) children.push_back(pid);
+  }
+  for (const int pid : children) processes::kill_now(pid);
+}
 
 class ClusterLineage : public testing::Test {
  protected:
@@ -183,6 +213,27 @@ TEST_F(ClusterLineage, WhatNothingCanComputeAgainIsLost) {
       loss([&] { ctx.get(on(2).submit<sum_of_two>(fine, no_retry), kBound); }).find("max_retries"),
       std::string::npos);
   EXPECT_TRUE(ctx.get(fine, kBound) == made(kLarge, 13));
+}
+
+TEST_F(ClusterLineage, WhatAWorkerThatHasEndedHadComputedIsComputedAgain) {
+  const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[2])}).spawn<Maker>();
+  const auto parent = ctx.with(TaskOptions{.placement = Placement::on(nodes[1]), .max_retries = 0});
+  const auto flat = there(parent.submit<leave_flat>(nodes[2].high, nodes[2].low));
+  const Left left = ctx.get(parent.submit<leave>(nodes[2].high, nodes[2].low, maker), kBound);
+  for (const auto& ref : {left.chain, left.once, left.of_actor}) there(ref);
+  std::string name;
+  kill_children(processes::parent_of(left.pid, name));
+  kill(2);
+  const auto expect_there = [&](const Ref<Bytes>& ref, const Bytes& want) {
+    EXPECT_EQ(loss([&] { EXPECT_TRUE(ctx.get(ref, kBound) == want); }), "nothing was thrown");
+  };
+  // Its arguments were a result that nobody has any more, and a value that the worker had put.
+  expect_there(left.chain, stirred(stirred(made(kLarge, 40))));
+  expect_there(flat, made(kLarge, 43));  // whose own task may not run again
+  for (const auto& lost : {left.once, left.of_actor}) {
+    const std::string why = loss([&] { ctx.get(lost, kBound); });
+    EXPECT_NE(why.find("has ended, and no call is kept"), std::string::npos) << why;
+  }
 }
 
 TEST_F(ClusterLineage, ANodeIsKilledWhileItsValuesAreFetched) {

@@ -10,8 +10,9 @@
 /// is used, unless the only node that had passed it on died before the owner knew of the receiver;
 /// nobody is told that an object is lost that is not; every Await is answered, once, within a
 /// bounded number of rounds after the last fault; whoever finds that a value was lost to which
-/// another was forwarded gets a new one, or an error, once; when all is let go no record, count or
-/// byte is left.
+/// another was forwarded gets a new one, or an error, once, and no error as long as somebody knows
+/// how it was computed, be it a process that has taken over the call of one that died; when all is
+/// let go no record, count, call or byte is left.
 #pragma once
 
 #include "ownership_cluster_types.hpp"
@@ -31,7 +32,7 @@ namespace troupe::simulation {
 
 class OwnershipCluster final {
  public:
-  explicit OwnershipCluster(std::uint64_t seed) : random_(seed) {
+  explicit OwnershipCluster(std::uint64_t seed) : random_(seed), kept_random_(~seed) {
     const auto count = 3 + random_.below(2);
     for (std::size_t n = 0; n < count; ++n) nodes_.push_back(std::make_unique<Node>(*this, n));
     for (auto& node : nodes_) {
@@ -47,6 +48,7 @@ class OwnershipCluster final {
     travels_ = random_.chance(0.5) ? 0.3 : 0.9;
     notices_ = random_.chance(0.5) ? 0.1 : 0.8;
     process_deaths_ = random_.chance(0.4);
+    heirs_are_needed_ = kept_random_.chance(0.2);
     node_deaths_ = random_.chance(0.6) ? 1 + random_.below(count - 2) : 0;
   }
 
@@ -73,12 +75,16 @@ class OwnershipCluster final {
   using Owned = cluster::Owned;
   using Peer = cluster::Peer;
   enum class Phase { scan, settle, poll };
-  struct Node final : agent::OwnerTable::Out {
+  using Call = cluster::Call;
+  static constexpr agent::JobNumber kJob = 1;
+  struct Node final : agent::OwnerTable::Out, agent::KeptCalls::Out {
     Node(OwnershipCluster& w, std::size_t n) : world(w), self(n) {}
     OwnershipCluster& world;
     std::size_t self;
     bool alive = true, until_clean = false;
     agent::OwnerTable owners{*this};
+    agent::KeptCalls kept{owners, *this, Bytes{1 << 30}};
+    bool wants_heir = false;              // and nobody is left who could be one
     std::vector<Process> processes;       // index 1 is processes[0]
     std::vector<std::deque<Peer>> links;  // from each other node, in order
     std::vector<double> speed;
@@ -109,7 +115,33 @@ class OwnershipCluster final {
         world.send(*this, owner - kNodes, {Peer::Kind::pull, {}, {}, {}, object, 0, 0, {}});
     }
     void rebuild(Index maker, ObjectId object, ObjectId lost) override {
-      if (process(maker).alive) process(maker).agent.push_back({object, {}, lost});
+      say(maker, {FromAgent::Kind::rebuild, object, {}, lost});
+    }
+    void say(Index p, FromAgent message) {
+      if (process(p).alive) process(p).agent.push_back(std::move(message));
+    }
+    void lineage_over(Index maker, ObjectId object) override {
+      if (maker == agent::kSelf) return kept.released(object);
+      say(maker, {FromAgent::Kind::over, object, {}});
+    }
+    void orphaned(ObjectId object, ObjectId lost) override { kept.orphaned(object, lost); }
+    std::optional<Index> find_process(agent::JobNumber) override {
+      const std::optional<Index> found = world.somebody(*this);
+      wants_heir = wants_heir || !found;
+      return found;
+    }
+    void send(Index to, const wire::NodeMessage& message, BlobView) override {
+      if (const auto* call = std::get_if<wire::KeptCall>(&message)) {
+        FromAgent m{FromAgent::Kind::call, {}, {}};
+        m.call = std::make_shared<const wire::KeptCall>(*call);
+        say(to, std::move(m));
+      } else if (const auto* made = std::get_if<wire::MadeBy>(&message)) {
+        FromAgent m{FromAgent::Kind::made, made->object, {}};
+        m.number = made->call;
+        say(to, std::move(m));
+      } else if (const auto* rebuild = std::get_if<wire::Rebuild>(&message)) {
+        this->rebuild(to, rebuild->object, rebuild->lost);
+      }
     }
     void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
       Peer m{Peer::Kind::rebuild, {}, {}, {}, object, 0, 0, {}};
@@ -155,6 +187,7 @@ class OwnershipCluster final {
     Entry& entry = at(p).table.at(id);
     if (std::exchange(entry.escaped, true)) return;
     tell(p, {ToAgent::Kind::escape, id, value_of(p, id), p.process, 0, false});
+    if (!entry.mine) outlive(p, id);
   }
   void share(Who p, ObjectId id, Index with) {
     escape(p, id);
@@ -201,7 +234,9 @@ class OwnershipCluster final {
       fill(p, id);
       Entry& filled = at(p).table.at(id);
       filled.mine = false;
-      if (filled.escaped) tell(p, {ToAgent::Kind::fulfil, id, value_of(p, id), 0, 0, false});
+      const bool escaped = filled.escaped;
+      if (escaped) tell(p, {ToAgent::Kind::fulfil, id, value_of(p, id), 0, 0, false});
+      if (escaped) outlive(p, id);
       release(p, id);
       return true;
     }
@@ -261,7 +296,7 @@ class OwnershipCluster final {
     if (self.agent.empty()) return false;
     const FromAgent message = self.agent.front();
     self.agent.pop_front();
-    if (message.lost) return compute_again(p, message.object, message.lost);
+    if (message.kind != FromAgent::Kind::value) return take_order(p, message);
     std::vector<ObjectId> inner;
     wire::for_each_ref(message.value, [&](ObjectId id) { inner.push_back(id); });
     const auto found = self.table.find(message.object);
@@ -314,6 +349,10 @@ class OwnershipCluster final {
       return true;
     }
     ++seen_.rebuilt;
+    make_heir(p, id, answer);
+    return true;
+  }
+  void make_heir(Who p, ObjectId id, ToAgent answer) {
     const ObjectId made{p.node * 16 + p.process, ++last_};
     heirs_[id] = made;
     Entry& entry = at(p).table[made];
@@ -329,7 +368,115 @@ class OwnershipCluster final {
     share(p, made, agent::kSelf);
     tell(p, answer);
     release(p, made);
+  }
+  /// Its agent is to know how the object was computed, when this process has died: from arguments
+  /// that others made, and from such as earlier calls made.
+  void outlive(Who p, ObjectId id) {
+    Process& self = at(p);
+    if (!self.table.at(id).forward || !kept_random_.chance(0.7)) return;
+    wire::KeptCall call;
+    call.number = p.process << 32 | ++self.told;
+    call.retries_left = -1;
+    for (auto n = kept_random_.below(3); n > 0; --n) {
+      wire::Value argument;
+      argument.kind = Kind::forwarded;
+      // An argument is older than what it is for.
+      if (!self.calls.empty() && kept_random_.chance(0.6)) {
+        auto earlier = self.calls.begin();
+        std::advance(earlier, kept_random_.below(self.calls.size()));
+        if (earlier->second.made == 0 || earlier->second.made >= id.low) continue;
+        argument.forward = {earlier->first, 0};
+        call.made.push_back(static_cast<std::uint32_t>(call.call.arguments.size()));
+      } else if (!self.user.empty()) {
+        argument.forward = self.user[kept_random_.below(self.user.size())];
+        if (argument.forward.low >= id.low) continue;
+        escape(p, argument.forward);
+      } else {
+        continue;
+      }
+      call.call.arguments.push_back(std::move(argument));
+    }
+    ToAgent keep{ToAgent::Kind::keep, {}, {}};
+    keep.call = std::make_shared<const wire::KeptCall>(std::move(call));
+    self.calls[keep.call->number].made = id.low;
+    tell(p, keep);
+    ToAgent made{ToAgent::Kind::made, id, {}};
+    made.number = keep.call->number;
+    tell(p, made);
+    kept_ids_.insert(id);
+  }
+  /// What the agent asks of a process: to compute again what it made, or a call that it is to take
+  /// over for that.
+  bool take_order(Who p, const FromAgent& message) {
+    Process& self = at(p);
+    switch (message.kind) {
+      case FromAgent::Kind::rebuild:
+        if (!message.lost) fail("nobody knows what was lost");
+        if (Index(creator_of(message.object)) == p.process && owner_of(message.object) == p.node)
+          return compute_again(p, message.object, message.lost);
+        return compute_for_another(p, message.object);
+      case FromAgent::Kind::made:
+        self.calls[message.number].objects.insert(message.object);
+        return true;
+      case FromAgent::Kind::over:
+        for (auto& [number, call] : self.calls) call.objects.erase(message.object);
+        return true;
+      case FromAgent::Kind::call: break;
+      case FromAgent::Kind::value: return false;
+    }
+    const bool fresh = self.calls.count(message.call->number) == 0;
+    wire::each_id(*message.call, [&](ObjectId id, std::size_t, bool made) {
+      if (made && self.calls.count(id.high) == 0) fail("a call came before one that it needs");
+      if (made) return;
+      adopt(p, id);
+      if (fresh)
+        self.calls[message.call->number].held.push_back(id);
+      else
+        release(p, id);
+    });
+    if (fresh) self.calls[message.call->number].taken = true;
     return true;
+  }
+  bool compute_for_another(Who p, ObjectId id) {
+    std::uint64_t number = 0;
+    for (const auto& [n, call] : at(p).calls)
+      if (call.objects.count(id) != 0) number = n;
+    if (number == 0) return fail("it is asked for what it has not taken over"), true;
+    ToAgent answer{ToAgent::Kind::rebuilt, id, {}, 0, 0, false};
+    if (kept_random_.chance(0.1)) {
+      refused_.insert(id);
+      answer.value.kind = Kind::error;
+      answer.value.error = Error(Code::object_lost, "no retry is left").shared_info();
+      tell(p, answer);
+      return true;
+    }
+    ++seen_.entrusted;
+    make_heir(p, id, answer);
+    return true;
+  }
+  /// The process will not name these calls any more.
+  void forget_calls(Who p, bool all) {
+    Process& self = at(p);
+    for (auto call = self.calls.begin(); call != self.calls.end();) {
+      const bool needed = call->second.taken && !call->second.objects.empty();
+      if (needed || (!all && kept_random_.chance(0.7))) {
+        ++call;
+        continue;
+      }
+      ToAgent forget{ToAgent::Kind::forget, {}, {}};
+      forget.number = call->first;
+      const std::vector<ObjectId> held = call->second.held;
+      call = self.calls.erase(call);
+      tell(p, forget);
+      for (const ObjectId id : held) release(p, id);
+    }
+  }
+  std::optional<Index> somebody(Node& node) {
+    std::vector<Index> able;
+    for (Index p = 1; p <= node.processes.size(); ++p)
+      if (!node.process(p).doomed && !node.process(p).buried) able.push_back(p);
+    if (able.empty()) return std::nullopt;
+    return able[kept_random_.below(able.size())];
   }
   /// The program takes a ref out of a value.
   void unwrap(Who p) {
@@ -355,6 +502,7 @@ class OwnershipCluster final {
     self.sending.clear();
     self.inbox.clear();
     self.agent.clear();
+    self.calls.clear();
   }
   void act(Who p) {
     Process& self = at(p);
@@ -365,6 +513,8 @@ class OwnershipCluster final {
         return die(self);
       return finish_send(p);
     }
+    if (heirs_are_needed_ && kept_random_.chance(0.15)) miss(p, true);
+    if (heirs_are_needed_ && kept_random_.chance(0.01)) return die(self);
     const auto dice = random_.below(100);
     if (dice < 14) return create(p);
     if (dice < 38) return begin_send(p);
@@ -377,7 +527,7 @@ class OwnershipCluster final {
     }
     if (dice < 83) return miss(p, random_.chance(0.7));
     if (dice < 90) return void(take_ready(p));
-    if (dice < 94) return unwrap(p);
+    if (dice < 94) return forget_calls(p, false), unwrap(p);
     if (dice < 98) return void(fulfil_one(p));
     if (process_deaths_ && random_.chance(0.3)) die(self);
   }
@@ -412,6 +562,9 @@ class OwnershipCluster final {
       case ToAgent::Kind::await: node.owners.await(m.object, p, m.fetch); break;
       case ToAgent::Kind::rebuild: node.owners.rebuild(m.object, p, m.lost); break;
       case ToAgent::Kind::rebuilt: node.owners.rebuilt(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::keep: node.kept.keep(p, kJob, *m.call, {}); break;
+      case ToAgent::Kind::made: node.kept.made(p, {m.object, m.number, 0, -1}); break;
+      case ToAgent::Kind::forget: node.kept.forget(p, m.number); break;
     }
   }
   void read_portals(Node& node, Index p, bool all) {
@@ -502,6 +655,8 @@ class OwnershipCluster final {
       case Phase::settle: {
         bool unread = false;
         for (const Process& process : node.processes) unread |= process.doomed;
+        node.kept.carry_out();
+        if (std::exchange(node.wants_heir, false) && !nobody_is_left(node)) node.wants_heir = true;
         if (!unread) node.owners.settle();
         node.phase = Phase::poll;
         return;
@@ -547,6 +702,15 @@ class OwnershipCluster final {
     process.doomed = false;
     process.buried = true;
     node.owners.process_died(p, Error(Code::worker_died, "killed"));
+    node.kept.process_died(p);
+  }
+  /// Who waits for somebody that could take over a call is told that there is none.
+  bool nobody_is_left(Node& node) {
+    for (const Process& process : node.processes)
+      if (!process.buried) return false;
+    without_heirs_.insert(node.self);
+    node.kept.job_over(kJob, "nobody is left");
+    return true;
   }
   void kill_node(std::size_t which) {
     Node& node = *nodes_[which];
@@ -587,7 +751,7 @@ class OwnershipCluster final {
     Process& process = node.process(p);
     if (++process.answers[object] > process.awaits[object]) fail("an await was answered twice");
     if (value.kind == Kind::shared) node.used.insert({object, value.location.generation});
-    if (process.alive) process.agent.push_back({object, value});
+    node.say(p, {FromAgent::Kind::value, object, value});
   }
   void answer_node(Node& node, std::size_t to, ObjectId object, const wire::Value& value) {
     Peer m;
@@ -610,7 +774,9 @@ class OwnershipCluster final {
     ++seen_.lost;
     Node& owner = *nodes_[owner_of(object)];
     const bool maker_lives = owner.process(creator_of(object)).alive;
-    const bool cannot = asked_.count(object) != 0 && (!maker_lives || refused_.count(object) != 0);
+    const bool nobody = kept_ids_.count(object) == 0 || without_heirs_.count(owner_of(object)) != 0;
+    const bool cannot =
+        asked_.count(object) != 0 && ((!maker_lives && nobody) || refused_.count(object) != 0);
     const bool never_made = cannot || (filled_.count(object) == 0 && !maker_lives);
     if (owner.alive && !never_made) ++seen_.cut_off;
     if (owner.alive && !never_made && excused_.count(object) == 0)
@@ -655,9 +821,15 @@ class OwnershipCluster final {
       for (const auto& [from, queue] : process.inbox)
         if (names(queue, id)) return true;
       for (const auto& m : process.agent)
-        if (names(m.value, id)) return true;
+        if (names(m.value, id) || (m.call && names(*m.call, id))) return true;
     }
     return false;
+  }
+  static bool names(const wire::KeptCall& call, ObjectId id) {
+    bool found = false;
+    wire::each_id(
+        call, [&](ObjectId one, std::size_t, bool made) { found = found || (one == id && !made); });
+    return found;
   }
   bool named_anywhere(ObjectId id) const {
     for (const auto& node : nodes_) {
@@ -702,6 +874,7 @@ class OwnershipCluster final {
       for (const ObjectId id : ids) await(p, id, true);
       miss(p, false);
       while (let_go && !self.user.empty()) drop(p);
+      if (let_go) forget_calls(p, true);
       if (!self.ring.empty()) quiet = false;
     });
     for (auto& node : nodes_) {
@@ -742,20 +915,24 @@ class OwnershipCluster final {
     if (!node.bytes.empty())
       return fail(std::to_string(node.bytes.size()) + " objects' bytes left");
     if (!node.pulling.empty()) return fail("a pull is left");
+    if (node.kept.size() != 0 || node.kept.bytes() != 0) return fail("a kept call is left");
   }
   void fail(const std::string& why) {
     if (broken_.empty()) broken_ = why;
   }
 
-  Random random_;
+  Random random_, kept_random_;
   double travels_ = 0;  ///< how often a ref that was sent is let go of
   double notices_ = 0;  ///< how soon a node hears of another's death
   bool process_deaths_ = false;
+  bool heirs_are_needed_ = false;  ///< processes die, and what they made is missed
   std::uint64_t node_deaths_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::set<ObjectId> filled_;
   std::set<ObjectId> asked_, refused_;  ///< to be computed again; cannot be
   std::map<ObjectId, ObjectId> heirs_;  ///< who was computed again, as which object
+  std::set<ObjectId> kept_ids_;         ///< whose calls the agent keeps
+  std::set<std::size_t> without_heirs_;
   /// Refs that a node has passed on and whose receiver the owner does not know yet; when the owner
   /// hears of that node's death, what is left is lost by right.
   std::map<cluster::Passed, int> under_way_;

@@ -31,6 +31,7 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
   EXPECT_TRUE(total.cut_off > 0 || share > 1) << "losses by them, which are rare";
   EXPECT_GT(total.missed * share, 300u) << "values to which others were forwarded";
   EXPECT_GT(total.rebuilt * share, 100u);
+  EXPECT_GT(total.entrusted * share, 15u) << "by a process that took the call over";
 }
 
 class Planted : public testing::TestWithParam<const char*> {};
@@ -54,7 +55,9 @@ INSTANTIATE_TEST_SUITE_P(OwnershipClusterSimulation, Planted,
                          testing::Values("counts_the_owner", "keeps_surplus",
                                          "lets_go_at_departure", "late_bytes_stay",
                                          "waits_for_dead_owner", "says_lost_of_borrowed",
-                                         "unsent_stays", "keeps_lost_value", "asks_the_dead"),
+                                         "unsent_stays", "keeps_lost_value", "asks_the_dead",
+                                         "entrusts_uncounted", "forgets_needed_calls",
+                                         "orphans_once"),
                          [](const auto& planted) { return std::string(planted.param); });
 
 }  // namespace

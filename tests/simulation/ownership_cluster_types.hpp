@@ -1,12 +1,14 @@
 /// What the processes and agents of the ownership simulation keep and say (ownership_cluster.hpp).
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/kept_calls.hpp"
 
 #include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <set>
 #include <vector>
 
 namespace troupe::simulation::cluster {
@@ -15,7 +17,7 @@ using Index = agent::ProcessIndex;
 
 struct Seen {  // what the schedules did, so that they can be judged
   std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_abroad = 0, lost = 0;
-  std::uint64_t excused = 0, cut_off = 0, missed = 0, rebuilt = 0;
+  std::uint64_t excused = 0, cut_off = 0, missed = 0, rebuilt = 0, entrusted = 0;
   Seen& operator+=(const Seen& other) {
     frees += other.frees;
     pulls += other.pulls;
@@ -27,6 +29,7 @@ struct Seen {  // what the schedules did, so that they can be judged
     cut_off += other.cut_off;
     missed += other.missed;
     rebuilt += other.rebuilt;
+    entrusted += other.entrusted;
     return *this;
   }
 };
@@ -48,18 +51,40 @@ struct Entry {  // what the process's own table keeps of an object
   bool asked = false;    // it led to a lost one: Rebuild was sent
 };
 struct ToAgent {
-  enum class Kind { escape, fulfil, hold, await, rebuild, rebuilt } kind = Kind::hold;
+  enum class Kind {
+    escape,
+    fulfil,
+    hold,
+    await,
+    rebuild,
+    rebuilt,
+    keep,
+    made,
+    forget
+  } kind = Kind::hold;
   ObjectId object;
   wire::Value value;
   Index process = 0;
   std::int32_t delta = 0;
   bool fetch = false;
-  ObjectId lost = {};  // rebuild
+  ObjectId lost = {};                               // rebuild
+  std::shared_ptr<const wire::KeptCall> call = {};  // keep
+  std::uint64_t number = 0;                         // made, forget
 };
 struct FromAgent {
+  enum class Kind { value, rebuild, call, made, over } kind = Kind::value;
   ObjectId object;
   wire::Value value;
-  ObjectId lost = {};  // set: not a value, but a Rebuild
+  ObjectId lost = {};                               // rebuild
+  std::shared_ptr<const wire::KeptCall> call = {};  // call
+  std::uint64_t number = 0;                         // made
+};
+/// A call that the process has told the agent of, or taken over from it.
+struct Call {
+  bool taken = false;
+  std::uint64_t made = 0;  // the count of what it made; 0: not known here
+  std::vector<ObjectId> held;
+  std::set<ObjectId> objects;  // that it may be asked for
 };
 struct Process {
   bool alive = true, doomed = false, buried = false;
@@ -72,6 +97,8 @@ struct Process {
   std::vector<ObjectId> sending;                             // counted, not yet published
   Who sending_to;
   std::map<ObjectId, int> awaits, answers;
+  std::map<std::uint64_t, Call> calls;  // by number
+  std::uint64_t told = 0;               // calls
 };
 struct Owned {
   ObjectId object;

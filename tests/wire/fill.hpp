@@ -25,6 +25,11 @@ void repair(F&, Shape& shape) {
 }
 
 template <class F>
+void repair(F&, KeptCall& kept) {
+  std::sort(kept.made.begin(), kept.made.end());
+  kept.made.erase(std::unique(kept.made.begin(), kept.made.end()), kept.made.end());
+}
+template <class F>
 void repair(F&, BulkOffer& offer) {
   offer.key.resize(32, 'k');
 }

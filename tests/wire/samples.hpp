@@ -230,6 +230,20 @@ void each(F& f, Lineage& m) {
   f("object", m.object);
 }
 template <class F>
+void each(F& f, KeptCall& m) {
+  f("number", m.number), f("call", m.call), f("made", m.made), f("shape", m.shape);
+  f("retries_left", m.retries_left), f("retry_on", m.retry_on), f("input_bytes", m.input_bytes);
+}
+template <class F>
+void each(F& f, MadeBy& m) {
+  f("object", m.object), f("call", m.call), f("result", m.result);
+  f("retries_left", m.retries_left);
+}
+template <class F>
+void each(F& f, ForgetCall& m) {
+  f("number", m.number);
+}
+template <class F>
 void each(F& f, ListNodes& m) {
   f("request", m.request);
 }

@@ -1,0 +1,142 @@
+// Calls that outlive their worker: what it tells its agent of them and when, and how another takes
+// them over.
+#include "driver.hpp"
+#include "troupe/runtime/process/registry.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::client {
+namespace {
+
+struct KeptCallsOfAWorker : Driver {
+  KeptCallsOfAWorker() : Driver(wire::ProcessKind::worker) {}
+  static constexpr ObjectId kOrphan{99, 1}, kLost{98, 1}, kArgument{77, 5};
+
+  void known_elsewhere(const detail::ObjectHandle& result, ObjectId object) {
+    EXPECT_EQ(agent.next<wire::Await>().object, object);
+    agent.tell(wire::Ready{object, far_away()});
+    agent.run_until([&] { return engine().is_ready(result); }, "the result is known");
+  }
+  // Others hold it from here on.
+  void let_escape(const detail::ObjectHandle& object, std::uint64_t sequence) {
+    const auto outer = engine().put(bytes_of("outer"), {&object, 1});
+    submit({outer});
+    EXPECT_EQ(agent.next_from<wire::Call>(kThere).message.sequence, sequence);
+    reply(kThere, sequence, value_of(Kind::pending));
+  }
+  static wire::KeptCall kept(std::uint64_t number) {
+    wire::KeptCall call;
+    call.number = number;
+    call.call.function = process::Registry::instance().key_of(&kFunction);
+    return call;
+  }
+  void ask_for_orphan(std::uint64_t number) {
+    agent.tell(wire::MadeBy{kOrphan, number, 0, 3});
+    agent.tell(wire::Rebuild{kOrphan, kLost});
+  }
+};
+
+TEST_F(KeptCallsOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
+  auto argument = put(kLarge);
+  auto first = remote_result();
+  const ObjectId argument_id = argument.id();
+  auto second = submit({first, argument});
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 2, forwarded({77, 2}));
+  known_elsewhere(second, {77, 2});
+  EXPECT_FALSE(agent.has_said<wire::KeptCall>());
+  let_escape(second, 3);
+  const auto one = agent.next<wire::KeptCall>(), two = agent.next<wire::KeptCall>();
+  EXPECT_TRUE(one.call.arguments.empty());
+  ASSERT_EQ(two.call.arguments.size(), 2u);
+  EXPECT_EQ(two.made, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(two.call.arguments[0].forward, (ObjectId{one.number, 0}));
+  EXPECT_EQ(two.call.arguments[1].forward, argument_id);
+  EXPECT_EQ(agent.escaped().count(argument_id), 1u);
+  EXPECT_EQ(agent.escaped().count(first.id()), 0u) << "its bytes are not kept for that";
+  EXPECT_GE(two.input_bytes, kLarge.size());
+  const auto made = agent.next<wire::MadeBy>();
+  EXPECT_EQ(made.object, second.id());
+  EXPECT_EQ(made.call, two.number);
+  const ObjectId id = second.id();
+  first = second = argument = {};
+  agent.run_until([&] { return agent.has_said<wire::Lineage>(); }, "only others hold it");
+  EXPECT_FALSE(agent.has_said<wire::ForgetCall>());
+  agent.tell(wire::Lineage{id});
+  EXPECT_EQ(agent.next<wire::ForgetCall>().number, two.number);
+  EXPECT_EQ(agent.next<wire::ForgetCall>().number, one.number);
+}
+
+TEST_F(Driver, TellsOfNoCallSinceItsObjectsGoWithIt) {
+  auto result = remote_result();
+  const auto outer = engine().put(bytes_of("outer"), {&result, 1});
+  submit({outer});
+  agent.next_from<wire::Call>(kThere);
+  EXPECT_FALSE(agent.has_said<wire::KeptCall>());
+}
+
+TEST_F(KeptCallsOfAWorker, AreMadeAgainByWhoTakesThemOver) {
+  wire::KeptCall first = kept(11), second = kept(12);
+  Blob payload;
+  first.call.arguments.resize(2);
+  first.call.arguments[0].kind = Kind::inline_bytes;
+  append_inline(first.call.arguments[0], bytes_of("abc"), payload);
+  first.call.arguments[1] = forwarded(kArgument);
+  second.call.arguments = {forwarded({11, 0})};
+  second.made = {0};
+  agent.tell(first, payload);
+  agent.tell(second);
+  ask_for_orphan(12);
+  const auto rebuilt = agent.next<wire::Rebuilt>();
+  EXPECT_EQ(rebuilt.object, kOrphan);
+  EXPECT_EQ(rebuilt.value.kind, Kind::forwarded);
+  const auto first_runs = agent.next<wire::MadeBy>(), second_runs = agent.next<wire::MadeBy>();
+  EXPECT_FALSE(first_runs.object || second_runs.object) << "only that a retry of each is spent";
+  EXPECT_EQ(first_runs.call, 11u);
+  EXPECT_EQ(second_runs.call, 12u);
+  EXPECT_EQ(second_runs.retries_left, 2);
+  EXPECT_EQ(agent.next<wire::Await>().object, kArgument);
+  agent.tell(wire::Ready{kArgument, far_away()});
+  lease(kBeside, false, 0);
+  const auto call = agent.next_from<wire::Call>(kBeside);
+  EXPECT_EQ(call.message.attempt, 2u);
+  ASSERT_EQ(call.message.arguments.size(), 2u);
+  EXPECT_EQ(call.payload.substr(call.message.arguments[0].payload_offset, 3), "abc");
+  EXPECT_EQ(call.message.arguments[1].forward, kArgument);
+  const wire::Value made = agent.shared(kLarge);
+  reply(kBeside, 1, made);
+  const auto next = agent.next_from<wire::Call>(kBeside);
+  ASSERT_EQ(next.message.arguments.size(), 1u);
+  EXPECT_EQ(next.message.arguments[0].location, made.location);
+  reply(kBeside, 2, agent.shared(kLarge));
+  const auto again = agent.next<wire::MadeBy>();
+  EXPECT_EQ(again.object, rebuilt.value.forward) << "and may be lost again";
+  EXPECT_EQ(again.call, 12u);
+  EXPECT_EQ(again.retries_left, 2);
+  EXPECT_FALSE(agent.has_said<wire::KeptCall>()) << "the agent has them";
+}
+
+TEST_F(KeptCallsOfAWorker, OfAnotherProgramAreRefused) {
+  wire::KeptCall call = kept(11);
+  call.call.function.module += 1;
+  call.call.arguments = {forwarded(kArgument)};
+  agent.tell(call);
+  ask_for_orphan(11);
+  const auto rebuilt = agent.next<wire::Rebuilt>();
+  EXPECT_EQ(rebuilt.object, kOrphan);
+  EXPECT_EQ(rebuilt.value.kind, Kind::error);
+  agent.run_until([&] { return agent.holds(kArgument, FakeAgent::kProcess) == -1; },
+                  "what was counted for it is given back");
+}
+
+TEST_F(KeptCallsOfAWorker, WhoseArgumentIsUnknownAreRefused) {
+  wire::KeptCall call = kept(12);
+  call.call.arguments = {forwarded({11, 0})};
+  call.made = {0};
+  agent.tell(call);
+  ask_for_orphan(12);
+  EXPECT_EQ(agent.next<wire::Rebuilt>().value.kind, Kind::error);
+}
+
+}  // namespace
+}  // namespace troupe::client
