@@ -1,50 +1,11 @@
 // The command and programs on real clusters: started, joined, looked at, ended; nothing stays.
-#include "tests/cli/command.hpp"
+#include "tests/cli/clusters.hpp"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <nlohmann/json.hpp>
-#include <thread>
-
-extern char** environ;
 
 namespace troupe::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using nlohmann::json;
-
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-bool wait_until(const std::function<bool()>& done) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
-}
-
-bool runs(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string id, name, state;
-  return static_cast<bool>(stat >> id >> name >> state) && state != "Z";
-}
 
 /// A port of the loopback address that nobody had a moment ago.
 int free_port() {
@@ -58,104 +19,6 @@ int free_port() {
   close(fd);
   return ntohs(address.sin_port);
 }
-
-/// A child whose stdin and stdout are ours.
-class Child {
- public:
-  explicit Child(std::vector<std::string> arguments) {
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::vector<char*> argv;
-    for (auto& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    in_ = in[1];
-    out_ = out[0];
-  }
-  ~Child() {
-    if (pid_ > 0) finish(SIGKILL);
-    close_input();
-    close(out_);
-  }
-  pid_t pid() const { return pid_; }
-  void close_input() {
-    if (in_ >= 0) close(in_);
-    in_ = -1;
-  }
-  /// What it wrote up to and with the text, or all within 20 s.
-  std::string read_until(const std::string& text) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (!says(seen_, text) && std::chrono::steady_clock::now() < deadline) {
-      pollfd entry{out_, POLLIN, 0};
-      if (poll(&entry, 1, 1000) <= 0) continue;
-      char buffer[4096];
-      const ssize_t n = read(out_, buffer, sizeof buffer);
-      if (n <= 0) break;
-      seen_.append(buffer, static_cast<std::size_t>(n));
-    }
-    return seen_;
-  }
-  /// Sends the signal (0: none) and gives its exit code.
-  int finish(int signal) {
-    if (signal != 0) ::kill(pid_, signal);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-  int in_ = -1, out_ = -1;
-  std::string seen_;
-};
-
-class Clusters : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string text = testing::TempDir() + "troupe-up-XXXXXX";
-    ASSERT_NE(mkdtemp(text.data()), nullptr);
-    folder = text;
-    setenv("XDG_RUNTIME_DIR", text.c_str(), 1);
-    unsetenv("TROUPE_ADDRESS");
-  }
-  void TearDown() override {
-    (void)troupe_command({"stop", "--all"});
-    EXPECT_TRUE(fs::is_empty(folder)) << "cluster files, logs and their folder go";
-    unsetenv("XDG_RUNTIME_DIR");
-    fs::remove_all(folder);
-  }
-  /// Starts a cluster in the background and gives its document.
-  json start(std::vector<std::string> more) {
-    std::vector<std::string> arguments{"start", "--head", "--json", "--memory", "64MiB"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = troupe_command(arguments);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return json::parse(outcome.out, nullptr, false);
-  }
-  static json ask(std::vector<std::string> arguments) {
-    arguments.emplace_back("--json");
-    const Outcome outcome = troupe_command(arguments);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return json::parse(outcome.out, nullptr, false);
-  }
-  /// None of the cluster's processes is left within 10 s.
-  static void expect_ended(const json& cluster) {
-    EXPECT_TRUE(wait_until([&] {
-      for (const json& node : cluster["nodes"])
-        if (runs(node["pid"])) return false;
-      return !runs(cluster["launcher"]);
-    }));
-  }
-  fs::path folder;
-};
 
 TEST_F(Clusters, UpServesUntilCtrlC) {
   Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});

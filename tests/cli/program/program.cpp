@@ -1,4 +1,5 @@
 // What the tests of the command line run on clusters.
+#include "soak.hpp"
 #include "troupe/troupe.hpp"
 
 #include <chrono>
@@ -74,6 +75,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "hold") return hold(ctx);
     if (verb == "keep") return keep(ctx);
+    if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
   });

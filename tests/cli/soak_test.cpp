@@ -1,0 +1,87 @@
+// A load of everything that holds bytes, on three nodes with less memory than it needs: when all is
+// let go, memory, disk, refs and descriptors are what they were before.
+#include "tests/cli/clusters.hpp"
+
+namespace troupe::cli {
+namespace {
+
+class Soak : public Clusters {
+ protected:
+  static std::size_t descriptors(int pid) {
+    const fs::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+  /// What is not as on a node where nothing has ever run; empty: nothing.
+  static std::string left_over() {
+    std::string left;
+    for (const json& node : ask({"memory"})["nodes"]) {
+      const auto expect_none = [&](const char* what, const json& number) {
+        if (number != 0)
+          left += node["node"].get<std::string>() + ": " + number.dump() + " " + what + "\n";
+      };
+      expect_none("objects", node["objects"]);
+      expect_none("bytes in objects", node["object_bytes"]);
+      expect_none("objects that wait for their views", node["waiting_objects"]);
+      expect_none("refs", node["refs"]);
+      expect_none("asks", node["asks_waiting"]);
+      expect_none("objects on disk", node["spilled"]["objects"]);
+      expect_none("bytes on disk", node["spilled"]["disk_bytes"]);
+    }
+    return left;
+  }
+  static std::string left_after_a_while() {
+    std::string left;
+    wait_until([&left] { return (left = left_over()).empty(); });
+    return left;
+  }
+  /// Extents of processes that are gone, and those that the agent itself has in use.
+  static std::uint64_t bytes_in_use() {
+    std::uint64_t bytes = 0;
+    for (const json& node : ask({"memory"})["nodes"])
+      bytes += node["extent_bytes"].get<std::uint64_t>() - node["ready_bytes"].get<std::uint64_t>();
+    return bytes;
+  }
+  void soak(unsigned seed, double seconds) {
+    Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "soak", std::to_string(seed),
+                   std::to_string(seconds)});
+    const std::string said =
+        program.read_until("kills\n", std::chrono::seconds(60 + static_cast<int>(seconds)));
+    EXPECT_TRUE(says(said, "idle after")) << said;
+    EXPECT_EQ(left_after_a_while(), "") << "while the driver lives\n" << said;
+    program.close_input();
+    EXPECT_EQ(program.finish(0), 0);
+    EXPECT_TRUE(wait_until([] {
+      for (const json& node : ask({"memory"})["nodes"])
+        if (node["processes"].size() > 1) return false;
+      return true;
+    })) << ask({"memory"});
+    EXPECT_EQ(left_over(), "");
+    std::cout << said;
+  }
+};
+
+TEST_F(Soak, EndsWithAllBytesBack) {
+  const char* minutes = std::getenv("TROUPE_SOAK_MINUTES");
+  const double seconds = minutes != nullptr                            ? 60 * std::atof(minutes)
+                         : std::getenv("TROUPE_LONG_TESTS") != nullptr ? 120
+                                                                       : 3;
+  const char* chosen = std::getenv("TROUPE_SOAK_SEED");
+  const unsigned seed = chosen != nullptr ? static_cast<unsigned>(std::atoi(chosen)) : 1;
+  const json cluster = start({"--nodes", "3", "--cpus", "1"}, "16MiB");
+  soak(seed, 0.7);  // whatever is made once is there afterwards
+  const auto all_descriptors = [&cluster] {
+    std::size_t count = 0;
+    for (const json& node : cluster["nodes"]) count += descriptors(node["pid"]);
+    return count;
+  };
+  const std::size_t before = all_descriptors();
+  const std::uint64_t bytes = bytes_in_use();
+  soak(seed + 1, seconds);
+  EXPECT_TRUE(wait_until([&] { return all_descriptors() <= before; }))
+      << all_descriptors() << " descriptors, and " << before << " before";
+  EXPECT_TRUE(wait_until([&] { return bytes_in_use() <= bytes; }))
+      << bytes_in_use() << " bytes in use, and " << bytes << " before";
+}
+
+}  // namespace
+}  // namespace troupe::cli
