@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -28,6 +29,14 @@ Fd open_folder(int at, const char* name) {
   return Fd(openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
+/// Whether nobody else can put anything into it; else the reason is in errno.
+bool is_ours_alone(int folder) {
+  struct stat info{};
+  if (fstat(folder, &info) != 0) return false;
+  errno = EPERM;
+  return info.st_uid == geteuid() && (info.st_mode & 077) == 0;
+}
+
 /// Makes it if need be.
 Fd make_folder(int at, const std::string& name) {
   if (mkdirat(at, name.c_str(), 0700) != 0 && errno != EEXIST) return {};
@@ -45,6 +54,7 @@ bool is_still(int fd, int at, const char* name) {
 /// joins meanwhile makes a new one.
 void remove_if_left(const std::string& path, int lock) {
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) return;
+  if (!is_still(lock, AT_FDCWD, (path + "/" + kLock).c_str())) return;  // another one's by now
   const std::string gone = path + kGone;
   std::error_code error;
   std::filesystem::remove_all(gone, error);
@@ -66,7 +76,7 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
     if (tries > 0) std::this_thread::sleep_for(kPause);  // somebody is about to remove it
     joined.session_ = make_folder(parent.get(), name);
     if (!joined.session_ && errno == ENOENT) continue;
-    if (!joined.session_) return unfit(folder, errno);
+    if (!joined.session_ || !is_ours_alone(joined.session_.get())) return unfit(folder, errno);
     joined.lock_ =
         Fd(openat(joined.session_.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!joined.lock_ && errno == ENOENT) continue;
@@ -84,7 +94,9 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
 }
 
 Fd SessionFolder::of(NodeId node) const {
-  return open_folder(session_.get(), node.str().c_str());
+  Fd folder = open_folder(session_.get(), node.str().c_str());
+  if (folder && !is_ours_alone(folder.get())) return {};
+  return folder;
 }
 
 void SessionFolder::sweep_others() const {

@@ -492,6 +492,7 @@ class Node final : private OwnerTable::Out,
     bool in_books = false;  ///< with these
     scheduling::JobNumber maker = 0;
     std::uint32_t site = 0;
+    std::uint64_t bytes = 0;  ///< as the store has them, whatever a process says later
   };
   ObjectBooks books_;
   std::uint64_t job_quota_ = 0;  ///< bytes of objects of one job on this node; 0: no limit

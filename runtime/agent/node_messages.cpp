@@ -245,7 +245,9 @@ void Node::adopted(const wire::Location& location, const Process& from, std::uin
                         .try_emplace({location.segment, location.slot, location.generation},
                                      Adopted{location, job})
                         .first->second;
+  if (object.in_books) return;
   object.in_books = true;
+  object.bytes = location.length;
   object.maker = from.job_number;
   object.site = site != 0 && site <= from.sites.size() ? from.sites[site - 1] : 0;
   books_.made(object.maker, object.site, location.length, from.heard);
@@ -292,7 +294,7 @@ void Node::carry_out_deferred() {
   for (const wire::Location& location : std::exchange(frees_, {})) {
     if (const auto known = adopted_.extract({location.segment, location.slot, location.generation});
         known && known.mapped().in_books)
-      books_.freed(known.mapped().maker, known.mapped().site, known.mapped().location.length);
+      books_.freed(known.mapped().maker, known.mapped().site, known.mapped().bytes);
     const objectstore::Location at = client::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);

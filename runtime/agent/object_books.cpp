@@ -19,7 +19,7 @@ std::uint32_t ObjectBooks::site(std::string_view text) {
 
 void ObjectBooks::made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now) {
   roll(now);
-  jobs_[job] += bytes;
+  if (bytes > 0) jobs_[job] += bytes;
   Row& row = sites_[site];
   ++row.objects;
   ++row.made;
@@ -29,9 +29,10 @@ void ObjectBooks::made(std::uint64_t job, std::uint32_t site, std::uint64_t byte
 void ObjectBooks::freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes) {
   const auto sum = jobs_.find(job);
   Row& row = sites_[site];
-  TROUPE_ASSERT(sum != jobs_.end() && sum->second >= bytes && row.objects > 0 && row.bytes >= bytes,
+  TROUPE_ASSERT((bytes == 0 || (sum != jobs_.end() && sum->second >= bytes)) && row.objects > 0 &&
+                    row.bytes >= bytes,
                 "what is freed was counted when it was made");
-  if ((sum->second -= bytes) == 0) jobs_.erase(sum);
+  if (bytes > 0 && (sum->second -= bytes) == 0) jobs_.erase(sum);
   row.bytes -= bytes;
   row.least = std::min(row.least, --row.objects);
 }

@@ -492,7 +492,7 @@ void Link::on_time(Time now, LinkOutput& out) {
   }
   if (now < last_heard_ + (asked_ + 1) * options_.keepalive) return;
   ++asked_;
-  if (asked_ % 3 == 0 && busy()) {
+  if (asked_ >= 3 && busy()) {
     out.events.emplace_back(std::in_place_type<Reconnect>);
   } else {
     probe(out);

@@ -174,7 +174,7 @@ TEST_P(Contract, AMissingRankIsNamedInTime) {
   });
   EXPECT_LT(steady_now() - start, std::chrono::seconds(10));
   for (const int r : {0, 2})
-    EXPECT_NE(errors[static_cast<std::size_t>(r)].find("rank 1 did not arrive within 100 ms"),
+    EXPECT_NE(errors[static_cast<std::size_t>(r)].find("rank 1 did not arrive"),
               std::string::npos)
         << errors[static_cast<std::size_t>(r)];
 }
@@ -199,7 +199,13 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
     for (int i = 0; i < 3; ++i) c.allreduce(std::span<float>(x));
     if (c.rank() == 0) {
       await_inside(c, {1, 3}, 4);
-      c.set_timeout(milliseconds(30));
+      const auto is_after_three = [&] {
+        const RankProgress two = c.progress()[2];
+        return !two.inside && two.sequence == 3;
+      };
+      while (!is_after_three() && steady_now() - start < std::chrono::seconds(20))
+        std::this_thread::yield();
+      c.set_timeout(milliseconds(500));  // who is inside may not have said so to the others yet
     }
     if (c.rank() == 2) {
       while (!over && steady_now() - start < std::chrono::seconds(20)) std::this_thread::yield();
@@ -212,7 +218,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
   });
   EXPECT_LT(steady_now() - start, std::chrono::seconds(20));
   const std::string verdict =
-      " of 4: rank 2 did not arrive within 30 ms; ranks 0, 1, 3 in barrier #4; rank 2 after "
+      " of 4: rank 2 did not arrive within 500 ms; ranks 0, 1, 3 in barrier #4; rank 2 after "
       "allreduce #3";
   for (std::size_t r = 0; r < 4; ++r)
     EXPECT_EQ(errors[r], "timed_out: barrier #4 on rank " + std::to_string(r) + verdict);

@@ -96,10 +96,13 @@ def main():
         with tempfile.NamedTemporaryFile() as report:
             code = subprocess.run([options.program, *arguments, "--report", report.name]).returncode
             text = pathlib.Path(report.name).read_text()
-        if not text:
-            sys.exit(code or 1)
         runs = json.loads(RUNS.read_text()) if RUNS.exists() else []  # another run may have ended meanwhile
-        runs.append(entry_of(sources, json.loads(text)))
+        if not text:  # the worst of runs: the program itself died
+            runs.append({"hash": sources, "seconds": 0, "clusters": 0, "operations": 0, "kinds": {},
+                         "bad": [f"{' '.join(arguments)}: ended with code {code}"]})
+            code = code or 1
+        else:
+            runs.append(entry_of(sources, json.loads(text)))
         RUNS.write_text("[\n" + ",\n".join("  " + json.dumps(run) for run in runs) + "\n]\n")
     show([run for run in runs if options.all or run["hash"] == sources])
     sys.exit(code)

@@ -145,6 +145,7 @@ class DamagedFolders : public testing::Test {
       }
       case 5: {
         const fs::path& other = files[random.below(files.size())];
+        if (other == file) return "";
         bytes = slurp(copy / other);
         spill(copy / other, before);
         what = "exchanged with " + other.string();

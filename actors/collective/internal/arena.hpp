@@ -116,7 +116,7 @@ class ArenaCommunicator final : public Communicator {
   bool arrived(int other) noexcept;
   /// Throws when the group is over or some rank cannot come any more.
   void check();
-  [[noreturn]] void fail_late();
+  void fail_late();  ///< returns when the last one came at the last moment
   /// All have arrived: throws unless they said the same.
   void compare();
   bool process_is_dead(int other);

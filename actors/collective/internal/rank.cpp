@@ -39,7 +39,8 @@ std::uint64_t pid_namespace() noexcept {
 Fd open_process(int pid, bool& gone) noexcept {
 #ifdef SYS_pidfd_open
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  gone = !fd && errno == ESRCH;
+  // The number of a dead leader of a process group or session lives on: EINVAL, or ENOENT.
+  gone = !fd && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
   return fd;
 #else
   static_cast<void>(pid);
@@ -202,6 +203,7 @@ void ArenaCommunicator::fail_late() {
     late += (late.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
             (came ? " did not arrive" : " has not joined");
   }
+  if (late.empty()) return;  // the last one came just now
   const auto limit = std::chrono::duration_cast<milliseconds>(timeout()).count();
   fail(Code::timed_out, late + " within " + std::to_string(limit) + " ms");
 }
@@ -244,6 +246,7 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
   const Time deadline = steady_now() + timeout();
   for (int other = 0; other < size(); ++other)
     if (other != rank()) wait_for(other, deadline);
+  check();
   compare();
 }
 

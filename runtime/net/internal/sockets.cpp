@@ -6,6 +6,7 @@ namespace troupe::net::internal {
 namespace {
 
 constexpr int handshake_ms = 5000;
+constexpr int acknowledged_within_ms = 3000;
 constexpr int keepalive_after_s = 3, keepalive_every_s = 1, keepalive_times = 3;
 constexpr int reconnect_ms = 50;
 constexpr int reconnect_most_ms = 1000;
@@ -22,8 +23,10 @@ Sockets::Sockets(const CurveKeys& keys, int high_water_mark)
 void Sockets::bound_everything(Socket& socket, std::size_t max_message) {
   socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(max_message));
   socket.set(ZMQ_HANDSHAKE_IVL, handshake_ms);
-  // A machine that is gone is found by the kernel, a silent process by its Link. Heartbeats of ZMTP
-  // abort libzmq 4.3.4 when a connection with unread messages fails before the next one is due.
+  // A machine that is gone is found by the kernel: by what it does not acknowledge, or by keepalive
+  // when nothing is on its way. A silent process is found by its Link. Heartbeats of ZMTP abort
+  // libzmq 4.3.4 when a connection with unread messages fails before the next one is due.
+  socket.set(ZMQ_TCP_MAXRT, acknowledged_within_ms);
   socket.set(ZMQ_TCP_KEEPALIVE, 1);
   socket.set(ZMQ_TCP_KEEPALIVE_IDLE, keepalive_after_s);
   socket.set(ZMQ_TCP_KEEPALIVE_INTVL, keepalive_every_s);
