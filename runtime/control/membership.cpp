@@ -267,8 +267,8 @@ void Membership::examine(NodeId id, Out& out, Time now) {
   Node& node = nodes_.at(id);
   const Duration silent = patient(now) - node.heard;
   // A connection that was down already when its process ended does not close again.
-  if (!node.closed_since && (silent >= options_.suspect_after ||
-                             (!node.record.registered && silent >= kRegistersWithin)))
+  if (!node.closed_since &&
+      (silent >= options_.suspect_after || (!node.record.registered && silent >= kRegistersWithin)))
     closed(node, now);
   if (node.record.state == NodeState::up &&
       (silent >= options_.suspect_after || node.closed_since)) {

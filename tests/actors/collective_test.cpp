@@ -174,8 +174,7 @@ TEST_P(Contract, AMissingRankIsNamedInTime) {
   });
   EXPECT_LT(steady_now() - start, std::chrono::seconds(10));
   for (const int r : {0, 2})
-    EXPECT_NE(errors[static_cast<std::size_t>(r)].find("rank 1 did not arrive"),
-              std::string::npos)
+    EXPECT_NE(errors[static_cast<std::size_t>(r)].find("rank 1 did not arrive"), std::string::npos)
         << errors[static_cast<std::size_t>(r)];
 }
 
