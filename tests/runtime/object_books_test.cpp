@@ -44,6 +44,16 @@ TEST(ObjectBooks, AJobHasWhatItMadeUntilItIsFreed) {
   EXPECT_EQ(seen(books, here, kNow).made, 2u);
 }
 
+TEST(ObjectBooks, ObjectsWithoutBytesComeAndGoInAnyOrder) {
+  ObjectBooks books;
+  books.made(1, 0, 0, kNow);
+  EXPECT_EQ(books.bytes_of(1), 0u);
+  books.made(1, 0, 100, kNow);
+  books.freed(1, 0, 100);
+  books.freed(1, 0, 0);
+  EXPECT_EQ(books.bytes_of(1), 0u);
+}
+
 TEST(ObjectBooks, WhatIsNeverFreedGrowsAndWhatComesAndGoesDoesNot) {
   ObjectBooks books(10s);
   const std::uint32_t leak = books.site("leak"), busy = books.site("busy"),
