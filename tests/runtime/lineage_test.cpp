@@ -17,6 +17,7 @@ struct Lineages : testing::Test {
   struct Out final : Lineage::Out {
     std::vector<Entry*> freed;
     void unparked(Entry& entry) override { freed.push_back(&entry); }
+    void forgotten(std::uint64_t) override {}
   } out;
   std::uint64_t next = 0;
   std::vector<std::unique_ptr<Entry>> entries;
