@@ -77,7 +77,8 @@ TEST_F(Soak, EndsWithAllBytesBack) {
   const std::size_t before = all_descriptors();
   const std::uint64_t bytes = bytes_in_use();
   soak(seed + 1, seconds);
-  EXPECT_TRUE(wait_until([&] { return all_descriptors() <= before; }))
+  // An agent keeps the extents that were made, 16 at most, each with a descriptor.
+  EXPECT_TRUE(wait_until([&] { return all_descriptors() <= before + 3 * 16; }))
       << all_descriptors() << " descriptors, and " << before << " before";
   EXPECT_TRUE(wait_until([&] { return bytes_in_use() <= bytes; }))
       << bytes_in_use() << " bytes in use, and " << bytes << " before";

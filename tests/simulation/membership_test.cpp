@@ -85,6 +85,7 @@ std::optional<Duration> time_to_death(std::uint64_t seed, bool silent) {
   const auto victim = static_cast<NodeIndex>(2 + seed % 4);
   const Duration at = 20s + Duration(static_cast<Duration::rep>(seed * 37'000'000));
   std::optional<Duration> died;
+  if (silent) cluster.machine_down = victim;
   cluster.world.at(at, [&] {
     if (silent)
       cluster.world.crash(victim);

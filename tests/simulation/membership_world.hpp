@@ -188,7 +188,9 @@ class ClusterSimulation {
           simulation_.epoch_given(env, send->node, registered->epoch);
         env.send(sim_index(send->node), send->message);
       } else if (const auto* probe = std::get_if<Probe>(&event)) {
-        const bool gone = !simulation_.lives(sim_index(probe->node), probe->session);
+        const sim::NodeIndex node = sim_index(probe->node);
+        const bool gone = !simulation_.lives(node, probe->session) &&
+                          simulation_.machine_down != std::optional(node);
         run(env, members_->on_probe(probe->node, probe->epoch, gone, env.now()));
       } else if (const auto* dead = std::get_if<NodeDead>(&event)) {
         simulation_.died(env, *dead);
@@ -459,6 +461,9 @@ class ClusterSimulation {
   std::shared_ptr<ControlDisk> disk;
   int deaths = 0, exits = 0;
   std::function<void(sim::NodeIndex)> on_death;
+  /// A machine that is down: nothing on it answers a probe, and nobody says that its process is
+  /// gone.
+  std::optional<sim::NodeIndex> machine_down;
 
  private:
   std::unique_ptr<sim::Node<ClusterMessage>> make(sim::NodeIndex i) {
