@@ -11,10 +11,11 @@ class Soak : public Clusters {
     const fs::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
+  static std::vector<json> nodes() { return ask({"memory"})["nodes"].get<std::vector<json>>(); }
   /// What is not as on a node where nothing has ever run; empty: nothing.
   static std::string left_over() {
     std::string left;
-    for (const json& node : ask({"memory"})["nodes"]) {
+    for (const json& node : nodes()) {
       const auto expect_none = [&](const char* what, const json& number) {
         if (number != 0)
           left += node["node"].get<std::string>() + ": " + number.dump() + " " + what + "\n";
@@ -37,7 +38,7 @@ class Soak : public Clusters {
   /// Extents of processes that are gone, and those that the agent itself has in use.
   static std::uint64_t bytes_in_use() {
     std::uint64_t bytes = 0;
-    for (const json& node : ask({"memory"})["nodes"])
+    for (const json& node : nodes())
       bytes += node["extent_bytes"].get<std::uint64_t>() - node["ready_bytes"].get<std::uint64_t>();
     return bytes;
   }
@@ -51,7 +52,7 @@ class Soak : public Clusters {
     program.close_input();
     EXPECT_EQ(program.finish(0), 0);
     EXPECT_TRUE(wait_until([] {
-      for (const json& node : ask({"memory"})["nodes"])
+      for (const json& node : nodes())
         if (node["processes"].size() > 1) return false;
       return true;
     })) << ask({"memory"});
