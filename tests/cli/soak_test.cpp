@@ -63,9 +63,9 @@ class Soak : public Clusters {
 
 TEST_F(Soak, EndsWithAllBytesBack) {
   const char* minutes = std::getenv("TROUPE_SOAK_MINUTES");
-  const double seconds = minutes != nullptr                            ? 60 * std::atof(minutes)
-                         : std::getenv("TROUPE_LONG_TESTS") != nullptr ? 120
-                                                                       : 3;
+  if (minutes == nullptr && std::getenv("TROUPE_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "runs with TROUPE_SOAK_MINUTES=0.05 or more, or TROUPE_LONG_TESTS";
+  const double seconds = minutes != nullptr ? 60 * std::atof(minutes) : 120;
   const char* chosen = std::getenv("TROUPE_SOAK_SEED");
   const unsigned seed = chosen != nullptr ? static_cast<unsigned>(std::atoi(chosen)) : 1;
   const json cluster = start({"--nodes", "3", "--cpus", "1"}, "16MiB");
