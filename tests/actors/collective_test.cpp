@@ -243,6 +243,28 @@ TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
   }
 }
 
+// The last rank comes just as the first gives up: what one says of the operation, the other says
+// too.
+TEST_P(Contract, ARankThatComesAtTheLastMomentCountsForAllOrForNone) {
+  int met = 0, missed = 0;
+  for (int round = 0; round < 1500; ++round) {
+    Group group = make(2, std::chrono::microseconds(200));
+    const Time start = steady_now();
+    const Duration delay = std::chrono::microseconds(round % 300);
+    const std::vector<std::string> errors = on_all(group, [&](Communicator& me) {
+      while (me.rank() == 1 && steady_now() < start + delay) {
+      }
+      me.barrier();
+    });
+    ASSERT_EQ(errors[0].empty(), errors[1].empty())
+        << "round " << round << ": '" << errors[0] << "' and '" << errors[1] << "'";
+    ++(errors[0].empty() ? met : missed);
+  }
+  RecordProperty("met", met);
+  RecordProperty("missed", missed);
+  EXPECT_GT(met, 0);
+}
+
 TEST_P(Contract, AbortEndsAWaitAndAllThatFollows) {
   Group group = make(2);
   const auto errors = on_all(group, [](Communicator& c) {

@@ -17,8 +17,13 @@ std::uint64_t round_up(std::uint64_t n, std::uint64_t to) noexcept {
   return (n + to - 1) / to * to;
 }
 
+std::uint64_t verdicts_offset(int size) noexcept {
+  return sizeof(Header) + sizeof(RankLine) * static_cast<std::uint64_t>(size);
+}
+
 std::uint64_t slots_offset(int size) noexcept {
-  return round_up(sizeof(Header) + sizeof(RankLine) * static_cast<std::uint64_t>(size), kPage);
+  return round_up(verdicts_offset(size) + sizeof(Verdict) * static_cast<std::uint64_t>(size),
+                  kPage);
 }
 
 void* map(int fd, std::uint64_t bytes) {
@@ -68,6 +73,12 @@ std::shared_ptr<Arena> Arena::of_memfd(const Fd& memory, int size, std::uint64_t
 RankLine& Arena::line(int rank) noexcept {
   auto* lines = reinterpret_cast<RankLine*>(static_cast<std::byte*>(base_) + sizeof(Header));
   return lines[rank];
+}
+
+Verdict& Arena::verdict(int rank) noexcept {
+  auto* verdicts =
+      reinterpret_cast<Verdict*>(static_cast<std::byte*>(base_) + verdicts_offset(size_));
+  return verdicts[rank];
 }
 
 std::byte* Arena::slot(int rank, std::uint32_t phase) noexcept {

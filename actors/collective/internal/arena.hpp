@@ -5,6 +5,10 @@
 /// (2) publishes p, (3) waits until every rank has published p, (4) reads any slot p % 2. A slot is
 /// written again in phase p + 2, after every rank has published p + 1, that is after it has read p:
 /// so one wait per phase is enough.
+///
+/// One word of the group says which phase is the last that all have met, and whether the group has
+/// ended. Who finds all ranks arrived sets it to his phase, who gives up (too late, a death) sets
+/// its mark: one exchange decides between them, so a phase succeeds on every rank or on none.
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -14,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -43,16 +48,20 @@ enum RankState : std::uint32_t { absent, joining, joined, left };
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
   std::uint64_t generation;
   std::uint64_t slot_bytes;
-  std::atomic<std::uint32_t> abort_claimed;
-  std::atomic<std::uint32_t> aborted;  ///< 1 once `code` and `verdict` are complete
+  /// The last phase that all have met << 32 | the rank that ended the group + 1, 0 if none has.
+  std::atomic<std::uint64_t> fate;
+};
+
+/// What a rank says for all of them when it ends the group: complete before `fate` names the rank.
+struct alignas(128) Verdict {
   std::uint32_t code;
-  char verdict[2048];  ///< what every rank throws
+  char text[2044];
 };
 
 constexpr int kMaxSize = 1024;
@@ -76,6 +85,7 @@ class Arena {
 
   Header& header() noexcept { return *static_cast<Header*>(base_); }
   RankLine& line(int rank) noexcept;
+  Verdict& verdict(int rank) noexcept;
   std::byte* slot(int rank, std::uint32_t phase) noexcept;
   int size() const noexcept { return size_; }
   std::uint64_t slot_bytes() const noexcept { return slot_bytes_; }
@@ -114,16 +124,23 @@ class ArenaCommunicator final : public Communicator {
   void meet(std::uint64_t offset, std::uint8_t part = 0);
   void wait_for(int other, Time deadline);
   bool arrived(int other) noexcept;
-  /// Throws when the group is over or some rank cannot come any more.
+  /// Whether some rank has found all of them arrived in this phase.
+  bool is_met() const noexcept;
+  bool is_over() const noexcept;
+  /// All have arrived: says so, or throws when the group had ended before.
+  void settle();
+  /// Throws when some rank cannot come any more.
   void check();
   void fail_late();  ///< returns when the last one came at the last moment
   /// All have arrived: throws unless they said the same.
   void compare();
   bool process_is_dead(int other);
   bool shares_pids(const RankLine& line) const noexcept;
-  /// Says for all ranks what ended the group, unless somebody has. False: somebody has.
-  bool end_group(Code code, std::string_view verdict) noexcept;
-  [[noreturn]] void fail(Code code, const std::string& why);
+  /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
+  /// `unless_met` (0: whatever they have met).
+  void end_group(Code code, std::string_view verdict, std::uint32_t unless_met) noexcept;
+  /// Ends the group and throws what ended it; returns when all have met in this phase after all.
+  void fail_phase(Code code, const std::string& why);
   [[noreturn]] void throw_aborted();
   void note_progress(bool inside) noexcept;
   std::string describe() const;
@@ -137,6 +154,7 @@ class ArenaCommunicator final : public Communicator {
   std::uint32_t phase_ = 0;  // last one met
   std::uint64_t operations_ = 0;
   Operation current_;  // the last one, once operations_ is not 0
+  std::mutex saying_;  // the rank's verdict: abort() comes from any thread
   bool watch_processes_;
   std::uint64_t pid_namespace_ = 0;
   std::vector<Fd> processes_;  // pidfd per rank, opened when first needed

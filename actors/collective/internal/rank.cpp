@@ -22,13 +22,19 @@ using std::chrono::milliseconds;
 constexpr int kSpins = 200;
 /// Between looks at the clock and at the other rank's process.
 constexpr Duration kSlice = milliseconds(50);
-/// How long another rank may take to say what it has found.
-constexpr Duration kWord = milliseconds(200);
 constexpr auto kLastKind = Operation::Kind::all_gather;
 
 /// Whether a is phase b or later; the counter may wrap.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) >= 0;
+}
+
+/// The two halves of Header::fate; no rank: -1.
+std::uint32_t met_phase(std::uint64_t fate) noexcept {
+  return static_cast<std::uint32_t>(fate >> 32);
+}
+int ended_by(std::uint64_t fate) noexcept {
+  return static_cast<int>(fate & 0xffffffff) - 1;
 }
 
 std::uint64_t pid_namespace() noexcept {
@@ -86,31 +92,58 @@ ArenaCommunicator::~ArenaCommunicator() {
   unpark_all(line.published);
 }
 
-bool ArenaCommunicator::end_group(Code code, std::string_view verdict) noexcept {
-  Header& header = arena_->header();
-  if (header.abort_claimed.exchange(1) != 0) return false;
-  header.code = static_cast<std::uint32_t>(code);
-  const std::size_t length = std::min(verdict.size(), sizeof header.verdict - 1);
-  std::memcpy(header.verdict, verdict.data(), length);
-  header.verdict[length] = '\0';
-  header.aborted.store(1, std::memory_order_seq_cst);
+void ArenaCommunicator::end_group(Code code, std::string_view verdict,
+                                  std::uint32_t unless_met) noexcept {
+  const std::lock_guard lock(saying_);
+  std::atomic<std::uint64_t>& fate = arena_->header().fate;
+  std::uint64_t seen = fate.load(std::memory_order_acquire);
+  if (ended_by(seen) >= 0) return;
+  Verdict& mine = arena_->verdict(rank());
+  mine.code = static_cast<std::uint32_t>(code);
+  const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
+  std::memcpy(mine.text, verdict.data(), length);
+  mine.text[length] = '\0';
+  const auto name = static_cast<std::uint32_t>(rank() + 1);
+  do {
+    if (ended_by(seen) >= 0) return;
+    if (unless_met != 0 && reached(met_phase(seen), unless_met)) return;
+  } while (!fate.compare_exchange_weak(seen, seen | name, std::memory_order_seq_cst));
   for (int other = 0; other < size(); ++other) unpark_all(arena_->line(other).published);
-  return true;
 }
 
 void ArenaCommunicator::abort(std::string_view reason) noexcept {
   char verdict[256];
   std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %.*s", rank(),
                 static_cast<int>(std::min<std::size_t>(reason.size(), 200)), reason.data());
-  (void)end_group(Code::cancelled, verdict);
+  end_group(Code::cancelled, verdict, 0);
+}
+
+bool ArenaCommunicator::is_over() const noexcept {
+  return ended_by(arena_->header().fate.load(std::memory_order_seq_cst)) >= 0;
+}
+
+bool ArenaCommunicator::is_met() const noexcept {
+  return reached(met_phase(arena_->header().fate.load(std::memory_order_acquire)), phase_);
+}
+
+void ArenaCommunicator::settle() {
+  std::atomic<std::uint64_t>& fate = arena_->header().fate;
+  std::uint64_t seen = fate.load(std::memory_order_acquire);
+  while (!reached(met_phase(seen), phase_)) {
+    if (ended_by(seen) >= 0) throw_aborted();
+    if (fate.compare_exchange_weak(seen, std::uint64_t{phase_} << 32, std::memory_order_seq_cst))
+      return;
+  }
 }
 
 void ArenaCommunicator::throw_aborted() {
-  const Header& header = arena_->header();
-  const std::string verdict(header.verdict, ::strnlen(header.verdict, sizeof header.verdict));
+  // The word is shared memory: it may name a rank that there is not.
+  const int by = ended_by(arena_->header().fate.load(std::memory_order_acquire));
+  const Verdict& said = arena_->verdict(std::clamp(by, 0, size() - 1));
+  const std::string verdict(said.text, ::strnlen(said.text, sizeof said.text));
   Code code = Code::cancelled;
   for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
-    if (header.code == static_cast<std::uint32_t>(known)) code = known;
+    if (said.code == static_cast<std::uint32_t>(known)) code = known;
   raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
 }
 
@@ -119,16 +152,9 @@ std::string ArenaCommunicator::describe() const {
          std::to_string(rank()) + " of " + std::to_string(size());
 }
 
-void ArenaCommunicator::fail(Code code, const std::string& why) {
-  const std::string verdict = why + "; " + text_of(progress());
-  if (!end_group(code, verdict)) {
-    // Who came first has the word, unless it was killed before it had said it.
-    const Time until = steady_now() + kWord;
-    while (arena_->header().aborted.load(std::memory_order_acquire) == 0 && steady_now() < until)
-      std::this_thread::yield();
-    if (arena_->header().aborted.load(std::memory_order_acquire) != 0) throw_aborted();
-  }
-  raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
+void ArenaCommunicator::fail_phase(Code code, const std::string& why) {
+  end_group(code, why + "; " + text_of(progress()), phase_);
+  if (!is_met()) throw_aborted();
 }
 
 void ArenaCommunicator::note_progress(bool inside) noexcept {
@@ -181,7 +207,6 @@ bool ArenaCommunicator::arrived(int other) noexcept {
 }
 
 void ArenaCommunicator::check() {
-  if (arena_->header().aborted.load(std::memory_order_acquire) != 0) throw_aborted();
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || arrived(other)) continue;
     // the state is read before the phase: a rank may arrive and then leave or die
@@ -189,9 +214,11 @@ void ArenaCommunicator::check() {
     const bool dead = state == joined && process_is_dead(other);
     if ((state != left && !dead) || arrived(other)) continue;
     const std::string who = "rank " + std::to_string(other);
-    if (!dead) fail(Code::cancelled, who + " left the group");
-    fail(Code::worker_died,
-         who + " (process " + std::to_string(arena_->line(other).pid) + ") died");
+    if (dead)
+      fail_phase(Code::worker_died,
+                 who + " (process " + std::to_string(arena_->line(other).pid) + ") died");
+    else
+      fail_phase(Code::cancelled, who + " left the group");
   }
 }
 
@@ -205,7 +232,7 @@ void ArenaCommunicator::fail_late() {
   }
   if (late.empty()) return;  // the last one came just now
   const auto limit = std::chrono::duration_cast<milliseconds>(timeout()).count();
-  fail(Code::timed_out, late + " within " + std::to_string(limit) + " ms");
+  fail_phase(Code::timed_out, late + " within " + std::to_string(limit) + " ms");
 }
 
 void ArenaCommunicator::wait_for(int other, Time deadline) {
@@ -218,11 +245,11 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
     line.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = line.published.load(std::memory_order_seq_cst);
     const Duration left = deadline - steady_now();
-    const bool parks = !reached(seen, phase_) && left > Duration::zero() &&
-                       arena_->header().aborted.load(std::memory_order_seq_cst) == 0;
+    const bool parks = !reached(seen, phase_) && left > Duration::zero() && !is_over();
     if (parks) park(line.published, seen, std::min(left, kSlice));
     line.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (arrived(other)) return;
+    if (is_over() && !is_met()) throw_aborted();
     check();
     if (steady_now() >= deadline && !arrived(other)) fail_late();
   }
@@ -237,7 +264,7 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
                           o.root,
                           o.count,
                           offset};
-  if (arena_->header().aborted.load(std::memory_order_acquire) != 0) throw_aborted();
+  if (is_over()) throw_aborted();
   ++phase_;
   RankLine& line = arena_->line(rank());
   line.announcements[phase_ % 2] = mine;
@@ -246,7 +273,7 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
   const Time deadline = steady_now() + timeout();
   for (int other = 0; other < size(); ++other)
     if (other != rank()) wait_for(other, deadline);
-  check();
+  settle();
   compare();
 }
 
@@ -269,7 +296,10 @@ void ArenaCommunicator::compare() {
   std::string wrong;
   for (int r = 0; r < size(); ++r)
     if (!(said(r) == right)) wrong += (wrong.empty() ? "rank " : ", rank ") + std::to_string(r);
-  fail(Code::invalid_argument, wrong + " made another call or gave another size than the others");
+  end_group(
+      Code::invalid_argument,
+      wrong + " made another call or gave another size than the others; " + text_of(progress()), 0);
+  throw_aborted();
 }
 
 }  // namespace troupe::collective::internal
