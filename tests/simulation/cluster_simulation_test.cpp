@@ -11,7 +11,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 5;
 #else
-constexpr std::uint64_t kSeeds = 100;
+constexpr std::uint64_t kSeeds = 200;
 #endif
 
 TEST(ClusterSimulation, EveryPromiseIsKept) {

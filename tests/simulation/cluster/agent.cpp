@@ -174,6 +174,10 @@ void Agent::pass() {
   drain_rings();
   for (const wire::Location& location : std::exchange(frees_, {})) {
     adopted_.erase(Store::key_of(location));
+    // Refused, as by objectstore's Host: the adoption is in the ring of a worker that was killed,
+    // which is read when it is buried; then the object goes with its job.
+    const Store::Object* object = store_.find(location);
+    if (object != nullptr && !object->adopted) continue;
     truth().check(store_.free(location), "an object is freed twice");
   }
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
@@ -683,6 +687,10 @@ bool Agent::faulting() const {
 }
 bool Agent::actor_lives(ActorId actor) {
   return cluster_.actor_lives(actor);
+}
+
+bool Agent::next_life_waits() {
+  return cluster_.next_life_waits(self_index_);
 }
 
 bool Agent::has_process_of(ActorId actor) const {

@@ -121,6 +121,7 @@ class Agent final : public sim::Node<Packet>,
   std::vector<NodeId> nodes() const override;
   bool faulting() const override;
   bool actor_lives(ActorId actor) override;
+  bool next_life_waits() override;
   // Wire
   void transmit(Packet packet) override;
 

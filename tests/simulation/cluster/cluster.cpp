@@ -69,6 +69,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "portal_stalled",
                                         "lost_object",
                                         "killed_twice",
+                                        "next_life_waited",
                                         "nested_got",
                                         "placed_on_node",
                                         "resumed",
@@ -210,6 +211,14 @@ void Cluster::slow_news(sim::NodeIndex from) {
 }
 
 // --- the truth about control
+
+bool Cluster::next_life_waits(sim::NodeIndex at) {
+  truth.mark(Mark::next_life_waited);
+  if (!world.faulting() || !aim_.chance(plan.slow_news)) return false;
+  const Duration by = 50ms + Duration(aim_.below(300'000'000));
+  world.slow_down(at, 0, by, by);
+  return true;
+}
 
 bool Cluster::actor_lives(ActorId actor) {
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)

@@ -78,6 +78,7 @@ class Cluster {
   void moment();
   /// An actor has died on that machine.
   void slow_news(sim::NodeIndex from);
+  bool next_life_waits(sim::NodeIndex at);
   bool canary() const { return tuning_.canary; }
   bool verbose() const { return tuning_.verbose; }
   void acknowledged(const control::Service& service, ActorId actor);

@@ -257,6 +257,14 @@ void Program::kill_for_good(KnownActor& actor) {
   pester_ = process_.machine().random().below(6);
 }
 
+void Program::kill_now(ActorId id) {
+  for (KnownActor& actor : actors_)
+    if (actor.id == id && !actor.detached && done_ < workload_.actions) {
+      kill_for_good(actor);
+      pester_ = 40;
+    }
+}
+
 void Program::find_one() {
   if (!workload_.names) return call_one();
   const std::string name = "name" + std::to_string(process_.machine().random().below(4));

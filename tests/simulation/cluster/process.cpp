@@ -165,6 +165,11 @@ void Process::on_actor_update(const wire::ActorUpdate& update) {
     return;
   }
   actors_.update(update);
+  if (update.state != wire::ActorState::alive) return;
+  const std::uint64_t before = std::exchange(homes_[update.actor], update.worker);
+  if (before != update.worker && peer_of(before) != nullptr && driver_ &&
+      machine_.next_life_waits())
+    program_->kill_now(update.actor);
 }
 
 void Process::on_peer_died(const wire::PeerDied& message) {

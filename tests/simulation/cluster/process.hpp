@@ -72,6 +72,9 @@ class Machine {
   virtual bool faulting() const = 0;
   /// Seen from outside: whether any process hosts it.
   virtual bool actor_lives(ActorId actor) = 0;
+  /// An actor's next life is known here, the end of the one before is not. Whether to make use of
+  /// it: control then hears late of what this node says.
+  virtual bool next_life_waits() = 0;
 };
 
 /// A value opened.
@@ -207,6 +210,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
   bool dying_ = false, collecting_ = false;
   std::vector<std::pair<NodeId, bool>> node_keys_;
+  std::map<ActorId, std::uint64_t> homes_;  ///< the worker that it was last told to live in
   std::vector<Entry*> released_;
   std::size_t live_ = 0;
   std::map<ObjectId, Entry*> table_;

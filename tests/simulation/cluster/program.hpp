@@ -29,6 +29,8 @@ class Program {
   void begin_driver(const Workload& workload, std::uint64_t number, Time now);
   void run();
   void on_found(std::uint64_t request, ActorId actor, ObjectHandle lifetime);
+  /// A driver kills it for good, and goes on calling it for a while.
+  void kill_now(ActorId actor);
   /// A driver that has got all its answers and let go of everything.
   bool finished() const noexcept { return finished_; }
   bool hosts_actor() const noexcept { return static_cast<bool>(actor_); }

@@ -85,6 +85,7 @@ enum class Mark : std::uint8_t {
   portal_stalled,
   lost_object,
   killed_twice,
+  next_life_waited,
   nested_got,
   placed_on_node,
   resumed,

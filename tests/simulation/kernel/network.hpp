@@ -113,6 +113,8 @@ class Network {
   void heal() {
     cuts_.clear();
     for (auto& entry : routes_) entry.second.slow_until = Time{};  // order does not matter here
+    // A connection that was dropped while a side was dead has nobody to open it again.
+    for (auto& entry : connections_) entry.second.down = false;
   }
 
   /// The connection closes; what is in flight on it is lost under datagram delivery.
