@@ -164,13 +164,15 @@ constexpr std::size_t kLarge = std::size_t{128} << 20;  // as the memcpy floor c
 Reading put_large_copy(Scene& s) {
   const std::vector<std::uint8_t> from(kLarge, 1);
   s.ctx.put(from);  // warm from here on
-  std::vector<double> rates;
+  WarmMemory beside(kLarge);
+  std::vector<double> rates, floors;
   for (int i = 0; i < s.count(9, 1); ++i) {
+    floors.push_back(beside.copy_rate(from.data()));
     const Stopwatch watch;
     const Ref<std::vector<std::uint8_t>> ref = s.ctx.put(from);
     rates.push_back(static_cast<double>(kLarge) / watch.seconds() / 1e9);
   }
-  return {middle(std::move(rates))};
+  return {middle(std::move(rates)), middle(std::move(floors))};
 }
 
 Reading put_large_inplace(Scene& s) {

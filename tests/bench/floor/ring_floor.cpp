@@ -210,6 +210,23 @@ Sample memcpy_into_shared(int threads) {
   });
 }
 
+WarmMemory::WarmMemory(std::size_t bytes)
+    : at_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+      bytes_(bytes) {
+  if (at_ == MAP_FAILED) throw std::bad_alloc();
+  std::memset(at_, 1, bytes);
+}
+
+WarmMemory::~WarmMemory() {
+  munmap(at_, bytes_);
+}
+
+double WarmMemory::copy_rate(const void* from) {
+  const Time start = steady_now();
+  std::memcpy(at_, from, bytes_);
+  return static_cast<double>(bytes_) / seconds_since(start) / 1e9;
+}
+
 // --- troupe's ring ---
 
 namespace {

@@ -27,6 +27,22 @@ Sample ring_one_way();
 /// GB/s of memcpy into shared memory that has been touched before, by one or two threads.
 Sample memcpy_into_shared(int threads);
 
+/// The memcpy floor beside what is measured: memory drifts by tens of per cent within a second.
+class WarmMemory {
+ public:
+  /// Shared memory of so many bytes, touched.
+  explicit WarmMemory(std::size_t bytes);
+  ~WarmMemory();
+  WarmMemory(const WarmMemory&) = delete;
+  WarmMemory& operator=(const WarmMemory&) = delete;
+  /// GB/s of one memcpy of all of its bytes.
+  double copy_rate(const void* from);
+
+ private:
+  void* at_;
+  std::size_t bytes_;
+};
+
 // --- the same with runtime/ring ---
 
 Sample troupe_ring_round_trip(Waiting waiting, Placement placement);
