@@ -194,6 +194,7 @@ void Node::loop() {
                        (control_ && control_->pending());
     if (network_) {
       report(steady_now());
+      tell_pace(steady_now());
       keep_in_touch(steady_now());
       network_->flush(steady_now());
     }

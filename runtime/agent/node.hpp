@@ -24,6 +24,7 @@
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
+#include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
@@ -281,6 +282,7 @@ class Node final : private OwnerTable::Out,
   void on_granted(const scheduling::Granted& grant);
   void on_refused(const scheduling::Refused& refused);
   control::NodeReport report_of_self() const;
+  void tell_pace(Time now);
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
   void refuse(Process& to, const std::string& why);
@@ -523,6 +525,8 @@ class Node final : private OwnerTable::Out,
   std::set<NodeId> known_nodes_;
   Reports reporting_;  ///< of what is free, to control
   Time next_touch_{};
+  client::PaceBook pace_;  ///< of all workers, since control was told last
+  Time next_pace_{};
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
   struct Inquiry {
     ProcessIndex process = 0;

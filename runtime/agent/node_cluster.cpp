@@ -21,6 +21,8 @@ struct Cases : F... {
 template <class... F>
 Cases(F...) -> Cases<F...>;
 
+constexpr Duration kPaceInterval = std::chrono::milliseconds(500),
+                   kMostPace = std::chrono::seconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
@@ -133,6 +135,14 @@ void Node::report(Time now) {
   if (reporting_.is_news(report, leases_.spilled_here(), now)) say_to_control(std::move(report));
 }
 
+/// How long tasks ran here; less often in a large cluster, of which control hears much.
+void Node::tell_pace(Time now) {
+  if (pace_.empty() || network_->epoch() == 0 || now < next_pace_) return;
+  const auto stretch = static_cast<Duration::rep>(1 + cluster_.rows.size() / 64);
+  next_pace_ = now + std::min(kPaceInterval * stretch, kMostPace);
+  say_to_control(control::NodePace{pace_.take()});
+}
+
 /// From whom something is awaited: such a node's silence is its end, whatever control thinks of it.
 void Node::keep_in_touch(Time now) {
   if (now < next_touch_) return;
@@ -146,7 +156,10 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
   cluster_ = nodes;
   std::set<NodeId> gone = std::exchange(known_nodes_, {});
   for (const control::ClusterRow& row : cluster_.rows) {
-    if (row.description.id == id_) continue;
+    if (row.description.id == id_) {
+      leases_.set_slow(row.avoided, now);
+      continue;
+    }
     known_nodes_.insert(row.description.id);
     gone.erase(row.description.id);
     scheduling::NodeView view = row.report.view;
@@ -155,6 +168,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
     view.labels = row.description.labels;
     view.total = row.description.resources;
     view.accepts = view.accepts && !row.suspect && !row.draining;
+    view.slow = row.avoided;
     leases_.update_node(view, now);
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);

@@ -86,6 +86,10 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    },
                    [&](wire::Blocked&) { leases_.blocked(from.index, now); },
                    [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+                   [&](wire::Pace& m) {
+                     for (const wire::SitePace& site : m.sites)
+                       pace_.add(site.function, site.tasks, site.ran_ns);
+                   },
                    [&](wire::Escape& m) {
                      counted(m.value);
                      owners_.escape(from.index, m.object, m.value, payload);

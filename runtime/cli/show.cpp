@@ -29,7 +29,9 @@ std::string of_total(scheduling::Amount free, scheduling::Amount total) {
 }
 
 const char* state_of(const control::ClusterRow& row) {
-  return row.suspect ? "suspect" : row.draining ? "draining" : "alive";
+  if (row.suspect) return "suspect";
+  if (row.draining) return "draining";
+  return row.avoided ? "slow" : "alive";
 }
 
 /// node-2 before node-10, as people count.
@@ -53,6 +55,7 @@ json json_of(const control::ClusterRow& row) {
       {"id", row.description.id.str()},
       {"name", row.description.name},
       {"state", state_of(row)},
+      {"why", row.slow},
       {"address", row.description.address},
       {"cpus", {{"total", units(total.cpus)}, {"free", units(free.cpus)}}},
       {"gpus", {{"total", units(total.gpus)}, {"free", units(free.gpus)}}},
@@ -119,7 +122,10 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
                     size_text(row.report.store_used) + "/" + size_text(row.report.store_capacity),
                     std::to_string(row.report.workers), row.description.id.str().substr(0, 8)});
   }
-  return table_text(rows);
+  std::string text = table_text(rows);
+  for (const auto& row : nodes)
+    if (!row.slow.empty()) text += row.description.name + ": " + row.slow + "\n";
+  return text;
 }
 
 std::string text_of(const std::vector<control::ActorRow>& actors, const Names& names) {

@@ -150,6 +150,9 @@ class ClientEngine final : public detail::Engine,
     gpus_ = std::move(gpus);
   }
   const std::string& node_name() const noexcept { return node_name_; }
+  /// How long calls here have waited for values, by now.
+  Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
+  void tell_pace(std::vector<wire::SitePace> sites);
 
   void release(Entry* entry) noexcept;
 
@@ -413,7 +416,8 @@ class ClientEngine final : public detail::Engine,
   Time next_tick_ = Time::max();
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool blocked_ = false;   ///< a worker that waits for others
+  bool blocked_ = false;  ///< a worker that waits for others
+  std::atomic<Duration::rep> waited_ns_{0};
   bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;
   std::string agent_lost_why_;

@@ -503,6 +503,12 @@ void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t
   unlock_and_collect(lock);
 }
 
+void ClientEngine::tell_pace(std::vector<wire::SitePace> sites) {
+  Guard lock = guard();
+  tell_agent(wire::Pace{std::move(sites)});
+  unlock_and_collect(lock);
+}
+
 void ClientEngine::created(ActorId actor, std::uint64_t incarnation, const Error* error) {
   Guard lock = guard();
   wire::ActorCreated message{actor, incarnation, error != nullptr ? error->shared_info() : nullptr};

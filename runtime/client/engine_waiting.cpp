@@ -42,11 +42,13 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
   if (kind_ != wire::ProcessKind::worker || blocked_) {
     pump_->wait(guard, look, deadline, now);
   } else {
-    const Time grace = std::min(deadline, steady_now() + kBlockGrace);
+    const Time begun = steady_now();
+    const Time grace = std::min(deadline, begun + kBlockGrace);
     if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
       const Blocking blocking(*this);
       pump_->wait(guard, look, deadline);
     }
+    waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
   }
   if (done()) return true;
   if (stopping_ || agent_lost_)

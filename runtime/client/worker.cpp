@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/worker.hpp"
 
+#include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
 
@@ -13,6 +14,9 @@
 
 namespace troupe::client {
 namespace {
+
+/// Between two words about how long tasks run here.
+constexpr Duration kPaceInterval = std::chrono::milliseconds(250);
 
 /// Sends the results of one call; outlives the thunk when the call is a coroutine.
 class Replier final : public detail::ResultSink {
@@ -234,6 +238,7 @@ class Worker {
     LostArgument lost;
     try {
       arguments_.values = engine_.open_arguments(call, payload, lost);
+      opened_ = steady_now();
     } catch (const Error& error) {
       ErrorInfo info = error.info();
       info.outcome = Outcome::not_executed;
@@ -299,6 +304,7 @@ class Worker {
     const detail::Callable* callable = nullptr;
     std::shared_ptr<Replier> sink;
     bool deferred = false;
+    std::optional<Duration> waited;  // before it ran
     const process::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
@@ -307,6 +313,7 @@ class Worker {
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
       open(incoming);
+      waited = engine_.waited();
       Run run(engine_, arguments_, instance_, restarted_, sink);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       callable->thunk(run);
@@ -320,7 +327,18 @@ class Worker {
       const char* name = callable != nullptr ? callable->name : "unknown function";
       sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
     }
+    const Time begun = std::max(free_since_, opened_);
     free_since_ = deferred ? steady_now() : sink->ended();
+    if (call.call.actor_low == 0 && waited && !deferred)
+      note_pace(call.call.function, begun, *waited);
+  }
+
+  void note_pace(const wire::FunctionKey& function, Time begun, Duration waited_before) {
+    const Duration ran = free_since_ - begun - (engine_.waited() - waited_before);
+    pace_.add(function, 1, static_cast<std::uint64_t>(std::max(ran, Duration(0)).count()));
+    if (free_since_ < next_pace_) return;
+    next_pace_ = free_since_ + kPaceInterval;
+    engine_.tell_pace(pace_.take());
   }
 
   ClientEngine& engine_;
@@ -336,6 +354,9 @@ class Worker {
   /// Since when this thread has had nothing to do: the next call begins there, without another look
   /// at the clock.
   Time free_since_{};
+  Time opened_{};  ///< when arguments had been opened, of the last call whose could not be shown
+  PaceBook pace_;
+  Time next_pace_{};
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "troupe/runtime/control/key_values.hpp"
 #include "troupe/runtime/control/membership.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/wire/messages.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,10 @@ struct NodeReport {
   scheduling::NodeView view;
   std::uint64_t store_capacity = 0, store_used = 0;  ///< bytes
   std::uint32_t workers = 0;
+};
+/// How long tasks ran there; at most twice a second.
+struct NodePace {
+  std::vector<wire::SitePace> sites;  ///< at most wire::kMaxSites
 };
 /// Answers StartActorAt.
 struct ActorStarted {
@@ -108,7 +113,7 @@ struct DrainRequest {
 using ToControl = std::variant<RegisterNode, Heartbeat, Leaving, NodeReport, SpawnActor,
                                ActorStarted, ActorStartFailed, ActorGone, KillActor, HandlesGone,
                                FindActor, WatchActor, NodeHosts, StartJob, FinishJob, DriverDied,
-                               GetJob, KeyValueRequest, ListRequest, DrainRequest>;
+                               GetJob, KeyValueRequest, ListRequest, DrainRequest, NodePace>;
 
 // --- control -> agent
 
@@ -119,6 +124,8 @@ struct ClusterRow {
   bool suspect = false;
   bool draining = false;
   NodeReport report;
+  bool avoided = false;  ///< it is slow: nothing new goes there that others can take
+  std::string slow;      ///< why, or that it is tried again; empty: it is as fast as others
 };
 /// All live nodes; a higher version replaces a lower one. Sent at registration and when something
 /// changed, at most every 100 ms.

@@ -71,6 +71,8 @@ void write(schema::ClusterRow::Builder out, const ClusterRow& row) {
   out.setSuspect(row.suspect);
   out.setDraining(row.draining);
   write(out.initReport(), row.report);
+  out.setAvoided(row.avoided);
+  if (!row.slow.empty()) out.setSlow(CutText(row.slow));
 }
 void read(schema::ClusterRow::Reader in, ClusterRow& row) {
   read(in.getDescription(), row.description);
@@ -78,6 +80,8 @@ void read(schema::ClusterRow::Reader in, ClusterRow& row) {
   row.suspect = in.getSuspect();
   row.draining = in.getDraining();
   read(in.getReport(), row.report);
+  row.avoided = in.getAvoided();
+  row.slow = read_text(in.getSlow(), "slow");
   scheduling::NodeView& view = row.report.view;
   view.id = row.description.id;
   view.name = row.description.name;

@@ -227,6 +227,23 @@ void read(schema::DrainRequest::Reader in, DrainRequest& m) {
   fields::read(in.getNode(), m.node);
 }
 
+void write(schema::NodePace::Builder out, const NodePace& m) {
+  auto sites = out.initSites(checked(m.sites.size(), wire::kMaxSites));
+  for (unsigned i = 0; i < sites.size(); ++i) {
+    sites[i].setModule(m.sites[i].function.module);
+    sites[i].setOffsetBytes(m.sites[i].function.offset);
+    sites[i].setTasks(m.sites[i].tasks);
+    sites[i].setRanNs(m.sites[i].ran_ns);
+  }
+}
+void read(schema::NodePace::Reader in, NodePace& m) {
+  const auto sites = in.getSites();
+  m.sites.reserve(bounded(sites.size(), wire::kMaxSites, "sites"));
+  for (const auto site : sites)
+    m.sites.push_back(
+        {{site.getModule(), site.getOffsetBytes()}, site.getTasks(), site.getRanNs()});
+}
+
 /// Picks the member of the union by the type of the message.
 struct ToControlWriter {
   schema::ToControl::Builder out;
@@ -250,6 +267,7 @@ struct ToControlWriter {
   void operator()(const KeyValueRequest& m) { write(out.initKeyValue(), m); }
   void operator()(const ListRequest& m) { write(out.initList(), m); }
   void operator()(const DrainRequest& m) { write(out.initDrain(), m); }
+  void operator()(const NodePace& m) { write(out.initPace(), m); }
 };
 
 void read_member(const schema::ToControl::Reader& in, ToControl& out) {
@@ -276,6 +294,7 @@ void read_member(const schema::ToControl::Reader& in, ToControl& out) {
     case Kind::KEY_VALUE: return read(in.getKeyValue(), out.emplace<KeyValueRequest>());
     case Kind::LIST: return read(in.getList(), out.emplace<ListRequest>());
     case Kind::DRAIN: return read(in.getDrain(), out.emplace<DrainRequest>());
+    case Kind::PACE: return read(in.getPace(), out.emplace<NodePace>());
   }
   fields::unsupported(static_cast<unsigned>(in.which()));
 }

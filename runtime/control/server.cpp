@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <set>
 
@@ -183,6 +184,8 @@ struct Server::Impl : Service::Out {
     outboxes.erase(node);
     waiting.erase(node);
   }
+
+  void say(const std::string& line) override { std::fprintf(stderr, "troupe: %s\n", line.c_str()); }
 
   void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) override {
     if (error)

@@ -66,6 +66,7 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
       actors_(std::move(actors)),
       jobs_(std::move(jobs)),
       values_(std::move(values)),
+      slow_(options_.slow_nodes),
       last_placing_(now - std::chrono::hours(1)),
       started_(now),
       nodes_version_(store.epoch() << 32),
@@ -238,6 +239,7 @@ void Service::on_tick(Time now) {
   if (members_.next_tick() <= now) run(members_.on_tick(now), now);
   run(actors_.on_tick(now), now);
   if (expire_at_ && *expire_at_ <= now) expire_starts(now);
+  if (slow_.next_tick() <= now) look_for_slow(now);
   while (!revoke_at_.empty() && revoke_at_.begin()->first <= now) {
     const NodeId node = revoke_at_.begin()->second;
     revoke_at_.erase(revoke_at_.begin());
@@ -252,6 +254,7 @@ Time Service::next_tick() const {
   if (place_at_) next = std::min(next, *place_at_);
   if (expire_at_) next = std::min(next, *expire_at_);
   if (broadcast_at_) next = std::min(next, *broadcast_at_);
+  next = std::min(next, slow_.next_tick());
   if (!revoke_at_.empty()) next = std::min(next, revoke_at_.begin()->first);
   return next;
 }
@@ -265,6 +268,7 @@ void Service::on(RegisterNode message, Sender from, Time now) {
 
 void Service::on(Heartbeat message, Sender from, Time now) {
   message.node = from.node;
+  if (members_.is_current(from.node, message.epoch)) slow_.on_heartbeat(from.node, now);
   run(members_.on_heartbeat(message, now), now);
 }
 
@@ -285,6 +289,12 @@ void Service::on(const NodeReport& message, Sender from, Time now) {
     start = start->second.until ? info.starts.erase(start) : std::next(start);
   view_changed(from.node, now);
   nodes_changed(now);
+}
+
+void Service::on(const NodePace& message, Sender from, Time now) {
+  const auto at = nodes_.find(from.node);
+  if (at != nodes_.end() && at->second.epoch == from.epoch)
+    slow_.on_pace(from.node, message.sites, now);
 }
 
 void Service::on(const DrainRequest& message, Sender from, Time now) {
@@ -555,6 +565,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   expected_.erase(event.node);
   early_reports_.erase(event.node);
   pages_.erase(event.node);
+  slow_.forget(event.node);
   view_changed(event.node, now);
   run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
   run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);

@@ -22,6 +22,7 @@
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"
+#include "troupe/runtime/control/slow_nodes.hpp"
 
 #include <deque>
 #include <functional>
@@ -41,6 +42,7 @@ struct ServiceOptions {
   DirectoryOptions directory;
   JobOptions jobs;
   KeyValueOptions key_values;
+  SlowNodesOptions slow_nodes;
   /// How long an actor waits for a node that could ever take it: zero is not at all, negative is
   /// for ever.
   Duration infeasible_timeout = std::chrono::seconds(60);
@@ -83,6 +85,8 @@ class Service {
     virtual void fence(NodeId node, Epoch least) = 0;
     /// Forget its key.
     virtual void revoke(NodeId node) = 0;
+    /// One line for people: a node is slow, or fast again.
+    virtual void say(const std::string& line) = 0;
     /// A join ended; no error: the node is admitted.
     virtual void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) = 0;
   };
@@ -158,6 +162,8 @@ class Service {
     bool registered = false;  ///< with this control
     bool suspect = false;
     bool draining = false;
+    bool avoided = false;  ///< it is slow
+    std::string slow;      ///< what is shown of that
     NodeReport report;
     std::map<ActorId, Start> starts;
   };
@@ -188,6 +194,7 @@ class Service {
   void on(Heartbeat message, Sender from, Time now);
   void on(Leaving message, Sender from, Time now);
   void on(const NodeReport& message, Sender from, Time now);
+  void on(const NodePace& message, Sender from, Time now);
   void on(SpawnActor message, Sender from, Time now);
   void on(const ActorStarted& message, Sender from, Time now);
   void on(const ActorStartFailed& message, Sender from, Time now);
@@ -235,6 +242,7 @@ class Service {
   void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
   void expire_starts(Time now);
   void view_changed(NodeId node, Time now);
+  void look_for_slow(Time now);
 
   // Telling: service_lists.cpp.
   std::vector<NodeId> listeners(bool suspects_too) const;
@@ -254,6 +262,7 @@ class Service {
   Directory actors_;
   Jobs jobs_;
   KeyValues values_;
+  SlowNodes slow_;
   CommitQueue<Event> queue_;
   std::size_t waiting_bytes_ = 0;  ///< of writes that no commit has taken yet
   bool accepts_writes_ = true;     ///< as last seen

@@ -38,6 +38,8 @@ std::vector<ClusterRow> Service::node_rows() const {
     row.epoch = info.epoch;
     row.suspect = info.suspect;
     row.draining = info.draining;
+    row.avoided = info.avoided;
+    row.slow = info.slow;
     row.report = info.report;
     scheduling::NodeView& view = row.report.view;
     view.id = id;

@@ -43,10 +43,27 @@ void Service::view_changed(NodeId node, Time now) {
     const NodeInfo& info = at->second;
     scheduling::NodeView view = view_of(info.description, info.report);
     view.accepts = info.registered && !info.suspect && !info.draining && info.report.view.accepts;
+    view.slow = info.avoided;
     for (const auto& [actor, start] : info.starts) scheduling::take(view, start.need);
     view_.update(std::move(view));
   }
   if (!waiting_.empty()) place_soon(now);
+}
+
+void Service::look_for_slow(Time now) {
+  for (const SlowNodes::Change& change : slow_.on_tick(now)) {
+    const auto at = nodes_.find(change.node);
+    if (at == nodes_.end()) continue;
+    at->second.avoided = change.avoided;
+    at->second.slow = change.why;
+    const std::string who = "node " + at->second.description.name;
+    if (change.said)
+      out_.say(change.why.empty() ? who + " is as fast as others again"
+                                  : who + " is slow: " + change.why +
+                                        "; it gets no new work while others can take it");
+    view_changed(change.node, now);
+    nodes_changed(now);
+  }
 }
 
 void Service::place_soon(Time now) {

@@ -105,6 +105,7 @@ void LeaseTable::refresh_view() {
   row.free = resources_of(free_);
   row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
   row.accepts = !draining_ && !in_debt();
+  row.slow = slow_;
   row.waiting = static_cast<std::uint32_t>(waiting());
   view_.update(std::move(row));
 }
@@ -400,6 +401,23 @@ void LeaseTable::set_draining(bool draining, Time now) {
   pump(now);
 }
 
+/// This node is slow, and another one could take it when that is empty.
+bool LeaseTable::waits_for_faster(const Wish& wish) const {
+  return slow_ && avoids_slow(view_, wish.shape);
+}
+
+void LeaseTable::set_slow(bool slow, Time now) {
+  if (slow == slow_) return;
+  slow_ = slow;
+  if (slow)
+    for (auto& [id, lease] : leases_) {
+      if (lease.reclaiming || lease.ending || lease.dedicated) continue;
+      lease.reclaiming = true;
+      emit(ReclaimLease{lease.owner, id});
+    }
+  pump(now);
+}
+
 void LeaseTable::on_timer(Time now) {
   pump(now);
 }
@@ -453,7 +471,8 @@ bool LeaseTable::pump_one(Time now) {
 /// of `patience`: a large shape is served once tasks are shorter than that, and a shape that waits
 /// for long tasks does not idle the node for ever.
 bool LeaseTable::reserves(const Wish& wish, Time now) {
-  if (!could_fit(self_view(), wish.shape) || decide(wish).kind != Decision::Kind::busy)
+  if (!could_fit(self_view(), wish.shape) || waits_for_faster(wish) ||
+      decide(wish).kind != Decision::Kind::busy)
     return false;
   const auto periods = (now - wish.since) / options_.patience;
   if (wishes_.size() > 1) wake_at(wish.since + (periods + 1) * options_.patience);
@@ -465,6 +484,8 @@ Decision LeaseTable::decide(const Wish& wish) const {
   ClusterView here;
   here.self = self_;
   here.nodes.push_back(self_view());
+  if (wish.kind.spilled && waits_for_faster(wish))
+    return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
   Shape shape = wish.shape;  // somebody else has chosen this node already
   shape.placement = Placement::any;
   return place(here, shape);
@@ -479,7 +500,9 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
       count_down(key, now);
       return Served::yes;
     case Decision::Kind::busy:
-      if (wish.kind.spilled && (draining_ || belongs_elsewhere(wish, now))) break;
+      if (wish.kind.spilled &&
+          (draining_ || waits_for_faster(wish) || belongs_elsewhere(wish, now)))
+        break;
       return Served::waits;
     case Decision::Kind::infeasible: {
       const Duration limit = options_.infeasible_timeout;
@@ -598,7 +621,9 @@ void LeaseTable::reclaim_for_waiting(Time now) {
     if (wish.kind.dedicated) continue;
     const Decision decision = decide(wish);
     if (decision.kind == Decision::Kind::infeasible) continue;
-    if (decision.kind == Decision::Kind::busy && !could_fit(self_view(), wish.shape)) continue;
+    if (decision.kind == Decision::Kind::busy &&
+        (waits_for_faster(wish) || !could_fit(self_view(), wish.shape)))
+      continue;
     if (decision.kind == Decision::Kind::place && starting_pool(wish.kind.job) > 0) continue;
     wanted += wish.count;
     for (auto& [id, lease] : leases_) {

@@ -161,6 +161,9 @@ class LeaseTable {
   void node_gone(NodeId node, Time now);
   /// Draining: waiting requests are spilled or wait, nothing new is granted here.
   void set_draining(bool draining, Time now);
+  /// This node is slow, or not: what a faster one could take goes there, and leases come back as
+  /// their calls end. What must run here still does.
+  void set_slow(bool slow, Time now);
 
   void on_timer(Time now);
   /// When on_timer must be called at the latest; nullopt: not at all.
@@ -235,6 +238,7 @@ class LeaseTable {
   bool pump_one(Time now);
   bool reserves(const Wish& wish, Time now);
   bool belongs_elsewhere(const Wish& wish, Time now);
+  bool waits_for_faster(const Wish& wish) const;
   void trust_again(Time now);
   void spill(const WishKey& key, const Wish& wish, NodeId node, Time now);
   Decision decide(const Wish& wish) const;
@@ -289,6 +293,7 @@ class LeaseTable {
   std::map<NodeId, Unheard> unheard_;
   std::uint64_t spilled_here_ = 0;
   bool draining_ = false;
+  bool slow_ = false;
 
   std::map<WishKey, Wish> wishes_;
   std::map<LeaseId, Lease> leases_;

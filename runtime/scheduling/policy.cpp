@@ -62,12 +62,12 @@ Score score_of(const ClusterView& view, const Shape& shape, const NodeView& node
   return {pressure, crowd};
 }
 
-const NodeView* best_of(const ClusterView& view, const Shape& shape) {
+const NodeView* best_of(const ClusterView& view, const Shape& shape, bool no_slow) {
   const NodeView* best = nullptr;
   Score best_score;
   std::uint64_t best_bytes = 0;
   for (const NodeView& node : view.nodes) {
-    if (!fits_now(node, shape)) continue;
+    if (!fits_now(node, shape) || (no_slow && node.slow)) continue;
     const Score score = score_of(view, shape, node);
     const std::uint64_t bytes = shape.placement == Placement::any ? local_bytes(shape, node.id) : 0;
     const bool better = best == nullptr || bytes > best_bytes ||
@@ -155,11 +155,11 @@ std::string explain_infeasible(const ClusterView& view, const Shape& shape) {
   return "needs " + join(list) + ", no single node has all of it";
 }
 
-std::string explain_busy(const ClusterView& view, const Shape& shape) {
+std::string explain_busy(const ClusterView& view, const Shape& shape, bool no_slow) {
   std::vector<const NodeView*> nodes;
   std::size_t closed = 0;
   for (const NodeView& node : view.nodes) {
-    if (!could_fit(node, shape)) continue;
+    if (!could_fit(node, shape) || (no_slow && node.slow)) continue;
     if (node.accepts)
       nodes.push_back(&node);
     else
@@ -177,12 +177,13 @@ std::string explain_busy(const ClusterView& view, const Shape& shape) {
 }
 
 /// Where to wait: the asking node if it could ever take it, else the least crowded.
-const NodeView* place_to_wait(const ClusterView& view, const Shape& shape) {
+const NodeView* place_to_wait(const ClusterView& view, const Shape& shape, bool no_slow) {
   const NodeView* best = nullptr;
   for (const NodeView& node : view.nodes) {
     if (!could_fit(node, shape)) continue;
     const auto rank = [&](const NodeView& n) {
-      return std::make_pair(n.accepts ? 0u : 1u, n.id == view.self ? 0u : n.waiting + 1);
+      const bool closed = !n.accepts || (no_slow && n.slow && n.id != view.self);
+      return std::make_pair(closed ? 1u : 0u, n.id == view.self ? 0u : n.waiting + 1);
     };
     if (best == nullptr || rank(node) < rank(*best)) best = &node;
   }
@@ -261,19 +262,28 @@ bool fits_now(const NodeView& node, const Shape& shape) {
          (shape.need.gpus == 0 || !choose_gpus(node.gpu_free, shape.need.gpus).empty());
 }
 
+bool avoids_slow(const ClusterView& view, const Shape& shape) {
+  const bool any = std::any_of(view.nodes.begin(), view.nodes.end(),
+                               [](const NodeView& node) { return node.slow; });
+  return any && std::any_of(view.nodes.begin(), view.nodes.end(), [&](const NodeView& node) {
+           return !node.slow && node.accepts && could_fit(node, shape);
+         });
+}
+
 Decision place(const ClusterView& view, const Shape& shape) {
+  const bool no_slow = avoids_slow(view, shape);
   if (shape.placement == Placement::node && shape.soft) {
     const NodeView* wish = view.find(shape.node);
-    if (wish != nullptr && fits_now(*wish, shape))
+    if (wish != nullptr && fits_now(*wish, shape) && !(no_slow && wish->slow))
       return {Decision::Kind::place, wish->id, "its preferred node has it free"};
     Shape anywhere = shape;
     anywhere.placement = Placement::any;
     return place(view, anywhere);
   }
-  if (const NodeView* node = best_of(view, shape))
+  if (const NodeView* node = best_of(view, shape, no_slow))
     return {Decision::Kind::place, node->id, "the node has it free"};
-  if (const NodeView* node = place_to_wait(view, shape))
-    return {Decision::Kind::busy, node->id, explain_busy(view, shape)};
+  if (const NodeView* node = place_to_wait(view, shape, no_slow))
+    return {Decision::Kind::busy, node->id, explain_busy(view, shape, no_slow)};
   return {Decision::Kind::infeasible, NodeId{}, explain_infeasible(view, shape)};
 }
 

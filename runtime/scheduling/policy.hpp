@@ -42,6 +42,7 @@ struct NodeView {
   std::vector<Amount> gpu_free;  ///< per device; a share must fit on one device
   bool accepts = true;           ///< false: draining or suspect; nothing new there
   std::uint32_t waiting = 0;     ///< requests queued there
+  bool slow = false;             ///< nothing new there that a faster node could ever take
 };
 
 /// Sorted by id, each once.
@@ -77,6 +78,8 @@ Decision place(const ClusterView& view, const Shape& shape);
 /// count, `accepts` only for the second.
 bool could_fit(const NodeView& node, const Shape& shape);
 bool fits_now(const NodeView& node, const Shape& shape);
+/// Whether slow nodes are left out: a faster one that accepts could take it when it is empty.
+bool avoids_slow(const ClusterView& view, const Shape& shape);
 
 /// Takes the shape from the node's free amounts, or gives it back, for optimistic accounting
 /// between two gossips. Take: fits_now() must hold.

@@ -20,6 +20,7 @@ using import "value.capnp".ErrorEntry;
 using import "value.capnp".Amount;
 using import "value.capnp".Label;
 using import "value.capnp".Shape;
+using import "node.capnp".SitePace;
 
 struct ToControl {
   union {
@@ -47,6 +48,7 @@ struct ToControl {
     keyValue @17 :KeyValueRequest;
     list @18 :ListRequest;
     drain @19 :DrainRequest;
+    pace @20 :NodePace;
   }
 }
 
@@ -166,12 +168,19 @@ struct NodeReport {
   workers @6 :UInt32;
 }
 
+struct NodePace {
+  # Agent -> control, at most twice a second: how long tasks ran there.
+  sites @0 :List(SitePace);  # at most 32
+}
+
 struct ClusterRow {
   description @0 :NodeDescription;
   epoch @1 :UInt64;
   suspect @2 :Bool;
   draining @3 :Bool;
   report @4 :NodeReport;
+  avoided @5 :Bool;  # it is slow: nothing new goes there that others can take
+  slow @6 :Text;     # why, or that it is tried again; empty: it is as fast as others
 }
 
 struct ClusterNodes {

@@ -88,6 +88,8 @@ struct NodeMessage {
     keptCall @49 :KeptCall;
     madeBy @50 :MadeBy;
     forgetCall @51 :ForgetCall;
+    # How fast tasks run here.
+    pace @52 :Pace;
   }
 }
 
@@ -227,6 +229,18 @@ struct Rebuilt {
   # Process -> agent: the value of an object of its own from here on, whatever it was before.
   object @0 :Id;
   value @1 :Value;
+}
+
+struct Pace {
+  # Worker -> agent, behind a task, at most four times a second: what ran since it was told last.
+  sites @0 :List(SitePace);  # at most 32
+}
+
+struct SitePace {
+  module @0 :UInt64;        # of the function, see FunctionKey
+  offsetBytes @1 :UInt64;
+  tasks @2 :UInt32;
+  ranNs @3 :UInt64;         # all of them, without opening arguments and waiting for others
 }
 
 struct Lineage {

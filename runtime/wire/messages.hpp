@@ -45,6 +45,7 @@ inline constexpr std::size_t kMaxResources = 64;     ///< named resources of a s
 inline constexpr std::size_t kMaxLabels = 64;        ///< of a shape
 inline constexpr std::size_t kMaxGpus = 64;          ///< of a lease or actor
 inline constexpr std::size_t kMaxRows = 4096;        ///< of one Nodes
+inline constexpr std::size_t kMaxSites = 32;         ///< functions of one Pace
 inline constexpr std::size_t kMaxMessage = 1 << 20;  ///< bytes of a message without its payload
 
 /// Where the bytes of a large object are: objectstore's location, opaque here.
@@ -221,6 +222,16 @@ struct LeaseReturned {
 /// Worker -> agent: its thread waits for others; its resources are free meanwhile.
 struct Blocked {};
 struct Unblocked {};
+/// Tasks of one function that ran, without opening their arguments and waiting for others.
+struct SitePace {
+  FunctionKey function;
+  std::uint32_t tasks = 0;
+  std::uint64_t ran_ns = 0;  ///< all of them
+};
+/// Worker -> agent, behind a task, at most four times a second: what ran since it was told last.
+struct Pace {
+  std::vector<SitePace> sites;  ///< at most kMaxSites
+};
 
 /// Process -> agent: this object's record is the agent's from now on. The sender holds one count.
 struct Escape {
@@ -499,7 +510,8 @@ using NodeMessage =
                  KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
-                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall>;
+                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall,
+                 Pace>;
 
 /// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
 /// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.

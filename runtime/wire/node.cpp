@@ -246,6 +246,23 @@ void read(schema::ForgetCall::Reader in, ForgetCall& m) {
   m.number = in.getNumber();
 }
 
+void write(schema::Pace::Builder out, const Pace& m) {
+  auto sites = out.initSites(checked(m.sites.size(), kMaxSites));
+  for (unsigned i = 0; i < sites.size(); ++i) {
+    sites[i].setModule(m.sites[i].function.module);
+    sites[i].setOffsetBytes(m.sites[i].function.offset);
+    sites[i].setTasks(m.sites[i].tasks);
+    sites[i].setRanNs(m.sites[i].ran_ns);
+  }
+}
+void read(schema::Pace::Reader in, Pace& m) {
+  const auto sites = in.getSites();
+  m.sites.reserve(bounded(sites.size(), kMaxSites, "sites"));
+  for (const auto site : sites)
+    m.sites.push_back(
+        {{site.getModule(), site.getOffsetBytes()}, site.getTasks(), site.getRanNs()});
+}
+
 void write(schema::Free::Builder out, const Free& m) {
   internal::write(out.initLocation(), m.location);
 }
@@ -629,6 +646,7 @@ struct Writer {
   void operator()(const KeptCall& m) { write(out.initKeptCall(), m); }
   void operator()(const MadeBy& m) { write(out.initMadeBy(), m); }
   void operator()(const ForgetCall& m) { write(out.initForgetCall(), m); }
+  void operator()(const Pace& m) { write(out.initPace(), m); }
 };
 
 }  // namespace
@@ -695,6 +713,7 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::KEPT_CALL: return read(in.getKeptCall(), message.emplace<KeptCall>(), payload_size);
     case Kind::MADE_BY: return read(in.getMadeBy(), message.emplace<MadeBy>());
     case Kind::FORGET_CALL: return read(in.getForgetCall(), message.emplace<ForgetCall>());
+    case Kind::PACE: return read(in.getPace(), message.emplace<Pace>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

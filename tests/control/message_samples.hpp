@@ -143,6 +143,10 @@ template <class F>
 void each(F& f, DrainRequest& m) {
   f("request", m.request), f("node", m.node);
 }
+template <class F>
+void each(F& f, NodePace& m) {
+  f("sites", m.sites);
+}
 
 template <class F>
 void each(F& f, Registered& m) {
@@ -167,7 +171,8 @@ void each(F&, DrainNode&) {}
 template <class F>
 void each(F& f, ClusterRow& m) {
   f("description", m.description), f("epoch", m.epoch), f("suspect", m.suspect);
-  f("draining", m.draining), f("report", m.report);
+  f("draining", m.draining), f("report", m.report), f("avoided", m.avoided);
+  f("slow", m.slow);
 }
 template <class F>
 void each(F& f, ClusterNodes& m) {

@@ -31,6 +31,7 @@ struct Outbox : Service::Out {
   void admit(const NodeDescription& node) override { admitted.push_back(node.id); }
   void fence(NodeId node, Epoch least) override { fenced[node] = least; }
   void revoke(NodeId node) override { revoked.push_back(node); }
+  void say(const std::string& line) override { said.push_back(line); }
   void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) override {
     joins.emplace_back(request, error);
   }
@@ -40,6 +41,7 @@ struct Outbox : Service::Out {
   std::vector<Probe> probes;
   std::vector<NodeId> admitted, revoked;
   std::map<NodeId, Epoch> fenced;
+  std::vector<std::string> said;
   std::vector<std::pair<std::uint64_t, std::shared_ptr<const ErrorInfo>>> joins;
 };
 
@@ -181,6 +183,45 @@ struct ServiceTest : testing::Test {
   }
   ActorState state(std::uint64_t n) const { return service->actors().find(ActorId{7, n})->state; }
 };
+
+TEST_F(ServiceTest, ASlowNodeIsSaidOnceShownToAllAndGetsNoActorThatAnotherCanTake) {
+  join_all();
+  for (const NodeId node : {kA, kB, kC}) report(node, 4, node == kC ? 2 : 0);
+  const auto work = [&](Duration of_b, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      for (const NodeId node : {kA, kB, kC}) {
+        const auto each = static_cast<std::uint64_t>(node == kB ? of_b.count() : 10'000'000);
+        say(node, NodePace{{{{1, 2}, 10, 10 * each}}});
+      }
+      pass(500ms, {kA, kB, kC});
+    }
+  };
+  work(80ms, 4);
+  ASSERT_EQ(out.said.size(), 1u);
+  EXPECT_EQ(out.said[0],
+            "node n2 is slow: its tasks take 8.0 times as long as the median of 3 nodes; it gets "
+            "no new work while others can take it");
+  const auto row_of_b = [&] { return last<ClusterNodes>(kA).rows.at(1); };
+  EXPECT_EQ(row_of_b().description.id, kB);
+  EXPECT_TRUE(row_of_b().avoided);
+  EXPECT_EQ(row_of_b().slow, "its tasks take 8.0 times as long as the median of 3 nodes");
+  ActorSpec wish = spec(1, 1);
+  wish.shape.placement = scheduling::Placement::node;
+  wish.shape.node = kB;
+  wish.shape.soft = true;
+  EXPECT_TRUE(spawn(wish).created);
+  EXPECT_NE(placed(1), kB);
+  ActorSpec must = spec(2, 1);
+  must.shape.placement = scheduling::Placement::node;
+  must.shape.node = kB;
+  EXPECT_TRUE(spawn(must).created);
+  EXPECT_EQ(placed(2), kB) << "no other node may take it";
+  work(10ms, 4);
+  ASSERT_EQ(out.said.size(), 2u);
+  EXPECT_EQ(out.said[1], "node n2 is as fast as others again");
+  EXPECT_FALSE(row_of_b().avoided);
+  EXPECT_EQ(row_of_b().slow, "");
+}
 
 TEST_F(ServiceTest, AnActorIsPlacedByItsNeedStartedAndSeenByItsWatchers) {
   join_all();

@@ -81,6 +81,27 @@ TEST(Policy, NodeWishHardAndSoft) {
   EXPECT_NE(place(view, s).why.find("which is not here"), std::string::npos);
 }
 
+TEST(Policy, ASlowNodeGetsOnlyWhatNobodyElseCouldEverTake) {
+  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 8)}, 1);
+  view.find(node_id(1))->slow = true;
+  EXPECT_EQ(place(view, shape(1)).node, node_id(2)) << "though it asks itself";
+  Shape wish = shape(1);
+  wish.placement = Placement::node;
+  wish.node = node_id(1);
+  EXPECT_EQ(place(view, wish).node, node_id(1)) << "it must";
+  wish.soft = true;
+  EXPECT_EQ(place(view, wish).node, node_id(2));
+  take(*view.find(node_id(2)), shape(4).need);
+  take(*view.find(node_id(3)), shape(8).need);
+  EXPECT_EQ(place(view, shape(1)).kind, Decision::Kind::busy) << "it waits for others";
+  view.find(node_id(3))->slow = true;
+  EXPECT_EQ(place(view, shape(5)).kind, Decision::Kind::busy);
+  give_back(*view.find(node_id(3)), shape(8).need);
+  EXPECT_EQ(place(view, shape(5)).node, node_id(3)) << "nobody else is large enough";
+  view.find(node_id(2))->accepts = false;
+  EXPECT_EQ(place(view, shape(1)).node, node_id(1)) << "all that accept are slow";
+}
+
 TEST(Policy, LocalityBeatsTheAskingNode) {
   ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 1);
   Shape s = shape(1);
@@ -674,6 +695,58 @@ TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   Table embedded(o);
   embedded.request(1, 1, shape(8), 1, embedded.now);
   EXPECT_EQ(pick<Refused>(embedded.settle()).size(), 1u);
+}
+
+TEST(Leases, ASlowNodeAsksForItsLeasesAndSendsWorkElsewhereUntilItIsFastAgain) {
+  Table table(options(2, 2));
+  table.update_node(node(2, 4), table.now);
+  table.request(1, 1, shape(1), 1, table.now);
+  const auto granted = pick<Granted>(table.settle());
+  ASSERT_EQ(granted.size(), 1u);
+  table.set_slow(true, table.now);
+  const auto reclaimed = pick<ReclaimLease>(table.settle());
+  ASSERT_EQ(reclaimed.size(), 1u);
+  EXPECT_EQ(reclaimed[0].lease, granted[0].lease);
+  table.set_slow(true, table.now);
+  EXPECT_TRUE(table.settle().empty());
+  EXPECT_TRUE(table.self_view().slow);
+  table.request(1, 1, shape(1), 1, table.now);
+  const auto spilled = pick<Spilled>(table.settle());
+  ASSERT_EQ(spilled.size(), 1u);
+  EXPECT_EQ(spilled[0].node, node_id(2));
+  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
+  EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u) << "its own agent asks elsewhere";
+  Shape here = shape(1);
+  here.placement = Placement::node;
+  here.node = node_id(1);
+  table.request(9, 2, here, 1, table.now, {.spilled = true});
+  const auto must = pick<Granted>(table.settle());
+  ASSERT_EQ(must.size(), 1u) << "it must run here";
+  table.set_slow(false, table.now);
+  table.returned(granted[0].lease, table.now);
+  table.returned(must[0].lease, table.now);
+  table.request(1, 2, shape(1), 1, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+}
+
+TEST(Leases, WhatWaitsForAFasterNodeKeepsNothingBackOnASlowOne) {
+  Table table(options(2, 2));
+  NodeView full = node(2, 4);
+  take(full, shape(4).need);
+  table.update_node(full, table.now);
+  table.set_slow(true, table.now);
+  table.request(1, 1, shape(1), 1, table.now);
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());
+  Shape here = shape(1);
+  here.placement = Placement::node;
+  here.node = node_id(1);
+  table.request(9, 1, here, 1, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+  table.now += 3s;  // a period in which the one that has waited would keep younger ones back
+  table.request(9, 2, here, 1, table.now);
+  const auto events = table.settle();
+  EXPECT_EQ(pick<Granted>(events).size(), 1u);
+  EXPECT_TRUE(pick<ReclaimLease>(events).empty());
 }
 
 TEST(Leases, DrainingGrantsNothingNew) {

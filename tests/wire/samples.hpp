@@ -226,6 +226,15 @@ void each(F& f, Rebuilt& m) {
   f("object", m.object), f("value", m.value);
 }
 template <class F>
+void each(F& f, SitePace& m) {
+  f("module", m.function.module), f("offset", m.function.offset), f("tasks", m.tasks);
+  f("ran_ns", m.ran_ns);
+}
+template <class F>
+void each(F& f, Pace& m) {
+  f("sites", m.sites);
+}
+template <class F>
 void each(F& f, Lineage& m) {
   f("object", m.object);
 }

@@ -192,6 +192,7 @@ void Agent::pass() {
   });
   settle_again_ = !unread && owners_.settle();
   report(now);
+  tell_pace(now);
   keep_in_touch(now);
   network_->flush(now);
   check_invariants();
@@ -209,6 +210,7 @@ Time Agent::next_deadline() const {
   Time until = leases_.next_deadline().value_or(Time::max());
   until = std::min(
       {until, network_->next_deadline(), moves_.next_deadline(), reporting_.next_deadline()});
+  if (cluster_.plan.slow_node != 0 && network_->epoch() != 0) until = std::min(until, next_pace_);
   for (const auto& [index, proc] : processes_) {
     if (proc->starts_at) until = std::min(until, *proc->starts_at);
     if (proc->reaped_at) until = std::min(until, *proc->reaped_at);
@@ -497,6 +499,18 @@ void Agent::report(Time now) {
   report.view = leases_.self_view();
   report.workers = static_cast<std::uint32_t>(leases_.worker_count());
   if (reporting_.is_news(report, leases_.spilled_here(), now)) network_->send_control(report);
+}
+
+/// What workers would have told of their tasks: those of one node take twenty times as long while
+/// faults strike.
+void Agent::tell_pace(Time now) {
+  const sim::NodeIndex slow = cluster_.plan.slow_node;
+  if (slow == 0 || now < next_pace_ || network_->epoch() == 0) return;
+  next_pace_ = now + 500ms;
+  const bool takes_long = slow == self_index_ && cluster_.world.faulting();
+  constexpr wire::FunctionKey kFunction{1, 1};
+  constexpr std::uint64_t kRan = 100'000'000;
+  network_->send_control(control::NodePace{{{kFunction, 10, takes_long ? 20 * kRan : kRan}}});
 }
 
 void Agent::keep_in_touch(Time now) {

@@ -146,6 +146,7 @@ class Agent final : public sim::Node<Packet>,
   void kill_process(Proc& proc, const std::string& why, bool fault = false);
   void kill_an_idle_worker();
   void report(Time now);
+  void tell_pace(Time now);
   void keep_in_touch(Time now);
   Time next_deadline() const;
   Proc* find_proc(ProcessIndex index);
@@ -258,6 +259,7 @@ class Agent final : public sim::Node<Packet>,
   std::map<Store::Key, std::pair<wire::Location, scheduling::JobNumber>> adopted_;
   std::set<NodeId> known_nodes_;
   agent::Reports reporting_;
+  Time next_pace_{};
   Time next_touch_{}, next_join_{};
   ProcessIndex next_process_ = 1;
   std::map<std::uint64_t, Time> armed_;

@@ -98,7 +98,11 @@ void Agent::on_nodes(const control::ClusterNodes& nodes) {
   const Time now = env_->now();
   std::set<NodeId> gone = std::exchange(known_nodes_, {});
   for (const control::ClusterRow& row : nodes.rows) {
-    if (row.description.id == id_) continue;
+    if (row.description.id == id_) {
+      if (row.avoided) truth().mark(Mark::node_slow);
+      leases_.set_slow(row.avoided, now);
+      continue;
+    }
     known_nodes_.insert(row.description.id);
     gone.erase(row.description.id);
     scheduling::NodeView view = row.report.view;
@@ -107,6 +111,7 @@ void Agent::on_nodes(const control::ClusterNodes& nodes) {
     view.labels = row.description.labels;
     view.total = row.description.resources;
     view.accepts = view.accepts && !row.suspect && !row.draining;
+    view.slow = row.avoided;
     leases_.update_node(view, now);
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);

@@ -45,6 +45,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "kill_control_aimed",
                                         "kill_idle_at_wish",
                                         "slow_news_of_death",
+                                        "node_slow",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",

@@ -52,6 +52,7 @@ struct Plan {
   double idle_kills = 0;         ///< how likely an idle worker dies when another node wants one
   double slow_news = 0;          ///< how likely an actor's death is heard late by other nodes
   Duration cut_at{}, cut_for{};  ///< one node from all others; zero: not
+  sim::NodeIndex slow_node = 0;  ///< its tasks take long, by what it tells control; 0: none tells
 };
 
 class Cluster {

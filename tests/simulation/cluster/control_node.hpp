@@ -60,6 +60,7 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   void admit(const control::NodeDescription& node) override;
   void fence(NodeId node, Epoch least) override;
   void revoke(NodeId node) override;
+  void say(const std::string&) override {}
   void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) override;
 
   void flip_in_copy(sim::Env<Packet>& env);

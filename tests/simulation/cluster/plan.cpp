@@ -127,6 +127,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.small_backlog = random.chance(breaks ? 0.5 : 0.1);
   plan.small_window = random.chance(breaks ? 0.6 : 0.2);
   plan.ring_capacity = random.chance(0.2) ? 1 + random.below(4) : 32;
+  if (random.chance(0.2)) plan.slow_node = 1 + random.below(plan.machines - 1);
 
   for (std::size_t i = 0; i < fault_kinds; ++i)
     if (is_off(sim::name_of(static_cast<Fault>(i)))) plan.faults.weight[i] = 0;
@@ -151,6 +152,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("kill_idle_at_wish")) plan.idle_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
   if (is_off("long_cut")) plan.cut_at = {};
+  if (is_off("node_slow")) plan.slow_node = 0;
   if (is_off("lingers")) plan.workload.lingers = false;
   if (is_off("actors")) plan.workload.actors = false;
   if (is_off("nested")) plan.workload.nested = false;

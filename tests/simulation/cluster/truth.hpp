@@ -59,6 +59,7 @@ enum class Mark : std::uint8_t {
   kill_control_aimed,
   kill_idle_at_wish,
   slow_news_of_death,
+  node_slow,
   fault_count_,
   // rare paths
   spilled = fault_count_,
