@@ -19,6 +19,9 @@ constexpr Duration kStuck = 1ms;
 constexpr Duration kStuckInACrowd = 20ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
+/// One of another shape only for so long: what it holds would make this node look full to a task
+/// that asks now, and send that elsewhere.
+constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
 /// A grant is lost when its worker dies before we hear of it: what is still wanted is asked again.
 constexpr Duration kAskAgain = 100ms;
@@ -364,7 +367,18 @@ void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {
   const bool grew = want >= 2 * pool.requested && want > 0;
   const bool drained = want == 0;
   if (!first && !grew && !drained) return;
+  if (!drained) give_back_others(key, pool, now);
   ask(key, pool, want, now);
+}
+
+/// The agent hears of what comes free before it is asked.
+void TaskManager::give_back_others(std::uint64_t key, const Pool& pool, Time now) {
+  if (leases_.size() == pool.leases.size()) return;  // mostly
+  std::vector<Lease*> idle;
+  for (const auto& [worker, lease] : leases_)
+    if (lease->key != key && lease->in_flight.empty() && now - lease->since >= kWarmForOthers)
+      idle.push_back(lease.get());
+  for (Lease* lease : idle) give_back(*lease);
 }
 
 void TaskManager::give_back(Lease& lease) {

@@ -140,6 +140,7 @@ class TaskManager {
   Lease* best_lease(Pool& pool) const;
   Lease* lease_on(std::uint64_t worker);
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
+  void give_back_others(std::uint64_t key, const Pool& pool, Time now);
   void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
   std::unique_ptr<Task> take(Task& task, Pool& pool);

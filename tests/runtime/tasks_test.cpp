@@ -21,6 +21,7 @@ struct Recorder final : TaskManager::Out {
   std::vector<std::pair<std::uint64_t, int>> sent;  // worker, task
   std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
   std::vector<std::uint64_t> returned, recalled;
+  std::size_t returned_by_then = 0;  // leases, when the last one was asked for
   std::vector<int> failed;
   Code last = Code::internal;  // of what failed last
   std::map<std::uint64_t, std::uint64_t> sequence;
@@ -35,6 +36,7 @@ struct Recorder final : TaskManager::Out {
   }
   void request_lease(std::uint64_t key, std::uint32_t backlog) override {
     requests.emplace_back(key, backlog);
+    returned_by_then = returned.size();
   }
   void unused(std::uint64_t key) override { forgotten.insert(key); }
   void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
@@ -53,14 +55,15 @@ struct Tasks : testing::Test {
   TaskManager tasks{out};
   const Error died{Code::worker_died, "killed"};
 
-  Task* submit(int name, std::uint32_t waiting = 0, std::int32_t retries = 3) {
+  Task* submit(int name, std::uint32_t waiting = 0, std::int32_t retries = 3, std::uint32_t key = 1,
+               Time now = at(0ms)) {
     auto task = std::make_unique<Task>();
-    task->key = 1;
+    task->key = key;
     task->call.bytes.assign(1, static_cast<std::byte>(name));
     task->waiting = waiting;
     task->retries_left = retries;
     Task* raw = task.get();
-    tasks.submit(std::move(task), at(0ms));
+    tasks.submit(std::move(task), now);
     return raw;
   }
   /// A lease 10 on worker 5 that knows its calls are short, with tasks first..last in flight from
@@ -252,6 +255,20 @@ TEST_F(Tasks, AnIdleLeaseGoesBackAfterFiftyMilliseconds) {
   EXPECT_TRUE(out.returned.empty());
   EXPECT_EQ(tasks.tick(at(60ms)), Time::max());
   EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+}
+
+TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherShapeAsks) {
+  stream(1, 1);
+  tasks.ended(5, 2, 1us, at(10ms));
+  submit(2, 0, 3, 2, at(10ms) + 500us);
+  EXPECT_TRUE(out.returned.empty()) << "shapes that take turns keep their leases";
+  submit(3, 0, 3, 3, at(11ms));
+  EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{3, 1}));
+  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned_by_then, 1u);
+  tasks.granted(3, 11, 6, at(12ms));
+  submit(4, 0, 3, 4, at(20ms));
+  EXPECT_EQ(out.returned.size(), 1u) << "one that works stays";
 }
 
 TEST_F(Tasks, InventedInputsChangeNothing) {
