@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/agent/shape.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::agent {
@@ -165,11 +166,28 @@ void ActorHost::unreferenced(ActorId actor) {
 }
 
 void ActorHost::kill(ActorId actor, bool may_restart) {
+  const Watched& watched = ask_for(actor);  // until it is over the kill may have to be said again
   if (!may_restart) {
     killed_.insert(actor);
-    ask_for(actor);  // until it is known to be dead, the kill may have to be said again
+    killed_lives_.erase(actor);
+    return control_.send(control::KillActor{actor});
   }
-  control_.send(control::KillActor{actor, may_restart});
+  // Said to another control it must not end the life that followed.
+  std::uint64_t& life = killed_lives_[actor];
+  life = std::max(life, watched.newest);
+  if (life != 0) control_.send(control::KillActor{actor, true, life});
+}
+
+/// Control knows of this life, alive or on its way to it.
+void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
+  Watched& watched = watched_.at(actor);
+  watched.newest = std::max(watched.newest, incarnation);
+  const auto killed = killed_lives_.find(actor);
+  if (killed == killed_lives_.end() || incarnation <= killed->second) return;
+  if (std::exchange(killed->second, incarnation) == 0)
+    control_.send(control::KillActor{actor, true, incarnation});
+  else
+    killed_lives_.erase(killed);
 }
 
 // --- hosted here
@@ -287,6 +305,7 @@ void ActorHost::located(const control::ActorLocation& location) {
   const auto at = watched_.find(location.actor);
   if (at == watched_.end()) return;
   Watched& watched = at->second;
+  heard_of(location.actor, location.incarnation);
   switch (location.state) {
     case control::ActorState::alive: watched.alive = location; break;
     case control::ActorState::dead: break;
@@ -336,6 +355,7 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
 void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
+  killed_lives_.erase(actor);
   forget_spawning(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);
@@ -345,7 +365,7 @@ void ActorHost::dead(ActorId actor) {
 ActorHost::WatchedActors::iterator ActorHost::stop_watching(WatchedActors::iterator watched) {
   const ActorId actor = watched->first;
   const auto ended = ended_.lower_bound({actor, 0});
-  if (made_.count(actor) != 0 || killed_.count(actor) != 0 ||
+  if (made_.count(actor) != 0 || killed_.count(actor) != 0 || killed_lives_.count(actor) != 0 ||
       (ended != ended_.end() && ended->first.first == actor))
     return std::next(watched);
   control_.send(control::WatchActor{actor, false});
@@ -375,6 +395,8 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});
   for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
+  for (const auto& [actor, life] : killed_lives_)
+    if (life != 0) control_.send(control::KillActor{actor, true, life});
   for (const auto& [request, question] : questions_) ask_again(request, question);
 }
 

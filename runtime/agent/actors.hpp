@@ -14,7 +14,8 @@
 /// Whatever control was told may be lost with it, also what its machine has acknowledged. So a word
 /// on which an actor's fate hangs is kept and said again to the next control until what follows
 /// from it is heard: an actor that was made here until it lives or is dead, the end of a life until
-/// a later one lives or the actor is dead.
+/// a later one lives or the actor is dead, a kill until the actor is dead or, if it may be
+/// restarted, the life that was meant is over.
 ///
 /// Invariants: H-1 every life that control starts here is answered by ActorStarted or
 /// ActorStartFailed, or by ActorGone when its process ended first, and after ActorStarted by one
@@ -117,6 +118,7 @@ class ActorHost {
   struct Watched {
     std::set<ProcessIndex> watchers;
     std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives
+    std::uint64_t newest = 0;                     ///< life that was heard of, alive or not
   };
   using WatchedActors = std::map<ActorId, Watched>;
   struct Made {
@@ -145,6 +147,7 @@ class ActorHost {
   void gone(Lives::iterator life, const Error& reason);
   void dead(ActorId actor);
   void lives(ActorId actor, std::uint64_t incarnation);
+  void heard_of(ActorId actor, std::uint64_t incarnation);
   void drop_made(ActorId actor);
   void spawn_replied(Spawning& spawning, const control::ActorReply& reply);
   void forget_watcher(ProcessIndex process);
@@ -163,6 +166,9 @@ class ActorHost {
   WatchedActors watched_;
   std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
   std::set<ActorId> killed_;      ///< for good, not known to be dead
+  /// Killed, and may be restarted: the life that is to end, not known to be over; 0: the first that
+  /// is heard of.
+  std::map<ActorId, std::uint64_t> killed_lives_;
   std::uint64_t next_request_ = 0;
   std::map<std::uint64_t, Spawning> spawning_;    ///< by request
   std::map<ActorId, std::uint64_t> spawning_of_;  ///< the same by actor

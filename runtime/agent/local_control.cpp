@@ -55,7 +55,9 @@ control::Directory::Out LocalControl::hear(control::ToControl& message, Time now
               const Error cause = error_of(m.error).value_or(Error(Code::worker_died, "it ended"));
               return actors.on_died(m.actor, m.incarnation, cause, m.intended, now);
             },
-            [&](control::KillActor& m) { return actors.on_kill(m.actor, m.may_restart, now); },
+            [&](control::KillActor& m) {
+              return actors.on_kill(m.actor, m.may_restart, now, m.life);
+            },
             [&](control::HandlesGone& m) { return actors.on_handles_gone(m.actor); },
             [&](control::FindActor& m) {
               return actors.on_find(self_, m.request, m.name_space, m.name);

@@ -387,14 +387,26 @@ void Directory::stop(const Actor& actor, const std::string& why, Out& out, Stop 
                                             how != Stop::may_restart});
 }
 
-Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now) {
+Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::uint64_t life) {
   Out out;
   const auto at = actors_.find(id);
   if (at == actors_.end() && !may_restart) unknown(id, now).killed = true;
+  if (at == actors_.end() && may_restart && life != 0) unknown(id, now).killed_life = life;
   if (at == actors_.end() || at->second.state == ActorState::dead) return out;
-  stop(at->second, "it was killed", out, may_restart ? Stop::may_restart : Stop::for_good);
-  // With may_restart its agent reports the death, and that counts like any other.
-  if (!may_restart) bury(at->second, "it was killed", std::nullopt, out);
+  Actor& actor = at->second;
+  if (!may_restart) {
+    stop(actor, "it was killed", out, Stop::for_good);
+    bury(actor, "it was killed", std::nullopt, out);
+  } else if (life == 0 || actor.incarnation <= life) {
+    // Its agent reports the death, and that counts like any other.
+    stop(actor, "it was killed", out, Stop::may_restart);
+    const bool is_placed_now =
+        actor.state == ActorState::placing || actor.state == ActorState::restarting;
+    if (actor.state == ActorState::pending)
+      actor.killed_life = std::max(actor.killed_life, life);
+    else if (life != 0 && is_placed_now && !actor.node && !actor.place_at)
+      place(actor, out);  // that life has never begun: whoever waits for its end hears of the next
+  }
   return out;
 }
 
@@ -523,7 +535,12 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     actor.watchers.merge(asked.mapped().watchers);
   }
   tell(actor, out);
-  if (asked && asked.mapped().killed) out.append(on_kill(id, false, now));
+  std::uint64_t killed_life = std::exchange(actor.killed_life, 0);
+  if (asked) killed_life = std::max(killed_life, asked.mapped().killed_life);
+  if (asked && asked.mapped().killed)
+    out.append(on_kill(id, false, now));
+  else if (killed_life >= hosted.incarnation && !hosted.ended)
+    out.append(on_kill(id, true, now, killed_life));
 }
 
 /// When the last node of the earlier life has spoken or died, what nobody hosts is lost: detached

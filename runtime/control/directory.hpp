@@ -181,7 +181,8 @@ class Directory {
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
   /// A final kill of an actor that is not known counts if it is spawned within unknown_kept.
-  Out on_kill(ActorId actor, bool may_restart, Time now);
+  /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
+  Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more.
   Out on_handles_gone(ActorId actor);
   Out on_job_ended(JobId job);
@@ -220,6 +221,8 @@ class Directory {
     std::uint64_t worker = 0;
     std::deque<Time> restarts;
     std::optional<Time> place_at;
+    /// A life up to this one that a node still tells of is to end, and may be followed by another.
+    std::uint64_t killed_life = 0;
     bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
     /// Of what that life died; judged when nobody is awaited.
     std::optional<std::pair<std::string, Error>> end;
@@ -230,6 +233,7 @@ class Directory {
   struct Unknown {
     std::set<NodeId> watchers;
     bool killed = false;
+    std::uint64_t killed_life = 0;  ///< as an Actor's
     Time until{};
   };
   Actor* current(ActorId id, std::uint64_t incarnation);

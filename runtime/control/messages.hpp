@@ -63,6 +63,7 @@ struct ActorGone {
 struct KillActor {
   ActorId actor;
   bool may_restart = false;
+  std::uint64_t life = 0;  ///< with may_restart: no later one than this; 0: the one that there is
 };
 /// No handle is left anywhere (its lifetime object's owner says so).
 struct HandlesGone {

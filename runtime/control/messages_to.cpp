@@ -91,10 +91,12 @@ void read(schema::ActorGone::Reader in, ActorGone& m) {
 void write(schema::KillActor::Builder out, const KillActor& m) {
   fields::write(out.initActor(), m.actor);
   out.setMayRestart(m.may_restart);
+  out.setLife(m.life);
 }
 void read(schema::KillActor::Reader in, KillActor& m) {
   fields::read(in.getActor(), m.actor);
   m.may_restart = in.getMayRestart();
+  m.life = in.getLife();
 }
 
 void write(schema::HandlesGone::Builder out, const HandlesGone& m) {

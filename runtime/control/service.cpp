@@ -342,7 +342,7 @@ void Service::on(const ActorGone& message, Sender from, Time now) {
 }
 
 void Service::on(const KillActor& message, Sender, Time now) {
-  run(actors_.on_kill(message.actor, message.may_restart, now), now);
+  run(actors_.on_kill(message.actor, message.may_restart, now, message.life), now);
 }
 
 void Service::on(const HandlesGone& message, Sender, Time now) {

@@ -289,6 +289,7 @@ struct ActorGone {
 struct KillActor {
   actor @0 :Id;
   mayRestart @1 :Bool;
+  life @2 :UInt64;  # with mayRestart: no later one than this; 0: the one that there is
 }
 
 struct HandlesGone {

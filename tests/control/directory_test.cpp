@@ -241,6 +241,44 @@ TEST_F(DirectoryTest, LifetimesEndWithHandlesJobsAndKills) {
   EXPECT_EQ(state(3), ActorState::dead);
 }
 
+TEST_F(DirectoryTest, AKillOfALifeEndsNoLaterOne) {
+  spawn(spec(1, "", 5));
+  const auto waits = actors->find(actor_id(1))->incarnation;
+  run(actors->on_watch(actor_id(1), kB, now));
+  run(actors->on_kill(actor_id(1), true, now, waits));  // nobody has chosen a node for it so far
+  ASSERT_EQ(got<ActorUpdateTo>().size(), 1u) << "who waits for its end hears of the next";
+  EXPECT_GT(got<ActorUpdateTo>()[0].location.incarnation, waits);
+  const auto first = bring_up(1);
+  run(actors->on_kill(actor_id(1), true, now, waits));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_kill(actor_id(1), true, now, first));
+  ASSERT_EQ(got<StopActorAt>().size(), 1u);
+  EXPECT_FALSE(got<StopActorAt>()[0].for_good);
+  die(1);
+  bring_up(1);
+  run(actors->on_kill(actor_id(1), true, now, first));  // said again
+  EXPECT_TRUE(events.empty());
+}
+
+TEST_F(DirectoryTest, AKillOfALifeWaitsForTheNodeThatHasIt) {
+  ActorSpec kept = spec(1, "kept", 5), plain = spec(2, "", 5);
+  kept.detached = true;
+  spawn(kept);
+  const auto life = bring_up(1);
+  spawn(plain);
+  const auto other = bring_up(2);
+  restart({{kA, 1}});
+  run(actors->on_kill(actor_id(1), true, now, life));
+  run(actors->on_kill(actor_id(2), true, now, other));
+  EXPECT_TRUE(events.empty());
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}, {plain, other, 43, 0}}},
+                            now));
+  ASSERT_EQ(got<StopActorAt>().size(), 2u);
+  EXPECT_EQ(got<StopActorAt>()[0].incarnation, life);
+  EXPECT_EQ(got<StopActorAt>()[1].incarnation, other);
+  EXPECT_FALSE(got<StopActorAt>()[0].for_good);
+}
+
 TEST_F(DirectoryTest, LivesThatAreBeingMadeWhenControlComesBackBegin) {
   const ActorSpec being_made = spec(1), made = spec(2);
   restart({{kA, 1}});

@@ -84,7 +84,7 @@ void each(F& f, ActorGone& m) {
 }
 template <class F>
 void each(F& f, KillActor& m) {
-  f("actor", m.actor), f("may_restart", m.may_restart);
+  f("actor", m.actor), f("may_restart", m.may_restart), f("life", m.life);
 }
 template <class F>
 void each(F& f, HandlesGone& m) {

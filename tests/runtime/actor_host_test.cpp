@@ -394,6 +394,42 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   EXPECT_EQ(out.needed.size(), needed + 1);
 }
 
+TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
+  host.registered(1, 1, now);
+  const auto said = [&] {
+    out.sent.clear();
+    host.registered(1, 2, now);
+    return out.got<control::KillActor>();
+  };
+  host.kill(kA, true);
+  EXPECT_TRUE(out.got<control::KillActor>().empty()) << "nobody here knows which life that is";
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
+  locate(control::ActorState::placing, kFirst, {});
+  EXPECT_EQ(out.got<control::KillActor>().size(), 1u);
+  for (int control = 0; control < 2; ++control) {
+    const auto kills = said();
+    ASSERT_EQ(kills.size(), 1u);
+    EXPECT_TRUE(kills[0].may_restart);
+    EXPECT_EQ(kills[0].life, kFirst);
+    locate(control::ActorState::alive, kFirst, kOther);  // control has not taken it yet
+  }
+  EXPECT_EQ(host.watched(), 1u) << "nobody watches it but for the kill";
+  locate(control::ActorState::restarting, kSecond, {});
+  EXPECT_TRUE(said().empty()) << "it would end the life that followed";
+  locate(control::ActorState::alive, kSecond, kOther);
+  EXPECT_EQ(host.watched(), 0u);
+
+  host.watch(kA, 7);
+  locate(control::ActorState::alive, kSecond, kOther);
+  out.sent.clear();
+  host.kill(kA, true);
+  ASSERT_EQ(out.got<control::KillActor>().size(), 1u);
+  EXPECT_EQ(out.got<control::KillActor>()[0].life, kSecond);
+  locate(control::ActorState::dead, kSecond);
+  EXPECT_TRUE(said().empty());
+  EXPECT_EQ(host.watched(), 0u);
+}
+
 TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   host.registered(1, 1, now);
   order(made());
