@@ -177,7 +177,7 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// The nodes as this one sees them now.
   ClusterInfo cluster() const { return {engine_->nodes()}; }
   NodeId node() const { return engine_->node(); }
-  /// The devices reserved for this process, as CUDA numbers them here.
+  /// The node's numbers of the devices reserved here; CUDA sees these alone, numbered from 0.
   std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
 
  private:

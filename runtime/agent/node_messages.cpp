@@ -443,13 +443,16 @@ void Node::carry_out_leases() {
 }
 
 void Node::on_granted(const scheduling::Granted& grant) {
+  // It has this before its first call under the lease, which nobody sends before the grant.
+  Process* worker = find(grant.worker);
+  if (options_.gpus > 0 && worker != nullptr)
+    send(*worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus});
   if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
   if (grant.owner == kSelf) {
     waiting_lives_.erase(grant.key);
     actor_leases_[grant.key] = grant.lease;
     return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
   }
-  Process* worker = find(grant.worker);
   if (worker == nullptr)  // the table hears of the death next
     return remote_.wish_again(grant.owner, grant.key);
   if (remote_.is_alias(grant.owner))

@@ -145,10 +145,6 @@ class ClientEngine final : public detail::Engine,
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   /// A handle of the actor that lives in this process; somebody else holds one while it is called.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
-  void set_gpus(std::vector<int> gpus) {
-    const Guard lock = guard();
-    gpus_ = std::move(gpus);
-  }
   const std::string& node_name() const noexcept { return node_name_; }
   /// How long calls here have waited for values, by now.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
@@ -342,6 +338,7 @@ class ClientEngine final : public detail::Engine,
   void take_back(const wire::Call& message, std::uint64_t holder);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
+  void show_gpus();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   Guard guard() { return Guard(lock_); }
   void unlock_and_collect(Guard& guard);
@@ -404,7 +401,9 @@ class ClientEngine final : public detail::Engine,
   std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
   std::uint64_t next_request_ = 0;
   std::uint64_t next_actor_ = 0;
-  std::vector<int> gpus_;
+  std::vector<int> gpus_;                 ///< of the lease that this worker works under
+  std::optional<std::string> node_gpus_;  ///< what CUDA_VISIBLE_DEVICES said at first
+  bool gpus_told_ = false;                ///< and its environment does not say so yet
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;                                                        ///< scratch

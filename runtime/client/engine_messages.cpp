@@ -1,10 +1,12 @@
 /// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All
 /// under the lock.
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/process/role.hpp"
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 namespace troupe::client {
@@ -281,7 +283,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
 void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {
   std::visit(
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
-            [&](wire::LeaseGranted& m) { grant(m, now); },
+            [&](wire::LeaseGranted& m) {
+              if (m.lease != 0) return grant(m, now);
+              gpus_.assign(m.gpus.begin(), m.gpus.end());
+              gpus_told_ = true;
+            },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
             [&](wire::LeaseReclaim& m) { reclaim(m.lease, now); },
             [&](wire::Ready& m) { on_ready(m, payload); },
@@ -456,6 +462,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   }
   const bool go_on = !shutdown_ && !stopping_;
   if (go_on) {
+    if (gpus_told_) show_gpus();
     if (!resumable_.empty()) {
       resume = std::move(resumable_.front());
       resumable_.pop_front();
@@ -471,6 +478,18 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   const Time waited = pump_->waited_until();
   unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
+}
+
+/// Under the lock, by the thread that runs user code: libraries that look at their first use see
+/// the devices of the lease and no others.
+void ClientEngine::show_gpus() {
+  static const char* const kVariable = "CUDA_VISIBLE_DEVICES";
+  if (!node_gpus_) {
+    const char* inherited = std::getenv(kVariable);
+    node_gpus_.emplace(inherited != nullptr ? inherited : "");
+  }
+  ::setenv(kVariable, visible_devices(gpus_, node_gpus_->c_str()).c_str(), 1);
+  gpus_told_ = false;
 }
 
 /// Under the lock: from here on the call counts as begun.

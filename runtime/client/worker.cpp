@@ -278,7 +278,6 @@ class Worker {
     actor_ = order.start.actor;
     lifetime_ = order.start.lifetime;
     restarted_ = order.start.restarted;
-    engine_.set_gpus({order.start.gpus.begin(), order.start.gpus.end()});
     const char* name = "constructor";
     const process::NoteThrows noting;
     try {

@@ -152,7 +152,8 @@ struct RequestLease {
 }
 
 struct LeaseGranted {
-  # Agent -> process. The Channel to `worker` was sent before or is under way.
+  # Agent -> process. The Channel to `worker` was sent before or is under way. Lease 0: to the worker itself, before a
+  # caller has the lease: these are its devices from now on. Only of nodes that have any.
   key @0 :UInt64;
   lease @1 :UInt64;
   worker @2 :UInt64;      # process index

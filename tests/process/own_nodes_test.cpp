@@ -24,6 +24,12 @@ int twice(int x) {
   return 2 * x;
 }
 
+/// The devices that it may use, as it is told and as libraries see them.
+std::pair<std::vector<int>, std::string> devices(Context& ctx) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return {ctx.gpu_ids(), visible != nullptr ? visible : "not set"};
+}
+
 /// Asks for all that a node of `session` was said to have, and for a little more.
 void asks_for_everything(troupe::Session& session, std::size_t nodes) {
   Context ctx = session.context();
@@ -37,11 +43,19 @@ void asks_for_everything(troupe::Session& session, std::size_t nodes) {
   }
   const troupe::TaskOptions all{
       .gpus = 2, .resources = {{"licence", 2}, {"tape", 0.5}}, .labels = {{"disk", "fast"}}};
-  EXPECT_EQ(ctx.get(ctx.with(all).submit<twice>(21), kBound), 42);
+  EXPECT_EQ(ctx.get(ctx.with(all).submit<devices>(), kBound),
+            std::make_pair(std::vector<int>{0, 1}, std::string("0,1")));
+  // Workers that had devices have none now, or one.
+  EXPECT_EQ(ctx.get(ctx.submit<devices>(), kBound),
+            std::make_pair(std::vector<int>{}, std::string()));
+  EXPECT_EQ(ctx.get(ctx.with(troupe::TaskOptions{.gpus = 0.5}).submit<devices>(), kBound),
+            std::make_pair(std::vector<int>{0}, std::string("0")));
+  std::vector<troupe::Ref<int>> too_much;  // together: each is refused after a while only
   for (const troupe::TaskOptions& more :
        {troupe::TaskOptions{.gpus = 3}, troupe::TaskOptions{.resources = {{"licence", 3}}},
         troupe::TaskOptions{.labels = {{"disk", "slow"}}}})
-    EXPECT_THROW(ctx.get(ctx.with(more).submit<twice>(1), kBound), troupe::Infeasible);
+    too_much.push_back(ctx.with(more).submit<twice>(1));
+  for (const auto& ref : too_much) EXPECT_THROW(ctx.get(ref, kBound), troupe::Infeasible);
 }
 
 const troupe::SessionOptions kRich{.cpus = 1,
