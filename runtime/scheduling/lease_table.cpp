@@ -143,10 +143,11 @@ void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& sha
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
     const auto unheard = unheard_.find(node);  // else its row says by itself what it has
     for (std::uint32_t i = 0; i < count && unheard != unheard_.end(); ++i) {
-      auto& taken = unheard->second.taken;
-      const auto one = std::find(taken.begin(), taken.end(), shape.need);
-      if (one == taken.end()) break;
-      taken.erase(one);
+      auto& all = unheard->second;
+      const auto one = std::find_if(all.begin(), all.end(),
+                                    [&](const Unheard& u) { return u.taken == shape.need; });
+      if (one == all.end()) break;
+      all.erase(one);
       give_back(*row, shape.need);
     }
     if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
@@ -366,24 +367,25 @@ void LeaseTable::trust_again(Time now) {
     at = avoided_.erase(at);
   }
   for (auto at = unheard_.begin(); at != unheard_.end();) {
-    if (now < at->second.until) {
-      if (!wishes_.empty()) wake_at(at->second.until);
-      ++at;
+    std::deque<Unheard>& all = at->second;
+    NodeView* row = view_.find(at->first);
+    for (; !all.empty() && now >= all.front().until; all.pop_front())
+      if (row != nullptr) give_back(*row, all.front().taken);
+    if (all.empty()) {
+      at = unheard_.erase(at);
       continue;
     }
-    if (NodeView* row = view_.find(at->first))
-      for (const Resources& need : at->second.taken) give_back(*row, need);
-    at = unheard_.erase(at);
+    if (!wishes_.empty()) wake_at(all.front().until);
+    ++at;
   }
 }
 
 void LeaseTable::spill(const WishKey& key, const Wish& wish, NodeId node, Time now) {
   emit(Spilled{key.first, key.second, node, wish.shape});
   take(*view_.find(node), wish.shape.need);
-  const auto [at, fresh] = unheard_.try_emplace(node);
-  if (fresh) at->second.until = now + options_.unheard;
-  at->second.taken.push_back(wish.shape.need);
-  wake_at(at->second.until);
+  std::deque<Unheard>& all = unheard_[node];
+  all.push_back({wish.shape.need, now + options_.unheard});
+  wake_at(all.front().until);
 }
 
 /// Whether a wish that another agent sent here, and that waits, had better be placed anew: by now

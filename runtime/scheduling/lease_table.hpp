@@ -27,6 +27,7 @@
 #include "troupe/runtime/scheduling/policy.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -287,10 +288,10 @@ class LeaseTable {
   std::map<NodeId, Time> avoided_;  ///< nodes that refused → until when
   /// What was taken from the row of a node that has not been heard of since.
   struct Unheard {
-    std::vector<Resources> taken;
+    Resources taken;
     Time until{};
   };
-  std::map<NodeId, Unheard> unheard_;
+  std::map<NodeId, std::deque<Unheard>> unheard_;  ///< oldest first
   std::uint64_t spilled_here_ = 0;
   bool draining_ = false;
   bool slow_ = false;

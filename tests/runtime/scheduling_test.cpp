@@ -442,6 +442,24 @@ TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
 }
 
+TEST(Leases, WhatWasSpilledLaterToASilentNodeCountsThereForLonger) {
+  Table table(options(1, 1));
+  table.update_node(node(2, 2), table.now);
+  Shape there = shape(1);
+  there.placement = Placement::node;
+  there.node = node_id(2);
+  for (const OwnerId owner : {1, 2}) {
+    table.request(owner, 1, there, 1, table.now);
+    ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+    table.now += 300ms;
+  }
+  table.request(3, 1, there, 2, table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u) << "the place of the second is not old yet";
+  table.now += 250ms;
+  table.on_timer(table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+}
+
 TEST(Leases, WhatANodeSaysOfItselfCountsInsteadOfWhatWasSpilledThere) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);
