@@ -178,15 +178,15 @@ ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
 // --- the agent's messages
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
-  if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1) return;
+  // Without it who waits for its other side would wait for ever.
+  if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1)
+    return agent_gone("the node's agent sent a broken channel");
   if (dead_peers_.erase(message.peer) != 0) return;
   auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
   auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
-  if (!memory || !bell) {
-    std::fprintf(stderr, "troupe: a channel could not be opened: %s\n",
-                 (memory ? bell.error() : memory.error()).what());
-    return;
-  }
+  if (!memory || !bell)
+    return agent_gone(std::string("a channel could not be opened: ") +
+                      (memory ? bell.error() : memory.error()).what());
   auto peer = std::make_unique<Peer>();
   peer->process = message.peer;
   peer->remote = message.remote;

@@ -58,6 +58,7 @@ class FakeAgent {
               {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
     peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, line);
   }
+  void send_broken_channel(std::uint64_t peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
   void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
   }

@@ -109,6 +109,17 @@ TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, 5u);
 }
 
+TEST_F(Remote, AChannelWithoutItsDescriptorsEndsEveryWait) {
+  const auto result = submit({});
+  const auto wish = agent.next<wire::RequestLease>();
+  agent.tell(wire::LeaseGranted{wish.key, 5, kThere, {}});
+  auto get = agent.meanwhile([&] { return engine().try_get(result, 10s); });
+  agent.send_broken_channel(kThere);
+  const auto got = agent.finish(std::move(get));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code(), Code::unavailable) << got.error().what();
+}
+
 TEST_F(Remote, TheEndOfTheEngineEndsTheWaitForAnObjectThatNeverComes) {
   const auto result = submit({});
   lease_remote();
