@@ -12,6 +12,7 @@
 
 extern char** environ;
 
+namespace own_nodes_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -131,3 +132,4 @@ TEST(OwnNodes, WhatCannotBeDeclaredIsNamed) {
 }
 
 }  // namespace
+}  // namespace own_nodes_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::object_books_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -114,4 +114,4 @@ TEST(QuotaWait, IsPressedAgainAndAgain) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::object_books_test
