@@ -30,12 +30,12 @@ namespace troupe::wire {
 inline constexpr std::uint32_t kSocketLine = 0;
 
 /// Bounds checked by every reader.
-inline constexpr std::size_t kInlineValue = 4096;   ///< a larger value travels as an object
-inline constexpr std::size_t kMaxArguments = 4096;  ///< of one call
-inline constexpr std::size_t kMaxCallSites = 65536; ///< call sites of one process
-inline constexpr std::size_t kMaxText = 2048;       ///< one message or name
-inline constexpr std::size_t kMaxStack = 4096;      ///< a remote stack
-inline constexpr std::size_t kMaxPath = 4096;       ///< of a program
+inline constexpr std::size_t kInlineValue = 4096;    ///< a larger value travels as an object
+inline constexpr std::size_t kMaxArguments = 4096;   ///< of one call
+inline constexpr std::size_t kMaxCallSites = 65536;  ///< call sites of one process
+inline constexpr std::size_t kMaxText = 2048;        ///< one message or name
+inline constexpr std::size_t kMaxStack = 4096;       ///< a remote stack
+inline constexpr std::size_t kMaxPath = 4096;        ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
 inline constexpr std::size_t kMaxMade = 16384;       ///< ids of one kept call
