@@ -383,7 +383,7 @@ void read_member(const schema::BetweenAgents::Reader& in, BetweenAgents& out) {
 using wire::internal::Conversation;
 
 Blob encode(const FromControl& message) {
-  wire::internal::Encoder encoder;
+  static thread_local wire::internal::Encoder encoder;  // its buffer is zeroed once
   const BlobView frame = encoder.encode<internal::schema::FromControl>(
       message, Conversation::from_control,
       [](internal::schema::FromControl::Builder out, const FromControl& m) {
@@ -404,7 +404,7 @@ Result<FromControl> decode_from_control(BlobView bytes) {
 }
 
 Blob encode(const BetweenAgents& message) {
-  wire::internal::Encoder encoder;
+  static thread_local wire::internal::Encoder encoder;  // its buffer is zeroed once
   const BlobView frame = encoder.encode<internal::schema::BetweenAgents>(
       message, Conversation::between_agents,
       [](internal::schema::BetweenAgents::Builder out, const BetweenAgents& m) {

@@ -307,7 +307,7 @@ void read_member(const schema::ToControl::Reader& in, ToControl& out) {
 using wire::internal::Conversation;
 
 Blob encode(const ToControl& message) {
-  wire::internal::Encoder encoder;
+  static thread_local wire::internal::Encoder encoder;  // its buffer is zeroed once
   const BlobView frame = encoder.encode<internal::schema::ToControl>(
       message, Conversation::to_control,
       [](internal::schema::ToControl::Builder out, const ToControl& m) {

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/scheduling/internal/choose.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -13,6 +14,29 @@ constexpr std::size_t kCpu = 0;
 constexpr std::size_t kMemory = 1;
 constexpr std::size_t kFixed = 2;
 constexpr std::uint32_t kSmallPerPlace = 15;
+
+/// Anew what is there, by the names that stand there already.
+void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_base,
+                   Resources& into) {
+  into.cpus = amounts[kCpu];
+  into.memory = amounts[kMemory];
+  for (std::size_t i = 0; i < into.custom.size(); ++i) into.custom[i].second = amounts[kFixed + i];
+  into.gpus = 0;
+  for (std::size_t i = gpu_base; i < amounts.size(); ++i) into.gpus += amounts[i];
+}
+
+/// Asks the policy about the cluster, or about this node alone when somebody else has chosen it.
+template <class Policy>
+Decision ask(const Policy& policy, const ClusterView& view, const NodeView& self,
+             const Shape& shape, const RequestKind& kind) {
+  if (!kind.spilled && !kind.dedicated) return policy(view, shape);
+  ClusterView here;
+  here.self = self.id;
+  here.nodes.push_back(self);
+  Shape anywhere = shape;
+  anywhere.placement = Placement::any;
+  return policy(here, anywhere);
+}
 
 }  // namespace
 
@@ -28,6 +52,12 @@ LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
   for (Amount left = options_.total.gpus; left >= kUnit; left -= kUnit) total_.push_back(kUnit);
   free_ = total_;
   view_.self = self_;
+  NodeView row;
+  row.id = self_;
+  row.name = options_.name;
+  row.labels = options_.labels;
+  row.total = row.free = resources_of(total_);
+  view_.update(std::move(row));
   refresh_view();
 }
 
@@ -97,17 +127,12 @@ void LeaseTable::release(Lease& lease) {
 }
 
 void LeaseTable::refresh_view() {
-  NodeView row;
-  row.id = self_;
-  row.name = options_.name;
-  row.labels = options_.labels;
-  row.total = resources_of(total_);
-  row.free = resources_of(free_);
+  NodeView& row = *view_.find(self_);
+  write_amounts(free_, gpu_base_, row.free);
   row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
   row.accepts = !draining_ && !in_debt();
   row.slow = slow_;
   row.waiting = static_cast<std::uint32_t>(waiting());
-  view_.update(std::move(row));
 }
 
 // --- owners ------------------------------------------------------------------------------------
@@ -395,7 +420,7 @@ bool LeaseTable::belongs_elsewhere(const Wish& wish, Time now) {
     wake_at(wish.since + options_.spill_wait);
     return false;
   }
-  return place(view_, wish.shape).kind == Decision::Kind::place;
+  return choose(view_, wish.shape).kind == Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -435,11 +460,13 @@ void LeaseTable::wake_at(Time time) {
 // --- the one place where things are granted ----------------------------------------------------
 
 std::vector<LeaseTable::WishKey> LeaseTable::queue() const {
+  std::vector<std::pair<std::uint64_t, WishKey>> turns;
+  turns.reserve(wishes_.size());
+  for (const auto& [key, wish] : wishes_) turns.emplace_back(wish.turn, key);
+  std::sort(turns.begin(), turns.end());
   std::vector<WishKey> keys;
-  for (const auto& [key, wish] : wishes_) keys.push_back(key);
-  std::sort(keys.begin(), keys.end(), [this](const WishKey& a, const WishKey& b) {
-    return wishes_.at(a).turn < wishes_.at(b).turn;
-  });
+  keys.reserve(turns.size());
+  for (const auto& [turn, key] : turns) keys.push_back(key);
   return keys;
 }
 
@@ -482,15 +509,9 @@ bool LeaseTable::reserves(const Wish& wish, Time now) {
 }
 
 Decision LeaseTable::decide(const Wish& wish) const {
-  if (!wish.kind.spilled && !wish.kind.dedicated) return place(view_, wish.shape);
-  ClusterView here;
-  here.self = self_;
-  here.nodes.push_back(self_view());
   if (wish.kind.spilled && waits_for_faster(wish))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  Shape shape = wish.shape;  // somebody else has chosen this node already
-  shape.placement = Placement::any;
-  return place(here, shape);
+  return ask(choose, view_, self_view(), wish.shape, wish.kind);
 }
 
 LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
@@ -517,7 +538,10 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
       break;
     }
   }
-  emit(Refused{key.first, key.second, decision.why, wish.count});
+  const std::string why = decision.why.empty()
+                              ? ask(place, view_, self_view(), wish.shape, wish.kind).why
+                              : decision.why;
+  emit(Refused{key.first, key.second, why, wish.count});
   wishes_.erase(key);
   return Served::yes;
 }
@@ -686,13 +710,15 @@ std::uint32_t LeaseTable::wanted(OwnerId owner, std::uint64_t key) const {
 std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
   const auto at = wishes_.find({owner, key});
   if (at == wishes_.end()) return {};
-  const Decision decision = decide(at->second);
+  const Wish& wish = at->second;
+  Decision decision = decide(wish);
+  if (decision.why.empty()) decision = ask(place, view_, self_view(), wish.shape, wish.kind);
   if (decision.kind != Decision::Kind::place) {
     if (decision.kind == Decision::Kind::busy && in_debt())
       return decision.why + "; tasks that were blocked run again and come first";
     return decision.why;
   }
-  if (const auto starting = starting_.find(at->second.kind.job);
+  if (const auto starting = starting_.find(wish.kind.job);
       starting != starting_.end() && starting->second.pool + starting->second.dedicated > 0)
     return "waits for a worker that is being started";
   return "waits for one of the " + std::to_string(options_.max_workers) +

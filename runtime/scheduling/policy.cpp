@@ -1,5 +1,7 @@
 #include "troupe/runtime/scheduling/policy.hpp"
 
+#include "troupe/runtime/scheduling/internal/choose.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -270,21 +272,39 @@ bool avoids_slow(const ClusterView& view, const Shape& shape) {
          });
 }
 
-Decision place(const ClusterView& view, const Shape& shape) {
+Decision choose(const ClusterView& view, const Shape& shape) {
   const bool no_slow = avoids_slow(view, shape);
   if (shape.placement == Placement::node && shape.soft) {
     const NodeView* wish = view.find(shape.node);
     if (wish != nullptr && fits_now(*wish, shape) && !(no_slow && wish->slow))
-      return {Decision::Kind::place, wish->id, "its preferred node has it free"};
+      return {Decision::Kind::place, wish->id, {}};
     Shape anywhere = shape;
     anywhere.placement = Placement::any;
-    return place(view, anywhere);
+    return choose(view, anywhere);
   }
   if (const NodeView* node = best_of(view, shape, no_slow))
-    return {Decision::Kind::place, node->id, "the node has it free"};
+    return {Decision::Kind::place, node->id, {}};
   if (const NodeView* node = place_to_wait(view, shape, no_slow))
-    return {Decision::Kind::busy, node->id, explain_busy(view, shape, no_slow)};
-  return {Decision::Kind::infeasible, NodeId{}, explain_infeasible(view, shape)};
+    return {Decision::Kind::busy, node->id, {}};
+  return {Decision::Kind::infeasible, NodeId{}, {}};
+}
+
+Decision place(const ClusterView& view, const Shape& shape) {
+  Decision decision = choose(view, shape);
+  const bool prefers = shape.placement == Placement::node && shape.soft;
+  Shape asked = shape;
+  if (prefers) asked.placement = Placement::any;
+  switch (decision.kind) {
+    case Decision::Kind::place:
+      decision.why = prefers && decision.node == shape.node ? "its preferred node has it free"
+                                                            : "the node has it free";
+      break;
+    case Decision::Kind::busy:
+      decision.why = explain_busy(view, asked, avoids_slow(view, asked));
+      break;
+    case Decision::Kind::infeasible: decision.why = explain_infeasible(view, asked); break;
+  }
+  return decision;
 }
 
 void take(NodeView& node, const Resources& need) {
