@@ -12,6 +12,7 @@ constexpr std::uint8_t kNameFormat = 1;
 constexpr std::uint8_t kActorFormat = 2;  ///< 1 had no lifetime and owner
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
+constexpr const char* kKilledPrefix = "killed/";
 
 std::string actor_key(ActorId id) {
   return kActorPrefix + id.str();
@@ -113,6 +114,12 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
     readable = readable && in.ok();
   });
   if (!read) return read.error();
+  read = store.scan(kKilledPrefix, [&](std::string_view, std::string_view value) {
+    RecordReader in(value);
+    directory.condemned_[in.id<ActorId>()] = {};
+    readable = readable && in.ok();
+  });
+  if (!read) return read.error();
   if (!readable)
     return Error(Code::invalid_argument,
                  "a record of an actor or name cannot be read: it was written by a newer build");
@@ -177,7 +184,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   reply.created = holder == names_.end() || holder->second == spec.id;
   reply.actor = reply.created ? spec.id : holder->second;
   const bool is_new = reply.created && !is_repeat;
-  bool killed = false;
+  bool killed = condemned_.count(spec.id) != 0;
   if (is_new) {
     Actor& actor = actors_[spec.id];
     actor.spec = std::make_shared<const ActorSpec>(spec);
@@ -191,7 +198,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
     if (auto asked = unknown_.extract(spec.id)) {
       unknown_due_.erase({asked.mapped().until, spec.id});
       actor.watchers = std::move(asked.mapped().watchers);
-      killed = asked.mapped().killed;
+      killed = killed || asked.mapped().killed;
     }
   }
   describe(reply);
@@ -282,6 +289,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
 Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
                                           const std::optional<Error>& cause) {
   Out out;
+  absolve([id](const auto& entry) { return entry.first == id; }, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || actor->state == ActorState::alive) return out;
   if (!cause)
@@ -298,6 +306,7 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
 Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const Error& cause,
                                   bool intended, Time now) {
   Out out;
+  absolve([id](const auto& entry) { return entry.first == id; }, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
   if (intended)
@@ -396,6 +405,7 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   Actor& actor = at->second;
   if (!may_restart) {
     stop(actor, "it was killed", out, Stop::for_good);
+    condemn(actor, out);
     bury(actor, "it was killed", std::nullopt, out);
   } else if (life == 0 || actor.incarnation <= life) {
     // Its agent reports the death, and that counts like any other.
@@ -408,6 +418,25 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
       place(actor, out);  // that life has never begun: whoever waits for its end hears of the next
   }
   return out;
+}
+
+/// The word that stops it may be lost with this control, after everybody has heard that it is dead.
+void Directory::condemn(const Actor& actor, Out& out) {
+  const bool may_live = actor.node || !awaited_.empty();
+  if (!actor.spec->detached || !may_live) return;
+  const ActorId id = actor.spec->id;
+  condemned_[id] = {actor.node, actor.epoch};
+  out.writes.put(kKilledPrefix + id.str(), RecordWriter(kFormat).id(id).take());
+}
+
+/// They do not live any more.
+template <class Which>
+void Directory::absolve(const Which& which, Out& out) {
+  std::erase_if(condemned_, [&](const auto& entry) {
+    if (!which(entry)) return false;
+    out.writes.del(kKilledPrefix + entry.first.str());
+    return true;
+  });
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -464,6 +493,8 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;
   });
+  const std::pair<NodeId, Epoch> there{node, epoch};
+  absolve([&](const auto& entry) { return entry.second == there; }, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -490,6 +521,9 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
       lost.push_back(id);
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
+  const std::pair<NodeId, Epoch> here{node, epoch};
+  absolve([&](const auto& entry) { return entry.second == here && there.count(entry.first) == 0; },
+          out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -497,6 +531,13 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
 
 void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
   const ActorId id = hosted.spec.id;
+  if (const auto killed = condemned_.find(id); killed != condemned_.end()) {
+    killed->second = {node, epoch};
+    if (!hosted.ended)
+      out.after_sync.emplace_back(
+          StopActorAt{node, epoch, id, hosted.incarnation, false, "it was killed", true});
+    return;
+  }
   const auto at = actors_.find(id);
   if (at != actors_.end()) {
     Actor& known = at->second;
@@ -556,6 +597,7 @@ Directory::Out Directory::start() {
 }
 
 void Directory::resolve_unclaimed(Out& out, Time now) {
+  absolve([](const auto& entry) { return !entry.second.first; }, out);
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
     if (const auto end = std::exchange(actor.end, std::nullopt)) {

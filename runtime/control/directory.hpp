@@ -180,7 +180,8 @@ class Directory {
   /// Its process died (or it asked to exit: intended).
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
-  /// A final kill of an actor that is not known counts if it is spawned within unknown_kept.
+  /// A final kill of an actor that is not known counts if it is spawned within unknown_kept. That
+  /// of a detached one is written down until its process has ended: no later control takes it in.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more.
@@ -255,6 +256,9 @@ class Directory {
   bool is_unclaimed(const Name& name) const;
   void answer_waiting(Out& out, Time now);
   Unknown& unknown(ActorId id, Time now);
+  void condemn(const Actor& actor, Out& out);
+  template <class Which>
+  void absolve(const Which& which, Out& out);
   void expire_unknown(Time now, Out& out);
 
   DirectoryOptions options_;
@@ -265,6 +269,8 @@ class Directory {
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
   std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
+  /// Detached actors that were killed and may still live there; nowhere: nobody has said so.
+  std::map<ActorId, std::pair<NodeId, Epoch>> condemned_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_due_;
   /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.

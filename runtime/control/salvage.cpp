@@ -37,10 +37,10 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {{"actor/", "actors", true}, {"epoch/", "", true},
                            {"job/", "jobs", true},     {"joined/", "joined nodes", false},
-                           {"kv/", "values", true},    {"meta/", "", false},
-                           {"name/", "names", true},   {"node/", "nodes", false},
-                           {"spent/", "tokens", true}, {"voters/", "", false},
-                           {"chain/", "", false}};
+                           {"killed/", "", true},      {"kv/", "values", true},
+                           {"meta/", "", false},       {"name/", "names", true},
+                           {"node/", "nodes", false},  {"spent/", "tokens", true},
+                           {"voters/", "", false},     {"chain/", "", false}};
 
 using Records = std::map<std::string, std::string>;
 

@@ -455,6 +455,42 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
   EXPECT_TRUE(stopped_for_good());
 }
 
+TEST_F(DirectoryTest, AKilledDetachedActorIsTakenInByNoLaterControlUntilItHasEnded) {
+  ActorSpec kept = spec(1, "best");
+  kept.detached = true;
+  const auto kill_and_restart = [&] {
+    spawn(kept);
+    const auto life = bring_up(1);
+    run(actors->on_kill(actor_id(1), false, now));
+    EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control
+    restart({{kA, 1}});
+    return life;
+  };
+  const auto is_known = [&] { return actors->find(actor_id(1)).has_value(); };
+  const auto is_remembered = [&] {
+    std::size_t kills = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
+    return kills != 0;
+  };
+  const auto life = kill_and_restart();
+  for (int controls = 0; controls < 2; ++controls, restart({{kA, 1}})) {
+    run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
+    ASSERT_EQ(got<StopActorAt>().size(), 1u);
+    EXPECT_TRUE(got<StopActorAt>().at(0).for_good);
+    EXPECT_FALSE(is_known());
+    EXPECT_TRUE(is_remembered());
+  }
+  run(actors->on_died(actor_id(1), life, Error(Code::worker_died, "killed"), true, now));
+  EXPECT_FALSE(is_remembered()) << "it has ended";
+  kill_and_restart();
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
+  EXPECT_FALSE(is_remembered()) << "its node is without it";
+  kill_and_restart();
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  EXPECT_FALSE(is_remembered()) << "its node is dead";
+  EXPECT_FALSE(is_known());
+}
+
 TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
   const ActorSpec plain = spec(1), never = spec(2);
   spawn(plain);  // the answer was lost with control
