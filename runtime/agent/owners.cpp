@@ -482,9 +482,13 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
     return;
   }
   // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
-  // also when we have let go of the ref before.
-  const bool borrowed =
-      owner != kSelf || (found == records_.end() && orphans_.count({from, object}));
+  // also when we have let go of the ref before, or the node has it from one that we sent it to.
+  const auto is_orphan = [this, object] {
+    return std::any_of(orphans_.begin(), orphans_.end(),
+                       [object](const auto& left) { return left.second == object; });
+  };
+  const bool known = found != records_.end() && found->second.known;
+  const bool borrowed = owner != kSelf || (!known && is_orphan());
   if (!borrowed) hold(object, from, delta);
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }

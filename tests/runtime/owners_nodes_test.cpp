@@ -461,6 +461,22 @@ TEST_F(OwnersBetweenNodes, WhoTakesUsForTheOwnerThatWeHaveLostLeavesNothing) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOne) {
+  arrive(kX);
+  owners.node_died(kA, death());
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+  out.take();
+  owners.peer_hold(kM, kX, kN, +1);  // kN has passed it on to kM, in our name
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kN, -1}})) << "so that it relieves kN";
+  owners.peer_hold(kN, kX, kN, -1);
+  owners.peer_hold(kM, kX, kM, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+}
+
 TEST_F(OwnersBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {
   constexpr ProcessIndex kAgain = 103;
   owners.add_node(kAgain);
