@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint8_t kNameFormat = 1;
 constexpr std::uint8_t kActorFormat = 2;  ///< 1 had no lifetime and owner
+constexpr std::uint8_t kKilledFormat = 1;
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
 constexpr const char* kKilledPrefix = "killed/";
@@ -426,7 +427,7 @@ void Directory::condemn(const Actor& actor, Out& out) {
   if (!actor.spec->detached || !may_live) return;
   const ActorId id = actor.spec->id;
   condemned_[id] = {actor.node, actor.epoch};
-  out.writes.put(kKilledPrefix + id.str(), RecordWriter(kFormat).id(id).take());
+  out.writes.put(kKilledPrefix + id.str(), RecordWriter(kKilledFormat).id(id).take());
 }
 
 /// They do not live any more.
