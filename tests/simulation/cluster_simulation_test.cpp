@@ -9,9 +9,9 @@ namespace troupe::sim::cluster {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 5;
+constexpr std::uint64_t kSeeds = 12;
 #else
-constexpr std::uint64_t kSeeds = 200;
+constexpr std::uint64_t kSeeds = 2000;
 #endif
 
 TEST(ClusterSimulation, EveryPromiseIsKept) {

@@ -270,6 +270,7 @@ class Agent final : public sim::Node<Packet>,
   std::map<std::uint64_t, Time> armed_;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
+  std::uint64_t passes_ = 0;
 };
 
 }  // namespace troupe::sim::cluster

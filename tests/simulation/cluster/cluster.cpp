@@ -97,8 +97,8 @@ sim::WorldOptions Cluster::options_of(std::uint64_t seed, const Plan& plan, cons
 
 Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
     : plan(Plan::of(seed, tuning)),
-      world(options_of(seed, plan, tuning), [this](sim::NodeIndex i) { return make(i); }),
       disk(std::make_shared<ControlDisk>(seed)),
+      world(options_of(seed, plan, tuning), [this](sim::NodeIndex i) { return make(i); }),
       seed_(seed),
       tuning_(tuning),
       aim_(seed ^ 0x61696dULL) {

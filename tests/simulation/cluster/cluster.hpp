@@ -87,8 +87,8 @@ class Cluster {
 
   Plan plan;
   Truth truth;
+  std::shared_ptr<ControlDisk> disk;  ///< what its process leaves goes there, also at the end
   sim::World<Packet> world;
-  std::shared_ptr<ControlDisk> disk;
   std::vector<std::unique_ptr<Process>> graveyard;
 
  private:

@@ -17,6 +17,12 @@ void Program::begin_driver(const Workload& workload, std::uint64_t number, Time 
   process_.machine().wake(process_.index(), 1ms);
 }
 
+bool Program::has_more() const {
+  return done_ < workload_.actions ||
+         (done_ < 6 * workload_.actions &&
+          process_.machine().truth().started_calls < workload_.least_calls);
+}
+
 void Program::drive() {
   if (finished_) return;
   const Time now = process_.machine().now();
@@ -35,13 +41,13 @@ void Program::drive() {
       next_action_ = now + Duration(500'000 + process_.machine().random().below(3'000'000));
       for (KnownActor& actor : actors_)
         if (actor.id == pestered_) call(actor, true);
-    } else if (done_ < workload_.actions) {
+    } else if (has_more()) {
       one_action();
     } else if (workload_.lingers && !lingered_) {
       linger(now);
     }
   }
-  const bool winds_up = done_ >= workload_.actions && (!workload_.lingers || lingered_);
+  const bool winds_up = !has_more() && (!workload_.lingers || lingered_);
   if (winds_up && kills_.empty() && pester_ == 0) wind_up();
   if (finished_) return;
   // What is waited for wakes it.
@@ -259,7 +265,7 @@ void Program::kill_for_good(KnownActor& actor) {
 
 void Program::kill_now(ActorId id) {
   for (KnownActor& actor : actors_)
-    if (actor.id == id && !actor.detached && done_ < workload_.actions) {
+    if (actor.id == id && !actor.detached && has_more()) {
       kill_for_good(actor);
       pester_ = 40;
     }

@@ -195,7 +195,7 @@ std::size_t Batch::kinds(std::uint64_t least) const {
 
 std::string Batch::floor() const {
   if (seeds < 100) return {};  // a replay says nothing about the load
-  if (counted * 2 < seeds) return "fewer than half of the schedules count";
+  if (counted * 4 < seeds * 3) return "fewer than three quarters of the schedules count";
   if (kinds(seeds / 100 + 1) < 35) return "fewer than 35 kinds of fault struck once in 100 seeds";
   if (settled < 50 * seeds) return "fewer than 50 results a schedule came to an end";
   for (const Mark probe : {Mark::spilled, Mark::remote_grant, Mark::handed_back, Mark::blocked,
@@ -236,12 +236,21 @@ std::string Batch::text() const {
 }
 
 std::string Batch::json() const {
-  std::string text =
-      "{\"world\": \"cluster\", \"from\": " + std::to_string(from) +
-      ", \"seeds\": " + std::to_string(seeds) + ", \"counted\": " + std::to_string(counted) +
-      ", \"calls\": " + std::to_string(calls) + ", \"kinds\": " + std::to_string(kinds(1)) +
-      ", \"violations\": " + std::to_string(failures.size()) + "}\n";
-  return text;
+  std::string text = "{\"world\": \"cluster\", \"from\": " + std::to_string(from) +
+                     ", \"seeds\": " + std::to_string(seeds) +
+                     ", \"counted\": " + std::to_string(counted) +
+                     ", \"calls\": " + std::to_string(calls) + ", \"failed\": [";
+  for (const auto& [seed, why] : failures)
+    text += (text.back() == '[' ? "" : ", ") + std::to_string(seed);
+  text += "], \"faults\": {";
+  const auto add = [&](std::string_view name, std::uint64_t count) {
+    text +=
+        (text.back() == '{' ? "\"" : ", \"") + std::string(name) + "\": " + std::to_string(count);
+  };
+  for (std::size_t i = 0; i < fault_kinds; ++i)
+    add(sim::name_of(static_cast<Fault>(i)), faults.count[i]);
+  for (std::size_t i = 0; i < kFaultMarks; ++i) add(name_of(static_cast<Mark>(i)), marks[i]);
+  return text + "}}\n";
 }
 
 Tuning shrink(std::uint64_t seed, Tuning tuning, const std::string& why) {

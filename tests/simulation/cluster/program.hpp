@@ -14,6 +14,8 @@ namespace troupe::sim::cluster {
 /// What a driver does, of one schedule.
 struct Workload {
   std::uint64_t actions = 40;  ///< of one driver
+  /// Drivers go on, up to six times as long, until so many calls were made in all.
+  std::uint64_t least_calls = 0;
   Duration between{std::chrono::milliseconds(100)};
   bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
   double slow_tasks = 0;    ///< share of tasks that run for up to a second
@@ -95,6 +97,7 @@ class Program {
     bool detached = false, last = false;
   };
   void drive();
+  bool has_more() const;
   void one_action();
   void submit_one();
   void call_one();

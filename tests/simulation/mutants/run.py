@@ -5,8 +5,8 @@
     ./dev simulate --mutants calls_out_of_order   # one
 
 A patch is one small mistake in one unit of one core. That unit alone is compiled, as the build folder compiles it, and
-linked before the archive that has the right one; nothing in the tree or the build folder changes. A mutant counts as
-found when a seed breaks a promise that all seeds keep without it.
+linked before the archive that has the right one, in a folder of the mutant's own in the build folder; nothing else
+there or in the tree changes. A mutant counts as found when a seed breaks a promise that all seeds keep without it.
 """
 import argparse
 import concurrent.futures
@@ -18,7 +18,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -57,6 +57,8 @@ def plant(patch, build, folder):
     planted = folder / "unit.o"
     command[command.index("-o") + 1] = str(planted)
     command = [str(copy) if word == str(ROOT / unit) else word for word in command]
+    if shutil.which("ccache"):  # a mutant of a unit that has not changed since is there at once
+        command.insert(0, "ccache")
     built = run(command + ["-w"], cwd=directory)
     if built.returncode != 0:
         return None, "does not compile: " + built.stdout[-300:]
@@ -71,14 +73,20 @@ def plant(patch, build, folder):
 
 def find(name, options, build):
     """The seed, counted from 1, at which it is found, or 0; and the promise that it broke, or what went wrong."""
-    with tempfile.TemporaryDirectory(prefix="troupe-mutant-") as folder:
-        program, why = plant(HERE / f"{name}.patch", build, pathlib.Path(folder))
-        if not program:
-            return 0, why
-        done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
-                    "--first-failure"])
-        found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
-        return (int(found[1]) - options.first + 1, found[2]) if found else (0, "MISSED")
+    folder = build / "mutants" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    begun = time.monotonic()
+    program, why = plant(HERE / f"{name}.patch", build, folder)
+    if not program:
+        return 0, why
+    planted = time.monotonic()
+    done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
+                "--first-failure"])
+    program.unlink()
+    found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
+    took = f"  ({planted - begun:.0f} s to plant, {time.monotonic() - planted:.0f} s to look)"
+    return (int(found[1]) - options.first + 1, found[2] + took) if found else (0, "MISSED" + took)
 
 
 def main():
