@@ -441,6 +441,13 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
   // One owner for life, but that may be dead for us and have come back under another index. What
   // we have stays as it is; whoever counts us is relieved.
   if (fresh) {
+    // Nodes that have counted here took us for the owner, which we may have been: as orphans.
+    std::erase_if(record.holders, [&](const auto& holder) {
+      if (nodes_.count(holder.first) == 0) return false;
+      held_by_[holder.first].erase(object);
+      orphans_.insert({holder.first, object});
+      return true;
+    });
     record.known = true;
     record.owner = owner;
     ++borrowed_[owner];

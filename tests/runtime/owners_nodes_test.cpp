@@ -477,6 +477,15 @@ TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOne) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+// We owned it, lost its holder's node and let go of it; from there it came to kN, and back to us.
+TEST_F(OwnersBetweenNodes, NorWhoCountedHereBeforeItBecameAnothers) {
+  owners.peer_hold(kN, kX, kM, +1);
+  arrive(kX);
+  owners.peer_hold(kN, kX, kN, -1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
 TEST_F(OwnersBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {
   constexpr ProcessIndex kAgain = 103;
   owners.add_node(kAgain);
