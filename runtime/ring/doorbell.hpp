@@ -35,7 +35,7 @@ class Consumer;
 inline constexpr std::uint32_t kMaxLines = 4096;
 
 /// The shared page. Everybody who holds it may wake its owner. The worst that a bad writer does is
-/// to wake it for nothing, or to wipe out marks of others: so an owner sleeps with a timeout.
+/// to wake it for nothing, or to wipe out others' marks: what they wrote waits for their next ring.
 struct DoorbellPage {
   alignas(64) std::atomic<std::uint32_t> sleeping;  ///< number of the present sleep; 0: awake
   // On the same cache line: a ring touches all three.
