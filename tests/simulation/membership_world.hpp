@@ -41,10 +41,9 @@ struct ActorEnded {
 struct KillLife {
   ActorId actor;
 };
-using ClusterMessage =
-    std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl, ControlAnswer,
-                 NodeHosts, LifeStarted, StartRefused, ActorEnded, SpawnActor, KillLife,
-                 StartActorAt, StopActorAt, ActorReply>;
+using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
+                                    ControlAnswer, NodeHosts, LifeStarted, StartRefused, ActorEnded,
+                                    SpawnActor, KillLife, StartActorAt, StopActorAt, ActorReply>;
 using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
 inline void trace_into(sim::Trace& trace, const ClusterMessage& message) {
