@@ -336,8 +336,10 @@ class Worker {
       note_pace(call.call.function, begun, *waited);
   }
 
+  /// A task that waited for others says nothing of this node.
   void note_pace(const wire::FunctionKey& function, Time begun, Duration waited_before) {
-    const Duration ran = free_since_ - begun - (engine_.waited() - waited_before);
+    if (engine_.waited() != waited_before) return;
+    const Duration ran = free_since_ - begun;
     pace_.add(function, 1, static_cast<std::uint64_t>(std::max(ran, Duration(0)).count()));
     if (free_since_ < next_pace_) return;
     next_pace_ = free_since_ + kPaceInterval;

@@ -8,6 +8,8 @@ namespace troupe::control {
 namespace {
 
 constexpr std::size_t kBeats = 8;  ///< heartbeats that count
+/// ns; shorter tasks are noise, or wait where nobody counts it.
+constexpr double kShortest = 100'000;
 
 /// Of two in the middle the one that makes nobody slow: the lower one of a node's own figures, the
 /// higher one of those that nodes are compared with.
@@ -90,8 +92,9 @@ std::map<NodeId, SlowNodes::Figure> SlowNodes::figures(Time now) {
     std::vector<double> all;
     for (const auto& row : rows) all.push_back(row.second);
     const double middle = median(std::move(all), Middle::higher);
+    if (middle < kShortest) continue;
     for (const auto& [id, ns] : rows) {
-      const double ratio = ns / std::max(middle, 1.0);
+      const double ratio = ns / middle;
       const bool differs = ns - middle >= static_cast<double>(options_.margin.count());
       ratios[id].emplace_back(differs ? ratio : std::min(ratio, 1.0), rows.size());
     }

@@ -644,6 +644,8 @@ class Load {
   /// The driver's own node is gone: every wait must end in that, at once.
   int home_is_lost(const troupe::Unavailable& error) {
     const auto begun = Clock::now();
+    // A worker of the dead node may say so before this process has seen it.
+    while (is_home() && Clock::now() - begun < 1s) std::this_thread::sleep_for(5ms);
     if (is_home()) {
       bad("lost", std::string("a wait ended though its node lives: ") + error.what());
       return 1;

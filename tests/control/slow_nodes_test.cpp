@@ -121,6 +121,9 @@ TEST(SlowNodes, FewerThanThreeNodesSmallDifferencesAndOneLongTaskSayNothing) {
   World tiny;
   tiny.work(1900us, 20, 10us);
   EXPECT_TRUE(tiny.changes.empty());
+  World shortest;
+  shortest.work(70ms, 20, 10us);
+  EXPECT_TRUE(shortest.changes.empty());
   World outlier;
   for (int i = 0; i < 40; ++i) outlier.work(i % 5 == 4 ? 10s : 10ms, 1);
   EXPECT_TRUE(outlier.changes.empty());

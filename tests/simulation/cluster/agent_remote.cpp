@@ -95,7 +95,7 @@ void Agent::on_nodes(const control::ClusterNodes& nodes) {
   std::set<NodeId> gone = std::exchange(known_nodes_, {});
   for (const control::ClusterRow& row : nodes.rows) {
     if (row.description.id == id_) {
-      if (row.avoided) truth().mark(Mark::node_slow);
+      if (row.avoided && !leases_.self_view().slow) truth().mark(Mark::node_slow);
       leases_.set_slow(row.avoided, now);
       continue;
     }
