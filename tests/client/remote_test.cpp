@@ -390,7 +390,7 @@ TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
 TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
   begin({});
   agent.finish(agent.meanwhile([&] {
-    ValueRoom room = engine().make_room(kLarge.size());
+    ValueRoom room = engine().make_room(kLarge.size(), {});
     std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
     engine().reply(kThere, 1, 0, true, 1us, engine().finish_room(std::move(room), {}));
   }));
