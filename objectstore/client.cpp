@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::uint64_t kMaxObject = std::uint64_t{1} << 46;
 constexpr std::uint64_t kPopulateStep = 2 << 20;
-constexpr std::uint64_t kExtentGrain = 64 << 10;  // sizes of large objects' own extents
-constexpr std::uint64_t kMaxCount = 0xffffffff;   // lives of one slot
+constexpr std::uint64_t kMaxCount = 0xffffffff;  // lives of one slot
 
 // Others' publications. The address stays for ever once set: a new incarnation of the process is
 // mapped over the old one, so that no reader can fall into a hole.

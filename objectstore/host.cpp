@@ -17,7 +17,6 @@ using namespace internal;
 
 namespace {
 
-constexpr std::uint64_t kExtentGrain = 64 << 10;
 constexpr std::uint32_t kMaxIncarnation = 0xffffff;  // a head word has 56 bits for a generation
 
 enum class Life : std::uint8_t { none, adopted, retired };

@@ -9,7 +9,7 @@
 namespace troupe::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& why) {
+[[noreturn]] void reject(const std::string& what, const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, what + ": " + why);
 }
 
@@ -23,11 +23,11 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   domain.log = log;
   const std::string what =
       std::string("tune::") + name + "(" + number(low) + ", " + number(high) + ")";
-  if (!std::isfinite(low) || !std::isfinite(high)) refuse(what, "the bounds must be finite");
-  if (low > high) refuse(what, "the lower bound is above the upper one");
-  if (log && low <= 0) refuse(what, "a log scale needs a lower bound above 0");
-  if (!(step >= 0) || !std::isfinite(step)) refuse(what, "the step must be a positive number");
-  if (step > high - low && high > low) refuse(what, "the step is larger than the range");
+  if (!std::isfinite(low) || !std::isfinite(high)) reject(what, "the bounds must be finite");
+  if (low > high) reject(what, "the lower bound is above the upper one");
+  if (log && low <= 0) reject(what, "a log scale needs a lower bound above 0");
+  if (!(step >= 0) || !std::isfinite(step)) reject(what, "the step must be a positive number");
+  if (step > high - low && high > low) reject(what, "the step is larger than the range");
   return domain;
 }
 
@@ -82,11 +82,11 @@ Domain log_uniform(double low, double high) {
   return bounded("log_uniform", Domain::Kind::real, low, high, 0, true);
 }
 Domain quantized(double low, double high, double step) {
-  if (!(step > 0)) refuse("tune::quantized", "the step must be above 0");
+  if (!(step > 0)) reject("tune::quantized", "the step must be above 0");
   return bounded("quantized", Domain::Kind::real, low, high, step, false);
 }
 Domain log_quantized(double low, double high, double step) {
-  if (!(step > 0)) refuse("tune::log_quantized", "the step must be above 0");
+  if (!(step > 0)) reject("tune::log_quantized", "the step must be above 0");
   return bounded("log_quantized", Domain::Kind::real, low, high, step, true);
 }
 Domain integers(long long low, long long high) {
@@ -99,10 +99,10 @@ Domain log_integers(long long low, long long high) {
 }
 Domain normal(double mean, double deviation, double step) {
   if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
-    refuse("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
+    reject("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
            "the mean must be finite and the deviation above 0");
   }
-  if (!(step >= 0)) refuse("tune::normal", "the step must not be negative");
+  if (!(step >= 0)) reject("tune::normal", "the step must not be negative");
   Domain domain;
   domain.kind = Domain::Kind::normal;
   domain.low = -std::numeric_limits<double>::infinity();
@@ -113,7 +113,7 @@ Domain normal(double mean, double deviation, double step) {
   return domain;
 }
 Domain choices(std::vector<std::string> shown) {
-  if (shown.empty()) refuse("tune::choice()", "it needs at least one option");
+  if (shown.empty()) reject("tune::choice()", "it needs at least one option");
   Domain domain;
   domain.kind = Domain::Kind::choice;
   domain.low = 0;
@@ -216,12 +216,12 @@ Point SearchSpace::sample(Random& random) const {
 
 void SearchSpace::check(const Point& point) const {
   if (point.size() != size()) {
-    refuse("a point of " + std::to_string(point.size()) + " values",
+    reject("a point of " + std::to_string(point.size()) + " values",
            "the space has " + std::to_string(size()) + " parameters");
   }
   for (std::size_t i = 0; i < size(); ++i) {
     if (contains(parameters[i].domain, point[i])) continue;
-    refuse(parameters[i].name + " = " + tune::show(parameters[i].domain, point[i]),
+    reject(parameters[i].name + " = " + tune::show(parameters[i].domain, point[i]),
            "outside " + tune::show(parameters[i].domain));
   }
 }

@@ -6,18 +6,18 @@
 namespace troupe::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void reject(const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, "tune: " + why);
 }
 
 void check(const SearchSpace& space, const ExperimentOptions& o) {
-  if (o.trials < 1) refuse("trials must be at least 1");
-  if (o.concurrent < 0) refuse("concurrent must not be negative");
-  if (o.max_failures < -1) refuse("max_failures is -1 (endless) or a count");
-  if (o.max_steps < 0) refuse("max_steps must not be negative");
-  if (o.save_every < 0) refuse("save_every must not be negative");
-  if (o.time_limit < Duration::zero()) refuse("time_limit must not be negative");
-  if (o.target && !std::isfinite(*o.target)) refuse("target must be a number");
+  if (o.trials < 1) reject("trials must be at least 1");
+  if (o.concurrent < 0) reject("concurrent must not be negative");
+  if (o.max_failures < -1) reject("max_failures is -1 (endless) or a count");
+  if (o.max_steps < 0) reject("max_steps must not be negative");
+  if (o.save_every < 0) reject("save_every must not be negative");
+  if (o.time_limit < Duration::zero()) reject("time_limit must not be negative");
+  if (o.target && !std::isfinite(*o.target)) reject("target must be a number");
   for (const Point& point : o.starts) space.check(point);
 }
 

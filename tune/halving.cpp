@@ -7,10 +7,6 @@
 namespace troupe::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& who, const std::string& why) {
-  throw InvalidArgument(Code::invalid_argument, "tune::" + who + ": " + why);
-}
-
 Decision stop(int trial, std::string why) {
   Decision decision{.trial = trial, .action = Decision::Action::stop};
   decision.why = std::move(why);

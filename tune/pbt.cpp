@@ -7,17 +7,14 @@
 namespace troupe::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw InvalidArgument(Code::invalid_argument, "tune::Pbt: " + why);
-}
-
 void check(const Pbt& o, const SchedulerSetup& setup) {
-  if (o.perturb_every < 1) refuse("perturb_every must be at least 1 step");
-  if (o.burn_in < 0) refuse("burn_in must not be negative");
-  if (!(o.quantile > 0 && o.quantile <= 0.5)) refuse("quantile must be above 0 and at most 0.5");
-  if (!(o.resample >= 0 && o.resample <= 1)) refuse("resample is a probability");
-  if (!(o.grow > 0 && o.shrink > 0)) refuse("the factors grow and shrink must be above 0");
-  if (setup.trials < 2) refuse("a population needs at least 2 trials");
+  if (o.perturb_every < 1) refuse("Pbt", "perturb_every must be at least 1 step");
+  if (o.burn_in < 0) refuse("Pbt", "burn_in must not be negative");
+  if (!(o.quantile > 0 && o.quantile <= 0.5))
+    refuse("Pbt", "quantile must be above 0 and at most 0.5");
+  if (!(o.resample >= 0 && o.resample <= 1)) refuse("Pbt", "resample is a probability");
+  if (!(o.grow > 0 && o.shrink > 0)) refuse("Pbt", "the factors grow and shrink must be above 0");
+  if (setup.trials < 2) refuse("Pbt", "a population needs at least 2 trials");
 }
 
 }  // namespace

@@ -8,10 +8,6 @@
 namespace troupe::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& who, const std::string& why) {
-  throw InvalidArgument(Code::invalid_argument, "tune::" + who + ": " + why);
-}
-
 Decision verdict(int trial, bool stopped, const std::string& why) {
   Decision decision{.trial = trial};
   if (stopped) {

@@ -12,6 +12,9 @@
 
 namespace troupe::objectstore::internal {
 
+/// Sizes of large objects' own extents are multiples of it.
+constexpr std::uint64_t kExtentGrain = 64 << 10;
+
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                   std::atomic<std::uint32_t>::is_always_lock_free,
               "atomics in shared memory must be plain words");

@@ -1,5 +1,7 @@
 #include "troupe/runtime/agent/local_control.hpp"
 
+#include "troupe/runtime/wire/cases.hpp"
+
 #include <utility>
 
 namespace troupe::agent {
@@ -7,12 +9,7 @@ namespace {
 
 constexpr Epoch kEpoch = 1;  ///< of the only node and of its control
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
   return info ? std::optional<Error>(Error(*info)) : std::nullopt;

@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -14,12 +15,7 @@
 namespace troupe::agent {
 namespace {
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 constexpr Duration kPaceInterval = std::chrono::milliseconds(500),
                    kMostPace = std::chrono::seconds(2);

@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/shape.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -10,16 +11,8 @@
 #include <cstdio>
 
 namespace troupe::agent {
-namespace {
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
-
-}  // namespace
+using wire::Cases;
 
 // --- sending
 // -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /// What observers ask: of control through this agent, and what the memory of a node is used for.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 
 #include <algorithm>
@@ -9,12 +10,7 @@
 namespace troupe::agent {
 namespace {
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;

@@ -1,9 +1,9 @@
 /// `troupe doctor`: what can be saved of a damaged data folder.
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/control/salvage.hpp"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 namespace troupe::cli {
 namespace {
@@ -24,7 +24,7 @@ json document(const control::Salvage& seen, const DoctorRequest& request) {
   return result;
 }
 
-void print(const control::Salvage& seen, const DoctorRequest& request) {
+void tell(const control::Salvage& seen, const DoctorRequest& request) {
   if (!seen.damaged)
     std::printf("%s is whole: control starts on it as it is.\n", request.salvage.c_str());
   else
@@ -55,11 +55,9 @@ void print(const control::Salvage& seen, const DoctorRequest& request) {
 Exit doctor(const DoctorRequest& request) {
   const control::Salvage seen = control::salvage_store(request.salvage, request.to).value();
   if (request.json)
-    std::printf(
-        "%s\n",
-        document(seen, request).dump(2, ' ', false, json::error_handler_t::replace).c_str());
+    print(document(seen, request));
   else
-    print(seen, request);
+    tell(seen, request);
   return Exit::ok;
 }
 

@@ -1,10 +1,10 @@
 /// `troupe memory` and `troupe list objects`.
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace troupe::cli {
 namespace {
@@ -200,10 +200,6 @@ std::vector<Listed> listed(const Reports& all) {
     return a.object->bytes > b.object->bytes;
   });
   return objects;
-}
-
-void print(const json& document) {
-  std::printf("%s\n", document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
 
 void print_silent(const Reports& all) {

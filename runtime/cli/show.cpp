@@ -1,10 +1,10 @@
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace troupe::cli {
 namespace {
@@ -145,10 +145,6 @@ std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& na
     rows.push_back({row.id.str().substr(0, 8), std::string(name_of(row.state)), row.name,
                     node_text(names, row.node), row.why});
   return table_text(rows);
-}
-
-void print(const json& document) {
-  std::printf("%s\n", document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
 
 void keep_living(std::vector<control::ActorRow>& actors) {

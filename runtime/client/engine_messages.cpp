@@ -2,6 +2,7 @@
 /// under the lock.
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,12 +17,7 @@ using namespace std::chrono_literals;
 /// much as two messages of somebody who is not watched.
 constexpr std::uint32_t kFaithful = 8;
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 }  // namespace
 

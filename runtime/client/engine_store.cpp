@@ -10,7 +10,7 @@ namespace troupe::client {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr Duration kAgentAnswers = 10s;
+constexpr Duration kReaderAnswers = 10s;
 /// The agent gives up after 30 s at most when it has no memory.
 constexpr Duration kMemoryAnswers = 40s;
 /// What was given may be gone again before it is used; then one asks again, for so long.
@@ -283,7 +283,7 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   tell_agent(wire::NeedReader{is_segment, id});
   pump_->wait(
       lock, [&] { return reader_answers_.count(key) != 0 || agent_lost_; },
-      steady_now() + kAgentAnswers);
+      steady_now() + kReaderAnswers);
   if (reader_answers_.count(key) == 0) {
     error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
                                      : stopping_

@@ -11,7 +11,7 @@ namespace {
 constexpr Bytes kDefaultLimit{64 << 20};
 
 /// What it costs to keep the value of an entry. Of a remote one the location holds only its size.
-std::size_t bytes_of(const Entry& entry) {
+std::size_t cost_of(const Entry& entry) {
   std::size_t bytes = sizeof(Entry);
   if (entry.value) bytes += entry.value->bytes.size();
   if (entry.kind == wire::Value::Kind::shared || entry.kind == wire::Value::Kind::remote)
@@ -206,7 +206,7 @@ void Lineage::drop_use(Spec& spec) {
 bool Lineage::park(Entry& entry) {
   if (entry.lineage_uses == 0) return false;
   entry.parked = true;
-  entry.parked_bytes = bytes_of(entry);
+  entry.parked_bytes = cost_of(entry);
   bytes_ += entry.parked_bytes;
   evict();
   return true;

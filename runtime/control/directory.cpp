@@ -8,7 +8,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kNameFormat = 1;
 constexpr std::uint8_t kActorFormat = 2;  ///< 1 had no lifetime and owner
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
@@ -186,7 +186,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
       names_[name] = spec.id;
       out.writes.put(
           name_key(spec.name_space, spec.name),
-          RecordWriter(kFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
+          RecordWriter(kNameFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
     }
     if (auto asked = unknown_.extract(spec.id)) {
       unknown_due_.erase({asked.mapped().until, spec.id});

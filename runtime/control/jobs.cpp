@@ -7,11 +7,11 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 2;  // 1 had nothing after ended_ns
-constexpr const char* kPrefix = "job/";
+constexpr std::uint8_t kJobFormat = 2;  // 1 had nothing after ended_ns
+constexpr const char* kJobPrefix = "job/";
 
 std::string encode(const JobRecord& job) {
-  RecordWriter out(kFormat);
+  RecordWriter out(kJobFormat);
   out.id(job.id)
       .bytes(job.name)
       .u64(static_cast<std::uint64_t>(job.state))
@@ -47,7 +47,7 @@ bool decode(std::string_view bytes, JobRecord& job) {
       job.files.emplace_back(std::move(path), in.bytes());
     }
   }
-  return in.ok() && in.version() >= 1 && in.version() <= kFormat && state <= 2;
+  return in.ok() && in.version() >= 1 && in.version() <= kJobFormat && state <= 2;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ Result<Jobs> Jobs::recover(Store& store, JobOptions options) {
   Jobs jobs(options);
   bool readable = true;
   std::vector<std::pair<std::int64_t, JobId>> ended;
-  auto read = store.scan(kPrefix, [&](std::string_view, std::string_view value) {
+  auto read = store.scan(kJobPrefix, [&](std::string_view, std::string_view value) {
     JobRecord job;
     readable = readable && decode(value, job);
     if (job.state != JobState::running) ended.emplace_back(job.ended_ns, job.id);
@@ -86,7 +86,7 @@ Jobs::Out Jobs::on_start(const StartJob& message) {
   const auto [at, is_new] = jobs_.emplace(message.job.id, message.job);
   if (is_new) {
     at->second.state = JobState::running;
-    out.writes.put(kPrefix + message.job.id.str(), encode(at->second));
+    out.writes.put(kJobPrefix + message.job.id.str(), encode(at->second));
   } else if (at->second.state != JobState::running) {
     reply.error = Error(Code::invalid_argument,
                         "the job " + message.job.id.str() + " has ended already: " + at->second.why)
@@ -101,11 +101,11 @@ void Jobs::end(JobRecord& job, JobState state, const std::string& why, std::int6
   job.state = state;
   job.why = why;
   job.ended_ns = wall_ns;
-  out.writes.put(kPrefix + job.id.str(), encode(job));
+  out.writes.put(kJobPrefix + job.id.str(), encode(job));
   out.after_sync.emplace_back(JobEnded{job.id, state, why});
   ended_.push_back(job.id);
   if (ended_.size() <= options_.ended_kept) return;
-  out.writes.del(kPrefix + ended_.front().str());
+  out.writes.del(kJobPrefix + ended_.front().str());
   jobs_.erase(ended_.front());
   ended_.pop_front();
 }

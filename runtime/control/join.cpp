@@ -8,7 +8,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kJoinFormat = 1;
 constexpr std::int64_t kMaxAmount = std::int64_t{1} << 61;
 
 Blob blob_of(const std::string& text) {
@@ -54,7 +54,7 @@ std::string complaint(const NodeDescription& node) {
 
 Blob encode(const JoinAsk& ask) {
   const NodeDescription& node = ask.node;
-  RecordWriter out(kFormat);
+  RecordWriter out(kJoinFormat);
   out.id(node.id).bytes(node.name).bytes(node.address).bytes(node.public_key);
   out.i64(node.resources.cpus).i64(node.resources.gpus).i64(node.resources.memory);
   out.u64(node.resources.custom.size());
@@ -85,13 +85,13 @@ Result<JoinAsk> decode_join_ask(BlobView bytes) {
     node.labels.emplace_back(std::move(key), in.bytes());
   }
   node.beside_control = in.boolean();
-  if (!in.ok() || !in.at_end() || in.version() != kFormat) return bad("it cannot be read");
+  if (!in.ok() || !in.at_end() || in.version() != kJoinFormat) return bad("it cannot be read");
   if (const std::string why = complaint(node); !why.empty()) return bad(why);
   return ask;
 }
 
 Blob encode(const JoinAnswer& answer) {
-  return blob_of(RecordWriter(kFormat).id(answer.cluster).id(answer.control).take());
+  return blob_of(RecordWriter(kJoinFormat).id(answer.cluster).id(answer.control).take());
 }
 
 Result<JoinAnswer> decode_join_answer(BlobView bytes) {
@@ -99,7 +99,7 @@ Result<JoinAnswer> decode_join_answer(BlobView bytes) {
   JoinAnswer answer;
   answer.cluster = in.id<ClusterId>();
   answer.control = in.id<NodeId>();
-  if (!in.ok() || !in.at_end() || in.version() != kFormat || !answer.cluster || !answer.control)
+  if (!in.ok() || !in.at_end() || in.version() != kJoinFormat || !answer.cluster || !answer.control)
     return Error(Code::invalid_argument, "control's answer to the join cannot be read");
   return answer;
 }

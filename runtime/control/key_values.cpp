@@ -5,11 +5,11 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
-constexpr const char* kPrefix = "kv/";
+constexpr std::uint8_t kValueFormat = 1;
+constexpr const char* kValuePrefix = "kv/";
 
 std::string store_key(const std::string& name_space, const std::string& key) {
-  return kPrefix + std::to_string(name_space.size()) + "/" + name_space + "/" + key;
+  return kValuePrefix + std::to_string(name_space.size()) + "/" + name_space + "/" + key;
 }
 
 std::size_t size_of(const std::string& name_space, const std::string& key,
@@ -22,12 +22,12 @@ std::size_t size_of(const std::string& name_space, const std::string& key,
 Result<KeyValues> KeyValues::recover(Store& store, KeyValueOptions options) {
   KeyValues values(options);
   bool readable = true;
-  auto read = store.scan(kPrefix, [&](std::string_view, std::string_view bytes) {
+  auto read = store.scan(kValuePrefix, [&](std::string_view, std::string_view bytes) {
     RecordReader in(bytes);
     std::string name_space = in.bytes();
     std::string key = in.bytes();
     std::string value = in.bytes();
-    readable = readable && in.ok() && in.version() == kFormat;
+    readable = readable && in.ok() && in.version() == kValueFormat;
     values.total_ += size_of(name_space, key, value);
     values.values_[{std::move(name_space), std::move(key)}] = std::move(value);
   });
@@ -80,7 +80,7 @@ KeyValues::Out KeyValues::on_put(const PutValue& message) {
     values_[key] = message.value;
     out.writes.put(
         store_key(key.first, key.second),
-        RecordWriter(kFormat).bytes(key.first).bytes(key.second).bytes(message.value).take());
+        RecordWriter(kValueFormat).bytes(key.first).bytes(key.second).bytes(message.value).take());
     reply.done = true;
   } else if (present) {
     reply.value = at->second;

@@ -9,10 +9,10 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kNodeFormat = 1;
 constexpr const char* kNodePrefix = "node/";
 constexpr const char* kVotersPrefix = "voters/";
-constexpr const char* kEpochKey = "epoch/node";
+constexpr const char* kNodeEpochKey = "epoch/node";
 
 std::string voters_key(std::uint64_t version) {
   char text[32];
@@ -22,7 +22,7 @@ std::string voters_key(std::uint64_t version) {
 
 std::string encode(const NodeRecord& record) {
   const NodeDescription& node = record.description;
-  RecordWriter out(kFormat);
+  RecordWriter out(kNodeFormat);
   out.id(node.id).id(record.session).u64(record.epoch).boolean(record.draining);
   out.bytes(node.name).bytes(node.address).bytes(node.public_key).boolean(node.beside_control);
   out.i64(node.resources.cpus).i64(node.resources.gpus).i64(node.resources.memory);
@@ -55,7 +55,7 @@ bool decode(std::string_view bytes, NodeRecord& record) {
     std::string key = in.bytes();
     node.labels.emplace_back(std::move(key), in.bytes());
   }
-  return in.ok() && in.version() == kFormat;
+  return in.ok() && in.version() == kNodeFormat;
 }
 
 /// A node that lives has registered anew so long after control's start; another may have died with
@@ -91,7 +91,7 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     members.voter_lists_[version] = std::move(list);
   });
   if (!read) return read.error();
-  const auto epoch = store.get(kEpochKey);
+  const auto epoch = store.get(kNodeEpochKey);
   if (!epoch) return epoch.error();
   if (*epoch) {
     RecordReader in{std::string_view(**epoch)};
@@ -149,7 +149,7 @@ void Membership::add_node(const RegisterNode& message, Out& out, Time now) {
   node.record.description = message.node;
   node.record.epoch = ++last_epoch_;
   node.record.session = message.session;
-  out.writes.put(kEpochKey, RecordWriter(kFormat).u64(last_epoch_).take());
+  out.writes.put(kNodeEpochKey, RecordWriter(kNodeFormat).u64(last_epoch_).take());
   write_node(node, out);
   const auto at = nodes_.emplace(message.node.id, std::move(node)).first;
   welcome(at->second, message.number, false, out, now);
@@ -375,7 +375,7 @@ void Membership::change_roster(Out& out) {
   if (new_list) {
     roster_.voters = list.voters;
     roster_.beside_control = list.beside_control;
-    RecordWriter record(kFormat);
+    RecordWriter record(kNodeFormat);
     record.u64(roster_.version).id(list.beside_control).u64(list.voters.size());
     for (const NodeId voter : list.voters) record.id(voter);
     out.writes.put(voters_key(roster_.version), record.take());

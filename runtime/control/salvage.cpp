@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint8_t kFormat = 1;
-constexpr const char* kNodeEpochKey = "epoch/node";
-constexpr const char* kStoreEpochKey = "meta/epoch";
+constexpr std::uint8_t kEpochFormat = 1;
+constexpr const char* kNodeEpoch = "epoch/node";
+constexpr const char* kStoreEpoch = "meta/epoch";
 /// Beyond what can have been given after the last record that is left.
 constexpr Epoch kEpochsAhead = 1024;
 constexpr std::size_t kBatchBytes = 4 << 20;
@@ -189,7 +189,7 @@ Epoch epoch_in(const Records& records, const char* key) {
 
 /// The last that was given to a node, as far as the records tell.
 Epoch last_node_epoch(const Records& records) {
-  Epoch last = epoch_in(records, kNodeEpochKey);
+  Epoch last = epoch_in(records, kNodeEpoch);
   for (auto at = records.lower_bound("node/");
        at != records.end() && at->first.rfind("node/", 0) == 0; ++at) {
     RecordReader in{std::string_view(at->second)};
@@ -216,8 +216,7 @@ Result<void> put_in_place(const std::string& draft, const std::string& to) {
 
 Result<void> write_new(const std::string& to, const Records& records, Epoch last_epoch) {
   RocksStoreOptions options;
-  options.store.first_epoch =
-      std::max(last_epoch, epoch_in(records, kStoreEpochKey)) + kEpochsAhead;
+  options.store.first_epoch = std::max(last_epoch, epoch_in(records, kStoreEpoch)) + kEpochsAhead;
   auto store = open_rocks_store(to, options);
   if (!store) return store.error();
   Batch batch;
@@ -232,15 +231,15 @@ Result<void> write_new(const std::string& to, const Records& records, Epoch last
     const bool kept = std::any_of(std::begin(kKinds), std::end(kKinds), [&key](const Kind& kind) {
       return kind.kept && key.rfind(kind.prefix, 0) == 0;
     });
-    if (!kept || key == kNodeEpochKey) continue;
+    if (!kept || key == kNodeEpoch) continue;
     bytes += key.size() + value.size();
     batch.put(key, value);
     if (bytes < kBatchBytes) continue;
     if (auto done = flush(); !done) return done;
     batch = Batch();
   }
-  batch.put(kNodeEpochKey,
-            RecordWriter(kFormat).u64(last_node_epoch(records) + kEpochsAhead).take());
+  batch.put(kNodeEpoch,
+            RecordWriter(kEpochFormat).u64(last_node_epoch(records) + kEpochsAhead).take());
   return flush();
 }
 

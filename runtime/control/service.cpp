@@ -8,7 +8,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kFormat = 1;
+constexpr std::uint8_t kTokenFormat = 1;
 constexpr const char* kJoinedPrefix = "joined/";
 constexpr std::string_view kSpentPrefix = "spent/";
 
@@ -79,7 +79,7 @@ Result<void> Service::recover_joined() {
     NodeDescription node;
     node.id = in.id<NodeId>();
     node.public_key = in.bytes();
-    readable = readable && in.ok() && in.version() == kFormat;
+    readable = readable && in.ok() && in.version() == kTokenFormat;
     joined_.emplace(node.id, std::move(node));
   });
   if (!read) return read.error();
@@ -228,8 +228,9 @@ void Service::on_join(std::uint64_t request, const std::string& token, const Nod
   spent_.insert(token);
   Output<Admit> output;
   output.writes.put(kJoinedPrefix + node.id.str(),
-                    RecordWriter(kFormat).id(node.id).bytes(node.public_key).take());
-  output.writes.put(std::string(kSpentPrefix) + token, RecordWriter(kFormat).id(node.id).take());
+                    RecordWriter(kTokenFormat).id(node.id).bytes(node.public_key).take());
+  output.writes.put(std::string(kSpentPrefix) + token,
+                    RecordWriter(kTokenFormat).id(node.id).take());
   output.after_sync.push_back({request, node});
   run(std::move(output), now);
   settle(now);

@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kChainPrefix = "chain/";
 constexpr std::string_view kMetaPrefix = "meta/";
 constexpr const char* kStoreKey = "meta/store";
-constexpr const char* kEpochKey = "meta/epoch";
-constexpr std::uint8_t kFormat = 1;
+constexpr const char* kStoreEpochKey = "meta/epoch";
+constexpr std::uint8_t kStoreFormat = 1;
 /// Links that stay. Two would do (the slots are at most one commit apart); a few more name the gap
 /// when a folder is damaged.
 constexpr std::uint64_t kLinksKept = 8;
@@ -57,7 +57,7 @@ struct Store::Link {
   Hash digest;    ///< of the whole map after it, links excluded
 
   std::string encode() const {
-    RecordWriter out(kFormat);
+    RecordWriter out(kStoreFormat);
     for (const Hash& hash : {previous, batch, digest}) out.u64(hash.high).u64(hash.low);
     return out.take();
   }
@@ -68,7 +68,7 @@ struct Store::Link {
       hash->high = in.u64();
       hash->low = in.u64();
     }
-    if (!in.ok() || !in.at_end() || in.version() != kFormat) return std::nullopt;
+    if (!in.ok() || !in.at_end() || in.version() != kStoreFormat) return std::nullopt;
     return link;
   }
 };
@@ -86,13 +86,13 @@ Store::Hash Store::hash_of(std::string_view bytes) {
 }
 
 Store::Hash Store::entry_hash(std::string_view key, std::string_view value) {
-  RecordWriter out(kFormat);
+  RecordWriter out(kStoreFormat);
   out.bytes(key).bytes(value);
   return hash_of(out.take());
 }
 
 Store::Hash Store::chain_of(std::uint64_t number, const Link& link) {
-  RecordWriter out(kFormat);
+  RecordWriter out(kStoreFormat);
   out.u64(number).bytes(link.encode());
   return hash_of(out.take());
 }
@@ -123,7 +123,7 @@ Result<void> Store::create() {
   recovery_.created = true;
   Batch first;
   first.put(kStoreKey, store_id_.str());
-  first.put(kEpochKey, RecordWriter(kFormat).u64(epoch_).take());
+  first.put(kStoreEpochKey, RecordWriter(kStoreFormat).u64(epoch_).take());
   if (auto done = apply({&first, 1}, true); !done) return done;  // marks slot 0
   if (auto done = write_mark(); !done) return done;              // and slot 1: both are valid
   recovery_.commits = number_;
@@ -143,7 +143,7 @@ std::optional<Store::Mark> Store::decode(const std::optional<Slot>& slot) {
   mark.chain.high = in.u64();
   mark.chain.low = in.u64();
   mark.epoch = in.u64();
-  if (in.version() != kFormat) return std::nullopt;
+  if (in.version() != kStoreFormat) return std::nullopt;
   return mark;
 }
 
@@ -156,7 +156,7 @@ std::optional<Store::Marked> Store::read_mark(const std::optional<Slot>& slot) {
 Result<void> Store::write_mark() {
   Slot slot{};
   std::memcpy(slot.data(), kMarkMagic, sizeof kMarkMagic);
-  const std::string body = RecordWriter(kFormat)
+  const std::string body = RecordWriter(kStoreFormat)
                                .id(store_id_)
                                .u64(number_)
                                .u64(chain_.high)
@@ -186,7 +186,7 @@ Result<void> Store::recover() {
   store_id_ = mark.store;
   if (auto chain = follow_chain(mark); !chain) return chain;
 
-  auto stored = medium_->get(kEpochKey);
+  auto stored = medium_->get(kStoreEpochKey);
   if (!stored) return stored.error();
   const std::string record = stored->value_or("");
   RecordReader in(record);
@@ -196,7 +196,7 @@ Result<void> Store::recover() {
   recovery_.commits = number_;
   recovery_.unacknowledged = number_ - mark.number;
   Batch start;
-  start.put(kEpochKey, RecordWriter(kFormat).u64(epoch_).take());
+  start.put(kStoreEpochKey, RecordWriter(kStoreFormat).u64(epoch_).take());
   return apply({&start, 1}, true);
 }
 
@@ -311,7 +311,7 @@ Result<void> Store::apply(std::span<const Batch> group, bool internal) {
   Link link;
   link.previous = chain_;
   Hash digest = digest_;
-  RecordWriter body(kFormat);
+  RecordWriter body(kStoreFormat);
   std::vector<Write> writes;
   for (const auto& [key, value] : last) {
     auto old = medium_->get(key);

@@ -33,53 +33,53 @@ Error refused(const std::string& path, const std::string& why) {
 }
 
 /// Thrown and caught in this file only.
-struct Bad {
+struct BadFile {
   std::string what;
 };
 
-std::string text_of(const json& document, const char* name) {
+std::string file_text(const json& document, const char* name) {
   const auto found = document.find(name);
   if (found == document.end() || !found->is_string())
-    throw Bad{std::string("its ") + name + " is missing or no text"};
+    throw BadFile{std::string("its ") + name + " is missing or no text"};
   std::string text = found->get<std::string>();
   if (text.size() > kMaxText || text.find('\0') != std::string::npos)
-    throw Bad{std::string("its ") + name + " is too long"};
+    throw BadFile{std::string("its ") + name + " is too long"};
   return text;
 }
 
-std::uint64_t number_of(const json& document, const char* name, std::uint64_t most) {
+std::uint64_t file_number(const json& document, const char* name, std::uint64_t most) {
   const auto found = document.find(name);
   if (found == document.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > most)
-    throw Bad{std::string("its ") + name + " is missing or no number up to " +
-              std::to_string(most)};
+    throw BadFile{std::string("its ") + name + " is missing or no number up to " +
+                  std::to_string(most)};
   return found->get<std::uint64_t>();
 }
 
 template <class IdType>
-IdType id_of(const json& document, const char* name) {
-  const auto id = IdType::parse(text_of(document, name));
-  if (!id || !*id) throw Bad{std::string("its ") + name + " is no id"};
+IdType file_id(const json& document, const char* name) {
+  const auto id = IdType::parse(file_text(document, name));
+  if (!id || !*id) throw BadFile{std::string("its ") + name + " is no id"};
   return *id;
 }
 
 ClusterFile file_of(const json& document) {
-  if (number_of(document, "format", 1000) != 1) throw Bad{"its format is not 1"};
+  if (file_number(document, "format", 1000) != 1) throw BadFile{"its format is not 1"};
   ClusterFile file;
-  file.version = text_of(document, "version");
-  file.protocol = static_cast<std::uint32_t>(number_of(document, "protocol", 1u << 30));
+  file.version = file_text(document, "version");
+  file.protocol = static_cast<std::uint32_t>(file_number(document, "protocol", 1u << 30));
   if (file.protocol != kProtocolVersion)
-    throw Bad{"its cluster runs troupe " + file.version + " with protocol " +
-              std::to_string(file.protocol) + ", this is troupe " +
-              std::string(TROUPE_VERSION_TEXT) + " with protocol " +
-              std::to_string(kProtocolVersion) + ": use the same troupe on both sides"};
-  file.cluster = id_of<ClusterId>(document, "cluster");
-  file.node = id_of<NodeId>(document, "node");
-  file.node_name = text_of(document, "nodeName");
-  file.socket_name = text_of(document, "socketName");
-  file.control_door = text_of(document, "controlDoor");
-  file.nodes = static_cast<std::uint32_t>(number_of(document, "nodes", 1'000'000));
-  file.launcher = static_cast<pid_t>(number_of(document, "launcher", 1u << 30));
-  file.launched = number_of(document, "launched", UINT64_MAX);
+    throw BadFile{"its cluster runs troupe " + file.version + " with protocol " +
+                  std::to_string(file.protocol) + ", this is troupe " +
+                  std::string(TROUPE_VERSION_TEXT) + " with protocol " +
+                  std::to_string(kProtocolVersion) + ": use the same troupe on both sides"};
+  file.cluster = file_id<ClusterId>(document, "cluster");
+  file.node = file_id<NodeId>(document, "node");
+  file.node_name = file_text(document, "nodeName");
+  file.socket_name = file_text(document, "socketName");
+  file.control_door = file_text(document, "controlDoor");
+  file.nodes = static_cast<std::uint32_t>(file_number(document, "nodes", 1'000'000));
+  file.launcher = static_cast<pid_t>(file_number(document, "launcher", 1u << 30));
+  file.launched = file_number(document, "launched", UINT64_MAX);
   return file;
 }
 
@@ -183,7 +183,7 @@ Result<ClusterFile> read_cluster_file(const std::string& path) {
   if (!document.is_object()) return refused(path, "is no cluster file: it holds no JSON object");
   try {
     return file_of(document);
-  } catch (const Bad& bad) {
+  } catch (const BadFile& bad) {
     return refused(path, "cannot be used: " + bad.what);
   }
 }

@@ -592,7 +592,7 @@ void read(schema::Shutdown::Reader in, Shutdown& m) {
 }
 
 /// Picks the member of the union by the type of the message.
-struct Writer {
+struct WriteNode {
   schema::NodeMessage::Builder out;
   void operator()(const Hello& m) { write(out.initHello(), m); }
   void operator()(const Welcome& m) { write(out.initWelcome(), m); }
@@ -652,7 +652,7 @@ struct Writer {
 }  // namespace
 
 void write(schema::NodeMessage::Builder out, const NodeMessage& message) {
-  std::visit(Writer{out}, message);
+  std::visit(WriteNode{out}, message);
 }
 
 void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payload_size) {

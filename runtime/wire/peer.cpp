@@ -329,7 +329,7 @@ void read(schema::ProgramData::Reader in, ProgramData& m, std::size_t payload_si
 }
 
 /// Picks the member of the union by the type of the message.
-struct Writer {
+struct WritePeer {
   schema::PeerMessage::Builder out;
   void operator()(const PeerLeaseRequest& m) { write(out.initLeaseRequest(), m); }
   void operator()(const PeerLeaseWithdraw& m) { write(out.initLeaseWithdraw(), m); }
@@ -358,7 +358,7 @@ struct Writer {
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
-  std::visit(Writer{out}, message);
+  std::visit(WritePeer{out}, message);
 }
 
 void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::size_t payload_size) {

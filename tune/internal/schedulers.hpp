@@ -7,6 +7,11 @@
 
 namespace troupe::tune {
 
+/// Options that a scheduler cannot work with.
+[[noreturn]] inline void refuse(const std::string& who, const std::string& why) {
+  throw InvalidArgument(Code::invalid_argument, "tune::" + who + ": " + why);
+}
+
 class PbtScheduler final : public Scheduler {
  public:
   PbtScheduler(const Pbt& options, const SchedulerSetup& setup);

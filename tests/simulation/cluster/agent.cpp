@@ -4,6 +4,7 @@
 
 #include "tests/simulation/cluster/cluster.hpp"
 #include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -13,12 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000;
 constexpr std::size_t kMaxDriverEnds = 64;

@@ -4,6 +4,7 @@
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/said.hpp"
 #include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,12 +14,7 @@
 namespace troupe::sim::cluster {
 namespace {
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 bool is_place(const wire::Value& value) {
   return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using wire::Talk;
 
-constexpr std::uint64_t kPass = 1, kDisk = 2, kProbe = 1000;
+constexpr std::uint64_t kTurn = 1, kDisk = 2, kProbe = 1000;
 constexpr std::size_t kBatch = 256 << 10;
 
 }  // namespace
@@ -131,7 +131,7 @@ void ControlNode::arm(Duration after) {
   const Time at = env_->now() + std::max<Duration>(after, 5us);
   if (pass_at_ && *pass_at_ <= at) return;
   pass_at_ = at;
-  env_->set_timer(kPass, at);
+  env_->set_timer(kTurn, at);
 }
 
 void ControlNode::on_message(sim::Env<Packet>& env, sim::NodeIndex, Packet packet) {

@@ -3,6 +3,7 @@
 #include "tests/simulation/cluster/program.hpp"
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -13,15 +14,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 /// Shapes from this key on want a node.
 constexpr std::uint64_t kNodeKeys = 16;
+
+}  // namespace
 
 void append(wire::Value& value, BlobView bytes, Blob& payload) {
   payload.resize((payload.size() + 15) & ~std::size_t{15});
@@ -29,8 +27,6 @@ void append(wire::Value& value, BlobView bytes, Blob& payload) {
   value.payload_size = static_cast<std::uint32_t>(bytes.size());
   payload.insert(payload.end(), bytes.begin(), bytes.end());
 }
-
-}  // namespace
 
 Blob bytes_of(const Spec& spec) {
   Blob bytes(sizeof spec);

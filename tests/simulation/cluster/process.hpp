@@ -48,6 +48,9 @@ inline Entry& entry_of(const ObjectHandle& handle) {
   return *static_cast<Entry*>(handle.entry());
 }
 
+/// Lays bytes behind a payload and says in the value where.
+void append(wire::Value& value, BlobView bytes, Blob& payload);
+
 /// What a process and its agent write to each other, in order.
 struct Rings {
   std::deque<std::pair<wire::NodeMessage, Blob>> to_agent, from_agent;

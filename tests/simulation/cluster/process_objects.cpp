@@ -29,12 +29,6 @@ std::uint64_t content_at(const wire::Value& value, BlobView payload) {
     std::memcpy(&content, payload.data() + value.payload_offset, sizeof content);
   return content;
 }
-void append(wire::Value& value, BlobView bytes, Blob& payload) {
-  payload.resize((payload.size() + 15) & ~std::size_t{15});
-  value.payload_offset = static_cast<std::uint32_t>(payload.size());
-  value.payload_size = static_cast<std::uint32_t>(bytes.size());
-  payload.insert(payload.end(), bytes.begin(), bytes.end());
-}
 
 }  // namespace
 

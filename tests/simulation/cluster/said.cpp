@@ -1,16 +1,13 @@
 #include "tests/simulation/cluster/said.hpp"
 
+#include "troupe/runtime/wire/cases.hpp"
+
 #include <type_traits>
 
 namespace troupe::sim::cluster {
 namespace {
 
-template <class... F>
-struct Cases : F... {
-  using F::operator()...;
-};
-template <class... F>
-Cases(F...) -> Cases<F...>;
+using wire::Cases;
 
 std::string text(ObjectId id) {
   return " " + id.str().substr(0, 6) + ":" + std::to_string(id.low);

@@ -1,0 +1,14 @@
+/// The document that `--json` asks for.
+#pragma once
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+
+inline void print(const nlohmann::json& document) {
+  const std::string text = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::printf("%s\n", text.c_str());
+}
+
+}  // namespace troupe::cli
