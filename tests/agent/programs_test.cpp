@@ -16,7 +16,7 @@
 #include <map>
 #include <optional>
 
-namespace troupe::agent {
+namespace troupe::agent::programs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -451,4 +451,4 @@ TEST_F(ProgramsTest, StrangePiecesAndRequestsDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::programs_test

@@ -9,7 +9,7 @@
 
 #include <deque>
 
-namespace troupe::agent {
+namespace troupe::agent::remote_test {
 namespace {
 
 NodeId node_id(std::uint64_t n) {
@@ -365,4 +365,4 @@ TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::remote_test

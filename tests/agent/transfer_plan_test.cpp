@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace troupe::agent {
+namespace troupe::agent::transfer_plan_test {
 namespace {
 
 using namespace test;
@@ -581,4 +581,4 @@ TEST(TransferPlan, EveryPullEndsOnceWhateverBreaks) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::transfer_plan_test

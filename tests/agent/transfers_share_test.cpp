@@ -3,7 +3,7 @@
 #include "tests/agent/transfers_world.hpp"
 #include "troupe/runtime/net/bulk.hpp"
 
-namespace troupe::agent {
+namespace troupe::agent::transfers_share_test {
 namespace {
 
 using namespace test;
@@ -221,4 +221,4 @@ TEST_F(ShareOfFour, AnotherLifeOfTheObjectIsFetchedFromItsBeginning) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::transfers_share_test

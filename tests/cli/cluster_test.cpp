@@ -69,12 +69,12 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
     program.close_input();
     EXPECT_EQ(program.finish(0), 0);
   }
-  EXPECT_TRUE(wait_until([&] { return ask({"list", "jobs"})[0]["state"] == "finished"; }));
-  EXPECT_TRUE(wait_until([&] { return ask({"status"})["actors"].empty(); }))
+  EXPECT_TRUE(eventually([&] { return ask({"list", "jobs"})[0]["state"] == "finished"; }));
+  EXPECT_TRUE(eventually([&] { return ask({"status"})["actors"].empty(); }))
       << "an actor of a job ends with it";
   EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "exit", "9"}).code, 9);
   EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "nonsense"}).code, 1);
-  EXPECT_TRUE(wait_until([&] {
+  EXPECT_TRUE(eventually([&] {
     int failed = 0;
     for (const json& job : ask({"list", "jobs"})) failed += job["state"] == "failed" ? 1 : 0;
     return failed == 1;
@@ -129,7 +129,7 @@ TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   EXPECT_TRUE(says(troupe_command({"list", "objects"}).out, "driver")) << text.out;
   program.close_input();
   EXPECT_EQ(program.finish(0), 0);
-  EXPECT_TRUE(wait_until([&] { return ask({"list", "objects"}).empty(); }))
+  EXPECT_TRUE(eventually([&] { return ask({"list", "objects"}).empty(); }))
       << "a job's objects go with it";
 }
 
@@ -139,7 +139,7 @@ TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
   ASSERT_EQ(cluster["nodes"].size(), 3u);
   ::kill(cluster["control"]["pid"], SIGKILL);
   ::kill(cluster["nodes"][2]["pid"], SIGKILL);
-  EXPECT_TRUE(wait_until([&] {
+  EXPECT_TRUE(eventually([&] {
     const Outcome nodes = troupe_command({"list", "nodes", "--json"});
     return nodes.code == 0 && json::parse(nodes.out).size() == 2;
   })) << "control comes back and declares the node dead";
@@ -167,7 +167,7 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
       command({TROUPE_PROGRAM, "nodes"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
   EXPECT_EQ(nodes.out, "2\n") << "the tasks run on the two nodes, not on the door\n" << nodes.err;
   EXPECT_FALSE(says(nodes.err, token)) << "a secret is not printed";
-  EXPECT_TRUE(wait_until([&] { return ask({"list", "nodes"}).size() == 2; })) << "the door goes";
+  EXPECT_TRUE(eventually([&] { return ask({"list", "nodes"}).size() == 2; })) << "the door goes";
   const Outcome again = command({TROUPE_PROGRAM, "sum", "5"}, {{"TROUPE_ADDRESS", token}});
   EXPECT_EQ(again.code, 1) << "each token is worth one node";
   EXPECT_FALSE(says(again.err, token)) << again.err;
@@ -199,7 +199,7 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   ASSERT_EQ(joined.code, 0) << joined.err;
   const json node = json::parse(joined.out);
   EXPECT_EQ(node["cluster"], head["cluster"]);
-  EXPECT_TRUE(wait_until([&] { return ask({"list", "nodes"}).size() == 2; }));
+  EXPECT_TRUE(eventually([&] { return ask({"list", "nodes"}).size() == 2; }));
   const Outcome again = troupe_command({"start", "--address", token, "--memory", "64MiB"});
   EXPECT_EQ(again.code, 5) << again.err;
   EXPECT_FALSE(says(again.err, token)) << "no secret in an error";
@@ -232,7 +232,7 @@ TEST_F(Clusters, ATokenOutlivesControlWhereItsUseIsWrittenDown) {
   EXPECT_EQ(join(0), 0);
   ::kill(head["control"]["pid"], SIGKILL);
   int second = -1;
-  EXPECT_TRUE(wait_until([&] { return (second = join(1)) == 0; })) << second;
+  EXPECT_TRUE(eventually([&] { return (second = join(1)) == 0; })) << second;
   EXPECT_EQ(join(0), 5) << "it was used in control's first life";
   EXPECT_EQ(troupe_command({"stop", "--all"}).code, 0);
   fs::remove_all(data);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/cli/command.hpp"
+#include "tests/eventually.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,10 +15,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 extern char** environ;
@@ -30,15 +29,6 @@ using nlohmann::json;
 
 inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-inline bool wait_until(const std::function<bool()>& done) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(5ms);
-  }
-  return true;
 }
 
 inline bool runs(pid_t pid) {
@@ -77,6 +67,9 @@ class Child {
     if (in_ >= 0) close(in_);
     in_ = -1;
   }
+  void say(const std::string& text) {
+    EXPECT_EQ(write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
   /// What it wrote up to and with the text, or all within that time.
   std::string read_until(const std::string& text, std::chrono::seconds within = 20s) {
     const auto deadline = std::chrono::steady_clock::now() + within;
@@ -89,6 +82,13 @@ class Child {
       seen_.append(buffer, static_cast<std::size_t>(n));
     }
     return seen_;
+  }
+  /// The next line that it wrote, without its end.
+  std::string line() {
+    if (!says(read_until("\n", 30s), "\n")) return "no line within 30 s, or its output ended";
+    const std::string first = seen_.substr(0, seen_.find('\n'));
+    seen_.erase(0, first.size() + 1);
+    return first;
   }
   /// Sends the signal (0: none) and gives its exit code.
   int finish(int signal) {
@@ -136,7 +136,7 @@ class Clusters : public testing::Test {
   }
   /// None of the cluster's processes is left within 10 s.
   static void expect_ended(const json& cluster) {
-    EXPECT_TRUE(wait_until([&] {
+    EXPECT_TRUE(eventually([&] {
       for (const json& node : cluster["nodes"])
         if (runs(node["pid"])) return false;
       return !runs(cluster["launcher"]);

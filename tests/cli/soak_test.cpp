@@ -32,7 +32,7 @@ class Soak : public Clusters {
   }
   static std::string left_after_a_while() {
     std::string left;
-    wait_until([&left] { return (left = left_over()).empty(); });
+    eventually([&left] { return (left = left_over()).empty(); });
     return left;
   }
   /// Extents of processes that are gone, and those that the agent itself has in use.
@@ -51,7 +51,7 @@ class Soak : public Clusters {
     EXPECT_EQ(left_after_a_while(), "") << "while the driver lives\n" << said;
     program.close_input();
     EXPECT_EQ(program.finish(0), 0);
-    EXPECT_TRUE(wait_until([] {
+    EXPECT_TRUE(eventually([] {
       for (const json& node : nodes())
         if (node["processes"].size() > 1) return false;
       return true;
@@ -79,9 +79,9 @@ TEST_F(Soak, EndsWithAllBytesBack) {
   const std::uint64_t bytes = bytes_in_use();
   soak(seed + 1, seconds);
   // An agent keeps the extents that were made, 16 at most, each with a descriptor.
-  EXPECT_TRUE(wait_until([&] { return all_descriptors() <= before + 3 * 16; }))
+  EXPECT_TRUE(eventually([&] { return all_descriptors() <= before + 3 * 16; }))
       << all_descriptors() << " descriptors, and " << before << " before";
-  EXPECT_TRUE(wait_until([&] { return bytes_in_use() <= bytes; }))
+  EXPECT_TRUE(eventually([&] { return bytes_in_use() <= bytes; }))
       << bytes_in_use() << " bytes in use, and " << bytes << " before";
 }
 

@@ -2,35 +2,21 @@
 // was acknowledged. CI tries some hundred; as many as are wished for:
 //
 //     TROUPE_DAMAGED=10000 TROUPE_DAMAGED_FIRST=1 control_test --gtest_filter='DamagedFolders.*'
+#include "tests/control/folders.hpp"
 #include "troupe/runtime/base/random.hpp"
-#include "troupe/runtime/control/rocks_store.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <string>
 #include <vector>
 
 namespace troupe::control {
 namespace {
 
-namespace fs = std::filesystem;
-using Map = std::map<std::string, std::string>;
-
-std::string slurp(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-void spill(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
+using namespace folders;
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
@@ -57,29 +43,16 @@ struct Folder {
   const std::string& last() const { return lives.back(); }
 };
 
-class DamagedFolders : public testing::Test {
- protected:
-  DamagedFolders() {
-    // In memory where that is possible: a thousand stores are made and read, and none must last.
-    const fs::path memory = "/dev/shm";
-    const bool in_memory = std::getenv("TMPDIR") == nullptr && ::access(memory.c_str(), W_OK) == 0;
-    std::string path =
-        ((in_memory ? memory : fs::temp_directory_path()) / "troupe-damaged-XXXXXX").string();
-    root_ = ::mkdtemp(path.data());
-  }
-  ~DamagedFolders() override { fs::remove_all(root_); }
+/// In memory where that is possible: a thousand stores are made and read, and none must last.
+fs::path place() {
+  const fs::path memory = "/dev/shm";
+  const bool in_memory = std::getenv("TMPDIR") == nullptr && ::access(memory.c_str(), W_OK) == 0;
+  return in_memory ? memory : fs::temp_directory_path();
+}
 
-  static RocksStoreOptions options() {
-    RocksStoreOptions options;
-    options.reserve = Bytes{0};
-    options.free_space = [] { return Bytes{1ull << 40}; };
-    return options;
-  }
-  static Map contents(Store& store) {
-    Map found;
-    EXPECT_TRUE(store.scan("", [&](auto k, auto v) { found.emplace(k, v); }).ok());
-    return found;
-  }
+class DamagedFolders : public folders::Test {
+ protected:
+  DamagedFolders() : Test(place()) {}
 
   /// Lives of so many commits of values of that size; each opening leaves tables and manifests.
   Folder make(const std::string& name, int lives, int commits, std::size_t bytes) {
@@ -174,8 +147,6 @@ class DamagedFolders : public testing::Test {
     spill(copy / file, bytes);
     return name + ": " + what + " at " + std::to_string(at);
   }
-
-  std::string root_;
 };
 
 TEST_F(DamagedFolders, AreRefusedWithAWordWhereOrHaveEverythingThatWasAcknowledged) {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 
-namespace troupe::control {
+namespace troupe::control::directory_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -535,4 +535,4 @@ TEST_F(DirectoryTest, TheDeadKeepNoArguments) {
 }
 
 }  // namespace
-}  // namespace troupe::control
+}  // namespace troupe::control::directory_test

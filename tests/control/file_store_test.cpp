@@ -2,6 +2,7 @@
 // it acknowledged, and only one at a time holds it.
 #include "troupe/runtime/control/file_store.hpp"
 
+#include "tests/control/contents.hpp"
 #include "troupe/runtime/base/fd.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <map>
 
 namespace troupe::control {
 namespace {
@@ -21,11 +21,6 @@ struct FileStore : testing::Test {
   std::string path = "/proc/self/fd/" + std::to_string(file.get());
 
   std::unique_ptr<Store> open() { return open_file_store(path, {}).value(); }
-  static std::map<std::string, std::string> contents(Store& store) {
-    std::map<std::string, std::string> found;
-    EXPECT_TRUE(store.scan("", [&](auto k, auto v) { found.emplace(k, v); }).ok());
-    return found;
-  }
   static void put(Store& store, const std::string& key, std::string value) {
     Batch batch;
     batch.put(key, std::move(value));
@@ -34,7 +29,7 @@ struct FileStore : testing::Test {
 };
 
 TEST_F(FileStore, CompactionsLoseNothingAndGiveSpaceBack) {
-  std::map<std::string, std::string> model;
+  Map model;
   auto store = open();
   for (int round = 0; round < 6; ++round) {
     for (int i = 0; i < 150; ++i) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::control {
+namespace troupe::control::membership_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -415,4 +415,4 @@ TEST(Cutoff, WithoutARosterItHasNoVote) {
 }
 
 }  // namespace
-}  // namespace troupe::control
+}  // namespace troupe::control::membership_test

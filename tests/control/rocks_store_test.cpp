@@ -1,45 +1,23 @@
 // The folder: a damaged log is named with its offset, a second control is refused by pid, a killed
 // one loses nothing acknowledged. (damaged_folders_test.cpp damages everything.)
 #include "troupe/runtime/control/rocks_store.hpp"
+#include "tests/control/folders.hpp"
 #include "troupe/runtime/base/clock.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 
 namespace troupe::control {
 namespace {
 
-namespace fs = std::filesystem;
-using Map = std::map<std::string, std::string>;
+using namespace folders;
 
-class RocksStoreTest : public testing::Test {
+class RocksStoreTest : public folders::Test {
  protected:
-  RocksStoreTest() {
-    std::string path = (fs::temp_directory_path() / "troupe-rocks-XXXXXX").string();
-    root_ = ::mkdtemp(path.data());
-    data_ = root_ + "/data";
-  }
-  ~RocksStoreTest() override { fs::remove_all(root_); }
-  static RocksStoreOptions options() {
-    RocksStoreOptions options;
-    options.reserve = Bytes{0};
-    options.free_space = [] { return Bytes{1ull << 40}; };
-    return options;
-  }
-  static Map contents(Store& store) {
-    Map found;
-    EXPECT_TRUE(store.scan("", [&](auto k, auto v) { found.emplace(k, v); }).ok());
-    return found;
-  }
   /// Three lives, so that logs, tables and manifests all have something in them.
   Map fill() {
     Map model;
@@ -55,26 +33,13 @@ class RocksStoreTest : public testing::Test {
     }
     return model;
   }
-  std::string root_, data_;
 };
-
-std::string slurp(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-void spill(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 TEST_F(RocksStoreTest, ADamagedLogIsNamedWithItsOffset) {
   fill();
-  fs::path log;
-  for (const auto& entry : fs::directory_iterator(data_ + "/db"))
-    if (entry.path().extension() == ".log" && entry.file_size() > 1000) log = entry.path();
+  const fs::path log = log_of(data_, 1000);
   ASSERT_FALSE(log.empty());
-  std::string bytes = slurp(log);
-  bytes[bytes.size() / 2] ^= 1;
-  spill(log, bytes);
+  flip(log);
   auto store = open_rocks_store(data_, options());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code(), Code::invalid_argument);

@@ -1,45 +1,21 @@
 // What can be saved of a damaged data folder: the folder stays as it is, what can be read is in a
 // store that opens, and its epochs are above all of the old one.
 #include "troupe/runtime/control/salvage.hpp"
+#include "tests/control/folders.hpp"
 #include "troupe/runtime/control/codec.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 
 namespace troupe::control {
 namespace {
 
-namespace fs = std::filesystem;
-using Map = std::map<std::string, std::string>;
+using namespace folders;
 
-std::string slurp(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-void spill(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-class SalvageTest : public testing::Test {
+class SalvageTest : public folders::Test {
  protected:
-  SalvageTest() {
-    std::string path = (fs::temp_directory_path() / "troupe-salvage-test-XXXXXX").string();
-    root_ = ::mkdtemp(path.data());
-    data_ = root_ + "/data";
-  }
-  ~SalvageTest() override { fs::remove_all(root_); }
-
-  static RocksStoreOptions options() {
-    RocksStoreOptions options;
-    options.reserve = Bytes{0};
-    options.free_space = [] { return Bytes{1ull << 40}; };
-    return options;
-  }
   /// Thirty commits by three controls; the epoch of the last.
   Epoch fill() {
     Epoch epoch = 0;
@@ -65,16 +41,11 @@ class SalvageTest : public testing::Test {
   }
   /// Flips a bit in the middle of the log that holds the last commits.
   void damage() {
-    fs::path log;
-    for (const auto& entry : fs::directory_iterator(data_ + "/db"))
-      if (entry.path().extension() == ".log" && entry.file_size() > 500) log = entry.path();
-    std::string bytes = slurp(log);
-    ASSERT_FALSE(bytes.empty());
-    bytes[bytes.size() / 2] ^= 1;
-    spill(log, bytes);
+    const fs::path log = log_of(data_, 500);
+    ASSERT_FALSE(log.empty());
+    flip(log);
     ASSERT_FALSE(open_rocks_store(data_, options()).ok());
   }
-  std::string root_, data_;
 };
 
 TEST_F(SalvageTest, WhatCanBeReadOfADamagedFolderIsInANewOne) {

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-namespace troupe::control {
+namespace troupe::control::slow_nodes_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -262,4 +262,4 @@ TEST(SlowNodes, SimulatedClustersAvoidThrottledNodesAndNobodyElse) {
 }
 
 }  // namespace
-}  // namespace troupe::control
+}  // namespace troupe::control::slow_nodes_test

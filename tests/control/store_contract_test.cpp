@@ -1,5 +1,6 @@
 // One suite for all media: what is acknowledged is there after a restart, in order and whole; what
 // is refused changed nothing.
+#include "tests/control/contents.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <filesystem>
-#include <map>
 
 namespace troupe::control {
 namespace {
@@ -90,16 +90,10 @@ class StoreContract : public testing::TestWithParam<const char*> {
     batch.put(key, value);
     ASSERT_TRUE(store_->commit({&batch, 1}).ok());
   }
-  std::map<std::string, std::string> all(std::string_view prefix = "") {
-    std::map<std::string, std::string> found;
-    EXPECT_TRUE(store_->scan(prefix, [&](auto k, auto v) { found.emplace(k, v); }).ok());
-    return found;
-  }
+  Map all(std::string_view prefix = "") { return contents(*store_, prefix); }
   std::unique_ptr<Harness> harness_;
   std::unique_ptr<Store> store_;
 };
-
-using Map = std::map<std::string, std::string>;
 
 TEST_P(StoreContract, AcknowledgedWritesSurviveARestart) {
   put("a/1", "one");

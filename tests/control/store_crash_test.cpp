@@ -1,20 +1,12 @@
 // The simulator's disk: whatever step a power cut falls on, and however it tears, acknowledged
 // commits are there afterwards; damage is refused, never swallowed.
+#include "tests/control/contents.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 
 #include <gtest/gtest.h>
-#include <map>
 
 namespace troupe::control {
 namespace {
-
-using Map = std::map<std::string, std::string>;
-
-Map contents(Store& store) {
-  Map found;
-  EXPECT_TRUE(store.scan("", [&](auto k, auto v) { found.emplace(k, v); }).ok());
-  return found;
-}
 
 Batch random_batch(Random& random, Map& model) {
   Batch batch;

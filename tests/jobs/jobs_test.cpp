@@ -1,12 +1,9 @@
 // Jobs that share a cluster of real processes: drivers that come and go, what outlives them, what
 // does not, and how their programs get to the nodes.
-#include "tests/cli/command.hpp"
+#include "tests/cli/clusters.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -15,35 +12,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <thread>
-
-extern char** environ;
 
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using nlohmann::json;
-using troupe::cli::Outcome;
-using troupe::cli::troupe_command;
-
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-bool within(std::chrono::milliseconds bound, const std::function<bool()>& done) {
-  const auto deadline = std::chrono::steady_clock::now() + bound;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(10ms);
-  }
-  return true;
-}
+using namespace troupe::cli;
 
 /// Its living descendants, by name in /proc; zombies do not count.
 void collect(int parent, std::multimap<std::string, int>& found) {
@@ -68,32 +44,13 @@ std::size_t count_named(const json& cluster, const std::string& name) {
 /// A driver in the cluster, told what to do by lines.
 class Driver {
  public:
-  explicit Driver(const std::vector<std::string>& command) {
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::vector<char*> argv;
-    for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    in_ = in[1];
-    out_ = out[0];
-    EXPECT_EQ(line(), "ready");
+  explicit Driver(const std::vector<std::string>& command) : child_(command) {
+    EXPECT_EQ(child_.line(), "ready");
   }
-  ~Driver() { end(SIGKILL); }
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
 
   std::string ask(const std::string& command) {
-    const std::string text = command + "\n";
-    EXPECT_EQ(write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    return line();
+    child_.say(command + "\n");
+    return child_.line();
   }
   /// The words of the answer, split at '@': what → where.
   std::map<std::string, std::string> ask_where(const std::string& command) {
@@ -105,36 +62,12 @@ class Driver {
   }
   /// With the signal, or by the end of its input (0). Returns its exit code.
   int end(int signal) {
-    if (pid_ == 0) return -1;
-    if (signal != 0) ::kill(pid_, signal);
-    close(in_);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    close(out_);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (signal == 0) child_.close_input();
+    return child_.finish(signal);
   }
 
  private:
-  std::string line() {
-    const auto deadline = std::chrono::steady_clock::now() + 30s;
-    while (!says(seen_, "\n") && std::chrono::steady_clock::now() < deadline) {
-      pollfd entry{out_, POLLIN, 0};
-      if (poll(&entry, 1, 1000) <= 0) continue;
-      char buffer[4096];
-      const ssize_t n = read(out_, buffer, sizeof buffer);
-      if (n <= 0) return "its output ended";
-      seen_.append(buffer, static_cast<std::size_t>(n));
-    }
-    if (!says(seen_, "\n")) return "no answer within 30 s";
-    const std::string first = seen_.substr(0, seen_.find('\n'));
-    seen_.erase(0, first.size() + 1);
-    return first;
-  }
-
-  pid_t pid_ = 0;
-  int in_ = -1, out_ = -1;
-  std::string seen_;
+  Child child_;
 };
 
 std::set<std::string> places(const std::map<std::string, std::string>& where) {
@@ -202,10 +135,11 @@ TEST_F(Jobs, TwoDriversAtOnceDoNotSeeEachOthersWorkersAndActors) {
   for (const auto& [pid, node] : of_a) EXPECT_EQ(of_b.count(pid), 0u) << "a worker of both jobs";
   EXPECT_EQ(places(of_a).size(), 2u);
   EXPECT_EQ(a.end(0), 0);
-  EXPECT_TRUE(within(5s, [&] { return b.ask("add mine 1") == "none"; })) << "it ends with its job";
+  EXPECT_TRUE(eventually([&] { return b.ask("add mine 1") == "none"; }, 5s))
+      << "it ends with its job";
   EXPECT_GE(b.ask_where("spread 24 2").size(), 2u) << "the other's end is nothing to it";
   EXPECT_EQ(b.end(0), 0);
-  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-zygote") == 0; }));
+  EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-zygote") == 0; }, 5s));
 }
 
 TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
@@ -217,17 +151,17 @@ TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
     maker.ask_where("spread 12");  // workers of the job that are to go
     EXPECT_EQ(maker.end(0), 0);
   }
-  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-worker") == 1; }));
+  EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 1; }, 5s));
   Driver other({TROUPE_PROGRAM});
   EXPECT_EQ(other.ask("add tally 1"), "42") << "its state is kept";
   const int pid = std::stoi(other.ask("pid tally"));
   ASSERT_GT(pid, 1);
   ::kill(pid, SIGKILL);
-  EXPECT_TRUE(within(10s, [&] { return other.ask("add tally 0") == "40"; })) << "a second life";
+  EXPECT_TRUE(eventually([&] { return other.ask("add tally 0") == "40"; }, 10s)) << "a second life";
   EXPECT_EQ(other.ask("kill tally"), "killed");
-  EXPECT_TRUE(within(5s, [&] { return other.ask("add tally 0") == "none"; }));
+  EXPECT_TRUE(eventually([&] { return other.ask("add tally 0") == "none"; }, 5s));
   EXPECT_EQ(other.end(SIGKILL), 128 + SIGKILL);
-  EXPECT_TRUE(within(5s, [&] { return count_named(cluster, "troupe-zygote") == 0; }));
+  EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-zygote") == 0; }, 5s));
   EXPECT_EQ(living_actors(), 0u);
 }
 
@@ -260,23 +194,25 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
     EXPECT_EQ(driver.ask("spawn held 1 0 0 3"), "1");
     EXPECT_EQ(places(driver.ask_where("spread 24 3")).size(), 3u);
     EXPECT_EQ(driver.ask("store 10"), "30");
-    EXPECT_TRUE(within(2s, [&] { return store_used() > 8'000'000; })) << store_used();
+    EXPECT_TRUE(eventually([&] { return store_used() > 8'000'000; }, 2s)) << store_used();
     EXPECT_EQ(driver.ask("busy 6"), "busy");
     driver.end(SIGKILL);
-    EXPECT_TRUE(within(
-        5s,
+    EXPECT_TRUE(eventually(
         [&] {
           return count_named(cluster, "troupe-zygote") + count_named(cluster, "troupe-worker") == 0;
-        }))
+        },
+        5s))
         << count_named(cluster, "troupe-zygote") << " zygotes, "
         << count_named(cluster, "troupe-worker") << " workers";
-    EXPECT_TRUE(within(5s, [&] { return store_used() == 0; })) << store_used();
-    EXPECT_TRUE(within(5s, [&] { return living_actors() == 0; }));
-    EXPECT_TRUE(within(5s, [&] {
-      const json jobs = list("jobs");
-      return std::all_of(jobs.begin(), jobs.end(),
-                         [](const json& job) { return job["state"] == "failed"; });
-    }));
+    EXPECT_TRUE(eventually([&] { return store_used() == 0; }, 5s)) << store_used();
+    EXPECT_TRUE(eventually([&] { return living_actors() == 0; }, 5s));
+    EXPECT_TRUE(eventually(
+        [&] {
+          const json jobs = list("jobs");
+          return std::all_of(jobs.begin(), jobs.end(),
+                             [](const json& job) { return job["state"] == "failed"; });
+        },
+        5s));
   }
 }
 
@@ -304,7 +240,7 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   // A task that begins in one of these meets the others, and answers from where it runs again.
   const auto workers = found.equal_range("(troupe-worker)");
   for (auto at = workers.first; at != workers.second; ++at)
-    EXPECT_TRUE(within(5s, [&] { return ::kill(at->second, 0) != 0; }));
+    EXPECT_TRUE(eventually([&] { return ::kill(at->second, 0) != 0; }, 5s));
   EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
 }
 

@@ -1,6 +1,8 @@
 // Link between two ends and a wire that the test controls: order, loss, duplicates, window, reset
 // outcomes, epochs, versions, idle close, bad frames.
 #include "troupe/runtime/net/link.hpp"
+
+#include "tests/net/text.hpp"
 #include "troupe/runtime/base/random.hpp"
 
 #include <gtest/gtest.h>
@@ -10,14 +12,6 @@ namespace troupe::net {
 namespace {
 
 using namespace std::chrono_literals;
-
-Blob text(const std::string& s) {
-  const auto* at = reinterpret_cast<const std::byte*>(s.data());
-  return Blob(at, at + s.size());
-}
-std::string text(const Blob& b) {
-  return std::string(reinterpret_cast<const char*>(b.data()), b.size());
-}
 
 /// One end: the Link and what came out of it.
 struct End {

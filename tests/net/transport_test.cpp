@@ -3,6 +3,7 @@
 #include "troupe/runtime/net/transport.hpp"
 
 #include "tests/net/proxy.hpp"
+#include "tests/net/text.hpp"
 #include "troupe/runtime/base/random.hpp"
 
 #include <gtest/gtest.h>
@@ -22,14 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using test::connect_raw;
 using test::Proxy;
-
-Blob text(const std::string& s) {
-  const auto* at = reinterpret_cast<const std::byte*>(s.data());
-  return Blob(at, at + s.size());
-}
-std::string text(const Blob& b) {
-  return std::string(reinterpret_cast<const char*>(b.data()), b.size());
-}
 
 /// One transport and what it reported.
 struct Host {

@@ -15,7 +15,7 @@
 #include <new>
 #include <thread>
 
-namespace troupe::objectstore {
+namespace troupe::objectstore::process_test {
 namespace {
 
 // A child with one byte stream each way; killed at the end of the test at the latest.
@@ -277,4 +277,4 @@ TEST(Process, AWriterThatChangesItsPublicationIsFoundOut) {
 }
 
 }  // namespace
-}  // namespace troupe::objectstore
+}  // namespace troupe::objectstore::process_test

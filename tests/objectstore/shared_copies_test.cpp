@@ -2,6 +2,8 @@
 // leaves nothing behind for long, and a folder that is full or damaged is a typed error.
 #include "troupe/objectstore/shared_copies.hpp"
 
+#include "tests/objectstore/pattern.hpp"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,7 +15,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace troupe::objectstore {
+namespace troupe::objectstore::shared_copies_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -49,16 +51,6 @@ struct SharedCopiesTest : testing::Test {
   bool empty() const { return fs::is_empty(path); }
   fs::path path;
 };
-
-Blob pattern(std::size_t size, unsigned seed) {
-  Blob bytes(size);
-  std::uint64_t x = seed * 2654435761u + 1;
-  for (std::byte& b : bytes) {
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    b = static_cast<std::byte>(x >> 56);
-  }
-  return bytes;
-}
 
 CopyDone wait(SharedCopies& copies, Time now = {}) {
   const Time until = steady_now() + 20s;
@@ -281,4 +273,4 @@ TEST_F(SharedCopiesTest, AFolderThatIsNoneOrCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace troupe::objectstore
+}  // namespace troupe::objectstore::shared_copies_test

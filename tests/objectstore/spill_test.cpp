@@ -2,6 +2,8 @@
 // quota, small objects share files and leave them one by one, a full or faulty disk is a typed
 // error, damage is found by the checksum, and nothing has a name on disk.
 #include "troupe/objectstore/spill_files.hpp"
+
+#include "tests/objectstore/pattern.hpp"
 #include "troupe/runtime/base/fd.hpp"
 
 #include <fcntl.h>
@@ -17,7 +19,7 @@
 #include <filesystem>
 #include <map>
 
-namespace troupe::objectstore {
+namespace troupe::objectstore::spill_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -68,16 +70,6 @@ std::vector<SpillDone> wait(SpillFiles& files, std::size_t count, Time now = {})
   }
   EXPECT_EQ(all.size(), count);
   return all;
-}
-
-Blob pattern(std::size_t size, unsigned seed) {
-  Blob bytes(size);
-  std::uint64_t x = seed * 2654435761u + 1;
-  for (std::byte& b : bytes) {
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    b = static_cast<std::byte>(x >> 56);
-  }
-  return bytes;
 }
 
 SpillId write(SpillFiles& files, const Blob& bytes) {
@@ -428,4 +420,4 @@ TEST(SpillFiles, NeverAWrongByteWhateverTheDiskDoes) {
 }
 
 }  // namespace
-}  // namespace troupe::objectstore
+}  // namespace troupe::objectstore::spill_test

@@ -1,3 +1,4 @@
+#include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+namespace actors_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -58,12 +60,6 @@ int call_through(Context& ctx, Actor<Counter> counter, int k) {
 }
 bool process_exists(int pid) {
   return ::kill(pid, 0) == 0;
-}
-bool gone_within(int pid, std::chrono::milliseconds bound) {
-  const auto deadline = std::chrono::steady_clock::now() + bound;
-  while (process_exists(pid) && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
-  return !process_exists(pid);
 }
 
 TEST(Actors, KeepStateAndAnswerInOrder) {
@@ -172,7 +168,8 @@ TEST(Actors, HandlesCrossAndCount) {
     EXPECT_EQ(ctx.get(counter.call<&Counter::add>(0), kBound), 10);
     EXPECT_TRUE(process_exists(pid));
   }
-  EXPECT_TRUE(gone_within(pid, 5000ms)) << "the last handle is gone, the process is not";
+  EXPECT_TRUE(eventually([&] { return !process_exists(pid); }, 5s))
+      << "the last handle is gone, the process is not";
 }
 
 TEST(Actors, NamesFindTheActorAndAreFreedWithIt) {
@@ -246,3 +243,4 @@ TEST(Actors, AWorkerThatWasKilledFromOutsideIsNoticedAtOnce) {
 }
 
 }  // namespace
+}  // namespace actors_test

@@ -1,3 +1,4 @@
+#include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
 #include <dirent.h>
@@ -17,6 +18,7 @@
 
 extern char** environ;
 
+namespace cleanup_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -81,16 +83,11 @@ void nothing_is_left(const char* test, std::size_t processes) {
   for (int round = 0; round < 3; ++round) {
     const pid_t driver = start_driver(test);
     ASSERT_GT(driver, 0);
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
-    while (ours().size() < before.size() + processes && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(2ms);
-    EXPECT_GE(ours().size(), before.size() + processes);
+    EXPECT_TRUE(eventually([&] { return ours().size() >= before.size() + processes; }));
     ::kill(driver, SIGKILL);
     int status = 0;
     ::waitpid(driver, &status, 0);
-    const auto limit = std::chrono::steady_clock::now() + 5s;
-    while (ours() != before && std::chrono::steady_clock::now() < limit)
-      std::this_thread::sleep_for(2ms);
+    eventually([&] { return ours() == before; }, 5s);
     EXPECT_EQ(ours(), before);
   }
 }
@@ -122,9 +119,7 @@ TEST(Cleanup, AnEndedSessionLeavesNoProcessAndNoDescriptor) {
     EXPECT_EQ(ctx.get(ctx.submit<[](int x) { return x; }>(round), 20s), round);
   }
   EXPECT_EQ(descriptors(), open_before);
-  const auto limit = std::chrono::steady_clock::now() + 5s;
-  while (ours() != before && std::chrono::steady_clock::now() < limit)
-    std::this_thread::sleep_for(2ms);
+  eventually([&] { return ours() == before; }, 5s);
   EXPECT_EQ(ours(), before);
 }
 
@@ -201,10 +196,9 @@ TEST(Cleanup, AKilledAgentEndsEveryWaitAndTakesItsNodeAlong) {
     EXPECT_LT(std::chrono::steady_clock::now() - begun, 1s);
     EXPECT_THROW(ctx.submit<busy>(2), troupe::Unavailable) << "and nothing new is accepted";
   }
-  const auto limit = std::chrono::steady_clock::now() + 5s;
-  while (ours() != before && std::chrono::steady_clock::now() < limit)
-    std::this_thread::sleep_for(2ms);
+  eventually([&] { return ours() == before; }, 5s);
   EXPECT_EQ(ours(), before);
 }
 
 }  // namespace
+}  // namespace cleanup_test

@@ -1,5 +1,6 @@
 // Clusters of three nodes, each a process tree of its own, whose workers, agents and control are
 // killed and stopped: work goes on, every wait ends, and nothing is answered wrongly.
+#include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
 #include <dirent.h>
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+namespace cluster_failures_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -87,16 +89,6 @@ bool is_alive(int pid) {
   return look_at(pid).pid != 0;
 }
 
-bool within(std::chrono::milliseconds bound, const std::function<bool()>& done) {
-  const auto until = Clock::now() + bound;
-  while (!done())
-    if (Clock::now() > until)
-      return false;
-    else
-      std::this_thread::sleep_for(1ms);
-  return true;
-}
-
 bool main_thread_sleeps() {
   std::ifstream stat("/proc/self/task/" + std::to_string(::getpid()) + "/stat");
   std::string pid, name, state;
@@ -156,7 +148,7 @@ struct Cluster {
 
   Cluster()
       : session({.cpus = 2, .memory = {}, .nodes = 3, .address = ""}), ctx(session.context()) {
-    EXPECT_TRUE(within(10s, [this] { return ctx.cluster().nodes.size() == 3; }));
+    EXPECT_TRUE(eventually([this] { return ctx.cluster().nodes.size() == 3; }, 10s));
     std::map<NodeId, Ref<int>> workers;
     for (const auto& node : ctx.cluster().nodes) {
       workers[node.id] =
@@ -208,7 +200,7 @@ TEST_F(ClusterFailures, ATaskOfAKilledWorkerOfAnotherNodeRunsAgain) {
   Cluster cluster;
   auto answer = cluster.task_on(cluster.others[0]).submit<hang_first>(path, 14);
   int pid = 0;
-  ASSERT_TRUE(within(5s, [&] { return static_cast<bool>(std::ifstream(path) >> pid); }));
+  ASSERT_TRUE(eventually([&] { return static_cast<bool>(std::ifstream(path) >> pid); }, 5s));
   const auto begun = Clock::now();
   hit(pid);
   EXPECT_EQ(cluster.ctx.get(answer, kBound), 42);
@@ -238,10 +230,13 @@ TEST_F(ClusterFailures, AnActorElsewhereRestartsAndNoCallRunsTwice) {
   // It has used up its restarts.
   hit(ctx.get(counter.call<&Counter::pid>(), kBound));
   std::optional<troupe::Error> last;
-  EXPECT_TRUE(within(kLeeway * 2s, [&] {
-    last = error_of(ctx, counter.call<&Counter::add>(1));
-    return last && last->code() == Code::actor_died && last->outcome() == Outcome::not_executed;
-  })) << (last ? last->what() : "it lives on");
+  EXPECT_TRUE(eventually(
+      [&] {
+        last = error_of(ctx, counter.call<&Counter::add>(1));
+        return last && last->code() == Code::actor_died && last->outcome() == Outcome::not_executed;
+      },
+      kLeeway * 2s))
+      << (last ? last->what() : "it lives on");
 }
 
 TEST_F(ClusterFailures, AKilledNodeGoesWithItsWorkersAndItsWorkEndsElsewhere) {
@@ -285,10 +280,10 @@ TEST_F(ClusterFailures, AKilledNodeGoesWithItsWorkersAndItsWorkEndsElsewhere) {
       "node killed: detected after %.0f ms, its actor lives elsewhere after %.0f ms, 200 "
       "tasks done after %.0f ms\n",
       detected, moved, ms_since(begun));
-  EXPECT_TRUE(within(kLeeway * 2s, [&] {
-    return std::none_of(workers.begin(), workers.end(), is_alive);
-  })) << "workers outlive their node";
-  EXPECT_TRUE(within(kLeeway * 2s, [&] { return ctx.cluster().nodes.size() == 2; }));
+  EXPECT_TRUE(eventually([&] { return std::none_of(workers.begin(), workers.end(), is_alive); },
+                         kLeeway * 2s))
+      << "workers outlive their node";
+  EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 2; }, kLeeway * 2s));
 }
 
 TEST_F(ClusterFailures, ControlComesBackAndNothingWaitsForIt) {
@@ -356,15 +351,15 @@ TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   const NodeId elsewhere = cluster.others[0];
   auto counter = cluster.actor_on(elsewhere, 1).spawn<Counter>();
   ctx.get(counter.call<&Counter::add>(1), kBound);
+  const auto big = cluster.task_on(elsewhere).submit<ramp>(std::size_t{100'000});
+  ASSERT_EQ(ctx.wait({big}, {.timeout = kBound}).ready.size(), 1u);
   std::vector<Ref<int>> refs{cluster.task_on(elsewhere).submit<square_after>(1, 30'000),
                              ctx.submit<square_after>(2, 30'000),
                              counter.call<&Counter::sleep>(30'000)};
-  const auto big = cluster.task_on(elsewhere).submit<ramp>(std::size_t{100'000});
-  ctx.wait({big}, {.timeout = kBound});
   const int agent = cluster.agents[ctx.node()];
   auto begun = Clock::now();
   const auto killer = std::async(std::launch::async, [agent, &begun] {
-    (void)within(5s, main_thread_sleeps);  // in its wait
+    (void)eventually(main_thread_sleeps, 5s);  // in its wait
     begun = Clock::now();
     hit(agent);
   });
@@ -425,7 +420,7 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
   EXPECT_GE(declared, 8'000);
   EXPECT_LE(declared, 11'900);
   hit(agent, SIGCONT);
-  EXPECT_TRUE(within(kLeeway * 1s, [&] { return !is_alive(agent); }))
+  EXPECT_TRUE(eventually([&] { return !is_alive(agent); }, kLeeway * 1s))
       << "it goes on after it was fenced";
   std::printf("node stopped: declared dead after %.0f ms, ended %.0f ms after it woke\n", declared,
               ms_since(begun) - deadline);
@@ -449,9 +444,9 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
   EXPECT_EQ(count + unknown, 20);
   EXPECT_NE(ctx.get(mover.call<&Counter::pid>(), kBound), first_life);
   EXPECT_EQ(ctx.get(mover.call<&Counter::add>(0), kBound), count);
-  EXPECT_TRUE(within(kLeeway * 2s, [&] {
-    return std::none_of(its_workers.begin(), its_workers.end(), is_alive);
-  }));
+  EXPECT_TRUE(
+      eventually([&] { return std::none_of(its_workers.begin(), its_workers.end(), is_alive); },
+                 kLeeway * 2s));
 }
 
 TEST_F(ClusterFailures, ANodeThatWakesJustInTimeLeavesNoWaitHanging) {
@@ -547,7 +542,7 @@ TEST_F(ClusterFailures, TheActorsOfANodeThatIsCutOffStandStillBeforeItEnds) {
   EXPECT_GE(last, 6'000) << "until then it was served";
   EXPECT_LE(last, 8'900) << "from 8 s on its actors may live elsewhere";
   EXPECT_TRUE(stood);
-  EXPECT_TRUE(within(kLeeway * 1s, [&] { return !is_alive(agent) && !is_alive(pid); }));
+  EXPECT_TRUE(eventually([&] { return !is_alive(agent) && !is_alive(pid); }, kLeeway * 1s));
 }
 
 /// Load of tasks and actor calls whose answers are known, and what became of it.
@@ -654,3 +649,4 @@ TEST_F(ClusterFailures, UnderThirtyKillsNothingIsLostWrongOrHung) {
 }
 
 }  // namespace
+}  // namespace cluster_failures_test

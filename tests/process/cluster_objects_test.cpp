@@ -1,4 +1,5 @@
 /// Values and refs on three nodes: real processes, agents that stand for hosts, a control process.
+#include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+namespace cluster_objects_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -33,15 +35,6 @@ struct Basket {
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-bool eventually(const std::function<bool()>& is_true) {
-  const auto deadline = std::chrono::steady_clock::now() + kBound;
-  while (!is_true()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
 
 /// A number that processes of every node see, since all are on this machine.
 class Tally {
@@ -419,3 +412,4 @@ TEST_F(ClusterObjects, AKilledRemoteWorkersTaskRunsAgainThere) {
 }
 
 }  // namespace
+}  // namespace cluster_objects_test

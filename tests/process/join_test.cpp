@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+namespace join_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -162,3 +163,4 @@ TEST_F(Join, WithoutAnAddressTheClusterIsPrivate) {
 }
 
 }  // namespace
+}  // namespace join_test

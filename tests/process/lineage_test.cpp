@@ -1,6 +1,7 @@
 // Lost objects on real clusters of three nodes: what a task computed on a node that is killed is
 // computed again, byte by byte the same; what nothing can compute again ends in ObjectLost.
 #include "examples/support/processes.hpp"
+#include "tests/eventually.hpp"
 
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+namespace lineage_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -255,10 +257,8 @@ TEST_F(ClusterLineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
   for (int i = 0; i < 40; ++i) value = on(0).submit<stirred>(value);
   there(value);
   const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
-  const auto until = std::chrono::steady_clock::now() + 5s;
-  while (used() > (9u << 20) && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(5ms);
-  EXPECT_LE(used(), 9u << 20) << "lineage keeps calls, not the values on the way";
+  EXPECT_TRUE(eventually([&] { return used() <= 9u << 20; }, 5s))
+      << "lineage keeps calls, not the values on the way";
 }
 
 // --- many at once
@@ -320,3 +320,4 @@ TEST(ClusterLineageGraph, ManyTimes) {
 }
 
 }  // namespace
+}  // namespace lineage_test

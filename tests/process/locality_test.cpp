@@ -1,5 +1,7 @@
 // Work goes to its data: on three nodes a task runs where most bytes of its arguments are, if there
 // is room, and the bytes do not move; an object that all nodes want reaches them all.
+#include "tests/eventually.hpp"
+#include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -10,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+namespace locality_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -17,25 +20,9 @@ using troupe::Context;
 using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
-using Numbers = std::vector<std::uint64_t>;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
-constexpr std::uint64_t kMiB = 1u << 20;
 
-bool eventually(const std::function<bool()>& is_true) {
-  const auto deadline = std::chrono::steady_clock::now() + kBound;
-  while (!is_true()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
-
-Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
-  Numbers v(bytes / 8);
-  std::iota(v.begin(), v.end(), seed << 32);
-  return v;
-}
 /// Where it ran, and that it saw all of them.
 struct Seen {
   NodeId node;
@@ -45,10 +32,6 @@ Seen look(Context& ctx, const Numbers& a, const Numbers& b) {
   std::uint64_t sum = std::accumulate(a.begin(), a.end(), std::uint64_t{0});
   sum = std::accumulate(b.begin(), b.end(), sum);
   return {ctx.node(), sum};
-}
-std::uint64_t sum_of(std::uint64_t seed, std::uint64_t bytes) {
-  const Numbers v = numbers(seed, bytes);
-  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
 }
 std::uint64_t hold_up(std::uint64_t ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
@@ -95,7 +78,7 @@ TEST_F(ClusterLocality, ATaskGoesToItsLargeArguments) {
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const std::size_t other = (i + 1) % nodes.size();
       const Seen seen = ctx.get(ctx.submit<look>(large[i], small[other]), kBound);
-      EXPECT_EQ(seen.sum, sum_of(i, 8 * kMiB) + sum_of(10 + other, kMiB));
+      EXPECT_EQ(seen.sum, sum_of_numbers(i, 8 * kMiB) + sum_of_numbers(10 + other, kMiB));
       elsewhere += seen.node != nodes[i] ? 1u : 0u;
       moved += (seen.node != nodes[i] ? 8 * kMiB : 0) + (seen.node != nodes[other] ? kMiB : 0);
     }
@@ -115,7 +98,7 @@ TEST_F(ClusterLocality, ATaskDoesNotWaitForANodeThatIsFull) {
   }));
   const auto start = std::chrono::steady_clock::now();
   const Seen seen = ctx.get(ctx.submit<look>(large, Numbers()), kBound);
-  EXPECT_EQ(seen.sum, sum_of(1, 4 * kMiB));
+  EXPECT_EQ(seen.sum, sum_of_numbers(1, 4 * kMiB));
   if (std::chrono::steady_clock::now() < start + 3s) {  // else there was room again
     EXPECT_NE(seen.node, nodes[1]);
   }
@@ -139,7 +122,7 @@ TEST_F(ClusterLocality, AnActorGoesToItsLargeArguments) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto reader = ctx.spawn<Reader>(large[i]);
     EXPECT_TRUE(ctx.get(reader.call<&Reader::node>(), kBound) == nodes[i]) << i;
-    EXPECT_EQ(ctx.get(reader.call<&Reader::sum>(), kBound), sum_of(i, 2 * kMiB));
+    EXPECT_EQ(ctx.get(reader.call<&Reader::sum>(), kBound), sum_of_numbers(i, 2 * kMiB));
   }
 }
 
@@ -156,9 +139,10 @@ TEST_F(ClusterOfEight, AllNodesGetWhatOneHas) {
     seen.push_back(on(i).submit<look>(large, Numbers()));
   for (std::size_t i = 1; i < nodes.size(); ++i) {
     const Seen one = ctx.get(seen[i - 1], kBound);
-    EXPECT_EQ(one.sum, sum_of(7, bytes));
+    EXPECT_EQ(one.sum, sum_of_numbers(7, bytes));
     EXPECT_EQ(one.node, nodes[i]);
   }
 }
 
 }  // namespace
+}  // namespace locality_test

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+namespace out_of_memory_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -70,3 +71,4 @@ TEST(OutOfMemory, WhoTakesMoreThanItAskedForEndsAndTheOthersAreRight) {
 }
 
 }  // namespace
+}  // namespace out_of_memory_test

@@ -12,6 +12,7 @@
 
 extern char** environ;
 
+namespace own_nodes_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -117,3 +118,4 @@ TEST(OwnNodes, WhatCannotBeDeclaredIsNamed) {
 }
 
 }  // namespace
+}  // namespace own_nodes_test

@@ -1,5 +1,6 @@
 // Values that hold refs, few or many, small or large, between real processes and nodes.
 #include "examples/support/processes.hpp"
+#include "tests/eventually.hpp"
 
 #include <gtest/gtest.h>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+namespace refs_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -82,10 +84,7 @@ struct RefsAreFreed : testing::Test {
 
   std::uint64_t used() { return ctx.cluster().nodes.front().store_used.count; }
   bool all() {
-    const auto until = std::chrono::steady_clock::now() + kBound;
-    while (used() != 0 && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(2ms);
-    return used() == 0;
+    return eventually([&] { return used() == 0; });
   }
 };
 
@@ -191,9 +190,7 @@ TEST(Refs, TenThousandAreOneValue) {
       << "an argument of its own";
   put = {};
   const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
-  const auto until = std::chrono::steady_clock::now() + kBound;
-  while (used() != 0 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(2ms);
-  EXPECT_EQ(used(), 0u) << "freed with the last handle";
+  EXPECT_TRUE(eventually([&] { return used() == 0; })) << "freed with the last handle";
 }
 
 TEST(Refs, ThreeThousandComeBackFromATask) {
@@ -248,3 +245,4 @@ TEST(Refs, AMillionSmallObjectsAreAliveAtOnce) {
 }
 
 }  // namespace
+}  // namespace refs_test

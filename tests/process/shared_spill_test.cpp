@@ -1,5 +1,7 @@
 /// A spill folder that all nodes see: what was put on a node survives its kill -9 and reads right,
 /// or is lost by type; freed copies vanish, and a cluster leaves nothing there.
+#include "tests/eventually.hpp"
+#include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -9,13 +11,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
+namespace shared_spill_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -24,21 +24,14 @@ using troupe::Context;
 using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
-using Numbers = std::vector<std::uint64_t>;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
-constexpr std::uint64_t kMiB = 1u << 20;
 
 struct Basket {
   std::vector<Ref<Numbers>> large;
   Ref<int> small;
 };
 
-Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
-  Numbers v(bytes / 8);
-  std::iota(v.begin(), v.end(), seed << 32);
-  return v;
-}
 /// The agent is the parent of the worker's zygote.
 int agent_here() {
   std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
@@ -51,9 +44,6 @@ Basket fill(Context& ctx, std::uint64_t count, std::uint64_t bytes) {
   Basket basket{{}, ctx.put(42)};
   for (std::uint64_t i = 0; i < count; ++i) basket.large.push_back(ctx.put(numbers(i, bytes)));
   return basket;
-}
-std::uint64_t sum(const Numbers& v) {
-  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
 }
 
 struct SharedSpill : testing::Test {
@@ -78,12 +68,6 @@ struct SharedSpill : testing::Test {
   }
   auto on(std::size_t node) const {
     return cluster->context().with({.placement = Placement::on(others.at(node))});
-  }
-  static bool eventually(const std::function<bool()>& is_true) {
-    for (const auto until = std::chrono::steady_clock::now() + kBound;
-         std::chrono::steady_clock::now() < until; std::this_thread::sleep_for(2ms))
-      if (is_true()) return true;
-    return false;
   }
   /// FOLDER/troupe-CLUSTER/NODE/OBJECT
   std::vector<fs::path> copies() const {
@@ -199,3 +183,4 @@ TEST_F(SharedSpill, AFolderOfNoUseEndsTheStart) {
 }
 
 }  // namespace
+}  // namespace shared_spill_test

@@ -1,5 +1,6 @@
 // A node whose workers get a part of the time that others get: it gets no new work but what must
 // run there, until it is fast again, and a job of which it has a part hardly takes longer.
+#include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+namespace slow_nodes_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -63,9 +65,7 @@ struct Cluster {
   Cluster(unsigned nodes, double cpus)
       : session({.cpus = cpus, .memory = {}, .nodes = nodes, .address = ""}),
         ctx(session.context()) {
-    const auto until = Clock::now() + kBound;
-    while (ctx.cluster().nodes.size() < nodes && Clock::now() < until)
-      std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == nodes; }, kBound));
     for (const auto& node : ctx.cluster().nodes)
       if (node.id != ctx.node()) victim = node.id;
     // As many at once as it has workers.
@@ -169,3 +169,4 @@ TEST(SlowNodes, AJobTakesAtMostHalfAsLongAgainWhenOneNodeOfEightIsSlow) {
 }
 
 }  // namespace
+}  // namespace slow_nodes_test

@@ -1,5 +1,6 @@
 // Spill folders whose disk fails, under real processes: who asked hears of it by type, a copy that
 // cannot be read is computed again or is lost, and nobody gets a wrong byte.
+#include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -7,25 +8,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
+namespace spill_faults_test {
 namespace {
 
 using namespace std::chrono_literals;
 using troupe::Context;
 using troupe::Ref;
-using Numbers = std::vector<std::uint64_t>;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
-constexpr std::uint64_t kMiB = 1u << 20;
-
-Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
-  Numbers v(bytes / 8);
-  std::iota(v.begin(), v.end(), seed << 32);
-  return v;
-}
 
 /// Agents that start meanwhile have a disk that fails so.
 class Disk {
@@ -108,3 +101,4 @@ TEST_F(SpillFaults, AResultThatCannotBeReadIsComputedAgain) {
 }
 
 }  // namespace
+}  // namespace spill_faults_test

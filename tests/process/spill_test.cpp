@@ -1,6 +1,8 @@
 // More objects than memory: what nobody looks at is on disk, and everything is read back as it was,
 // by the process that made it, by others, on other nodes and after its maker's end; who finds no
 // room for it gets an error that says so.
+#include "tests/eventually.hpp"
+#include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+namespace spill_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -23,23 +26,9 @@ using troupe::Context;
 using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
-using Numbers = std::vector<std::uint64_t>;
 
 constexpr auto kBound = 60s;  // of every wait; a test that needs it has failed
-constexpr std::uint64_t kMiB = 1u << 20;
 
-Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
-  Numbers v(bytes / 8);
-  std::iota(v.begin(), v.end(), seed << 32);
-  return v;
-}
-std::uint64_t sum(const Numbers& v) {
-  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
-}
-std::uint64_t expected(std::uint64_t seed, std::uint64_t bytes) {
-  const std::uint64_t n = bytes / 8;
-  return n * (seed << 32) + n * (n - 1) / 2;
-}
 Numbers made_by(Context& ctx, std::uint64_t seed, std::uint64_t bytes) {
   Numbers v = numbers(seed, bytes);
   v.push_back(static_cast<std::uint64_t>(::getpid()));
@@ -84,7 +73,7 @@ TEST(Spill, TenTimesTheArenaOfTheDriversOwn) {
   for (std::uint64_t i = 0; i < 160; ++i)
     EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
   for (std::uint64_t i = 160; i-- > 0;)
-    EXPECT_EQ(ctx.get(ctx.submit<sum>(refs[i]), kBound), expected(i, kMiB)) << i;
+    EXPECT_EQ(ctx.get(ctx.submit<sum>(refs[i]), kBound), sum_of_numbers(i, kMiB)) << i;
 }
 
 TEST(Spill, ResultsAndArgumentsOfTasks) {
@@ -95,7 +84,7 @@ TEST(Spill, ResultsAndArgumentsOfTasks) {
   for (std::uint64_t i = 0; i < 160; ++i) made.push_back(ctx.submit<numbers>(i, kMiB));
   for (std::uint64_t i = 0; i < 160; ++i) sums.push_back(ctx.submit<sum>(made[i]));
   for (std::uint64_t i = 0; i < 160; ++i)
-    EXPECT_EQ(ctx.get(sums[i], kBound), expected(i, kMiB)) << i;
+    EXPECT_EQ(ctx.get(sums[i], kBound), sum_of_numbers(i, kMiB)) << i;
 }
 
 /// Memory changes hands by the extent: what small objects have filled has to become one large one.
@@ -105,10 +94,10 @@ TEST(Spill, ALargeObjectAfterManySmallOnes) {
   std::vector<Ref<Numbers>> small;
   for (std::uint64_t i = 0; i < 1000; ++i) small.push_back(ctx.put(numbers(i, 40'000)));
   const auto large = ctx.put(numbers(1, 12 * kMiB));
-  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), expected(1, 12 * kMiB));
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), sum_of_numbers(1, 12 * kMiB));
   for (std::uint64_t i = 0; i < 1000; ++i)
-    EXPECT_EQ(sum(ctx.get(small[i], kBound)), expected(i, 40'000)) << i;
-  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), expected(1, 12 * kMiB));
+    EXPECT_EQ(sum(ctx.get(small[i], kBound)), sum_of_numbers(i, 40'000)) << i;
+  EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), sum_of_numbers(1, 12 * kMiB));
 }
 
 /// The tables of a process whose objects are all on disk go with it; the objects do not.
@@ -140,6 +129,15 @@ std::string refused(const std::function<void()>& put, troupe::Code& code) {
   return "it was not refused";
 }
 
+/// Puts objects of a mebibyte until one is refused; the reason.
+std::string fill(Context& ctx, std::vector<Ref<Numbers>>& refs, troupe::Code& code) {
+  return refused(
+      [&] {
+        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+      },
+      code);
+}
+
 /// Who puts one object too many is told, after the time that it may wait; everybody else goes on.
 TEST(Spill, AFullDiskIsToldToWhoAsked) {
   const Set limit("TROUPE_SPILL_BYTES", std::to_string(8 * kMiB));
@@ -148,11 +146,7 @@ TEST(Spill, AFullDiskIsToldToWhoAsked) {
   Context ctx = session.context();
   std::vector<Ref<Numbers>> refs;
   troupe::Code code{};
-  const std::string why = refused(
-      [&] {
-        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
-      },
-      code);
+  const std::string why = fill(ctx, refs, code);
   EXPECT_EQ(code, troupe::Code::out_of_disk) << why;
   EXPECT_NE(why.find("on disk"), std::string::npos) << why;
   EXPECT_GE(refs.size(), 16u);
@@ -195,11 +189,7 @@ TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
   Context ctx = session.context();
   std::vector<Ref<Numbers>> refs;
   troupe::Code code{};
-  const std::string why = refused(
-      [&] {
-        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
-      },
-      code);
+  const std::string why = fill(ctx, refs, code);
   EXPECT_EQ(code, troupe::Code::out_of_memory) << why;
   EXPECT_GE(refs.size(), 8u);
 }
@@ -212,11 +202,7 @@ TEST(Spill, AJobAtItsQuotaIsToldSo) {
   Context ctx = session.context();
   std::vector<Ref<Numbers>> refs;
   troupe::Code code{};
-  const std::string why = refused(
-      [&] {
-        for (std::uint64_t i = 0; i < 100; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
-      },
-      code);
+  const std::string why = fill(ctx, refs, code);
   EXPECT_EQ(code, troupe::Code::out_of_memory) << why;
   for (const char* part : {"job ", "TROUPE_JOB_BYTES", "25165824"})
     EXPECT_NE(why.find(part), std::string::npos) << why;
@@ -236,12 +222,9 @@ TEST(Spill, AJobAtItsQuotaIsToldSo) {
 TEST(ClusterSpill, TenTimesTheArenas) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{8 * kMiB}, .nodes = 3});
   Context ctx = session.context();
-  const auto until = std::chrono::steady_clock::now() + kBound;
-  while (ctx.cluster().nodes.size() < 3 && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(2ms);
+  ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 3; }));
   std::vector<NodeId> nodes;
   for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
-  ASSERT_EQ(nodes.size(), 3u);
   const auto on = [&](std::uint64_t i) {
     return ctx.with({.placement = Placement::on(nodes[i % 3])});
   };
@@ -251,7 +234,8 @@ TEST(ClusterSpill, TenTimesTheArenas) {
   for (std::uint64_t i = 0; i < kObjects; ++i) made.push_back(on(i).submit<numbers>(i, kMiB));
   for (std::uint64_t i = 0; i < kObjects; ++i) sums.push_back(on(i + 1).submit<sum>(made[i]));
   for (std::uint64_t i = 0; i < kObjects; ++i)
-    EXPECT_EQ(ctx.get(sums[i], kBound), expected(i, kMiB)) << i;
+    EXPECT_EQ(ctx.get(sums[i], kBound), sum_of_numbers(i, kMiB)) << i;
 }
 
 }  // namespace
+}  // namespace spill_test

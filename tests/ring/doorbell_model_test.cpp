@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::ring::model {
+namespace troupe::ring::model::doorbell_model_test {
 namespace {
 
 enum class Variant {
@@ -313,10 +313,18 @@ Found run(const Model& model) {
   });
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// One thread walks all interleavings; a sanitizer sees in a part of them what there is to see.
+constexpr bool kAll = false;
+#else
+constexpr bool kAll = true;
+#endif
+
 TEST(DoorbellModel, NoWakeUpIsLostInAnyInterleaving) {
   for (const bool same_word : {true, false})
     for (const bool watch :
          {true, false}) {  // all that may happen: a kill, or a reader that watches
+      if (!kAll && (!same_word || !watch)) continue;
       const Found found = run({Variant::correct, same_word, !watch, watch});
       EXPECT_FALSE(found.stuck) << "same word " << same_word << ", watch " << watch << '\n'
                                 << found.trace;
@@ -347,4 +355,4 @@ TEST(DoorbellModel, VariantsThatOnlyAKillBreaksAreFoundByIt) {
 }
 
 }  // namespace
-}  // namespace troupe::ring::model
+}  // namespace troupe::ring::model::doorbell_model_test

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-namespace troupe::ring {
+namespace troupe::ring::ring_stress_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -142,4 +142,4 @@ TEST(RingStress, PingPongAcrossTwoSleepers) {
 }
 
 }  // namespace
-}  // namespace troupe::ring
+}  // namespace troupe::ring::ring_stress_test

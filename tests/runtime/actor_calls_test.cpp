@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::client {
+namespace troupe::client::actor_calls_test {
 namespace {
 
 using wire::ActorState;
@@ -269,4 +269,4 @@ TEST_F(Calls, InventedInputsChangeNothing) {
 }
 
 }  // namespace
-}  // namespace troupe::client
+}  // namespace troupe::client::actor_calls_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::actor_host_test {
 namespace {
 
 const ActorId kA{1, 1}, kB{1, 2};
@@ -564,4 +564,4 @@ TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::actor_host_test

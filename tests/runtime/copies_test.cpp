@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::copies_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -223,4 +223,4 @@ TEST_F(OwnersWithCopies, ABadCopyHereIsReadAgainFromTheShared) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::copies_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::agent {
+namespace troupe::agent::kept_calls_test {
 namespace {
 
 constexpr ProcessIndex kWorker = 1, kHeir = 2, kAsker = 3, kNext = 4, kElsewhere = 100;
@@ -320,4 +320,4 @@ TEST_F(Kept, AChainOfAHundredThousand) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::kept_calls_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::local_control_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -314,4 +314,4 @@ TEST_F(PrivateNode, ADetachedActorOutlivesItsHandles) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::local_control_test

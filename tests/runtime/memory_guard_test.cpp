@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::memory_guard_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -59,4 +59,4 @@ TEST(MemoryGuard, OneAtATime) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::memory_guard_test

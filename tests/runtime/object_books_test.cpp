@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::object_books_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -83,4 +83,4 @@ TEST(ObjectBooks, TooManySitesAreUnknown) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::object_books_test

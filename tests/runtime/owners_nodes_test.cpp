@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::owners_nodes_test {
 namespace {
 
 using Kind = wire::Value::Kind;
@@ -635,4 +635,4 @@ TEST_F(OwnersBetweenNodes, WhoKeepsLineageHearsOfTheEnd) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::owners_nodes_test

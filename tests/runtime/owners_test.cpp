@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::agent {
+namespace troupe::agent::owners_test {
 namespace {
 
 const ObjectId kX{1, 1}, kY{1, 2}, kZ{1, 3};
@@ -217,4 +217,4 @@ TEST_F(Owners, ValuesForTheAgentsOwnUse) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::owners_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::client {
+namespace troupe::client::wishes_test {
 namespace {
 
 constexpr NodeId kHere{0, 1}, kThere{0, 2}, kElsewhere{0, 3};
@@ -98,4 +98,4 @@ TEST(Wishes, NodesHaveSmallNumbers) {
 }
 
 }  // namespace
-}  // namespace troupe::client
+}  // namespace troupe::client::wishes_test

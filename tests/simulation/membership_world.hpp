@@ -24,7 +24,7 @@
 namespace troupe::control {
 
 /// Agent -> control.
-struct ActorStarted {
+struct LifeStarted {
   ActorId actor;
   std::uint64_t incarnation = 0;
   Epoch epoch = 0;
@@ -38,13 +38,12 @@ struct ActorEnded {
   std::uint64_t incarnation = 0;
   Epoch epoch = 0;
 };
-struct KillActor {
+struct KillLife {
   ActorId actor;
 };
-using ClusterMessage =
-    std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl, ControlAnswer,
-                 NodeHosts, ActorStarted, StartRefused, ActorEnded, SpawnActor, KillActor,
-                 StartActorAt, StopActorAt, ActorReply>;
+using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
+                                    ControlAnswer, NodeHosts, LifeStarted, StartRefused, ActorEnded,
+                                    SpawnActor, KillLife, StartActorAt, StopActorAt, ActorReply>;
 using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
 inline void trace_into(sim::Trace& trace, const ClusterMessage& message) {
@@ -121,7 +120,7 @@ class ClusterSimulation {
       } else if (const auto* hosting = std::get_if<NodeHosts>(&message)) {
         if (members_->is_current(node, hosting->epoch))
           run(env, actors_->on_node_hosts(*hosting, now));
-      } else if (const auto* started = std::get_if<ActorStarted>(&message)) {
+      } else if (const auto* started = std::get_if<LifeStarted>(&message)) {
         if (members_->is_current(node, started->epoch))
           run(env,
               actors_->on_started(started->actor, started->incarnation, node, started->epoch, 1));
@@ -133,7 +132,7 @@ class ClusterSimulation {
         run(env, actors_->on_start_failed(refused->actor, refused->incarnation, std::nullopt));
       } else if (const auto* spawn = std::get_if<SpawnActor>(&message)) {
         run(env, actors_->on_spawn(*spawn, now));
-      } else if (const auto* kill = std::get_if<KillActor>(&message)) {
+      } else if (const auto* kill = std::get_if<KillLife>(&message)) {
         run(env, actors_->on_kill(kill->actor, false, env.now()));
       }
     }
@@ -263,7 +262,7 @@ class ClusterSimulation {
         }
         simulation_.life_begins(env, start->spec->id, start->incarnation, session_);
         hosted_[start->spec->id] = {*start->spec, start->incarnation, 1, 0};
-        env.send(0, ActorStarted{start->spec->id, start->incarnation, cutoff_->epoch()});
+        env.send(0, LifeStarted{start->spec->id, start->incarnation, cutoff_->epoch()});
       } else if (const auto* stop = std::get_if<StopActorAt>(&message)) {
         const auto at = hosted_.find(stop->actor);
         if (stop->epoch == cutoff_->epoch() && at != hosted_.end() &&
@@ -307,7 +306,7 @@ class ClusterSimulation {
         std::advance(at, static_cast<std::ptrdiff_t>(env.random().below(hosted_.size())));
         if (dice < 0.75) {
           simulation_.killed(at->first);
-          env.send(0, KillActor{at->first});
+          env.send(0, KillLife{at->first});
         } else {
           env.send(0, ActorEnded{at->first, at->second.incarnation, cutoff_->epoch()});
           hosted_.erase(at);

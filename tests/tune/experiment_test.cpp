@@ -229,7 +229,7 @@ TEST(Experiment, BadOptionsAreNamed) {
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .starts = {{7, 1}}}), InvalidArgument);
 }
 
-std::string summary(const Board& b) {
+std::string written(const Board& b) {
   std::string text = std::to_string(b.best) + (b.over ? " over" : "") + "\n";
   for (const TrialInfo& t : b.trials) {
     text += std::to_string(t.number) + " " + std::string(name_of(t.state)) + " " +
@@ -260,7 +260,7 @@ TEST(Restore, ReplayAtEveryCutGivesTheSameStateAndCanGoOn) {
     sim.run(events);
     auto copy = Experiment::restore(space(), options, sim.log());
     ASSERT_TRUE(copy.ok()) << copy.error().message();
-    EXPECT_EQ(summary(copy->board()), summary(original.board()));
+    EXPECT_EQ(written(copy->board()), written(original.board()));
     Simulator rest(*copy, curve());
     rest.load(sim.stored());
     rest.run(100000);
@@ -271,7 +271,7 @@ TEST(Restore, ReplayAtEveryCutGivesTheSameStateAndCanGoOn) {
     lines.insert(lines.end(), rest.log().begin(), rest.log().end());
     auto again = Experiment::restore(space(), options, lines);
     ASSERT_TRUE(again.ok()) << again.error().message();
-    EXPECT_EQ(summary(again->board()), summary(copy->board()));
+    EXPECT_EQ(written(again->board()), written(copy->board()));
   }
   EXPECT_GT(total, 80U);
 }
@@ -382,7 +382,7 @@ TEST(Experiment, SurvivesFaultsAtAnyStepWithoutLosingACheckpointThatIsStillNeede
     EXPECT_EQ(sim.stored().size(), kept.size()) << "dropped what nobody needs, seed " << seed;
     const auto again = Experiment::restore(space(), options, sim.log());
     ASSERT_TRUE(again.ok()) << again.error().message();
-    EXPECT_EQ(summary(again->board()), summary(e.board()));
+    EXPECT_EQ(written(again->board()), written(e.board()));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace troupe::tune {
+namespace troupe::tune::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TEST_F(Files, ErrorsSayWhatAndWhere) {
 }
 
 }  // namespace
-}  // namespace troupe::tune
+}  // namespace troupe::tune::files_test

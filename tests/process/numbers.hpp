@@ -1,0 +1,24 @@
+/// Large values that can be made anywhere and are known by heart.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+using Numbers = std::vector<std::uint64_t>;
+
+inline constexpr std::uint64_t kMiB = 1u << 20;
+
+inline Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
+  Numbers v(bytes / 8);
+  std::iota(v.begin(), v.end(), seed << 32);
+  return v;
+}
+inline std::uint64_t sum(const Numbers& v) {
+  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+}
+/// sum(numbers(seed, bytes)), counted.
+inline std::uint64_t sum_of_numbers(std::uint64_t seed, std::uint64_t bytes) {
+  const std::uint64_t n = bytes / 8;
+  return n * (seed << 32) + n * (n - 1) / 2;
+}
