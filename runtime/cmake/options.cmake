@@ -21,6 +21,12 @@ set(TROUPE_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty"
 
 set(TROUPE_PRECOMPILE "" CACHE STRING "what parses the standard library once (a missing #include goes unnoticed): tests, all, or empty")
 
+set(TROUPE_UNITY "" CACHE STRING "how many units are compiled as one, in a build that is made once; empty: each alone")
+if(TROUPE_UNITY)
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE ${TROUPE_UNITY})
+endif()
+
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TROUPE_CCACHE})
