@@ -5,11 +5,14 @@
 
 #include <sys/eventfd.h>
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -72,6 +75,9 @@ struct SharedCopies::Impl {
   void run();
   void carry_out(Outcome& outcome);
   void find(Outcome& outcome);
+  bool sweep_one();
+  std::size_t sweeps = 0;       ///< folders that are swept
+  std::set<std::string> swept;  ///< what was looked at in them
 
   void post(Job job);
   void wrote(Outcome& outcome, Time now, std::vector<CopyDone>& done);
@@ -122,10 +128,15 @@ Result<std::unique_ptr<SharedCopies>> SharedCopies::open(SharedOptions options) 
 // --- the thread's
 
 void SharedCopies::Impl::run() {
-  for (const SessionFolder& folder : folders) folder.sweep_others();
   std::unique_lock lock(mutex);
   for (;;) {
-    wake.wait(lock, [this] { return stop || !reads.empty() || !others.empty(); });
+    const auto has_work = [this] { return stop || !reads.empty() || !others.empty(); };
+    for (bool left = true; left && !has_work();) {  // what others left goes when nobody waits
+      lock.unlock();
+      left = sweep_one();
+      lock.lock();
+    }
+    wake.wait(lock, has_work);
     if (stop) return;
     std::deque<Job>& queue = reads.empty() ? others : reads;
     Outcome outcome;
@@ -139,6 +150,13 @@ void SharedCopies::Impl::run() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(event.get(), &one, sizeof one);
   }
+}
+
+/// False: nothing is left of clusters that are gone.
+bool SharedCopies::Impl::sweep_one() {
+  for (; sweeps < folders.size(); ++sweeps)
+    if (folders[sweeps].sweep_one(swept)) return true;
+  return false;
 }
 
 void SharedCopies::Impl::carry_out(Outcome& outcome) {
@@ -159,7 +177,13 @@ void SharedCopies::Impl::find(Outcome& outcome) {
   outcome.why = "there is none";
   for (std::uint32_t i = 0; i < folders.size(); ++i) {
     const Fd folder = folders[i].of(job.node);
-    if (!folder) continue;
+    if (!folder && errno == ENOENT) continue;  // it has nothing here
+    if (!folder) {
+      job.place.folder = i;
+      outcome.how = How::failed;
+      outcome.why = std::error_code(errno, std::generic_category()).message();
+      continue;
+    }
     CopyOutcome seen = job.kind == Job::Kind::look
                            ? internal::look_at_copy(folder.get(), job.node, job.object,
                                                     options.pread, job.note, job.size)
@@ -182,6 +206,13 @@ void SharedCopies::Impl::post(Job job) {
     (reads_it ? reads : others).push_back(std::move(job));
   }
   wake.notify_one();
+}
+
+Result<void> SharedCopies::has_room(std::uint64_t bytes, Time now) {
+  const auto place = impl_->plan.place(internal::kCopyHead + bytes, now);
+  if (!place) return place.error();
+  impl_->plan.release(*place);
+  return {};
 }
 
 Result<void> SharedCopies::write(ObjectId object, Blob note, std::span<const std::byte> bytes,
@@ -267,8 +298,7 @@ std::vector<CopyDone> SharedCopies::take_done(Time now) {
       end.note = std::move(job.note);
       end.size = job.size;
     } else {
-      if (outcome.how == How::failed) impl.note_failure(job.place.folder);
-      if (outcome.how == How::damaged) ++impl.stats.errors;
+      if (outcome.how != How::missing) ++impl.stats.errors;  // says nothing of what it may write
       end.error = impl.unreadable(outcome);
     }
     done.push_back(std::move(end));
@@ -284,6 +314,10 @@ void SharedCopies::Impl::note_failure(std::uint32_t folder) {
 Error SharedCopies::Impl::unreadable(const Outcome& outcome) const {
   if (outcome.how == How::missing)
     return Error(Code::object_lost, "its node left no copy of it in the shared spill folders");
+  if (outcome.how == How::failed)
+    return Error(Code::unavailable, "the shared spill folder " +
+                                        folders[outcome.job.place.folder].path() +
+                                        " cannot be read: " + outcome.why);
   return Error(Code::object_lost, "the copy of the object in the shared spill folder " +
                                       folders[outcome.job.place.folder].path() +
                                       " is bad: " + outcome.why);

@@ -45,7 +45,8 @@ struct CopyDone {
   Kind kind = Kind::wrote;
   NodeId node;  ///< whose copy it is
   ObjectId object;
-  /// Of a write: out_of_disk, and there is none; else object_lost.
+  /// Of a write: out_of_disk, and there is none; else object_lost, or unavailable when the folder
+  /// did not say whether there is one.
   std::optional<Error> error;
   Blob note;               ///< of a look: what was written with it
   std::uint64_t size = 0;  ///< of a look: bytes
@@ -68,6 +69,8 @@ class TROUPE_API SharedCopies {
   /// the last node of its cluster takes everything along.
   ~SharedCopies();
 
+  /// Whether write() would find room for so many bytes, as far as is known. Error: as write()'s.
+  Result<void> has_room(std::uint64_t bytes, Time now);
   /// A copy of an object of this node; `bytes` must stay as they are until its CopyDone, whether it
   /// is dropped before or not. Precondition: it has none. Error: out_of_disk.
   Result<void> write(ObjectId object, Blob note, std::span<const std::byte> bytes, Time now);

@@ -95,11 +95,12 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
 
 Fd SessionFolder::of(NodeId node) const {
   Fd folder = open_folder(session_.get(), node.str().c_str());
-  if (folder && !is_ours_alone(folder.get())) return {};
-  return folder;
+  if (!folder || is_ours_alone(folder.get())) return folder;
+  errno = ENOENT;  // somebody else put it there
+  return {};
 }
 
-void SessionFolder::sweep_others() const {
+bool SessionFolder::sweep_one(std::set<std::string>& looked_at) const {
   std::error_code error;
   for (std::filesystem::directory_iterator at(parent_, error), end; !error && at != end;
        at.increment(error)) {
@@ -108,16 +109,20 @@ void SessionFolder::sweep_others() const {
     if (name.rfind(kPrefix, 0) != 0 || name.size() < kAll ||
         !ClusterId::parse(name.substr(sizeof kPrefix - 1, 32)) || at->path() == path_)
       continue;
+    if (!looked_at.insert(at->path().string()).second) continue;
     if (name.substr(kAll) == kGone) {  // who began to may have died
       std::error_code ignored;
       std::filesystem::remove_all(at->path(), ignored);
+      return true;
     }
     if (name.size() != kAll) continue;
     const Fd session = open_folder(AT_FDCWD, at->path().c_str());
     if (!session) continue;
     const Fd lock(openat(session.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (lock) remove_if_left(at->path().string(), lock.get());
+    return true;
   }
+  return false;
 }
 
 void SessionFolder::leave() {

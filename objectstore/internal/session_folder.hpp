@@ -7,6 +7,7 @@
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/result.hpp"
 
+#include <set>
 #include <string>
 
 namespace troupe::objectstore::internal {
@@ -19,11 +20,12 @@ class SessionFolder {
 
   /// This node's, for its files.
   int own() const noexcept { return own_.get(); }
-  /// Another node's; none when that has nothing here.
+  /// Another node's; none and ENOENT in errno when that has nothing here, or another reason.
   Fd of(NodeId node) const;
   const std::string& path() const noexcept { return path_; }
-  /// Removes what clusters have left in the folder whose last node is gone.
-  void sweep_others() const;
+  /// Removes what one cluster has left in the folder whose last node is gone, and that is not yet
+  /// among those that were looked at. False: there is none.
+  bool sweep_one(std::set<std::string>& looked_at) const;
   /// Lets go of the lock. The last one removes everything.
   void leave();
 

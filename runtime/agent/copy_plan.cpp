@@ -1,5 +1,7 @@
 #include "troupe/runtime/agent/copy_plan.hpp"
 
+#include <algorithm>
+
 namespace troupe::agent {
 
 void CopyPlan::wanted(ObjectId id, Time now) {
@@ -29,7 +31,8 @@ bool CopyPlan::over(ObjectId id) {
 }
 
 std::optional<ObjectId> CopyPlan::next(Time now) {
-  if (queue_.empty() || queue_.begin()->first > now || !may_write()) return std::nullopt;
+  if (queue_.empty() || queue_.begin()->first > now || now < paused_until_ || !may_write())
+    return std::nullopt;
   return queue_.begin()->second;
 }
 
@@ -46,7 +49,17 @@ void CopyPlan::skipped(ObjectId id) {
   objects_.erase(id);
 }
 
+void CopyPlan::refused(Time now) {
+  if (now < paused_until_) return;  // said of several that were under way
+  pause_ = std::clamp(2 * pause_, options_.retry, options_.longest_pause);
+  paused_until_ = now + pause_;
+}
+
 void CopyPlan::ended(ObjectId id, Time now, bool well) {
+  if (well) {
+    paused_until_ = {};
+    pause_ = {};
+  }
   Object& object = objects_.at(id);
   writing_bytes_ -= object.bytes;
   if (object.over) {
@@ -62,7 +75,8 @@ void CopyPlan::ended(ObjectId id, Time now, bool well) {
 }
 
 Time CopyPlan::next_deadline() const {
-  return queue_.empty() || !may_write() ? Time::max() : queue_.begin()->first;
+  return queue_.empty() || !may_write() ? Time::max()
+                                        : std::max(queue_.begin()->first, paused_until_);
 }
 
 }  // namespace troupe::agent

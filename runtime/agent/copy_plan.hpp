@@ -9,7 +9,8 @@
 ///
 /// An object has its turn when another node has wanted it for `after`: what is fetched and let go
 /// at once costs no disk. Those wait in turn, so a disk that is too slow copies fewer, and those
-/// that live longest. What could not be written is tried again after `retry`.
+/// that live longest. What could not be written is tried again after `retry`; when the folders
+/// take nothing, nothing has its turn for as long, twice as long each time, until one is written.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -26,6 +27,7 @@ namespace troupe::agent {
 struct CopyPlanOptions {
   Duration after{std::chrono::milliseconds(100)};
   Duration retry{std::chrono::seconds(1)};
+  Duration longest_pause{std::chrono::seconds(30)};
   std::uint64_t at_once{64u << 20};  ///< bytes that are written at a time, but for the last one
   std::size_t most{1 << 16};         ///< copies of a node: each is a file
 };
@@ -45,6 +47,8 @@ class CopyPlan {
   bool is_over(ObjectId object) const { return objects_.at(object).over; }
   /// What began() is over; `well`: there is a copy now.
   void ended(ObjectId object, Time now, bool well);
+  /// The folders take nothing now.
+  void refused(Time now);
   /// When next() has something; max: not before something ends.
   Time next_deadline() const;
   std::size_t waiting() const noexcept { return queue_.size(); }
@@ -67,6 +71,8 @@ class CopyPlan {
   std::map<ObjectId, Object> objects_;
   std::set<std::pair<Time, ObjectId>> queue_;
   std::uint64_t writing_bytes_ = 0;
+  Time paused_until_{};
+  Duration pause_{};
 };
 
 }  // namespace troupe::agent

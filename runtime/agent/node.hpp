@@ -21,6 +21,7 @@
 #include "troupe/runtime/agent/object_books.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/programs.hpp"
+#include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
@@ -98,7 +99,7 @@ class Node final : private OwnerTable::Out,
     std::string reason;
     std::set<ProcessIndex> peers;      ///< with a channel
     std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
-    Time at_quota{};                   ///< since when it asks in vain, its job having enough
+    QuotaWait at_quota;                ///< it asks in vain, its job having enough
   };
   /// One driver's work, as far as this node has to do with it.
   struct Job {
@@ -221,6 +222,13 @@ class Node final : private OwnerTable::Out,
     std::uint64_t bytes = 0;
     Time until{};  ///< an error follows
     objectstore::Allocation memory;
+    bool given_up = false;  ///< it was told, but the disk's thread has the memory still
+  };
+  /// A value that is asked of a copy.
+  struct Looking {
+    ProcessIndex owner = 0;
+    Time until{};               ///< an error follows
+    std::optional<Time> again;  ///< the folder could not say
   };
 
   /// Who makes the calls of processes that have ended.
@@ -266,7 +274,8 @@ class Node final : private OwnerTable::Out,
   void read_copy(ObjectId object, Time now);
   void room_for_copy(ObjectId object);
   void copy_has_no_room(ObjectId object, const Error& why);
-  void copy_looked_at(objectstore::CopyDone& done);
+  void copy_looked_at(objectstore::CopyDone& done, Time now);
+  void expire_copies(Time now);
   void copy_read(const objectstore::CopyDone& done);
 
   // messages (node_messages.cpp)
@@ -549,9 +558,11 @@ class Node final : private OwnerTable::Out,
   CopyPlan copy_plan_;
   wire::PeerWriter copy_writer_;
   std::map<ObjectId, objectstore::Pinned> copying_;  ///< bytes that are being written
-  std::map<ObjectId, ProcessIndex> looking_;         ///< whose value is asked of a copy → its owner
-  std::map<ObjectId, Reading> reading_;              ///< whose bytes are
-  std::deque<ObjectId> unread_;                      ///< those that have no memory yet
+  std::map<ObjectId, Looking> looking_;
+  std::map<ObjectId, Reading> reading_;  ///< whose bytes are
+  std::deque<ObjectId> unread_;          ///< those that have no memory yet
+  std::vector<ObjectId> too_late_;       ///< wanted again of a folder that hangs
+  Time copies_due_ = Time::max();
   std::uint64_t reading_bytes_ = 0;
   bool copies_ready_ = false;                          ///< the disk has an answer
   bool copies_fail_ = false;                           ///< that was said

@@ -13,6 +13,10 @@ namespace {
 /// Memory for bytes that come from a copy may be taken by others each time; then one asks again,
 /// for so long.
 constexpr Duration kRoomAtMost = std::chrono::seconds(60);
+/// Who waits for a folder hears of it after so long, whatever the folder does.
+constexpr Duration kAnswersWithin = std::chrono::seconds(30);
+constexpr Duration kLookAgain = std::chrono::seconds(1);
+constexpr int kMostBegun = 256;  ///< in one pass of the loop
 
 wire::Value lost_with_its_node(const Error& why) {
   wire::Value value;
@@ -40,7 +44,10 @@ void Node::begin_copy(ObjectId object, Time now) {
   const OwnerTable::Abroad held = owners_.held_abroad(object);
   if (held.value == nullptr) return copy_plan_.skipped(object);
   const bool shared = held.value->kind == wire::Value::Kind::shared;
-  copy_plan_.began(object, shared ? held.value->location.length : held.payload.size());
+  const std::uint64_t bytes = shared ? held.value->location.length : held.payload.size();
+  copy_plan_.began(object, bytes);
+  if (const auto room = copies_->has_room(bytes, now); !room)
+    return copy_failed(object, room.error(), now);
   const objectstore::Location name = client::store_location(held.value->location);
   if (!shared || !spiller_ || spiller_->where(name)) return write_copy(object, now);
   Asked asked;
@@ -70,6 +77,7 @@ void Node::write_copy(ObjectId object, Time now) {
 
 /// Said once, until one succeeds: it is tried again.
 void Node::copy_failed(ObjectId object, const Error& why, Time now) {
+  if (why.code() == Code::out_of_disk) copy_plan_.refused(now);
   copy_plan_.ended(object, now, false);
   if (!std::exchange(copies_fail_, true))
     std::fprintf(stderr, "troupe: %s: objects are not copied to the shared spill folders: %s\n",
@@ -80,14 +88,19 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
 
 /// Its value; answered by owners_.ready_from_owner().
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
-  looking_[object] = owner;
+  const Time until = steady_now() + kAnswersWithin;
+  looking_[object] = {owner, until, {}};
+  copies_due_ = std::min(copies_due_, until);
   copies_->look(dead_nodes_.at(owner), object);
 }
 
 /// Its bytes; answered by owners_.pulled() or pull_failed().
 void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   const auto [at, fresh] = reading_.try_emplace(object);
-  if (!fresh) return;
+  if (!fresh) {  // the folder has kept others waiting for it for too long
+    if (at->second.given_up) too_late_.push_back(object);
+    return;
+  }
   at->second.node = dead_nodes_.at(owner);
   at->second.bytes = bytes;
   at->second.until = steady_now() + kRoomAtMost;
@@ -107,6 +120,8 @@ void Node::read_copy(ObjectId object, Time now) {
   if (memory) {
     const std::span<std::byte> into = memory->bytes().first(reading.bytes);
     reading.memory = *std::move(memory);
+    reading.until = now + kAnswersWithin;
+    copies_due_ = std::min(copies_due_, reading.until);
     reading_bytes_ += reading.bytes;
     return copies_->read(reading.node, object, into);
   }
@@ -128,10 +143,17 @@ void Node::copy_has_no_room(ObjectId object, const Error& why) {
   owners_.pull_failed(object, why);
 }
 
-void Node::copy_looked_at(objectstore::CopyDone& done) {
-  const auto found = looking_.extract(done.object);
-  if (!found) return;
-  const ProcessIndex owner = found.mapped();
+void Node::copy_looked_at(objectstore::CopyDone& done, Time now) {
+  const auto at = looking_.find(done.object);
+  if (at == looking_.end()) return;  // it came too late
+  if (done.error && done.error->code() == Code::unavailable &&
+      now + kLookAgain < at->second.until) {
+    at->second.again = now + kLookAgain;
+    copies_due_ = std::min(copies_due_, now + kLookAgain);
+    return;
+  }
+  const ProcessIndex owner = at->second.owner;
+  looking_.erase(at);
   if (!done.error) {
     const auto decoded = wire::decode_peer(done.note);
     const auto* ready = decoded ? std::get_if<wire::PeerReady>(&decoded->message) : nullptr;
@@ -148,12 +170,45 @@ void Node::copy_read(const objectstore::CopyDone& done) {
   const auto found = reading_.extract(done.object);
   Reading& reading = found.mapped();
   reading_bytes_ -= reading.bytes;
+  if (reading.given_up) return;
   if (done.error) return owners_.pull_failed(done.object, *done.error);
   const objectstore::Location at = host_->local().seal(std::move(reading.memory), 0, reading.bytes);
   const auto adopted = host_->adopt(0, at);
   TROUPE_ASSERT(adopted.ok(), "the agent's own object can be adopted");
   may_spill(client::wire_location(at));
   owners_.pulled(done.object, client::wire_location(at));
+}
+
+/// Whoever waits for a folder that does not answer is told. Memory stays the disk's thread's until
+/// it has done with it.
+void Node::expire_copies(Time now) {
+  const Error slow(Code::object_lost, "the shared spill folders did not answer within 30 s");
+  for (const ObjectId object : std::exchange(too_late_, {})) owners_.pull_failed(object, slow);
+  if (now < copies_due_) return;
+  copies_due_ = Time::max();
+  for (auto at = looking_.begin(); at != looking_.end();) {
+    auto& [object, look] = *at;
+    if (look.again && *look.again <= now) {
+      look.again.reset();
+      copies_->look(dead_nodes_.at(look.owner), object);
+    }
+    if (look.until > now) {
+      copies_due_ = std::min(copies_due_, look.again.value_or(look.until));
+      ++at;
+      continue;
+    }
+    const auto late = looking_.extract(at++);
+    owners_.ready_from_owner(late.mapped().owner, late.key(), lost_with_its_node(slow), {});
+  }
+  for (auto& [object, reading] : reading_) {
+    if (!reading.memory || reading.given_up) continue;
+    if (reading.until > now) {
+      copies_due_ = std::min(copies_due_, reading.until);
+      continue;
+    }
+    reading.given_up = true;
+    owners_.pull_failed(object, slow);
+  }
 }
 
 // --- the loop
@@ -173,20 +228,26 @@ void Node::serve_copies() {
             copies_fail_ = false;
           }
           break;
-        case objectstore::CopyDone::Kind::looked: copy_looked_at(done); break;
+        case objectstore::CopyDone::Kind::looked: copy_looked_at(done, now); break;
         case objectstore::CopyDone::Kind::read: copy_read(done); break;
       }
     }
+  expire_copies(now);
   for (std::size_t left = unread_.size(); left > 0 && may_read_copy(); --left) {
     const ObjectId object = unread_.front();
     unread_.pop_front();
     read_copy(object, now);
   }
-  while (const auto object = copy_plan_.next(now)) begin_copy(*object, now);
+  for (int left = kMostBegun; left > 0; --left) {
+    const auto object = copy_plan_.next(now);
+    if (!object) break;
+    begin_copy(*object, now);
+  }
 }
 
 Time Node::copies_deadline() const {
-  return may_read_copy() ? Time{} : copy_plan_.next_deadline();
+  if (may_read_copy() || !too_late_.empty()) return Time{};
+  return std::min(copy_plan_.next_deadline(), copies_due_);
 }
 
 }  // namespace troupe::agent

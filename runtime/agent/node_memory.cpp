@@ -183,8 +183,9 @@ void Node::may_spill(const wire::Location& at) {
 
 // --- extents
 
-/// Its job has as much as it may. It is pressed, and told to try again for as long as others wait
-/// for memory: what it has let go of comes back to it meanwhile. What it has in its extents counts
+/// Its job has as much as it may. It is pressed, and told to try again until nothing of the job's
+/// has been freed for as long as others wait for memory: what it has let go of comes back to it
+/// meanwhile. What it has in its extents counts
 /// in full, since it asks for more; an extent of the usual size may be for little, so a job may
 /// exceed its quota by one for each of its processes.
 bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
@@ -196,19 +197,16 @@ bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
       use += process.extent_bytes - std::min(process.extent_bytes, process.bytes);
   const std::uint64_t wanted = message.bytes > store.usual_extent ? message.bytes : 0;
   if (use < job_quota_ && wanted <= job_quota_ - use) {
-    from.at_quota = {};
+    from.at_quota.over();
     return false;
   }
   const Time now = steady_now();
-  if (now - from.at_quota > 2 * patience_ + kTryAgain) {  // an earlier one's, or none
-    from.at_quota = now;
-    send(from, wire::Press{});
-  }
-  if (now - from.at_quota < patience_) {
+  const auto next = from.at_quota.asked(books_.freed_of(from.job_number), patience_, now);
+  if (next == QuotaWait::Next::press) send(from, wire::Press{});
+  if (next != QuotaWait::Next::refuse) {
     try_quota_again_.push_back({from.index, message.request, now + kTryAgain});
     return true;
   }
-  from.at_quota = {};
   give_extent(
       from.index, message.request,
       Error(Code::out_of_memory,

@@ -19,7 +19,7 @@ std::uint32_t ObjectBooks::site(std::string_view text) {
 
 void ObjectBooks::made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now) {
   roll(now);
-  if (bytes > 0) jobs_[job] += bytes;
+  if (bytes > 0) jobs_[job].bytes += bytes;
   Row& row = sites_[site];
   ++row.objects;
   ++row.made;
@@ -29,17 +29,25 @@ void ObjectBooks::made(std::uint64_t job, std::uint32_t site, std::uint64_t byte
 void ObjectBooks::freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes) {
   const auto sum = jobs_.find(job);
   Row& row = sites_[site];
-  TROUPE_ASSERT((bytes == 0 || (sum != jobs_.end() && sum->second >= bytes)) && row.objects > 0 &&
-                    row.bytes >= bytes,
+  TROUPE_ASSERT((bytes == 0 || (sum != jobs_.end() && sum->second.bytes >= bytes)) &&
+                    row.objects > 0 && row.bytes >= bytes,
                 "what is freed was counted when it was made");
-  if (bytes > 0 && (sum->second -= bytes) == 0) jobs_.erase(sum);
+  if (bytes > 0) {
+    sum->second.freed += bytes;
+    if ((sum->second.bytes -= bytes) == 0) jobs_.erase(sum);
+  }
   row.bytes -= bytes;
   row.least = std::min(row.least, --row.objects);
 }
 
 std::uint64_t ObjectBooks::bytes_of(std::uint64_t job) const {
   const auto found = jobs_.find(job);
-  return found == jobs_.end() ? 0 : found->second;
+  return found == jobs_.end() ? 0 : found->second.bytes;
+}
+
+std::uint64_t ObjectBooks::freed_of(std::uint64_t job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? 0 : found->second.freed;
 }
 
 /// Spans in which nothing was made have ended as they began.
@@ -72,7 +80,7 @@ void ObjectBooks::each_site(Time now,
 
 void ObjectBooks::each_job(
     const std::function<void(std::uint64_t job, std::uint64_t bytes)>& look_at) const {
-  for (const auto& [job, bytes] : jobs_) look_at(job, bytes);
+  for (const auto& [job, sum] : jobs_) look_at(job, sum.bytes);
 }
 
 }  // namespace troupe::agent

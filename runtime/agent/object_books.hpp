@@ -34,6 +34,8 @@ class ObjectBooks {
   void freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes);
 
   std::uint64_t bytes_of(std::uint64_t job) const;
+  /// Bytes of the job's that have been freed, as long as it has any.
+  std::uint64_t freed_of(std::uint64_t job) const;
   const std::string& text_of(std::uint32_t site) const { return sites_[site].text; }
   struct Site {
     std::string text;
@@ -58,7 +60,10 @@ class ObjectBooks {
   const Duration span_;
   std::vector<Row> sites_{1};
   std::map<std::string, std::uint32_t, std::less<>> numbers_;
-  std::map<std::uint64_t, std::uint64_t> jobs_;
+  struct Sum {
+    std::uint64_t bytes = 0, freed = 0;
+  };
+  std::map<std::uint64_t, Sum> jobs_;
   Time span_ends_{};
 };
 

@@ -211,7 +211,7 @@ TEST_F(SharedCopiesTest, WhatAKilledClusterLeftIsSweptByTheNext) {
       return !fs::exists(file(kA, kX, other).parent_path().parent_path()) &&
              !fs::exists(path / ("troupe-" + ClusterId{5, 6}.str() + ".gone"));
     }));
-    write(*b, kX, {}, {});  // its sweep is over
+    write(*b, kX, {}, {});  // also while it sweeps
     EXPECT_TRUE(fs::exists(file(kA, kX, ClusterId{8, 9}))) << "that cluster lives";
   }
   EXPECT_TRUE(fs::remove(path / "troupe-of-somebody-else"));
@@ -248,6 +248,45 @@ TEST_F(SharedCopiesTest, AFolderThatTakesNothingIsATypedErrorAndLeavesNothing) {
     write(*a, kX, {}, bytes);  // there is room again
     EXPECT_EQ(a->stats().errors, 0u) << "a full disk is none";
   }
+}
+
+ssize_t bad_disk(int fd, void* data, std::size_t size, off_t offset) {
+  if (fails.load() == 0) return ::pread(fd, data, size, offset);
+  errno = fails.load();
+  return -1;
+}
+
+TEST_F(SharedCopiesTest, AFolderThatCannotBeReadMayHaveTheCopyAndIsWrittenTo) {
+  SharedOptions o = options(kA);
+  o.pread = bad_disk;
+  const auto a = SharedCopies::open(o).value();
+  const Blob bytes = pattern(5000, 11);
+  write(*a, kX, {}, bytes);
+  fails = EIO;
+  for (int tries = 0; tries < 5; ++tries) {
+    a->look(kA, kX);
+    const CopyDone seen = wait(*a);
+    ASSERT_TRUE(seen.error);
+    EXPECT_EQ(seen.error->code(), Code::unavailable) << "it is not known whether there is one";
+  }
+  EXPECT_EQ(a->stats().errors, 5u);
+  EXPECT_EQ(a->stats().quarantined, 0u);
+  fails = 0;
+  write(*a, kY, {}, bytes);
+  EXPECT_EQ(read(*a, kA, kX, bytes.size()).value(), bytes);
+  fs::permissions(file(kA, kX).parent_path(), fs::perms::none);
+  if (geteuid() == 0) return;  // who may read everything
+  a->look(kA, kX);
+  EXPECT_EQ(wait(*a).error->code(), Code::unavailable) << "its node's folder cannot be opened";
+}
+
+TEST_F(SharedCopiesTest, WhetherThereIsRoomIsKnownBeforeAnythingIsRead) {
+  SharedOptions o = options(kA);
+  o.quota = 16_KiB;
+  const auto a = SharedCopies::open(o).value();
+  EXPECT_TRUE(a->has_room(8000, {}).ok());
+  EXPECT_EQ(a->has_room(20'000, {}).error().code(), Code::out_of_disk);
+  EXPECT_EQ(a->stats().bytes, 0u) << "nothing was taken";
 }
 
 TEST_F(SharedCopiesTest, AFullFolderIsFollowedByTheNext) {

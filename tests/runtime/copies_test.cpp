@@ -54,6 +54,30 @@ TEST(CopyPlan, AFailureIsTriedAgainLater) {
   EXPECT_FALSE(plan.over(kX));
 }
 
+TEST(CopyPlan, FullFoldersAreAskedLessAndLessOftenForAllOfThem) {
+  CopyPlan plan({.after = 0s, .retry = 1s, .longest_pause = 3s});
+  const auto try_one = [&plan](Time now, bool well) {
+    const auto object = plan.next(now);
+    if (!object) return false;
+    plan.began(*object, 10);
+    if (!well) plan.refused(now);
+    plan.ended(*object, now, well);
+    return true;
+  };
+  for (const ObjectId id : {kX, kY, kZ}) plan.wanted(id, kNow);
+  EXPECT_TRUE(try_one(kNow, false));
+  EXPECT_FALSE(try_one(kNow, false)) << "the others would be refused as well";
+  EXPECT_EQ(plan.next_deadline(), kNow + 1s);
+  EXPECT_TRUE(try_one(kNow + 1s, false));
+  EXPECT_EQ(plan.next_deadline(), kNow + 3s) << "twice as long";
+  EXPECT_TRUE(try_one(kNow + 3s, false));
+  EXPECT_EQ(plan.next_deadline(), kNow + 6s) << "but no longer";
+  EXPECT_TRUE(try_one(kNow + 6s, true));
+  EXPECT_TRUE(try_one(kNow + 6s, true)) << "there is room again";
+  EXPECT_TRUE(try_one(kNow + 6s, false));
+  EXPECT_EQ(plan.next_deadline(), kNow + 7s);
+}
+
 TEST(CopyPlan, AnotherValueIsWrittenAfterTheFirst) {
   CopyPlan plan({.after = 100ms});
   plan.wanted(kX, kNow);

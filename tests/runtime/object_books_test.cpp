@@ -1,5 +1,6 @@
 // Who made the objects of a node: bytes of jobs, objects of call sites, and which sites grow.
 #include "troupe/runtime/agent/object_books.hpp"
+#include "troupe/runtime/agent/quota_wait.hpp"
 
 #include <gtest/gtest.h>
 
@@ -80,6 +81,36 @@ TEST(ObjectBooks, TooManySitesAreUnknown) {
     EXPECT_NE(books.site("f" + std::to_string(i)), 0u);
   EXPECT_EQ(books.site("one more"), 0u);
   EXPECT_NE(books.site("f1"), 0u);
+}
+
+// --- who waits at its quota
+
+TEST(QuotaWait, WaitsAsLongAsSomethingOfTheJobIsFreed) {
+  using Next = QuotaWait::Next;
+  QuotaWait wait;
+  const Time begin{std::chrono::seconds(100)};
+  Time now = begin;
+  std::uint64_t freed = 0;
+  for (; now < begin + std::chrono::seconds(60); now += std::chrono::seconds(1))
+    EXPECT_NE(wait.asked(freed += 10, std::chrono::seconds(8), now), Next::refuse);
+  const Time last = now;
+  Next next = Next::wait;
+  for (; (next = wait.asked(freed, std::chrono::seconds(8), now)) != Next::refuse;)
+    now += std::chrono::seconds(1);
+  EXPECT_EQ(now - last, std::chrono::seconds(7)) << "8 s after the last progress";
+  EXPECT_NE(wait.asked(freed, std::chrono::seconds(8), now), Next::refuse) << "another ask";
+}
+
+TEST(QuotaWait, IsPressedAgainAndAgain) {
+  using Next = QuotaWait::Next;
+  QuotaWait wait;
+  Time now{std::chrono::seconds(100)};
+  int pressed = 0;
+  for (int i = 0; i < 40; ++i, now += std::chrono::milliseconds(50))
+    pressed += wait.asked(7, std::chrono::seconds(8), now) == Next::press ? 1 : 0;
+  EXPECT_EQ(pressed, 4) << "in two seconds";
+  wait.over();
+  EXPECT_EQ(wait.asked(7, std::chrono::seconds(8), now), Next::press) << "a new wait";
 }
 
 }  // namespace
