@@ -62,13 +62,13 @@ class Builder {
 
  private:
   friend class Context;
-  Builder(detail::Engine& engine, std::size_t n) : size_(n) {
+  Builder(detail::Engine& engine, std::size_t n, detail::CallSite at) : size_(n) {
     if (n > (std::size_t{1} << 62) / sizeof(T))
       detail::throw_not_encodable("create: no machine has so much memory");
     detail::Sizer sizer;
     sizer.varint(n);
     sizer.align(detail::run_alignment(n * sizeof(T), alignof(T)));
-    building_ = engine.create(sizer.size() + n * sizeof(T));
+    building_ = engine.create(sizer.size() + n * sizeof(T), at);
     const std::span<std::byte> bytes = building_->bytes();
     std::vector<detail::ObjectHandle> handles;
     detail::Writer writer(bytes.first(sizer.size()), handles);
@@ -119,13 +119,13 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
 
   // --- objects
   /// Stores a copy of the value. Copied once, straight into shared memory above 4 KiB. Throws
-  /// OutOfMemory.
+  /// OutOfMemory. Where it was called stands in `troupe memory`; leave `at` alone.
   template <class T>
-  auto put(const T& value) const;
+  auto put(const T& value, detail::CallSite at = detail::CallSite::here()) const;
   /// Room for n elements in shared memory, written in place and then sealed: no copy at all.
   template <class T>
-  Builder<T> create(std::size_t n) const {
-    return Builder<T>(*engine_, n);
+  Builder<T> create(std::size_t n, detail::CallSite at = detail::CallSite::here()) const {
+    return Builder<T>(*engine_, n, at);
   }
   /// Blocks until the value is there; a worker gives its CPU back meanwhile. Result: a copy of its
   /// own, each time. Throws the Error that the work ended in, or TimedOut (the work goes on).
@@ -201,8 +201,8 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
 
   /// As Context::put.
   template <class T>
-  auto put(const T& value) const {
-    return Context(*engine_).put(value);
+  auto put(const T& value, detail::CallSite at = detail::CallSite::here()) const {
+    return Context(*engine_).put(value, at);
   }
   /// As Context::find.
   template <class A>
@@ -313,16 +313,16 @@ bool AsCompleted<R>::fill() {
 }
 
 template <class T>
-auto Context::put(const T& value) const {
+auto Context::put(const T& value, detail::CallSite at) const {
   using Stored = detail::carried<const T&>;
   if constexpr (!detail::MustCross<Stored>::value) {
     return Ref<Stored>{};
   } else if constexpr (std::is_same_v<Stored, T>) {
-    return detail::put_value<T>(*engine_, value);
+    return detail::put_value<T>(*engine_, value, at);
   } else if constexpr (std::is_constructible_v<Stored, const T&>) {
-    return detail::put_value<Stored>(*engine_, Stored(value));
+    return detail::put_value<Stored>(*engine_, Stored(value), at);
   } else {
-    return detail::put_value<Stored>(*engine_, Stored(std::begin(value), std::end(value)));
+    return detail::put_value<Stored>(*engine_, Stored(std::begin(value), std::end(value)), at);
   }
 }
 

@@ -187,11 +187,8 @@ void Node::loop() {
     guard_memory();
     send_notices();
     tell_memory();
-    // The ring of a worker that is about to be reaped has not been read: it may count a holder.
-    const bool unread = std::any_of(processes_.begin(), processes_.end(),
-                                    [](const auto& entry) { return entry.second->doomed; });
-    const bool again = (!unread && owners_.settle()) || kept_.pending() || !readers_.empty() ||
-                       (control_ && control_->pending());
+    const bool again = (!has_unread() && (owners_.settle() || !frees_.empty())) ||
+                       kept_.pending() || !readers_.empty() || (control_ && control_->pending());
     if (network_) {
       report(steady_now());
       tell_pace(steady_now());
@@ -206,6 +203,13 @@ void Node::loop() {
     poll_once(next_deadline());
     bell_.finish_sleep();
   }
+}
+
+/// The ring of a worker that is about to be reaped has not been read: it may count a holder, or
+/// hold an adoption.
+bool Node::has_unread() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const auto& entry) { return entry.second->doomed; });
 }
 
 Time Node::next_deadline() const {
@@ -367,6 +371,10 @@ void Node::bury(Process& process) {
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
+  const Transit::Died given = transit_.died(index);
+  for (const wire::Location& location : given.free) free(location);
+  for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
+    if (process.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
   kept_.process_died(index);
   forget_asks(process);
   if (process.attached) host_->process_died(process.store_index);

@@ -25,6 +25,7 @@
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
+#include "troupe/runtime/agent/transit.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_door.hpp"
@@ -193,6 +194,7 @@ class Node final : private OwnerTable::Out,
   void bury_doomed();
   void bury(Process& process);
   Process* find(ProcessIndex index);
+  bool has_unread() const;
   std::uint32_t take_line();
   Time next_deadline() const;
 
@@ -285,6 +287,11 @@ class Node final : private OwnerTable::Out,
   void welcome(Process& from, std::vector<Fd> descriptors);
   void on_request_lease(Process& from, const wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
+  void on_hold(const Process& from, const wire::Hold& message);
+  void on_call_site(Process& from, const wire::CallSite& message);
+  void adopted(const wire::Adopt& message, const Process& from);
+  void counted(const wire::Value& value);
+  void undo(ProcessIndex process, const Transit::Undone& undone);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
@@ -326,8 +333,6 @@ class Node final : private OwnerTable::Out,
   bool has_purpose(const Process& worker) const;
   void forget_ended_jobs();
   void registered();
-  void adopted(const wire::Location& location, const Process& from, std::uint32_t site);
-  void counted(const wire::Value& value);
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
@@ -437,6 +442,7 @@ class Node final : private OwnerTable::Out,
   void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override;
   void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
   NodeId owner_of(ObjectId object) override;
+  void hold_creation(const wire::Call& creation);
   void drop_creation(const wire::Call& creation) override;
 
   NodeOptions options_;
@@ -495,15 +501,12 @@ class Node final : private OwnerTable::Out,
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.
   std::vector<wire::Location> frees_;
-  /// Objects that processes of a job have named to each other and that no OwnerTable counts: who
-  /// was to free them may die first. 0: not so, or an actor's, which may be in any job's hands.
-  struct Adopted {
-    wire::Location location;
+  Transit transit_;
+  /// An object in the books, as it was when it was made.
+  struct Made {
     scheduling::JobNumber job = 0;
-    bool in_books = false;  ///< with these
-    scheduling::JobNumber maker = 0;
     std::uint32_t site = 0;
-    std::uint64_t bytes = 0;  ///< as the store has them, whatever a process says later
+    std::uint64_t bytes = 0;
   };
   ObjectBooks books_;
   std::uint64_t job_quota_ = 0;  ///< bytes of objects of one job on this node; 0: no limit
@@ -514,7 +517,7 @@ class Node final : private OwnerTable::Out,
     Time due{};
   };
   std::deque<TryAgain> try_quota_again_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Adopted> adopted_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Made> made_;
   struct ReaderRequest {
     ProcessIndex process = 0;
     wire::NeedReader request;

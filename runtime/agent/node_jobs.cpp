@@ -236,9 +236,6 @@ void Node::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
-    // Who was to free them is dead; what an owner table counts is not among them.
-    for (const auto& [key, object] : adopted_)
-      if (object.job == job.number) frees_.push_back(object.location);
     programs_->forget(job.id);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);

@@ -98,7 +98,11 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                      counted(m.value);
                      owners_.fulfil(m.object, m.value, payload);
                    },
-                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
+                   [&](wire::Hold& m) { on_hold(from, m); },
+                   [&](wire::Arrived& m) {
+                     undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
+                   },
+                   [&](wire::CallSite& m) { on_call_site(from, m); },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
                    [&](wire::Rebuild& m) { owners_.rebuild(m.object, from.index, m.lost); },
                    [&](wire::Rebuilt& m) {
@@ -232,7 +236,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                            stderr, "troupe: process %d names an object that it does not have: %s\n",
                            static_cast<int>(from.pid), done.error().what());
                      else {
-                       adopted(m.location, from, 0);
+                       adopted(m, from);
                        may_spill(m.location);
                      }
                    },
@@ -242,28 +246,46 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
              message);
 }
 
-void Node::adopted(const wire::Location& location, const Process& from, std::uint32_t site) {
-  if (!network_ && job_quota_ == 0) return;  // with a private node's driver everything ends
-  const scheduling::JobNumber job = actors_.hosts(from.index) ? 0 : from.job_number;
-  Adopted& object = adopted_
-                        .try_emplace({location.segment, location.slot, location.generation},
-                                     Adopted{location, job})
-                        .first->second;
-  if (object.in_books) return;
-  object.in_books = true;
-  object.bytes = location.length;
-  object.maker = from.job_number;
-  object.site = site != 0 && site <= from.sites.size() ? from.sites[site - 1] : 0;
-  books_.made(object.maker, object.site, location.length, from.heard);
+void Node::adopted(const wire::Adopt& message, const Process& from) {
+  const wire::Location& at = message.location;
+  if (transit_.adopted(from.index, message.process != 0 ? message.process : from.index,
+                       {message.frame, message.waiting}, at))
+    free(at);
+  if (!network_ && job_quota_ == 0) return;  // nobody asks
+  const auto [entry, fresh] = made_.try_emplace({at.segment, at.slot, at.generation});
+  if (!fresh) return;
+  Made& object = entry->second;
+  object.bytes = at.length;
+  object.job = from.job_number;
+  object.site =
+      message.site != 0 && message.site <= from.sites.size() ? from.sites[message.site - 1] : 0;
+  books_.made(object.job, object.site, at.length, from.heard);
 }
 
-/// From here on the owner table frees what the value names. The adoption may be read later.
+/// Its numbers count up.
+void Node::on_call_site(Process& from, const wire::CallSite& message) {
+  if (message.number == from.sites.size() + 1 && message.number <= wire::kMaxSites)
+    from.sites.push_back(books_.site(message.text));
+}
+
+void Node::on_hold(const Process& from, const wire::Hold& message) {
+  owners_.hold(message.object, message.process, message.delta, from.index);
+  const Transit::Frame frame{message.frame, message.waiting};
+  if (message.delta > 0)
+    transit_.counted(from.index, message.process, frame, message.object);
+  else
+    transit_.taken_back(from.index, message.process, frame, message.object);
+}
+
+/// What a dead process had given to this one never comes.
+void Node::undo(ProcessIndex process, const Transit::Undone& undone) {
+  for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
+  for (const wire::Location& location : undone.free) free(location);
+}
+
+/// From here on the owner table frees what the value names.
 void Node::counted(const wire::Value& value) {
-  if (!network_ || value.kind != wire::Value::Kind::shared) return;
-  const wire::Location& at = value.location;
-  Adopted& object = adopted_[{at.segment, at.slot, at.generation}];
-  object.location = at;
-  object.job = 0;
+  if (value.kind == wire::Value::Kind::shared) transit_.owned(value.location);
 }
 
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
@@ -295,10 +317,11 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 }
 
 void Node::carry_out_deferred() {
-  for (const wire::Location& location : std::exchange(frees_, {})) {
-    if (const auto known = adopted_.extract({location.segment, location.slot, location.generation});
-        known && known.mapped().in_books)
-      books_.freed(known.mapped().maker, known.mapped().site, known.mapped().bytes);
+  for (const wire::Location& location :
+       has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
+    transit_.freed(location);
+    if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
+      books_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
     const objectstore::Location at = client::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);
@@ -347,6 +370,7 @@ ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(Cases{[&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
+                     hold_creation(m.creation);
                      actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
@@ -538,6 +562,8 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 }
 
 void Node::free(const wire::Location& location) {
+  transit_.freed(
+      location);  // once more when it is carried out: its adoption may be read until then
   frees_.push_back(location);
 }
 
@@ -576,11 +602,14 @@ void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobV
   send(*to, start, payload);
 }
 
+void Node::hold_creation(const wire::Call& creation) {
+  for (const wire::Value& argument : creation.arguments)
+    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
+}
+
 void Node::drop_creation(const wire::Call& creation) {
-  for (const wire::Value& argument : creation.arguments) {
-    if (argument.kind == wire::Value::Kind::forwarded) owners_.hold(argument.forward, kSelf, -1);
-    for (const ObjectId inner : argument.refs) owners_.hold(inner, kSelf, -1);
-  }
+  for (const wire::Value& argument : creation.arguments)
+    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, -1); });
 }
 
 void Node::end_worker(ProcessIndex worker) {

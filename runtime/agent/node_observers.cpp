@@ -107,6 +107,9 @@ wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now)
 }
 
 void Node::describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) {
+  if (const auto made = made_.find({location.segment, location.slot, location.generation});
+      made != made_.end())
+    row.site = books_.text_of(made->second.site);
   const auto seen = spiller_ ? spiller_->look(client::store_location(location)) : std::nullopt;
   if (!seen) return;
   row.state = seen->on_disk ? wire::MemoryObject::State::disk : wire::MemoryObject::State::memory;
@@ -137,6 +140,26 @@ wire::MemoryReport Node::memory_report() {
     report.restored = spill.restored;
     report.bad_folders = spill.disk.quarantined;
     report.asks_waiting = spill.waiting;
+  }
+  report.job_quota_bytes = job_quota_;
+  books_.each_job([&](std::uint64_t number, std::uint64_t bytes) {
+    if (report.jobs.size() == wire::kMaxMemoryJobs) return;
+    const auto job = jobs_.find(number);
+    report.jobs.push_back({job == jobs_.end() ? JobId{} : job->second.id, bytes});
+  });
+  books_.each_site(now, [&](std::uint32_t number, const ObjectBooks::Site& site) {
+    if (number != 0)
+      report.sites.push_back({site.text, site.objects, site.bytes, site.made, site.grows});
+  });
+  std::stable_sort(report.sites.begin(), report.sites.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (report.sites.size() > wire::kMaxMemorySites) report.sites.resize(wire::kMaxMemorySites);
+  report.copies = copies_ != nullptr;
+  if (copies_) {
+    const objectstore::SharedStats copies = copies_->stats();
+    report.copied = copies.copies;
+    report.copy_bytes = copies.bytes;
+    report.copy_errors = copies.errors;
   }
   const objectstore::ClientStats own = host_->local().stats();
   report.own_holes = own.holes;

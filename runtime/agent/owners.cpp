@@ -32,10 +32,15 @@ wire::Value lost(std::string message, const Error* cause = nullptr) {
 // --- values
 // -----------------------------------------------------------------------------------------------------
 
+void OwnerTable::hold_inner(const wire::Value& value) {
+  wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
+}
+
 void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
                         BlobView payload) {
+  hold_inner(value);
   Record& record = records_[object];
-  if (record.known) return;
+  if (record.known) return drop_inner(value);
   record.known = true;
   record.producer = from;
   count(object, record, from, +1);
@@ -43,6 +48,7 @@ void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& v
 }
 
 void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payload) {
+  hold_inner(value);
   const auto found = records_.find(object);
   if (found == records_.end()) return let_go(value);  // everybody has let go of it
   // Another value: it ended otherwise meanwhile, and the location may be that of the first.
@@ -214,6 +220,7 @@ void OwnerTable::pull_again(ObjectId object, Record& record) {
 
 void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
                          BlobView payload) {
+  hold_inner(value);
   const auto found = records_.find(object);
   if (found == records_.end()) return let_go(value);
   Record& record = found->second;
@@ -508,7 +515,7 @@ void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.owner != from || found->second.ready) return;
   Record& record = found->second;
-  wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
+  hold_inner(value);
   if (value.kind == wire::Value::Kind::pending || value.kind == wire::Value::Kind::shared) {
     drop_inner(value);
     return set_value(object, record, lost("its owner's answer makes no sense"), {});

@@ -112,8 +112,8 @@ class OwnerTable {
 
   // --- from processes of this node
 
-  /// The sender's record becomes ours; the sender holds one count. For a pending one the sender
-  /// will fulfil it.
+  /// The sender's record becomes ours, which counts the refs inside; the sender holds one count.
+  /// For a pending one the sender will fulfil it.
   void escape(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   void fulfil(ObjectId object, const wire::Value& value, BlobView payload);
   /// `by`: the process that says so (kSelf: the agent). What it has counted for a node is its own
@@ -244,6 +244,7 @@ class OwnerTable {
   void forget_passed_on(ProcessIndex owner);
   bool ends_here(ObjectId object, ProcessIndex to) const;
   bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
+  void hold_inner(const wire::Value& value);
   void drop_inner(const wire::Value& value);
   void let_go(const wire::Value& value);
   void release(ObjectId object, const Record& record);

@@ -81,6 +81,7 @@ json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryO
           {"bytes", object.bytes},
           {"owner", node_text(all, object.owner)},
           {"maker_pid", object.maker_pid},
+          {"made_at", object.site},
           {"job", object.job ? object.job.str() : ""},
           {"pins", object.pins},
           {"refs", object.held},
@@ -103,6 +104,15 @@ json json_of(const wire::MemoryProcess& process) {
 
 json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t after) {
   json processes = json::array(), suspects = json::array();
+  json jobs = json::array(), sites = json::array();
+  for (const auto& site : report.sites)
+    sites.push_back({{"made_at", site.text},
+                     {"objects", site.objects},
+                     {"object_bytes", site.bytes},
+                     {"made", site.made},
+                     {"grows", site.grows}});
+  for (const auto& job : report.jobs)
+    jobs.push_back({{"job", job.job ? job.job.str() : ""}, {"object_bytes", job.bytes}});
   for (const auto& process : report.processes) processes.push_back(json_of(process));
   for (const auto& object : report.rows)
     if (!suspicion(object, after).empty()) suspects.push_back(json_of(all, report, object, after));
@@ -122,6 +132,14 @@ json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t
             {"disk_bytes", report.disk_bytes},
             {"restored", report.restored},
             {"bad_folders", report.bad_folders}}},
+          {"shared_copies",
+           {{"used", report.copies},
+            {"objects", report.copied},
+            {"bytes", report.copy_bytes},
+            {"errors", report.copy_errors}}},
+          {"job_quota_bytes", report.job_quota_bytes},
+          {"jobs", std::move(jobs)},
+          {"sites", std::move(sites)},
           {"asks_waiting", report.asks_waiting},
           {"agent_extents",
            {{"holes", report.own_holes},
@@ -147,12 +165,38 @@ std::string text_of(const wire::MemoryReport& report) {
       text += "  " + std::to_string(report.bad_folders) +
               " spill folders failed too often and are left alone\n";
   }
+  if (report.copies) {
+    text += "  " + std::to_string(report.copied) + " objects (" + size_text(report.copy_bytes) +
+            ") that other nodes hold have a copy in the shared folders";
+    if (report.copy_errors != 0)
+      text += ", which failed " + std::to_string(report.copy_errors) + " times";
+    text += "\n";
+  }
+  for (const auto& job : report.jobs) {
+    text += "  job " + (job.job ? job.job.str().substr(0, 8) : "that has ended") + ": " +
+            size_text(job.bytes);
+    if (report.job_quota_bytes != 0) text += " of " + size_text(report.job_quota_bytes);
+    text += " of objects in memory and on disk\n";
+  }
   if (report.waiting_objects != 0)
     text += "  " + std::to_string(report.waiting_objects) +
             " freed objects stay while somebody looks at them\n";
   if (report.asks_waiting != 0)
     text += "  " + std::to_string(report.asks_waiting) + " wait for memory\n";
   return text;
+}
+
+/// The few places that have most bytes, and all whose objects become more and more.
+std::string text_of_sites(const Reports& all) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::vector<std::string>> rows{
+      {"NODE", "MADE AT", "OBJECTS", "SIZE", "EVER MADE", ""}};
+  for (const auto& report : all.reports)
+    for (std::size_t i = 0; i < report.sites.size(); ++i)
+      if (const auto& site = report.sites[i]; i < kMost || site.grows)
+        rows.push_back({report.name, site.text, std::to_string(site.objects), size_text(site.bytes),
+                        std::to_string(site.made), site.grows ? "more and more: a leak?" : ""});
+  return rows.size() == 1 ? "" : "\n" + table_text(rows);
 }
 
 std::string text_of_processes(const Reports& all) {
@@ -177,13 +221,14 @@ struct Listed {
 std::string text_of_objects(const Reports& all, const std::vector<Listed>& objects,
                             std::uint64_t after, bool suspects) {
   std::vector<std::vector<std::string>> rows{{"OBJECT", "SIZE", "STATE", "NODE", "OWNER", "MAKER",
-                                              "REFS", "VIEWS", "AGE", "UNUSED",
+                                              "MADE AT", "REFS", "VIEWS", "AGE", "UNUSED",
                                               suspects ? "WHY" : "HELD BY"}};
   for (const auto& [report, object] : objects) {
     const bool aged = object->age_ns != 0;
     rows.push_back({object->id ? object->id.str() : "-", size_text(object->bytes),
                     std::string(wire::name_of(object->state)), report->name,
                     node_text(all, object->owner), pid_text(object->maker_pid),
+                    object->site.empty() ? "-" : object->site,
                     object->id ? std::to_string(object->held) : "-", std::to_string(object->pins),
                     aged ? age_text(object->age_ns) : "-", aged ? age_text(object->unused_ns) : "-",
                     suspects ? suspicion(*object, after) : holders_text(all, *object)});
@@ -251,6 +296,7 @@ Exit memory(const Request& request, double leak_after) {
   }
   for (const auto& report : all.reports) std::printf("%s", text_of(report).c_str());
   std::printf("\n%s", text_of_processes(all).c_str());
+  std::printf("%s", text_of_sites(all).c_str());
   std::vector<Listed> suspects;
   for (const Listed& one : listed(all))
     if (!suspicion(*one.object, after).empty()) suspects.push_back(one);

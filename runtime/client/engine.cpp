@@ -244,7 +244,8 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
   };
   const auto put_one = [&](detail::Argument& argument) {
     argument.object = put(BlobView(call.bytes).subspan(argument.offset, argument.size),
-                          std::span(call.refs).subspan(argument.first_ref, argument.ref_count));
+                          std::span(call.refs).subspan(argument.first_ref, argument.ref_count),
+                          {call.callable->name});
     argument.size = 0;
     argument.ref_count = 0;
   };
@@ -541,7 +542,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
     append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
     for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
       const auto& ref = call.refs[argument.first_ref + i];
-      share(ref, to.holder);
+      share(ref, to);
       value.refs.push_back(ref.id());
     }
     message.arguments.push_back(std::move(value));
@@ -556,7 +557,7 @@ wire::Call ClientEngine::call_that_fits(const detail::Call& call, Receiver to, s
     payload_.clear();
     wire::Call message = encode_call(call, to, payload_);
     if (fits(message, beside)) return message;
-    take_back(message, to.holder);
+    take_back(message, to);
     if (!to.only_references) continue;
     refuse(message);
     payload_.clear();
@@ -577,11 +578,14 @@ bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
 }
 
 /// What it names was counted for a receiver that does not get it.
-void ClientEngine::take_back(const wire::Call& message, std::uint64_t holder) {
+void ClientEngine::take_back(const wire::Call& message, const Receiver& to) {
+  if (to.holder == kAgentProcess) return;
+  const auto one = [&](ObjectId id) {
+    tell_agent(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
+  };
   for (const wire::Value& argument : message.arguments) {
-    for (const ObjectId id : argument.refs) tell_agent(wire::Hold{id, holder, -1});
-    if (argument.kind == wire::Value::Kind::forwarded)
-      tell_agent(wire::Hold{argument.forward, holder, -1});
+    for (const ObjectId id : argument.refs) one(id);
+    if (argument.kind == wire::Value::Kind::forwarded) one(argument.forward);
   }
 }
 

@@ -56,6 +56,7 @@ class ValueRoom {
   std::size_t size = 0;
   Blob inline_bytes;
   objectstore::Allocation allocation;
+  std::uint32_t site = 0;  ///< as in OutgoingValue
 };
 
 /// What the agent asked of a worker besides calls.
@@ -99,7 +100,9 @@ class ClientEngine final : public detail::Engine,
   std::optional<detail::ActorHandle> find(const std::string& name, const char* class_name) override;
   void kill(const detail::ActorHandle& actor, bool may_restart) override;
   detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs) override;
-  std::unique_ptr<detail::Building> create(std::size_t size) override;
+  detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs,
+                           detail::CallSite at);
+  std::unique_ptr<detail::Building> create(std::size_t size, detail::CallSite at) override;
   detail::Value get(const detail::ObjectHandle& object, Duration timeout) override;
   Result<detail::Value> try_get(const detail::ObjectHandle& object, Duration timeout) override;
   bool is_ready(const detail::ObjectHandle& object) override;
@@ -137,7 +140,7 @@ class ClientEngine final : public detail::Engine,
   void discard(const wire::Value& value);
   /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
   /// OutOfMemory.
-  ValueRoom make_room(std::size_t size);
+  ValueRoom make_room(std::size_t size, detail::CallSite at);
   /// The written value, sealed. Throws InvalidArgument when it holds more than 262,144 refs, and
   /// OutOfMemory.
   OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
@@ -166,14 +169,24 @@ class ClientEngine final : public detail::Engine,
     /// It looks for lost bytes itself: forwarded objects are those that can be computed again.
     bool recovers = false;
     bool only_references = false;  ///< its frame has no room for values, so not even small ones
+    std::uint64_t frame = 0;       ///< number of the frame, to a process of this node
+    std::uint32_t waiting = 0;     ///< of those before it, outside the ring
   };
+  static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
   struct Peer {
     std::uint64_t process = 0;
     std::uint64_t holder = 0;  ///< who counts as holder of refs sent there
     bool remote = false;       ///< lives on another node; the agent carries its frames
     std::uint32_t line = 0;    ///< of ours
     ring::Channel channel;
-    Receiver receiver() const noexcept { return {holder, remote}; }
+    /// Of the next frame.
+    Receiver receiver() const noexcept {
+      Receiver to{.holder = holder, .by_reference = remote};
+      if (remote) return to;
+      to.frame = channel.sent() + 1;
+      to.waiting = static_cast<std::uint32_t>(channel.waiting());
+      return to;
+    }
     std::uint64_t sent = 0;     ///< calls, to a worker
     std::uint64_t started = 0;  ///< highest call begun, from a caller
     std::uint64_t completed = 0;
@@ -255,14 +268,14 @@ class ClientEngine final : public detail::Engine,
   static Entry* named_by(const Entry& entry, std::size_t i);
   void escape(Entry& entry);
   void tell_escape(Entry& entry);
-  void share(const detail::ObjectHandle& handle, std::uint64_t process);
+  void share(const detail::ObjectHandle& handle, const Receiver& to);
   detail::ObjectHandle find_held(ObjectId id);
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
   std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
-  wire::Value outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload);
+  wire::Value outgoing_entry(Entry& entry, const Receiver& to, Blob& payload);
   wire::Value outgoing(const detail::ObjectHandle& handle, const Receiver& to, Blob& payload);
   wire::Value outgoing(const OutgoingValue& value, const Receiver& to, Blob& payload);
-  wire::Value outgoing_forward(const detail::ObjectHandle& handle, std::uint64_t holder);
+  wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
   wire::Value record_of(Entry& entry, Blob& payload);
   detail::ObjectHandle object_of(OutgoingValue value);
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
@@ -339,11 +352,13 @@ class ClientEngine final : public detail::Engine,
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
   bool fits(const wire::Call& message, std::size_t beside);
   static void refuse(wire::Call& message);
-  void take_back(const wire::Call& message, std::uint64_t holder);
+  void take_back(const wire::Call& message, const Receiver& to);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   void hand_back_unstarted();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   Guard guard() { return Guard(lock_); }
+  static std::uint64_t next_serial() noexcept;
+  std::uint32_t number_of(detail::CallSite at);
   void unlock_and_collect(Guard& guard);
 
   EngineLock lock_;
@@ -403,6 +418,8 @@ class ClientEngine final : public detail::Engine,
   std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come
   std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
   std::uint64_t next_request_ = 0;
+  std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;  ///< the agent knows them
+  const std::uint64_t serial_ = next_serial();  ///< of this engine in this process
   std::uint64_t next_actor_ = 0;
   std::vector<int> gpus_;
   std::vector<std::uint32_t> ready_lines_;

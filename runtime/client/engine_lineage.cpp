@@ -128,7 +128,7 @@ void ClientEngine::unfollow(Entry& entry) {
 void ClientEngine::tell_heir(ObjectId object, const detail::ObjectHandle& heir) {
   wire::Rebuilt message;
   message.object = object;
-  message.value = outgoing_forward(heir, kAgentProcess);
+  message.value = outgoing_forward(heir, for_agent());
   tell_agent(message);
 }
 

@@ -244,10 +244,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   const auto found = peers_.find(message.peer);
   if (found == peers_.end()) {
     dead_peers_.insert(message.peer);  // its channel is still on its way: it is to be refused
-    return;
+    return tell_agent(wire::Arrived{message.peer, 0});
   }
   Peer& peer = *found->second;
   drain_peer(peer, now);  // replies that were published before the death count
+  if (!peer.remote) tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   const std::uint64_t started = message.started != wire::PeerDied::kUnknown
                                     ? message.started
                                     : peer.channel.peer_progress().started;

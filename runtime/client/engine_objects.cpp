@@ -69,7 +69,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
         // Others wait for it at the agent, which can follow the source by itself: this process may
         // end before that is ready.
         entry.fulfil = false;
-        tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, kAgentProcess)});
+        tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, for_agent())});
       }
       follow(entry);
       return;
@@ -239,12 +239,12 @@ void ClientEngine::need(Entry& entry, bool bytes) {
 /// What the agent is to keep as the value of a ready object of ours.
 wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
   if (Entry* heir = entry.heir.load(std::memory_order_relaxed))
-    return outgoing_forward(ObjectTable::keep(*heir), kAgentProcess);
+    return outgoing_forward(ObjectTable::keep(*heir), for_agent());
   if (entry.kind != wire::Value::Kind::remote &&
       !(entry.source && entry.kind == wire::Value::Kind::shared))
-    return outgoing_entry(entry, kAgentProcess, payload);
+    return outgoing_entry(entry, for_agent(), payload);
   TROUPE_ASSERT(static_cast<bool>(entry.source), "the bytes of our own object are here");
-  return outgoing_forward(entry.source, kAgentProcess);
+  return outgoing_forward(entry.source, for_agent());
 }
 
 /// The i-th of the objects that the record of a ready one names, or nullptr.
@@ -304,11 +304,12 @@ void ClientEngine::tell_escape(Entry& entry) {
 }
 
 /// Counts one more holder: the process (or the node) that will find the id in a message published
-/// after this.
-void ClientEngine::share(const detail::ObjectHandle& handle, std::uint64_t holder) {
+/// after this. The agent itself counts what it finds.
+void ClientEngine::share(const detail::ObjectHandle& handle, const Receiver& to) {
   Entry& entry = entry_of(handle);
   escape(entry);
-  tell_agent(wire::Hold{entry.id, holder, +1});
+  if (to.holder != kAgentProcess)
+    tell_agent(wire::Hold{entry.id, to.holder, +1, to.frame, to.waiting});
 }
 
 /// A handle of the entry that an id has here, be it parked; empty: it has none.
@@ -384,24 +385,26 @@ void ClientEngine::free_entry(Entry* entry) {
 
 // --- values on their way out
 
-wire::Value ClientEngine::outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload) {
+wire::Value ClientEngine::outgoing_entry(Entry& entry, const Receiver& to, Blob& payload) {
   wire::Value value;
   value.kind = entry.kind;
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       append_inline(value, entry.value->bytes, payload);
       for (const auto& ref : *entry.value->refs) {
-        share(ref, holder);
+        share(ref, to);
         value.refs.push_back(ref.id());
       }
       break;
     case wire::Value::Kind::shared:
-      if (!entry.adopted) tell_agent(wire::Adopt{entry.location});
+      if (!entry.adopted)
+        tell_agent(
+            wire::Adopt{entry.location, entry.made == Entry::Made::put ? entry.result_index : 0});
       entry.adopted = true;
       value.location = entry.location;
       value.ref_count = entry.bundled ? kBundled : 0;
       for (const auto& ref : *entry.nested) {
-        share(ref, holder);
+        share(ref, to);
         value.refs.push_back(ref.id());
       }
       break;
@@ -422,15 +425,14 @@ wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Rec
   const bool moved = entry.heir.load(std::memory_order_relaxed) != nullptr;
   if (!to.only_references && entry.kind != wire::Value::Kind::remote && !moved &&
       !(in_memory && to.by_reference))
-    return outgoing_entry(entry, to.holder, payload);
+    return outgoing_entry(entry, to, payload);
   Entry* at = &entry;
   while (!(to.recovers && at->made_by != nullptr) && next_of(*at) != nullptr) at = next_of(*at);
-  return outgoing_forward(ObjectTable::keep(*at), to.holder);
+  return outgoing_forward(ObjectTable::keep(*at), to);
 }
 
-wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle,
-                                           std::uint64_t holder) {
-  share(handle, holder);
+wire::Value ClientEngine::outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to) {
+  share(handle, to);
   wire::Value value;
   value.kind = wire::Value::Kind::forwarded;
   value.forward = handle.id();
@@ -441,16 +443,16 @@ wire::Value ClientEngine::outgoing(const OutgoingValue& from, const Receiver& to
   wire::Value value;
   value.kind = from.kind;
   value.error = from.error;
-  if (from.kind == wire::Value::Kind::forwarded) return outgoing_forward(from.forward, to.holder);
+  if (from.kind == wire::Value::Kind::forwarded) return outgoing_forward(from.forward, to);
   if (from.kind == wire::Value::Kind::inline_bytes) append_inline(value, from.bytes, payload);
   if (from.kind == wire::Value::Kind::shared) {
-    if (to.by_reference) return outgoing_forward(object_of(from), to.holder);
-    tell_agent(wire::Adopt{from.location});
+    if (to.by_reference) return outgoing_forward(object_of(from), to);
+    tell_agent(wire::Adopt{from.location, from.site, to.holder, to.frame, to.waiting});
     value.location = from.location;
     value.ref_count = from.bundled ? kBundled : 0;
   }
   for (const auto& ref : from.refs) {
-    share(ref, to.holder);
+    share(ref, to);
     value.refs.push_back(ref.id());
   }
   return value;
@@ -462,6 +464,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
   Entry& entry = entry_of(handle);
   entry.kind = value.kind;
   entry.made = Entry::Made::put;
+  entry.result_index = value.site;
   if (value.kind == wire::Value::Kind::shared) {
     entry.location = value.location;
     entry.owns_location = true;

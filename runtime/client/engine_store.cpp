@@ -25,8 +25,8 @@ struct Opened {
 
 class StoreBuilding final : public detail::Building {
  public:
-  StoreBuilding(ClientEngine& engine, std::size_t size)
-      : engine_(engine), room_(engine.make_room(size)) {}
+  StoreBuilding(ClientEngine& engine, std::size_t size, detail::CallSite at)
+      : engine_(engine), room_(engine.make_room(size, at)) {}
   std::span<std::byte> bytes() override { return room_.bytes(); }
   detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs) override {
     return engine_.seal_room(std::move(room_), refs);
@@ -160,20 +160,52 @@ Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
                    "drop references, put less at once, or start the node with a larger arena");
 }
 
-ValueRoom ClientEngine::make_room(std::size_t size) {
+ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
   ValueRoom room;
   room.size = size;
-  if (size <= wire::kInlineValue)
+  if (size <= wire::kInlineValue) {
     room.inline_bytes.resize(size);
-  else
-    room.allocation = std::move(allocate(size)).value();
+    return room;
+  }
+  room.site = number_of(at);
+  room.allocation = std::move(allocate(size)).value();
   return room;
+}
+
+std::uint64_t ClientEngine::next_serial() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+/// As the agent knows the place, which is told it once. Each thread remembers its last.
+std::uint32_t ClientEngine::number_of(detail::CallSite at) {
+  struct Last {
+    std::uint64_t engine = 0;
+    const char* text = nullptr;
+    std::uint32_t line = 0, number = 0;
+  };
+  static thread_local Last last;
+  if (last.engine == serial_ && last.text == at.text && last.line == at.line) return last.number;
+  Guard lock = guard();
+  const auto [known, fresh] = sites_.try_emplace({at.text, at.line}, 0);
+  if (fresh && sites_.size() <= wire::kMaxSites) {
+    known->second = static_cast<std::uint32_t>(sites_.size());
+    std::string_view text(at.text);
+    if (at.line != 0) text.remove_prefix(text.find_last_of('/') + 1);
+    tell_agent(wire::CallSite{
+        known->second,
+        at.line == 0 ? std::string(text) : std::string(text) + ":" + std::to_string(at.line)});
+  }
+  last = {serial_, at.text, at.line, known->second};
+  unlock_and_collect(lock);
+  return last.number;
 }
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
   if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
+  value.site = room.site;
   value.refs.assign(refs.begin(), refs.end());
   if (room.allocation) {
     value.kind = wire::Value::Kind::shared;
@@ -202,6 +234,7 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
   value.kind = wire::Value::Kind::shared;
   value.location = wire_location(store_->seal(std::move(room.allocation), 0, room.size));
   value.bundled = true;
+  value.site = room.site;
   Guard lock = guard();
   while (!refs.empty()) {
     OutgoingValue bundle;
@@ -254,6 +287,11 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 }
 
 detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs) {
+  return put(bytes, refs, {"an argument"});
+}
+
+detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs,
+                                       detail::CallSite at) {
   if (bytes.size() <= wire::kInlineValue && refs.empty()) {
     auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
     stored->bytes = bytes;
@@ -267,13 +305,13 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
     entry.ready.store(true, std::memory_order_release);
     return handle;
   }
-  ValueRoom room = make_room(bytes.size());
+  ValueRoom room = make_room(bytes.size(), at);
   if (!bytes.empty()) std::memcpy(room.bytes().data(), bytes.data(), bytes.size());
   return seal_room(std::move(room), refs);
 }
 
-std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size) {
-  return std::make_unique<StoreBuilding>(*this, size);
+std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail::CallSite at) {
+  return std::make_unique<StoreBuilding>(*this, size, at);
 }
 
 bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {

@@ -85,7 +85,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   std::atomic<Entry*> heir{nullptr};
   // What can be done when the bytes are lost (client/lineage.hpp).
   Spec* made_by = nullptr;         ///< the call that made it, while that is known
-  std::uint32_t result_index = 0;  ///< which of its results
+  std::uint32_t result_index = 0;  ///< which of its results; of what was put: its call site
   std::uint32_t lineage_uses = 0;  ///< calls that would need it, and cannot name its call
   std::uint64_t parked_bytes = 0;
   inline ~Entry();

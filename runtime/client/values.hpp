@@ -22,7 +22,8 @@ struct OutgoingValue {
   Blob bytes;
   wire::Location location;
   std::vector<detail::ObjectHandle> refs;
-  bool bundled = false;  ///< shared: `refs` are bundles of those inside
+  bool bundled = false;    ///< shared: `refs` are bundles of those inside
+  std::uint32_t site = 0;  ///< shared: the number of its call site; 0: unknown
   std::shared_ptr<const ErrorInfo> error;
   detail::ObjectHandle forward;
   LostArgument lost;  ///< error

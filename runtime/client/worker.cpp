@@ -22,6 +22,8 @@ constexpr Duration kPaceInterval = std::chrono::milliseconds(250);
 class Replier final : public detail::ResultSink {
  public:
   explicit Replier(ClientEngine& engine) : engine_(engine) {}
+  /// Whose results they are; before anything is allocated.
+  void runs(const char* function) noexcept { function_ = function; }
   /// For the next call. Only how long tasks run is of use to anybody, so actors read no clock.
   void begin(const Incoming& call, std::size_t results, Time now) {
     timed_ = call.call.actor_low == 0;
@@ -41,7 +43,7 @@ class Replier final : public detail::ResultSink {
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
     ValueRoom& room = rooms_.at(index);
     if (size > wire::kInlineValue || room.allocation) {
-      room = engine_.make_room(size);
+      room = engine_.make_room(size, {function_});
     } else {
       room.size = size;
       room.inline_bytes.resize(size);
@@ -101,6 +103,7 @@ class Replier final : public detail::ResultSink {
   }
 
   ClientEngine& engine_;
+  const char* function_ = "";
   std::uint64_t to_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint32_t wanted_ = 0;
@@ -309,6 +312,7 @@ class Worker {
     try {
       callable = lookup(call.call.function);
       sink = next_replier(call, callable->results);
+      sink->runs(callable->name);
       if (callable->kind == detail::CallableKind::method &&
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");

@@ -136,7 +136,7 @@ class Leaving {
       argument.object = held_;
     } else if (argument.size == 0) {
       std::vector<ObjectHandle> handles;
-      const std::unique_ptr<Building> building = engine.create(size_);
+      const std::unique_ptr<Building> building = engine.create(size_, {call.callable->name});
       encode_into(building->bytes(), handles, value());
       argument.object = building->seal(handles);
     } else {

@@ -112,6 +112,17 @@ struct Callable {
 /// Adds the entry to this module's table; template statics call it before main. Any thread.
 TROUPE_API void register_callable(const Callable* callable);
 
+/// Where a program makes an object, for `troupe memory`: a line of a file, or a function (line 0).
+/// The text lives as long as the program.
+struct CallSite {
+  const char* text = "";
+  std::uint32_t line = 0;
+  static constexpr CallSite here(const char* file = __builtin_FILE(),
+                                 std::uint32_t line = __builtin_LINE()) noexcept {
+    return {file, line};
+  }
+};
+
 /// A call ready to be sent.
 struct Call {
   const Callable* callable = nullptr;
@@ -243,7 +254,7 @@ class TROUPE_API Engine {
   // --- objects
   // -----------------------------------------------------------------------------------------------
   virtual ObjectHandle put(BlobView bytes, std::span<const ObjectHandle> refs) = 0;
-  virtual std::unique_ptr<Building> create(std::size_t size) = 0;
+  virtual std::unique_ptr<Building> create(std::size_t size, CallSite at) = 0;
   /// Blocks until ready; a worker gives its CPU back meanwhile. Throws the object's error, or
   /// TimedOut.
   virtual Value get(const ObjectHandle& object, Duration timeout) = 0;

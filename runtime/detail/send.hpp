@@ -154,7 +154,7 @@ Actor<A> spawn_to(Engine& engine, const Request* request, P&&... arguments) {
 // --- objects
 
 template <class T>
-Ref<T> put_value(Engine& engine, const T& value) {
+Ref<T> put_value(Engine& engine, const T& value, CallSite at) {
   const std::size_t size = measure(value).size();
   std::vector<ObjectHandle> handles;
   if (size <= kInlineArgument) {
@@ -162,7 +162,7 @@ Ref<T> put_value(Engine& engine, const T& value) {
     encode_into(std::span(bytes, size), handles, value);
     return Access::make_ref<Ref<T>>(engine.put(BlobView(bytes, size), handles));
   }
-  const std::unique_ptr<Building> building = engine.create(size);
+  const std::unique_ptr<Building> building = engine.create(size, at);
   encode_into(building->bytes().first(size), handles, value);
   return Access::make_ref<Ref<T>>(building->seal(handles));
 }

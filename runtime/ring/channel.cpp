@@ -5,6 +5,7 @@ namespace troupe::ring {
 bool Channel::try_send(BlobView head, BlobView body) {
   if (!overflow_.empty() || !out_.push(head, body)) return false;
   peer_->ring(peer_line_);
+  ++sent_;
   return true;
 }
 
@@ -16,6 +17,7 @@ bool Channel::send(BlobView head, BlobView body) {
   frame.insert(frame.end(), head.begin(), head.end());
   frame.insert(frame.end(), body.begin(), body.end());
   overflow_.push_back(std::move(frame));
+  ++sent_;
   return true;
 }
 
@@ -31,7 +33,9 @@ bool Channel::flush() {
 
 Pop Channel::receive(std::byte* buffer, std::size_t& size) noexcept {
   const Pop pop = in_.pop(buffer, size);
-  if (pop == Pop::frame && in_.take_starved()) peer_->ring(peer_line_);
+  if (pop != Pop::frame) return pop;
+  ++received_;
+  if (in_.take_starved()) peer_->ring(peer_line_);
   return pop;
 }
 

@@ -40,6 +40,9 @@ class Channel {
   /// Sends what waits; true when nothing waits any more.
   bool flush();
   std::size_t waiting() const noexcept { return overflow_.size(); }
+  /// Frames that were sent, those that wait included, and frames that came.
+  std::uint64_t sent() const noexcept { return sent_; }
+  std::uint64_t received() const noexcept { return received_; }
   /// The next frame into `buffer` of kMaxFrame bytes.
   Pop receive(std::byte* buffer, std::size_t& size) noexcept;
   bool has_input() const noexcept { return !in_.empty(); }
@@ -58,6 +61,7 @@ class Channel {
   std::shared_ptr<Doorbell> peer_;
   std::uint32_t peer_line_ = 0;
   std::deque<Blob> overflow_;
+  std::uint64_t sent_ = 0, received_ = 0;
 };
 
 }  // namespace troupe::ring

@@ -28,6 +28,26 @@ struct MemoryReport {
   rows @18 :List(MemoryObject);  # the largest
   rowsInAll @19 :UInt64;         # how many there would be
   spills @20 :Bool;              # there is a folder to spill to
+  jobQuotaBytes @21 :UInt64;     # of each job at this node; 0: no limit
+  jobs @22 :List(MemoryJob);
+  copies @23 :Bool;              # there is a shared folder for copies
+  copied @24 :UInt64;            # objects of this node that have one
+  copyBytes @25 :UInt64;         # that they take there
+  copyErrors @26 :UInt64;        # of the folders, a full disk not counted
+  sites @27 :List(MemorySite);   # those that have most bytes
+}
+
+struct MemorySite {
+  text @0 :Text;     # "main.cpp:12", or the function whose results or arguments they are
+  objects @1 :UInt64;
+  bytes @2 :UInt64;
+  made @3 :UInt64;   # since the node's start
+  grows @4 :Bool;    # has had more objects after each of the last spans than after the one before
+}
+
+struct MemoryJob {
+  job @0 :Id;        # zero: one that has ended
+  bytes @1 :UInt64;  # of objects that its processes have made at this node, in memory and on disk
 }
 
 struct MemoryProcess {
@@ -53,6 +73,7 @@ struct MemoryObject {
   unusedNs @8 :UInt64;    # since it was last made, looked at with the agent's help, or seen with a view
   holders @9 :List(MemoryHolder);
   held @10 :Int64;        # refs in all, those of holders that are not listed included
+  site @11 :Text;         # where it was made; empty: unknown
 }
 
 struct MemoryHolder {

@@ -90,6 +90,9 @@ struct NodeMessage {
     forgetCall @51 :ForgetCall;
     # How fast tasks run here.
     pace @52 :Pace;
+    # Where objects are made, and what came of a dead process's frames.
+    callSite @53 :CallSite;
+    arrived @54 :Arrived;
   }
 }
 
@@ -192,10 +195,20 @@ struct Fulfil {
 
 struct Hold {
   # Process -> agent: `process` holds `delta` more. A sender registers the receiver before it publishes the ref; a process
-  # drops its own counts with a negative delta.
+  # drops its own counts with a negative delta. What goes into a value that the agent is to keep (Escape, Fulfil, Rebuilt,
+  # CreateActor) the agent counts itself.
   object @0 :Id;
   process @1 :UInt64;
   delta @2 :Int32;
+  frame @3 :UInt64;    # number, from 1 on, of the sender's frame to that process of this node; 0: in none
+  waiting @4 :UInt32;  # of the frames before it so many are not in the ring yet
+}
+
+struct Arrived {
+  # Process -> agent, answers PeerDied of a process of this node: so many of its frames came. What the dead had counted for
+  # the sender in later ones, and had adopted for it, never comes.
+  peer @0 :UInt64;
+  frames @1 :UInt64;
 }
 
 struct Await {
@@ -413,8 +426,18 @@ struct StoreTables {
 
 struct Adopt {
   # Process -> agent: this object of the sender's is about to be named in a message to another process; keep it until
-  # Free. Sent before that message, in the same batch.
+  # Free, or until whose it is has died. Sent before that message, in the same batch.
   location @0 :Location;
+  site @1 :UInt32;     # number of a CallSite; 0: unknown
+  process @2 :UInt64;  # whose it is from then on; 0: the sender's
+  frame @3 :UInt64;    # as in Hold
+  waiting @4 :UInt32;
+}
+
+struct CallSite {
+  # Process -> agent: the name of a place where it makes objects, before the first Adopt that has the number.
+  number @0 :UInt32;  # from 1 on
+  text @1 :Text;      # "main.cpp:12", or the name of a function
 }
 
 struct Unpinned {

@@ -82,6 +82,7 @@ void write(schema::MemoryObject::Builder out, const MemoryObject& m) {
   auto holders = out.initHolders(checked(m.holders.size(), kMaxMemoryHolders));
   for (unsigned i = 0; i < holders.size(); ++i) write(holders[i], m.holders[i]);
   out.setHeld(m.held);
+  out.setSite(internal::CutText(m.site));
 }
 void read(schema::MemoryObject::Reader in, MemoryObject& m) {
   internal::read(in.getId(), m.id);
@@ -97,6 +98,31 @@ void read(schema::MemoryObject::Reader in, MemoryObject& m) {
   m.holders.resize(bounded(holders.size(), kMaxMemoryHolders, "holders"));
   for (unsigned i = 0; i < holders.size(); ++i) read(holders[i], m.holders[i]);
   m.held = in.getHeld();
+  m.site = internal::read_text(in.getSite(), "site");
+}
+
+void write(schema::MemoryJob::Builder out, const MemoryJob& m) {
+  internal::write(out.initJob(), m.job);
+  out.setBytes(m.bytes);
+}
+void read(schema::MemoryJob::Reader in, MemoryJob& m) {
+  internal::read(in.getJob(), m.job);
+  m.bytes = in.getBytes();
+}
+
+void write(schema::MemorySite::Builder out, const MemorySite& m) {
+  out.setText(internal::CutText(m.text));
+  out.setObjects(m.objects);
+  out.setBytes(m.bytes);
+  out.setMade(m.made);
+  out.setGrows(m.grows);
+}
+void read(schema::MemorySite::Reader in, MemorySite& m) {
+  m.text = internal::read_text(in.getText(), "text");
+  m.objects = in.getObjects();
+  m.bytes = in.getBytes();
+  m.made = in.getMade();
+  m.grows = in.getGrows();
 }
 
 void write(schema::MemoryReport::Builder out, const MemoryReport& m) {
@@ -123,6 +149,15 @@ void write(schema::MemoryReport::Builder out, const MemoryReport& m) {
   auto rows = out.initRows(checked(m.rows.size(), kMaxMemoryRows));
   for (unsigned i = 0; i < rows.size(); ++i) write(rows[i], m.rows[i]);
   out.setRowsInAll(m.rows_in_all);
+  out.setJobQuotaBytes(m.job_quota_bytes);
+  auto jobs = out.initJobs(checked(m.jobs.size(), kMaxMemoryJobs));
+  for (unsigned i = 0; i < jobs.size(); ++i) write(jobs[i], m.jobs[i]);
+  out.setCopies(m.copies);
+  out.setCopied(m.copied);
+  out.setCopyBytes(m.copy_bytes);
+  out.setCopyErrors(m.copy_errors);
+  auto sites = out.initSites(checked(m.sites.size(), kMaxMemorySites));
+  for (unsigned i = 0; i < sites.size(); ++i) write(sites[i], m.sites[i]);
 }
 void read(schema::MemoryReport::Reader in, MemoryReport& m) {
   internal::read(in.getNode(), m.node);
@@ -150,6 +185,17 @@ void read(schema::MemoryReport::Reader in, MemoryReport& m) {
   m.rows.resize(bounded(rows.size(), kMaxMemoryRows, "rows"));
   for (unsigned i = 0; i < rows.size(); ++i) read(rows[i], m.rows[i]);
   m.rows_in_all = in.getRowsInAll();
+  m.job_quota_bytes = in.getJobQuotaBytes();
+  const auto jobs = in.getJobs();
+  m.jobs.resize(bounded(jobs.size(), kMaxMemoryJobs, "jobs"));
+  for (unsigned i = 0; i < jobs.size(); ++i) read(jobs[i], m.jobs[i]);
+  m.copies = in.getCopies();
+  m.copied = in.getCopied();
+  m.copy_bytes = in.getCopyBytes();
+  m.copy_errors = in.getCopyErrors();
+  const auto sites = in.getSites();
+  m.sites.resize(bounded(sites.size(), kMaxMemorySites, "sites"));
+  for (unsigned i = 0; i < sites.size(); ++i) read(sites[i], m.sites[i]);
 }
 
 }  // namespace

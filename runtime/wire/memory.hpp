@@ -19,6 +19,8 @@ namespace troupe::wire {
 inline constexpr std::size_t kMaxMemoryRows = 4096;
 inline constexpr std::size_t kMaxMemoryHolders = 8;
 inline constexpr std::size_t kMaxMemoryProcesses = 4096;
+inline constexpr std::size_t kMaxMemoryJobs = 4096;
+inline constexpr std::size_t kMaxMemorySites = 256;
 
 enum class MemoryUser : std::uint8_t { agent, driver, worker, actor, ended, node };
 std::string_view name_of(MemoryUser user) noexcept;
@@ -64,8 +66,23 @@ struct MemoryObject {
   std::uint64_t unused_ns = 0;  ///< a view that the agent had nothing to do with may not count
   std::vector<MemoryHolder> holders;  ///< at most kMaxMemoryHolders
   std::int64_t held = 0;              ///< refs in all
+  std::string site;                   ///< where it was made; empty: unknown
 };
 std::string_view name_of(MemoryObject::State state) noexcept;
+
+/// What one job's processes have made at the node, in memory and on disk.
+struct MemoryJob {
+  JobId job;  ///< zero: one that has ended
+  std::uint64_t bytes = 0;
+};
+
+/// A place of a program that has made objects of the node.
+struct MemorySite {
+  std::string text;
+  std::uint64_t objects = 0, bytes = 0;
+  std::uint64_t made = 0;  ///< since the node's start
+  bool grows = false;      ///< it has had more of them each time for a while
+};
 
 struct MemoryReport {
   NodeId node;
@@ -85,6 +102,12 @@ struct MemoryReport {
   std::vector<MemoryProcess> processes;
   std::vector<MemoryObject> rows;  ///< the largest
   std::uint64_t rows_in_all = 0;
+  std::uint64_t job_quota_bytes = 0;  ///< of each job at this node; 0: no limit
+  std::vector<MemoryJob> jobs;
+  bool copies = false;                       ///< there is a shared folder for them
+  std::uint64_t copied = 0, copy_bytes = 0;  ///< objects of this node there, and what they take
+  std::uint64_t copy_errors = 0;             ///< of the folders
+  std::vector<MemorySite> sites;             ///< those that have most bytes
 };
 
 Blob encode(const MemoryReport& report);

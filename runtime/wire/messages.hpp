@@ -32,6 +32,7 @@ inline constexpr std::uint32_t kSocketLine = 0;
 /// Bounds checked by every reader.
 inline constexpr std::size_t kInlineValue = 4096;   ///< a larger value travels as an object
 inline constexpr std::size_t kMaxArguments = 4096;  ///< of one call
+inline constexpr std::size_t kMaxSites = 65536;     ///< call sites of one process
 inline constexpr std::size_t kMaxText = 2048;       ///< one message or name
 inline constexpr std::size_t kMaxStack = 4096;      ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;       ///< of a program
@@ -246,11 +247,18 @@ struct Fulfil {
 };
 /// Process -> agent: counts of holders. `process` holds `delta` more (sender registers for the
 /// receiver before the message with the ref is published); a process drops its own with a negative
-/// delta.
+/// delta. What a value names that the agent is to keep is counted by the agent.
 struct Hold {
   ObjectId object;
   std::uint64_t process = 0;
   std::int32_t delta = 0;
+  std::uint64_t frame = 0;    ///< the sender's to that process, from 1 on; 0: in none
+  std::uint32_t waiting = 0;  ///< of the frames before it so many are not in the ring yet
+};
+/// Process -> agent, answers PeerDied: so many frames of that process came.
+struct Arrived {
+  std::uint64_t peer = 0;
+  std::uint64_t frames = 0;
 };
 /// Process -> agent: tell me the value when it is ready (once). Without `fetch` a large value at
 /// another node stays there and Ready says `remote`.
@@ -427,9 +435,19 @@ struct StoreTables {
 /// Process -> agent: the tables are mapped; seal them.
 struct StoreAttached {};
 /// Process -> agent: this object of mine is about to be named in a message to another process: keep
-/// it until Free.
+/// it until Free, or the death of whose it is.
 struct Adopt {
   Location location;
+  std::uint32_t site = 0;     ///< a CallSite's number; 0: unknown
+  std::uint64_t process = 0;  ///< whose it is from then on; 0: the sender's
+  std::uint64_t frame = 0;    ///< as in Hold
+  std::uint32_t waiting = 0;
+};
+/// Process -> agent: the name of a place where it makes objects; before the first Adopt that has
+/// the number.
+struct CallSite {
+  std::uint32_t number = 0;  ///< from 1 on, at most kMaxSites
+  std::string text;          ///< "main.cpp:12", or a function's name
 };
 /// Process -> agent: the last view of a freed object is gone here.
 struct Unpinned {
@@ -511,7 +529,7 @@ using NodeMessage =
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
                  GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall,
-                 Pace>;
+                 Pace, CallSite, Arrived>;
 
 /// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
 /// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.

@@ -164,11 +164,24 @@ void write(schema::Hold::Builder out, const Hold& m) {
   internal::write(out.initObject(), m.object);
   out.setProcess(m.process);
   out.setDelta(m.delta);
+  out.setFrame(m.frame);
+  out.setWaiting(m.waiting);
 }
 void read(schema::Hold::Reader in, Hold& m) {
   internal::read(in.getObject(), m.object);
   m.process = in.getProcess();
   m.delta = in.getDelta();
+  m.frame = in.getFrame();
+  m.waiting = in.getWaiting();
+}
+
+void write(schema::Arrived::Builder out, const Arrived& m) {
+  out.setPeer(m.peer);
+  out.setFrames(m.frames);
+}
+void read(schema::Arrived::Reader in, Arrived& m) {
+  m.peer = in.getPeer();
+  m.frames = in.getFrames();
 }
 
 void write(schema::Await::Builder out, const Await& m) {
@@ -455,9 +468,26 @@ void read(schema::StoreTables::Reader in, StoreTables& m) {
 
 void write(schema::Adopt::Builder out, const Adopt& m) {
   internal::write(out.initLocation(), m.location);
+  out.setSite(m.site);
+  out.setProcess(m.process);
+  out.setFrame(m.frame);
+  out.setWaiting(m.waiting);
 }
 void read(schema::Adopt::Reader in, Adopt& m) {
   internal::read(in.getLocation(), m.location);
+  m.site = in.getSite();
+  m.process = in.getProcess();
+  m.frame = in.getFrame();
+  m.waiting = in.getWaiting();
+}
+
+void write(schema::CallSite::Builder out, const CallSite& m) {
+  out.setNumber(m.number);
+  out.setText(internal::CutText(m.text));
+}
+void read(schema::CallSite::Reader in, CallSite& m) {
+  m.number = in.getNumber();
+  m.text = internal::read_text(in.getText(), "text");
 }
 
 void write(schema::Unpinned::Builder out, const Unpinned& m) {
@@ -647,6 +677,8 @@ struct Writer {
   void operator()(const MadeBy& m) { write(out.initMadeBy(), m); }
   void operator()(const ForgetCall& m) { write(out.initForgetCall(), m); }
   void operator()(const Pace& m) { write(out.initPace(), m); }
+  void operator()(const CallSite& m) { write(out.initCallSite(), m); }
+  void operator()(const Arrived& m) { write(out.initArrived(), m); }
 };
 
 }  // namespace
@@ -714,6 +746,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::MADE_BY: return read(in.getMadeBy(), message.emplace<MadeBy>());
     case Kind::FORGET_CALL: return read(in.getForgetCall(), message.emplace<ForgetCall>());
     case Kind::PACE: return read(in.getPace(), message.emplace<Pace>());
+    case Kind::CALL_SITE: return read(in.getCallSite(), message.emplace<CallSite>());
+    case Kind::ARRIVED: return read(in.getArrived(), message.emplace<Arrived>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

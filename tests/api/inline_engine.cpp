@@ -328,7 +328,7 @@ ObjectHandle InlineEngine::put(BlobView bytes, std::span<const ObjectHandle> ref
   return object;
 }
 
-std::unique_ptr<detail::Building> InlineEngine::create(std::size_t size) {
+std::unique_ptr<detail::Building> InlineEngine::create(std::size_t size, detail::CallSite) {
   struct Place final : detail::Building {
     InlineEngine& engine;
     Aligned memory;

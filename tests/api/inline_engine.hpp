@@ -53,7 +53,7 @@ class InlineEngine final : public detail::Engine {
   std::optional<detail::ActorHandle> find(const std::string& name, const char* class_name) override;
   void kill(const detail::ActorHandle& actor, bool may_restart) override;
   detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs) override;
-  std::unique_ptr<detail::Building> create(std::size_t size) override;
+  std::unique_ptr<detail::Building> create(std::size_t size, detail::CallSite) override;
   detail::Value get(const detail::ObjectHandle& object, Duration timeout) override;
   Result<detail::Value> try_get(const detail::ObjectHandle& object, Duration timeout) override;
   bool is_ready(const detail::ObjectHandle& object) override;

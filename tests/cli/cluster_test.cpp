@@ -89,12 +89,18 @@ TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   const json memory = ask({"memory", "--leak-after", "0"});
   ASSERT_EQ(memory["nodes"].size(), 2u) << memory;
   EXPECT_TRUE(memory["unreachable"].empty()) << memory;
-  std::uint64_t spilled = 0, in_memory = 0, drivers = 0, suspects = 0;
+  std::uint64_t spilled = 0, in_memory = 0, drivers = 0, suspects = 0, of_job = 0, of_site = 0;
   for (const json& node : memory["nodes"]) {
     EXPECT_EQ(node["arena_bytes"], 64u << 20);
     spilled += node["spilled"]["objects"].get<std::uint64_t>();
     in_memory += node["objects"].get<std::uint64_t>();
     suspects += node["suspects"].size();
+    EXPECT_EQ(node["shared_copies"]["used"], false);
+    for (const json& job : node["jobs"]) of_job += job["object_bytes"].get<std::uint64_t>();
+    for (const json& site : node["sites"])
+      of_site += says(site["made_at"].get<std::string>(), "program.cpp:")
+                     ? site["object_bytes"].get<std::uint64_t>()
+                     : 0;
     for (const json& process : node["processes"]) {
       if (process["kind"] != "driver") continue;
       ++drivers;
@@ -106,6 +112,8 @@ TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   EXPECT_GE(spilled, 16u) << memory;
   EXPECT_GE(in_memory, 16u) << memory;
   EXPECT_GE(suspects, 32u) << "only the driver holds them";
+  EXPECT_GE(of_job, 32u << 20) << "in memory and on disk";
+  EXPECT_EQ(of_site, of_job) << memory;
 
   const json objects = ask({"list", "objects", "--limit", "5"});
   ASSERT_EQ(objects.size(), 5u) << objects;

@@ -27,12 +27,53 @@ TEST_F(Extremes, ADeeplyNestedValueGoesWithACall) {
 TEST_F(Extremes, AResultForACallerThatIsGoneIsNobodys) {
   agent.finish(agent.meanwhile([&] {
     for (int i = 0; i < 8; ++i) {
-      const auto value = engine().finish_room(engine().make_room(900'000), {});
+      const auto value = engine().finish_room(engine().make_room(900'000, {}), {});
       engine().reply(kBeside, 1, 0, true, Duration(0), value);
     }
     return true;
   }));
   EXPECT_LE(agent.extents, 2) << "of 1 MiB each";
+}
+
+TEST_F(Extremes, WhatIsCountedForAProcessSaysInWhichFrameItIsAndTheDeadAreCounted) {
+  const auto inner = engine().put(bytes_of("inner"), {});
+  const auto outer = engine().put(bytes_of("outer"), {&inner, 1});
+  submit({outer});
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);
+  EXPECT_EQ(agent.last_hold().object, inner.id());
+  EXPECT_EQ(agent.last_hold().process, kBeside);
+  EXPECT_EQ(agent.last_hold().frame, 1u);
+  reply(kBeside, 1, value_of(Kind::pending));  // short tasks stream from now on
+  submit({outer});
+  agent.next_from<wire::Call>(kBeside);
+  EXPECT_EQ(agent.last_hold().frame, 2u);
+  reply(kBeside, 2, value_of(Kind::pending));
+  agent.tell(wire::PeerDied{kBeside, "it was killed"});
+  const auto arrived = agent.next<wire::Arrived>();
+  EXPECT_EQ(arrived.peer, kBeside);
+  EXPECT_EQ(arrived.frames, 2u);
+  agent.tell(wire::PeerDied{kBeside + 1, "it was killed before its channel came"});
+  EXPECT_EQ(agent.next<wire::Arrived>().frames, 0u);
+}
+
+TEST_F(Extremes, AResultInMemoryIsItsCallersFromTheFrameOnThatBringsIt) {
+  submit({});
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);  // the first frame
+  agent.finish(agent.meanwhile([&] {
+    const detail::CallSite here{"main.cpp", 12};
+    engine().reply(kBeside, 1, 0, true, Duration(0),
+                   engine().finish_room(engine().make_room(50'000, here), {}));
+    return true;
+  }));
+  const auto site = agent.next<wire::CallSite>();
+  EXPECT_EQ(site.number, 1u);
+  EXPECT_EQ(site.text, "main.cpp:12");
+  const auto adopted = agent.next<wire::Adopt>();
+  EXPECT_EQ(adopted.site, 1u);
+  EXPECT_EQ(adopted.process, kBeside);
+  EXPECT_EQ(adopted.frame, 2u);
 }
 
 TEST_F(Extremes, ABundleOfBundlesIsRefused) {

@@ -104,6 +104,7 @@ class FakeAgent {
     return {std::get<Message>(first.message), first.payload};
   }
   int holds(ObjectId object, std::uint64_t process) { return holds_[{object, process}]; }
+  const wire::Hold& last_hold() const { return last_hold_; }
   const std::map<ObjectId, wire::Value>& escaped() const { return escaped_; }
 
   void run_until(const std::function<bool()>& done, const char* what) {
@@ -182,9 +183,10 @@ class FakeAgent {
       return host_->confirm_process(store_index_).value();
     if (auto* m = std::get_if<wire::NeedReader>(&decoded.message)) return give_reader(*m);
     if (auto* m = std::get_if<wire::Adopt>(&decoded.message))
-      return host_->adopt(store_index_, store_location(m->location)).value();
+      host_->adopt(store_index_, store_location(m->location)).value();
     if (auto* m = std::get_if<wire::Hold>(&decoded.message)) {
       holds_[{m->object, m->process}] += m->delta;
+      last_hold_ = *m;
       return;
     }
     if (auto* m = std::get_if<wire::Escape>(&decoded.message)) {
@@ -258,6 +260,7 @@ class FakeAgent {
   std::map<std::uint64_t, Peer> peers_;
   std::deque<Said<wire::NodeMessage>> said_;
   std::map<std::pair<ObjectId, std::uint64_t>, int> holds_;
+  wire::Hold last_hold_;
   std::map<ObjectId, wire::Value> escaped_;
   wire::FrameWriter writer_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;

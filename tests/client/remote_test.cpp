@@ -248,7 +248,7 @@ TEST_F(Remote, ARefToARemoteValueEscapesAsAReference) {
   const wire::Value& record = agent.escaped().at(result.id());
   EXPECT_EQ(record.kind, Kind::forwarded);
   EXPECT_EQ(record.forward, kObject);
-  EXPECT_EQ(agent.holds(kObject, kAgentProcess), 1);
+  EXPECT_EQ(agent.holds(kObject, kAgentProcess), 0) << "it counts what it finds in the record";
 }
 
 TEST_F(Remote, TheAgentKnowsBetterWhatADeadPeerHadBegun) {

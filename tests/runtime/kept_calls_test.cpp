@@ -73,7 +73,6 @@ struct Kept : testing::Test, OwnerTable::Out, KeptCalls::Out {
   /// An object of the worker's whose bytes are at another node; the asker holds it.
   void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
     owners.borrow(kAbroad, kElsewhere, kElsewhere);
-    owners.hold(kAbroad, kSelf, +1);
     owners.escape(kWorker, object, forwarded(kAbroad), {});
     owners.hold(object, kAsker, +1);
     kept.made(kWorker, {object, number, 0, retries});
@@ -127,7 +126,6 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kAbroad);
   EXPECT_TRUE(answers.empty());
   owners.escape(kHeir, kHeirs, shared(5), {});
-  owners.hold(kHeirs, kSelf, +1);
   owners.rebuilt(kHeir, kX, forwarded(kHeirs), {});
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].forward, kHeirs);

@@ -305,9 +305,7 @@ TEST_F(OwnersBetweenNodes, BytesThatComeTooLateAreFreed) {
 
 TEST_F(OwnersBetweenNodes, ANodeAwaitsAsAProcessDoes) {
   owners.escape(1, kY, value_of(Kind::inline_bytes), {});
-  owners.hold(kY, kSelf, +1);
   arrive(kZ);
-  owners.hold(kZ, kSelf, +1);
   owners.escape(1, kX, value_of(Kind::shared, {kY, kZ}), {});
   const auto before = owners.total_holds();
   owners.await(kX, kN);
@@ -320,7 +318,6 @@ TEST_F(OwnersBetweenNodes, ANodeAwaitsAsAProcessDoes) {
 TEST_F(OwnersBetweenNodes, ForwardedAcrossOwners) {
   // kX is ours and forwards to kY of kA, which forwards to kZ of kA.
   arrive(kY);
-  owners.hold(kY, kSelf, +1);
   wire::Value to_y = value_of(Kind::forwarded), to_z = value_of(Kind::forwarded);
   to_y.forward = kY;
   to_z.forward = kZ;

@@ -81,7 +81,6 @@ TEST_F(Owners, EveryHolderMustBeAtZeroNotTheSum) {
 
 TEST_F(Owners, TheInnerLivesAsLongAsTheOuter) {
   owners.escape(1, kY, shared(8), {});
-  owners.hold(kY, kSelf, +1);
   owners.escape(1, kX, shared(7, {kY}), {});
   owners.hold(kY, 1, -1);
   settle();
@@ -93,7 +92,6 @@ TEST_F(Owners, TheInnerLivesAsLongAsTheOuter) {
 
 TEST_F(Owners, AnAnswerCountsWhatIsInside) {
   owners.escape(1, kY, shared(8), {});
-  owners.hold(kY, kSelf, +1);
   owners.escape(1, kX, {}, {});
   owners.hold(kX, 2, +1);
   owners.await(kX, 2);
@@ -106,7 +104,6 @@ TEST_F(Owners, AnAnswerCountsWhatIsInside) {
 
 TEST_F(Owners, AForwardedValueKeepsItsSource) {
   owners.escape(1, kY, shared(8), {});
-  owners.hold(kY, kSelf, +1);
   wire::Value forwarded;
   forwarded.kind = wire::Value::Kind::forwarded;
   forwarded.forward = kY;
@@ -187,7 +184,6 @@ TEST_F(Owners, ADeathBetweenADropAndItsCountLeavesNothingToSettle) {
 
 TEST_F(Owners, AFulfilForWhatIsGoneFreesWhatItBrings) {
   owners.escape(1, kY, shared(8), {});
-  owners.hold(kY, kSelf, +1);
   owners.hold(kY, 1, -1);
   owners.fulfil(kX, shared(7, {kY}), {});
   settle();

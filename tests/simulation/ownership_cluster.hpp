@@ -180,7 +180,7 @@ class OwnershipCluster final {
       value.location.offset = id.low;
       value.refs = entry.nested;
     }
-    for (const ObjectId inner : entry.nested) share(p, inner, agent::kSelf);
+    for (const ObjectId inner : entry.nested) escape(p, inner);
     return value;
   }
   void escape(Who p, ObjectId id) {
@@ -365,7 +365,7 @@ class OwnershipCluster final {
       entry.ready = entry.large = filled_.insert(made).second;
     answer.value.kind = Kind::forwarded;
     answer.value.forward = made;
-    share(p, made, agent::kSelf);
+    escape(p, made);
     tell(p, answer);
     release(p, made);
   }

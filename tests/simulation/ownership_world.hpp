@@ -103,7 +103,7 @@ class Ownership final : private agent::OwnerTable::Out {
       value.location.offset = id.low;
       value.refs = entry.nested;
     }
-    for (const ObjectId inner : entry.nested) share(p, inner, agent::kSelf);
+    for (const ObjectId inner : entry.nested) escape(p, inner);
     return value;
   }
   void escape(Index p, ObjectId id) {

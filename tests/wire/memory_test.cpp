@@ -18,6 +18,12 @@ MemoryReport report_of(std::size_t rows) {
   report.spills = true;
   report.processes.push_back(
       {MemoryUser::driver, 12, JobId::random(), 5, 2, 1u << 27, 9, 1u << 20});
+  report.job_quota_bytes = 1u << 28;
+  report.jobs.push_back({JobId::random(), 77});
+  report.copies = true;
+  report.copied = 5;
+  report.copy_bytes = 40960;
+  report.sites.push_back({"main.cpp:12", 3, 4, 5, true});
   for (std::size_t i = 0; i < rows; ++i) {
     MemoryObject& row = report.rows.emplace_back();
     row.id = ObjectId::random();
@@ -26,6 +32,7 @@ MemoryReport report_of(std::size_t rows) {
     row.pins = 1;
     row.age_ns = 3;
     row.held = -1;
+    row.site = "main.cpp:12";
     row.holders.push_back({MemoryUser::actor, 13, NodeId::random(), 2, 4});
   }
   report.rows_in_all = rows + 1;
@@ -40,6 +47,11 @@ TEST(MemoryReport, KeepsWhatItSays) {
   EXPECT_EQ(in->name, "node-1");
   EXPECT_EQ(in->spilled_bytes, out.spilled_bytes);
   EXPECT_TRUE(in->spills);
+  EXPECT_EQ(in->job_quota_bytes, 1u << 28);
+  ASSERT_EQ(in->jobs.size(), 1u);
+  EXPECT_EQ(in->jobs[0].job, out.jobs[0].job);
+  EXPECT_EQ(in->jobs[0].bytes, 77u);
+  EXPECT_TRUE(in->copies && in->copied == 5 && in->copy_bytes == 40960);
   EXPECT_EQ(in->processes[0].job, out.processes[0].job);
   EXPECT_EQ(in->processes[0].extent_bytes, 1u << 27);
   ASSERT_EQ(in->rows.size(), kMaxMemoryRows);
@@ -49,6 +61,11 @@ TEST(MemoryReport, KeepsWhatItSays) {
   EXPECT_EQ(row.state, MemoryObject::State::disk);
   EXPECT_EQ(row.bytes, kMaxMemoryRows - 1);
   EXPECT_EQ(row.held, -1);
+  EXPECT_EQ(row.site, "main.cpp:12");
+  ASSERT_EQ(in->sites.size(), 1u);
+  EXPECT_EQ(in->sites[0].text, "main.cpp:12");
+  EXPECT_EQ(in->sites[0].bytes, 4u);
+  EXPECT_TRUE(in->sites[0].grows);
   ASSERT_EQ(row.holders.size(), 1u);
   EXPECT_EQ(row.holders[0].node, out.rows.back().holders[0].node);
   EXPECT_EQ(row.holders[0].refs, 2);

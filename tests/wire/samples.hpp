@@ -101,7 +101,12 @@ void each(F& f, Fulfil& m) {
 }
 template <class F>
 void each(F& f, Hold& m) {
-  f("object", m.object), f("process", m.process), f("delta", m.delta);
+  f("object", m.object), f("process", m.process), f("delta", m.delta), f("frame", m.frame),
+      f("waiting", m.waiting);
+}
+template <class F>
+void each(F& f, Arrived& m) {
+  f("peer", m.peer), f("frames", m.frames);
 }
 template <class F>
 void each(F& f, Await& m) {
@@ -195,7 +200,12 @@ template <class F>
 void each(F&, Press&) {}
 template <class F>
 void each(F& f, Adopt& m) {
-  f("location", m.location);
+  f("location", m.location), f("site", m.site), f("process", m.process), f("frame", m.frame),
+      f("waiting", m.waiting);
+}
+template <class F>
+void each(F& f, CallSite& m) {
+  f("number", m.number), f("text", m.text);
 }
 template <class F>
 void each(F& f, Unpinned& m) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -168,16 +169,25 @@ class Load {
     if (!right) std::cerr << "a sum is wrong\n";
     return right;
   }
-  bool pack() {
+  struct Packing {
+    Ref<Crate> crate;
+    std::vector<Bytes> bytes;
+  };
+  Packing begin_packing() {
     std::vector<Bytes> bytes;
     const Crate given = crate_of(2, bytes);
     const auto [n, seed] = next();
     bytes.push_back(made(n, seed));
     bytes.push_back(made(n + 1, seed));
-    const Crate crate = ctx_.get(ctx_.submit<packed>(given, n, seed), kBound);
-    for (std::size_t i = 0; i < bytes.size(); ++i) keep({crate.refs.at(i), bytes[i]});
+    return {ctx_.submit<packed>(given, n, seed), std::move(bytes)};
+  }
+  bool finish(const Packing& packing) {
+    const Crate crate = ctx_.get(packing.crate, kBound);
+    for (std::size_t i = 0; i < packing.bytes.size(); ++i)
+      keep({crate.refs.at(i), packing.bytes[i]});
     return true;
   }
+  bool pack() { return finish(begin_packing()); }
   bool shelve() {
     if (!shelf_) shelf_ = ctx_.spawn<Shelf>();
     std::vector<Bytes> bytes;
@@ -194,11 +204,16 @@ class Load {
       if (!same(ctx_.get(crate.refs[i], kBound), bytes.at(i))) return false;
     return true;
   }
-  /// While it may have work.
+  /// While it may have work, or is about to answer.
   bool kill_worker() {
     for (int i = 0; i < 4 && !items_.empty(); ++i) mix();
-    kills += ::kill(ctx_.get(ctx_.submit<process_id>(), kBound), SIGKILL) == 0 ? 1 : 0;
-    return true;
+    const int pid = ctx_.get(ctx_.submit<process_id>(), kBound);
+    std::vector<Packing> packing;
+    for (int i = 0; i < 3; ++i) packing.push_back(begin_packing());
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % 4'000));
+    kills += ::kill(pid, SIGKILL) == 0 ? 1 : 0;
+    return std::all_of(packing.begin(), packing.end(),
+                       [this](const Packing& one) { return finish(one); });
   }
   bool kill_shelf() {
     if (!shelf_) return true;

@@ -172,12 +172,15 @@ void Agent::pass() {
   release_answers();
   start_due();
   drain_rings();
-  for (const wire::Location& location : std::exchange(frees_, {})) {
-    adopted_.erase(Store::key_of(location));
-    // Refused, as by objectstore's Host: the adoption is in the ring of a worker that was killed,
-    // which is read when it is buried; then the object goes with its job.
-    const Store::Object* object = store_.find(location);
-    if (object != nullptr && !object->adopted) continue;
+  // The ring of a worker that is about to be reaped has not been read: it may count a holder, or
+  // hold an adoption.
+  const auto unread = [this] {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const auto& entry) { return entry.second->reaped_at.has_value(); });
+  };
+  for (const wire::Location& location :
+       unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
+    transit_.freed(location);
     truth().check(store_.free(location), "an object is freed twice");
   }
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
@@ -186,11 +189,7 @@ void Agent::pass() {
   reap();
   carry_out_leases();
   forget_ended_jobs();
-  // The ring of a worker that is about to be reaped has not been read: it may count a holder.
-  const bool unread = std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
-    return entry.second->reaped_at.has_value();
-  });
-  settle_again_ = !unread && owners_.settle();
+  settle_again_ = !unread() && owners_.settle();
   report(now);
   tell_pace(now);
   keep_in_touch(now);
@@ -198,7 +197,7 @@ void Agent::pass() {
   check_invariants();
   in_pass_ = false;
   if (over_) return;
-  const bool again = settle_again_ || !frees_.empty() ||
+  const bool again = settle_again_ || (!frees_.empty() && !unread()) ||
                      std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
                        return !entry.second->rings->to_agent.empty();
                      });
@@ -273,13 +272,23 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                      counted(m.value);
                      owners_.fulfil(m.object, m.value, payload);
                    },
-                   [&](wire::Hold& m) { owners_.hold(m.object, m.process, m.delta, from.index); },
+                   [&](wire::Hold& m) {
+                     owners_.hold(m.object, m.process, m.delta, from.index);
+                     if (m.delta > 0)
+                       transit_.counted(from.index, m.process, {m.frame, m.waiting}, m.object);
+                   },
+                   [&](wire::Arrived& m) {
+                     undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
+                   },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
                    [&](wire::Shutdown&) {
                      if (from.driver) driver_gone(from, true);
                    },
                    [&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
+                     for (const wire::Value& argument : m.creation.arguments)
+                       wire::for_each_ref(argument,
+                                          [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
                      actors_.create(m, payload, from.job, from.index);
                      cluster_.moment();
                    },
@@ -296,17 +305,24 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                    [&](wire::Adopt& m) {
                      if (!store_.adopt(m.location))
                        return truth().fail("a freed object is adopted");
-                     adopted_.try_emplace(Store::key_of(m.location), m.location,
-                                          actors_.hosts(from.index) ? 0 : from.job_number);
+                     if (transit_.adopted(from.index, m.process != 0 ? m.process : from.index,
+                                          {m.frame, m.waiting}, m.location))
+                       free(m.location);
                    },
-                   [&](wire::Free& m) { frees_.push_back(m.location); }, [&](auto&) {}},
+                   [&](wire::Free& m) { free(m.location); }, [&](auto&) {}},
              message);
 }
 
 /// From here on the owner table frees what the value names. The adoption may be read later.
 void Agent::counted(const wire::Value& value) {
-  if (value.kind != wire::Value::Kind::shared) return;
-  adopted_[Store::key_of(value.location)] = {value.location, 0};
+  if (value.kind == wire::Value::Kind::shared) transit_.owned(value.location);
+}
+
+/// What a dead process had given to this one never comes.
+void Agent::undo(ProcessIndex process, const agent::Transit::Undone& undone) {
+  if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::gift_undone);
+  for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
+  for (const wire::Location& location : undone.free) free(location);
 }
 
 // --- processes
@@ -388,6 +404,8 @@ void Agent::start_due() {
 void Agent::kill_process(Proc& proc, const std::string& why, bool fault) {
   if (proc.reaped_at) return;
   if (fault) ++truth().process_deaths;
+  if (fault && proc.process && random().chance(0.4) && proc.process->never_sent_the_last())
+    truth().mark(Mark::killed_in_a_frame);
   proc.starts_at.reset();
   cluster_.graveyard.push_back(std::move(proc.process));
   proc.reason = why;
@@ -441,8 +459,10 @@ void Agent::bury(Proc& proc) {
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
   store_.process_died(index);
-  std::erase_if(adopted_,
-                [&](const auto& entry) { return store_.find(entry.second.first) == nullptr; });
+  const agent::Transit::Died given = transit_.died(index);
+  for (const wire::Location& location : given.free) free(location);
+  for (const ProcessIndex to : given.asked)
+    if (proc.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
   processes_.erase(index);
 }
 
@@ -620,8 +640,6 @@ void Agent::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(env_->now(), dedicated, job.number);
-    for (const auto& [key, object] : adopted_)
-      if (object.second == job.number) frees_.push_back(object.first);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);
   }

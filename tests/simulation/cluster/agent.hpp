@@ -12,6 +12,7 @@
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
+#include "troupe/runtime/agent/transit.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
 #include <deque>
@@ -166,6 +167,7 @@ class Agent final : public sim::Node<Packet>,
   void on_job_info(const control::JobInfo& info);
   bool has_purpose(const Proc& worker) const;
   void counted(const wire::Value& value);
+  void undo(ProcessIndex process, const agent::Transit::Undone& undone);
 
   // the cluster and other nodes: agent_remote.cpp
   void send(control::ToControl message) override;
@@ -215,7 +217,10 @@ class Agent final : public sim::Node<Packet>,
   // OwnerTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
              BlobView payload) override;
-  void free(const wire::Location& location) override { frees_.push_back(location); }
+  void free(const wire::Location& location) override {
+    transit_.freed(location);
+    frees_.push_back(location);
+  }
   void unreferenced(ActorId actor) override;
   void peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder,
                  std::int32_t delta) override;
@@ -256,7 +261,7 @@ class Agent final : public sim::Node<Packet>,
   std::map<std::uint64_t, std::uint64_t> actor_leases_;
   std::deque<control::ToControl> driver_ends_;
   std::vector<wire::Location> frees_;
-  std::map<Store::Key, std::pair<wire::Location, scheduling::JobNumber>> adopted_;
+  agent::Transit transit_;
   std::set<NodeId> known_nodes_;
   agent::Reports reporting_;
   Time next_pace_{};

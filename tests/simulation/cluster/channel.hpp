@@ -25,6 +25,8 @@ struct Channel {
   struct Side {
     std::deque<Frame> ring, waiting;  ///< written by this side
     std::uint64_t started = 0;
+    std::uint64_t sent = 0;      ///< frames, those that wait included
+    std::uint64_t received = 0;  ///< of them, by the other side
     std::function<void()> wake;  ///< this side has something to look at; null: it is gone
   };
   Side side[2];
@@ -47,6 +49,7 @@ class End {
   void send(Frame frame) {
     Channel::Side& out = channel_->side[mine_];
     out.waiting.push_back(std::move(frame));
+    ++out.sent;
     flush();
   }
   /// True when nothing waits any more.
@@ -62,11 +65,23 @@ class End {
     return out.waiting.empty();
   }
   std::size_t waiting() const { return channel_->side[mine_].waiting.size(); }
+  std::uint64_t sent() const { return channel_->side[mine_].sent; }
+  std::uint64_t received() const { return channel_->side[other_].received; }
+  /// What this side sent last was never sent, unless it was read. True: so it was.
+  bool take_last() {
+    Channel::Side& out = channel_->side[mine_];
+    std::deque<Frame>& from = out.waiting.empty() ? out.ring : out.waiting;
+    if (from.empty()) return false;
+    from.pop_back();
+    --out.sent;
+    return true;
+  }
   std::optional<Frame> receive() {
     Channel::Side& in = channel_->side[other_];
     if (in.ring.empty()) return std::nullopt;
     Frame frame = std::move(in.ring.front());
     in.ring.pop_front();
+    ++in.received;
     if (!in.waiting.empty() && in.wake) in.wake();
     return frame;
   }

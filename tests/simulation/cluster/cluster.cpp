@@ -46,6 +46,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "kill_idle_at_wish",
                                         "slow_news_of_death",
                                         "node_slow",
+                                        "killed_in_a_frame",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",
@@ -75,7 +76,8 @@ std::string_view name_of(Mark mark) noexcept {
                                         "placed_on_node",
                                         "resumed",
                                         "sent_elsewhere",
-                                        "lingered"};
+                                        "lingered",
+                                        "gift_undone"};
   static_assert(std::size(names) == kMarks);
   return names[static_cast<std::size_t>(mark)];
 }

@@ -55,6 +55,12 @@ Process::~Process() {
   program_.reset();
 }
 
+bool Process::never_sent_the_last() {
+  for (auto& [index, peer] : peers_)
+    if (!peer.remote && peer.end.take_last()) return true;
+  return false;
+}
+
 // --- the loop
 
 void Process::step() {
@@ -178,8 +184,9 @@ void Process::on_peer_died(const wire::PeerDied& message) {
                 [&](const auto& update) { return update.worker == message.peer; });
   Peer* peer = peer_of(message.peer);
   dead_peers_.insert(message.peer);
-  if (peer == nullptr) return;
+  if (peer == nullptr) return tell(wire::Arrived{message.peer, 0});
   drain_peer(*peer);
+  if (!peer->remote) tell(wire::Arrived{message.peer, peer->end.received()});
   const std::uint64_t started =
       message.started != wire::PeerDied::kUnknown ? message.started : peer->end.peer_started();
   ErrorInfo info;
@@ -517,7 +524,7 @@ wire::Call Process::encode_call(const detail::Call& call, const Peer& to, Blob& 
     value.kind = Kind::inline_bytes;
     append(value, BlobView(call.bytes.data() + argument.offset, argument.size), payload);
     for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
-      share(call.refs[argument.first_ref + i], to.holder);
+      share(call.refs[argument.first_ref + i], to);
       value.refs.push_back(call.refs[argument.first_ref + i].id());
     }
     message.arguments.push_back(std::move(value));

@@ -144,6 +144,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::size_t live_entries() const noexcept { return live_; }
   const std::map<ObjectId, Entry*>& escaped() const noexcept { return table_; }
   void finish();  ///< a driver's last word
+  /// It was killed when it had told its agent of a frame, before it sent that. False: none is left.
+  bool never_sent_the_last();
   std::string describe() const;
 
   void released(Entry* entry);
@@ -155,6 +157,16 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
     bool remote = false;
     End end;
     std::uint64_t sent = 0, started = 0;
+    /// Of the next frame.
+    wire::Hold hold() const {
+      wire::Hold hold;
+      hold.process = holder;
+      hold.delta = 1;
+      if (remote || !end) return hold;
+      hold.frame = end.sent() + 1;
+      hold.waiting = static_cast<std::uint32_t>(end.waiting());
+      return hold;
+    }
   };
   // TaskManager::Out, ActorCalls::Out
   bool send(std::uint64_t worker, client::Task& task) override;
@@ -190,14 +202,14 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   static const Entry& origin_of(const Entry& entry);
   wire::Value record_of(Entry& entry, Blob& payload);
   void escape(Entry& entry);
-  void share(const ObjectHandle& handle, std::uint64_t holder);
+  void share(const ObjectHandle& handle, const Peer& to);
   void give_back(const wire::Value& value);
   void collect();
   void free_entry(Entry* entry);
-  wire::Value outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload);
+  wire::Value outgoing_entry(Entry& entry, const Peer& to, Blob& payload);
   wire::Value outgoing(const ObjectHandle& handle, const Peer& to, Blob& payload);
   wire::Value outgoing(const Outgoing& value, const Peer& to, Blob& payload);
-  wire::Value outgoing_forward(const ObjectHandle& handle, std::uint64_t holder);
+  wire::Value outgoing_forward(const ObjectHandle& handle, const Peer& to);
   wire::Call encode_call(const detail::Call& call, const Peer& to, Blob& payload);
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);

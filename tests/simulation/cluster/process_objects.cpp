@@ -16,8 +16,6 @@ void release_object(ObjectEntry* entry) noexcept {
 namespace troupe::sim::cluster {
 namespace {
 
-constexpr std::uint64_t kAgentProcess = 0;
-
 Blob bytes_of_content(std::uint64_t content) {
   Blob bytes(sizeof content);
   std::memcpy(bytes.data(), &content, sizeof content);
@@ -130,7 +128,7 @@ void Process::settle(Entry& entry, const wire::Value& value, BlobView payload) {
       machine_.truth().mark(Mark::forwarded);
       if (entry.fulfil && !entry_of(entry.source).ready) {
         entry.fulfil = false;
-        tell(wire::Fulfil{entry.id, outgoing_forward(entry.source, kAgentProcess)});
+        tell(wire::Fulfil{entry.id, outgoing_forward(entry.source, {})});
       }
       return follow(entry);
     }
@@ -241,8 +239,8 @@ void Process::need(Entry& entry, bool bytes) {
 
 wire::Value Process::record_of(Entry& entry, Blob& payload) {
   if (entry.kind != Kind::remote && !(entry.source && entry.kind == Kind::shared))
-    return outgoing_entry(entry, kAgentProcess, payload);
-  return outgoing_forward(entry.source, kAgentProcess);
+    return outgoing_entry(entry, {}, payload);
+  return outgoing_forward(entry.source, {});
 }
 
 void Process::escape(Entry& entry) {
@@ -260,10 +258,14 @@ void Process::escape(Entry& entry) {
   tell(std::move(message), std::move(payload));
 }
 
-void Process::share(const ObjectHandle& handle, std::uint64_t holder) {
+/// `to` nobody: the agent, which counts what it finds.
+void Process::share(const ObjectHandle& handle, const Peer& to) {
   Entry& entry = entry_of(handle);
   escape(entry);
-  tell(wire::Hold{entry.id, holder, +1});
+  if (to.holder == 0) return;
+  wire::Hold hold = to.hold();
+  hold.object = entry.id;
+  tell(std::move(hold));
 }
 
 std::vector<ObjectHandle> Process::adopt_refs(const std::vector<ObjectId>& ids) {
@@ -287,7 +289,7 @@ void Process::give_back(const wire::Value& value) {
 
 // --- values on their way out
 
-wire::Value Process::outgoing_entry(Entry& entry, std::uint64_t holder, Blob& payload) {
+wire::Value Process::outgoing_entry(Entry& entry, const Peer& to, Blob& payload) {
   wire::Value value;
   value.kind = entry.kind;
   if (entry.kind == Kind::error) value.error = entry.error;
@@ -299,7 +301,7 @@ wire::Value Process::outgoing_entry(Entry& entry, std::uint64_t holder, Blob& pa
   }
   if (entry.kind == Kind::inline_bytes || entry.kind == Kind::shared)
     for (const auto& ref : entry.nested) {
-      share(ref, holder);
+      share(ref, to);
       value.refs.push_back(ref.id());
     }
   return value;
@@ -309,14 +311,14 @@ wire::Value Process::outgoing(const ObjectHandle& handle, const Peer& to, Blob& 
   Entry& entry = entry_of(handle);
   const bool in_memory = entry.kind == Kind::shared;
   if (entry.kind != Kind::remote && !(in_memory && to.remote))
-    return outgoing_entry(entry, to.holder, payload);
+    return outgoing_entry(entry, to, payload);
   const ObjectHandle* origin = &handle;
   while (entry_of(*origin).source) origin = &entry_of(*origin).source;
-  return outgoing_forward(*origin, to.holder);
+  return outgoing_forward(*origin, to);
 }
 
-wire::Value Process::outgoing_forward(const ObjectHandle& handle, std::uint64_t holder) {
-  share(handle, holder);
+wire::Value Process::outgoing_forward(const ObjectHandle& handle, const Peer& to) {
+  share(handle, to);
   wire::Value value;
   value.kind = Kind::forwarded;
   value.forward = handle.id();
@@ -327,7 +329,7 @@ wire::Value Process::outgoing(const Outgoing& from, const Peer& to, Blob& payloa
   wire::Value value;
   value.kind = from.kind;
   value.error = from.error;
-  if (from.kind == Kind::forwarded) return outgoing_forward(from.forward, to.holder);
+  if (from.kind == Kind::forwarded) return outgoing_forward(from.forward, to);
   if (from.kind == Kind::inline_bytes) append(value, bytes_of_content(from.content), payload);
   if (from.kind == Kind::shared) {
     if (to.remote) {
@@ -338,13 +340,14 @@ wire::Value Process::outgoing(const Outgoing& from, const Peer& to, Blob& payloa
       entry.owns_location = true;
       entry.nested = from.refs;
       entry.ready = true;
-      return outgoing_forward(handle, to.holder);
+      return outgoing_forward(handle, to);
     }
-    tell(wire::Adopt{from.location});
+    const wire::Hold hold = to.hold();
+    tell(wire::Adopt{from.location, 0, hold.process, hold.frame, hold.waiting});
     value.location = from.location;
   }
   for (const auto& ref : from.refs) {
-    share(ref, to.holder);
+    share(ref, to);
     value.refs.push_back(ref.id());
   }
   return value;

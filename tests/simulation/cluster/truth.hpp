@@ -60,6 +60,7 @@ enum class Mark : std::uint8_t {
   kill_idle_at_wish,
   slow_news_of_death,
   node_slow,
+  killed_in_a_frame,
   fault_count_,
   // rare paths
   spilled = fault_count_,
@@ -92,6 +93,7 @@ enum class Mark : std::uint8_t {
   resumed,
   sent_elsewhere,
   lingered,
+  gift_undone,
   count_
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);

@@ -1,0 +1,94 @@
+#include "troupe/runtime/agent/transit.hpp"
+#include <algorithm>
+
+namespace troupe::agent {
+
+/// Those of this way that may not be in the ring; null: there is nothing to remember.
+std::deque<Transit::Gift>* Transit::gifts(Process from, Process to, Frame frame) {
+  if (frame.number == 0 || from == to || dead_.count(to) != 0) return nullptr;
+  std::deque<Gift>& all = gifts_[{from, to}];
+  while (!all.empty() && all.front().frame + frame.waiting < frame.number) all.pop_front();
+  return &all;
+}
+
+void Transit::counted(Process from, Process to, Frame frame, ObjectId object) {
+  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, object, {}});
+}
+
+void Transit::taken_back(Process from, Process to, Frame frame, ObjectId object) {
+  auto* all = gifts(from, to, frame);
+  if (all == nullptr) return;
+  const auto last = std::find_if(all->rbegin(), all->rend(), [&](const Gift& gift) {
+    return gift.frame == frame.number && gift.count == object;
+  });
+  if (last != all->rend()) all->erase(std::next(last).base());
+}
+
+bool Transit::adopted(Process from, Process to, Frame frame, const wire::Location& location) {
+  const auto [at, fresh] = objects_.try_emplace(key_of(location), Object{location, 0});
+  if (!fresh) return false;  // the owner table's
+  if (dead_.count(to) != 0) {
+    objects_.erase(at);
+    return true;
+  }
+  at->second.owner = to;
+  of_[to].insert(at->first);
+  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, {}, location});
+  return false;
+}
+
+void Transit::owned(const wire::Location& location) {
+  Object& object = objects_.try_emplace(key_of(location), Object{location, 0}).first->second;
+  leave(key_of(location), object);
+}
+
+void Transit::freed(const wire::Location& location) {
+  const auto found = objects_.find(key_of(location));
+  if (found == objects_.end()) return;
+  leave(found->first, found->second);
+  objects_.erase(found);
+}
+
+/// It is nobody's from here on.
+void Transit::leave(const Key& key, Object& object) {
+  const auto theirs = of_.find(std::exchange(object.owner, 0));
+  if (theirs == of_.end()) return;
+  theirs->second.erase(key);
+  if (theirs->second.empty()) of_.erase(theirs);
+}
+
+Transit::Died Transit::died(Process process) {
+  Died after;
+  dead_.insert(process);
+  if (const auto theirs = of_.extract(process))
+    for (const Key& key : theirs.mapped())
+      after.free.push_back(objects_.extract(key).mapped().location);
+  for (auto at = gifts_.begin(); at != gifts_.end();) {
+    const auto [from, to] = at->first;
+    if (from == process) after.asked.push_back(to);
+    at = to == process ? gifts_.erase(at) : std::next(at);
+  }
+  return after;
+}
+
+Transit::Undone Transit::arrived(Process to, Process dead, std::uint64_t frames) {
+  Undone undone;
+  if (dead_.count(dead) == 0) return undone;
+  const auto all = gifts_.extract({dead, to});
+  if (!all) return undone;
+  for (const Gift& gift : all.mapped()) {
+    if (gift.frame <= frames) continue;
+    if (gift.count) {
+      undone.counts.push_back(gift.count);
+      continue;
+    }
+    const auto found = objects_.find(key_of(gift.location));
+    if (found == objects_.end() || found->second.owner != to) continue;
+    leave(found->first, found->second);
+    objects_.erase(found);
+    undone.free.push_back(gift.location);
+  }
+  return undone;
+}
+
+}  // namespace troupe::agent

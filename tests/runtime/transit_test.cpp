@@ -1,0 +1,114 @@
+#include "troupe/runtime/agent/transit.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::agent {
+namespace {
+
+constexpr ObjectId kX{1, 1}, kY{1, 2};
+constexpr Transit::Process kSender = 1, kReceiver = 2, kOther = 3;
+
+wire::Location place(std::uint32_t slot) {
+  wire::Location at;
+  at.segment = 1;
+  at.slot = slot;
+  at.generation = 7;
+  at.length = 5000;
+  return at;
+}
+
+TEST(Transit, WhatTheDeadNeverSentGoesBack) {
+  Transit transit;
+  transit.counted(kSender, kReceiver, {1, 0}, kX);
+  transit.counted(kSender, kReceiver, {2, 0}, kY);
+  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {2, 0}, place(1)));
+  const Transit::Died after = transit.died(kSender);
+  EXPECT_EQ(after.asked, std::vector<Transit::Process>{kReceiver});
+  EXPECT_TRUE(after.free.empty()) << "the receiver may have it";
+  const Transit::Undone undone = transit.arrived(kReceiver, kSender, 1);
+  EXPECT_EQ(undone.counts, std::vector<ObjectId>{kY});
+  EXPECT_EQ(undone.free, std::vector<wire::Location>{place(1)});
+  EXPECT_EQ(transit.objects() + transit.gifts(), 0u);
+  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).counts.empty()) << "it answers once";
+}
+
+TEST(Transit, WhatCameIsTheReceivers) {
+  Transit transit;
+  transit.counted(kSender, kReceiver, {1, 0}, kX);
+  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
+  (void)transit.died(kSender);
+  const Transit::Undone undone = transit.arrived(kReceiver, kSender, 1);
+  EXPECT_TRUE(undone.counts.empty());
+  EXPECT_TRUE(undone.free.empty());
+  EXPECT_EQ(transit.died(kReceiver).free, std::vector<wire::Location>{place(1)});
+}
+
+TEST(Transit, RemembersNoFrameThatIsInTheRing) {
+  Transit transit;
+  for (std::uint64_t frame = 1; frame <= 100; ++frame)
+    transit.counted(kSender, kReceiver, {frame, 0}, kX);
+  (void)transit.died(kSender);
+  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts.size(), 1u);
+}
+
+TEST(Transit, FramesThatWaitBehindAFullRingAreLostWithTheirSender) {
+  Transit transit;
+  for (std::uint32_t waiting = 0; waiting < 10; ++waiting)
+    transit.counted(kSender, kReceiver, {5 + waiting, waiting}, kX);
+  (void)transit.died(kSender);
+  EXPECT_EQ(transit.arrived(kReceiver, kSender, 6).counts.size(), 8u) << "frames 7 to 14";
+}
+
+TEST(Transit, AFrameThatIsMadeAnewCountsOnce) {
+  Transit transit;
+  transit.counted(kSender, kReceiver, {1, 0}, kX);
+  transit.taken_back(kSender, kReceiver, {1, 0}, kX);
+  transit.counted(kSender, kReceiver, {1, 0}, kY);
+  (void)transit.died(kSender);
+  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts, std::vector<ObjectId>{kY});
+}
+
+TEST(Transit, TheDeadsOwnObjectsAreFreedAndTheOwnerTablesStay) {
+  Transit transit;
+  transit.adopted(kSender, kSender, {}, place(1));
+  transit.adopted(kSender, kSender, {}, place(2));
+  transit.owned(place(2));
+  transit.owned(place(3));  // its adoption is read later
+  transit.adopted(kSender, kReceiver, {1, 0}, place(3));
+  transit.adopted(kSender, kSender, {}, place(4));
+  transit.freed(place(4));
+  EXPECT_EQ(transit.died(kSender).free, std::vector<wire::Location>{place(1)});
+  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).free.empty());
+  EXPECT_EQ(transit.objects(), 2u);
+}
+
+TEST(Transit, WhatTheReceiverHasPassedOnIsNotFreed) {
+  Transit transit;
+  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
+  transit.owned(place(1));  // it came, and has escaped
+  (void)transit.died(kSender);
+  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 1).free.empty());
+  EXPECT_TRUE(transit.died(kReceiver).free.empty());
+}
+
+TEST(Transit, NothingIsTheDeads) {
+  Transit transit;
+  transit.counted(kSender, kReceiver, {1, 0}, kX);
+  transit.counted(kOther, kReceiver, {1, 0}, kX);
+  (void)transit.died(kReceiver);
+  EXPECT_EQ(transit.gifts(), 0u) << "its counts end by themselves";
+  EXPECT_TRUE(transit.adopted(kSender, kReceiver, {2, 0}, place(1)));
+  EXPECT_EQ(transit.objects(), 0u);
+  EXPECT_TRUE(transit.died(kSender).asked.empty());
+}
+
+TEST(Transit, OnlyTheDeathOfTheSenderTakesAnythingBack) {
+  Transit transit;
+  transit.counted(kSender, kReceiver, {1, 0}, kX);
+  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).counts.empty()) << "it lives";
+  (void)transit.died(kSender);
+  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts.size(), 1u);
+}
+
+}  // namespace
+}  // namespace troupe::agent
