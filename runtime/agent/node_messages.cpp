@@ -312,7 +312,7 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 void Node::carry_out_deferred() {
   for (const wire::Location& location :
        has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
-    transit_.freed(location);
+    transit_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
       books_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
     const objectstore::Location at = client::store_location(location);
@@ -558,8 +558,7 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 }
 
 void Node::free(const wire::Location& location) {
-  transit_.freed(
-      location);  // once more when it is carried out: its adoption may be read until then
+  transit_.freed(location);
   frees_.push_back(location);
 }
 

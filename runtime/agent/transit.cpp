@@ -26,7 +26,7 @@ void Transit::taken_back(Process from, Process to, Frame frame, ObjectId object)
 
 bool Transit::adopted(Process from, Process to, Frame frame, const wire::Location& location) {
   const auto [at, fresh] = objects_.try_emplace(key_of(location), Object{location, 0});
-  if (!fresh) return false;  // the owner table's
+  if (!fresh) return false;  // the owner table's, or to be freed
   if (dead_.count(to) != 0) {
     objects_.erase(at);
     return true;
@@ -42,7 +42,7 @@ void Transit::owned(const wire::Location& location) {
   leave(key_of(location), object);
 }
 
-void Transit::freed(const wire::Location& location) {
+void Transit::gone(const wire::Location& location) {
   const auto found = objects_.find(key_of(location));
   if (found == objects_.end()) return;
   leave(found->first, found->second);

@@ -12,8 +12,8 @@
 ///     const auto after = transit.died(process);    // each of after.asked hears PeerDied, and
 ///     answers undo(transit.arrived(to, process, frames));  // Arrived: what did not come goes back
 ///
-/// Invariant T-1: an object that is adopted and not the owner table's is some living process's, and
-/// is freed when that one dies.
+/// Invariant T-1: an object that is adopted, not the owner table's and not to be freed already is
+/// some living process's, and is freed when that one dies.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -44,7 +44,11 @@ class Transit {
   bool adopted(Process from, Process to, Frame frame, const wire::Location& location);
   /// From here on the owner table frees it. The adoption may be read later.
   void owned(const wire::Location& location);
-  void freed(const wire::Location& location);
+  /// It is to be freed, by nobody else. The adoption may be read later, and whom it names may die
+  /// before that or before it is carried out.
+  void freed(const wire::Location& location) { owned(location); }
+  /// That is carried out.
+  void gone(const wire::Location& location);
 
   struct Died {
     std::vector<wire::Location> free;  ///< they were its own
@@ -71,7 +75,7 @@ class Transit {
   };
   struct Object {
     wire::Location location;
-    Process owner = 0;  ///< 0: the owner table
+    Process owner = 0;  ///< 0: the owner table, or it is to be freed
   };
   static Key key_of(const wire::Location& at) { return {at.segment, at.slot, at.generation}; }
   std::deque<Gift>* gifts(Process from, Process to, Frame frame);

@@ -77,6 +77,7 @@ TEST(Transit, TheDeadsOwnObjectsAreFreedAndTheOwnerTablesStay) {
   transit.adopted(kSender, kReceiver, {1, 0}, place(3));
   transit.adopted(kSender, kSender, {}, place(4));
   transit.freed(place(4));
+  transit.gone(place(4));
   EXPECT_EQ(transit.died(kSender).free, std::vector<wire::Location>{place(1)});
   EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).free.empty());
   EXPECT_EQ(transit.objects(), 2u);
@@ -89,6 +90,34 @@ TEST(Transit, WhatTheReceiverHasPassedOnIsNotFreed) {
   (void)transit.died(kSender);
   EXPECT_TRUE(transit.arrived(kReceiver, kSender, 1).free.empty());
   EXPECT_TRUE(transit.died(kReceiver).free.empty());
+}
+
+/// The frame is faster than the agent, which reads the receiver's ring first; the free waits while
+/// another ring has not been read.
+TEST(Transit, AnAdoptionThatIsReadAfterTheFreeGivesNobodyTheObject) {
+  Transit transit;
+  transit.freed(place(1));
+  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  EXPECT_TRUE(transit.died(kReceiver).free.empty()) << "it would be freed twice";
+  transit.gone(place(1));
+  EXPECT_EQ(transit.objects(), 0u);
+}
+
+TEST(Transit, AnAdoptionForTheDeadThatFreedItIsNotFreedAgain) {
+  Transit transit;
+  transit.freed(place(1));
+  EXPECT_TRUE(transit.died(kReceiver).free.empty());
+  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  transit.gone(place(1));
+  EXPECT_EQ(transit.objects(), 0u);
+}
+
+TEST(Transit, WhatIsToBeFreedIsNotUndone) {
+  Transit transit;
+  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  transit.freed(place(1));
+  (void)transit.died(kSender);
+  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).free.empty());
 }
 
 TEST(Transit, NothingIsTheDeads) {

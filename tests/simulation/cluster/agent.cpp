@@ -176,7 +176,7 @@ void Agent::pass() {
   };
   for (const wire::Location& location :
        unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
-    transit_.freed(location);
+    transit_.gone(location);
     truth().check(store_.free(location), "an object is freed twice");
   }
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
