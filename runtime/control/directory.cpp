@@ -117,7 +117,8 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
   if (!read) return read.error();
   read = store.scan(kKilledPrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
-    directory.condemned_[in.id<ActorId>()] = {};
+    const auto id = in.id<ActorId>();
+    directory.condemned_[id].life = in.u64();
     readable = readable && in.ok();
   });
   if (!read) return read.error();
@@ -196,11 +197,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
           name_key(spec.name_space, spec.name),
           RecordWriter(kNameFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
     }
-    if (auto asked = unknown_.extract(spec.id)) {
-      unknown_due_.erase({asked.mapped().until, spec.id});
-      actor.watchers = std::move(asked.mapped().watchers);
-      killed = killed || asked.mapped().killed;
-    }
+    killed = take_unknown(actor).killed || killed;
   }
   describe(reply);
   out.after_sync.emplace_back(std::move(reply));
@@ -290,7 +287,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
 Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
                                           const std::optional<Error>& cause) {
   Out out;
-  absolve([id](const auto& entry) { return entry.first == id; }, out);
+  absolve(id, incarnation, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || actor->state == ActorState::alive) return out;
   if (!cause)
@@ -307,7 +304,8 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
 Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const Error& cause,
                                   bool intended, Time now) {
   Out out;
-  absolve([id](const auto& entry) { return entry.first == id; }, out);
+  // Of another end its node speaks again to a later control, for which it would begin a new life.
+  if (intended) absolve(id, incarnation, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
   if (intended)
@@ -424,10 +422,11 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
 /// The word that stops it may be lost with this control, after everybody has heard that it is dead.
 void Directory::condemn(const Actor& actor, Out& out) {
   const bool may_live = actor.node || !awaited_.empty();
-  if (!actor.spec->detached || !may_live) return;
+  if (!may_live) return;
   const ActorId id = actor.spec->id;
-  condemned_[id] = {actor.node, actor.epoch};
-  out.writes.put(kKilledPrefix + id.str(), RecordWriter(kKilledFormat).id(id).take());
+  condemned_[id] = {actor.node, actor.epoch, actor.incarnation};
+  out.writes.put(kKilledPrefix + id.str(),
+                 RecordWriter(kKilledFormat).id(id).u64(actor.incarnation).take());
 }
 
 /// They do not live any more.
@@ -438,6 +437,14 @@ void Directory::absolve(const Which& which, Out& out) {
     out.writes.del(kKilledPrefix + entry.first.str());
     return true;
   });
+}
+
+/// An earlier life's end says nothing about the one that was meant.
+void Directory::absolve(ActorId id, std::uint64_t ended, Out& out) {
+  const auto at = condemned_.find(id);
+  if (at == condemned_.end() || ended < at->second.life) return;
+  condemned_.erase(at);
+  out.writes.del(kKilledPrefix + id.str());
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -494,8 +501,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;
   });
-  const std::pair<NodeId, Epoch> there{node, epoch};
-  absolve([&](const auto& entry) { return entry.second == there; }, out);
+  absolve([&](const auto& entry) { return entry.second.is_at(node, epoch); }, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -522,9 +528,11 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
       lost.push_back(id);
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
-  const std::pair<NodeId, Epoch> here{node, epoch};
-  absolve([&](const auto& entry) { return entry.second == here && there.count(entry.first) == 0; },
-          out);
+  absolve(
+      [&](const auto& entry) {
+        return entry.second.is_at(node, epoch) && there.count(entry.first) == 0;
+      },
+      out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -533,10 +541,18 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
 void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
   const ActorId id = hosted.spec.id;
   if (const auto killed = condemned_.find(id); killed != condemned_.end()) {
-    killed->second = {node, epoch};
+    const std::uint64_t life = killed->second.life;
+    if (hosted.incarnation >= life && (!hosted.ended || life != 0))
+      killed->second = {node, epoch, hosted.incarnation};
     if (!hosted.ended)
       out.after_sync.emplace_back(
           StopActorAt{node, epoch, id, hosted.incarnation, false, "it was killed", true});
+    if (actors_.count(id) != 0) return;
+    Actor& actor = actors_[id];
+    actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
+    actor.incarnation = hosted.incarnation;
+    take_unknown(actor);
+    bury(actor, "it was killed", std::nullopt, out);
     return;
   }
   const auto at = actors_.find(id);
@@ -571,15 +587,11 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   actor.epoch = epoch;
   actor.worker = hosted.worker;
   actor.restarts.assign(std::min<std::size_t>(hosted.restarts, 1000), now);
-  const auto asked = unknown_.extract(id);
-  if (asked) {
-    unknown_due_.erase({asked.mapped().until, id});
-    actor.watchers.merge(asked.mapped().watchers);
-  }
+  const Unknown asked = take_unknown(actor);
   tell(actor, out);
-  std::uint64_t killed_life = std::exchange(actor.killed_life, 0);
-  if (asked) killed_life = std::max(killed_life, asked.mapped().killed_life);
-  if (asked && asked.mapped().killed)
+  const std::uint64_t killed_life =
+      std::max(std::exchange(actor.killed_life, 0), asked.killed_life);
+  if (asked.killed)
     out.append(on_kill(id, false, now));
   else if (killed_life >= hosted.incarnation && !hosted.ended)
     out.append(on_kill(id, true, now, killed_life));
@@ -598,7 +610,7 @@ Directory::Out Directory::start() {
 }
 
 void Directory::resolve_unclaimed(Out& out, Time now) {
-  absolve([](const auto& entry) { return !entry.second.first; }, out);
+  absolve([](const auto& entry) { return !entry.second.node; }, out);
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
     if (const auto end = std::exchange(actor.end, std::nullopt)) {
@@ -661,6 +673,15 @@ Directory::Unknown& Directory::unknown(ActorId id, Time now) {
     unknown_due_.insert({at->second.until, id});
   }
   return at->second;
+}
+
+/// It is known now: who asked about it before watches it. What else was asked is returned.
+Directory::Unknown Directory::take_unknown(Actor& actor) {
+  auto asked = unknown_.extract(actor.spec->id);
+  if (!asked) return {};
+  unknown_due_.erase({asked.mapped().until, asked.key()});
+  actor.watchers.merge(asked.mapped().watchers);
+  return std::move(asked.mapped());
 }
 
 void Directory::expire_unknown(Time now, Out& out) {

@@ -181,7 +181,7 @@ class Directory {
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
   /// A final kill of an actor that is not known counts if it is spawned within unknown_kept. That
-  /// of a detached one is written down until its process has ended: no later control takes it in.
+  /// of one that may live is written down until it has ended: no later control takes it in.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more.
@@ -237,6 +237,13 @@ class Directory {
     std::uint64_t killed_life = 0;  ///< as an Actor's
     Time until{};
   };
+  /// Killed, and may still live there; nowhere: nobody has said so.
+  struct Condemned {
+    NodeId node;
+    Epoch epoch = 0;
+    std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
+    bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
+  };
   Actor* current(ActorId id, std::uint64_t incarnation);
   ActorLocation location_of(ActorId id, const Actor& actor) const;
   void place(Actor& actor, Out& out);
@@ -259,6 +266,8 @@ class Directory {
   void condemn(const Actor& actor, Out& out);
   template <class Which>
   void absolve(const Which& which, Out& out);
+  void absolve(ActorId id, std::uint64_t ended, Out& out);
+  Unknown take_unknown(Actor& actor);
   void expire_unknown(Time now, Out& out);
 
   DirectoryOptions options_;
@@ -269,8 +278,7 @@ class Directory {
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
   std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
-  /// Detached actors that were killed and may still live there; nowhere: nobody has said so.
-  std::map<ActorId, std::pair<NodeId, Epoch>> condemned_;
+  std::map<ActorId, Condemned> condemned_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_due_;
   /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.

@@ -455,40 +455,71 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
   EXPECT_TRUE(stopped_for_good());
 }
 
-TEST_F(DirectoryTest, AKilledDetachedActorIsTakenInByNoLaterControlUntilItHasEnded) {
-  ActorSpec kept = spec(1, "best");
-  kept.detached = true;
-  const auto kill_and_restart = [&] {
-    spawn(kept);
-    const auto life = bring_up(1);
-    run(actors->on_kill(actor_id(1), false, now));
-    EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control
-    restart({{kA, 1}});
-    return life;
-  };
-  const auto is_known = [&] { return actors->find(actor_id(1)).has_value(); };
-  const auto is_remembered = [&] {
-    std::size_t kills = 0;
-    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
-    return kills != 0;
-  };
-  const auto life = kill_and_restart();
-  for (int controls = 0; controls < 2; ++controls, restart({{kA, 1}})) {
-    run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
-    ASSERT_EQ(got<StopActorAt>().size(), 1u);
-    EXPECT_TRUE(got<StopActorAt>().at(0).for_good);
-    EXPECT_FALSE(is_known());
-    EXPECT_TRUE(is_remembered());
+TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
+  for (const bool detached : {true, false}) {
+    ActorSpec kept = spec(detached ? 1 : 2, detached ? "best" : "", 5);
+    kept.detached = detached;
+    const auto kill_and_restart = [&] {
+      spawn(kept);
+      const auto life = bring_up(kept.id.low);
+      run(actors->on_kill(kept.id, false, now));
+      EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control
+      restart({{kA, 1}});
+      return life;
+    };
+    const auto is_remembered = [&] {
+      std::size_t kills = 0;
+      EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
+      return kills != 0;
+    };
+    const auto life = kill_and_restart();
+    for (int controls = 0; controls < 2; ++controls, restart({{kA, 1}})) {
+      run(actors->on_watch(kept.id, kB, now));
+      run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
+      ASSERT_EQ(got<StopActorAt>().size(), 1u);
+      EXPECT_TRUE(got<StopActorAt>().at(0).for_good);
+      ASSERT_EQ(got<ActorUpdateTo>().size(), 1u) << "who asked before is told";
+      EXPECT_EQ(state(kept.id.low), ActorState::dead);
+      EXPECT_TRUE(is_remembered());
+    }
+    run(actors->on_died(kept.id, life, Error(Code::worker_died, "killed"), true, now));
+    EXPECT_FALSE(is_remembered()) << "it has ended";
+    kill_and_restart();
+    run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
+    EXPECT_FALSE(is_remembered()) << "its node is without it";
+    kill_and_restart();
+    run(actors->on_node_dead(kA, 1, "silent", now));
+    EXPECT_FALSE(is_remembered()) << "its node is dead";
+    EXPECT_FALSE(actors->find(kept.id).has_value());
   }
-  run(actors->on_died(actor_id(1), life, Error(Code::worker_died, "killed"), true, now));
-  EXPECT_FALSE(is_remembered()) << "it has ended";
-  kill_and_restart();
-  run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
-  EXPECT_FALSE(is_remembered()) << "its node is without it";
-  kill_and_restart();
+}
+
+TEST_F(DirectoryTest, WhatAnEarlierLifeOfAKilledActorSaysLetsNoLaterOneLive) {
+  const ActorSpec plain = spec(1, "", 5);
+  spawn(plain);
+  const auto first = bring_up(1);
   run(actors->on_node_dead(kA, 1, "silent", now));
-  EXPECT_FALSE(is_remembered()) << "its node is dead";
-  EXPECT_FALSE(is_known());
+  const auto second = bring_up(1, kB);
+  run(actors->on_kill(actor_id(1), false, now));
+  const Error killed(Code::worker_died, "killed");
+  const auto is_stopped_at_b = [&] {
+    run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, second, 42, 0}}}, now));
+    return got<StopActorAt>().size() == 1 && state(1) == ActorState::dead;
+  };
+  restart({{kA, 2}, {kB, 1}});
+  run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, first, 42, 0, true}}}, now));
+  run(actors->on_died(actor_id(1), first, killed, true, now));
+  run(actors->on_node_dead(kA, 2, "silent", now));
+  EXPECT_TRUE(is_stopped_at_b());
+  restart({{kB, 1}});
+  EXPECT_TRUE(is_stopped_at_b());
+  // It died by itself before it was stopped: its node tells the next control of that again.
+  run(actors->on_died(actor_id(1), second, killed, false, now));
+  restart({{kB, 1}});
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, second, 42, 0, true}}}, now));
+  run(actors->on_died(actor_id(1), second, killed, false, now));
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  EXPECT_EQ(state(1), ActorState::dead);
 }
 
 TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
