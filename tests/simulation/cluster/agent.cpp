@@ -68,6 +68,14 @@ void Agent::exit_process(std::uint64_t process) {
   if (Proc* proc = find_proc(process)) kill_process(*proc, "exited");
 }
 
+void Agent::killed_in_a_frame(std::uint64_t process) {
+  Proc* proc = find_proc(process);
+  if (proc == nullptr) return;
+  ++truth().process_deaths;
+  truth().mark(Mark::killed_in_a_frame);
+  kill_process(*proc, "killed by signal 9");
+}
+
 void Agent::transmit(Packet packet) {
   const auto to = static_cast<sim::NodeIndex>(packet.to.low);
   env_->send(to, std::move(packet));
@@ -393,7 +401,10 @@ void Agent::start_due() {
     }
     proc.starts_at.reset();
     proc.attached = true;
-    proc.process = std::make_unique<Process>(*this, proc.rings, index, false, random()());
+    const std::uint64_t high = random()();
+    proc.process = std::make_unique<Process>(*this, proc.rings, index, false, high);
+    if (Random dice(high); dice.chance(cluster_.fault_rate(cluster_.plan.gift_kills)))
+      proc.process->never_sends(1 + dice.below(8));
     leases_.worker_started(index, now, proc.dedicated, proc.job_number);
     if (jobs_.at(proc.job_number).ended) leases_.job_ended(proc.job_number, now);
   }

@@ -118,6 +118,7 @@ class Agent final : public sim::Node<Packet>,
   void wake_agent() override;
   void wake(std::uint64_t process, Duration after) override;
   void exit_process(std::uint64_t process) override;
+  void killed_in_a_frame(std::uint64_t process) override;
   NodeId node() const override { return id_; }
   std::vector<NodeId> nodes() const override;
   bool faulting() const override;

@@ -50,6 +50,7 @@ struct Plan {
   std::size_t fan = 2;           ///< of those that a node sends an object to
   double aim = 0;                ///< how likely control dies of what it is told
   double idle_kills = 0;         ///< how likely an idle worker dies when another node wants one
+  double gift_kills = 0;         ///< how likely a worker dies between a gift and its frame
   double slow_news = 0;          ///< how likely an actor's death is heard late by other nodes
   Duration cut_at{}, cut_for{};  ///< one node from all others; zero: not
   sim::NodeIndex slow_node = 0;  ///< its tasks take long, by what it tells control; 0: none tells

@@ -130,6 +130,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.aim = some(0.3, 0.3);
   plan.idle_kills = some(0.3, 0.3);
   plan.slow_news = some(0.3, 0.5);
+  Random gifts(seed ^ 0x6769667473ULL);
+  if (calm >= 0.15 && gifts.chance(0.3)) plan.gift_kills = gifts.uniform() * 0.5;
   // Most are brief; the others go on for long enough that what takes its time can happen.
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);
@@ -167,6 +169,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("carry_window_small")) plan.carry_window = wire::kCarryWindow;
   if (is_off("kill_control_aimed")) plan.aim = 0;
   if (is_off("kill_idle_at_wish")) plan.idle_kills = 0;
+  if (is_off("killed_in_a_frame")) plan.gift_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
   if (is_off("long_cut")) plan.cut_at = {};
   if (is_off("node_slow")) plan.slow_node = 0;

@@ -59,7 +59,36 @@ bool Process::never_sent_the_last() {
 
 // --- the loop
 
+template <class Body>
+void Process::alive(const Body& body) {
+  try {
+    body();
+  } catch (const Killed&) {
+    for (Entry* entry : std::exchange(released_, {})) delete entry;
+    machine_.killed_in_a_frame(index_);
+  }
+}
+
+wire::Hold Process::gift(const Peer& to) {
+  const wire::Hold hold = to.hold();
+  gives_ = hold.frame != 0;
+  return hold;
+}
+
+void Process::put_frame(Peer& peer, Frame frame) {
+  const bool gives = std::exchange(gives_, false);
+  if (gives && gifts_left_ != 0 && machine_.faulting() && --gifts_left_ == 0) {
+    dying_ = true;
+    throw Killed{};
+  }
+  peer.end.send(std::move(frame));
+}
+
 void Process::step() {
+  alive([this] { turn(); });
+}
+
+void Process::turn() {
   const Time now = machine_.now();
   drain_agent();
   for (auto at = peers_.begin(); at != peers_.end();) {
@@ -83,8 +112,10 @@ void Process::connect(std::uint64_t peer, End end, bool remote, std::uint64_t ho
   made.holder = holder != 0 ? holder : peer;
   made.end = std::move(end);
   made.end.on_wake([this] { machine_.wake(index_, Duration(machine_.random().below(60'000))); });
-  for (const auto& granted : std::exchange(pending_grants_, {})) grant(granted);
-  for (const auto& update : std::exchange(pending_updates_, {})) on_actor_update(update);
+  alive([this] {
+    for (const auto& granted : std::exchange(pending_grants_, {})) grant(granted);
+    for (const auto& update : std::exchange(pending_updates_, {})) on_actor_update(update);
+  });
 }
 
 void Process::tell(wire::NodeMessage message, Blob payload) {
@@ -288,7 +319,7 @@ bool Process::send_call(std::uint64_t worker, const detail::Call& call, std::uin
   message.actor_low = actor_low;
   message.attempt = attempt;
   message.results = results;
-  peer->end.send({std::move(message), std::move(payload)});
+  put_frame(*peer, {std::move(message), std::move(payload)});
   sequence = ++peer->sent;
   return true;
 }
@@ -505,7 +536,7 @@ void Process::reply(const Incoming& call, const Outgoing& value, Duration ran) {
   message.ran_ns = static_cast<std::uint64_t>(ran.count());
   Blob payload;
   message.value = outgoing(value, *peer, payload);
-  peer->end.send({std::move(message), std::move(payload)});
+  put_frame(*peer, {std::move(message), std::move(payload)});
 }
 
 wire::Call Process::encode_call(const detail::Call& call, const Peer& to, Blob& payload) {

@@ -69,6 +69,8 @@ class Machine {
   virtual void wake(std::uint64_t process, Duration after) = 0;
   /// The process ends by itself after this step.
   virtual void exit_process(std::uint64_t process) = 0;
+  /// By a fault; it does nothing more.
+  virtual void killed_in_a_frame(std::uint64_t process) = 0;
   virtual NodeId node() const = 0;
   /// Those that it knows of, itself among them.
   virtual std::vector<NodeId> nodes() const = 0;
@@ -149,6 +151,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void finish();  ///< a driver's last word
   /// It was killed when it had told its agent of a frame, before it sent that. False: none is left.
   bool never_sent_the_last();
+  /// So it is killed at the nth frame that gives its receiver something, if faults strike then.
+  void never_sends(std::uint64_t nth_gift) { gifts_left_ = nth_gift; }
   std::string describe() const;
 
   void released(Entry* entry);
@@ -181,6 +185,14 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void watch(ActorId actor) override;
   void fail(client::ActorCall& call, const Error& error) override;
 
+  struct Killed {};
+  /// What it does unless it is killed meanwhile.
+  template <class Body>
+  void alive(const Body& body);
+  void turn();
+  /// Of the next frame: it gives the receiver something.
+  wire::Hold gift(const Peer& to);
+  void put_frame(Peer& peer, Frame frame);
   void tell(wire::NodeMessage message, Blob payload = {});
   void drain_agent();
   void drain_peer(Peer& peer);
@@ -223,7 +235,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::uint64_t index_;
   bool driver_;
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
-  bool dying_ = false, collecting_ = false;
+  bool dying_ = false, collecting_ = false, gives_ = false;
+  std::uint64_t gifts_left_ = 0;  ///< 0: it is not killed in a frame
   std::vector<std::pair<NodeId, bool>> node_keys_;
   std::map<ActorId, std::uint64_t> homes_;  ///< the worker that it was last told to live in
   std::vector<Entry*> released_;

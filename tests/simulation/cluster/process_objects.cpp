@@ -257,7 +257,7 @@ void Process::share(const ObjectHandle& handle, const Peer& to) {
   Entry& entry = entry_of(handle);
   escape(entry);
   if (to.holder == 0) return;
-  wire::Hold hold = to.hold();
+  wire::Hold hold = gift(to);
   hold.object = entry.id;
   tell(std::move(hold));
 }
@@ -336,7 +336,7 @@ wire::Value Process::outgoing(const Outgoing& from, const Peer& to, Blob& payloa
       entry.ready = true;
       return outgoing_forward(handle, to);
     }
-    const wire::Hold hold = to.hold();
+    const wire::Hold hold = gift(to);
     tell(wire::Adopt{from.location, 0, hold.process, hold.frame, hold.waiting});
     value.location = from.location;
   }
