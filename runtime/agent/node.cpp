@@ -87,7 +87,7 @@ int run_member(Fd launcher) {
     process::AgentConfig config = process::receive_agent_config(socket, 10s).value();
     name = config.name;
     NodeOptions options;
-    static_cast<process::NodeOffer&>(options) = config;
+    static_cast<process::NodeOffer&>(options) = static_cast<const process::NodeOffer&>(config);
     if (config.without_slots)
       options.cpus = 0;
     else if (options.cpus <= 0)

@@ -112,9 +112,10 @@ void ArenaCommunicator::end_group(Code code, std::string_view verdict,
 }
 
 void ArenaCommunicator::abort(std::string_view reason) noexcept {
+  char cut[201] = {};
+  reason.copy(cut, sizeof cut - 1);
   char verdict[256];
-  std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %.*s", rank(),
-                static_cast<int>(std::min<std::size_t>(reason.size(), 200)), reason.data());
+  std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %s", rank(), cut);
   end_group(Code::cancelled, verdict, 0);
 }
 
