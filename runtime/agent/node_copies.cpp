@@ -53,7 +53,7 @@ void Node::begin_copy(ObjectId object, Time now) {
   Asked asked;
   asked.what = Asked::What::copy;
   asked.object = object;
-  spiller_->find(ask(std::move(asked)), name, now);
+  spiller_->find(ask(asked), name, now);
 }
 
 /// What the owner would answer to a PeerAwait, with the bytes behind it.
@@ -130,7 +130,7 @@ void Node::read_copy(ObjectId object, Time now) {
   Asked asked;
   asked.what = Asked::What::room;
   asked.object = object;
-  spiller_->need(ask(std::move(asked)), 0, reading.bytes, now);
+  spiller_->need(ask(asked), 0, reading.bytes, now);
 }
 
 /// There may be room now; the spiller that says so cannot be asked again at once.
