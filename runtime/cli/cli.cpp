@@ -213,10 +213,13 @@ std::size_t edits(const std::string& from, const std::string& to) {
 /// What was wrong with the words of a command line, for people.
 void explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;  // the innermost verb that was understood
-  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  std::string name = "troupe";
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    name += " " + at->get_name();
+  }
   const auto verbs =
       at->get_subcommands([](const CLI::App* verb) { return !verb->get_name().empty(); });
-  const std::string name = at == &app ? "troupe" : "troupe " + at->get_name();
   const auto rest = app.remaining(true);
   if (verbs.empty()) {
     std::string why = error.what();

@@ -3,6 +3,8 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <map>
+#include <set>
 
 namespace troupe::cli {
 namespace {
@@ -139,6 +141,25 @@ TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   EXPECT_EQ(program.finish(0), 0);
   EXPECT_TRUE(eventually([&] { return ask({"list", "objects"}).empty(); }))
       << "a job's objects go with it";
+}
+
+TEST_F(Clusters, AnObjectIsListedWhereverItsBytesAreUntilNobodyHoldsIt) {
+  start({"--nodes", "3", "--cpus", "1"});
+  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "spread"});
+  ASSERT_TRUE(says(program.read_until("everywhere\n"), "everywhere\n"));
+  std::map<std::string, std::set<std::string>> nodes_of;
+  for (const json& object : ask({"list", "objects"})) {
+    nodes_of[object["id"].get<std::string>()].insert(object["node"].get<std::string>());
+    EXPECT_EQ(object["owner"], "node-0") << object;
+  }
+  ASSERT_EQ(nodes_of.size(), 1u) << ask({"list", "objects"});
+  EXPECT_EQ(nodes_of.begin()->second, (std::set<std::string>{"node-0", "node-1", "node-2"}));
+  program.say("\n");
+  ASSERT_TRUE(says(program.read_until("let go\n"), "let go\n"));
+  EXPECT_TRUE(eventually([&] { return ask({"list", "objects"}).empty(); }))
+      << ask({"list", "objects"});
+  program.close_input();
+  EXPECT_EQ(program.finish(0), 0);
 }
 
 TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {

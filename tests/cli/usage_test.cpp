@@ -65,6 +65,8 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list", "nodes"},
                                              {"list", "actors"},
                                              {"list", "jobs"},
+                                             {"list", "objects"},
+                                             {"memory"},
                                              {"doctor"}}) {
     auto arguments = verb;
     arguments.emplace_back("--help");
@@ -98,6 +100,10 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
       {{"doctor"}, "--salvage"},
+      {{"memory", "--sort", "size"}, "troupe memory: '--sort' is not known here"},
+      {{"memory", "--leak-after", "-1"}, "--leak-after"},
+      {{"list", "objects", "--limit", "0"}, "see 'troupe list objects --help'"},
+      {{"list", "object"}, "was 'objects' meant?"},
       {{"run", "--fast", "true"}, "--fast"},
   };
   for (const auto& [arguments, named] : mistakes) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -66,6 +67,39 @@ int keep(troupe::Context& ctx) {
   return 0;
 }
 
+using Doubles = std::vector<double>;
+
+double total(const Doubles& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+struct Shelf {
+  std::vector<troupe::Ref<Doubles>> held;
+  std::size_t keep(const std::vector<troupe::Ref<Doubles>>& refs) {
+    held = refs;
+    return held.size();
+  }
+};
+
+/// Keeps an object whose bytes every node has, until a line comes; then until stdin ends.
+int spread(troupe::Context& ctx) {
+  std::vector<troupe::Ref<Doubles>> refs{ctx.put(Doubles(1 << 17, 1))};
+  std::vector<troupe::Actor<Shelf>> shelves;
+  for (const auto& node : ctx.cluster().nodes) {
+    const auto there = ctx.with({.cpus = 0, .placement = troupe::Placement::on(node.id)});
+    shelves.push_back(there.spawn<Shelf>());
+    ctx.get(shelves.back().call<&Shelf::keep>(refs));
+    ctx.get(there.submit<total>(refs.front()));
+  }
+  std::cout << "everywhere" << std::endl;
+  std::cin.get();
+  refs.clear();
+  for (auto& shelf : shelves) ctx.get(shelf.call<&Shelf::keep>(refs));
+  std::cout << "let go" << std::endl;
+  std::cin.get();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -75,6 +109,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "hold") return hold(ctx);
     if (verb == "keep") return keep(ctx);
+    if (verb == "spread") return spread(ctx);
     if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
