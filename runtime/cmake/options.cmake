@@ -22,9 +22,12 @@ set(TROUPE_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty"
 set(TROUPE_PRECOMPILE "" CACHE STRING "what parses the standard library once (a missing #include goes unnoticed): tests, all, or empty")
 
 set(TROUPE_UNITY "" CACHE STRING "how many units are compiled as one, in a build that is made once; empty: each alone")
+set(TROUPE_UNITY_OF all CACHE STRING "which units TROUPE_UNITY is about: all, or tests")
 if(TROUPE_UNITY)
-  set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE ${TROUPE_UNITY})
+  if(TROUPE_UNITY_OF STREQUAL "all")
+    set(CMAKE_UNITY_BUILD ON)
+  endif()
 endif()
 
 find_program(TROUPE_CCACHE ccache)
@@ -45,6 +48,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # and another inside the std::variant of libstdc++ 13
     target_compile_options(troupe_flags INTERFACE -Wno-maybe-uninitialized)
   endif()
+endif()
+if(TROUPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # what a .cpp keeps to itself counts as a header's there
+  target_compile_options(troupe_flags INTERFACE -Wno-subobject-linkage)
 endif()
 if(TROUPE_WERROR)
   target_compile_options(troupe_flags INTERFACE -Werror)
