@@ -1,5 +1,6 @@
 // Proves the simulator itself: same seed, same run, in another process too; each kind of fault does
 // what it says; a planted violation is seen; healing ends every fault.
+#include "tests/simulation/kernel/flat_map.hpp"
 #include "tests/simulation/kernel/seeds.hpp"
 
 #include <gtest/gtest.h>
@@ -261,6 +262,26 @@ TEST(Kernel, BuggifyAndMutantsAreOffOutsideASchedule) {
   EXPECT_TRUE(TROUPE_MUTANT("kernel.example"));
   EXPECT_FALSE(TROUPE_MUTANT("kernel.other"));
   EXPECT_TRUE(mutant.reached());
+}
+
+TEST(Kernel, AFlatMapHoldsWhatAMapHoldsInItsOrder) {
+  Random random(7);
+  FlatMap<std::uint64_t, std::uint64_t> flat;
+  std::map<std::uint64_t, std::uint64_t> map;
+  for (std::uint64_t step = 0; step < 5000; ++step) {
+    const std::uint64_t key = random.below(40);
+    switch (random.below(3)) {
+      case 0:
+        EXPECT_EQ(flat.try_emplace(key, step).second, map.try_emplace(key, step).second);
+        break;
+      case 1: flat[key] = map[key] = step; break;
+      default: flat.erase(key), map.erase(key);
+    }
+    EXPECT_EQ(flat.find(key) != flat.end(), map.count(key) != 0);
+    ASSERT_TRUE(std::equal(flat.begin(), flat.end(), map.begin(), map.end(), [](auto& a, auto& b) {
+      return a.first == b.first && a.second == b.second;
+    }));
+  }
 }
 
 TEST(Kernel, AThousandNodesAtOneHeartbeatASecond) {

@@ -385,7 +385,8 @@ void Agent::start_worker(bool dedicated, scheduling::JobNumber number) {
     truth().mark(Mark::worker_start_fails);
   }
   proc->starts_at = env_->now() + takes;
-  processes_.emplace(proc->index, std::move(proc));
+  const ProcessIndex index = proc->index;
+  processes_.try_emplace(index, std::move(proc));
 }
 
 void Agent::start_due() {
@@ -394,7 +395,7 @@ void Agent::start_due() {
   for (const auto& [index, proc] : processes_)
     if (proc->starts_at && *proc->starts_at <= now) due.push_back(index);
   for (const ProcessIndex index : due) {
-    Proc& proc = *processes_.at(index);
+    Proc& proc = *processes_.find(index)->second;
     if (proc.start_fails) {
       worker_gone(proc);
       continue;
@@ -428,7 +429,7 @@ void Agent::reap() {
   std::vector<ProcessIndex> dead;
   for (const auto& [index, proc] : processes_)
     if (proc->reaped_at && *proc->reaped_at <= now) dead.push_back(index);
-  for (const ProcessIndex index : dead) worker_gone(*processes_.at(index));
+  for (const ProcessIndex index : dead) worker_gone(*processes_.find(index)->second);
 }
 
 void Agent::worker_gone(Proc& proc) {
@@ -574,7 +575,8 @@ void Agent::add_driver(std::uint64_t number) {
   job.record.id = job.id;
   job.record.name = "sim";
   job.record.node = id_;
-  processes_.emplace(proc->index, std::move(proc));
+  const ProcessIndex index = proc->index;
+  processes_.try_emplace(index, std::move(proc));
   start_job(job);
 }
 

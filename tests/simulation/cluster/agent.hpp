@@ -66,6 +66,7 @@ class Agent final : public sim::Node<Packet>,
   std::string seen_records() const;
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool exited() const noexcept { return over_; }
+  bool may_serve(Time now) const { return !over_ && network_ && network_->may_serve(now); }
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }
   void calm() { moves_.calm(); }
 
@@ -251,7 +252,7 @@ class Agent final : public sim::Node<Packet>,
   agent::ActorHost actors_;
   agent::RemoteTable remote_;
   BulkMoves moves_;
-  std::map<ProcessIndex, std::unique_ptr<Proc>> processes_;
+  sim::FlatMap<ProcessIndex, std::unique_ptr<Proc>> processes_;
   Portals portals_;
   std::set<PortalKey> stalled_;
   bool holds_answers_ = false;
@@ -268,7 +269,7 @@ class Agent final : public sim::Node<Packet>,
   Time next_pace_{};
   Time next_touch_{}, next_join_{};
   ProcessIndex next_process_ = 1;
-  std::map<std::uint64_t, Time> armed_;
+  sim::FlatMap<std::uint64_t, Time> armed_;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
   std::uint64_t passes_ = 0;

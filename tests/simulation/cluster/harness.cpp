@@ -158,6 +158,7 @@ Batch run_batch(std::uint64_t from, std::uint64_t seeds, const Tuning& tuning,
     batch.settled += one.settled;
     batch.excused += one.excused;
     batch.virtual_seconds += one.virtual_seconds;
+    batch.trace.mix(one.trace);
     batch.faults += one.faults;
     for (std::size_t i = 0; i < kMarks; ++i) batch.marks[i] += one.marks[i];
     if (!one.violation.empty()) batch.failures.emplace_back(one.seed, one.violation);
@@ -211,9 +212,10 @@ std::string Batch::text() const {
   std::snprintf(line, sizeof line,
                 "%" PRIu64 " seeds from %" PRIu64 " (%" PRIu64 " count), %.1f seeds/s, %" PRIu64
                 " events, %" PRIu64 " calls, %" PRIu64 " answers (%" PRIu64
-                " excused errors), %.0f s of virtual time, %" PRIu64 " seeds run twice\n",
+                " excused errors), %.0f s of virtual time, %" PRIu64
+                " seeds run twice, trace %016" PRIx64 "\n",
                 seeds, from, counted, static_cast<double>(seeds) / std::max(seconds, 1e-9), events,
-                calls, settled, excused, virtual_seconds, repeated);
+                calls, settled, excused, virtual_seconds, repeated, trace.value());
   std::string text = line;
   text += "faults (" + std::to_string(kinds(1)) + " kinds):";
   for (std::size_t i = 0; i < fault_kinds; ++i)

@@ -29,6 +29,7 @@ struct Batch {
   std::uint64_t from = 0, seeds = 0, counted = 0, events = 0, calls = 0, repeated = 0;
   std::uint64_t settled = 0, excused = 0;
   double seconds = 0, virtual_seconds = 0;
+  Trace trace;  ///< of all of them: what only makes the simulator faster must not change it
   FaultCounts faults;
   std::array<std::uint64_t, kMarks> marks{};
   std::vector<std::pair<std::uint64_t, std::string>> failures;

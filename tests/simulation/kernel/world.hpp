@@ -26,6 +26,7 @@
 
 #include "tests/simulation/kernel/disk.hpp"
 #include "tests/simulation/kernel/faults.hpp"
+#include "tests/simulation/kernel/flat_map.hpp"
 #include "tests/simulation/kernel/hooks.hpp"
 #include "tests/simulation/kernel/network.hpp"
 #include "tests/simulation/kernel/trace.hpp"
@@ -165,10 +166,13 @@ class World {
     return true;
   }
   bool alive(NodeIndex i) const noexcept { return members_[i].node != nullptr; }
+  bool paused(NodeIndex i) const noexcept { return members_[i].paused; }
   bool faulting() const noexcept { return faulting_; }
   /// Larger faults that the schedule held so far, muted ones included.
   std::uint64_t ticks() const noexcept { return ticks_; }
   Time now() const noexcept { return now_; }
+  /// What that machine's own clock says.
+  Time clock_of(NodeIndex i) const noexcept { return node_now(i); }
   std::size_t node_count() const noexcept { return members_.size(); }
   std::uint32_t incarnation(NodeIndex i) const noexcept { return members_[i].incarnation; }
   Random& random() noexcept { return workload_; }
@@ -225,9 +229,9 @@ class World {
     Duration clock_offset{};
     std::int64_t wall_offset = 0;
     Random random{0};
-    std::map<std::uint64_t, std::uint64_t> timers;  // id -> the generation that is armed
-    std::deque<Event> held;                         // what came while it was paused
-    std::set<NodeIndex> contacts;                   // with whom it has exchanged messages
+    FlatMap<std::uint64_t, std::uint64_t> timers;  // id -> the generation that is armed
+    std::deque<Event> held;                        // what came while it was paused
+    std::set<NodeIndex> contacts;                  // with whom it has exchanged messages
   };
 
   void send(NodeIndex from, NodeIndex to, M&& message);
@@ -241,7 +245,7 @@ class World {
   Disk* disk(NodeIndex i) noexcept { return members_[i].disk.get(); }
   void exit_soon(NodeIndex i) noexcept { members_[i].exiting = true; }
 
-  void push(Time at, Event event);
+  void push(Time at, Event&& event);
   void step();
   void execute(Event& event);
   void deliver(Event& event);
@@ -269,7 +273,7 @@ class World {
   std::vector<Member> members_;
   std::vector<std::function<std::string()>> invariants_;
   std::vector<Order> heap_;
-  std::vector<Event> slots_;
+  std::deque<Event> slots_;  // stay where they are
   std::vector<std::uint32_t> free_;
   std::deque<Call> calls_;                         // one that runs may add others
   std::map<RouteKey, std::deque<Event>> blocked_;  // reliable delivery: waiting for a cut to end

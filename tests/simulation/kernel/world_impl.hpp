@@ -60,7 +60,7 @@ Report World<M>::run(const Phases& phases) {
 }
 
 template <class M>
-void World<M>::push(Time at, Event event) {
+void World<M>::push(Time at, Event&& event) {
   std::uint32_t slot;
   if (free_.empty()) {
     slot = static_cast<std::uint32_t>(slots_.size());
@@ -80,9 +80,10 @@ void World<M>::step() {
   const Order order = heap_.back();
   heap_.pop_back();
   now_ = order.at;
-  Event event = std::move(slots_[order.slot]);
-  free_.push_back(order.slot);
+  Event& event = slots_[order.slot];
   execute(event);
+  event.message = M{};
+  free_.push_back(order.slot);
   for (const auto& invariant : invariants_) {
     std::string broken = invariant();
     if (!broken.empty()) fail(std::move(broken));
@@ -200,7 +201,7 @@ void World<M>::send(NodeIndex from, NodeIndex to, M&& message) {
   event.from_life = members_[from].incarnation;
   event.tag = fate.connection;
   event.message = std::move(message);
-  if (fate.twice) push(fate.again, event);
+  if (fate.twice) push(fate.again, Event(event));
   push(fate.at, std::move(event));
 }
 
