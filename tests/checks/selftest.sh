@@ -33,7 +33,7 @@ header() {
   { printf '/// %s\n#pragma once\n' "${comment:-Purpose.}"; printf '%s\n' "$@"; } >"$file"
 }
 
-for check in layout includes cores text; do clean $check; done
+for check in layout includes cores text mutants; do clean $check; done
 
 mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
 
@@ -89,6 +89,14 @@ expect text 'name the braced value'
 header runtime/a.hpp 'auto x = co_await actor.with({.retry = 3}).call<&A::m>(hp);'
 clean text
 rm runtime/a.hpp
+
+mkdir -p tests/simulation/mutants
+printf 'int a;\nint b;\n' >runtime/core.cpp
+printf -- '--- a/runtime/core.cpp\n+++ b/runtime/core.cpp\n@@ -1,2 +1,1 @@\n int a;\n-int b;\n' >tests/simulation/mutants/core_b.patch
+echo '`core_b`' >tests/README.md
+clean mutants
+echo 'int a, c;' >runtime/core.cpp
+expect mutants '^tests/simulation/mutants/core_b.patch:1: does not apply'
 
 [[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
 echo 'each check finds what it is for'

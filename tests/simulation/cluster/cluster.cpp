@@ -190,10 +190,16 @@ void Cluster::strike(Mark kind, sim::NodeIndex victim) {
 
 /// Control dies while what it was just told is on its way, on its disk or half done.
 void Cluster::moment() {
+  if (aims()) end_control(Duration(aim_.below(aim_.chance(0.5) ? 3'000'000 : 60'000'000)));
+}
+
+bool Cluster::aims() {
   constexpr std::uint64_t kMost = 4;
-  if (!world.faulting() || plan.aim <= 0 || aimed_ >= kMost || !aim_.chance(plan.aim)) return;
-  if (tuning_.muted.count(2'000'000 + aimed_++) != 0) return;
-  const Duration after = Duration(aim_.below(aim_.chance(0.5) ? 3'000'000 : 60'000'000));
+  if (!world.faulting() || plan.aim <= 0 || aimed_ >= kMost || !aim_.chance(plan.aim)) return false;
+  return tuning_.muted.count(2'000'000 + aimed_++) == 0;
+}
+
+void Cluster::end_control(Duration after) {
   world.at(world.now() - Time{} + after, [this] {
     if (!world.faulting() || !world.alive(0)) return;
     truth.mark(Mark::kill_control_aimed);
@@ -202,6 +208,14 @@ void Cluster::moment() {
     else
       world.kill(0);
   });
+}
+
+/// Everybody hears that an actor is over, but its own node, and then there is no control.
+void Cluster::stop_is_told(NodeId node) {
+  if (!aims()) return;
+  const Duration by = 100ms + Duration(aim_.below(300'000'000));
+  world.slow_down(0, static_cast<sim::NodeIndex>(node.low), by, by);
+  end_control(10ms + Duration(aim_.below(60'000'000)));
 }
 
 /// Control hears of a death; the other nodes only later.
@@ -217,8 +231,8 @@ void Cluster::slow_news(sim::NodeIndex from) {
 
 bool Cluster::next_life_waits(sim::NodeIndex at) {
   truth.mark(Mark::next_life_waited);
-  if (!world.faulting() || !aim_.chance(plan.slow_news)) return false;
-  const Duration by = 50ms + Duration(aim_.below(300'000'000));
+  if (!world.faulting()) return false;
+  const Duration by = 100ms + Duration(aim_.below(400'000'000));
   world.slow_down(at, 0, by, by);
   return true;
 }
@@ -232,6 +246,24 @@ bool Cluster::actor_lives(ActorId actor) {
 bool Cluster::is_gone(NodeId node) {
   const auto index = static_cast<sim::NodeIndex>(node.low);
   return !world.alive(index) || agent(index)->id() != node;
+}
+
+/// Stopped or cut off, it must know by itself that its time is over.
+void Cluster::declared_dead(NodeId node) {
+  if (is_gone(node)) return;
+  const auto index = static_cast<sim::NodeIndex>(node.low);
+  if (agent(index)->may_serve(world.clock_of(index)))
+    truth.fail("a node that may still serve is declared dead");
+  expect_exit(node);
+}
+
+/// It may have carried on until a moment ago; one that is stopped exits when it wakes.
+void Cluster::expect_exit(NodeId node) {
+  world.at(world.now() - Time{} + 3s, [this, node] {
+    if (is_gone(node)) return;
+    if (world.paused(static_cast<sim::NodeIndex>(node.low))) return expect_exit(node);
+    truth.fail("a node that was declared dead lives on");
+  });
 }
 
 void Cluster::acknowledged(const control::Service& service, ActorId actor) {

@@ -74,10 +74,14 @@ class Cluster {
   /// A rate of faults; zero once they have stopped.
   double fault_rate(double rate) const { return world.faulting() ? rate : 0; }
   bool is_gone(NodeId node);
+  /// Control is about to start its actors elsewhere.
+  void declared_dead(NodeId node);
   /// Whether any process hosts it.
   bool actor_lives(ActorId actor);
   /// Something is said to control that must not be lost with it.
   void moment();
+  /// Control has sent that node what ends an actor.
+  void stop_is_told(NodeId node);
   /// An actor has died on that machine.
   void slow_news(sim::NodeIndex from);
   bool next_life_waits(sim::NodeIndex at);
@@ -97,6 +101,9 @@ class Cluster {
   std::unique_ptr<sim::Node<Packet>> make(sim::NodeIndex i);
   Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
   ControlNode* control() { return static_cast<ControlNode*>(world.node(0)); }
+  void expect_exit(NodeId node);
+  bool aims();
+  void end_control(Duration after);
   void schedule_strikes();
   void strike(Mark kind, sim::NodeIndex victim);
   bool done();

@@ -204,6 +204,7 @@ void ControlNode::note(const control::FromControl& message) {
 }
 
 void ControlNode::send(NodeId to, const control::FromControl& message) {
+  if (std::holds_alternative<control::StopActorAt>(message)) cluster_.stop_is_told(to);
   if (service_ != nullptr) note(message);
   if (keys_.count(to) == 0) return;
   const Blob frame = encode(message);
@@ -215,6 +216,8 @@ void ControlNode::send(NodeId to, const control::FromControl& message) {
 }
 
 void ControlNode::broadcast(const std::vector<NodeId>& to, const control::FromControl& message) {
+  if (const auto* dead = std::get_if<control::NodeIsDead>(&message))
+    cluster_.declared_dead(dead->node);
   for (const NodeId node : to) send(node, message);
 }
 

@@ -38,7 +38,8 @@ void Program::drive() {
     next_action_ = now + Duration(1'000 + process_.machine().random().below(2 * mean));
     if (pester_ > 0) {
       --pester_;
-      next_action_ = now + Duration(500'000 + process_.machine().random().below(3'000'000));
+      const auto every = static_cast<std::uint64_t>(pester_every_.count());
+      next_action_ = now + Duration(500'000 + process_.machine().random().below(every));
       for (KnownActor& actor : actors_)
         if (actor.id == pestered_) call(actor, true);
     } else if (has_more()) {
@@ -260,14 +261,16 @@ void Program::kill_for_good(KnownActor& actor) {
   killed_.insert(actor.id);
   process_.kill(actor.id, false);
   pestered_ = actor.id;
+  pester_every_ = 3ms;
   pester_ = process_.machine().random().below(6);
 }
 
 void Program::kill_now(ActorId id) {
   for (KnownActor& actor : actors_)
-    if (actor.id == id && !actor.detached && has_more()) {
+    if (actor.id == id && !actor.detached && !winding_up_) {
       kill_for_good(actor);
-      pester_ = 40;
+      pester_ = 40;  // until the kill has come to its node, which takes longer
+      pester_every_ = 20ms;
     }
 }
 

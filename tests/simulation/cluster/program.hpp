@@ -135,6 +135,7 @@ class Program {
   std::set<ActorId> killed_;
   std::uint64_t pester_ = 0;  ///< actions that call who was killed last
   ActorId pestered_;
+  Duration pester_every_{};  ///< at most between two such calls
   bool lingered_ = false;
 };
 

@@ -3,10 +3,13 @@
 
     ./dev simulate --mutants                      # all of them, a table at the end
     ./dev simulate --mutants calls_out_of_order   # one
+    ./dev simulate --mutants --unit-tests         # and which of them the unit tests of their folder find as well
 
 A patch is one small mistake in one unit of one core. That unit alone is compiled, as the build folder compiles it, and
 linked before the archive that has the right one, in a folder of the mutant's own in the build folder; nothing else
-there or in the tree changes. A mutant counts as found when a seed breaks a promise that all seeds keep without it.
+there or in the tree changes. A mutant counts as found when a seed breaks a promise that all seeds keep without it. The
+line "Seed: N" at the head of a patch names the first that did; it is tried before the others, --search leaves it out.
+"Seed: rare" says that it takes too many: such a mutant is planted only when it is named.
 """
 import argparse
 import concurrent.futures
@@ -23,19 +26,20 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PROGRAM = "cluster_simulate"
+UNIT_TESTS = {"runtime/control": "control_test", "runtime/net": "net_test"}  # else runtime_test
 
 
 def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-def link_command(build):
+def link_command(build, program):
     """How the program is linked, and where from."""
-    makefile = build / "tests" / "CMakeFiles" / f"{PROGRAM}.dir" / "link.txt"
+    makefile = build / "tests" / "CMakeFiles" / f"{program}.dir" / "link.txt"
     if makefile.exists():
         return makefile.read_text().strip(), build / "tests"
-    lines = run(["ninja", "-C", str(build), "-t", "commands", PROGRAM]).stdout.splitlines()
-    return lines[-1], build
+    lines = run(["ninja", "-C", str(build), "-t", "commands", program]).stdout.splitlines()
+    return next(line for line in reversed(lines) if f"-o bin/{program} " in line), build
 
 
 def compile_command(build, source):
@@ -46,7 +50,7 @@ def compile_command(build, source):
 
 
 def plant(patch, build, folder):
-    """The program with the bug; an error in words instead."""
+    """The unit with the bug, compiled, and its source's name; an error in words instead."""
     unit = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]
     copy = folder / unit
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -62,31 +66,61 @@ def plant(patch, build, folder):
     built = run(command + ["-w"], cwd=directory)
     if built.returncode != 0:
         return None, "does not compile: " + built.stdout[-300:]
-    line, directory = link_command(build)
-    program = folder / PROGRAM
-    line, replaced = re.subn(r"-o \S*" + PROGRAM + r"\b", f"{planted} -o {program}", line)
+    return (planted, unit), ""
+
+
+def link(build, planted, name):
+    """A program with the planted unit; an error in words instead."""
+    line, directory = link_command(build, name)
+    program = planted.parent / name
+    line, replaced = re.subn(r"-o \S*" + name + r"\b", f"{planted} -o {program}", line)
     linked = run(["sh", "-c", line], cwd=directory)
     if replaced != 1 or linked.returncode != 0:
         return None, "does not link: " + linked.stdout[-300:]
     return program, ""
 
 
+def in_unit_tests(build, planted, unit):
+    """What the unit tests say to it, in words."""
+    name = UNIT_TESTS.get(str(pathlib.Path(unit).parent), "runtime_test")
+    program, why = link(build, planted, name)
+    if not program:
+        return why
+    try:
+        done = run(["timeout", "120", str(program), "--gtest_brief=1"], cwd=planted.parent)
+    finally:
+        program.unlink()
+    failed = re.search(r"\[  FAILED  \] (\w+\.[\w/]+)", done.stdout)
+    return ("unit tests find it" + (f" ({failed[1]})" if failed else "")) if done.returncode else "unit tests miss it"
+
+
+def look(program, first, seeds):
+    """The first of these seeds that fails, with why."""
+    done = run([str(program), "--seeds", str(seeds), "--from", str(first), "--no-shrink", "--first-failure"])
+    return re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
+
+
 def find(name, options, build):
-    """The seed, counted from 1, at which it is found, or 0; and the promise that it broke, or what went wrong."""
+    """The seed at which it is found, or 0; the promise that it broke, or what went wrong; and what the
+    unit tests say."""
     folder = build / "mutants" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
-    program, why = plant(HERE / f"{name}.patch", build, folder)
+    made, why = plant(HERE / f"{name}.patch", build, folder)
+    if not made:
+        return 0, why, ""
+    program, why = link(build, made[0], PROGRAM)
     if not program:
-        return 0, why
+        return 0, why, ""
     planted = time.monotonic()
-    done = run([str(program), "--seeds", str(options.seeds), "--from", str(options.first), "--no-shrink",
-                "--first-failure"])
+    recorded = re.match(r"Seed: (\d+)\n", (HERE / f"{name}.patch").read_text())
+    found = look(program, int(recorded[1]), 1) if recorded and not options.search else None
+    found = found or look(program, options.first, options.seeds)
     program.unlink()
-    found = re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
     took = f"  ({planted - begun:.0f} s to plant, {time.monotonic() - planted:.0f} s to look)"
-    return (int(found[1]) - options.first + 1, found[2] + took) if found else (0, "MISSED" + took)
+    unit = in_unit_tests(build, *made) if options.unit_tests else ""
+    return (int(found[1]), found[2] + took, unit) if found else (0, "MISSED" + took, unit)
 
 
 def main():
@@ -95,23 +129,28 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder, which has the program")
     parser.add_argument("--seeds", type=int, default=2000, help="within which it must be found")
     parser.add_argument("--from", dest="first", type=int, default=1)
+    parser.add_argument("--search", action="store_true", help="from the first seed on, whatever the patches say")
+    parser.add_argument("--unit-tests", action="store_true", help="run the unit tests of its folder with each, too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()
-    names = options.names or sorted(p.stem for p in HERE.glob("*.patch"))
-    seen = {}
+    names = options.names or sorted(p.stem for p in HERE.glob("*.patch") if not p.read_text().startswith("Seed: rare"))
+    seen, missed = {}, []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         under_way = {pool.submit(find, name, options, build): name for name in names}
         for done in concurrent.futures.as_completed(under_way):
-            name, (seed, why) = under_way[done], done.result()
+            name, (seed, why, unit) = under_way[done], done.result()
             seen[name] = seed
-            print(f"{name:40} {f'seed {seed}' if seed else '':12} {why}", flush=True)
-    print("\n| Seed | Found at that seed, counted from 1 |\n|---|---|")
+            missed += [name] if unit == "unit tests miss it" else []
+            print(f"{name:40} {f'seed {seed}' if seed else '':12} {why} {unit}", flush=True)
+    print("\n| Seed | Found at that seed |\n|---|---|")
     for seed in sorted(set(seen.values()), key=lambda n: (n == 0, n)):
         print(f"| {seed or f'not in {options.seeds}'} | " +
               ", ".join(f"`{name}`" for name in sorted(seen) if seen[name] == seed) + " |")
     found = sum(1 for seed in seen.values() if seed)
     print(f"{found} of {len(names)} mutants found within {options.seeds} seeds")
+    if options.unit_tests:
+        print(f"unit tests miss {len(missed)}:", *(f"`{name}`" for name in sorted(missed)))
     sys.exit(0 if found == len(names) else 1)
 
 

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# A planted bug that does not fit the code any more is not planted: each patch applies, to one unit, and tests/README.md
+# says when the simulator finds it.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+folder=tests/simulation/mutants
+count=0
+for patch in "$folder"/*.patch; do
+  [[ -e $patch ]] || continue
+  count=$((count + 1))
+  why=$(git apply --check "$patch" 2>&1) || offence "$patch:1: does not apply: ${why%%$'\n'*}"
+  [[ $(grep -c '^+++ ' "$patch") == 1 ]] || offence "$patch:1: a mutant is a mistake in one unit"
+  name=$(basename "$patch" .patch)
+  grep -qF "\`$name\`" tests/README.md || offence "$patch:1: tests/README.md does not say when it is found"
+done
+finish "$count mutants"
