@@ -71,6 +71,10 @@ def show(sources, everything):
           f"{total['counted']} count; {total['calls']} calls, {total['violations']} violations; kinds of fault that "
           f"struck at least 1, 100, 1000 times: "
           + ", ".join(str(sum(1 for n in faults.values() if n >= least)) for least in (1, 100, 1000)))
+    width = max([len(kind) for kind in faults], default=0)
+    rows = [f"{kind:{width}} {times:>9}" for kind, times in faults.most_common() if times]
+    for at in range(0, len(rows), 3):
+        print("  " + "    ".join(rows[at:at + 3]))
     for entry in entries:
         if entry.get("failed"):
             print(f"  {entry['hash']} broke a promise at", *entry["failed"])

@@ -69,10 +69,9 @@ def plant(patch, build, folder):
     return (planted, unit), ""
 
 
-def link(build, planted, name):
-    """A program with the planted unit; an error in words instead."""
+def link(build, planted, name, program):
+    """The program with the planted unit; an error in words instead."""
     line, directory = link_command(build, name)
-    program = planted.parent / name
     line, replaced = re.subn(r"-o \S*" + name + r"\b", f"{planted} -o {program}", line)
     linked = run(["sh", "-c", line], cwd=directory)
     if replaced != 1 or linked.returncode != 0:
@@ -83,7 +82,8 @@ def link(build, planted, name):
 def in_unit_tests(build, planted, unit):
     """What the unit tests say to it, in words."""
     name = UNIT_TESTS.get(str(pathlib.Path(unit).parent), "runtime_test")
-    program, why = link(build, planted, name)
+    # Beside the others, where it finds its plug-ins.
+    program, why = link(build, planted, name, build / "bin" / f"{name}.{planted.parent.name}")
     if not program:
         return why
     try:
@@ -110,7 +110,7 @@ def find(name, options, build):
     made, why = plant(HERE / f"{name}.patch", build, folder)
     if not made:
         return 0, why, ""
-    program, why = link(build, made[0], PROGRAM)
+    program, why = link(build, made[0], PROGRAM, folder / PROGRAM)
     if not program:
         return 0, why, ""
     planted = time.monotonic()
