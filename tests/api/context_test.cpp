@@ -122,6 +122,17 @@ TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_orde
   EXPECT_EQ(ctx.wait({refs[1], refs[0]}, {.count = 1}).pending, std::vector<Ref<int>>{refs[0]});
 }
 
+TEST(Wait, counts_a_ref_as_often_as_it_is_named) {
+  InlineEngine engine;
+  const Context ctx = engine.context();
+  const Ref<int> first = engine.promise<int>(), second = engine.promise<int>();
+  engine.keep_promise(first, 1);
+  auto [ready, pending] = ctx.wait({second, first, second, first}, {.count = 2});
+  EXPECT_EQ(ready, (std::vector<Ref<int>>{first, first}));
+  EXPECT_EQ(pending, (std::vector<Ref<int>>{second, second}));
+  EXPECT_EQ(ctx.wait({first, second, first}, {.count = 3, .timeout = 0s}).ready.size(), 2u);
+}
+
 TEST(Wait, takes_refs_of_different_types) {
   InlineEngine engine;
   const Context ctx = engine.context();

@@ -69,6 +69,9 @@ std::size_t die_with(const Held&) {
   ::raise(SIGKILL);
   return 0;
 }
+std::size_t throw_with(const Held&, const Large&) {
+  throw std::runtime_error("as it was told");
+}
 Held make_held(Context& ctx) {
   return {{ctx.put(large()), ctx.submit<large>()}};
 }
@@ -132,6 +135,61 @@ TEST_F(RefsAreFreed, WhenTheWorkerThatBorrowedThemDies) {
                  troupe::Error);
     EXPECT_EQ(size_inside(ctx, held), 50'000u);
   }
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WhenTheActorThatKeptThemIsKilled) {
+  auto keeper = ctx.spawn<Keeper>();
+  keeper.tell<&Keeper::keep>(Held{{ctx.put(large())}});
+  EXPECT_EQ(ctx.get(keeper.call<&Keeper::count>(), kBound), 1u);
+  EXPECT_NE(used(), 0u);
+  ctx.kill(keeper);
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, AfterACallThatFailedWithThem) {
+  const auto failed = ctx.submit<throw_with>(Held{{ctx.put(large())}}, ctx.put(large()));
+  EXPECT_THROW(ctx.get(failed, kBound), troupe::TaskFailed);
+  EXPECT_TRUE(all()) << "its error names none of them: " << used();
+}
+
+TEST_F(RefsAreFreed, WhenNobodyWaitsForTheCallThatMakesThem) {
+  {
+    const auto dropped_early = ctx.submit<make_held>();
+    const auto of_another = ctx.submit<size_inside>(dropped_early);
+  }
+  EXPECT_EQ(ctx.get(ctx.submit<size_of>(large()), kBound), 50'000u) << "which has ended now";
+  EXPECT_TRUE(all()) << used();
+}
+
+TEST_F(RefsAreFreed, WhenTheLastViewOfThemEnds) {
+  auto made = ctx.submit<large>();
+  auto first = std::make_optional(ctx.view(made, kBound));
+  const auto second = std::make_optional(ctx.view(made, kBound));
+  made = {};
+  first.reset();
+  EXPECT_EQ(ctx.get(ctx.submit<size_of>(large()), kBound), 50'000u);
+  EXPECT_EQ((*second)->size(), 50'000u);
+  EXPECT_EQ((**second)[49'999], 1.5) << "its bytes stay as long as somebody looks at them";
+}
+
+struct Link {
+  std::vector<Ref<Link>> next;
+  Large bytes;
+};
+int length(Context& ctx, const Link& head) {
+  int links = 1;
+  for (Link at = head; !at.next.empty(); ++links) at = ctx.get(at.next.front(), kBound);
+  return links;
+}
+
+TEST_F(RefsAreFreed, OneInTheOtherAThousandDeep) {
+  constexpr int kDepth = 1000;
+  Link head;
+  for (int i = 1; i < kDepth; ++i) head = Link{{ctx.put(head)}, Large(1000, 1)};
+  EXPECT_EQ(ctx.get(ctx.submit<length>(head), kBound), kDepth);
+  EXPECT_NE(used(), 0u);
+  head = {};
   EXPECT_TRUE(all()) << used();
 }
 

@@ -266,6 +266,24 @@ TEST(Tasks, WaitReturnsInOrderOfCompletionAndKeepsTheRest) {
   EXPECT_EQ(none.size() + all.size(), 1u);
 }
 
+TEST(Tasks, ARefThatIsNamedTwiceCountsTwice) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  const auto slow = ctx.submit<nap>(50);
+  const auto quick = ctx.submit<nap>(0);
+  const std::vector all{slow, quick, slow, quick};
+  auto [ready, pending] = ctx.wait(all, {.count = 3, .timeout = kBound});
+  ASSERT_EQ(ready.size(), 3u) << "waited for by two at once, it is ready for both";
+  ASSERT_EQ(pending.size(), 1u);
+  EXPECT_EQ(ctx.wait(all, {.count = 4, .timeout = kBound}).ready.size(), 4u);
+  std::size_t completed = 0;
+  for (const auto& ref : ctx.as_completed(all)) completed += ref == slow || ref == quick ? 1 : 0;
+  EXPECT_EQ(completed, 4u);
+  const Ref<std::vector<int>> large = ctx.put(std::vector<int>(100'000, 1));
+  const auto twice = ctx.get(std::vector{large, large}, kBound);
+  EXPECT_EQ(twice[0], twice[1]);
+}
+
 TEST(Tasks, GetGivesUpAtItsTimeoutAndTheWorkGoesOn) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();
