@@ -10,14 +10,14 @@ namespace {
 
 TEST(OwnershipSimulation, HoldsInEverySchedule) {
   std::uint64_t frees = 0;
-  const std::uint64_t seeds = sim::scaled(24'000);
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+  const sim::Seeds seeds(24'000);
+  for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     Ownership world(seed, Mutant::none);
     world.run();
     ASSERT_EQ(world.broken(), "") << "seed " << seed;
     frees += world.frees();
   }
-  EXPECT_GT(frees, 2 * seeds) << "the schedules do too little";
+  EXPECT_GT(frees, 2 * seeds.count) << "the schedules do too little";
 }
 
 std::uint64_t found_at(Mutant mutant) {

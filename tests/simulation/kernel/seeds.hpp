@@ -51,6 +51,18 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+}  // namespace detail
+
+/// The seeds of a test that goes through them by itself, as the environment says.
+struct Seeds {
+  explicit Seeds(std::uint64_t otherwise)
+      : first(detail::number_from_environment("TROUPE_SIM_FIRST", 1)),
+        count(detail::number_from_environment("TROUPE_SIM_SEEDS", scaled(otherwise))) {}
+  std::uint64_t first, count;
+};
+
+namespace detail {
+
 /// Runs this program again for one scenario and reads "hash <seed> <trace>" lines from it.
 inline std::vector<std::pair<std::uint64_t, std::uint64_t>> hashes_elsewhere(
     const std::string& scenario, std::uint64_t first, std::uint64_t count, std::uint64_t step) {
