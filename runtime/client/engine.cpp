@@ -76,6 +76,9 @@ ClientEngine::ClientEngine(Start start)
   bell_ = ring::Doorbell::create().value();
   say_hello(start);
   pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
+  // A message may be there already: the I/O thread waits for the lock until handles that it lets go
+  // of are released by this engine. Without one they would be deleted, whoever still knows them.
+  const Guard lock = guard();
   pump_->start();
   unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
