@@ -396,6 +396,8 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
 
 void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now) {
   std::span<const detail::ObjectHandle> results;
+  // Of a call that is kept the agent hears first: this process may end between the two words.
+  detail::ObjectHandle unsaid;
   Task* task = tasks_.in_flight(peer.process, reply.sequence);
   ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
   if (task != nullptr) {
@@ -424,7 +426,12 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
                    error.what());
   } else if (reply.index < results.size() &&
              !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
-    settle(entry_of(results[reply.index]), reply.value, payload);
+    Entry& result = entry_of(results[reply.index]);
+    const bool may_be_kept = task != nullptr && reply.last &&
+                             (reply.value.kind == wire::Value::Kind::shared ||
+                              reply.value.kind == wire::Value::Kind::forwarded);
+    if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
+    settle(result, reply.value, payload);
   } else {
     discard(reply.value);  // an earlier attempt came as far, and its result counts
   }
@@ -435,6 +442,15 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     remember(tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now));
   else
     actors_.ended(peer.process, reply.sequence);
+  if (!unsaid) return;
+  Entry& result = entry_of(unsaid);
+  Blob record;
+  wire::Fulfil message;
+  message.object = result.id;
+  message.value = result.ready.load(std::memory_order_relaxed)
+                      ? record_of(result, record)
+                      : outgoing_forward(result.source, for_agent());
+  tell_agent(message, record);
 }
 
 // --- the worker's side

@@ -93,6 +93,15 @@ class FakeAgent {
       if (std::holds_alternative<Message>(said.message)) return true;
     return false;
   }
+  // Whether the one is among what it has said and nobody has taken, before any of the other.
+  template <class One, class Other>
+  bool says_before() {
+    drain();
+    for (const auto& said : said_)
+      if (std::holds_alternative<One>(said.message) || std::holds_alternative<Other>(said.message))
+        return std::holds_alternative<One>(said.message);
+    return false;
+  }
   template <class Message>
   Said<Message> next_from(std::uint64_t peer) {
     auto& said = peers_.at(peer).said;

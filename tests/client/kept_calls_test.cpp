@@ -67,6 +67,26 @@ TEST_F(KeptCallsOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
   EXPECT_EQ(agent.next<wire::ForgetCall>().number, one.number);
 }
 
+TEST_F(KeptCallsOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
+  auto result = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  const auto outer = engine().put(bytes_of("outer"), {&result, 1});
+  auto other = submit({outer});
+  lease(kBeside, false, 0);
+  agent.next_from<wire::Call>(kBeside);
+  ASSERT_EQ(agent.escaped().count(result.id()), 1u);
+  reply(kThere, 1, forwarded(kObject));
+  agent.run_until([&] { return agent.has_said<wire::Fulfil>(); }, "others know the result");
+  EXPECT_TRUE((agent.says_before<wire::KeptCall, wire::Fulfil>()))
+      << "a worker that is killed in between takes the call along";
+  EXPECT_TRUE((agent.says_before<wire::MadeBy, wire::Fulfil>()));
+  EXPECT_EQ(agent.next<wire::MadeBy>().call, agent.next<wire::KeptCall>().number);
+  const auto known = agent.next<wire::Fulfil>();
+  EXPECT_EQ(known.object, result.id());
+  EXPECT_EQ(known.value.forward, kObject);
+}
+
 TEST_F(Driver, TellsOfNoCallSinceItsObjectsGoWithIt) {
   auto result = remote_result();
   const auto outer = engine().put(bytes_of("outer"), {&result, 1});
