@@ -201,13 +201,16 @@ void Node::Heirs::send(ProcessIndex to, const wire::NodeMessage& message, BlobVi
   if (Process* process = node.find(to)) node.send(*process, message, payload);
 }
 
+/// A worker that has ended keeps the lease until it is buried: returned before, it would be granted
+/// for the next wish at once, and so on without end, and nobody would read that it is reaped.
 void Node::serve_kept_calls(const scheduling::Granted& grant) {
   const JobNumber job = grant.key & ~kForKeptCalls;
-  if (find(grant.worker) != nullptr)
+  if (find(grant.worker) != nullptr) {
     kept_.serve(job, grant.worker);
-  else if (const auto other = heirs_.find_process(job))
+    leases_.returned(grant.lease, steady_now());
+  } else if (const auto other = heirs_.find_process(job)) {
     kept_.serve(job, *other);
-  leases_.returned(grant.lease, steady_now());
+  }
 }
 
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {

@@ -77,8 +77,10 @@ Left leave(Context& ctx, std::uint64_t high, std::uint64_t low, const Actor<Make
   const auto there = ctx.with(TaskOptions{.placement = place});
   const Bytes direct = made(kLarge, 40);
   const auto first = there.submit<stirred>(direct);
+  // That one is to be lost with the node, and with no other to which it might have gone.
+  const auto only = Placement::on(NodeId{high, low});
   Left left{there.submit<stirred>(first),
-            ctx.with(TaskOptions{.placement = place, .max_retries = 0}).submit<made>(kLarge, 41u),
+            ctx.with(TaskOptions{.placement = only, .max_retries = 0}).submit<made>(kLarge, 41u),
             maker.call<&Maker::make>(42u), ::getpid()};
   ctx.wait({left.chain, left.once, left.of_actor}, {.timeout = kBound});
   return left;
@@ -219,7 +221,7 @@ TEST_F(ClusterLineage, WhatNothingCanComputeAgainIsLost) {
 
 TEST_F(ClusterLineage, WhatAWorkerThatHasEndedHadComputedIsComputedAgain) {
   if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
-    GTEST_SKIP() << "an open defect: one run in ten or so ends in ObjectLost, or hangs for 60 s";
+    GTEST_SKIP() << "an open defect: three runs of 80 ended in ObjectLost, no call being kept";
   const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[2])}).spawn<Maker>();
   const auto parent = ctx.with(TaskOptions{.placement = Placement::on(nodes[1]), .max_retries = 0});
   const auto flat = there(parent.submit<leave_flat>(nodes[2].high, nodes[2].low));
@@ -238,6 +240,25 @@ TEST_F(ClusterLineage, WhatAWorkerThatHasEndedHadComputedIsComputedAgain) {
     const std::string why = loss([&] { ctx.get(lost, kBound); });
     EXPECT_NE(why.find("has ended, and no call is kept"), std::string::npos) << why;
   }
+}
+
+TEST_F(ClusterLineage, AWorkerThatIsDeadAndNotReapedTakesNothingOver) {
+  const auto there_once =
+      ctx.with(TaskOptions{.placement = Placement::on(nodes[1]), .max_retries = 0});
+  const auto on_one = ctx.with(TaskOptions{.placement = Placement::on(nodes[1])});
+  const auto pid = [] { return static_cast<int>(::getpid()); };
+  const auto flat = there(there_once.submit<leave_flat>(nodes[2].high, nodes[2].low));
+  std::string name;
+  const int zygote = processes::parent_of(ctx.get(on_one.submit(pid), kBound), name);
+  ASSERT_GT(zygote, 1);
+  kill_children(zygote);
+  const int other = ctx.get(on_one.submit(pid), kBound);  // their ends are known
+  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);                  // the next one's will not be
+  processes::kill_now(other);
+  kill(2);
+  EXPECT_THROW(ctx.get(flat, 500ms), troupe::TimedOut) << "nobody is there who could compute it";
+  ASSERT_EQ(::kill(zygote, SIGCONT), 0);
+  EXPECT_TRUE(ctx.get(flat, kBound) == made(kLarge, 43));
 }
 
 TEST_F(ClusterLineage, ANodeIsKilledWhileItsValuesAreFetched) {
