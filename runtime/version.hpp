@@ -15,6 +15,6 @@ TROUPE_API std::string_view version() noexcept;
 
 /// Checked when a peer joins; independent of the version above. Raised when an old peer could not
 /// understand us.
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 }  // namespace troupe

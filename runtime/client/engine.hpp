@@ -300,7 +300,7 @@ class ClientEngine final : public detail::Engine,
   bool argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply, Error& error,
                      Time now);
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
-                                  Duration timeout);
+                                  Duration timeout, Time now = {});
 
   // calls that outlive their process (engine_kept_calls.cpp)
   void forgotten(std::uint64_t number) override;

@@ -39,6 +39,7 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
   plain.attempt = attempt;
   plain.results = results;
   const BlobView head = wire::write_plain(plain, plain_);
+  if (head.empty()) return false;  // its numbers are too large
   TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
                 "the inline arguments of a call are bounded");
   peer.channel.send(head, call.bytes);

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 /// A get that lasts longer gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
 
-Time deadline_after(Duration timeout, Time now = steady_now()) {
+Time deadline_after(Duration timeout, Time now) {
   return timeout >= Time::max() - now ? Time::max() : now + timeout;
 }
 
@@ -88,10 +88,12 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   };
   if (is_here(entry))  // mostly, and then nobody asks for the time
     if (auto value = materialise(object, timeout); is_final(value)) return value;
-  const Time deadline = deadline_after(timeout);
+  // Who waits without end reads no clock for that.
+  Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
+  const Time deadline = deadline_after(timeout, now);
   for (;;) {
     const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
-    auto value = open_once(object, deadline, timeout);
+    auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
     if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = guard();
@@ -102,17 +104,17 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   }
 }
 
-/// As try_get, but lost is lost.
+/// As try_get, but lost is lost. `now`: the time, if the caller knows it.
 Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object, Time deadline,
-                                              Duration timeout) {
+                                              Duration timeout, Time now) {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
     Guard lock = guard();
     need(entry, true);
     bool ended = false;
     try {
-      ended =
-          block_until(lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline);
+      ended = block_until(
+          lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
     } catch (const Error& error) {
       return error;
     }
@@ -186,7 +188,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
-    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout));
+    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout, steady_now()));
   }
   if (order.size() > count) order.resize(count);
   unlock_and_collect(lock);

@@ -148,6 +148,7 @@ void Pump::take_over_from_io() {
 }
 
 void Pump::hand_to_io() {
+  if (!io_idle_.load(std::memory_order_relaxed)) return;  // mostly; set under the lock
   if (!io_idle_.exchange(false, std::memory_order_seq_cst)) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
@@ -158,7 +159,7 @@ void Pump::assist() {
   take_over_from_io();
   const Time now = steady_now();
   host_.drain(now);
-  last_led_.store(now.time_since_epoch().count(), std::memory_order_seq_cst);
+  last_led_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   if (followers_ > 0) changed_.notify_all();
 }
 
@@ -216,7 +217,7 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
   }
   leading_ = false;
   waited_until_ = now;
-  last_led_.store(now.time_since_epoch().count(), std::memory_order_seq_cst);
+  last_led_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   hand_to_io();
   if (followers_ > 0) changed_.notify_all();
   return result;
@@ -228,7 +229,7 @@ void Pump::io_loop() {
     [[maybe_unused]] const auto n = ::read(kick_.get(), &count, sizeof count);
     Guard guard(lock_);
     const Time now = steady_now();
-    const Time last(Duration(last_led_.load(std::memory_order_seq_cst)));
+    const Time last(Duration(last_led_.load(std::memory_order_relaxed)));
     if (leading_ || now - last < kHandOver) {
       // Somebody else looks at the doorbell, or did a moment ago.
       // Only a long wait is worth a kick at its end: kicked after each of many short ones, this

@@ -59,7 +59,8 @@ class Spare {
     }
   };
   static State& state() noexcept {
-    static thread_local State mine;
+    // Found without a call into the loader, unlike what a library's thread_local is by default.
+    [[gnu::tls_model("initial-exec")]] static thread_local State mine;
     return mine;
   }
 };

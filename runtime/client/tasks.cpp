@@ -350,7 +350,7 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
     if (lease->in_flight.empty()) lease->since = now;
     lease->in_flight.push_back(task);
   }
-  ask_for_leases(key, pool, now);
+  if (pool.requested != 0 || !pool.ready.empty()) ask_for_leases(key, pool, now);
 }
 
 void TaskManager::ask(std::uint64_t key, Pool& pool, std::size_t want, Time now) {

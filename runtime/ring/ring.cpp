@@ -10,37 +10,47 @@
 namespace troupe::ring {
 namespace {
 
-constexpr std::uint64_t kHeader = 8;  // the length word: frame size + 1; the frame is padded to 8
+constexpr std::uint64_t kHeader = 8;  // the length word: the lap, and frame size + 1
 
-constexpr std::size_t kLine = 64;  // of the cache; the ring's bytes begin with one
+constexpr std::size_t kLine = 64;  // of the cache; every frame begins with one
 
 /// The consumer tells its head once it is so far ahead, or the producer starves.
 constexpr std::uint64_t kTellBytes = kRingBytes / 8;
 
-constexpr std::uint64_t padded(std::uint64_t n) noexcept {
-  return (n + 7) & ~std::uint64_t{7};
+/// Bytes of the ring that a frame takes: whole lines, so that a reader who waits for the next one
+/// looks at no line that its writer is not about to write.
+constexpr std::uint64_t room_of(std::uint64_t size) noexcept {
+  return (kHeader + size + kLine - 1) & ~std::uint64_t{kLine - 1};
 }
 
-/// Bytes from there to the end of its cache line.
-constexpr std::size_t line_left(std::uint64_t at) noexcept {
-  return kLine - at % kLine;
+/// How often the ring has been filled before this place, from 1 on: memory that was never written
+/// belongs to no lap.
+constexpr std::uint32_t lap_of(std::uint64_t at) noexcept {
+  return static_cast<std::uint32_t>(at / kRingBytes + 1);
+}
+constexpr std::uint64_t length_word(std::uint64_t at, std::uint64_t size) noexcept {
+  return std::uint64_t{lap_of(at)} << 32 | (size + 1);
+}
+/// Whether what stands at this place is the length word of a frame of its lap.
+constexpr bool is_length(std::uint64_t word, std::uint64_t at) noexcept {
+  return word >> 32 == lap_of(at) && static_cast<std::uint32_t>(word) != 0;
 }
 
 void copy(std::byte* to, BlobView bytes) noexcept {
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
 }
 
-/// The length word at this many bytes from the ring's beginning; all frames begin at a multiple of
-/// 8.
+/// The length word at this many bytes from the ring's beginning; all frames begin with a line.
 std::uint64_t* word_at(RingPage* page, std::uint64_t at) noexcept {
   return reinterpret_cast<std::uint64_t*>(page->data + at % kRingBytes);
 }
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // With half of the ring free any frame fits: see take_starved().
-static_assert(kHeader + padded(kMaxFrame) + kHeader <= kRingBytes / 2);
+static_assert(room_of(kMaxFrame) <= kRingBytes / 2);
 // And in an empty ring whose producer does not know so yet: it need not be told.
-static_assert(kTellBytes + kHeader + padded(kMaxFrame) + kHeader <= kRingBytes);
+static_assert(kTellBytes + room_of(kMaxFrame) <= kRingBytes);
+static_assert(kRingBytes % kLine == 0 && kMaxFrame < UINT32_MAX);
 
 }  // namespace
 
@@ -65,32 +75,37 @@ void Producer::copy_in(std::uint64_t at, BlobView bytes) noexcept {
 bool Producer::push(BlobView head, BlobView body) noexcept {
   const std::uint64_t size = head.size() + body.size();
   TROUPE_ASSERT(size <= kMaxFrame, "a frame is at most kMaxFrame; larger things travel as objects");
-  const std::uint64_t need = kHeader + padded(size);
-  const std::uint64_t room = need + kHeader;  // with the length word of the frame after this one
+  const std::uint64_t need = room_of(size);
   if (corrupt_) return false;
-  if (!room_for(room)) {
+  if (!room_for(need)) {
     if (corrupt_) return false;
     // Ask to be woken, then look again: the consumer may have made room between the two.
     page_->starved.exchange(tail_, std::memory_order_seq_cst);
-    if (!room_for(room)) return false;
+    if (!room_for(need)) return false;
     page_->starved.exchange(0, std::memory_order_seq_cst);
   }
+  // What is left where the next frame will begin is mostly the length of an earlier lap, which the
+  // reader knows for that: then its line stays as it is, in both caches. But bytes of a longer
+  // frame may look like anything. Cleared before this frame is published, so whoever has read this
+  // one sees it. (Of an unread frame, when the ring is full, there stands the length: never
+  // cleared.)
+  std::uint64_t* const next = word_at(page_, tail_ + need);
+  if (is_length(__atomic_load_n(next, __ATOMIC_RELAXED), tail_ + need))
+    __atomic_store_n(next, std::uint64_t{0}, __ATOMIC_RELAXED);
   // What shares a cache line with the length word comes last: a reader that looks at that word
   // takes the line away, and each time it does so costs as much as a message.
-  const std::size_t beside = std::min(head.size(), line_left(tail_) - kHeader);
-  const std::size_t offset = (tail_ + kHeader) % kRingBytes;
+  const std::size_t beside = std::min(head.size(), kLine - kHeader);
+  const std::size_t offset = tail_ % kRingBytes + kHeader;
   if (offset + size <= kRingBytes) {  // mostly
     std::byte* const to = page_->data + offset;
     copy(to + beside, head.subspan(beside));
     copy(to + head.size(), body);
-    __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
     copy(to, head.first(beside));
   } else {
     copy_in(tail_ + kHeader, head);
     copy_in(tail_ + kHeader + head.size(), body);
-    __atomic_store_n(word_at(page_, tail_ + need), std::uint64_t{0}, __ATOMIC_RELAXED);
   }
-  __atomic_exchange_n(word_at(page_, tail_), size + 1, __ATOMIC_SEQ_CST);
+  __atomic_exchange_n(word_at(page_, tail_), length_word(tail_, size), __ATOMIC_SEQ_CST);
   tail_ += need;
   return true;
 }
@@ -101,7 +116,7 @@ Progress Producer::progress() const noexcept {
 }
 
 bool Consumer::empty() const noexcept {
-  return __atomic_load_n(word_at(page_, head_), __ATOMIC_SEQ_CST) == 0;
+  return !is_length(__atomic_load_n(word_at(page_, head_), __ATOMIC_SEQ_CST), head_);
 }
 
 void Consumer::tell_head() noexcept {
@@ -113,18 +128,18 @@ void Consumer::tell_head() noexcept {
 Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
   if (corrupt_) return Pop::corrupt;
   const std::uint64_t word = __atomic_load_n(word_at(page_, head_), __ATOMIC_SEQ_CST);
-  if (word == 0) return Pop::empty;
-  const std::uint64_t length = word - 1;
+  if (!is_length(word, head_)) return Pop::empty;
+  const std::uint64_t length = static_cast<std::uint32_t>(word) - 1;
   if (length > kMaxFrame) {
     corrupt_ = true;
     return Pop::corrupt;
   }
-  const std::size_t offset = (head_ + kHeader) % kRingBytes;
+  const std::size_t offset = head_ % kRingBytes + kHeader;
   const std::size_t first = std::min<std::size_t>(length, kRingBytes - offset);
   std::memcpy(buffer, page_->data + offset, first);
   if (first < length) std::memcpy(buffer + first, page_->data, length - first);
   size = length;
-  head_ += kHeader + padded(length);
+  head_ += room_of(length);
   if (head_ - told_ >= kTellBytes) tell_head();
   return Pop::frame;
 }

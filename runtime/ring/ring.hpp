@@ -4,9 +4,9 @@
 ///     producer: ring.push(frame) ? bell.ring(line) : queue it;
 ///     consumer: while (ring.pop(buffer) == Pop::frame) handle(buffer);
 ///
-/// A frame's length word stands before its bytes and publishes them: zero until the frame is whole,
-/// written last. So a message costs its own cache lines and no counter's. The producer clears the
-/// next length word before it publishes this one: a reader never takes old bytes for a length.
+/// A frame begins with a cache line, whose first word, written last, publishes it: the frame's
+/// length and the lap around the ring. So a message costs its own lines and no others. What lies
+/// there before is of an earlier lap, or cleared by the producer: no reader takes it for a length.
 ///
 /// A frame is copied into private memory, then checked, then parsed: the peer may change shared
 /// memory at any time, so nothing is ever parsed in place. Every number read from shared memory is

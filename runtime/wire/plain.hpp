@@ -1,11 +1,11 @@
-/// The two messages of the straight path, a call whose arguments travel inline and its reply,
-/// written and read without walking a schema.
+/// The two messages of the straight path, a call whose arguments travel inline and its reply, in a
+/// layout of their own, written and read without walking a schema.
 ///
-/// Such messages differ from each other in a few numbers only. A *stencil* is the frame that
-/// FrameWriter makes, with the places of those numbers, which it finds by having FrameWriter encode
-/// the same message with each number changed. So the bytes are the schema's own, whatever its
-/// layout is. A frame that differs from the stencil anywhere else is not plain: decode_call() reads
-/// it.
+/// They are a few words, so that a call with one small argument, or a small result, fits into one
+/// cache line of a ring together with its length. The first word tells them from the frames of
+/// schema/call.capnp (plain.cpp has all words); the payload follows, as in every frame. A message
+/// that does not fit the layout goes as the schema's. decode_call() reads both, and says what is
+/// wrong with one that is neither.
 ///
 ///     PlainFrame frame;
 ///     channel.send(write_plain(PlainCall{…}, frame), payload);
@@ -51,8 +51,8 @@ struct PlainFrame {
   alignas(16) std::array<std::uint64_t, 48> words;
 };
 
-/// Writes the message without its payload; the result lies in `frame`. Same bytes as
-/// FrameWriter::encode(). Cost: about 60 instructions.
+/// Writes the message without its payload; the result lies in `frame`. Empty: it does not fit, as
+/// with more than 255 attempts or results. Cost: about 40 instructions.
 BlobView write_plain(const PlainCall& call, PlainFrame& frame) noexcept;
 BlobView write_plain(const PlainReply& reply, PlainFrame& frame) noexcept;
 

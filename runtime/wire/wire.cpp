@@ -1,4 +1,5 @@
 #include "internal/frame.hpp"
+#include "troupe/runtime/wire/plain.hpp"
 
 namespace troupe::wire {
 namespace {
@@ -51,6 +52,35 @@ void read(const schema::CallMessage::Reader& in, CallMessage& message, std::size
   internal::unsupported(static_cast<unsigned>(in.which()));
 }
 
+Value inline_value(const PlainRange& range) {
+  Value value;
+  value.kind = Value::Kind::inline_bytes;
+  value.payload_offset = range.offset;
+  value.payload_size = range.size;
+  return value;
+}
+
+CallMessage general(const PlainCall& plain) {
+  Call call;
+  call.sequence = plain.sequence;
+  call.function = plain.function;
+  call.actor_low = plain.actor_low;
+  call.attempt = plain.attempt;
+  call.results = plain.results;
+  for (std::uint32_t i = 0; i < plain.count; ++i)
+    call.arguments.push_back(inline_value(plain.arguments[i]));
+  return call;
+}
+
+CallMessage general(const PlainReply& plain) {
+  Reply reply;
+  reply.sequence = plain.sequence;
+  reply.index = plain.index;
+  reply.ran_ns = plain.ran_ns;
+  if (plain.has_value) reply.value = inline_value(plain.value);
+  return reply;
+}
+
 }  // namespace
 
 std::size_t internal::words_of(BlobView frame, Conversation conversation) {
@@ -88,6 +118,11 @@ BlobView FrameWriter::encode(const NodeMessage& message) {
 }
 
 Result<Decoded<CallMessage>> decode_call(BlobView frame) {
+  BlobView payload;
+  if (PlainCall call; read_plain(frame, call, payload))
+    return Decoded<CallMessage>{general(call), payload};
+  if (PlainReply reply; read_plain(frame, reply, payload))
+    return Decoded<CallMessage>{general(reply), payload};
   return internal::decode_frame<CallMessage, schema::CallMessage>(
       frame, Conversation::call,
       [](const schema::CallMessage::Reader& in, CallMessage& out, std::size_t payload) {

@@ -6,6 +6,7 @@
 #include "troupe/objectstore/host.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/plain.hpp"
 
 #include <gtest/gtest.h>
 #include <cstring>
@@ -61,6 +62,12 @@ class FakeAgent {
   void send_broken_channel(std::uint64_t peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
   void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
+  }
+  // The same as most are said.
+  template <class Plain>
+  void peer_says_plainly(std::uint64_t peer, const Plain& message, BlobView payload) {
+    wire::PlainFrame frame;
+    ASSERT_TRUE(peers_.at(peer).channel.send(wire::write_plain(message, frame), payload));
   }
   // An object of the agent's own in shared memory.
   wire::Value shared(const std::string& text) {

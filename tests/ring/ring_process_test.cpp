@@ -218,9 +218,11 @@ int attack(RingPage* page, std::uint64_t seed) {
   for (;;) {
     page->starved.store(random.chance(0.5) ? random() : random.below(4 * kRingBytes));
     for (int i = 0; i < 200; ++i) {
-      const std::uint64_t words[] = {1,     random.below(2'000), kMaxFrame + 1, kMaxFrame + 2,
-                                     ~0ULL, 1ULL << 63,          random()};
-      const std::uint64_t word = words[random.chance(0.9) ? random.below(3) : random.below(7)];
+      const std::uint64_t lengths[] = {1,     random.below(2'000), kMaxFrame + 1, kMaxFrame + 2,
+                                       ~0ULL, 1ULL << 31,          random()};
+      const std::uint64_t length = lengths[random.chance(0.9) ? random.below(3) : random.below(7)];
+      const std::uint64_t lap = random.chance(0.7) ? 1 : random.below(4);
+      const std::uint64_t word = length | lap << 32;
       std::memcpy(page->data + 8 * random.below(kRingBytes / 8), &word, 8);
     }
   }

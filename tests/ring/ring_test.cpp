@@ -84,7 +84,7 @@ TEST_F(RingTest, AFullRingRefusesAndRemembersThatItsProducerWaits) {
   const Blob frame = numbered(1000, 1);
   std::size_t pushed = 0;
   while (out.push(frame)) ++pushed;
-  EXPECT_EQ(pushed, kRingBytes / 1008);
+  EXPECT_EQ(pushed, kRingBytes / 1024);  // whole lines
   EXPECT_TRUE(out.sane());
   // The producer is not woken for each frame, but once half of the ring is free.
   std::size_t popped = 0;
@@ -112,6 +112,11 @@ RingPage* pages_of(const ChannelMemory& memory) {
   return static_cast<RingPage*>(at);
 }
 
+/// A length word of this lap around the ring, from 1 on; of `n` - 1 bytes.
+constexpr std::uint64_t length(std::uint64_t lap, std::uint64_t n) {
+  return lap << 32 | n;
+}
+
 TEST_F(RingTest, ImpossibleLengthsCloseTheChannel) {
   RingPage* page = pages_of(memory);
   const auto attack = [&](std::uint64_t word) {
@@ -126,28 +131,74 @@ TEST_F(RingTest, ImpossibleLengthsCloseTheChannel) {
     return result;
   };
   EXPECT_EQ(attack(0), Pop::empty);
-  EXPECT_EQ(attack(1), Pop::frame);
-  EXPECT_EQ(attack(kMaxFrame + 1), Pop::frame);
-  for (const std::uint64_t n :
-       {std::uint64_t{kMaxFrame + 2}, std::uint64_t{kRingBytes}, std::uint64_t{1} << 31,
-        (std::uint64_t{1} << 32) - 1, std::uint64_t{1} << 32, std::uint64_t{1} << 63,
-        ~std::uint64_t{0}, ~std::uint64_t{6}})
-    EXPECT_EQ(attack(n), Pop::corrupt) << n;
+  EXPECT_EQ(attack(length(1, 0)), Pop::empty);
+  EXPECT_EQ(attack(length(1, 1)), Pop::frame);
+  EXPECT_EQ(attack(length(1, kMaxFrame + 1)), Pop::frame);
+  for (const std::uint64_t n : {std::uint64_t{kMaxFrame + 2}, std::uint64_t{kRingBytes},
+                                std::uint64_t{1} << 31, (std::uint64_t{1} << 32) - 1})
+    EXPECT_EQ(attack(length(1, n)), Pop::corrupt) << n;
+  munmap(page, 2 * sizeof(RingPage));
+}
+
+TEST_F(RingTest, WordsOfOtherLapsAreNoFrames) {
+  RingPage* page = pages_of(memory);
+  for (const std::uint64_t lap :
+       {std::uint64_t{0}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{0xFFFFFFFF}}) {
+    Consumer victim(page);
+    const std::uint64_t word = length(lap, 9);
+    std::memcpy(page->data, &word, sizeof word);
+    std::size_t size = 0;
+    EXPECT_EQ(victim.pop(buffer.data(), size), Pop::empty) << lap;
+    EXPECT_TRUE(victim.empty());
+  }
   munmap(page, 2 * sizeof(RingPage));
 }
 
 TEST_F(RingTest, OldBytesAreNoLengths) {
-  // Frames full of words that would be lengths, over and over: a reader that is as fast as the
-  // writer stands behind each of them once.
+  // Frames full of words that would be lengths on the next lap, over and over: a reader that is as
+  // fast as the writer stands behind each of them once.
   Random random(9);
-  for (int n = 0; n < 3'000; ++n) {
-    Blob frame(8 * random.below(60) + random.below(8));
+  std::uint64_t written = 0;
+  std::size_t long_ones = 0;
+  for (int n = 0; n < 6'000; ++n) {
+    Blob frame(random.chance(0.5) ? random.below(50) : 64 * random.below(12) + random.below(64));
+    const std::uint64_t word = length(written / kRingBytes + 2, 9);
     for (std::size_t i = 0; i < frame.size(); ++i)
-      frame[i] = i % 8 == 0 ? std::byte{9} : std::byte{0};
+      frame[i] = static_cast<std::byte>(word >> 8 * (i % 8));
     ASSERT_TRUE(out.push(frame));
     ASSERT_EQ(pop(), frame);
     ASSERT_TRUE(in.empty());
+    written += (8 + frame.size() + 63) / 64 * 64;
+    long_ones += frame.size() > 64 ? 1 : 0;
   }
+  EXPECT_GT(written / kRingBytes, 10u);  // laps
+  EXPECT_GT(long_ones, 1'000u);
+}
+
+TEST_F(RingTest, AFullRingKeepsTheLengthOfItsOldestFrame) {
+  for (int lap = 0; lap < 3; ++lap) {
+    std::size_t n = 0;
+    while (out.push(numbered(56, n))) ++n;
+    ASSERT_EQ(n, kRingBytes / 64);
+    for (n = 0; n < kRingBytes / 64; ++n) {
+      ASSERT_EQ(pop(), numbered(56, n));
+      in.take_starved();
+    }
+    ASSERT_TRUE(in.empty());
+  }
+}
+
+TEST_F(RingTest, SmallFramesWriteNoLineButTheirOwn) {
+  // What stands where the next frame will begin is of an earlier lap: it stays.
+  RingPage* page = pages_of(memory);
+  for (std::size_t n = 0; n < kRingBytes / 64; ++n) {
+    ASSERT_TRUE(out.push(numbered(56, n)));
+    ASSERT_EQ(pop(), numbered(56, n));
+  }
+  const Blob before(page->data, page->data + kRingBytes);
+  ASSERT_TRUE(out.push(numbered(56, 1)));
+  EXPECT_TRUE(std::equal(before.begin() + 64, before.end(), page->data + 64));
+  munmap(page, 2 * sizeof(RingPage));
 }
 
 TEST_F(RingTest, AnOldCryIsForgotten) {

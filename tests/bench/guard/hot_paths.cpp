@@ -60,11 +60,10 @@ constexpr std::uint64_t kPeer = 22;
 
 void answer(FakeAgent& agent, int calls) {
   for (int i = 0; i < calls; ++i) {
-    wire::Reply reply;
+    wire::PlainReply reply;
     reply.sequence = agent.next_from<wire::Call>(kHost).message.sequence;
-    reply.value.kind = wire::Value::Kind::inline_bytes;
-    reply.value.payload_size = 4;
-    agent.peer_says(kHost, reply, BlobView(std::array<std::byte, 16>{}));
+    reply.value.size = 4;
+    agent.peer_says_plainly(kHost, reply, BlobView(std::array<std::byte, 4>{}));
   }
 }
 
@@ -228,19 +227,24 @@ void call_and_collect(Scene& s) {
 
 void work(FakeAgent& agent) {
   agent.connect(kPeer, false);
+  const detail::ActorHandle nobody{kActor, agent.engine->put(std::array<std::byte, 1>{}, {})};
+  detail::ObjectHandle never;
+  agent.engine->call(nobody, call_of(kMethod), {&never, 1});
   std::uint64_t sequence = 0;
   for (int i = 0; i < kTimes; ++i) {
     for (int k = 0; k < kChunk + 1; ++k) {
-      wire::Call call;
+      wire::PlainCall call;
       call.sequence = ++sequence;
-      call.arguments.resize(2);
-      for (auto& argument : call.arguments) argument.kind = wire::Value::Kind::inline_bytes;
-      agent.peer_says(kPeer, call, BlobView(std::array<std::byte, 32>{}));
+      call.count = 2;
+      call.arguments[1].offset = 16;
+      agent.peer_says_plainly(kPeer, call, BlobView(std::array<std::byte, 24>{}));
     }
-    std::shared_ptr<Incoming> last;  // of a range: whoever takes it in takes in all
+    // Whichever thread takes them in, they are in now: who asks for a value does so first.
+    if (agent.engine->is_ready(never)) std::abort();
+    std::shared_ptr<Incoming> first;
     std::optional<ActorStart> actor;
     std::function<void()> resume;
-    agent.engine->next_work(last, actor, resume);
+    agent.engine->next_work(first, actor, resume);
     hot_work(agent);
     for (int k = 0; k < kChunk; ++k) agent.next_from<wire::Reply>(kPeer);
   }
