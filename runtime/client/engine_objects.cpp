@@ -300,7 +300,7 @@ void ClientEngine::tell_escape(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
-  if (!entry.fulfil) outlive(entry);
+  outlive(entry);  // also a pending one: its task may have ended with a value that another node says
 }
 
 /// Counts one more holder: the process (or the node) that will find the id in a message published

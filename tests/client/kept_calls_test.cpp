@@ -87,6 +87,19 @@ TEST_F(KeptCallsOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
   EXPECT_EQ(known.value.forward, kObject);
 }
 
+TEST_F(KeptCallsOfAWorker, AreToldWhenAResultIsNamedWhoseValueIsStillOnItsWay) {
+  auto result = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 1, forwarded(kObject));
+  EXPECT_EQ(agent.next<wire::Await>().object, kObject);
+  ASSERT_FALSE(engine().is_ready(result));
+  let_escape(result, 2);
+  const auto made = agent.next<wire::MadeBy>();
+  EXPECT_EQ(made.object, result.id());
+  EXPECT_EQ(made.call, agent.next<wire::KeptCall>().number);
+}
+
 TEST_F(Driver, TellsOfNoCallSinceItsObjectsGoWithIt) {
   auto result = remote_result();
   const auto outer = engine().put(bytes_of("outer"), {&result, 1});

@@ -220,8 +220,6 @@ TEST_F(ClusterLineage, WhatNothingCanComputeAgainIsLost) {
 }
 
 TEST_F(ClusterLineage, WhatAWorkerThatHasEndedHadComputedIsComputedAgain) {
-  if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
-    GTEST_SKIP() << "an open defect: three runs of 80 ended in ObjectLost, no call being kept";
   const auto maker = ctx.with(ActorOptions{.placement = Placement::on(nodes[2])}).spawn<Maker>();
   const auto parent = ctx.with(TaskOptions{.placement = Placement::on(nodes[1]), .max_retries = 0});
   const auto flat = there(parent.submit<leave_flat>(nodes[2].high, nodes[2].low));
