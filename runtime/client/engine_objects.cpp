@@ -300,7 +300,8 @@ void ClientEngine::tell_escape(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
-  outlive(entry);  // also a pending one: its task may have ended with a value that another node says
+  outlive(
+      entry);  // also a pending one: its task may have ended with a value that another node says
 }
 
 /// Counts one more holder: the process (or the node) that will find the id in a message published

@@ -6,7 +6,8 @@
 #   u32 words   length of the message in words of 8 bytes, at most 131072
 #   u16 0x7254  "Tr"
 #   u8  0       this conversation (1: node.capnp)
-#   u8  1       version of this layout; another one is answered `unavailable`
+#   u8  1       version of this layout; 2: a plain call or reply, whose words are in wire/plain.cpp and not of this schema;
+#               another one is answered `unavailable`
 #
 # All numbers are little-endian. There is no segment table: a message is always one segment, so that a far pointer to
 # another one has nowhere to go and is refused. Inline values are ranges of the payload.
