@@ -282,6 +282,10 @@ void Node::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Sha
                          {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
 }
 
+void Node::gave_back(NodeId node, const wire::Shape& shape) {
+  leases_.returned_there(node, shape_of(shape), steady_now());
+}
+
 void Node::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                    std::uint32_t backlog, JobId job) {
   leases_.request(alias, key, shape_of(shape), backlog, steady_now(),

@@ -154,6 +154,8 @@ void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
 void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message) {
   const auto wanted = wanted_.find({message.process, message.key, from});
   const bool wished = wanted != wanted_.end();
+  wire::Shape shape;
+  if (wished) shape = wanted->second.shape;
   if (wished && --wanted->second.count == 0) wanted_.erase(wanted);
   if (!out_.is_alive(message.process)) {
     out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
@@ -163,7 +165,7 @@ void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message)
   open(message.process, worker);  // the other side has opened it too
   if (!wished) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
   const std::uint64_t number = next_taken_++;
-  taken_[number] = {message.process, worker, from, message.lease};
+  taken_[number] = {message.process, worker, from, message.lease, std::move(shape)};
   taken_by_remote_[{from, message.lease}] = number;
   out_.granted(message.process, message.key, number, worker, message.gpus);
 }
@@ -186,11 +188,12 @@ void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message)
 bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
   const auto at = taken_.find(lease);
   if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);
-  const Taken taken = at->second;
-  if (taken.process != process) return true;  // not its own
+  if (at->second.process != process) return true;  // not its own
+  const Taken taken = std::move(at->second);
   taken_by_remote_.erase({taken.node, taken.lease});
   taken_.erase(at);
   out_.send(taken.node, wire::PeerLeaseReturned{process, taken.lease});
+  out_.gave_back(taken.node, taken.shape);
   return true;
 }
 

@@ -52,6 +52,8 @@ class RemoteTable {
     /// So many leases of the key are not to be had at that node after all.
     virtual void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
                               std::uint32_t count, NodeId node) = 0;
+    /// A process of ours is done with a lease of that node.
+    virtual void gave_back(NodeId node, const wire::Shape& shape) = 0;
     // our leases for processes of other nodes; the owner is the alias
     virtual void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                          std::uint32_t backlog, JobId job) = 0;
@@ -152,6 +154,7 @@ class RemoteTable {
     ProcessIndex process = 0, worker = 0;
     NodeId node;
     std::uint64_t lease = 0;  ///< its number there
+    wire::Shape shape;
   };
   using PortalKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, alias
   struct WantedKey {

@@ -300,8 +300,8 @@ void ClientEngine::tell_escape(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
-  outlive(
-      entry);  // also a pending one: its task may have ended with a value that another node says
+  // A pending one whose task has ended waits for another node's word only.
+  if (!entry.fulfil || entry.source) outlive(entry);
 }
 
 /// Counts one more holder: the process (or the node) that will find the id in a message published

@@ -168,16 +168,31 @@ void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& sha
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
     const auto unheard = unheard_.find(node);  // else its row says by itself what it has
     for (std::uint32_t i = 0; i < count && unheard != unheard_.end(); ++i) {
-      auto& all = unheard->second;
-      const auto one = std::find_if(all.begin(), all.end(),
-                                    [&](const Unheard& u) { return u.taken == shape.need; });
-      if (one == all.end()) break;
-      all.erase(one);
+      if (!forget_unheard(unheard->second, shape)) break;
       give_back(*row, shape.need);
     }
     if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
   }
   if (count != 0) request_more(owner, key, shape, count, now, kind);
+}
+
+/// Its row counts the lease, since it was spilled there or since the node told of it; it counts it
+/// no more when the node has told of the end already, and then says too much until the next news.
+void LeaseTable::returned_there(NodeId node, const Shape& shape, Time now) {
+  NodeView* row = node == self_ ? nullptr : view_.find(node);
+  if (row == nullptr) return;
+  if (const auto unheard = unheard_.find(node); unheard != unheard_.end())
+    forget_unheard(unheard->second, shape);
+  give_back(*row, shape.need);
+  pump(now);
+}
+
+bool LeaseTable::forget_unheard(std::deque<Unheard>& all, const Shape& shape) {
+  const auto one =
+      std::find_if(all.begin(), all.end(), [&](const Unheard& u) { return u.taken == shape.need; });
+  if (one == all.end()) return false;
+  all.erase(one);
+  return true;
 }
 
 void LeaseTable::returned(LeaseId id, Time now) {

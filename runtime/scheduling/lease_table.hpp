@@ -138,6 +138,8 @@ class LeaseTable {
   /// node is not asked again before it was heard of, or `avoid` has passed.
   void spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
                     Time now, RequestKind kind = {}, NodeId node = {});
+  /// A process here is done with a lease of that node, which tells so itself only later.
+  void returned_there(NodeId node, const Shape& shape, Time now);
   /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
   void returned(LeaseId lease, Time now);
   /// Its wishes are dropped, its leases end and their workers are stopped.
@@ -291,6 +293,7 @@ class LeaseTable {
     Resources taken;
     Time until{};
   };
+  static bool forget_unheard(std::deque<Unheard>& all, const Shape& shape);
   std::map<NodeId, std::deque<Unheard>> unheard_;  ///< oldest first
   std::uint64_t spilled_here_ = 0;
   bool draining_ = false;

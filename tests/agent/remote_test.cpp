@@ -35,6 +35,7 @@ class Agent final : public RemoteTable::Out {
   std::map<std::uint64_t, ProcessIndex> lease_worker;
   std::map<std::pair<ProcessIndex, std::uint64_t>, std::uint32_t> backlog;
   std::map<std::pair<ProcessIndex, std::uint64_t>, int> came_back;
+  std::vector<std::pair<NodeId, std::int64_t>> gave;  ///< whom, and the CPUs of the lease
   std::map<NodeId, std::deque<wire::PeerMessage>> outbox;
   std::set<NodeId> dead_nodes;
   std::uint64_t next_lease = 1;
@@ -77,6 +78,9 @@ class Agent final : public RemoteTable::Out {
   void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape&,
                     std::uint32_t count, NodeId) override {
     came_back[{process, key}] += static_cast<int>(count);
+  }
+  void gave_back(NodeId node, const wire::Shape& shape) override {
+    gave.emplace_back(node, shape.cpus);
   }
   void request(ProcessIndex alias, std::uint64_t key, const wire::Shape&, std::uint32_t n,
                JobId) override {
@@ -360,8 +364,11 @@ TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
   world.settle();
   EXPECT_EQ(b.given.count(5), 1u) << "another node gave back what it does not have";
   EXPECT_TRUE(a.table.lease_returned(2, *a.held[1].begin())) << "another process's lease";
+  EXPECT_TRUE(a.gave.empty());
   world.settle();
   EXPECT_EQ(b.given.count(5), 1u);
+  EXPECT_TRUE(a.table.lease_returned(1, *a.held[1].begin()));
+  EXPECT_EQ(a.gave, (std::vector<std::pair<NodeId, std::int64_t>>{{b.self_, wire::Shape{}.cpus}}));
 }
 
 }  // namespace

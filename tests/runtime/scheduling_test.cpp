@@ -412,6 +412,23 @@ TEST(Leases, WhatWasSpilledInVainComesBackAndThatNodeIsNotAskedAgain) {
   EXPECT_EQ(table.wanted(1, 1), 1u);
 }
 
+TEST(Leases, WhatWasGivenBackToAnotherNodeIsFreeThereBeforeItSaysSo) {
+  Table table(options(0, 1));
+  table.update_node(node(2, 2), table.now);
+  table.request(1, 1, shape(1), 3, table.now);
+  ASSERT_EQ(pick<Spilled>(table.settle()).size(), 2u);
+  table.returned_there(node_id(2), shape(1), table.now);
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u) << "the third, in the place of the first";
+  table.returned_there(node_id(3), shape(1), table.now);  // nobody knows that one
+  NodeView full = node(2, 2);
+  full.free.cpus = 0;
+  table.update_node(full, table.now);
+  table.request(1, 1, shape(1), 1, table.now);
+  EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
+  table.returned_there(node_id(2), shape(1), table.now);  // one of those that it has told of
+  EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
+}
+
 TEST(Leases, ANodeThatRefusedIsAskedAgainAfterAWhileWhenNothingIsHeardOfIt) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);

@@ -206,6 +206,7 @@ class Agent final : public sim::Node<Packet>,
   void reclaim(ProcessIndex process, std::uint64_t lease) override;
   void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t count, NodeId node) override;
+  void gave_back(NodeId node, const wire::Shape& shape) override;
   void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                std::uint32_t backlog, JobId job) override;
   void returned(std::uint64_t lease) override;

@@ -354,6 +354,9 @@ void Agent::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Sh
     leases_.spill_failed(process, key, agent::shape_of(shape), count, env_->now(),
                          {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
 }
+void Agent::gave_back(NodeId node, const wire::Shape& shape) {
+  leases_.returned_there(node, agent::shape_of(shape), env_->now());
+}
 void Agent::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t backlog, JobId job) {
   if (backlog > 0) kill_an_idle_worker();
