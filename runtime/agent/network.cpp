@@ -1,7 +1,6 @@
 #include "troupe/runtime/agent/network.hpp"
 
 #include "troupe/runtime/agent/internal/outbox.hpp"
-#include "troupe/runtime/version.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -98,7 +97,6 @@ struct Network::Impl {
     net::TransportOptions with;
     with.keys = std::move(options.keys);
     with.listen = options.listen;
-    with.protocol = kProtocolVersion;
     with.build_id = options.build_id;
     with.link = options.link;
     with.reconnect_grace = options.reconnect_grace;

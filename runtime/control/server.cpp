@@ -6,7 +6,6 @@
 #include "troupe/runtime/control/join.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
-#include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/batch.hpp"
 
 #include <poll.h>
@@ -82,7 +81,6 @@ struct Server::Impl : Service::Out {
     net::TransportOptions with;
     with.keys = std::move(options.keys);
     with.listen = options.listen;
-    with.protocol = kProtocolVersion;
     with.build_id = options.build_id;
     with.link = options.link;
     with.reconnect_grace = options.reconnect_grace;

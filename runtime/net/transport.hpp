@@ -19,6 +19,7 @@
 
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/net/link.hpp"
+#include "troupe/runtime/version.hpp"
 
 #include <functional>
 #include <memory>
@@ -35,7 +36,7 @@ struct TransportOptions {
   CurveKeys keys;
   /// The door. Loopback and an ephemeral port unless the user named another address.
   std::string listen = "tcp://127.0.0.1:*";
-  std::uint32_t protocol = 1;
+  std::uint32_t protocol = kProtocolVersion;
   std::string build_id;
   LinkOptions link;  ///< window, timeouts; protocol and build id are taken from here above
   Duration knock_timeout{std::chrono::seconds(5)};

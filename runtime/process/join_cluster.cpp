@@ -39,7 +39,6 @@ Result<JoinedCluster> join_cluster(const net::JoinToken& token, NodeId node,
   if (!keys) return keys.error();
   net::TransportOptions options;
   options.keys = std::move(*keys);
-  options.protocol = kProtocolVersion;
   options.build_id = TROUPE_VERSION_TEXT;
   auto transport = net::Transport::open(std::move(options));
   if (!transport) return transport.error();
