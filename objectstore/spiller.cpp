@@ -60,6 +60,11 @@ std::optional<Location> Spiller::where(const Location& name) const {
   return found->second.at;
 }
 
+bool Spiller::is_good(const Location& name) const {
+  const auto found = objects_.find(key(name));
+  return found != objects_.end() && !found->second.bad;
+}
+
 bool Spiller::is_spilled(const Location& name) const {
   const auto found = objects_.find(key(name));
   return found != objects_.end() &&
@@ -138,6 +143,7 @@ void Spiller::read(const SpillDone& done, Time now) {
   if (known == by_id_.end()) return;
   Object& object = objects_.at(known->second);
   const std::vector<std::uint64_t> asks = std::exchange(object.asks, {});
+  object.bad = done.error.has_value();
   if (done.error) {
     object.state = State::disk;
     for (const std::uint64_t ask : asks) out_.refused(ask, *done.error);

@@ -86,6 +86,8 @@ class TROUPE_API Spiller {
   /// Where the bytes are; nullopt: on disk, or unknown. For the agent's own use at once.
   std::optional<Location> where(const Location& name) const;
   bool is_spilled(const Location& name) const;
+  /// It is there, and the last who wanted it from the disk got it.
+  bool is_good(const Location& name) const;
   /// The process is gone: its asks for memory get no answer.
   void forget(std::uint32_t process);
 
@@ -113,6 +115,7 @@ class TROUPE_API Spiller {
   struct Object {
     Location name, at;
     State state = State::memory;
+    bool bad = false;  ///< it could not be read from the disk
     SpillId id = 0;
     Time adopted{}, used{}, stays_until{};
     std::vector<std::uint64_t> asks;  ///< that wait for it to come back

@@ -270,7 +270,7 @@ void Node::peer_await(ProcessIndex owner, ObjectId object) {
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
-  if (dead_nodes_.count(owner) != 0) return want_copy(owner, object, bytes);
+  if (owner == kSelf || dead_nodes_.count(owner) != 0) return want_copy(owner, object, bytes);
   if (const auto node = remote_.node_of(owner))
     transfers_->pull(*node, object, bytes, steady_now());
 }

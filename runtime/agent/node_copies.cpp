@@ -75,16 +75,18 @@ void Node::write_copy(ObjectId object, Time now) {
   copying_.insert_or_assign(object, std::move(view));
 }
 
-/// Said once, until one succeeds: it is tried again.
+/// Said once, until one succeeds: it is tried again. Of what was freed meanwhile there is nothing
+/// to say.
 void Node::copy_failed(ObjectId object, const Error& why, Time now) {
   if (why.code() == Code::out_of_disk) copy_plan_.refused(now);
+  const bool is_over = copy_plan_.is_over(object);
   copy_plan_.ended(object, now, false);
-  if (!std::exchange(copies_fail_, true))
+  if (!is_over && !std::exchange(copies_fail_, true))
     std::fprintf(stderr, "troupe: %s: objects are not copied to the shared spill folders: %s\n",
                  options_.name.c_str(), why.what());
 }
 
-// --- of nodes that are gone
+// --- of nodes that are gone, and of this one when its own bytes have gone bad
 
 /// Its value; answered by owners_.ready_from_owner().
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
@@ -101,7 +103,7 @@ void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
     if (at->second.given_up) too_late_.push_back(object);
     return;
   }
-  at->second.node = dead_nodes_.at(owner);
+  at->second.node = owner == kSelf ? id_ : dead_nodes_.at(owner);
   at->second.bytes = bytes;
   at->second.until = steady_now() + kRoomAtMost;
   unread_.push_back(object);

@@ -135,8 +135,14 @@ void Node::open_spiller() {
                                 files.error().message());
     if (!files) continue;
     spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_, waiting);
-    return;
+    break;
   }
+  owners_.ask_of_bytes([this](const wire::Location& location) {
+    const objectstore::Location name = client::store_location(location);
+    if (spiller_ && (!spiller_->is_good(name) || spiller_->is_spilled(name)))
+      return spiller_->is_good(name);
+    return host_->open_local(spiller_ ? spiller_->where(name).value_or(name) : name).ok();
+  });
 }
 
 /// `TROUPE_SPILL_SHARED`: folders that every node of the cluster sees, with colons between.

@@ -77,6 +77,7 @@ void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& v
 
 bool OwnerTable::is_abroad(const Record& record) const {
   return copies_ && record.owner == kSelf && record.ready && !record.actor &&
+         record.value.kind != wire::Value::Kind::remote &&
          std::any_of(record.holders.begin(), record.holders.end(), [this](const auto& holder) {
            return holder.second > 0 && nodes_.count(holder.first) != 0;
          });
@@ -91,7 +92,8 @@ OwnerTable::Abroad OwnerTable::held_abroad(ObjectId object) const {
 void OwnerTable::answer_waiting(ObjectId object, Record& record) {
   const std::vector<Waiting> waiting = std::exchange(record.waiting, {});
   for (const Waiting& who : waiting) {
-    if (record.value.kind == wire::Value::Kind::remote && who.fetch)
+    // Nobody is told of bytes of ours that are not here.
+    if (record.value.kind == wire::Value::Kind::remote && (who.fetch || record.owner == kSelf))
       record.waiting.push_back(who);
     else
       answer(object, record, who);
@@ -186,12 +188,22 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
     return await(object, process);  // it is being rebuilt, or was
   Record& record = found->second;
   if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
+  const bool is_here = record.value.kind == wire::Value::Kind::shared;
+  if (is_here && is_good_ && is_good_(record.value.location))
+    return await(object, process);  // the bytes that it means were here before these
+  const bool has_twin = copies_ || (record.owner != kSelf && !is_dead(record.owner));
+  if (is_here && !has_twin && record.producer == process && !record.kept)
+    return answer_error(object, process, lost("whoever made it cannot make it again"));
   record.waiting.push_back({process, true});
   record.lost = lost_one;
   if (record.again) return;
-  const bool ours_is_bad = record.owner != kSelf && (copies_ || !is_dead(record.owner)) &&
-                           record.value.kind == wire::Value::Kind::shared;
-  if (ours_is_bad) return pull_again(object, record);
+  if (is_here && has_twin) return pull_again(object, record);
+  make_again(object, record);
+}
+
+/// What is known of its value leads to bytes that are nowhere.
+void OwnerTable::make_again(ObjectId object, Record& record) {
+  const ObjectId lost_one = record.lost;
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
   drop_value(record);
   if (record.owner != kSelf && is_dead(record.owner))
@@ -212,6 +224,7 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
 
 /// The refs inside stay as they are: those of the copy that comes are the same.
 void OwnerTable::pull_again(ObjectId object, Record& record) {
+  record.value.remote_bytes = record.value.location.length;
   out_.free(std::exchange(record.value.location, {}));
   record.value.kind = wire::Value::Kind::remote;
   record.again = record.pulling = true;
@@ -550,6 +563,7 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
   record.pulling = record.again = false;
   record.value.kind = wire::Value::Kind::shared;
   record.value.location = location;
+  if (is_abroad(record)) out_.wants_copy(object);
   answer_waiting(object, record);
 }
 
@@ -558,10 +572,9 @@ void OwnerTable::pull_failed(ObjectId object, const Error& error) {
   if (found == records_.end() || !found->second.pulling) return;
   Record& record = found->second;
   record.pulling = false;
-  if (record.again && error.code() == Code::object_lost && !is_dead(record.owner)) {
-    drop_value(record);  // the owner's bytes are gone, too
-    return out_.peer_rebuild(record.owner, object, object);
-  }
+  const bool is_gone = error.code() == Code::object_lost && !is_dead(record.owner);
+  if (is_gone && !record.again) record.lost = object;  // the first that we hear of it
+  if (is_gone && (record.again || !record.waiting.empty())) return make_again(object, record);
   record.again = false;
   const wire::Value end = error_value(error.shared_info());
   for (const Waiting& who : std::exchange(record.waiting, {}))

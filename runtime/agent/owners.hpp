@@ -35,13 +35,16 @@
 /// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
 /// the object, the only one who can compute it again, says what it is now. Two who ask at once
 /// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
-/// whose bytes are good for all that is known. When whoever made it has ended, another process
-/// takes its place if the call is kept (kept_calls.hpp).
+/// whose bytes are good for all that is known; when the owner refuses them as lost, it asks that
+/// one. When whoever made it has ended, another process takes its place if the call is kept
+/// (kept_calls.hpp). Who says so late, of bytes that others have replaced, costs no good ones:
+/// ask_of_bytes().
 ///
 /// Where nodes keep copies of what others hold (keep_copies()), the death of an owner leaves open
 /// what was not known here: peer_await() and pull() then ask for its copy, and the answers come as
-/// its own would have. A copy holds the refs inside by their names only: what they name may be gone
-/// with the dead owner's counts, and says so.
+/// its own would have. An owner whose own bytes have gone bad reads its copy, too, before it asks
+/// whoever made the object. A copy holds the refs inside by their names only: what they name may be
+/// gone with the dead owner's counts, and says so.
 ///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
@@ -88,7 +91,7 @@ class OwnerTable {
     /// be.
     virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
     /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed(). Of a dead
-    /// owner only with keep_copies().
+    /// owner, or of this node (kSelf), only with keep_copies(): those of its copy.
     virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
     /// Rebuild to the process that made the object; answered by rebuilt(), or its death.
     virtual void rebuild(ProcessIndex /*maker*/, ObjectId /*object*/, ObjectId /*lost*/) {}
@@ -109,6 +112,11 @@ class OwnerTable {
   explicit OwnerTable(Out& out) : out_(out) {}
   /// Values may outlive their owner. Before anything else.
   void keep_copies() { copies_ = true; }
+  /// Says whether bytes of this node can be read, as far as is known: who misses those that were
+  /// there before them is told of these. Before anything else; without it everybody is believed.
+  void ask_of_bytes(std::function<bool(const wire::Location&)> is_good) {
+    is_good_ = std::move(is_good);
+  }
 
   // --- from processes of this node
 
@@ -231,6 +239,7 @@ class OwnerTable {
   };
   void drop_value(Record& record);
   void pull_again(ObjectId object, Record& record);
+  void make_again(ObjectId object, Record& record);
   void set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload);
   void answer_waiting(ObjectId object, Record& record);
   void answer(ObjectId object, Record& record, const Waiting& to);
@@ -256,6 +265,7 @@ class OwnerTable {
 
   Out& out_;
   bool copies_ = false;
+  std::function<bool(const wire::Location&)> is_good_;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
   std::map<ProcessIndex, std::size_t> borrowed_;  ///< by owner, how many; none is zero

@@ -97,6 +97,22 @@ void ClientEngine::depart(Entry& entry) {
   lineage_.forget(entry);
 }
 
+namespace {
+
+/// The last of those that took its place; its bytes may be lost again.
+Entry& newest_heir(Entry& entry) {
+  Entry* at = &entry;
+  while (Entry* heir = at->heir.load(std::memory_order_relaxed)) at = heir;
+  return *at;
+}
+
+void take_place(Entry& entry, const detail::ObjectHandle& heir) {
+  heir.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
+  entry.heir.store(&entry_of(heir), std::memory_order_release);
+}
+
+}  // namespace
+
 /// From here on the value of `entry` is that of its heir.
 void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
   if (entry.heir.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
@@ -110,8 +126,7 @@ void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
     follow(entry);
     return;
   }
-  heir.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
-  entry.heir.store(&entry_of(heir), std::memory_order_release);
+  take_place(entry, heir);
   if (entry.escaped && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
 }
 
@@ -246,10 +261,13 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   }
   for (std::size_t i = chain.size(); i-- > 0;) {
     Entry& asked = *chain[i];
-    const bool known = asked.made != Entry::Made::elsewhere || asked.made_by != nullptr;
+    const bool may_have_copy =  // that the agent knows of
+        asked.made == Entry::Made::elsewhere || asked.made == Entry::Made::put;
+    const bool known = !may_have_copy || asked.made_by != nullptr;
     if (!asked.escaped || asked.refused || known) continue;
     asked.rebuilding = true;
-    tell_agent(wire::Rebuild{asked.id, next_of(asked) != nullptr ? next_of(asked)->id : asked.id});
+    const Entry* next = next_of(asked);  // one that only we know stands for its bytes
+    tell_agent(wire::Rebuild{asked.id, next != nullptr && next->escaped ? next->id : asked.id});
     return true;
   }
   std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
@@ -294,7 +312,8 @@ void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   if (handle && entry_of(handle).made != Entry::Made::elsewhere) {
     Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
-    if (next != nullptr && next->id != message.lost) return;  // Rebuilt is on its way
+    if (next != nullptr && next->escaped && next->id != message.lost)
+      return;  // Rebuilt is on its way
     error = Error(Code::object_lost, why_not(entry.made));
     if (find_heir(entry, error)) return;
   } else if (Lineage::Away* away = lineage_.away(message.object)) {
@@ -335,13 +354,17 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
       settle(entry_of(heir), value, payload);
       entry_of(heir).owns_location = false;  // its record is the agent's, under the other id
     }
+    Entry& newest = newest_heir(entry);
     bool circle = false;
     for (const Entry* at = &entry_of(heir); at != nullptr; at = next_of(*at))
-      circle |= at == &entry;
+      circle |= at == &entry || at == &newest;
+    const bool on_its_way = !newest.ready.load(std::memory_order_relaxed);
     if (circle)
       entry.refused = true;
-    else
-      inherit(entry, heir);
+    else if (value.kind == wire::Value::Kind::forwarded && !on_its_way)
+      inherit(newest, heir);
+    else if (!on_its_way)  // the agent knows it under the name of the entry
+      take_place(newest, heir);
   }
   if (entry.wants_bytes && !entry.refused) need(entry, true);
   wake(entry);

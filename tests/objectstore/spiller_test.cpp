@@ -152,7 +152,9 @@ TEST(Spiller, ADamagedCopyIsLostAndNeverWrong) {
     names.push_back(world.put_shared(client, text(512 << 10, i)).value());
   unsigned lost = 0;
   for (unsigned i = 0; i < 12; ++i) {
+    EXPECT_TRUE(world.spiller->is_good(names[i])) << "for all that is known";
     const std::string got = world.read(client, names[i]);
+    EXPECT_EQ(world.spiller->is_good(names[i]), got != "<object_lost>");
     if (got == "<object_lost>")
       ++lost;
     else
@@ -160,6 +162,7 @@ TEST(Spiller, ADamagedCopyIsLostAndNeverWrong) {
   }
   EXPECT_GE(lost, 4u);
   for (const Location& name : names) world.spiller->free(name).value();
+  EXPECT_FALSE(world.spiller->is_good(names[0])) << "it is no more";
   world.expect_all_back();
 }
 

@@ -1,6 +1,7 @@
 /// A spill folder that all nodes see: what was put on a node survives its kill -9 and reads right,
 /// or is lost by type; freed copies vanish, and a cluster leaves nothing there.
 #include "tests/eventually.hpp"
+#include "tests/process/failing_disk.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shared_spill_test {
@@ -45,6 +47,20 @@ Basket fill(Context& ctx, std::uint64_t count, std::uint64_t bytes) {
   for (std::uint64_t i = 0; i < count; ++i) basket.large.push_back(ctx.put(numbers(i, bytes)));
   return basket;
 }
+
+testing::AssertionResult holds(const Context& ctx, const Ref<Numbers>& ref, std::uint64_t seed) {
+  try {
+    if (ctx.get(ref, kBound) == numbers(seed, kMiB)) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << "wrong bytes";
+  } catch (const troupe::Error& error) {
+    return testing::AssertionFailure() << troupe::explain(error);
+  }
+}
+
+struct Keeper {
+  Basket kept;
+  void keep(Basket basket) { kept = std::move(basket); }
+};
 
 struct SharedSpill : testing::Test {
   SharedSpill() {
@@ -152,6 +168,31 @@ TEST_F(SharedSpill, MoreThanTheArenasSurvives) {
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
   for (std::uint64_t i = 0; i < kCount; ++i)
     EXPECT_TRUE(ctx.get(basket.large[i], kBound) == numbers(i, kMiB)) << i;
+}
+
+TEST_F(SharedSpill, AnOwnerWhoseDiskFailsReadsItsCopies) {
+  if (!FailingDisk::can_be()) GTEST_SKIP() << "a sanitizer has to be loaded first";
+  {
+    const FailingDisk disk("last=1", 10);
+    start(16 * kMiB);
+  }
+  Context ctx = cluster->context();
+  const Basket basket = ctx.get(on(0).submit<fill>(6u, kMiB), kBound);
+  ASSERT_TRUE(has_copies(7)) << copies().size();
+  const Basket mine = fill(ctx, 4u, kMiB);
+  const auto keeper = on(1).spawn<Keeper>();
+  ctx.get(keeper.call<&Keeper::keep>(mine), kBound);
+  ASSERT_TRUE(has_copies(12)) << copies().size();
+  // Nobody else holds these; they push the first ones out.
+  (void)fill(ctx, 20u, kMiB);
+  const Ref<Basket> others_there = on(0).submit<fill>(20u, kMiB);
+  ASSERT_EQ(ctx.wait({others_there}, {.count = 1, .timeout = kBound}).ready.size(), 1u);
+  for (std::uint64_t i = 0; i < basket.large.size(); ++i)
+    EXPECT_TRUE(holds(ctx, basket.large[i], i)) << i;
+  EXPECT_EQ(ctx.get(on(0).submit<sum>(basket.large[2]), kBound), sum(numbers(2, kMiB)))
+      << "a process of the owner's node";
+  for (std::uint64_t i = 0; i < mine.large.size(); ++i)
+    EXPECT_TRUE(holds(ctx, mine.large[i], i)) << "who put it: " << i;
 }
 
 TEST_F(SharedSpill, WhatHasNoRoomThereIsLostByType) {

@@ -1,12 +1,13 @@
 // Spill folders whose disk fails, under real processes: who asked hears of it by type, a copy that
 // cannot be read is computed again or is lost, and nobody gets a wrong byte.
+#include "tests/eventually.hpp"
+#include "tests/process/failing_disk.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,28 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 using troupe::Context;
+using troupe::NodeId;
 using troupe::Ref;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
 
-/// Agents that start meanwhile have a disk that fails so.
-class Disk {
- public:
-  explicit Disk(const char* how) {
-    ::setenv("LD_PRELOAD", CHAOS_SHIM, 1);
-    ::setenv("CHAOS_DISK", how, 1);
-    ::setenv("TROUPE_SPILL_PATIENCE_MS", "300", 1);
-  }
-  Disk(const Disk&) = delete;
-  ~Disk() {
-    for (const char* name : {"LD_PRELOAD", "CHAOS_DISK", "TROUPE_SPILL_PATIENCE_MS"})
-      ::unsetenv(name);
-  }
-};
-
 struct SpillFaults : ::testing::Test {
   void SetUp() override {
-    if (std::string(CHAOS_SHIM).empty()) GTEST_SKIP() << "a sanitizer has to be loaded first";
+    if (!FailingDisk::can_be()) GTEST_SKIP() << "a sanitizer has to be loaded first";
   }
   static std::unique_ptr<troupe::Session> session() {
     return std::make_unique<troupe::Session>(
@@ -46,7 +33,7 @@ struct SpillFaults : ::testing::Test {
 };
 
 TEST_F(SpillFaults, AFolderThatCannotBeWrittenIsToldToWhoAsked) {
-  const Disk disk("write=1");
+  const FailingDisk disk("write=1");
   const auto node = session();
   Context ctx = node->context();
   std::vector<Ref<Numbers>> refs;
@@ -66,7 +53,7 @@ TEST_F(SpillFaults, AFolderThatCannotBeWrittenIsToldToWhoAsked) {
 }
 
 TEST_F(SpillFaults, WhatCannotBeReadIsLostAndNothingIsWrong) {
-  const Disk disk("last=3");
+  const FailingDisk disk("last=3");
   const auto node = session();
   Context ctx = node->context();
   std::vector<Ref<Numbers>> refs;
@@ -91,11 +78,60 @@ TEST_F(SpillFaults, WhatCannotBeReadIsLostAndNothingIsWrong) {
 }
 
 TEST_F(SpillFaults, AResultThatCannotBeReadIsComputedAgain) {
-  const Disk disk("read=3");
+  const FailingDisk disk("read=3");
   const auto node = session();
   Context ctx = node->context();
   std::vector<Ref<Numbers>> refs;
   for (std::uint64_t i = 0; i < 48; ++i) refs.push_back(ctx.submit<numbers>(i, kMiB));
+  for (std::uint64_t i = 0; i < refs.size(); ++i)
+    EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
+}
+
+using Several = std::vector<Ref<Numbers>>;
+
+Several put_some(Context& ctx, std::uint64_t count) {
+  Several refs;
+  for (std::uint64_t i = 0; i < count; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
+  return refs;
+}
+Several compute_some(Context& ctx, std::uint64_t count) {
+  Several refs;
+  for (std::uint64_t i = 0; i < count; ++i) refs.push_back(ctx.submit<numbers>(i, kMiB));
+  return refs;
+}
+
+struct SpillFaultsOfTwo : SpillFaults {
+  void start(const char* how) {
+    const FailingDisk disk(how, 10);
+    cluster = std::make_unique<troupe::Session>(
+        troupe::SessionOptions{.cpus = 1, .memory = troupe::Bytes{16 * kMiB}, .nodes = 2});
+    const Context ctx = cluster->context();
+    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 2; }));
+    for (const auto& node : ctx.cluster().nodes)
+      if (node.id != ctx.node()) other = node.id;
+  }
+  auto there() const {
+    return cluster->context().with({.placement = troupe::Placement::on(other)});
+  }
+  std::unique_ptr<troupe::Session> cluster;
+  NodeId other;
+};
+
+TEST_F(SpillFaultsOfTwo, ACopyOfAnotherNodesObjectMayGoBadAgainAndAgain) {
+  start("last=1");
+  Context ctx = cluster->context();
+  const Several refs = ctx.get(there().submit<put_some>(4u), kBound);
+  for (int round = 0; round < 4; ++round) {
+    for (std::uint64_t i = 0; i < refs.size(); ++i)
+      EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << "round " << round << ": " << i;
+    (void)put_some(ctx, 20);  // they push the copies out
+  }
+}
+
+TEST_F(SpillFaultsOfTwo, WhatItsOwnerCannotReadIsComputedAgainForAnotherNode) {
+  start("last=1");
+  Context ctx = cluster->context();
+  const Several refs = ctx.get(there().submit<compute_some>(20u), kBound);
   for (std::uint64_t i = 0; i < refs.size(); ++i)
     EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
 }

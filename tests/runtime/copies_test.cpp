@@ -98,7 +98,7 @@ TEST(CopyPlan, AnotherValueIsWrittenAfterTheFirst) {
 struct Recorder final : OwnerTable::Out {
   std::vector<std::pair<ProcessIndex, wire::Value>> answers;
   std::vector<std::uint64_t> freed;
-  std::vector<ObjectId> asked, pulls, wanted, over;
+  std::vector<ObjectId> asked, pulls, wanted, over, made_again;
   void ready(ProcessIndex process, ObjectId, const wire::Value& value, BlobView) override {
     answers.emplace_back(process, value);
   }
@@ -108,7 +108,7 @@ struct Recorder final : OwnerTable::Out {
   void pull(ProcessIndex, ObjectId object, std::uint64_t) override { pulls.push_back(object); }
   void wants_copy(ObjectId object) override { wanted.push_back(object); }
   void copy_over(ObjectId object) override { over.push_back(object); }
-  void rebuild(ProcessIndex, ObjectId, ObjectId) override {}
+  void rebuild(ProcessIndex, ObjectId object, ObjectId) override { made_again.push_back(object); }
 };
 
 wire::Value value_of(Kind kind, std::uint64_t offset = 0, std::vector<ObjectId> refs = {}) {
@@ -163,9 +163,58 @@ TEST_F(OwnersWithCopies, ANewValueEndsTheCopyOfTheOld) {
   owners.hold(kX, kA, +1);
   out.wanted.clear();
   owners.rebuild(kX, 1, kX);
+  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  EXPECT_EQ(out.made_again, std::vector<ObjectId>{kX});
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
   owners.rebuilt(1, kX, value_of(Kind::shared, 9), {});
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
+}
+
+TEST_F(OwnersWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
+  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  owners.hold(kX, 2, +1);
+  owners.hold(kX, kA, +1);
+  out.wanted.clear();
+  owners.rebuild(kX, 2, kX);
+  owners.rebuild(kX, kA, kX);
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX}) << "once";
+  owners.await(kX, kM, false);
+  owners.hold(kX, kM, +1);
+  EXPECT_TRUE(out.wanted.empty()) << "there is nothing to copy";
+  EXPECT_TRUE(out.answers.empty()) << "another node would take the value for one without refs";
+  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  ASSERT_EQ(out.answers.size(), 3u);
+  for (const auto& [who, value] : out.answers) {
+    EXPECT_EQ(value.location.offset, 8u);
+    EXPECT_EQ(value.refs, std::vector<ObjectId>{kY});
+  }
+  EXPECT_TRUE(out.made_again.empty());
+  EXPECT_TRUE(out.over.empty()) << "the copy is good";
+}
+
+TEST_F(OwnersWithCopies, ACopyThatHasNoRoomNowIsReadLater) {
+  owners.escape(1, kX, value_of(Kind::shared, 7), {});
+  owners.hold(kX, 2, +1);
+  owners.rebuild(kX, 2, kX);
+  owners.pull_failed(kX, Error(Code::out_of_memory, "the arena is full"));
+  ASSERT_EQ(last(), Kind::error);
+  owners.await(kX, 2);
+  EXPECT_EQ(out.pulls.size(), 2u);
+  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  EXPECT_EQ(out.answers.back().second.location.offset, 8u);
+  EXPECT_TRUE(out.over.empty());
+}
+
+TEST_F(OwnersWithCopies, AnObjectThatIsFreedWhileItsCopyIsReadLeavesNothing) {
+  owners.escape(1, kX, value_of(Kind::shared, 7), {});
+  owners.rebuild(kX, 1, kX);
+  owners.hold(kX, 1, -1);
+  settle();
+  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  EXPECT_EQ(out.freed, (std::vector<std::uint64_t>{7, 8}));
+  EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
+  EXPECT_EQ(owners.size(), 0u);
 }
 
 TEST_F(OwnersWithCopies, TheBytesOfADeadNodesObjectAreAskedOfItsCopy) {

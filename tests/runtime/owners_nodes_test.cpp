@@ -585,6 +585,28 @@ TEST_F(OwnersBetweenNodes, ALostValueOfAnotherNodesObjectIsAskedOfItsOwner) {
   EXPECT_EQ(out.answers[2].value.kind, Kind::error);
 }
 
+TEST_F(OwnersBetweenNodes, BytesThatAnOwnerHasLostItIsToComputeAgain) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.pull_failed(kX, Error(Code::object_lost, "its disk is bad"));
+  EXPECT_TRUE(out.answers.empty()) << "who asks now would take this for the value";
+  EXPECT_EQ(out.peer_rebuilds, (Questions{{kA, kX, kX}}));
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  owners.pulled(kX, location(7));
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.location.offset, 7u);
+}
+
+TEST_F(OwnersBetweenNodes, LostBytesThatNobodyWantsAnyMoreAreNotComputedAgain) {
+  arrive(kX);
+  owners.await(kX, 1);
+  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  let_go(kX);
+  owners.pull_failed(kX, Error(Code::object_lost, "its disk is bad"));
+  EXPECT_TRUE(out.peer_rebuilds.empty());
+}
+
 TEST_F(OwnersBetweenNodes, ACopyThatHasGoneBadIsDropped) {
   wire::Value shared = value_of(Kind::shared);
   shared.location = location(7);
@@ -596,6 +618,42 @@ TEST_F(OwnersBetweenNodes, ACopyThatHasGoneBadIsDropped) {
   owners.rebuilt(1, kX, shared, {});
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.location.offset, 8u);
+}
+
+TEST_F(OwnersBetweenNodes, WhoMissesOldBytesIsToldOfTheGoodOnes) {
+  std::uint64_t bad = 7;
+  owners.ask_of_bytes([&bad](const wire::Location& at) { return at.offset != bad; });
+  wire::Value shared = value_of(Kind::shared);
+  shared.location = location(7);
+  owners.escape(1, kX, shared, {});
+  for (const ProcessIndex holder : {ProcessIndex{2}, ProcessIndex{3}, kN})
+    owners.hold(kX, holder, +1);
+  owners.rebuild(kX, 2, kX);
+  shared.location = location(8);
+  owners.rebuilt(1, kX, shared, {});
+  owners.process_died(1, death());
+  owners.rebuild(kX, 3, kX);
+  owners.rebuild(kX, kN, kX);
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+  EXPECT_EQ(out.rebuilds.size(), 1u);
+  ASSERT_EQ(out.answers.size(), 3u);
+  for (const auto& answer : out.answers) EXPECT_EQ(answer.value.location.offset, 8u);
+  bad = 8;
+  owners.rebuild(kX, 2, kX);
+  EXPECT_EQ(out.answers.back().value.kind, Kind::error) << "who made it is dead";
+}
+
+TEST_F(OwnersBetweenNodes, WhoPutAnObjectThatCannotBeReadNowMayTryAgain) {
+  wire::Value shared = value_of(Kind::shared);
+  shared.location = location(7);
+  owners.escape(1, kX, shared, {});
+  owners.rebuild(kX, 1, kX);
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].value.kind, Kind::error);
+  EXPECT_TRUE(out.rebuilds.empty()) << "it would have made it, if it could";
+  EXPECT_TRUE(out.freed.empty());
+  owners.await(kX, 1);
+  EXPECT_EQ(out.answers.back().value.location.offset, 7u);
 }
 
 struct OwnersBadCopy : OwnersBetweenNodes {

@@ -32,6 +32,7 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
       moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble,
              cluster.plan.fan) {
   Wire::self = id;
+  owners_.ask_of_bytes([](const wire::Location&) { return true; });  // no disk, no writer that lies
 }
 
 Agent::~Agent() {

@@ -134,6 +134,8 @@ void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
     return owners_.await(await->object, index_of(from), false);
+  if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
+    return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
     for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
     return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
@@ -414,6 +416,10 @@ void Agent::peer_await(ProcessIndex owner, ObjectId object) {
 }
 void Agent::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (const auto node = remote_.node_of(owner)) moves_.pull(*node, object, bytes, env_->now());
+}
+
+void Agent::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
+  if (const auto node = remote_.node_of(owner)) send(*node, wire::PeerRebuild{object, lost});
 }
 
 // --- ActorHost::Out

@@ -65,6 +65,7 @@ std::string said(const wire::PeerMessage& message) {
           [](const PeerHold& m) { return line("Hold", m.object, m.holder, m.delta); },
           [](const PeerAwait& m) { return line("Await", m.object); },
           [](const PeerReady& m) { return line("Ready", m.object, m.value.kind); },
+          [](const PeerRebuild& m) { return line("Rebuild", m.object, m.lost); },
           [](const PullRequest& m) { return line("Pull", m.object); },
           [](const auto&) { return std::string("about transfers"); }},
       message);
