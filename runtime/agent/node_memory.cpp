@@ -141,7 +141,9 @@ void Node::open_spiller() {
     const objectstore::Location name = client::store_location(location);
     if (spiller_ && (!spiller_->is_good(name) || spiller_->is_spilled(name)))
       return spiller_->is_good(name);
-    return host_->open_local(spiller_ ? spiller_->where(name).value_or(name) : name).ok();
+    const auto opened = host_->open_local(spiller_ ? spiller_->where(name).value_or(name) : name);
+    return opened || (opened.error().code() != Code::object_lost &&  // another time, then
+                      opened.error().code() != Code::invalid_argument);
   });
 }
 

@@ -71,16 +71,34 @@ void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& v
         lost("the bytes of the object are at another node, which its owner does not know");
   }
   record.ready = true;
-  if (is_abroad(record)) out_.wants_copy(object);
+  want_copies(object, record);
   answer_waiting(object, record);
 }
 
 bool OwnerTable::is_abroad(const Record& record) const {
   return copies_ && record.owner == kSelf && record.ready && !record.actor &&
          record.value.kind != wire::Value::Kind::remote &&
-         std::any_of(record.holders.begin(), record.holders.end(), [this](const auto& holder) {
-           return holder.second > 0 && nodes_.count(holder.first) != 0;
-         });
+         (record.reachable ||
+          std::any_of(record.holders.begin(), record.holders.end(), [this](const auto& holder) {
+            return holder.second > 0 && nodes_.count(holder.first) != 0;
+          }));
+}
+
+/// Of what its value names, however deep, too: who reads the copy once we are gone finds just the
+/// names.
+void OwnerTable::want_copies(ObjectId object, const Record& record) {
+  if (!is_abroad(record)) return;
+  std::vector<std::pair<ObjectId, const Record*>> left{{object, &record}};
+  while (!left.empty()) {
+    const auto next = left.back();
+    left.pop_back();
+    out_.wants_copy(next.first);
+    wire::for_each_ref(next.second->value, [&](ObjectId inner) {
+      const auto found = records_.find(inner);
+      if (found == records_.end() || std::exchange(found->second.reachable, true)) return;
+      if (is_abroad(found->second)) left.emplace_back(inner, &found->second);
+    });
+  }
 }
 
 OwnerTable::Abroad OwnerTable::held_abroad(ObjectId object) const {
@@ -313,8 +331,8 @@ void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, st
         held->second.erase(object);
     } else {
       held_by_[process].insert(object);
-      if (copies_ && delta > 0 && nodes_.count(process) != 0 && is_abroad(record))
-        out_.wants_copy(object);
+      const bool is_new = holder > 0 && holder <= delta;
+      if (copies_ && is_new && nodes_.count(process) != 0) want_copies(object, record);
     }
   }
   touch(object, record);
@@ -563,7 +581,7 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
   record.pulling = record.again = false;
   record.value.kind = wire::Value::Kind::shared;
   record.value.location = location;
-  if (is_abroad(record)) out_.wants_copy(object);
+  want_copies(object, record);
   answer_waiting(object, record);
 }
 

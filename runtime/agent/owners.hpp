@@ -43,8 +43,8 @@
 /// Where nodes keep copies of what others hold (keep_copies()), the death of an owner leaves open
 /// what was not known here: peer_await() and pull() then ask for its copy, and the answers come as
 /// its own would have. An owner whose own bytes have gone bad reads its copy, too, before it asks
-/// whoever made the object. A copy holds the refs inside by their names only: what they name may be
-/// gone with the dead owner's counts, and says so.
+/// whoever made the object. A copy holds the refs inside by their names only: what of that we own
+/// has copies as well, what others own may be gone with the dead owner's counts, and says so.
 ///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
@@ -99,8 +99,8 @@ class OwnerTable {
     virtual void peer_rebuild(ProcessIndex /*owner*/, ObjectId /*object*/, ObjectId /*lost*/) {}
     /// Nobody holds any more what the process kept lineage for; kSelf: what a kept call made.
     virtual void lineage_over(ProcessIndex /*maker*/, ObjectId /*object*/) {}
-    /// With keep_copies(): another node holds an object of ours whose value is known,
-    /// held_abroad(); may be said again.
+    /// With keep_copies(): another node holds an object of ours whose value is known, or one that
+    /// names it: held_abroad(); may be said again.
     virtual void wants_copy(ObjectId /*object*/) {}
     /// With keep_copies(): that object, or this value of it, is no more.
     virtual void copy_over(ObjectId /*object*/) {}
@@ -192,7 +192,8 @@ class OwnerTable {
   /// The value of a ready object for the agent's own use (an actor's constructor, bytes that others
   /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
-  /// A ready object of ours that some other node holds, as a copy of it says it; else null.
+  /// A ready object of ours that some other node holds, or may find inside one that it holds, as a
+  /// copy of it says it; else null.
   struct Abroad {
     const wire::Value* value = nullptr;
     BlobView payload;
@@ -230,6 +231,7 @@ class OwnerTable {
     bool again = false;        ///< and instead of a copy that was bad
     bool has_lineage = false;  ///< the producer wants to hear of its end
     bool kept = false;         ///< the agent keeps the call that made it
+    bool reachable = false;    ///< with copies: from a node that holds a value of ours
     ObjectId lost{};           ///< what was missed when it was to be computed again
     ProcessIndex producer = 0;
     ActorId actor;
@@ -241,6 +243,7 @@ class OwnerTable {
   void pull_again(ObjectId object, Record& record);
   void make_again(ObjectId object, Record& record);
   void set_value(ObjectId object, Record& record, const wire::Value& value, BlobView payload);
+  void want_copies(ObjectId object, const Record& record);
   void answer_waiting(ObjectId object, Record& record);
   void answer(ObjectId object, Record& record, const Waiting& to);
   void answer_error(ObjectId object, ProcessIndex process, const wire::Value& error);

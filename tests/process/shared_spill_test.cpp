@@ -57,6 +57,13 @@ testing::AssertionResult holds(const Context& ctx, const Ref<Numbers>& ref, std:
   }
 }
 
+struct Nested {
+  Ref<Basket> inner;
+};
+Nested fill_inside(Context& ctx) {
+  return {ctx.put(fill(ctx, 2, kMiB))};
+}
+
 struct Keeper {
   Basket kept;
   void keep(Basket basket) { kept = std::move(basket); }
@@ -119,6 +126,19 @@ TEST_F(SharedSpill, APutSurvivesTheKillOfItsNode) {
   }
   cluster.reset();
   EXPECT_TRUE(fs::is_empty(path)) << "the last one takes everything along";
+}
+
+TEST_F(SharedSpill, WhatIsInsideAValueThatNobodyHadOpenedSurvivesToo) {
+  start();
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const Nested made = ctx.get(on(0).submit<fill_inside>(), kBound);
+  ASSERT_TRUE(has_copies(4)) << copies().size();
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  const Basket basket = ctx.get(made.inner, kBound);
+  for (std::uint64_t i = 0; i < basket.large.size(); ++i)
+    EXPECT_TRUE(holds(ctx, basket.large[i], i)) << i;
+  EXPECT_EQ(ctx.get(basket.small, kBound), 42);
 }
 
 TEST_F(SharedSpill, ADamagedCopyIsLostByType) {

@@ -158,6 +158,20 @@ TEST_F(OwnersWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
 }
 
+TEST_F(OwnersWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo) {
+  owners.escape(1, kZ, value_of(Kind::inline_bytes), {});
+  owners.escape(1, kY, {}, {});
+  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  EXPECT_EQ(owners.held_abroad(kX).value, nullptr);
+  owners.hold(kX, kA, +1);
+  EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
+  owners.fulfil(kY, value_of(Kind::shared, 8, {kZ}), {});
+  EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY, kZ})) << "when it is known";
+  for (const ObjectId object : out.wanted) EXPECT_NE(owners.held_abroad(object).value, nullptr);
+  owners.hold(kX, kA, +1);
+  EXPECT_EQ(out.wanted.size(), 3u) << "it has been said";
+}
+
 TEST_F(OwnersWithCopies, ANewValueEndsTheCopyOfTheOld) {
   owners.escape(1, kX, value_of(Kind::shared, 7), {});
   owners.hold(kX, kA, +1);
