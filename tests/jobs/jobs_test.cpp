@@ -165,6 +165,19 @@ TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
   EXPECT_EQ(living_actors(), 0u);
 }
 
+TEST_F(Jobs, WhatADetachedActorKeepsOutlivesTheDriverThatMadeIt) {
+  start(2, 2);
+  for (const int signal : {0, SIGKILL}) {
+    Driver maker({TROUPE_PROGRAM});
+    EXPECT_EQ(maker.ask("shelve shelf" + std::to_string(signal)), "kept");
+    maker.end(signal);
+  }
+  EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 2; }, 5s));
+  Driver other({TROUPE_PROGRAM});
+  EXPECT_EQ(other.ask("shelved shelf0"), "300000");
+  EXPECT_EQ(other.ask("shelved shelf" + std::to_string(SIGKILL)), "300000");
+}
+
 TEST_F(Jobs, ADetachedActorWhoseDriverEndsWhileItStartsLivesOn) {
   start(3, 1);
   for (int i = 0; i < 3; ++i) {

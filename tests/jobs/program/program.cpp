@@ -29,6 +29,14 @@ struct Counter {
   int pid() const { return ::getpid(); }
 };
 
+/// Keeps what outlives the driver that made it.
+struct Shelf {
+  using Values = std::vector<troupe::Ref<std::vector<double>>>;
+  Values kept;
+  void keep(Values values) { kept = std::move(values); }
+  Values give() const { return kept; }
+};
+
 /// Where the tasks of one call meet: each node leaves a file, and nobody goes on before all came,
 /// so that no node can have done everything before the workers of another are up.
 struct Meeting {
@@ -87,6 +95,26 @@ class Driver {
       return "killed";
     }
     int nodes = 1;
+    if (verb == "shelve") {  // one value that was put here, one that a task made
+      troupe::ActorOptions options;
+      line >> name;
+      options.name = name;
+      options.detached = true;
+      const auto shelf = ctx_.with(options).spawn<Shelf>();
+      Shelf::Values values{ctx_.put(std::vector<double>(100'000, 2.0)),
+                           ctx_.submit<large>(std::size_t{100'000})};
+      ctx_.wait(values, {.count = values.size(), .timeout = kBound});
+      ctx_.get(shelf.call<&Shelf::keep>(std::move(values)), kBound);
+      return "kept";
+    }
+    if (verb == "shelved") {
+      line >> name;
+      const auto shelf = ctx_.find<Shelf>(name);
+      double sum = 0;
+      for (const auto& ref : ctx_.get(shelf.value().call<&Shelf::give>(), kBound))
+        for (const double one : ctx_.get(ref, kBound)) sum += one;
+      return std::to_string(static_cast<int>(sum));
+    }
     line >> value >> nodes;
     if (verb == "spread") return distinct<process_and_node>(value, nodes);
     if (verb == "libraries") return distinct<library_and_node>(value, nodes);
