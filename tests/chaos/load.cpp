@@ -1,6 +1,7 @@
 #include "tests/chaos/load.hpp"
 
 #include "tests/chaos/ledger.hpp"
+#include "tests/chaos/processes.hpp"
 #include "troupe/troupe.hpp"
 
 #include <poll.h>
@@ -34,7 +35,6 @@ using troupe::Outcome;
 using troupe::Placement;
 using troupe::Ref;
 using troupe::TaskOptions;
-using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::uint64_t>;
 
 constexpr auto kHung = 30s;  ///< a wait that lasts longer hangs
@@ -143,10 +143,6 @@ struct Mark {
   std::uint64_t records = 0;         ///< rounds of records that had begun by then
   std::uint64_t probes = 0;          ///< of it, under way
 };
-
-double ms_since(Clock::time_point begun) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
-}
 
 void say(const std::string& line) {
   static std::mutex mutex;
