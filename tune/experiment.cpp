@@ -3,6 +3,8 @@
 #include "troupe/tune/internal/experiment_core.hpp"
 #include "troupe/tune/internal/json.hpp"
 
+#include <algorithm>
+
 namespace troupe::tune {
 namespace {
 

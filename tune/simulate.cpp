@@ -1,5 +1,6 @@
 #include "troupe/tune/simulate.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace troupe::tune {

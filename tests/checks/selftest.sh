@@ -33,7 +33,7 @@ header() {
   { printf '/// %s\n#pragma once\n' "${comment:-Purpose.}"; printf '%s\n' "$@"; } >"$file"
 }
 
-for check in layout includes cores text mutants; do clean $check; done
+for check in layout includes cores text mutants standard; do clean $check; done
 
 mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
 
@@ -62,6 +62,16 @@ expect includes '^train/a.cpp:1: .* belongs to runtime alone'
 echo '#include "troupe/runtime/seam/b.hpp"' >train/a.cpp
 expect includes 'public API only'
 rm train/a.cpp runtime/internal/b.hpp
+
+header runtime/a.hpp '#include <vector>' 'using Line = std::vector<int>;'
+header runtime/internal/b.hpp '#include "troupe/runtime/a.hpp"'
+printf '%s\n' '#include "internal/b.hpp"' 'std::vector<int> a;  // std::map' >runtime/a.cpp
+clean standard
+echo 'bool b = std::find_if(' >>runtime/a.cpp
+expect standard '^runtime/a.cpp:3: nobody includes <algorithm>'
+sed -i 's,vector>,deque>,' runtime/a.hpp
+expect standard '^runtime/a.cpp:2: nobody includes <vector>'
+rm runtime/a.hpp runtime/a.cpp runtime/internal/b.hpp
 
 comment='Leases: a plain state machine.'
 header runtime/core.hpp '#include <unordered_map>' 'struct S { std::unordered_map<int, long> table_; };'
