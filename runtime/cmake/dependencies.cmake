@@ -3,6 +3,10 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(CapnProto REQUIRED)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
+# zmq.h includes none of what libzmq is made with; CMake 3.25 names those folders otherwise when it configures again, and
+# what has other flags is compiled again.
+set_target_properties(PkgConfig::ZMQ PROPERTIES
+                      INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 find_package(RocksDB REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(spdlog REQUIRED)

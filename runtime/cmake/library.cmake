@@ -1,7 +1,7 @@
 include(GNUInstallDirs)
 
 # One shared library made of every room, and interface targets that name its parts.
-file(WRITE ${CMAKE_BINARY_DIR}/troupe.cpp "")   # a library wants a source of its own
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/troupe.cpp CONTENT "")   # a library wants a source of its own; not written anew
 add_library(troupe SHARED ${CMAKE_BINARY_DIR}/troupe.cpp)
 target_link_libraries(troupe PRIVATE troupe_flags)
 foreach(room IN LISTS TROUPE_ROOMS)

@@ -17,7 +17,7 @@ function(troupe_precompile name kind)
     set(headers <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <deque> <functional> <map>
                 <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map> <utility>
                 <variant> <vector>)
-    file(WRITE ${CMAKE_BINARY_DIR}/${owner}.cpp "int main() {}\n")
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${owner}.cpp CONTENT "int main() {}\n")
     if(kind STREQUAL "tests")  # an executable: its code must be position-independent in the same way as theirs
       add_executable(${owner} EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${owner}.cpp)
       target_link_libraries(${owner} PRIVATE GTest::gtest)
