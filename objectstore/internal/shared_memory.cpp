@@ -75,8 +75,9 @@ Result<Mapping> map_zeroes(std::uint64_t bytes) {
 }
 
 void forget_in_place(const Mapping& mapping) noexcept {
-  mmap(mapping.data(), mapping.bytes(), PROT_READ,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  [[maybe_unused]] const void* same =
+      mmap(mapping.data(), mapping.bytes(), PROT_READ,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void populate(std::byte* data, std::uint64_t bytes) noexcept {

@@ -393,10 +393,10 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
 }
 
 /// Sends what is answered by FoundActor with this number.
-wire::FoundActor ClientEngine::ask_for_name(Guard& lock, wire::NodeMessage question,
+wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
   found_.emplace(request, std::nullopt);
-  tell_agent(std::move(question), payload);
+  tell_agent(question, payload);
   const bool answered = block_until(
       lock, [&] { return found_.at(request).has_value(); }, steady_now() + kAgentAnswers);
   auto answer = std::move(found_.at(request));

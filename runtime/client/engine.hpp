@@ -336,7 +336,7 @@ class ClientEngine final : public detail::Engine,
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task> task);
   static const ErrorInfo* failed_argument(const detail::Call& call);
-  wire::FoundActor ask_for_name(Guard& lock, wire::NodeMessage question, BlobView payload,
+  wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,

@@ -34,7 +34,7 @@ class FewBytes {
     if (bytes.size() <= inside) return *this = BlobView(bytes);
     Blob* memory = size_ > inside ? large() : new Blob;
     *memory = std::move(bytes);
-    std::memcpy(inside_, &memory, kPointer);
+    std::memcpy(inside_, static_cast<const void*>(&memory), kPointer);
     size_ = memory->size();
     return *this;
   }
@@ -48,7 +48,7 @@ class FewBytes {
   static_assert(inside >= kPointer);
   Blob* large() const noexcept {
     Blob* memory = nullptr;
-    std::memcpy(&memory, inside_, kPointer);
+    std::memcpy(static_cast<void*>(&memory), inside_, kPointer);
     return memory;
   }
   /// The bytes; of more than fit, where they are.

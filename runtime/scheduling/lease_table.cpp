@@ -619,13 +619,13 @@ void LeaseTable::start_workers(Time now) {
     for (auto& count = starting_[job].dedicated; count < needed; ++count)
       emit(StartWorker{true, job});
   pool.insert(pool.end(), more.begin(), more.end());
-  start_pool_workers(std::move(pool), now);
+  start_pool_workers(pool, now);
 }
 
 /// Blocked workers and those of small shapes do not count against max_workers, but once there are
 /// that many processes, further ones start at a limited rate: a deep chain grows steadily instead
 /// of at once.
-void LeaseTable::start_pool_workers(std::vector<JobNumber> needed, Time now) {
+void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time now) {
   std::uint32_t running = running_pool_workers();
   auto processes = static_cast<std::uint32_t>(std::count_if(
       workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.dedicated; }));

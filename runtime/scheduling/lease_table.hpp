@@ -250,7 +250,7 @@ class LeaseTable {
   Served grant_here(const WishKey& key, Wish& wish, Time now);
   void count_down(const WishKey& key, Time now);
   void start_workers(Time now);
-  void start_pool_workers(std::vector<JobNumber> needed, Time now);
+  void start_pool_workers(const std::vector<JobNumber>& needed, Time now);
   bool start_answered(bool dedicated, JobNumber job);
   void stop(WorkerId id, Worker& worker, std::string why);
   /// Frees a place for the wish, which lacks a worker, by stopping an idle one of another job.

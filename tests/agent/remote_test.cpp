@@ -204,7 +204,7 @@ struct World {
           agent.table.entered(key.first, key.second, portal.entered);
         }
         break;
-      case 9:
+      default:
         if (below(4) == 0) {
           agent.kill(process);
           agent.start();

@@ -42,7 +42,7 @@ Bytes made(std::size_t n, unsigned seed) {
 }
 Bytes stirred(Bytes bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<unsigned char>(bytes[i] * 5 + i);
+    bytes[i] = static_cast<unsigned char>(std::size_t{5} * bytes[i] + i);
   return bytes;
 }
 std::uint64_t sum_of(const Bytes& bytes) {
@@ -111,7 +111,7 @@ class ClusterLineage : public testing::Test {
         TaskOptions{.placement = Placement::on(nodes.at(node), true), .max_retries = retries});
   }
   template <class T>
-  const Ref<T>& there(const Ref<T>& ref) {
+  Ref<T> there(const Ref<T>& ref) {
     EXPECT_EQ(ctx.wait({ref}, {.timeout = kBound}).ready.size(), 1u);
     return ref;
   }

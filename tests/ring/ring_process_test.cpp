@@ -155,7 +155,7 @@ TEST(RingProcess, AKilledWriterLeavesWholeFramesOnly) {
   std::uint64_t total = 0;
   static Frames frames(0);
   for (int round = 0; round < kKills; ++round) {
-    const auto seed = static_cast<std::uint64_t>(100 + round);
+    const auto seed = 100 + static_cast<std::uint64_t>(round);
     Pair pair;
     Child child([&] { return pair.write(seed, ~std::uint64_t{0}); });
     frames = Frames(seed);

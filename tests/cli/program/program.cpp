@@ -60,7 +60,8 @@ int hold(troupe::Context& ctx) {
 int keep(troupe::Context& ctx) {
   std::vector<troupe::Ref<std::vector<double>>> refs;
   for (int i = 0; i < 80; ++i)
-    refs.push_back(ctx.put(std::vector<double>((std::size_t{1} << 17) + 8 * i, i)));
+    refs.push_back(
+        ctx.put(std::vector<double>((std::size_t{1} << 17) + 8 * static_cast<std::size_t>(i), i)));
   std::cout << refs.size() << std::endl;
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }

@@ -77,7 +77,7 @@ inline net::PublicKey key_of(NodeId node) {
   net::PublicKey key;
   for (int i = 0; i < 8; ++i) {
     key.bytes[static_cast<std::size_t>(i)] = static_cast<std::byte>(node.high >> (8 * i));
-    key.bytes[static_cast<std::size_t>(8 + i)] = static_cast<std::byte>(node.low >> (8 * i));
+    key.bytes[8 + static_cast<std::size_t>(i)] = static_cast<std::byte>(node.low >> (8 * i));
   }
   key.bytes[16] = std::byte{1};
   return key;
