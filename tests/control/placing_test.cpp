@@ -1,0 +1,183 @@
+// Where actors go: by their needs and the nodes' reports, in order of arrival, not onto slow nodes,
+// and a typed end for what no node can take.
+#include "tests/control/service_fixture.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::control::service_test {
+namespace {
+
+struct PlacingTest : ServiceTest {};
+
+TEST_F(PlacingTest, ASlowNodeIsSaidOnceShownToAllAndGetsNoActorThatAnotherCanTake) {
+  join_all();
+  for (const NodeId node : {kA, kB, kC}) report(node, 4, node == kC ? 2 : 0);
+  const auto work = [&](Duration of_b, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      for (const NodeId node : {kA, kB, kC}) {
+        const auto each = static_cast<std::uint64_t>(node == kB ? of_b.count() : 10'000'000);
+        say(node, NodePace{{{{1, 2}, 10, 10 * each}}});
+      }
+      pass(500ms, {kA, kB, kC});
+    }
+  };
+  work(80ms, 4);
+  ASSERT_EQ(out.said.size(), 1u);
+  EXPECT_EQ(out.said[0],
+            "node n2 is slow: its tasks take 8.0 times as long as the median of 3 nodes; it gets "
+            "no new work while others can take it");
+  const auto row_of_b = [&] { return last<ClusterNodes>(kA).rows.at(1); };
+  EXPECT_EQ(row_of_b().description.id, kB);
+  EXPECT_TRUE(row_of_b().avoided);
+  EXPECT_EQ(row_of_b().slow, "its tasks take 8.0 times as long as the median of 3 nodes");
+  ActorSpec wish = spec(1, 1);
+  wish.shape.placement = scheduling::Placement::node;
+  wish.shape.node = kB;
+  wish.shape.soft = true;
+  EXPECT_TRUE(spawn(wish).created);
+  EXPECT_NE(placed(1), kB);
+  ActorSpec must = spec(2, 1);
+  must.shape.placement = scheduling::Placement::node;
+  must.shape.node = kB;
+  EXPECT_TRUE(spawn(must).created);
+  EXPECT_EQ(placed(2), kB) << "no other node may take it";
+  work(10ms, 4);
+  ASSERT_EQ(out.said.size(), 2u);
+  EXPECT_EQ(out.said[1], "node n2 is as fast as others again");
+  EXPECT_FALSE(row_of_b().avoided);
+  EXPECT_EQ(row_of_b().slow, "");
+}
+
+TEST_F(PlacingTest, AnActorIsPlacedByItsNeedStartedAndSeenByItsWatchers) {
+  join_all();
+  ActorSpec s = spec(1, 1);
+  s.shape.need.gpus = kUnit;
+  EXPECT_TRUE(spawn(s).created);
+  EXPECT_EQ(placed(1), kC);  // only it has GPUs
+  say(kB, WatchActor{s.id});
+  EXPECT_EQ(last<ActorLocation>(kB).state, ActorState::placing);
+  started(1);
+  const ActorLocation seen = last<ActorLocation>(kB);
+  EXPECT_EQ(seen.state, ActorState::alive);
+  EXPECT_EQ(seen.node, kC);
+  EXPECT_EQ(seen.worker, 41u);
+  EXPECT_EQ(seen.incarnation >> 32, service->control_epoch());
+  say(kB, WatchActor{s.id, false});
+  const std::size_t before = told<ActorLocation>(kB).size();
+  say(kA, KillActor{s.id});
+  EXPECT_EQ(told<ActorLocation>(kB).size(), before);
+  EXPECT_EQ(told<StopActorAt>(kC).size(), 1u);
+}
+
+TEST_F(PlacingTest, ActorsPackOnTheirOwnersNodeAndThenSpread) {
+  join_all();
+  for (std::uint64_t n = 1; n <= 6; ++n) spawn(spec(n, 1));
+  EXPECT_EQ(placed(1), kA);
+  EXPECT_EQ(placed(2), kA);
+  EXPECT_NE(placed(3), kA);  // half of A is in use
+  std::map<NodeId, int> count;
+  for (std::uint64_t n = 1; n <= 6; ++n) ++count[placed(n)];
+  EXPECT_EQ(count.size(), 3u);
+}
+
+TEST_F(PlacingTest, WhatWasPlacedIsReckonedUntilAReportShowsIt) {
+  join(kA, 4);
+  for (std::uint64_t n = 1; n <= 5; ++n) {
+    ActorSpec s = spec(n, 1);
+    s.job = {};
+    spawn(s);
+  }
+  EXPECT_EQ(placed(4), kA);
+  EXPECT_EQ(placed(5), NodeId{});  // four were taken, without any report
+  EXPECT_EQ(service->waiting_actors(), 1u);
+  report(kA, 4);  // from before the starts: they still count
+  pass(1s, {kA});
+  EXPECT_EQ(placed(5), NodeId{});
+  for (std::uint64_t n = 1; n <= 4; ++n) started(n);
+  report(kA, 0);
+  pass(1s, {kA});
+  EXPECT_EQ(placed(5), NodeId{});
+  report(kA, 1);  // somebody made room
+  pass(250ms, {kA});
+  EXPECT_EQ(placed(5), kA);
+  EXPECT_EQ(service->waiting_actors(), 0u);
+}
+
+TEST_F(PlacingTest, AStartThatIsAnsweredWithoutAReportIsReckonedForAMomentOnly) {
+  join(kA, 1);
+  ActorSpec s = spec(1, 1);
+  s.job = {};
+  spawn(s);
+  s.id = ActorId{7, 2};
+  spawn(s);
+  started(1);
+  EXPECT_EQ(placed(2), NodeId{});
+  report(kA, 1);  // its worker needed nothing after all
+  pass(250ms, {kA});
+  EXPECT_EQ(placed(2), kA);
+  say(kA, ActorStartFailed{ActorId{7, 2}, start_of(2).incarnation, nullptr});
+  EXPECT_EQ(told<StartActorAt>(kA).size(), 3u);  // placed again at once
+}
+
+TEST_F(PlacingTest, WaitingActorsAreTakenInOrder) {
+  join(kA, 2);
+  for (std::uint64_t n = 1; n <= 6; ++n) {
+    ActorSpec s = spec(n, 1);
+    s.job = {};
+    spawn(s);
+  }
+  for (const std::uint64_t n : {1, 2}) started(n);
+  report(kA, 0);
+  say(kA, KillActor{ActorId{7, 4}});  // one that waits
+  for (const std::uint64_t n : {3, 5, 6}) {
+    EXPECT_EQ(placed(n), NodeId{});
+    report(kA, 1);
+    pass(250ms, {kA});
+    EXPECT_EQ(placed(n), kA) << n;
+    started(n);
+    report(kA, 0);
+  }
+  EXPECT_EQ(placed(4), NodeId{});
+  EXPECT_EQ(service->waiting_actors(), 0u);
+}
+
+TEST_F(PlacingTest, WhatNoNodeCanTakeEndsTypedAfterItsTimeout) {
+  join_all();
+  ActorSpec s = spec(1, 64);
+  spawn(s);
+  say(kA, WatchActor{s.id});
+  pass(59s, {kA, kB, kC});
+  EXPECT_EQ(state(1), ActorState::placing);
+  pass(2s, {kA, kB, kC});
+  EXPECT_EQ(state(1), ActorState::dead);
+  const ActorLocation seen = last<ActorLocation>(kA);
+  ASSERT_NE(seen.error, nullptr);
+  EXPECT_NE(Error(*seen.error).message().find("64 CPU"), std::string::npos)
+      << Error(*seen.error).message();
+  // One that comes in time ends the wait.
+  s = spec(2, 64);
+  spawn(s);
+  pass(10s, {kA, kB, kC});
+  join(NodeId{0, 4}, 64);
+  EXPECT_EQ(placed(2), (NodeId{0, 4}));
+}
+
+TEST_F(PlacingTest, AtOnceWhenToldSoButNotBeforeTheAnnouncedNodesHaveCome) {
+  options.infeasible_timeout = Duration::zero();
+  options.expected = {kA, kB};
+  start();
+  join(kA, 1);
+  ActorSpec s = spec(1, 2);
+  s.job = {};
+  spawn(s);
+  EXPECT_EQ(state(1), ActorState::placing);
+  join(kB, 1);
+  pass(250ms, {kA, kB});
+  EXPECT_EQ(state(1), ActorState::dead);
+  s.id = ActorId{7, 2};
+  spawn(s);
+  EXPECT_EQ(state(2), ActorState::dead);
+}
+
+}  // namespace
+}  // namespace troupe::control::service_test
