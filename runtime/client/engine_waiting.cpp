@@ -77,6 +77,16 @@ void ClientEngine::hand_back_unstarted() {
           wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
 }
 
+namespace {
+
+Error no_result_after(Duration timeout) {
+  const double seconds = std::chrono::duration<double>(timeout).count();
+  return Error(Code::timed_out, "no result after " + std::to_string(seconds) + " s",
+               Outcome::unknown);
+}
+
+}  // namespace
+
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
   if (!object)
     return Error(Code::invalid_argument,
@@ -101,6 +111,8 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     if (again) need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;
+    // Whatever is found may be lost again.
+    if (timeout != detail::kNoTimeout && steady_now() >= deadline) return no_result_after(timeout);
   }
 }
 
@@ -122,11 +134,7 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
         fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
-    if (!ended)
-      return Error(Code::timed_out,
-                   "no result after " +
-                       std::to_string(std::chrono::duration<double>(timeout).count()) + " s",
-                   Outcome::unknown);
+    if (!ended) return no_result_after(timeout);
   }
   return materialise(object, timeout);
 }
