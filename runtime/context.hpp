@@ -4,6 +4,7 @@
 ///     auto [ready, pending] = ctx.wait(refs, {.count = 2, .timeout = 5s});
 ///     for (auto& ref : ctx.as_completed(refs)) use(ctx.get(ref));
 ///     troupe::Ref<Model> model = ctx.put(Model{…});
+///     troupe::Ref<Model> safe = ctx.put(Model{…}, {.replicas = 2});
 ///
 /// A function gets a Context by taking Context& before its arguments, an actor method an
 /// ActorContext& (it has no get and no wait: methods co_await, so that they hold no thread).
@@ -21,6 +22,20 @@ inline constexpr Duration forever = detail::kNoTimeout;
 struct WaitOptions {
   std::size_t count = 1;       ///< how many must be ready; more than there are means all
   Duration timeout = forever;  ///< 0 only looks
+};
+
+/// How a value that is put outlives the node where that is done.
+struct PutOptions {
+  /// On so many nodes, that one among them. With 2 and more the call blocks until all of them have
+  /// it; the value is there as long as one of them lives, and whoever misses it finds it by itself.
+  /// A copy that is lost is made again elsewhere as long as the first node lives. Refs inside keep
+  /// what they name, but that is not copied. Throws Infeasible when the cluster has fewer nodes,
+  /// InvalidArgument below 1, and what the others said (OutOfMemory, OutOfDisk) or Unavailable when
+  /// they could not take it; nothing is kept then. Costs a transfer and the bytes once more for
+  /// each. Default 1: no message and no wait, and the value goes with its node (ObjectLost).
+  int replicas = 1;
+  /// How long that may take, then Unavailable. Default 60 s.
+  Duration timeout = std::chrono::seconds(60);
 };
 
 /// What wait() found: the ready ones in order of completion, the rest in the order in which they
@@ -51,13 +66,16 @@ class Builder {
   T* begin() noexcept { return data_; }
   T* end() noexcept { return data_ + size_; }
   T& operator[](std::size_t i) noexcept { return data_[i]; }
-  /// Ends the writing: from here on nobody can alter the elements. Use the Builder no more.
-  Ref<Array<T>> seal() && { return seal(); }
-  Ref<Array<T>> seal() & {
+  /// Ends the writing: from here on nobody can alter the elements. Use the Builder no more. The
+  /// options as for put().
+  Ref<Array<T>> seal(PutOptions options = {}) && { return seal(options); }
+  Ref<Array<T>> seal(PutOptions options = {}) & {
     if (!building_) detail::throw_not_encodable("this Builder was sealed already");
+    const detail::Replication how = detail::replication_of(options.replicas, options.timeout);
     data_ = nullptr;
     size_ = 0;
-    return detail::Access::make_ref<Ref<Array<T>>>(std::exchange(building_, nullptr)->seal({}));
+    return detail::Access::make_ref<Ref<Array<T>>>(
+        std::exchange(building_, nullptr)->seal({}, how));
   }
 
  private:
@@ -119,9 +137,11 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
 
   // --- objects
   /// Stores a copy of the value. Copied once, straight into shared memory above 4 KiB. Throws
-  /// OutOfMemory. Where it was called stands in `troupe memory`; leave `at` alone.
+  /// OutOfMemory. With replicas at other nodes it blocks until they are there: see PutOptions.
+  /// Where it was called stands in `troupe memory`; leave `at` alone.
   template <class T>
-  auto put(const T& value, detail::CallSite at = detail::CallSite::here()) const;
+  auto put(const T& value, PutOptions options = {},
+           detail::CallSite at = detail::CallSite::here()) const;
   /// Room for n elements in shared memory, written in place and then sealed: no copy at all.
   template <class T>
   Builder<T> create(std::size_t n, detail::CallSite at = detail::CallSite::here()) const {
@@ -201,8 +221,9 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
 
   /// As Context::put.
   template <class T>
-  auto put(const T& value, detail::CallSite at = detail::CallSite::here()) const {
-    return Context(*engine_).put(value, at);
+  auto put(const T& value, PutOptions options = {},
+           detail::CallSite at = detail::CallSite::here()) const {
+    return Context(*engine_).put(value, options, at);
   }
   /// As Context::find.
   template <class A>
@@ -313,16 +334,17 @@ bool AsCompleted<R>::fill() {
 }
 
 template <class T>
-auto Context::put(const T& value, detail::CallSite at) const {
+auto Context::put(const T& value, PutOptions options, detail::CallSite at) const {
   using Stored = detail::carried<const T&>;
+  const detail::Replication how = detail::replication_of(options.replicas, options.timeout);
   if constexpr (!detail::MustCross<Stored>::value) {
     return Ref<Stored>{};
   } else if constexpr (std::is_same_v<Stored, T>) {
-    return detail::put_value<T>(*engine_, value, at);
+    return detail::put_value<T>(*engine_, value, how, at);
   } else if constexpr (std::is_constructible_v<Stored, const T&>) {
-    return detail::put_value<Stored>(*engine_, Stored(value), at);
+    return detail::put_value<Stored>(*engine_, Stored(value), how, at);
   } else {
-    return detail::put_value<Stored>(*engine_, Stored(std::begin(value), std::end(value)), at);
+    return detail::put_value<Stored>(*engine_, Stored(std::begin(value), std::end(value)), how, at);
   }
 }
 

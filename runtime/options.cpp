@@ -1,5 +1,6 @@
 #include "troupe/runtime/options.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace troupe::detail {
@@ -39,6 +40,13 @@ Request common(const O& o) {
 
 void throw_too_many(const char* what, std::size_t limit) {
   refuse(std::string(what) + ": " + std::to_string(limit));
+}
+
+Replication replication_of(int replicas, Duration timeout) {
+  constexpr int kMost = 1024;
+  if (replicas < 1 || replicas > kMost)
+    refuse("PutOptions: replicas must be from 1 to " + std::to_string(kMost));
+  return {replicas, std::max(timeout, Duration(0))};
 }
 
 Request request_of(const Options& options) {

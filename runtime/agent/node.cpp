@@ -182,13 +182,15 @@ void Node::loop() {
     } while (hear_control());
     forget_ended_jobs();
     serve_copies();
+    serve_replicas();
     answer_quota();
     serve_memory();
     guard_memory();
     send_notices();
     tell_memory();
     const bool again = (!has_unread() && (owners_.settle() || !frees_.empty())) ||
-                       kept_.pending() || !readers_.empty() || (control_ && control_->pending());
+                       kept_.pending() || replicas_.pending() || !readers_.empty() ||
+                       (control_ && control_->pending());
     if (network_) {
       report(steady_now());
       tell_pace(steady_now());
@@ -220,6 +222,7 @@ Time Node::next_deadline() const {
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
+  until = std::min(until, replicas_.next_deadline());
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (network_) {
@@ -376,6 +379,7 @@ void Node::bury(Process& process) {
   for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
     if (process.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
   kept_.process_died(index);
+  replicas_.process_died(index);
   forget_asks(process);
   if (process.attached) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};

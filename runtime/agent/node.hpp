@@ -23,6 +23,7 @@
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/remote.hpp"
+#include "troupe/runtime/agent/replicas.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/agent/transit.hpp"
@@ -59,6 +60,7 @@ class Node final : private OwnerTable::Out,
                    private RemoteTable::Out,
                    private Network::Handler,
                    private Transfers::Out,
+                   private Replicas::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -280,6 +282,21 @@ class Node final : private OwnerTable::Out,
   void expire_copies(Time now);
   void copy_read(const objectstore::CopyDone& done);
 
+  // copies at other nodes (node_replicas.cpp)
+  void on_replicate(Process& from, const wire::Replicate& message);
+  bool on_replica_message(NodeId from, const wire::PeerMessage& message);
+  void on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload);
+  ObjectId served(ObjectId object) const;
+  bool gave_back_lent(const wire::Location& location);
+  void serve_replicas();
+  // Replicas::Out; sending and index_of() are others', too
+  std::vector<Replicas::Candidate> other_nodes() override;
+  void replicated(ProcessIndex process, const wire::Replicated& answer) override;
+  void found_here(ProcessIndex owner, ObjectId object) override;
+  void lend(ObjectId object) override;
+  void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
+  void not_found(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) override;
+
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors);
@@ -375,7 +392,8 @@ class Node final : private OwnerTable::Out,
   std::uint64_t note_inquiry(const Process& from, std::uint64_t request, NodeId node);
 
   // processes of other nodes (node_remote.cpp)
-  ProcessIndex index_of(NodeId node);
+  ProcessIndex index_of(NodeId node) override;
+  NodeId name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const;
   ProcessIndex owner_index(NodeId owner);
   void drain_portal(Portal& portal, bool to_the_end = false);
   void carry(Portal& portal, const wire::CallMessage& message, BlobView frame);
@@ -431,6 +449,8 @@ class Node final : private OwnerTable::Out,
   void lineage_over(ProcessIndex maker, ObjectId object) override;
   void wants_copy(ObjectId object) override;
   void copy_over(ObjectId object) override;
+  void copies_over(ObjectId object) override;
+  void met(ObjectId object) override;
   void orphaned(ObjectId object, ObjectId lost) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
@@ -557,8 +577,18 @@ class Node final : private OwnerTable::Out,
   };
   std::map<NodeId, std::deque<Report>> reports_;
 
-  // Copies; without a shared folder there are none of these.
   std::map<ProcessIndex, NodeId> dead_nodes_;  ///< an owner's copies are found by its id
+  Replicas replicas_{owners_, *this};
+  /// A copy that this node keeps, at its location: how often its bytes serve as those of the object
+  /// itself, which holds the copy each time.
+  struct Lent {
+    ObjectId copy;
+    int uses = 0, times = 0;
+  };
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Lent> lent_;
+  std::vector<ObjectId> returned_;  ///< copies that are held once too often
+
+  // Copies in shared folders; without one there are none of these.
   CopyPlan copy_plan_;
   wire::PeerWriter copy_writer_;
   std::map<ObjectId, objectstore::Pinned> copying_;  ///< bytes that are being written

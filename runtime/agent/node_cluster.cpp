@@ -69,6 +69,7 @@ void Node::join(process::AgentConfig config) {
   programs_.reset(new Programs(*this, id_, programs));
   local_door_ = process::LocalDoor::listen(config.socket_name).value();
   config_ = std::move(config);
+  replicas_.start(id_);
   open_copies();
 }
 
@@ -168,6 +169,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
     leases_.update_node(view, now);
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);
+  replicas_.nodes_changed();
   // Who comes in from now on finds all that started together.
   if (told_launcher_ || cluster_.rows.size() < config_.together) return;
   told_launcher_ = true;
@@ -189,15 +191,14 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
     return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
-    return owners_.await(await->object, index_of(from), false);
+    return wire::is_copy(await->object)
+               ? owners_.tell_as(wire::original_of(await->object), await->object, index_of(from))
+               : owners_.await(await->object, index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
     return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
-  if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
-    const ProcessIndex index = index_of(from);
-    if (!take_value(index, index, *ready, decoded.payload))
-      network_->drop(from, "it sent a value with too many refs");
-    return;
-  }
+  if (const auto* ready = std::get_if<wire::PeerReady>(&message))
+    return on_ready(from, *ready, decoded.payload);
+  if (on_replica_message(from, message)) return;
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
@@ -221,8 +222,9 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
-  if (copies_) dead_nodes_[index_of(node)] = node;
+  dead_nodes_[index_of(node)] = node;
   owners_.node_died(index_of(node), Error(ErrorInfo(info)));
+  replicas_.node_died(node, now);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);
@@ -265,12 +267,15 @@ void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std:
 }
 
 void Node::peer_await(ProcessIndex owner, ObjectId object) {
-  if (dead_nodes_.count(owner) != 0) return look_for_copy(owner, object);
+  if (dead_nodes_.count(owner) != 0)
+    return wire::has_copies(object) ? replicas_.look(owner, object) : look_for_copy(owner, object);
   if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
-  if (owner == kSelf || dead_nodes_.count(owner) != 0) return want_copy(owner, object, bytes);
+  if (owner == kSelf || dead_nodes_.count(owner) != 0)
+    return wire::has_copies(object) ? replicas_.fetch(owner, object, bytes)
+                                    : want_copy(owner, object, bytes);
   if (const auto node = remote_.node_of(owner))
     transfers_->pull(*node, object, bytes, steady_now());
 }
@@ -280,7 +285,7 @@ void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
 }
 
 std::optional<Transfers::Held> Node::find(ObjectId object) {
-  const wire::Value* value = owners_.value_of(object);
+  const wire::Value* value = owners_.value_of(served(object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
   const bool own = !owners_.owner_of(object);
   if (!spiller_) return Transfers::Held{value->location, value->location, own};
@@ -289,12 +294,13 @@ std::optional<Transfers::Held> Node::find(ObjectId object) {
   return Transfers::Held{client::wire_location(*at), value->location, own};
 }
 
-void Node::done(ObjectId object, NodeId, const wire::Location& location) {
+void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
   may_spill(location);
-  owners_.pulled(object, location);
+  owners_.pulled(replicas_.pulled(object, from) ? wire::original_of(object) : object, location);
 }
 
-void Node::failed(ObjectId object, NodeId, const Error& error) {
+void Node::failed(ObjectId object, NodeId from, const Error& error) {
+  if (replicas_.pull_failed(object, from, error)) return;
   if (reading_.count(object) != 0) return;  // its owner has died meanwhile
   owners_.pull_failed(object, error);
 }

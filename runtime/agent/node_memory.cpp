@@ -315,7 +315,7 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
 bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   const auto* request = std::get_if<wire::PullRequest>(&message);
   if (request == nullptr || !spiller_) return false;
-  const wire::Value* value = owners_.value_of(request->object);
+  const wire::Value* value = owners_.value_of(served(request->object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return false;
   const objectstore::Location name = client::store_location(value->location);
   if (!spiller_->is_spilled(name)) return false;

@@ -106,6 +106,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::KeptCall& m) { kept_.keep(from.index, from.job_number, m, payload); },
                    [&](wire::MadeBy& m) { kept_.made(from.index, m); },
                    [&](wire::ForgetCall& m) { kept_.forget(from.index, m.number); },
+                   [&](wire::Replicate& m) { on_replicate(from, m); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
                    [&](wire::Shutdown&) {
@@ -519,7 +520,7 @@ wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
   wire::PeerReady ready{object, value, {}};
   wire::for_each_ref(value, [&](ObjectId id) {
     const auto owner = owners_.owner_of(id);
-    ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
+    ready.refs.push_back({id, owner ? name_of(*owner, id, {}) : id_});
   });
   if (value.kind == wire::Value::Kind::shared) {
     ready.value.kind = wire::Value::Kind::remote;
@@ -530,6 +531,7 @@ wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
 
 void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                  BlobView payload) {
+  if (process == kSelf) return replicas_.arrived(object, value);
   if (const auto node = remote_.node_of(process))
     return network_->send(*node, answer_of(object, value), payload);
   NodeId holder;
@@ -558,6 +560,7 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 }
 
 void Node::free(const wire::Location& location) {
+  if (gave_back_lent(location)) return;
   transit_.freed(location);
   frees_.push_back(location);
 }

@@ -42,6 +42,14 @@ ProcessIndex Node::owner_index(NodeId owner) {
   return owner == id_ || !owner ? kSelf : index_of(owner);
 }
 
+/// As the owner of a ref that leaves. An object with copies is found by others, too, when its owner
+/// is out of our reach.
+NodeId Node::name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const {
+  if (const auto node = remote_.node_of(owner)) return *node;
+  const auto dead = dead_nodes_.find(owner);
+  return wire::has_copies(object) && dead != dead_nodes_.end() ? dead->second : otherwise;
+}
+
 // --- portals
 
 void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
@@ -154,7 +162,7 @@ void Node::carry(Portal& portal, const wire::CallMessage& message, BlobView fram
   const ProcessIndex to = index_of(portal.node);
   wire::for_each_ref(message, [&](ObjectId id) {
     const ProcessIndex owner = owners_.depart(id, to, portal.process);
-    refs.push_back({id, remote_.node_of(owner).value_or(id_)});
+    refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);
   carry(portal, call != nullptr ? call->sequence : 0, std::move(refs), frame);

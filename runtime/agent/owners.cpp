@@ -101,6 +101,22 @@ void OwnerTable::want_copies(ObjectId object, const Record& record) {
   }
 }
 
+OwnerTable::Abroad OwnerTable::held_here(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.ready) return {};
+  return {&found->second.value, found->second.payload};
+}
+
+bool OwnerTable::outlives_owner(ObjectId object) const {
+  return copies_ || wire::has_copies(object);
+}
+
+OwnerTable::Record& OwnerTable::record_of(ObjectId object) {
+  const auto [at, fresh] = records_.try_emplace(object);
+  if (fresh && wire::has_copies(object)) out_.met(object);
+  return at->second;
+}
+
 OwnerTable::Abroad OwnerTable::held_abroad(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || !is_abroad(found->second)) return {};
@@ -140,7 +156,21 @@ void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
 bool OwnerTable::ends_here(ObjectId object, ProcessIndex to) const {
   const auto owner = owner_of(object);
   if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("owners.counts_the_owner")) return false;
-  return *owner == to || is_dead(*owner) || TROUPE_MUTANT("owners.lets_go_at_departure");
+  return *owner == to || (is_dead(*owner) && !stays_counted(object)) ||
+         TROUPE_MUTANT("owners.lets_go_at_departure");
+}
+
+/// Also when its owner is dead: until the receiver says that it has the ref.
+bool OwnerTable::stays_counted(ObjectId object) {
+  return wire::has_copies(object) && !TROUPE_MUTANT("owners.forgets_copied_in_flight");
+}
+
+void OwnerTable::tell_as(ObjectId object, ObjectId name, ProcessIndex node) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.ready ||
+      found->second.value.kind == wire::Value::Kind::remote)
+    return answer_error(name, node, lost("the node has no copy of the object"));
+  answer(name, found->second, {node, false});
 }
 
 void OwnerTable::answer_error(ObjectId object, ProcessIndex process, const wire::Value& error) {
@@ -209,7 +239,7 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
   const bool is_here = record.value.kind == wire::Value::Kind::shared;
   if (is_here && is_good_ && is_good_(record.value.location))
     return await(object, process);  // the bytes that it means were here before these
-  const bool has_twin = copies_ || (record.owner != kSelf && !is_dead(record.owner));
+  const bool has_twin = outlives_owner(object) || (record.owner != kSelf && !is_dead(record.owner));
   if (is_here && !has_twin && record.producer == process && !record.kept)
     return answer_error(object, process, lost("whoever made it cannot make it again"));
   record.waiting.push_back({process, true});
@@ -318,7 +348,7 @@ void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creat
 void OwnerTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta, ProcessIndex by) {
   note_passing(object, process, by, delta);
   if (delta > 0 && is_dead(process)) return;
-  count(object, records_[object], process, delta);
+  count(object, record_of(object), process, delta);
 }
 
 void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta) {
@@ -422,6 +452,7 @@ void OwnerTable::release(ObjectId object, const Record& record) {
       answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
+  if (wire::has_copies(object) && record.owner == kSelf) out_.copies_over(object);
   if (record.ready) let_go(record.value);
   if (record.has_lineage && !is_dead(record.producer)) out_.lineage_over(record.producer, object);
   if (record.kept) out_.lineage_over(kSelf, object);
@@ -467,7 +498,7 @@ ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex b
 
 void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
   if (owner == kSelf) return;
-  Record& record = records_[object];
+  Record& record = record_of(object);
   const bool fresh = !record.known;
   // One owner for life, but that may be dead for us and have come back under another index. What
   // we have stays as it is; whoever counts us is relieved.
@@ -485,7 +516,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     touch(object, record);
   }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
-    if (fresh && !copies_) set_value(object, record, error_value(dead->second), {});
+    if (fresh && !outlives_owner(object)) set_value(object, record, error_value(dead->second), {});
     if (from != owner && from != kSelf) out_.peer_hold(from, object, owner, -1);
     return;
   }
@@ -513,9 +544,11 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
   if (holder != from && delta < 0) {
     if (relieve(from, holder, object)) return;
-    // Whom we passed the ref to is counted by its owner, `holder`, or has lost it.
-    if (owner != kSelf && owner == holder && !is_dead(owner) &&
-        was_passed_on(object, found->second, from) && !TROUPE_MUTANT("owners.lets_go_at_departure"))
+    // Whom we passed the ref to is counted by its owner, `holder`, or has lost it. An owner that we
+    // have lost may have another index by now.
+    const bool by_its_owner = is_dead(owner) ? stays_counted(object) : owner == holder;
+    if (owner != kSelf && by_its_owner && was_passed_on(object, found->second, from) &&
+        !TROUPE_MUTANT("owners.lets_go_at_departure"))
       count(object, found->second, from, delta);
     return;
   }
@@ -621,7 +654,7 @@ void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
     if (record.owner != node) continue;
     if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
     record.pulling = record.again = false;
-    if (copies_) {
+    if (outlives_owner(object)) {
       look_for_copy(object, record);
       continue;
     }
@@ -643,7 +676,7 @@ void OwnerTable::look_for_copy(ObjectId object, Record& record) {
 void OwnerTable::forget_passed_on(ProcessIndex owner) {
   if (TROUPE_MUTANT("owners.waits_for_dead_owner")) return;
   for (auto& [object, record] : records_) {
-    if (record.owner != owner) continue;
+    if (record.owner != owner || stays_counted(object)) continue;
     for (auto holder = record.holders.begin(); holder != record.holders.end();) {
       const bool passed_on = nodes_.count(holder->first) != 0;
       if (passed_on) held_by_[holder->first].erase(object);
@@ -654,7 +687,7 @@ void OwnerTable::forget_passed_on(ProcessIndex owner) {
   for (const auto& [by, passing] : passing_)
     for (const auto& [ref, unsent] : passing)
       if (const auto found = records_.find(ref.second);
-          found != records_.end() && found->second.owner == owner)
+          found != records_.end() && found->second.owner == owner && !stays_counted(ref.second))
         count(ref.second, found->second, ref.first, unsent);
 }
 

@@ -46,6 +46,11 @@
 /// whoever made the object. A copy holds the refs inside by their names only: what of that we own
 /// has copies as well, what others own may be gone with the dead owner's counts, and says so.
 ///
+/// An object whose id says has_copies() outlives its owner in the same way. While its owner is lost
+/// to us it is passed on as if that lived: the sender keeps its count until the receiver says that
+/// it has the ref. So as long as a ref is left, be it on its way, some node has a record of it:
+/// whoever keeps a copy can ask.
+///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
 /// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
 /// nothing. O-3 every Await is answered once: with the value, or an error; only the Await of a
@@ -87,11 +92,11 @@ class OwnerTable {
     virtual void peer_hold(ProcessIndex /*to*/, ObjectId /*object*/, ProcessIndex /*holder*/,
                            std::int32_t /*delta*/) {}
     /// PeerAwait to the owner; at most once as long as the ref is borrowed and its owner lives. To
-    /// a dead one only with keep_copies(): ready_from_owner() is to answer, with an error if need
-    /// be.
+    /// a dead one only with keep_copies() or has_copies(): ready_from_owner() is to answer, with an
+    /// error if need be.
     virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
     /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed(). Of a dead
-    /// owner, or of this node (kSelf), only with keep_copies(): those of its copy.
+    /// owner, or of this node (kSelf), only with keep_copies() or has_copies(): those of its copy.
     virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
     /// Rebuild to the process that made the object; answered by rebuilt(), or its death.
     virtual void rebuild(ProcessIndex /*maker*/, ObjectId /*object*/, ObjectId /*lost*/) {}
@@ -104,6 +109,10 @@ class OwnerTable {
     virtual void wants_copy(ObjectId /*object*/) {}
     /// With keep_copies(): that object, or this value of it, is no more.
     virtual void copy_over(ObjectId /*object*/) {}
+    /// Nobody holds an object of ours any more that has copies at other nodes (has_copies()).
+    virtual void copies_over(ObjectId /*object*/) {}
+    /// An object that has copies is named here, where it was unknown.
+    virtual void met(ObjectId /*object*/) {}
     /// A kept call made the object, whose maker has ended: somebody else is to compute it again.
     /// Answered by entrust() and a Rebuild to that one, or by gone(). `lost` as in rebuild().
     virtual void orphaned(ObjectId /*object*/, ObjectId /*lost*/) {}
@@ -170,6 +179,9 @@ class OwnerTable {
   /// ref of ours on to `from`; -1, `from` counts us for a ref that the holder passed on to us, or
   /// is counted by the holder for a ref that we passed on to it.
   void peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder, std::int32_t delta);
+  /// Answers the node at once, by ready() under the other name: what the object is, or that it is
+  /// not known here.
+  void tell_as(ObjectId object, ObjectId name, ProcessIndex node);
   /// A PeerReady. Its refs have been borrow()ed from `from` before.
   void ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
                         BlobView payload);
@@ -199,6 +211,9 @@ class OwnerTable {
     BlobView payload;
   };
   Abroad held_abroad(ObjectId object) const;
+  /// A ready object, whoever owns it; else null.
+  Abroad held_here(ObjectId object) const;
+  bool knows(ObjectId object) const { return records_.count(object) != 0; }
   /// It is a node, or a process, that has died.
   bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
   std::size_t size() const noexcept { return records_.size(); }
@@ -239,6 +254,8 @@ class OwnerTable {
     std::vector<Waiting> waiting;
     bool aged = false;  ///< without holders when settle() was called last
   };
+  bool outlives_owner(ObjectId object) const;
+  Record& record_of(ObjectId object);
   void drop_value(Record& record);
   void pull_again(ObjectId object, Record& record);
   void make_again(ObjectId object, Record& record);
@@ -255,6 +272,7 @@ class OwnerTable {
   void owner_died(ProcessIndex node, const wire::Value& lost);
   void forget_passed_on(ProcessIndex owner);
   bool ends_here(ObjectId object, ProcessIndex to) const;
+  static bool stays_counted(ObjectId object);
   bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
   void hold_inner(const wire::Value& value);
   void drop_inner(const wire::Value& value);

@@ -24,8 +24,10 @@ CodeText text_of(Code code) noexcept {
       return {"actor_unavailable",
               "the actor may come back: call again, or mark the call .retry if it may run twice"};
     case Code::object_lost:
-      return {"object_lost",
-              "compute the value again; values from put survive a node only with replicas >= 2"};
+      return {
+          "object_lost",
+          "compute the value again; values from put survive a node only with replicas >= 2 or a "
+          "spill folder that all nodes share"};
     case Code::cancelled: return {"cancelled", "somebody asked for this; nothing to do"};
     case Code::timed_out:
       return {"timed_out", "the work goes on: get the same ref again, or cancel it"};

@@ -144,8 +144,9 @@ class ClientEngine final : public detail::Engine,
   /// The written value, sealed. Throws InvalidArgument when it holds more than 262,144 refs, and
   /// OutOfMemory.
   OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
-  /// The same as an object of this process.
-  detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  /// The same as an object of this process; returns when it has its replicas.
+  detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs,
+                                 const detail::Replication& how = {});
   /// A handle of the actor that lives in this process; somebody else holds one while it is called.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
   const std::string& node_name() const noexcept { return node_name_; }
@@ -324,6 +325,7 @@ class ClientEngine final : public detail::Engine,
                                                       Duration timeout);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
+  void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
   Result<objectstore::Location> where_is(const wire::Location& name);
   Result<bool> need_extent(std::uint64_t bytes);
   void give_way();
@@ -414,6 +416,7 @@ class ClientEngine final : public detail::Engine,
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
   std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come
   std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
+  std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;
   std::uint64_t next_request_ = 0;
   std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;  ///< the agent knows them
   const std::uint64_t serial_ = next_serial();  ///< of this engine in this process

@@ -329,6 +329,12 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               at->second = std::move(m);
               pump_->notify();
             },
+            [&](wire::Replicated& m) {
+              const auto at = replications_.find(m.request);
+              if (at == replications_.end()) return;
+              at->second = std::move(m);
+              pump_->notify();
+            },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
                 agent_gone("the node goes down: " + m.why);

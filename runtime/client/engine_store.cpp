@@ -1,6 +1,7 @@
 /// Shared memory as the engine uses it: room for large values, views of others' values, and the
 /// descriptors that the agent must hand over first.
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +16,8 @@ constexpr Duration kReaderAnswers = 10s;
 constexpr Duration kMemoryAnswers = 40s;
 /// What was given may be gone again before it is used; then one asks again, for so long.
 constexpr Duration kMemoryAtMost = 60s;
+/// The agent answers when the time that it was told is over.
+constexpr Duration kReplicaAnswers = 10s;
 
 /// Keeps a view and what it needs: the store outlives every view of it.
 struct Opened {
@@ -28,8 +31,9 @@ class StoreBuilding final : public detail::Building {
   StoreBuilding(ClientEngine& engine, std::size_t size, detail::CallSite at)
       : engine_(engine), room_(engine.make_room(size, at)) {}
   std::span<std::byte> bytes() override { return room_.bytes(); }
-  detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs) override {
-    return engine_.seal_room(std::move(room_), refs);
+  detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs,
+                            const detail::Replication& how) override {
+    return engine_.seal_room(std::move(room_), refs, how);
   }
 
  private:
@@ -278,12 +282,47 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
 }
 
 detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
-                                             std::span<const detail::ObjectHandle> refs) {
+                                             std::span<const detail::ObjectHandle> refs,
+                                             const detail::Replication& how) {
+  if (how.replicas > 1 && refs.size() > wire::kMaxRefs)
+    throw InvalidArgument(Code::invalid_argument,
+                          "a value with replicas holds " + std::to_string(refs.size()) +
+                              " refs; at most " + std::to_string(wire::kMaxRefs) +
+                              " travel with a copy: nest them");
   OutgoingValue value = finish_room(std::move(room), refs);
   Guard lock = guard();
   detail::ObjectHandle handle = object_of(std::move(value));
+  if (how.replicas > 1) replicate(lock, entry_of(handle), how);
   unlock_and_collect(lock);
   return handle;
+}
+
+/// The agent becomes the owner of an object that nobody else knows of yet, and sees to it that
+/// other nodes have copies. Blocks until they do.
+void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
+  entry.id.low |= wire::kHasCopies;
+  escape(entry);
+  const std::uint64_t request = ++next_request_;
+  auto& answer = replications_[request];
+  tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
+                             static_cast<std::uint64_t>(how.timeout.count())});
+  const Time now = steady_now();
+  const bool bounded = how.timeout < Time::max() - now - kReplicaAnswers;
+  pump_->wait(
+      lock, [&] { return answer.has_value() || agent_lost_; },
+      bounded ? now + how.timeout + kReplicaAnswers : Time::max());
+  const auto answered = std::move(replications_.extract(request).mapped());
+  std::optional<Error> error;
+  if (!answered)
+    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+                                     : stopping_ ? "the session is over"
+                                                 : "the node's agent did not say in time whether "
+                                                   "an object has its replicas");
+  else if (answered->error)
+    error = Error(*answered->error);
+  if (!error) return;
+  unlock_and_collect(lock);
+  raise(*error);
 }
 
 detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs) {

@@ -206,12 +206,23 @@ class Invocation : public ResultSink {
   virtual ActorHandle actor() const { return {}; }
 };
 
-/// A large value being written in place; seal or drop.
+/// On how many nodes an object is to be, and how long whoever makes it waits for that.
+struct Replication {
+  int replicas = 1;
+  Duration timeout = std::chrono::seconds(60);
+};
+
+/// Throws InvalidArgument for less than one replica, or more than 1,024.
+TROUPE_API Replication replication_of(int replicas, Duration timeout);
+
+/// A value being written in place; seal or drop.
 class Building {
  public:
   virtual ~Building() = default;
   virtual std::span<std::byte> bytes() = 0;
-  virtual ObjectHandle seal(std::span<const ObjectHandle> refs) = 0;
+  /// With replicas > 1: blocks until they are there. Throws as PutOptions says.
+  virtual ObjectHandle seal(std::span<const ObjectHandle> refs, const Replication& how) = 0;
+  ObjectHandle seal(std::span<const ObjectHandle> refs) { return seal(refs, {}); }
 };
 
 /// What ctx.cluster() and `troupe status` show of a node.

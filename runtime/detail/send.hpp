@@ -154,17 +154,17 @@ Actor<A> spawn_to(Engine& engine, const Request* request, P&&... arguments) {
 // --- objects
 
 template <class T>
-Ref<T> put_value(Engine& engine, const T& value, CallSite at) {
+Ref<T> put_value(Engine& engine, const T& value, const Replication& how, CallSite at) {
   const std::size_t size = measure(value).size();
   std::vector<ObjectHandle> handles;
-  if (size <= kInlineArgument) {
+  if (size <= kInlineArgument && how.replicas == 1) {
     alignas(64) std::byte bytes[kInlineArgument];
     encode_into(std::span(bytes, size), handles, value);
     return Access::make_ref<Ref<T>>(engine.put(BlobView(bytes, size), handles));
   }
   const std::unique_ptr<Building> building = engine.create(size, at);
   encode_into(building->bytes().first(size), handles, value);
-  return Access::make_ref<Ref<T>>(building->seal(handles));
+  return Access::make_ref<Ref<T>>(building->seal(handles, how));
 }
 
 }  // namespace troupe::detail

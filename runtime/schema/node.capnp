@@ -93,6 +93,9 @@ struct NodeMessage {
     # Where objects are made, and what came of a dead process's frames.
     callSite @53 :CallSite;
     arrived @54 :Arrived;
+    # Objects of which other nodes have copies.
+    replicate @55 :Replicate;
+    replicated @56 :Replicated;
   }
 }
 
@@ -469,6 +472,21 @@ struct NowAt {
   request @0 :UInt64;
   location @1 :Location;       # without an error: to be opened once, never kept or passed on
   error @2 :List(ErrorEntry);  # it is gone, or there is no memory to bring it back to
+}
+
+struct Replicate {
+  # Process -> agent, after the object's Escape, whose id says that it has copies (bit 63 of its low half). Answered by
+  # Replicated with the same request number.
+  request @0 :UInt64;
+  object @1 :Id;
+  copies @2 :UInt32;    # on so many nodes, this one among them; from 2 on
+  timeoutNs @3 :UInt64;
+}
+
+struct Replicated {
+  # Agent -> process: so many nodes have it; or why not, and then none but this one is asked to keep it.
+  request @0 :UInt64;
+  error @1 :List(ErrorEntry);
 }
 
 # --- the node ---

@@ -58,6 +58,12 @@ struct PeerMessage {
     answer @22 :PeerAnswer;
     # More of bytes of large objects.
     pullElsewhere @23 :PullElsewhere;
+    # Copies of an object at other nodes.
+    keep @24 :PeerKeep;
+    kept @25 :PeerKept;
+    find @26 :PeerFind;
+    held @27 :PeerHeld;
+    unused @28 :PeerUnused;
   }
 }
 
@@ -176,6 +182,43 @@ struct PeerRebuild {
   # To the owner: the bytes of `object` are gone; answered by PeerReady with another value, or an error.
   object @0 :Id;
   lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
+}
+
+# --- copies ---
+#
+# An object that has them has bit 63 of the low half of its id set; its copies are objects of their own, whose id has bit
+# 62 as well. Their keeper awaits and pulls them from the owner under that id.
+
+struct PeerKeep {
+  # The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer.
+  object @0 :Id;
+  keep @1 :Bool;
+}
+
+struct PeerKept {
+  # Answers PeerKeep: the copy is whole; or why there is none.
+  object @0 :Id;
+  error @1 :List(ErrorEntry);
+}
+
+struct PeerFind {
+  # Who misses an object of a dead owner -> any node: have you a copy? Answered by PeerReady for the object; its bytes are
+  # pulled under the copy's id. An error: it has none.
+  object @0 :Id;
+}
+
+struct PeerHeld {
+  # Who keeps copies of a dead owner's objects -> every node: which of these does nobody at yours hold? Answered by
+  # PeerUnused with the same round. The next question replaces this one.
+  round @0 :UInt64;
+  objects @1 :List(Id);  # at most 1024
+  members @2 :UInt64;    # the live nodes as the asker knows them: who knows others names no object
+}
+
+struct PeerUnused {
+  # Those that nobody here has held at any time since the question before, which named them, too.
+  round @0 :UInt64;
+  objects @1 :List(Id);  # at most 1024
 }
 
 # --- observers ---

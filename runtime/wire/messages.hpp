@@ -479,6 +479,19 @@ struct NowAt {
   std::shared_ptr<const ErrorInfo> error;
 };
 
+/// Process -> agent, after the object's Escape; has_copies(object). Answered by Replicated.
+struct Replicate {
+  std::uint64_t request = 0;
+  ObjectId object;
+  std::uint32_t copies = 2;  ///< on so many nodes, this one among them
+  std::uint64_t timeout_ns = 0;
+};
+/// Agent -> process: so many nodes have it; or why not.
+struct Replicated {
+  std::uint64_t request = 0;
+  std::shared_ptr<const ErrorInfo> error;
+};
+
 /// Process -> agent, answered by Nodes.
 struct ListNodes {
   std::uint64_t request = 0;
@@ -529,7 +542,7 @@ using NodeMessage =
                  ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
                  GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall,
-                 Pace, CallSite, Arrived>;
+                 Pace, CallSite, Arrived, Replicate, Replicated>;
 
 /// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
 /// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.

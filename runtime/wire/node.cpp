@@ -561,6 +561,28 @@ void read(schema::NowAt::Reader in, NowAt& m) {
   m.error = read_error(in.getError());
 }
 
+void write(schema::Replicate::Builder out, const Replicate& m) {
+  out.setRequest(m.request);
+  internal::write(out.initObject(), m.object);
+  out.setCopies(m.copies);
+  out.setTimeoutNs(m.timeout_ns);
+}
+void read(schema::Replicate::Reader in, Replicate& m) {
+  m.request = in.getRequest();
+  internal::read(in.getObject(), m.object);
+  m.copies = in.getCopies();
+  m.timeout_ns = in.getTimeoutNs();
+}
+
+void write(schema::Replicated::Builder out, const Replicated& m) {
+  out.setRequest(m.request);
+  write_optional(out, m.error);
+}
+void read(schema::Replicated::Reader in, Replicated& m) {
+  m.request = in.getRequest();
+  m.error = read_error(in.getError());
+}
+
 // --- the node ---
 
 void write(schema::ListNodes::Builder out, const ListNodes& m) {
@@ -679,6 +701,8 @@ struct WriteNode {
   void operator()(const Pace& m) { write(out.initPace(), m); }
   void operator()(const CallSite& m) { write(out.initCallSite(), m); }
   void operator()(const Arrived& m) { write(out.initArrived(), m); }
+  void operator()(const Replicate& m) { write(out.initReplicate(), m); }
+  void operator()(const Replicated& m) { write(out.initReplicated(), m); }
 };
 
 }  // namespace
@@ -748,6 +772,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::PACE: return read(in.getPace(), message.emplace<Pace>());
     case Kind::CALL_SITE: return read(in.getCallSite(), message.emplace<CallSite>());
     case Kind::ARRIVED: return read(in.getArrived(), message.emplace<Arrived>());
+    case Kind::REPLICATE: return read(in.getReplicate(), message.emplace<Replicate>());
+    case Kind::REPLICATED: return read(in.getReplicated(), message.emplace<Replicated>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -214,6 +214,63 @@ void read(schema::PeerReady::Reader in, PeerReady& m, std::size_t payload_size) 
   read(in.getRefs(), m.refs, kMaxObjectRefs);
 }
 
+// --- copies ---
+
+using Ids = capnp::List<schema::Id>;
+
+void write_ids(Ids::Builder out, const std::vector<ObjectId>& ids) {
+  for (unsigned i = 0; i < out.size(); ++i) internal::write(out[i], ids[i]);
+}
+void read_ids(Ids::Reader in, std::vector<ObjectId>& ids) {
+  ids.resize(bounded(in.size(), kMaxHeld, "objects"));
+  for (unsigned i = 0; i < in.size(); ++i) internal::read(in[i], ids[i]);
+}
+
+void write(schema::PeerKeep::Builder out, const PeerKeep& m) {
+  internal::write(out.initObject(), m.object);
+  out.setKeep(m.keep);
+}
+void read(schema::PeerKeep::Reader in, PeerKeep& m) {
+  internal::read(in.getObject(), m.object);
+  m.keep = in.getKeep();
+}
+
+void write(schema::PeerKept::Builder out, const PeerKept& m) {
+  internal::write(out.initObject(), m.object);
+  write_optional(out, m.error);
+}
+void read(schema::PeerKept::Reader in, PeerKept& m) {
+  internal::read(in.getObject(), m.object);
+  m.error = read_error(in.getError());
+}
+
+void write(schema::PeerFind::Builder out, const PeerFind& m) {
+  internal::write(out.initObject(), m.object);
+}
+void read(schema::PeerFind::Reader in, PeerFind& m) {
+  internal::read(in.getObject(), m.object);
+}
+
+void write(schema::PeerHeld::Builder out, const PeerHeld& m) {
+  out.setRound(m.round);
+  write_ids(out.initObjects(checked(m.objects.size(), kMaxHeld)), m.objects);
+  out.setMembers(m.members);
+}
+void read(schema::PeerHeld::Reader in, PeerHeld& m) {
+  m.round = in.getRound();
+  read_ids(in.getObjects(), m.objects);
+  m.members = in.getMembers();
+}
+
+void write(schema::PeerUnused::Builder out, const PeerUnused& m) {
+  out.setRound(m.round);
+  write_ids(out.initObjects(checked(m.objects.size(), kMaxHeld)), m.objects);
+}
+void read(schema::PeerUnused::Reader in, PeerUnused& m) {
+  m.round = in.getRound();
+  read_ids(in.getObjects(), m.objects);
+}
+
 // --- bytes ---
 
 /// A payload that stands at `offset` of so many bytes.
@@ -355,6 +412,11 @@ struct WritePeer {
   void operator()(const PeerRebuild& m) { write(out.initRebuild(), m); }
   void operator()(const PeerInquire& m) { write(out.initInquire(), m); }
   void operator()(const PeerAnswer& m) { write(out.initAnswer(), m); }
+  void operator()(const PeerKeep& m) { write(out.initKeep(), m); }
+  void operator()(const PeerKept& m) { write(out.initKept(), m); }
+  void operator()(const PeerFind& m) { write(out.initFind(), m); }
+  void operator()(const PeerHeld& m) { write(out.initHeld(), m); }
+  void operator()(const PeerUnused& m) { write(out.initUnused(), m); }
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
@@ -391,6 +453,11 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
     case Kind::REBUILD: return read(in.getRebuild(), out.emplace<PeerRebuild>());
     case Kind::INQUIRE: return read(in.getInquire(), out.emplace<PeerInquire>());
     case Kind::ANSWER: return read(in.getAnswer(), out.emplace<PeerAnswer>());
+    case Kind::KEEP: return read(in.getKeep(), out.emplace<PeerKeep>());
+    case Kind::KEPT: return read(in.getKept(), out.emplace<PeerKept>());
+    case Kind::FIND: return read(in.getFind(), out.emplace<PeerFind>());
+    case Kind::HELD: return read(in.getHeld(), out.emplace<PeerHeld>());
+    case Kind::UNUSED: return read(in.getUnused(), out.emplace<PeerUnused>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

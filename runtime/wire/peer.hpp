@@ -19,6 +19,24 @@ inline constexpr std::size_t kMaxPeerPayload = 512 * 1024;  ///< bytes beside a 
 inline constexpr std::uint64_t kCarryWindow = 2048;   ///< frames under way between two processes
 inline constexpr std::size_t kMaxCarriedRefs = 4096;  ///< refs of one carried frame
 inline constexpr std::size_t kMaxObjectRefs = 16384;  ///< refs of one PeerReady
+inline constexpr std::size_t kMaxHeld = 1024;         ///< objects of one PeerHeld
+
+/// Which of an object's two names is meant is said by its id: one that was put with copies at other
+/// nodes says so wherever it goes, and each copy is an object of its keeper's.
+inline constexpr std::uint64_t kHasCopies = std::uint64_t{1} << 63,
+                               kIsCopy = std::uint64_t{1} << 62;
+constexpr bool is_copy(ObjectId id) {
+  return (id.low & kIsCopy) != 0;
+}
+constexpr bool has_copies(ObjectId id) {
+  return (id.low & kHasCopies) != 0 && !is_copy(id);
+}
+constexpr ObjectId copy_of(ObjectId id) {
+  return {id.high, id.low | kIsCopy};
+}
+constexpr ObjectId original_of(ObjectId id) {
+  return {id.high, id.low & ~kIsCopy};
+}
 
 /// A ref as it crosses between nodes: the object, and the node whose agent owns its record.
 struct OwnedRef {
@@ -174,6 +192,36 @@ struct BulkOffer {
   std::string key;  ///< 32 bytes; travels encrypted by CURVE, used once
 };
 
+// --- copies of an object at other nodes (see has_copies())
+
+/// The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer.
+struct PeerKeep {
+  ObjectId object;
+  bool keep = true;
+};
+/// The copy is whole; or why there is none.
+struct PeerKept {
+  ObjectId object;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// To any node: have you a copy of this object, whose owner is dead? Answered by PeerReady, which
+/// is an error if not; a copy's bytes are pulled as copy_of(object).
+struct PeerFind {
+  ObjectId object;
+};
+/// From the keeper of copies to every node: which of these objects does nobody at yours hold? The
+/// next question replaces this one.
+struct PeerHeld {
+  std::uint64_t round = 0;
+  std::vector<ObjectId> objects;  ///< at most kMaxHeld
+  std::uint64_t members = 0;      ///< a digest of the live nodes: who knows others names no object
+};
+/// Those that nobody here has held at any time since the question before, which named them, too.
+struct PeerUnused {
+  std::uint64_t round = 0;
+  std::vector<ObjectId> objects;
+};
+
 // --- programs (a job's executable and its shared objects), by content
 
 struct ProgramRequest {
@@ -207,7 +255,7 @@ using PeerMessage =
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
                  BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild, PeerInquire,
-                 PeerAnswer, PullElsewhere>;
+                 PeerAnswer, PullElsewhere, PeerKeep, PeerKept, PeerFind, PeerHeld, PeerUnused>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

@@ -96,6 +96,17 @@ TEST(Get, comes_in_several_forms) {
   EXPECT_EQ(ctx.get(ctx.get(nested)), 1);
 }
 
+TEST(Put, takes_replicas_from_one_on) {
+  InlineEngine engine;
+  const Context ctx = engine.context();
+  EXPECT_EQ(ctx.get(ctx.put(7, {.replicas = 2, .timeout = 1s})), 7);
+  troupe::Builder<int> two = ctx.create<int>(2);
+  two[0] = two[1] = 3;
+  EXPECT_EQ(ctx.view(std::move(two).seal({.replicas = 2}))->size(), 2u);
+  EXPECT_THROW(ctx.put(7, {.replicas = 0}), troupe::InvalidArgument);
+  EXPECT_THROW(ctx.put(7, {.replicas = 1025}), troupe::InvalidArgument);
+}
+
 TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_order) {
   InlineEngine engine;
   const Context ctx = engine.context();

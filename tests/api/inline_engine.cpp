@@ -335,7 +335,7 @@ std::unique_ptr<detail::Building> InlineEngine::create(std::size_t size, detail:
     std::size_t size;
     Place(InlineEngine& e, std::size_t n) : engine(e), memory(allocate(n)), size(n) {}
     std::span<std::byte> bytes() override { return {memory.get(), size}; }
-    ObjectHandle seal(std::span<const ObjectHandle> refs) override {
+    ObjectHandle seal(std::span<const ObjectHandle> refs, const detail::Replication&) override {
       ObjectHandle object = engine.make_pending();
       engine.complete(object, memory, size, {refs.begin(), refs.end()});
       return object;

@@ -228,6 +228,15 @@ void each(F& f, NowAt& m) {
   f("request", m.request), f("location", m.location), f("error", m.error);
 }
 template <class F>
+void each(F& f, Replicate& m) {
+  f("request", m.request), f("object", m.object), f("copies", m.copies);
+  f("timeout_ns", m.timeout_ns);
+}
+template <class F>
+void each(F& f, Replicated& m) {
+  f("request", m.request), f("error", m.error);
+}
+template <class F>
 void each(F& f, Rebuild& m) {
   f("object", m.object), f("lost", m.lost);
 }
@@ -363,6 +372,26 @@ void each(F& f, PeerRebuild& m) {
 template <class F>
 void each(F& f, PeerReady& m) {
   f("object", m.object), f("value", m.value), f("refs", m.refs);
+}
+template <class F>
+void each(F& f, PeerKeep& m) {
+  f("object", m.object), f("keep", m.keep);
+}
+template <class F>
+void each(F& f, PeerKept& m) {
+  f("object", m.object), f("error", m.error);
+}
+template <class F>
+void each(F& f, PeerFind& m) {
+  f("object", m.object);
+}
+template <class F>
+void each(F& f, PeerHeld& m) {
+  f("round", m.round), f("objects", m.objects), f("members", m.members);
+}
+template <class F>
+void each(F& f, PeerUnused& m) {
+  f("round", m.round), f("objects", m.objects);
 }
 template <class F>
 void each(F& f, PullRequest& m) {

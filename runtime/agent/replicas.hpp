@@ -1,0 +1,190 @@
+/// Copies of objects at other nodes: those of this node's objects, those that it keeps for others,
+/// and those that it looks for when an owner is gone. A plain state machine beside the OwnerTable.
+///
+///     replicas.want(process, request, object, 2, until);   // → PeerKeep, then out.replicated()
+///     replicas.on_keep(from, message);     // keeper: awaits and pulls it as copy_of(object)
+///     replicas.look(owner, object);        // reader: → PeerFind to all, then out.found_here() or
+///     if (auto found = replicas.answered(from, object, true)) …;       // what the node answered
+///     replicas.carry_out(now);             // each pass; sooner at next_deadline()
+///
+/// A copy is an object of its own under the id copy_of(object), which its keeper borrows from the
+/// owner and the keeper's agent holds: so it is pulled, spilled and freed like any other, and is
+/// apart from what the same node may hold as a borrower. It ends when the owner says so. When the
+/// owner is lost, whoever misses the object asks every node for a copy, again for a while, since a
+/// node may be new to it, and takes value and bytes of the first that has one.
+///
+/// Copies of lost owners end when nobody holds the object any more. Their keeper asks all nodes
+/// from time to time; each says which objects it has no record of and had none since the question
+/// before. When all say so of one in the same round it is unused: between the two rounds' answers
+/// lies a moment at which no node had a record, and as long as a ref is left some node has one
+/// (OwnerTable). A round during which a node is lost frees nothing, and who knows other live nodes
+/// than the asker names no object: what a dead node sent last may still come to it.
+///
+/// Invariants: R-1 who wants copies is answered once, without error only when so many nodes have
+/// it. R-2 a search ends in a value, in bytes, or in out.not_found(). R-3 as long as the owner
+/// lives it keeps asking until there are so many copies, as far as there are nodes.
+#pragma once
+
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/wire/peer.hpp"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace troupe::agent {
+
+struct ReplicasOptions {
+  Duration look_for{std::chrono::seconds(10)};  ///< a copy that no node has
+  Duration look_again{std::chrono::milliseconds(250)};
+  Duration round{std::chrono::milliseconds(250)};  ///< between questions; longer if in vain
+  Duration longest_round{std::chrono::seconds(4)};
+};
+
+class Replicas {
+ public:
+  struct Candidate {
+    NodeId node;
+    std::uint64_t free_bytes = 0;
+    bool accepts = true;  ///< new copies
+  };
+  /// What follows; must not call back in.
+  class Out {
+   public:
+    virtual ~Out() = default;
+    virtual void send(NodeId to, const wire::PeerMessage& message) = 0;
+    virtual ProcessIndex index_of(NodeId node) = 0;
+    /// All live nodes but this.
+    virtual std::vector<Candidate> other_nodes() = 0;
+    virtual void replicated(ProcessIndex process, const wire::Replicated& answer) = 0;
+    /// This node keeps a copy: the object's value, for the OwnerTable.
+    virtual void found_here(ProcessIndex owner, ObjectId object) = 0;
+    /// And its bytes.
+    virtual void lend(ObjectId object) = 0;
+    /// Answered by pulled() or pull_failed().
+    virtual void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) = 0;
+    /// No node has a copy. `bytes`: those were wanted, not the value.
+    virtual void not_found(ProcessIndex owner, ObjectId object,
+                           std::optional<std::uint64_t> bytes) = 0;
+  };
+
+  Replicas(OwnerTable& owners, Out& out, ReplicasOptions options = {})
+      : owners_(owners), out_(out), options_(options), pause_(options.round) {}
+  /// This node's id. Before anything else.
+  void start(NodeId self) { self_ = self; }
+
+  // --- as owner
+  /// Precondition: has_copies(object).
+  void want(ProcessIndex process, const wire::Replicate& message, Time now);
+  void on_kept(NodeId from, const wire::PeerKept& message);
+  /// Nobody holds it any more. From the OwnerTable: takes effect with carry_out().
+  void over(ObjectId object) { over_.push_back(object); }
+  /// There may be nodes that were not there.
+  void nodes_changed();
+  void process_died(ProcessIndex process);
+
+  // --- as keeper
+  void on_keep(NodeId from, const wire::PeerKeep& message, Time now);
+  /// The OwnerTable's answer to what on_keep() awaits; with carry_out().
+  void arrived(ObjectId copy, const wire::Value& value) { arrived_.emplace_back(copy, value); }
+  void on_find(NodeId from, ObjectId object);
+  void on_unused(NodeId from, const wire::PeerUnused& message, Time now);
+
+  // --- as reader
+  /// The value of a lost owner's object is wanted, or its bytes; with carry_out().
+  void look(ProcessIndex owner, ObjectId object);
+  void fetch(ProcessIndex owner, ObjectId object, std::uint64_t bytes);
+  /// A node's answer to PeerFind. The owner whose object gets the value that came with it; nullopt:
+  /// that is not wanted (it is late, or known and only bytes are).
+  std::optional<ProcessIndex> answered(NodeId from, ObjectId object, bool found);
+  /// A pull from this node is over. False: it is the OwnerTable's to know. An owner that cannot be
+  /// reached may be lost in a moment: then copies are looked for, too.
+  bool pulled(ObjectId copy, NodeId from);
+  bool pull_failed(ObjectId pulled, NodeId from, const Error& error);
+  void on_held(NodeId from, const wire::PeerHeld& message);
+  /// From the OwnerTable: somebody here names it, to whom it was unknown.
+  void met(ObjectId object);
+
+  // --- life
+  /// After the OwnerTable heard of it.
+  void node_died(NodeId node, Time now);
+  void carry_out(Time now);
+  /// Something waits for carry_out().
+  bool pending() const noexcept { return !over_.empty() || !arrived_.empty() || !fresh_.empty(); }
+  Time next_deadline() const;
+
+  /// Objects of which this node keeps copies, whose owners are alive or not.
+  std::size_t kept() const noexcept { return kept_.size(); }
+  std::size_t owned() const noexcept { return owned_.size(); }
+  std::size_t searches() const noexcept { return searches_.size(); }
+
+ private:
+  struct Owned {
+    std::uint32_t copies = 2;
+    std::set<NodeId> asked, have, refused;
+    std::optional<Error> why;  ///< the last refusal
+    ProcessIndex process = 0;
+    std::uint64_t request = 0;
+    Time until{};
+  };
+  struct Kept {
+    NodeId owner;
+    ProcessIndex index = 0;  ///< of the owner
+    bool here = false;
+  };
+  struct Search {
+    ProcessIndex owner = 0;
+    std::optional<std::uint64_t> bytes;  ///< these are wanted, the value is known
+    std::set<NodeId> asked;
+    NodeId from{};  ///< who sends the bytes
+    int failures = 0;
+    Time until{}, again{};
+    bool begun = false;
+  };
+  void advance(ObjectId object, Owned& owned);
+  bool ask_one_more(ObjectId object, Owned& owned);
+  void answer(ObjectId object, Owned& owned, std::optional<Error> error);
+  void end(ObjectId object);
+  void drop_copy(ObjectId object);
+  void take_arrived(Time now);
+  bool is_orphan(const Kept& kept) const { return kept.here && owners_.is_dead(kept.index); }
+  void search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes);
+  void go_on(Time now);
+  void ask_all(ObjectId object, Search& search);
+  bool is_here(ObjectId object) const;
+  std::vector<ObjectId> next_batch();
+  /// Those that nobody here has held since that node's question before.
+  std::vector<ObjectId> unused(NodeId asker, const std::vector<ObjectId>& objects);
+  std::uint64_t members();
+  void begin_round(Time now);
+  void end_round(Time now);
+
+  OwnerTable& owners_;
+  Out& out_;
+  ReplicasOptions options_;
+  NodeId self_;
+  std::map<ObjectId, Owned> owned_;
+  std::set<ObjectId> waiting_;  ///< whose process waits
+  std::set<ObjectId> short_;    ///< of which there are too few, and no node is left
+  std::vector<ObjectId> over_;
+  std::map<ObjectId, Kept> kept_;
+  std::vector<std::pair<ObjectId, wire::Value>> arrived_;
+  std::map<ObjectId, Search> searches_;
+  std::set<ObjectId> fresh_;  ///< searches to be looked at
+  Time search_due_ = Time::max();
+  // Rounds of questions about copies whose owners are lost.
+  Time round_due_ = Time::max();
+  Duration pause_;
+  std::uint64_t round_ = 0;
+  std::size_t nodes_in_round_ = 0;
+  std::set<NodeId> silent_;  ///< that have not answered
+  bool in_round_ = false, spoilt_ = false, once_more_ = false;
+  std::map<ObjectId, std::size_t> asked_about_;   ///< how many nodes have no use for it
+  ObjectId last_asked_{};                         ///< of the round, by id
+  std::map<NodeId, std::set<ObjectId>> watched_;  ///< by who asks; a zero id: this node
+};
+
+}  // namespace troupe::agent

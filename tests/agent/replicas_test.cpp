@@ -1,0 +1,240 @@
+// Copies at other nodes: who is asked, what who put the object is told, how a copy is looked for
+// and when one whose owner is lost ends.
+#include "troupe/runtime/agent/replicas.hpp"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace troupe::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ObjectId kObject{1, 5 | wire::kHasCopies};
+constexpr NodeId kHere{9, 1}, kA{9, 2}, kB{9, 3}, kC{9, 4};
+constexpr ProcessIndex kProcess = 1;
+
+struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
+  ReplicasTest() {
+    replicas.start(kHere);
+    for (const NodeId node : {kA, kB, kC}) owners.add_node(node.low + 100);
+  }
+  // OwnerTable::Out
+  void ready(ProcessIndex to, ObjectId object, const wire::Value& value, BlobView) override {
+    if (to == kSelf) return replicas.arrived(object, value);
+    answers.push_back(value.kind);
+  }
+  void free(const wire::Location&) override { ++frees; }
+  void unreferenced(ActorId) override {}
+  void copies_over(ObjectId object) override { replicas.over(object); }
+  void met(ObjectId object) override { replicas.met(object); }
+  void peer_await(ProcessIndex owner, ObjectId object) override {
+    if (owners.is_dead(owner)) replicas.look(owner, object);
+  }
+  void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override {
+    if (owners.is_dead(owner)) replicas.fetch(owner, object, bytes);
+  }
+  // Replicas::Out
+  void send(NodeId to, const wire::PeerMessage& message) override {
+    sent.emplace_back(to, message);
+  }
+  ProcessIndex index_of(NodeId node) override { return node.low + 100; }
+  std::vector<Replicas::Candidate> other_nodes() override { return nodes; }
+  void replicated(ProcessIndex, const wire::Replicated& answer) override { told.push_back(answer); }
+  void found_here(ProcessIndex, ObjectId) override { ++here; }
+  void lend(ObjectId) override { ++here; }
+  void pull_copy(NodeId from, ObjectId copy, std::uint64_t) override {
+    pulls.emplace_back(from, copy);
+  }
+  void not_found(ProcessIndex, ObjectId, std::optional<std::uint64_t>) override { ++missing; }
+
+  void put() {
+    wire::Value value;
+    value.kind = wire::Value::Kind::inline_bytes;
+    owners.escape(kProcess, kObject, value, {});
+  }
+  void want(std::uint32_t copies, Duration timeout = 10s) {
+    put();
+    replicas.want(kProcess, {7, kObject, copies, static_cast<std::uint64_t>(timeout.count())}, now);
+  }
+  template <class Message>
+  std::vector<NodeId> to_whom() {
+    std::vector<NodeId> nodes;
+    for (const auto& [to, message] : sent)
+      if (std::holds_alternative<Message>(message)) nodes.push_back(to);
+    sent.clear();
+    return nodes;
+  }
+  void later(Duration by) {
+    now += by;
+    replicas.carry_out(now);
+  }
+  void lose(NodeId node) {
+    owners.node_died(index_of(node), Error(Code::unavailable, "it died"));
+    std::erase_if(nodes, [&](const auto& one) { return one.node == node; });
+    replicas.node_died(node, now);
+  }
+  /// As its keeper: the owner is kA, and the value is there.
+  void keep() {
+    replicas.on_keep(kA, {kObject, true}, now);
+    wire::Value value;
+    value.kind = wire::Value::Kind::inline_bytes;
+    owners.ready_from_owner(index_of(kA), wire::copy_of(kObject), value, {});
+    later(0s);
+  }
+
+  OwnerTable owners{*this};
+  Replicas replicas{owners, *this};
+  std::vector<Replicas::Candidate> nodes{{kA, 10}, {kB, 30}, {kC, 20}};
+  Time now{100s};
+  std::vector<std::pair<NodeId, wire::PeerMessage>> sent;
+  std::vector<wire::Replicated> told;
+  std::vector<wire::Value::Kind> answers;
+  std::vector<std::pair<NodeId, ObjectId>> pulls;
+  int frees = 0, here = 0, missing = 0;
+};
+
+TEST_F(ReplicasTest, TheNodeWithMostRoomKeepsItAndWhoPutItIsToldThen) {
+  want(2);
+  EXPECT_EQ(to_whom<wire::PeerKeep>(), std::vector{kB});
+  EXPECT_TRUE(told.empty());
+  replicas.on_kept(kB, {kObject, {}});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].request, 7u);
+  EXPECT_EQ(told[0].error, nullptr);
+}
+
+TEST_F(ReplicasTest, MoreCopiesThanNodesAreAnError) {
+  want(5);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].error->code, Code::infeasible);
+  EXPECT_NE(told[0].error->message.find("the cluster has 4"), std::string::npos);
+  EXPECT_EQ(replicas.owned(), 0u);
+}
+
+TEST_F(ReplicasTest, WhoRefusesOrDiesIsReplacedAndTheLastRefusalIsTold) {
+  want(2);
+  const auto full = Error(Code::out_of_memory, "full").shared_info();
+  replicas.on_kept(kB, {kObject, full});
+  lose(kC);
+  EXPECT_EQ(to_whom<wire::PeerKeep>(), (std::vector{kB, kC, kA}));
+  EXPECT_TRUE(told.empty());
+  replicas.on_kept(kA, {kObject, full});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].error->code, Code::out_of_memory);
+  EXPECT_EQ(told[0].error->message, "1 of 2 nodes could have a copy: full");
+}
+
+TEST_F(ReplicasTest, WhenTheTimeIsOverNoCopyIsKept) {
+  want(3, 1s);
+  replicas.on_kept(kB, {kObject, {}});
+  sent.clear();
+  EXPECT_EQ(replicas.next_deadline(), now + 1s);
+  later(1s);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].error->code, Code::unavailable);
+  EXPECT_EQ(to_whom<wire::PeerKeep>().size(), 2u) << "both are told to let go";
+  replicas.on_kept(kC, {kObject, {}});
+  EXPECT_EQ(told.size(), 1u);
+}
+
+TEST_F(ReplicasTest, ALostCopyIsMadeAgainAlsoWhenANodeJoinsLater) {
+  nodes = {{kB, 30}};
+  want(2);
+  replicas.on_kept(kB, {kObject, {}});
+  sent.clear();
+  lose(kB);
+  EXPECT_TRUE(to_whom<wire::PeerKeep>().empty());
+  nodes = {{kC, 1}};
+  replicas.nodes_changed();
+  EXPECT_EQ(to_whom<wire::PeerKeep>(), std::vector{kC});
+  EXPECT_EQ(told.size(), 1u);
+}
+
+TEST_F(ReplicasTest, CopiesGoWithTheLastRef) {
+  want(3);
+  replicas.on_kept(kB, {kObject, {}});
+  replicas.on_kept(kC, {kObject, {}});
+  sent.clear();
+  owners.hold(kObject, kProcess, -1);
+  while (owners.settle() && owners.knows(kObject)) {
+  }
+  later(0s);
+  EXPECT_EQ(to_whom<wire::PeerKeep>(), (std::vector{kB, kC}));
+  EXPECT_EQ(replicas.owned(), 0u);
+}
+
+TEST_F(ReplicasTest, ASearchAsksAllAgainAndEndsInTenSeconds) {
+  owners.borrow(kObject, index_of(kA), index_of(kA));
+  owners.hold(kObject, kProcess, +1);
+  lose(kA);
+  owners.await(kObject, kProcess);
+  later(0s);
+  EXPECT_EQ(to_whom<wire::PeerFind>(), (std::vector{kB, kC}));
+  EXPECT_FALSE(replicas.answered(kB, kObject, false));
+  lose(kC);
+  later(1s);
+  EXPECT_EQ(to_whom<wire::PeerFind>(), std::vector{kB});
+  EXPECT_FALSE(replicas.answered(kB, kObject, false));
+  later(9s);
+  EXPECT_EQ(missing, 1);
+  EXPECT_EQ(replicas.searches(), 0u);
+}
+
+TEST_F(ReplicasTest, BytesComeFromWhoHasACopyOrFromTheNext) {
+  replicas.fetch(index_of(kA), kObject, 1000);
+  later(0s);
+  EXPECT_FALSE(replicas.answered(kB, kObject, true));
+  EXPECT_EQ(pulls, (std::vector{std::pair(kB, wire::copy_of(kObject))}));
+  EXPECT_FALSE(replicas.pulled(wire::copy_of(kObject), kC));
+  EXPECT_TRUE(
+      replicas.pull_failed(wire::copy_of(kObject), kB, Error(Code::unavailable, "it died")));
+  later(1s);
+  EXPECT_FALSE(replicas.answered(kC, kObject, true));
+  EXPECT_TRUE(replicas.pulled(wire::copy_of(kObject), kC));
+  EXPECT_EQ(replicas.searches(), 0u);
+}
+
+TEST_F(ReplicasTest, ACopyWithoutOwnerEndsWhenAllSaidTwiceThatNobodyHoldsIt) {
+  keep();
+  EXPECT_EQ(to_whom<wire::PeerKept>(), std::vector{kA});
+  lose(kA);
+  for (int round = 1; round <= 3; ++round) {
+    EXPECT_EQ(replicas.kept(), 1u) << round;
+    later(5s);
+    const auto number = static_cast<std::uint64_t>(round);
+    EXPECT_EQ(to_whom<wire::PeerHeld>(), (std::vector{kB, kC})) << round;
+    replicas.on_unused(kB, {number, {kObject}}, now);
+    replicas.on_unused(kC, {number, round < 3 ? std::vector<ObjectId>{} : std::vector{kObject}},
+                       now);
+  }
+  EXPECT_EQ(replicas.kept(), 0u);
+}
+
+TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
+  keep();
+  lose(kA);
+  later(5s);
+  ASSERT_FALSE(sent.empty());
+  const auto question = std::get<wire::PeerHeld>(sent.back().second);
+  const auto named = [&] {
+    sent.clear();
+    replicas.on_held(kB, question);
+    return std::get<wire::PeerUnused>(sent.back().second).objects.size();
+  };
+  EXPECT_EQ(named(), 0u) << "the first question";
+  EXPECT_EQ(named(), 1u);
+  owners.borrow(kObject, index_of(kA), index_of(kB));
+  while (owners.settle() && owners.knows(kObject)) {
+  }
+  ASSERT_FALSE(owners.knows(kObject));
+  EXPECT_EQ(named(), 0u) << "somebody here had it meanwhile";
+  EXPECT_EQ(named(), 1u);
+  nodes.pop_back();
+  EXPECT_EQ(named(), 0u) << "who asks knows other nodes";
+}
+
+}  // namespace
+}  // namespace troupe::agent

@@ -1,0 +1,109 @@
+/// Replicas of what is put: they survive the kill -9 of the node where that was done, are freed
+/// with the last ref whatever died, and a put without them is lost by type.
+#include "tests/eventually.hpp"
+#include "tests/process/numbers.hpp"
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace replicas_test {
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::Placement;
+using troupe::Ref;
+
+constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+
+struct Basket {
+  Ref<Numbers> large, alone;
+  Ref<int> small;
+  Ref<troupe::Array<int>> array;
+  Ref<Ref<Numbers>> outer;
+};
+
+/// The agent is the parent of the worker's zygote.
+int agent_here() {
+  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
+  std::string pid, name, state;
+  int parent = 0;
+  stat >> pid >> name >> state >> parent;
+  return parent;
+}
+Basket fill(Context& ctx, int replicas) {
+  auto array = ctx.create<int>(100'000);
+  for (std::size_t i = 0; i < array.size(); ++i) array[i] = static_cast<int>(i);
+  const Ref<Numbers> large = ctx.put(numbers(1, kMiB), {.replicas = replicas});
+  return {large, ctx.put(numbers(2, kMiB)), ctx.put(42, {.replicas = replicas}),
+          std::move(array).seal({.replicas = replicas}), ctx.put(large, {.replicas = replicas})};
+}
+
+struct Replicas : testing::Test {
+  void start(unsigned nodes) {
+    cluster = std::make_unique<troupe::Session>(troupe::SessionOptions{.cpus = 1, .nodes = nodes});
+    const Context ctx = cluster->context();
+    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == nodes; }));
+    for (const auto& node : ctx.cluster().nodes)
+      if (node.id != ctx.node()) others.push_back(node.id);
+  }
+  auto on(std::size_t node) const {
+    return cluster->context().with({.placement = Placement::on(others.at(node))});
+  }
+  std::uint64_t bytes() const {
+    std::uint64_t used = 0;
+    for (const auto& node : cluster->context().cluster().nodes) used += node.store_used.count;
+    return used;
+  }
+  std::unique_ptr<troupe::Session> cluster;
+  std::vector<NodeId> others;
+};
+
+TEST_F(Replicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRef) {
+  start(3);
+  Context ctx = cluster->context();
+  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  {
+    const Basket basket = ctx.get(on(0).submit<fill>(2), kBound);
+    ASSERT_EQ(::kill(agent, SIGKILL), 0);
+    EXPECT_TRUE(ctx.get(basket.large, kBound) == numbers(1, kMiB));
+    EXPECT_EQ(ctx.get(basket.small, kBound), 42);
+    EXPECT_EQ(ctx.get(on(1).submit<sum>(basket.large), kBound), sum(numbers(1, kMiB)))
+        << "a ref that was passed on after its owner's death";
+    EXPECT_EQ((*ctx.view(basket.array, kBound))[99'999], 99'999);
+    EXPECT_TRUE(ctx.get(ctx.get(basket.outer, kBound), kBound) == numbers(1, kMiB));
+    EXPECT_THROW(ctx.get(basket.alone, kBound), troupe::ObjectLost) << "it had no replica";
+  }
+  EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 25s)) << bytes() << " bytes are left";
+}
+
+TEST_F(Replicas, AreFreedWithTheLastRefWhenNobodyDies) {
+  start(3);
+  Context ctx = cluster->context();
+  {
+    const Basket basket = ctx.get(on(0).submit<fill>(3), kBound);
+    EXPECT_TRUE(ctx.get(basket.large, kBound) == numbers(1, kMiB));
+    EXPECT_TRUE(eventually([&] { return bytes() > 3 * (kMiB + 400'000); })) << bytes();
+  }
+  EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 10s)) << bytes() << " bytes are left";
+}
+
+TEST_F(Replicas, MoreThanThereAreNodesAndFewerThanOneAreErrors) {
+  start(2);
+  Context ctx = cluster->context();
+  EXPECT_THROW(ctx.put(1, {.replicas = 3}), troupe::Infeasible);
+  EXPECT_THROW(ctx.put(1, {.replicas = 0}), troupe::InvalidArgument);
+  EXPECT_EQ(ctx.get(ctx.put(1, {.replicas = 2}), kBound), 1);
+  EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 10s)) << bytes() << " bytes are left";
+}
+
+}  // namespace
+}  // namespace replicas_test
