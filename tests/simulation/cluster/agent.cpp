@@ -164,7 +164,7 @@ void Agent::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
 
 void Agent::step_process(ProcessIndex index) {
   const auto found = processes_.find(index);
-  if (found == processes_.end() || !found->second->process) return;
+  if (found == processes_.end() || !found->second->process || found->second->halted) return;
   found->second->process->step();
 }
 
@@ -174,6 +174,7 @@ void Agent::pass() {
   in_pass_ = true;
   const Time now = env_->now();
   network_->poll(now);
+  halt_actors();
   release_answers();
   start_due();
   drain_rings();

@@ -85,6 +85,7 @@ class Agent final : public sim::Node<Packet>,
     std::optional<Time> reaped_at;  ///< dead: when the agent hears of it
     std::string reason;
     bool attached = false;
+    bool halted = false;  ///< SIGSTOP: see halt_actors()
   };
   struct Job {
     JobId id;
@@ -191,6 +192,7 @@ class Agent final : public sim::Node<Packet>,
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
+  void halt_actors();
   void release_answers();
   void take_in(NodeId from, const wire::OwnedRef& ref);
   // RemoteTable::Out
@@ -257,7 +259,7 @@ class Agent final : public sim::Node<Packet>,
   sim::FlatMap<ProcessIndex, std::unique_ptr<Proc>> processes_;
   Portals portals_;
   std::set<PortalKey> stalled_;
-  bool holds_answers_ = false;
+  bool holds_answers_ = false, halts_actors_ = false;
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;

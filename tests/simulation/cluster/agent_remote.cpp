@@ -54,11 +54,16 @@ void Agent::on_control(control::FromControl& message) {
             },
             [&](control::StartActorAt& m) {
               if (m.restarted) truth().mark(Mark::actor_restarted);
+              truth().made(m.spec->id, m.incarnation);
               actors_.start(m, now());
             },
             [&](control::StopActorAt& m) { actors_.stop(m); },
             [&](control::ActorReply& m) { actors_.replied(m); },
-            [&](control::ActorLocation& m) { actors_.located(m); },
+            [&](control::ActorLocation& m) {
+              if (m.state == control::ActorState::dead && m.incarnation != 0)
+                truth().said_dead(m.actor, m.incarnation);
+              actors_.located(m);
+            },
             [&](control::JobReply& m) {
               const auto at = jobs_.find(m.request);
               if (at == jobs_.end() || at->second.welcome) return;
@@ -153,6 +158,7 @@ void Agent::on_node_dead(NodeId node, const std::string& why) {
   truth().mark(Mark::node_declared_dead);
   if (cluster_.verbose()) log("dead: n" + std::to_string(node.low) + ": " + why);
   known_nodes_.erase(node);
+  cluster_.taken_for_dead(node);
   cluster_.moment();
   leases_.node_gone(node, env_->now());
   node_gone(node, why, true);
@@ -296,6 +302,22 @@ void Agent::release_answers() {
   holds_answers_ = false;
   for (const PortalKey& key : std::set<PortalKey>(stalled_))
     if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+}
+
+/// What came for it meanwhile is read when it goes on.
+void Agent::halt_actors() {
+  const bool halt = !network_->may_serve(env_->now());
+  if (!halt && !halts_actors_) return;
+  halts_actors_ = halt;
+  for (const auto& [index, proc] : processes_) {
+    if (!proc->process || proc->halted == halt) continue;
+    if (halt && !actors_.hosts(index)) continue;
+    proc->halted = halt;
+    if (halt)
+      truth().mark(Mark::actor_halted);
+    else
+      wake(index, {});
+  }
 }
 
 void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {

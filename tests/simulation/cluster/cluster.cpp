@@ -68,6 +68,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "node_exited",
                                         "refused_store",
                                         "held_answers",
+                                        "actor_halted",
                                         "portal_stalled",
                                         "lost_object",
                                         "killed_twice",
@@ -255,6 +256,13 @@ void Cluster::declared_dead(NodeId node) {
   if (agent(index)->may_serve(world.clock_of(index)))
     truth.fail("a node that may still serve is declared dead");
   expect_exit(node);
+}
+
+/// By another node.
+void Cluster::taken_for_dead(NodeId node) {
+  const auto index = static_cast<sim::NodeIndex>(node.low);
+  if (!is_gone(node) && agent(index)->may_serve(world.clock_of(index)))
+    truth.fail("a node that may still serve is taken for dead");
 }
 
 /// It may have carried on until a moment ago; one that is stopped exits when it wakes.

@@ -76,6 +76,7 @@ class Cluster {
   bool is_gone(NodeId node);
   /// Control is about to start its actors elsewhere.
   void declared_dead(NodeId node);
+  void taken_for_dead(NodeId node);
   /// Whether any process hosts it.
   bool actor_lives(ActorId actor);
   /// Something is said to control that must not be lost with it.

@@ -84,6 +84,7 @@ enum class Mark : std::uint8_t {
   node_exited,
   refused_store,
   held_answers,
+  actor_halted,
   portal_stalled,
   lost_object,
   killed_twice,
@@ -208,6 +209,14 @@ struct Truth {
   }
 
   // Said by control.
+  void said_dead(ActorId actor, std::uint64_t incarnation) {
+    said_dead_[actor] = std::max(said_dead_[actor], incarnation);
+  }
+  void made(ActorId actor, std::uint64_t incarnation) {
+    const auto dead = said_dead_.find(actor);
+    if (dead != said_dead_.end() && incarnation > dead->second)
+      fail("an actor that was said to be dead is made anew");
+  }
   void epoch_given(Epoch epoch, NodeId node) {
     const auto [at, first] = epochs_.try_emplace(epoch, node);
     if (!first && at->second != node) fail("two nodes have the same epoch");
@@ -221,6 +230,7 @@ struct Truth {
   std::map<ObjectId, std::uint64_t> promised_;
   std::set<std::uint64_t> begun_, not_executed_, after_kill_;
   std::map<Epoch, NodeId> epochs_;
+  std::map<ActorId, std::uint64_t> said_dead_;
   std::map<ActorId, std::uint64_t> newest_life_;
   std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
   std::map<std::uint64_t, ActorId> hosts_;
