@@ -277,7 +277,7 @@ void ActorHost::gone(Lives::iterator life, const Error& reason) {
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
   ended_.insert_or_assign({actor, incarnation}, Ended{std::move(over), std::move(news)});
   lives_.erase(life);
-  ask_for(actor);  // for what follows from it
+  ask_for(actor).told_end = true;  // for what follows from it
   out_.release_worker(incarnation);
 }
 
@@ -353,6 +353,7 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
 }
 
 void ActorHost::dead(ActorId actor) {
+  if (watched_.at(actor).told_end) control_.send(control::WatchActor{actor, false});
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);

@@ -287,7 +287,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
 Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
                                           const std::optional<Error>& cause) {
   Out out;
-  absolve(id, incarnation, out);
+  life_ended(id, incarnation, false, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || actor->state == ActorState::alive) return out;
   if (!cause)
@@ -305,13 +305,15 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
                                   bool intended, Time now) {
   Out out;
   // Of another end its node speaks again to a later control, for which it would begin a new life.
-  if (intended) absolve(id, incarnation, out);
+  life_ended(id, incarnation, !intended, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
+  const NodeId where = actor->node;
   if (intended)
     bury(*actor, "it has exited", std::nullopt, out);
   else
     fail(*actor, "its process died: " + cause.message(), cause, true, out, now);
+  if (where && actor->state != ActorState::dead) actor->tellers.insert(where);
   return out;
 }
 
@@ -377,6 +379,8 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
     names_.erase(name);
     out.writes.del(name_key(spec.name_space, spec.name));
   }
+  condemn(actor, false, out);
+  actor.tellers.clear();
   tell(actor, out);
   actor.watchers.clear();
   dead_.push_back(spec.id);
@@ -404,7 +408,7 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   Actor& actor = at->second;
   if (!may_restart) {
     stop(actor, "it was killed", out, Stop::for_good);
-    condemn(actor, out);
+    condemn(actor, actor.node || !awaited_.empty(), out);
     bury(actor, "it was killed", std::nullopt, out);
   } else if (life == 0 || actor.incarnation <= life) {
     // Its agent reports the death, and that counts like any other.
@@ -419,32 +423,46 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   return out;
 }
 
-/// The word that stops it may be lost with this control, after everybody has heard that it is dead.
-void Directory::condemn(const Actor& actor, Out& out) {
-  const bool may_live = actor.node || !awaited_.empty();
-  if (!may_live) return;
+/// The word that stops it may be lost with this control, after everybody has heard that it is dead;
+/// so may the news of its death, on the way to who tells of an earlier life.
+void Directory::condemn(const Actor& actor, bool may_live, Out& out) {
+  if (!may_live && actor.tellers.empty()) return;
   const ActorId id = actor.spec->id;
-  condemned_[id] = {actor.node, actor.epoch, actor.incarnation};
+  const NodeId node = may_live ? actor.node : NodeId{};
+  if (!condemned_.try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.tellers})
+           .second)
+    return;
   out.writes.put(kKilledPrefix + id.str(),
                  RecordWriter(kKilledFormat).id(id).u64(actor.incarnation).take());
 }
 
-/// They do not live any more.
-template <class Which>
-void Directory::absolve(const Which& which, Out& out) {
-  std::erase_if(condemned_, [&](const auto& entry) {
-    if (!which(entry)) return false;
-    out.writes.del(kKilledPrefix + entry.first.str());
-    return true;
-  });
+/// If nobody has anything to tell of it any more. Returns the one that follows.
+Directory::AllCondemned::iterator Directory::absolve(AllCondemned::iterator condemned, Out& out) {
+  if (condemned->second.node || !condemned->second.tellers.empty() || !awaited_.empty())
+    return std::next(condemned);
+  out.writes.del(kKilledPrefix + condemned->first.str());
+  return condemned_.erase(condemned);
 }
 
 /// An earlier life's end says nothing about the one that was meant.
-void Directory::absolve(ActorId id, std::uint64_t ended, Out& out) {
+void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out) {
   const auto at = condemned_.find(id);
-  if (at == condemned_.end() || ended < at->second.life) return;
-  condemned_.erase(at);
-  out.writes.del(kKilledPrefix + id.str());
+  if (at == condemned_.end() || life < at->second.life) return;
+  const NodeId node = std::exchange(at->second.node, {});
+  if (node && told_again) at->second.tellers.insert(node);
+  absolve(at, out);
+}
+
+/// It hosts these actors, and tells of lives of those that ended there; nothing else.
+void Directory::node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
+                           const std::set<ActorId>& ended, Out& out) {
+  for (auto& [id, actor] : actors_)
+    if (ended.count(id) == 0) actor.tellers.erase(node);
+  for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
+    auto& [id, condemned] = *at;
+    if (there.count(id) == 0 && condemned.is_at(node, epoch)) condemned.node = {};
+    if (ended.count(id) == 0) condemned.tellers.erase(node);
+  }
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -501,7 +519,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;
   });
-  absolve([&](const auto& entry) { return entry.second.is_at(node, epoch); }, out);
+  node_spoke(node, epoch, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -515,9 +533,10 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
   const Epoch epoch = message.epoch;
   if (message.control_epoch != control_epoch_ && !TROUPE_MUTANT("directory.hosts_of_old_control"))
     return out;
-  std::set<ActorId> there;
+  std::set<ActorId> there, ended;
   for (const HostedActor& actor : message.actors) {
     there.insert(actor.spec.id);
+    if (actor.ended) ended.insert(actor.spec.id);
     adopt(actor, node, epoch, out, now);
   }
   // The news of a death may have been lost with the connection before.
@@ -528,11 +547,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
       lost.push_back(id);
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
-  absolve(
-      [&](const auto& entry) {
-        return entry.second.is_at(node, epoch) && there.count(entry.first) == 0;
-      },
-      out);
+  node_spoke(node, epoch, there, ended, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -541,9 +556,13 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
 void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
   const ActorId id = hosted.spec.id;
   if (const auto killed = condemned_.find(id); killed != condemned_.end()) {
-    const std::uint64_t life = killed->second.life;
-    if (hosted.incarnation >= life && (!hosted.ended || life != 0))
-      killed->second = {node, epoch, hosted.incarnation};
+    Condemned& condemned = killed->second;
+    if (hosted.ended) condemned.tellers.insert(node);
+    if (hosted.incarnation >= condemned.life && (!hosted.ended || condemned.life != 0)) {
+      condemned.node = hosted.ended ? NodeId{} : node;
+      condemned.epoch = epoch;
+      condemned.life = hosted.incarnation;
+    }
     if (!hosted.ended)
       out.after_sync.emplace_back(
           StopActorAt{node, epoch, id, hosted.incarnation, false, "it was killed", true});
@@ -558,6 +577,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const auto at = actors_.find(id);
   if (at != actors_.end()) {
     Actor& known = at->second;
+    if (hosted.ended && known.state != ActorState::dead) known.tellers.insert(node);
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
     if (same && known.state != ActorState::dead) {  // it only registered again
       known.started_once = known.started_once || hosted.worker != 0;
@@ -578,6 +598,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const bool lived = hosted.worker != 0;  // else it is about to
   actor.started_once = lived || hosted.restarts != 0;
   actor.only_ended = hosted.ended;
+  if (hosted.ended) actor.tellers.insert(node);
   actor.end.reset();
   actor.state = lived && !hosted.ended ? ActorState::alive
                 : actor.started_once   ? ActorState::restarting
@@ -610,7 +631,7 @@ Directory::Out Directory::start() {
 }
 
 void Directory::resolve_unclaimed(Out& out, Time now) {
-  absolve([](const auto& entry) { return !entry.second.node; }, out);
+  for (auto at = condemned_.begin(); at != condemned_.end();) at = absolve(at, out);
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
     if (const auto end = std::exchange(actor.end, std::nullopt)) {
@@ -703,11 +724,20 @@ void Directory::expire_unknown(Time now, Out& out) {
   }
 }
 
-void Directory::on_unwatch(ActorId id, NodeId watcher) {
+Directory::Out Directory::on_unwatch(ActorId id, NodeId watcher) {
+  Out out;
   const auto at = actors_.find(id);
-  if (at != actors_.end()) at->second.watchers.erase(watcher);
+  if (at != actors_.end()) {
+    at->second.watchers.erase(watcher);
+    at->second.tellers.erase(watcher);
+  }
   const auto asked = unknown_.find(id);
   if (asked != unknown_.end()) asked->second.watchers.erase(watcher);
+  if (const auto dead = condemned_.find(id); dead != condemned_.end()) {
+    dead->second.tellers.erase(watcher);
+    absolve(dead, out);
+  }
+  return out;
 }
 
 Directory::Out Directory::on_find(NodeId from, std::uint64_t request, const std::string& name_space,

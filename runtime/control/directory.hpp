@@ -181,7 +181,8 @@ class Directory {
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
   /// A final kill of an actor that is not known counts if it is spawned within unknown_kept. That
-  /// of one that may live is written down until it has ended: no later control takes it in.
+  /// of one that may live is written down until it has ended, and any death until no node tells of
+  /// an earlier life: no later control takes it in or makes it anew.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more.
@@ -198,7 +199,8 @@ class Directory {
   /// The watcher is told now and at every change, until the actor is dead. An actor that is not
   /// known is pending for unknown_kept (longer while nodes are awaited), then dead.
   Out on_watch(ActorId actor, NodeId watcher, Time now);
-  void on_unwatch(ActorId actor, NodeId watcher);
+  /// Its node also says so when it tells nobody any more of a life that ended there.
+  Out on_unwatch(ActorId actor, NodeId watcher);
   Out on_tick(Time now);
   std::optional<Time> next_deadline() const;
 
@@ -228,6 +230,9 @@ class Directory {
     /// Of what that life died; judged when nobody is awaited.
     std::optional<std::pair<std::string, Error>> end;
     std::set<NodeId> watchers;
+    /// Where a life of it has ended that was followed by another: a later control is told of it
+    /// there, until the news of what followed has come.
+    std::set<NodeId> tellers;
     std::shared_ptr<const ErrorInfo> error;
   };
   /// Asked about, and not spawned or reported by its node so far.
@@ -237,11 +242,13 @@ class Directory {
     std::uint64_t killed_life = 0;  ///< as an Actor's
     Time until{};
   };
-  /// Killed, and may still live there; nowhere: nobody has said so.
+  /// Dead, but no control after this one might know it: it may still live there (nowhere: nobody
+  /// has said so), or an earlier life's end may be told.
   struct Condemned {
     NodeId node;
     Epoch epoch = 0;
     std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
+    std::set<NodeId> tellers;
     bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
   };
   Actor* current(ActorId id, std::uint64_t incarnation);
@@ -263,10 +270,12 @@ class Directory {
   bool is_unclaimed(const Name& name) const;
   void answer_waiting(Out& out, Time now);
   Unknown& unknown(ActorId id, Time now);
-  void condemn(const Actor& actor, Out& out);
-  template <class Which>
-  void absolve(const Which& which, Out& out);
-  void absolve(ActorId id, std::uint64_t ended, Out& out);
+  void condemn(const Actor& actor, bool may_live, Out& out);
+  using AllCondemned = std::map<ActorId, Condemned>;
+  AllCondemned::iterator absolve(AllCondemned::iterator condemned, Out& out);
+  void life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out);
+  void node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
+                  const std::set<ActorId>& ended, Out& out);
   Unknown take_unknown(Actor& actor);
   void expire_unknown(Time now, Out& out);
 
@@ -278,7 +287,7 @@ class Directory {
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
   std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
-  std::map<ActorId, Condemned> condemned_;
+  AllCondemned condemned_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_due_;
   /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.

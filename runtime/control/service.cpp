@@ -358,7 +358,7 @@ void Service::on(const WatchActor& message, Sender from, Time now) {
   if (message.on)
     run(actors_.on_watch(message.actor, from.node, now), now);
   else
-    actors_.on_unwatch(message.actor, from.node);
+    run(actors_.on_unwatch(message.actor, from.node), now);
 }
 
 void Service::on(NodeHosts message, Sender from, Time now) {

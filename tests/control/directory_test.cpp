@@ -482,8 +482,10 @@ TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
       EXPECT_EQ(state(kept.id.low), ActorState::dead);
       EXPECT_TRUE(is_remembered());
     }
+    run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
     run(actors->on_died(kept.id, life, Error(Code::worker_died, "killed"), true, now));
     EXPECT_FALSE(is_remembered()) << "it has ended";
+    restart({});
     kill_and_restart();
     run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
     EXPECT_FALSE(is_remembered()) << "its node is without it";
@@ -520,6 +522,68 @@ TEST_F(DirectoryTest, WhatAnEarlierLifeOfAKilledActorSaysLetsNoLaterOneLive) {
   run(actors->on_died(actor_id(1), second, killed, false, now));
   EXPECT_TRUE(got<PlaceActor>().empty());
   EXPECT_EQ(state(1), ActorState::dead);
+}
+
+TEST_F(DirectoryTest, ADeadActorIsNotMadeAnewByAControlThatHearsOfAnEarlierLifesEnd) {
+  const ActorSpec plain = spec(1, "", 5);
+  const Error killed(Code::worker_died, "killed");
+  const auto remembered = [&] {
+    std::size_t dead = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
+    return dead;
+  };
+  const auto second_life = [&] {
+    spawn(plain);
+    const auto first = bring_up(1);
+    die(1);
+    bring_up(1, kB);
+    return first;
+  };
+  // kA hears neither of the second life nor of its end, which were both told to others.
+  const auto nothing_follows = [&](std::uint64_t first) {
+    EXPECT_EQ(remembered(), 1u);
+    for (int controls = 0; controls < 2; ++controls) {
+      restart({{kA, 1}, {kB, 1}});
+      run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
+      run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, first, 42, 0, true}}}, now));
+      run(actors->on_died(actor_id(1), first, killed, false, now));
+      EXPECT_TRUE(got<PlaceActor>().empty());
+      EXPECT_EQ(state(1), ActorState::dead);
+      EXPECT_EQ(remembered(), 1u);
+    }
+    run(actors->on_watch(actor_id(1), kA, now));
+    EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
+    run(actors->on_unwatch(actor_id(1), kA));
+    EXPECT_EQ(remembered(), 0u) << "nobody tells of it any more";
+    restart({});
+  };
+  const auto end = [&](bool intended) {
+    const auto life = actors->find(actor_id(1))->incarnation;
+    run(actors->on_died(actor_id(1), life, killed, intended, now));
+  };
+  auto first = second_life();
+  run(actors->on_kill(actor_id(1), false, now));
+  end(true);
+  nothing_follows(first);
+
+  first = second_life();
+  end(true);  // it has exited by itself
+  nothing_follows(first);
+
+  first = second_life();
+  run(actors->on_node_dead(kB, 1, "silent", now));
+  run(actors->on_kill(actor_id(1), false, now));  // when it lives nowhere
+  nothing_follows(first);
+
+  second_life();
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  end(true);
+  EXPECT_EQ(remembered(), 0u) << "who might tell of it is dead";
+  restart({});
+  second_life();
+  run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
+  end(true);
+  EXPECT_EQ(remembered(), 0u) << "who might tell of it has heard what followed";
 }
 
 TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {

@@ -514,6 +514,20 @@ TEST_F(Host, TheFateOfWhatEndedHereIsWatchedUntilItIsKnownAndNoLonger) {
   EXPECT_EQ(host.watched(), 0u);
 }
 
+TEST_F(Host, ControlIsToldWhenNoControlAfterItWillHearOfAnEnd) {
+  order(made());
+  live(kFirst, 3);
+  host.watch(kA, 7);  // somebody else here wants to know, also of what follows
+  host.worker_died(3, died);
+  locate(control::ActorState::alive, kSecond, kOther);
+  EXPECT_TRUE(out.got<control::WatchActor>().back().on);
+  locate(control::ActorState::dead, kSecond, {});
+  EXPECT_FALSE(out.got<control::WatchActor>().back().on);
+  host.watch(kB, 7);
+  locate(control::ActorState::dead, kSecond, {}, kB);
+  EXPECT_TRUE(out.got<control::WatchActor>().back().on) << "it never was here: no word more";
+}
+
 TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
   order(made());
   live(kFirst, 3);
