@@ -471,8 +471,9 @@ struct Network::Impl {
       const control::ClusterRow*& best = by_key[*key];
       if (best == nullptr || best->epoch < row.epoch) best = &row;
     }
+    const bool is_all = nodes.rows.size() < wire::kMaxRows;
     for (auto& [node, peer] : peers)
-      if (peer.state != Peer::State::unknown && &peer != head)
+      if (is_all && peer.state != Peer::State::unknown && &peer != head)
         peer.absent_since = std::min(peer.absent_since, now);
     for (const auto& [key, row] : by_key) on_row(*row, key);
     handler.on_nodes(nodes);
@@ -521,7 +522,8 @@ struct Network::Impl {
       erase(*find(node));
       if (said) handler.on_peer_reset(node, "control knows no node " + node.str());
     }
-    for (const NodeId node : absent) bury(node, "control lists it no more");
+    for (const NodeId node : absent)
+      bury(node, "control has declared it dead, and lists it no more");
   }
 
   void poll() {

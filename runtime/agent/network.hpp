@@ -60,8 +60,10 @@ struct NetworkOptions {
   Duration unknown_for = std::chrono::seconds(10);
   /// A member that cannot be reached for so long is dropped; control declares dead ones earlier.
   Duration unreachable_for = std::chrono::seconds(20);
-  /// A member that control's view lacks for so long is as good as declared dead.
-  Duration absent_for = std::chrono::seconds(15);
+  /// A member that control's view lacks for so long is dead: what control tells of nodes is
+  /// durable, so that a later one lists all but those whose death was written down, and perhaps
+  /// told to nobody who could hear it.
+  Duration absent_for = std::chrono::milliseconds(250);
   /// A broken connection may heal by itself for so long; then the peer is knocked at anew, this
   /// often at last.
   Duration reconnect_grace = std::chrono::milliseconds(300);

@@ -308,11 +308,9 @@ TEST(Network, ADeadNodeIsNeverSpokenWithAgain) {
 
 TEST(Network, ANodeThatControlListsNoMoreIsDead) {
   FakeControl control;
-  NetworkOptions options = lively();
-  options.absent_for = 100ms;
-  Agent a(control, std::move(options)), b(control, lively());
+  Agent a(control, lively()), b(control, lively());
   ASSERT_TRUE(meet(control, a, b));
-  control.members.erase(b.node);
+  control.members.erase(b.node);  // and no word of it, as after control's death in that moment
   control.tell_nodes();
   ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.deaths.size() == 1; }));
   EXPECT_EQ(a.deaths[0].first, b.node);

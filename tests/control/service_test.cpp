@@ -362,6 +362,19 @@ TEST_F(ServiceTest, ANewControlFindsNodesActorsNamesAndJobsAgain) {
   EXPECT_EQ(last<ClusterNodes>(kA).version >> 32, service->control_epoch());
 }
 
+/// So who is not listed is dead, also when control died before it could tell of it.
+TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
+  join_all();
+  service->on_message(kB, Leaving{kB, epochs[kB]}, now);
+  ASSERT_TRUE(store->commit(service->begin_commit(), Need::essential).ok());
+  EXPECT_TRUE(told<NodeIsDead>(kA).empty());
+  start();
+  join(kA, 4);
+  std::vector<NodeId> listed;
+  for (const ClusterRow& row : last<ClusterNodes>(kA).rows) listed.push_back(row.description.id);
+  EXPECT_EQ(listed, (std::vector<NodeId>{kA, kC})) << "kC has not come back so far";
+}
+
 TEST_F(ServiceTest, ANewControlRestartsWhatNobodyHostsAndEndsWhatIsOver) {
   join_all();
   ActorSpec kept = spec(1, 1, "kept");
