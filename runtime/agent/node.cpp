@@ -249,7 +249,9 @@ void Node::poll_once(Time until) {
     if (job.zygote) set.add(job.zygote.fd(), number);
   const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_)
-    set.add(process->socket.fd(), index, process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
+    if (!process->doomed)  // nobody reads what is left there, and a closed socket is always ready
+      set.add(process->socket.fd(), index,
+              process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   prefault(ready == 0 && left > Duration(0) && left <= kIdle);

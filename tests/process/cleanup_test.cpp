@@ -164,19 +164,48 @@ TEST(Cleanup, WithoutDescriptorsTheErrorSaysSoWithinItsBound) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "2: it worked all the same; 3: it hung";
 }
 
-/// The child of this process with this name in /proc, or 0.
-int child_named(const std::string& name) {
+/// The child of that process with this name in /proc, or 0.
+int child_named(const std::string& name, int of = ::getpid()) {
   int found = 0;
   DIR* proc = ::opendir("/proc");
   while (const dirent* entry = ::readdir(proc)) {
     std::ifstream stat(std::string("/proc/") + entry->d_name + "/stat");
     std::string pid, comm, state, parent;
     if (stat >> pid >> comm >> state >> parent && comm == "(" + name + ")" &&
-        parent == std::to_string(::getpid()) && state != "Z")
+        parent == std::to_string(of) && state != "Z")
       found = std::atoi(pid.c_str());
   }
   ::closedir(proc);
   return found;
+}
+
+/// What it has used of a CPU so far.
+std::chrono::nanoseconds time_of(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/schedstat");
+  std::int64_t used = 0;
+  stat >> used;
+  return std::chrono::nanoseconds(used);
+}
+
+TEST(Cleanup, AnAgentSleepsWhileADeadWorkerIsNotReapedYet) {
+  troupe::Session session({.cpus = 1});
+  troupe::Context ctx = session.context();
+  const int worker = ctx.get(ctx.submit<[](int) { return int(::getpid()); }>(0), 20s);
+  const int agent = child_named("troupe-agent");
+  const int zygote = child_named("troupe-zygote", agent);
+  ASSERT_GT(zygote, 0);
+  const auto used_in = [&](std::chrono::milliseconds time) {
+    const auto before = time_of(agent);
+    std::this_thread::sleep_for(time);
+    return time_of(agent) - before;
+  };
+  EXPECT_TRUE(eventually([&] { return used_in(10ms) < 1ms; })) << "it makes memory ready at first";
+  ::kill(zygote, SIGSTOP);
+  ::kill(worker, SIGKILL);
+  std::this_thread::sleep_for(20ms);  // its connection closes: the agent knows
+  EXPECT_LT(used_in(100ms), 20ms);
+  ::kill(zygote, SIGCONT);
+  EXPECT_EQ(ctx.get(ctx.submit<[](int x) { return x; }>(7), 20s), 7);
 }
 
 TEST(Cleanup, AKilledAgentEndsEveryWaitAndTakesItsNodeAlong) {
