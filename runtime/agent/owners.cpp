@@ -554,9 +554,10 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   }
   // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
-  const auto is_orphan = [this, object] {
-    return std::any_of(orphans_.begin(), orphans_.end(),
-                       [object](const auto& left) { return left.second == object; });
+  const auto is_orphan = [this, object] {  // nodes are few, and orphans may be many
+    return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
+      return orphans_.count({node, object}) != 0;
+    });
   };
   const bool known = found != records_.end() && found->second.known;
   const bool borrowed = owner != kSelf || (!known && is_orphan());

@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/owners.hpp"
 
 #include <gtest/gtest.h>
+#include <ctime>
 
 namespace troupe::agent::owners_nodes_test {
 namespace {
@@ -475,6 +476,22 @@ TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOne) {
   owners.peer_hold(kM, kX, kM, -1);
   settle();
   EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(OwnersBetweenNodes, ManyOfThoseCostACountNoMoreThanFew) {
+  constexpr std::uint64_t kLost = 30'000, kCounts = 4'000;
+  for (std::uint64_t n = 0; n < kLost; ++n) arrive({9, n});
+  owners.node_died(kA, death());
+  for (std::uint64_t n = 0; n < kLost; ++n) {
+    owners.hold({9, n}, kN, +1, 1);
+    owners.depart({9, n}, kN, 1);
+    owners.hold({9, n}, 1, -1);
+  }
+  settle();
+  const std::clock_t before = std::clock();
+  for (std::uint64_t n = 0; n < kCounts; ++n) owners.peer_hold(kM, {10, n}, kM, +1);
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5) << "of this process, not of the machine";
+  EXPECT_EQ(owners.total_holds(), std::int64_t{kCounts});
 }
 
 // We owned it, lost its holder's node and let go of it; from there it came to kN, and back to us.
