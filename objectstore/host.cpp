@@ -329,7 +329,11 @@ Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes) {
   Impl& impl = *impl_;
   if (!impl.present(process)) return bad("grant to a process that is not registered");
   const std::uint64_t usual = impl.options.extent.count;
-  if (bytes > impl.options.arena.count) bytes = impl.options.arena.count + 1;  // no overflow below
+  if (const std::uint64_t arena = impl.options.arena.count; bytes > arena)
+    return Error(Code::out_of_memory,
+                 std::to_string(bytes) + " bytes in one object are more than this node's whole " +
+                     "object store has, " + std::to_string(arena) +
+                     ": make the object smaller, or start the node with a larger arena");
   bytes = std::max(usual, (bytes + kExtentGrain - 1) / kExtentGrain * kExtentGrain);
   std::optional<Fd> ready;
   if (bytes == usual) ready = impl.pool->take();

@@ -89,17 +89,19 @@ int run(int& argc, char** argv, Body&& body) {
   using R = std::invoke_result_t<Plain&, Context&>;
   static_assert(std::is_void_v<R> || std::is_convertible_v<R, int>,
                 "troupe::run: the body must return void or int, the process's exit code");
+  Plain* what = std::addressof(body);  // may point at a function, which no void* can
   return detail::run_body(
       argc, argv,
       [](void* closure, Context& context) -> int {
+        Plain& call = **static_cast<Plain**>(closure);
         if constexpr (std::is_void_v<R>) {
-          (*static_cast<Plain*>(closure))(context);
+          call(context);
           return 0;
         } else {
-          return (*static_cast<Plain*>(closure))(context);
+          return call(context);
         }
       },
-      const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+      static_cast<void*>(&what));
 }
 
 }  // namespace troupe

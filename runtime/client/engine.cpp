@@ -57,6 +57,18 @@ void check_amounts(const detail::Request& request) {
   for (const auto& [name, amount] : request.resources) check(name.c_str(), amount);
 }
 
+/// The error of a call that ended without its worker's word, with the name of what was called. A
+/// lost argument arose elsewhere.
+Error located(const Error& reason, const detail::Call& call, int attempt) {
+  if (!reason.where().function.empty() || reason.code() == Code::object_lost ||
+      call.callable == nullptr)
+    return reason;
+  ErrorInfo info = reason.info();
+  info.origin.function = call.callable->name;
+  info.origin.attempt = attempt;
+  return Error(std::move(info));
+}
+
 bool takes_objects(const detail::Call& call) noexcept {
   return std::any_of(call.arguments.begin(), call.arguments.end(),
                      [](const detail::Argument& argument) { return bool(argument.object); });
@@ -671,10 +683,10 @@ void ClientEngine::recall(std::uint64_t worker) {
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 void ClientEngine::fail(Task& task, const Error& reason) {
-  Error error = reason;
+  Error error = located(reason, task.call, static_cast<int>(task.attempt));
   if (task.spec != nullptr) {
     lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
-    error = cannot_run_again(reason);
+    error = cannot_run_again(error);
   }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
@@ -683,7 +695,8 @@ void ClientEngine::fail(Task& task, const Error& reason) {
 void ClientEngine::watch(ActorId actor) {
   tell_agent(wire::WatchActor{actor});
 }
-void ClientEngine::fail(ActorCall& call, const Error& error) {
+void ClientEngine::fail(ActorCall& call, const Error& reason) {
+  const Error error = located(reason, call.call, 0);
   if (call.results.empty())
     std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name,
                  error.what());

@@ -175,8 +175,10 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   if (holder != names_.end() && holder->second != spec.id && !message.get_if_exists) {
     reply_error(message,
                 Error(Code::invalid_argument,
-                      "the name \"" + spec.name + "\" is taken in namespace \"" + spec.name_space +
-                          "\": choose another, or spawn with get_if_exists"),
+                      "the name \"" + spec.name + "\" is taken" +
+                          (spec.name_space.empty() ? std::string()
+                                                   : " in namespace \"" + spec.name_space + "\"") +
+                          ": choose another, or spawn with get_if_exists"),
                 out);
     return out;
   }

@@ -16,12 +16,14 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 
 namespace troupe {
 namespace {
@@ -79,6 +81,28 @@ std::string address_of(const std::string& flag, std::string_view text) {
   return std::string(text);
 }
 
+struct Flag {
+  std::string_view name;
+  void (*set)(const std::string& flag, std::string_view value);
+};
+using Name = const std::string&;
+using Value = std::string_view;
+constexpr Flag kFlags[] = {
+    {"--troupe-address", [](Name flag, Value v) { g_flags.address = address_of(flag, v); }},
+    {"--troupe-cpus", [](Name flag, Value v) { g_flags.cpus = number_of(flag, v); }},
+    {"--troupe-gpus", [](Name flag, Value v) { g_flags.gpus = number_of(flag, v); }},
+    {"--troupe-label", [](Name flag, Value v) { g_flags.labels.add(label_of(flag, v)); }},
+    {"--troupe-memory", [](Name flag, Value v) { g_flags.memory = bytes_of(flag, v); }},
+    {"--troupe-nodes", [](Name flag, Value v) { g_flags.nodes = nodes_of(flag, v); }},
+    {"--troupe-resource", [](Name flag, Value v) { g_flags.resources.add(resource_of(flag, v)); }},
+};
+
+std::string names_of_flags() {
+  std::string names;
+  for (const Flag& flag : kFlags) (names += names.empty() ? "" : ", ") += flag.name;
+  return names;
+}
+
 /// Takes --troupe-x=v and --troupe-x v out of argv.
 void take_flags(int& argc, char** argv) {
   int kept = argc > 0 ? 1 : 0;
@@ -94,31 +118,15 @@ void take_flags(int& argc, char** argv) {
     }
     const auto equals = text.find('=');
     const std::string flag(text.substr(0, equals));
-    std::string_view value;
+    const auto known = std::find_if(std::begin(kFlags), std::end(kFlags),
+                                    [&flag](const Flag& one) { return one.name == flag; });
+    if (known == std::end(kFlags)) bad_flag(flag, "unknown; known are " + names_of_flags());
     if (equals != std::string_view::npos)
-      value = text.substr(equals + 1);
+      known->set(flag, text.substr(equals + 1));
     else if (i + 1 < argc)
-      value = argv[++i];
+      known->set(flag, argv[++i]);
     else
       bad_flag(flag, "needs a value");
-    if (flag == "--troupe-cpus")
-      g_flags.cpus = number_of(flag, value);
-    else if (flag == "--troupe-memory")
-      g_flags.memory = bytes_of(flag, value);
-    else if (flag == "--troupe-nodes")
-      g_flags.nodes = nodes_of(flag, value);
-    else if (flag == "--troupe-address")
-      g_flags.address = address_of(flag, value);
-    else if (flag == "--troupe-gpus")
-      g_flags.gpus = number_of(flag, value);
-    else if (flag == "--troupe-resource")
-      g_flags.resources.add(resource_of(flag, value));
-    else if (flag == "--troupe-label")
-      g_flags.labels.add(label_of(flag, value));
-    else
-      bad_flag(flag,
-               "unknown; known are --troupe-address, --troupe-cpus, --troupe-gpus, "
-               "--troupe-label, --troupe-memory, --troupe-nodes, --troupe-resource");
   }
   argc = kept;
   argv[argc] = nullptr;

@@ -186,7 +186,11 @@ TEST(Store, AFullArenaSaysWhoHoldsItAndRecovers) {
   EXPECT_EQ(made.error().code(), Code::out_of_memory);
   EXPECT_NE(made.error().message().find("process 1 holds most"), std::string::npos)
       << made.error().message();
-  EXPECT_FALSE(node.host->grant(1, ~std::uint64_t{0}).ok()) << "no overflow";
+  const auto too_large = node.host->grant(1, ~std::uint64_t{0});
+  ASSERT_FALSE(too_large.ok()) << "no overflow";
+  EXPECT_NE(too_large.error().message().find("18446744073709551615 bytes in one object"),
+            std::string::npos)
+      << too_large.error().message();
   node.host->free(all.front()).value();
   node.pump();
   EXPECT_TRUE(node.create(writer, half.size()).ok());

@@ -8,9 +8,14 @@ int failing() {
   throw std::runtime_error("thrown by a task");
 }
 
+int seven(troupe::Context&) {
+  return 7;
+}
+
 int main(int argc, char** argv) {
   const std::string way = argc > 1 ? argv[1] : "nothing";
   if (way == "nothing") return troupe::run(argc, argv, [](troupe::Context&) {});
+  if (way == "seven") return troupe::run(argc, argv, seven);  // a function is a body, too
   return troupe::run(argc, argv, [&](troupe::Context& ctx) {
     if (way == "exception") throw std::runtime_error("thrown by the body");
     if (way == "task") return ctx.get(ctx.submit<failing>());

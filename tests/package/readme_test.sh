@@ -43,6 +43,8 @@ expect 0 "$work/first/build/primes"
 diff <(block output) "$work/out" || fail 'the first program prints something else'
 expect 2 "$work/first/build/primes" --troupe-no-such-flag=1
 grep -q -- --troupe-no-such-flag "$work/err" || fail 'the refused flag is not named'
+expect 2 "$work/first/build/primes" --troupe-help
+grep -q -- '--troupe-help: unknown; known are --troupe-address, ' "$work/err" || fail 'a flag that is unknown is not called so'
 
 say 'exit codes'
 mkdir "$work/codes"

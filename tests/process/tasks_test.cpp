@@ -224,6 +224,8 @@ TEST(Tasks, RetriesEndInATypedErrorThatSaysUnknown) {
   } catch (const troupe::WorkerDied& e) {
     EXPECT_EQ(e.outcome(), troupe::Outcome::unknown);
     EXPECT_NE(e.message().find("signal 9"), std::string::npos) << e.what();
+    EXPECT_NE(e.where().function.find("die(int)"), std::string::npos) << e.what();
+    EXPECT_EQ(e.where().attempt, 2) << e.what();
   }
   EXPECT_EQ(ctx.get(ctx.submit<twice>(1), kBound), 2) << "the node goes on";
 }
