@@ -57,6 +57,7 @@ Request request_of(const TaskOptions& options) {
   Request request = common(options);
   request.max_retries = checked_count("max_retries", options.max_retries);
   for (const char* name : options.retry_on.names()) request.retry_on.emplace_back(name);
+  request.second_attempt = options.second_attempt;
   return request;
 }
 

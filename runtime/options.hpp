@@ -135,6 +135,11 @@ struct TaskOptions {
   /// Exceptions of the function that are retried too, out of the same number. Default: none, as
   /// most are bugs.
   Errors retry_on = {};
+  /// Runs on a second worker, too, when it takes three times as long as the function's other tasks
+  /// of this process (the median of the last 31, at least five and at least 100 ms); the first that
+  /// ends well counts, and the other runs to its end for nothing. For functions that may run twice
+  /// at once; not with max_retries 0. Costs the CPU time of both.
+  bool second_attempt = false;
 };
 
 /// For actors.

@@ -407,6 +407,9 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   Task* task = tasks_.in_flight(peer.process, reply.sequence);
   ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
   if (task != nullptr) {
+    if (reply.value.kind == wire::Value::Kind::error &&
+        tasks_.yields(peer.process, reply.sequence, now))
+      return;
     if (reply.value.kind == wire::Value::Kind::error && task->request) {
       const auto& types = task->request->retry_on;
       if (std::find(types.begin(), types.end(), reply.value.error->type) != types.end() &&
@@ -422,8 +425,8 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   }
   if (reply.value.kind == wire::Value::Kind::error) {
     Error error(*reply.value.error);
-    if (task != nullptr && reply.lost_argument != 0 && error.code() == Code::object_lost &&
-        argument_lost(*task, peer.process, reply, error, now))
+    if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
+        error.code() == Code::object_lost && argument_lost(*task, peer.process, reply, error, now))
       return;
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
     for (const auto& result : results) settle_error(entry_of(result), error);

@@ -329,7 +329,8 @@ std::unique_ptr<Task> Lineage::begin(Spec& spec) {
   ++task->attempt;
   task->spec = &spec;
   task->waiting = 0;
-  task->failed = false;
+  task->fate = Task::Fate::open;
+  task->had_second_attempt = false;
   task->sequence = 0;
   task->previous = task->next = nullptr;
   return task;

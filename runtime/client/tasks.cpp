@@ -26,6 +26,10 @@ constexpr std::uint32_t kMaxBacklog = 4096;
 /// A grant is lost when its worker dies before we hear of it: what is still wanted is asked again.
 constexpr Duration kAskAgain = 100ms;
 
+std::string_view name_of(const Task& task) {
+  return task.call.callable != nullptr ? task.call.callable->name : "";
+}
+
 Error poisoned(const Error& last) {
   ErrorInfo info = last.info();
   info.code = Code::poison_task;
@@ -66,7 +70,7 @@ void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
 void TaskManager::argument_ready(Task& task, Time now) {
   TROUPE_ASSERT(task.waiting > 0, "an argument became ready twice");
   if (--task.waiting != 0) return;
-  if (task.failed) {
+  if (task.fate != Task::Fate::open) {
     forget(task);
     return;
   }
@@ -83,8 +87,10 @@ void TaskManager::argument_ready(Task& task, Time now) {
 }
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
-  if (!task.failed) out_.fail(task, error);
-  task.failed = true;
+  if (task.fate == Task::Fate::open) {
+    if (part(task) == nullptr) out_.fail(task, error);
+    task.fate = Task::Fate::failed;
+  }
   argument_ready(task, Time{});
 }
 
@@ -111,7 +117,7 @@ void TaskManager::refused(std::uint64_t key, const Error& error) {
     Task* task = pool.ready.front();
     pool.ready.pop_front();
     --queued_;
-    out_.fail(*task, error);
+    if (part(*task) == nullptr) out_.fail(*task, error);
     forget(*task);
   }
 }
@@ -153,20 +159,28 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   return at != tasks.end() && (*at)->sequence == sequence ? *at : nullptr;
 }
 
+/// What its worker said of a task in flight is progress.
+[[gnu::always_inline]] inline void TaskManager::leave(Lease& lease, Task& task, Time now) {
+  if (lease.in_flight.front() == &task)  // mostly
+    lease.in_flight.pop_front();
+  else
+    lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), &task));
+  lease.since = now;
+  lease.recalled = false;
+}
+
 std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran,
                                          Time now) {
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
   Lease& lease = *lease_on(worker);
-  if (lease.in_flight.front() == task)
-    lease.in_flight.pop_front();
-  else
-    lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
-  lease.since = now;
-  lease.recalled = false;
+  leave(lease, *task, now);
   Pool& pool = pools_[lease.key];
   const auto ns = static_cast<double>(ran.count());
   pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
+  if (task->request && task->request->second_attempt) usual_[name_of(*task)].add(ran);
+  if (!twins_.empty())
+    if (Task* late = part(*task)) supersede(*late);
   std::unique_ptr<Task> owned = take(*task, pool);
   const std::uint64_t key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) {
@@ -176,6 +190,16 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
     dispatch(key, pool, now);
   }
   return owned;
+}
+
+bool TaskManager::yields(std::uint64_t worker, std::uint64_t sequence, Time now) {
+  Task* task = in_flight(worker, sequence);
+  if (task == nullptr || part(*task) == nullptr) return false;
+  Lease& lease = *lease_on(worker);
+  leave(lease, *task, now);
+  forget(*task);
+  settle_lease(lease, now);
+  return true;
 }
 
 bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) {
@@ -193,17 +217,19 @@ void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::u
   task->waiting = waiting;
   ++task->attempt;
   Lease& lease = *leases_.at(worker);
-  lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), task));
-  lease.since = now;
-  lease.recalled = false;
-  const std::uint64_t key = lease.key;
-  Pool& pool = pools_[key];
+  leave(lease, *task, now);
   if (waiting == 0) {
-    pool.ready.push_back(task);
+    pools_[lease.key].ready.push_back(task);
     ++queued_;
   }
+  settle_lease(lease, now);
+}
+
+/// After something has left it.
+void TaskManager::settle_lease(Lease& lease, Time now) {
+  const std::uint64_t key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
-  dispatch(key, pool, now);
+  dispatch(key, pools_[key], now);
 }
 
 void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count,
@@ -221,10 +247,11 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
     else
       kept.push_back(task);
   lease.in_flight.swap(kept);
-  for (auto at = back.rbegin(); at != back.rend(); ++at) {
-    pool.ready.push_front(*at);
-    ++queued_;
-  }
+  for (auto at = back.rbegin(); at != back.rend(); ++at)
+    if ((*at)->fate == Task::Fate::open)
+      requeue(pool, **at);
+    else
+      forget(**at);
   // A worker that hands back is busy for long (or waits): what it keeps is one call, so others take
   // these and it gets nothing until it moves.
   lease.since = now;
@@ -244,9 +271,15 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
   std::erase(pool.leases, lease.get());
   for (auto at = lease->in_flight.rbegin(); at != lease->in_flight.rend(); ++at) {
     Task& task = **at;
-    if (task.sequence > started) {
+    const bool ran = task.sequence <= started;
+    if (ran && alone) ++task.killed;
+    Task* other = ran ? part(task) : nullptr;
+    if (other != nullptr) other->killed = std::max<std::uint8_t>(other->killed, task.killed);
+    if (task.fate != Task::Fate::open || other != nullptr) {
+      forget(task);
+    } else if (!ran) {
       requeue(pool, task);
-    } else if (alone && ++task.killed == kPoison) {
+    } else if (alone && task.killed >= kPoison) {
       out_.fail(task, poisoned(reason));
       forget(task);
     } else if (task.retries_left != 0) {
@@ -264,6 +297,7 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
 Time TaskManager::tick(Time now) {
   Time next = Time::max();
   std::vector<Lease*> idle;
+  std::vector<Task*> slow;
   for (auto& [key, pool] : pools_) {
     if (pool.requested != 0 && !pool.ready.empty()) {
       if (now - pool.asked >= kAskAgain) ask(key, pool, pool.ready.size(), now);
@@ -274,6 +308,10 @@ Time TaskManager::tick(Time now) {
                     [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
     for (Lease* lease : pool.leases) {
       if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);  // it may be idle by then
+      if (const Time when = when_slow(*lease); when <= now)
+        slow.push_back(lease->in_flight.front());
+      else
+        next = std::min(next, when);
       if (lease->in_flight.empty()) {
         if (now - lease->since >= kWarm)
           idle.push_back(lease);
@@ -297,8 +335,65 @@ Time TaskManager::tick(Time now) {
     }
   }
   for (Lease* lease : idle) give_back(*lease);
+  for (Task* task : slow) attempt_again(*task, now);
   if (pools_.size() > kUnusedKeys) forget_unused();
   return next;
+}
+
+// --- second attempts
+
+/// When what it runs has taken so long that a second attempt is due.
+Time TaskManager::when_slow(const Lease& lease) const {
+  if (usual_.empty() || lease.in_flight.empty()) return Time::max();
+  const Task& task = *lease.in_flight.front();
+  if (!task.request || !task.request->second_attempt || task.retries_left == 0 ||
+      task.fate != Task::Fate::open || task.spec != nullptr || task.had_second_attempt)
+    return Time::max();
+  const auto usual = usual_.find(name_of(task));
+  if (usual == usual_.end() || !usual->second.known()) return Time::max();
+  return lease.since + usual->second.too_long();
+}
+
+void TaskManager::attempt_again(Task& slow, Time now) {
+  std::unique_ptr<Task> second(new Task{{}, slow.call, slow.results});
+  second->request = std::make_unique<const detail::Request>(*slow.request);
+  second->key = slow.key;
+  second->retries_left = slow.retries_left - (slow.retries_left > 0 ? 1 : 0);
+  second->attempt = slow.attempt + 1;
+  second->killed = slow.killed;
+  slow.had_second_attempt = second->had_second_attempt = true;
+  twins_.emplace_back(&slow, second.get());
+  ++second_attempts_;
+  submit(std::move(second), now);
+}
+
+Task* TaskManager::other_attempt(const Task& task) const {
+  for (const auto& [first, second] : twins_)
+    if (first == &task || second == &task) return first == &task ? second : first;
+  return nullptr;
+}
+
+/// From here on the other one is the only attempt; it is returned.
+Task* TaskManager::part(const Task& task) {
+  Task* other = other_attempt(task);
+  if (other == nullptr) return nullptr;
+  std::erase_if(twins_,
+                [&task](const auto& pair) { return pair.first == &task || pair.second == &task; });
+  return other;
+}
+
+/// The other attempt has ended the task. What runs cannot be stopped: its answer finds no results.
+void TaskManager::supersede(Task& late) {
+  Pool& pool = pools_.at(late.key);
+  const auto queued = std::find(pool.ready.begin(), pool.ready.end(), &late);
+  if (queued != pool.ready.end()) {
+    pool.ready.erase(queued);
+    --queued_;
+    return forget(late);
+  }
+  late.fate = Task::Fate::superseded;
+  late.retries_left = 0;
+  late.results = {};
 }
 
 /// Keys come and go with the shapes of tasks and with nodes.
@@ -336,11 +431,25 @@ TaskManager::Lease* TaskManager::best_lease(Pool& pool) const {
   return best;
 }
 
+/// Not one that has its other attempt.
+TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task) const {
+  const Task* other = other_attempt(task);
+  for (Lease* lease : pool.leases) {
+    const auto& has = lease->in_flight;
+    if (other == nullptr || std::find(has.begin(), has.end(), other) == has.end()) continue;
+    const bool full = std::exchange(lease->full, true);
+    Lease* best = best_lease(pool);
+    lease->full = full;
+    return best;
+  }
+  return best_lease(pool);
+}
+
 void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
   while (!pool.ready.empty()) {
-    Lease* lease = best_lease(pool);
-    if (lease == nullptr) break;
     Task* task = pool.ready.front();
+    Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
+    if (lease == nullptr) break;
     if (!out_.send(lease->worker, *task)) {
       lease->full = true;
       continue;

@@ -9,18 +9,26 @@
 ///     backlog) tasks.ended(worker, sequence, ran_ns, now); tasks.worker_died(worker, started,
 ///     reason);
 ///
+/// A task that asked for it gets a second attempt on another worker when it runs three times as
+/// long as is usual for its function (as MapReduce's backup tasks do, Dean and Ghemawat 2004). Both
+/// are tasks with the same results: the first that ends well counts, else the last one's error.
+///
 /// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an
 /// unstarted call never costs a retry. T-3 a reclaimed lease gets no new call. T-4 no task is sent
-/// again that has killed kPoison workers, whatever its retries.
+/// again that has killed kPoison workers, whatever its retries. T-5 of two attempts one ends the
+/// task, and neither waits behind the other.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/client/recycle.hpp"
+#include "troupe/runtime/client/usual_time.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 
 #include <deque>
 #include <map>
 #include <memory>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe::client {
@@ -40,9 +48,12 @@ struct Task final : Recycled<Task> {
   std::uint32_t key = 0;          ///< shape
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
-  std::uint16_t waiting = 0;  ///< arguments that are not ready
-  std::uint8_t killed = 0;    ///< workers that ended while they ran it
-  bool failed = false;        ///< an argument ended in an error: kept only until waiting is 0
+  std::uint16_t waiting = 0;            ///< arguments that are not ready
+  std::uint8_t killed : 7 = 0;          ///< workers that ended while they ran it
+  bool had_second_attempt : 1 = false;  ///< there is one at most, or each would have its own
+  /// failed: an argument ended in an error; superseded: its other attempt has ended the task. Kept
+  /// until waiting is 0, or its worker answers.
+  enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;
 };
 
 class TaskManager {
@@ -88,7 +99,11 @@ class TaskManager {
 
   /// The task behind a reply, or nullptr when there is none (a late or invented reply).
   Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
-  /// Its last reply came. The task is the caller's from here on.
+  /// One of two attempts ended in an error: it is dropped, and the other decides. False: it is the
+  /// only one.
+  bool yields(std::uint64_t worker, std::uint64_t sequence, Time now);
+  /// Its last reply came. The task is the caller's from here on; without results if another attempt
+  /// was first.
   std::unique_ptr<Task> ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
   /// It has not run, since arguments were lost: it is sent again once `waiting` of them are ready.
   /// Costs no retry.
@@ -113,6 +128,7 @@ class TaskManager {
   }
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
+  std::size_t second_attempts() const noexcept { return second_attempts_; }
   std::size_t keys() const noexcept { return pools_.size(); }
   bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
 
@@ -138,6 +154,7 @@ class TaskManager {
 
   void dispatch(std::uint64_t key, Pool& pool, Time now);
   Lease* best_lease(Pool& pool) const;
+  Lease* best_lease_without(Pool& pool, const Task& task) const;
   Lease* lease_on(std::uint64_t worker);
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
   void give_back_others(std::uint64_t key, const Pool& pool, Time now);
@@ -147,6 +164,13 @@ class TaskManager {
   void forget(Task& task) { take(task, pools_.at(task.key)); }
   void forget_unused();
   void requeue(Pool& pool, Task& task);
+  void leave(Lease& lease, Task& task, Time now);
+  void settle_lease(Lease& lease, Time now);
+  Time when_slow(const Lease& lease) const;
+  void attempt_again(Task& slow, Time now);
+  Task* other_attempt(const Task& task) const;
+  Task* part(const Task& task);
+  void supersede(Task& late);
   static std::size_t depth(const Pool& pool) noexcept;
 
   Out& out_;
@@ -156,6 +180,9 @@ class TaskManager {
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;
+  std::vector<std::pair<Task*, Task*>> twins_;   ///< two attempts of a task; few
+  std::map<std::string_view, UsualTime> usual_;  ///< of functions that may need it, by name
+  std::size_t second_attempts_ = 0;
 };
 
 }  // namespace troupe::client

@@ -150,6 +150,7 @@ struct Request {
   // tasks
   int max_retries = 3;                ///< -1: without limit
   std::vector<std::string> retry_on;  ///< typeid names of exceptions worth a retry
+  bool second_attempt = false;        ///< when it runs unusually long
   // actors
   std::string name_space;
   bool detached = false;

@@ -63,6 +63,15 @@ int die_first(const std::string& path, int times) {
   if (lines <= times) ::raise(SIGKILL);
   return lines;
 }
+/// Gives the number of runs before it; the sixth never comes to its end.
+int stay_in_sixth(const std::string& path) {
+  std::ofstream(path, std::ios::app) << "x\n";
+  std::ifstream in(path);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  if (lines == 6) ::pause();
+  return lines - 1;
+}
 int throw_first(const std::string& path, int times) {
   std::ofstream(path, std::ios::app) << "x\n";
   std::ifstream in(path);
@@ -228,6 +237,17 @@ TEST(Tasks, RetriesEndInATypedErrorThatSaysUnknown) {
     EXPECT_EQ(e.where().attempt, 2) << e.what();
   }
   EXPECT_EQ(ctx.get(ctx.submit<twice>(1), kBound), 2) << "the node goes on";
+}
+
+TEST(Tasks, OneThatStaysAwayGetsASecondAttemptIfItMay) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  const std::string path = scratch_file("stays");
+  const troupe::TaskOptions may{.second_attempt = true};
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(ctx.get(ctx.with(may).submit<stay_in_sixth>(path), kBound), i);
+  EXPECT_EQ(ctx.get(ctx.with(may).submit<stay_in_sixth>(path), kBound), 6);
+  ::unlink(path.c_str());
 }
 
 TEST(Tasks, GoodTasksBesideDyingOnesAllAnswer) {

@@ -9,11 +9,11 @@
 namespace troupe::simulation {
 namespace {
 
-constexpr std::uint64_t kMost = 12'000;
+constexpr std::uint64_t kMostOfReplicas = 12'000;
 
 TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   ReplicasWorld::Seen total;
-  const sim::Seeds seeds(kMost);
+  const sim::Seeds seeds(kMostOfReplicas);
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     ReplicasWorld world(seed);
     world.run();
@@ -23,7 +23,7 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
     total.lent += seen.lent, total.deaths += seen.deaths, total.orphans += seen.orphans;
     total.restored += seen.restored, total.excused += seen.excused;
   }
-  const double share = static_cast<double>(kMost) / static_cast<double>(seeds.count);
+  const double share = static_cast<double>(kMostOfReplicas) / static_cast<double>(seeds.count);
   const auto expect_more = [share](std::uint64_t seen, double than, const char* what) {
     RecordProperty(what, std::to_string(seen));
     EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // the figures are those of all
@@ -43,7 +43,7 @@ TEST_P(PlantedInReplicas, IsFound) {
   sim::MutantScope bug(GetParam());
   std::string broken;
   std::uint64_t seed = 0;
-  while (broken.empty() && ++seed <= kMost) {
+  while (broken.empty() && ++seed <= kMostOfReplicas) {
     ReplicasWorld world(seed);
     world.run();
     broken = world.broken();

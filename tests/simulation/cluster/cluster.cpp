@@ -78,7 +78,8 @@ std::string_view name_of(Mark mark) noexcept {
                                         "resumed",
                                         "sent_elsewhere",
                                         "lingered",
-                                        "gift_undone"};
+                                        "gift_undone",
+                                        "second_attempt"};
   static_assert(std::size(names) == kMarks);
   return names[static_cast<std::size_t>(mark)];
 }

@@ -96,7 +96,11 @@ void Process::turn() {
     drain_peer(at->second);
     at = peers_.upper_bound(process);  // it may be gone
   }
-  if (now >= next_tick_) next_tick_ = tasks_.tick(now);
+  if (now >= next_tick_) {
+    const std::size_t before = tasks_.second_attempts();
+    next_tick_ = tasks_.tick(now);
+    if (tasks_.second_attempts() != before) machine_.truth().mark(Mark::second_attempt);
+  }
   collect();
   program_->run();
   collect();
@@ -261,6 +265,7 @@ void Process::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload) {
   client::ActorCall* call =
       task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
   if (task != nullptr) {
+    if (reply.value.kind == Kind::error && tasks_.yields(peer.process, reply.sequence, now)) return;
     if (reply.value.kind == Kind::error && task->request &&
         std::find(task->request->retry_on.begin(), task->request->retry_on.end(),
                   reply.value.error->type) != task->request->retry_on.end() &&
@@ -276,7 +281,7 @@ void Process::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload) {
   }
   if (reply.value.kind == Kind::error) {
     for (const auto& result : results) settle_error(entry_of(result), Error(*reply.value.error));
-  } else if (reply.index < results.size()) {
+  } else if (reply.index < results.size() && !entry_of(results[reply.index]).ready) {
     settle(entry_of(results[reply.index]), reply.value, payload);
   } else {
     give_back(reply.value);
@@ -420,6 +425,7 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
   client::Task* task = owned.get();
   auto request = std::make_unique<detail::Request>();
   request->retry_on = {"flaky"};
+  request->second_attempt = true;
   task->request = std::move(request);
   task->retries_left = retries;
   task->call = call_of(spec, std::move(arguments), std::move(refs));

@@ -95,6 +95,7 @@ enum class Mark : std::uint8_t {
   sent_elsewhere,
   lingered,
   gift_undone,
+  second_attempt,
   count_
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);
