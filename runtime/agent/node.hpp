@@ -353,6 +353,7 @@ class Node final : private OwnerTable::Out,
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
+  void drop_wishes(const Job& job);
   void end_job(JobId id, const std::string& why);
   void described(JobId job, const Result<Programs::Files>& files) override;
   void program(JobId job, const Result<process::Program>& program) override;

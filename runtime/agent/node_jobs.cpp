@@ -185,6 +185,13 @@ bool Node::has_purpose(const Process& worker) const {
   return actors_.hosts(worker.index) || (starting != starting_.end() && starting->second);
 }
 
+/// Of a job that has ended. Processes of this node that live on wish again by themselves, but other
+/// nodes count on what they were not refused.
+void Node::drop_wishes(const Job& job) {
+  leases_.job_ended(job.number, steady_now());
+  remote_.refuse_job(job.id, "its job has ended");
+}
+
 /// Its tasks end; its actors do when control says so, the detached ones live on.
 void Node::end_job(JobId id, const std::string& why) {
   const auto number = job_numbers_.find(id);
@@ -199,7 +206,7 @@ void Node::end_job(JobId id, const std::string& why) {
       ::kill(process->pid, SIGKILL);
   }
   const Time now = steady_now();
-  leases_.job_ended(job.number, now);
+  drop_wishes(job);
   kept_.job_over(job.number, "its job has ended");
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);

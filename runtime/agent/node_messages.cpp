@@ -188,7 +188,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
     job.failed_starts = 0;
     // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
     // actor of an ended job may still submit.
-    if (job.ended) leases_.job_ended(job.number, steady_now());
+    if (job.ended) drop_wishes(job);
   }
 }
 

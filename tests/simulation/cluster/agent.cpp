@@ -409,7 +409,7 @@ void Agent::start_due() {
     if (Random dice(high); dice.chance(cluster_.fault_rate(cluster_.plan.gift_kills)))
       proc.process->never_sends(1 + dice.below(8));
     leases_.worker_started(index, now, proc.dedicated, proc.job_number);
-    if (jobs_.at(proc.job_number).ended) leases_.job_ended(proc.job_number, now);
+    if (const Job& job = jobs_.at(proc.job_number); job.ended) drop_wishes(job);
   }
 }
 
@@ -625,6 +625,11 @@ bool Agent::has_purpose(const Proc& worker) const {
   return actors_.hosts(worker.index) || (!worker.attached && worker.dedicated);
 }
 
+void Agent::drop_wishes(const Job& job) {
+  leases_.job_ended(job.number, env_->now());
+  remote_.refuse_job(job.id, "its job has ended");
+}
+
 void Agent::end_job(JobId id) {
   const auto number = job_numbers_.find(id);
   if (number == job_numbers_.end()) return;
@@ -634,7 +639,7 @@ void Agent::end_job(JobId id) {
     if (proc->job_number != job.number || proc->reaped_at) continue;
     if (proc->driver || !has_purpose(*proc)) kill_process(*proc, "its job has ended");
   }
-  leases_.job_ended(job.number, env_->now());
+  drop_wishes(job);
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(env_->now(), dedicated, job.number);
     return !dedicated;

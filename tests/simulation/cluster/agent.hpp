@@ -164,6 +164,7 @@ class Agent final : public sim::Node<Packet>,
   void add_driver(std::uint64_t number);
   void start_job(Job& job);
   void driver_gone(Proc& driver, bool finished);
+  void drop_wishes(const Job& job);
   void end_job(JobId id);
   void forget_ended_jobs();
   void on_registered();
