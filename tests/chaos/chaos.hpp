@@ -68,8 +68,8 @@ class Chaos {
   static const Kind* kind_named(const std::string& name);
 
   // rounds (chaos.cpp)
-  void one_round();
   void begin_round();
+  bool has_time(Clock::time_point until) const;
   bool is_over() const;
   void one_fault(const Kind& kind);
   void check_bystanders(const std::string& kind);
