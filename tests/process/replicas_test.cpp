@@ -47,7 +47,7 @@ Basket fill(Context& ctx, int replicas) {
           std::move(array).seal({.replicas = replicas}), ctx.put(large, {.replicas = replicas})};
 }
 
-struct Replicas : testing::Test {
+struct ClusterReplicas : testing::Test {
   void start(unsigned nodes) {
     cluster = std::make_unique<troupe::Session>(troupe::SessionOptions{.cpus = 1, .nodes = nodes});
     const Context ctx = cluster->context();
@@ -67,7 +67,7 @@ struct Replicas : testing::Test {
   std::vector<NodeId> others;
 };
 
-TEST_F(Replicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRef) {
+TEST_F(ClusterReplicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRef) {
   start(3);
   Context ctx = cluster->context();
   const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
@@ -85,7 +85,7 @@ TEST_F(Replicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRe
   EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 25s)) << bytes() << " bytes are left";
 }
 
-TEST_F(Replicas, AreFreedWithTheLastRefWhenNobodyDies) {
+TEST_F(ClusterReplicas, AreFreedWithTheLastRefWhenNobodyDies) {
   start(3);
   Context ctx = cluster->context();
   {
@@ -96,7 +96,7 @@ TEST_F(Replicas, AreFreedWithTheLastRefWhenNobodyDies) {
   EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 10s)) << bytes() << " bytes are left";
 }
 
-TEST_F(Replicas, MoreThanThereAreNodesAndFewerThanOneAreErrors) {
+TEST_F(ClusterReplicas, MoreThanThereAreNodesAndFewerThanOneAreErrors) {
   start(2);
   Context ctx = cluster->context();
   EXPECT_THROW(ctx.put(1, {.replicas = 3}), troupe::Infeasible);
