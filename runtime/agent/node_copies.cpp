@@ -1,5 +1,6 @@
 /// Copies in folders that all nodes see: those of this node's objects that other nodes hold, and
 /// those that nodes have left which are gone.
+#include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
 
@@ -19,12 +20,7 @@ constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr int kMostBegun = 256;  ///< in one pass of the loop
 
 wire::Value lost_with_its_node(const Error& why) {
-  wire::Value value;
-  value.kind = wire::Value::Kind::error;
-  value.error =
-      Error(Code::object_lost, "the node that owned the object is gone, and " + why.message())
-          .shared_info();
-  return value;
+  return internal::lost("the node that owned the object is gone, and " + why.message());
 }
 
 }  // namespace

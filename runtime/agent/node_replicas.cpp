@@ -1,4 +1,5 @@
 /// Copies of objects at other nodes: what Replicas decides, carried out.
+#include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
 
@@ -130,13 +131,10 @@ void Node::pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) {
 /// A shared folder may have one.
 void Node::not_found(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) {
   if (copies_) return bytes ? want_copy(owner, object, *bytes) : look_for_copy(owner, object);
-  const Error lost(Code::object_lost,
-                   "the node that owned the object is gone, and no other has a copy of it");
-  if (bytes) return owners_.pull_failed(object, lost);
-  wire::Value value;
-  value.kind = wire::Value::Kind::error;
-  value.error = lost.shared_info();
-  owners_.ready_from_owner(owner, object, value, {});
+  const wire::Value lost =
+      internal::lost("the node that owned the object is gone, and no other has a copy of it");
+  if (bytes) return owners_.pull_failed(object, Error(*lost.error));
+  owners_.ready_from_owner(owner, object, lost, {});
 }
 
 }  // namespace troupe::agent

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A header whose first comment says "plain state machine" keeps its word, and so does its .cpp: no thread, lock,
+# A header whose first comment says "plain state machine" keeps its word, and so do its .cpp files: no thread, lock,
 # atomic, socket or clock, and nothing that depends on the order of an unordered container. That is what lets the
 # simulator replay it from a seed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -29,7 +29,9 @@ while read -r header; do
   leading_comment "$header" | tr '\n' ' ' | sed 's%///* *%%g; s/  */ /g' | grep -qi 'plain state machine' || continue
   count=$((count + 1))
   files=("$header")
-  if [[ -f ${header%.hpp}.cpp ]]; then files+=("${header%.hpp}.cpp"); fi
+  for unit in "${header%.hpp}".cpp "${header%.hpp}"_*.cpp; do  # names_of_its_own have their own header
+    if [[ -f $unit && ( $unit == "${header%.hpp}.cpp" || ! -f ${unit%.cpp}.hpp ) ]]; then files+=("$unit"); fi
+  done
   for file in "${files[@]}"; do
     while IFS=: read -r line what; do
       offence "$file:$line: a plain state machine does not use ${what//[[:space:]]/}"

@@ -1,0 +1,31 @@
+/// Values that say that there is none.
+#pragma once
+
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace troupe::agent::internal {
+
+inline wire::Value error_value(std::shared_ptr<const ErrorInfo> info) {
+  wire::Value value;
+  value.kind = wire::Value::Kind::error;
+  value.error = std::move(info);
+  return value;
+}
+
+/// An ObjectLost; its cause's node is named as its own.
+inline wire::Value lost(std::string message, const Error* cause = nullptr) {
+  ErrorInfo info;
+  info.code = Code::object_lost;
+  info.message = std::move(message);
+  if (cause != nullptr) {
+    info.cause = cause->shared_info();
+    info.origin.node = cause->where().node;
+  }
+  return error_value(std::make_shared<const ErrorInfo>(std::move(info)));
+}
+
+}  // namespace troupe::agent::internal

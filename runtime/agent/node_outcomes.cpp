@@ -1,0 +1,240 @@
+/// What the node's tables have decided, carried out: leases, refs, actors.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/wire/cases.hpp"
+
+#include <csignal>
+#include <utility>
+
+namespace troupe::agent {
+
+using wire::Cases;
+
+// --- leases
+// ------------------------------------------------------------------------------------------------------
+
+void Node::carry_out_leases() {
+  for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
+    for (auto& event : events)
+      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated, e.job); },
+                       [&](scheduling::StopWorker& e) { end_worker(e.worker); },
+                       [&](scheduling::Granted& e) { on_granted(e); },
+                       [&](scheduling::Refused& e) { on_refused(e); },
+                       [&](scheduling::ReclaimLease& e) {
+                         if (remote_.is_alias(e.owner))
+                           remote_.reclaim_here(e.owner, e.lease);
+                         else
+                           reclaim(e.owner, e.lease);
+                       },
+                       [&](scheduling::Spilled& e) {
+                         Process* owner = find(e.owner);
+                         if (owner != nullptr)
+                           remote_.spilled(e.owner, e.key, e.node, wire_shape(e.shape), owner->job);
+                       },
+                       [&](scheduling::LeaseLost& e) {  // a local owner hears PeerDied
+                         remote_.lease_lost(e.lease);
+                       }},
+                 event);
+}
+
+void Node::on_granted(const scheduling::Granted& grant) {
+  // It has this before its first call under the lease, which nobody sends before the grant.
+  Process* worker = find(grant.worker);
+  if (options_.gpus > 0 && worker != nullptr)
+    send(*worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus});
+  if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
+  if (grant.owner == kSelf) {
+    waiting_lives_.erase(grant.key);
+    actor_leases_[grant.key] = grant.lease;
+    return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
+  }
+  if (worker == nullptr)  // the table hears of the death next
+    return remote_.wish_again(grant.owner, grant.key);
+  if (remote_.is_alias(grant.owner))
+    return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
+  Process* owner = find(grant.owner);
+  // Gone meanwhile: also a process elsewhere that has withdrawn its wish since it was granted.
+  if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
+  connect(*owner, *worker);
+  send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
+}
+
+void Node::on_refused(const scheduling::Refused& refused) {
+  if (refused.owner == kSelf && (refused.key & kForKeptCalls) != 0)
+    kept_.job_over(refused.key & ~kForKeptCalls, refused.why);
+  else if (refused.owner == kSelf)
+    actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
+  else if (remote_.is_alias(refused.owner))
+    remote_.refused_here(refused.owner, refused.key, refused.why);
+  else if (Process* owner = find(refused.owner))
+    send(*owner, wire::LeaseRefused{refused.key, refused.why});
+}
+
+void Node::send_notices() {
+  for (const objectstore::Notice& notice : host_->take_notices()) {
+    for (auto& [index, process] : processes_) {
+      switch (notice.kind) {
+        case objectstore::Notice::Kind::recycle:
+          if (process->introduced && process->store_index == notice.process)
+            send(*process, wire::Recycle{notice.slot, notice.generation});
+          break;
+        case objectstore::Notice::Kind::forget_extent:
+          send(*process, wire::Forget{false, notice.extent.value});
+          break;
+        case objectstore::Notice::Kind::forget_segment:
+          send(*process, wire::Forget{true, notice.process});
+          break;
+      }
+    }
+  }
+}
+
+// --- OwnerTable::Out
+// ---------------------------------------------------------------------------------------------------
+
+/// A value of ours as another node takes it.
+wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
+  wire::PeerReady ready{object, value, {}};
+  wire::for_each_ref(value, [&](ObjectId id) {
+    const auto owner = owners_.owner_of(id);
+    ready.refs.push_back({id, owner ? name_of(*owner, id, {}) : id_});
+  });
+  if (value.kind == wire::Value::Kind::shared) {
+    ready.value.kind = wire::Value::Kind::remote;
+    ready.value.remote_bytes = value.location.length;
+  }
+  return ready;
+}
+
+void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
+                 BlobView payload) {
+  if (process == kSelf) return replicas_.arrived(object, value);
+  if (const auto node = remote_.node_of(process))
+    return network_->send(*node, answer_of(object, value), payload);
+  NodeId holder;
+  if (value.kind == wire::Value::Kind::remote)
+    if (const auto owner = owners_.owner_of(object))
+      holder = remote_.node_of(*owner).value_or(NodeId{});
+  if (Process* to = find(process)) send(*to, wire::Ready{object, value, holder}, payload);
+}
+
+void Node::rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) {
+  if (Process* to = find(maker)) send(*to, wire::Rebuild{object, lost});
+}
+
+void Node::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
+  if (const auto node = remote_.node_of(owner))
+    network_->send(*node, wire::PeerRebuild{object, lost});
+}
+
+void Node::lineage_over(ProcessIndex maker, ObjectId object) {
+  if (maker == kSelf) return kept_.released(object);
+  if (Process* to = find(maker)) send(*to, wire::Lineage{object});
+}
+
+void Node::orphaned(ObjectId object, ObjectId lost) {
+  kept_.orphaned(object, lost);
+}
+
+void Node::free(const wire::Location& location) {
+  if (gave_back_lent(location)) return;
+  transit_.freed(location);
+  frees_.push_back(location);
+}
+
+void Node::unreferenced(ActorId actor) {
+  actors_.unreferenced(actor);
+}
+
+// --- ActorHost::Out
+// ----------------------------------------------------------------------------------------------------
+
+void Node::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId id) {
+  const scheduling::JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
+  waiting_lives_[life] = job;
+  leases_.request(kSelf, life, shape, 1, steady_now(),
+                  {.spilled = false, .dedicated = true, .job = job});
+}
+
+void Node::release_worker(std::uint64_t life) {
+  waiting_lives_.erase(life);
+  if (const auto lease = actor_leases_.find(life); lease != actor_leases_.end()) {
+    leases_.returned(lease->second, steady_now());
+    actor_leases_.erase(lease);
+  } else {
+    leases_.request(kSelf, life, {}, 0, steady_now(), {.spilled = false, .dedicated = true});
+  }
+}
+
+void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
+                       const std::vector<wire::OwnedRef>& refs) {
+  Process* to = find(worker);
+  if (to == nullptr) return;
+  for (const wire::OwnedRef& ref : refs) {
+    if (ref.owner != id_) owners_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    owners_.hold(ref.object, worker, +1);
+  }
+  send(*to, start, payload);
+}
+
+void Node::hold_creation(const wire::Call& creation) {
+  for (const wire::Value& argument : creation.arguments)
+    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
+}
+
+void Node::drop_creation(const wire::Call& creation) {
+  for (const wire::Value& argument : creation.arguments)
+    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, -1); });
+}
+
+void Node::end_worker(ProcessIndex worker) {
+  Process* process = find(worker);
+  if (process == nullptr) return;
+  process->leaving = true;
+  send(*process, wire::Shutdown{"no longer needed"});
+}
+
+void Node::kill_worker(ProcessIndex worker) {
+  if (Process* process = find(worker); process != nullptr && process->pid > 0)
+    ::kill(process->pid, SIGKILL);
+}
+
+void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
+  Process* to = find(watcher);
+  if (to == nullptr) return;
+  if (update.state == wire::ActorState::alive) {
+    Process* worker = find(update.worker);
+    if (worker == nullptr) return;  // control hears of its death next
+    if (worker != to) connect(*to, *worker);
+  }
+  send(*to, update);
+}
+
+void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& location) {
+  Process* to = find(watcher);
+  if (to == nullptr) return;
+  wire::ActorUpdate update;
+  update.actor = location.actor;
+  update.state = wire::ActorState::alive;
+  update.incarnation = location.incarnation;
+  update.worker = remote_.connect(watcher, location.node, location.worker, location.actor,
+                                  location.incarnation);
+  send(*to, update);
+}
+
+NodeId Node::owner_of(ObjectId object) {
+  const auto owner = owners_.owner_of(object);
+  return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
+}
+
+void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) {
+  Process* to = find(process);
+  if (to == nullptr) return;
+  if (found.found) {
+    if (owner && owner != id_) owners_.borrow(found.lifetime, owner_index(owner), kSelf);
+    owners_.hold(found.lifetime, process, +1);
+  }
+  send(*to, found);
+}
+
+}  // namespace troupe::agent

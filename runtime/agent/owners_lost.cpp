@@ -1,0 +1,138 @@
+/// OwnerTable: values that were known and are lost, and who says what they are now.
+#include "troupe/runtime/agent/internal/lost.hpp"
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/wire/peer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::agent {
+
+using internal::error_value;
+using internal::lost;
+
+namespace {
+
+/// Whether a value leads to the bytes that are said to be lost.
+bool leads_to(const wire::Value& value, ObjectId object, ObjectId lost) {
+  switch (value.kind) {
+    case wire::Value::Kind::forwarded: return value.forward == lost;
+    case wire::Value::Kind::shared:
+    case wire::Value::Kind::remote: return object == lost;
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::inline_bytes:
+    case wire::Value::Kind::error: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_one) {
+  const auto found = records_.find(object);
+  const bool known = found != records_.end() && found->second.known;
+  if (!known || !found->second.ready || !leads_to(found->second.value, object, lost_one))
+    return await(object, process);  // it is being rebuilt, or was
+  Record& record = found->second;
+  if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
+  const bool is_here = record.value.kind == wire::Value::Kind::shared;
+  if (is_here && is_good_ && is_good_(record.value.location))
+    return await(object, process);  // the bytes that it means were here before these
+  const bool has_twin = outlives_owner(object) || (record.owner != kSelf && !is_dead(record.owner));
+  if (is_here && !has_twin && record.producer == process && !record.kept)
+    return answer_error(object, process, lost("whoever made it cannot make it again"));
+  record.waiting.push_back({process, true});
+  record.lost = lost_one;
+  if (record.again) return;
+  if (is_here && has_twin) return pull_again(object, record);
+  make_again(object, record);
+}
+
+/// What is known of its value leads to bytes that are nowhere.
+void OwnerTable::make_again(ObjectId object, Record& record) {
+  const ObjectId lost_one = record.lost;
+  if (copies_ && record.owner == kSelf) out_.copy_over(object);
+  drop_value(record);
+  if (record.owner != kSelf && is_dead(record.owner))
+    set_value(object, record, error_value(dead_.at(record.owner)), {});
+  else if (record.owner != kSelf)
+    out_.peer_rebuild(record.owner, object, lost_one);
+  else if (is_dead(record.producer) && record.kept)
+    out_.orphaned(object, lost_one);
+  else if (is_dead(record.producer) && !TROUPE_MUTANT("owners.asks_the_dead"))
+    set_value(object, record,
+              lost("the process that made it has ended, and no call is kept that could make it "
+                   "again: it was put, is the result of an actor's method, or its task may not "
+                   "run twice"),
+              {});
+  else
+    out_.rebuild(record.producer, object, lost_one);
+}
+
+/// The refs inside stay as they are: those of the copy that comes are the same.
+void OwnerTable::pull_again(ObjectId object, Record& record) {
+  record.value.remote_bytes = record.value.location.length;
+  out_.free(std::exchange(record.value.location, {}));
+  record.value.kind = wire::Value::Kind::remote;
+  record.again = record.pulling = true;
+  out_.pull(record.owner, object, record.value.remote_bytes);
+}
+
+void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
+                         BlobView payload) {
+  hold_inner(value);
+  const auto found = records_.find(object);
+  if (found == records_.end()) return let_go(value);
+  Record& record = found->second;
+  if (record.owner != kSelf || record.producer != from) return drop_inner(value);
+  if (copies_ && record.ready) out_.copy_over(object);
+  if (record.ready) drop_value(record);
+  set_value(object, record, value, payload);
+}
+
+void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
+  const auto found = records_.find(object);
+  if (found != records_.end() && found->second.producer == from)
+    found->second.has_lineage = true;
+  else if (!is_dead(from))
+    out_.lineage_over(from, object);
+}
+
+bool OwnerTable::made_by_kept_call(ProcessIndex from, ObjectId object) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner != kSelf || found->second.producer != from)
+    return false;
+  return found->second.kept = true;
+}
+
+bool OwnerTable::entrust(ObjectId object, ProcessIndex process) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.kept || !is_dead(found->second.producer))
+    return false;
+  found->second.producer = process;
+  return found->second.has_lineage = true;
+}
+
+std::optional<ProcessIndex> OwnerTable::maker_of(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || is_dead(found->second.producer)) return std::nullopt;
+  return found->second.producer;
+}
+
+void OwnerTable::gone(ObjectId object, const Error& why) {
+  const auto found = records_.find(object);
+  if (found != records_.end() && !found->second.ready)
+    set_value(object, found->second, error_value(why.shared_info()), {});
+}
+
+/// Nobody knows the value any more.
+void OwnerTable::drop_value(Record& record) {
+  record.ready = false;
+  record.pulling = record.again = false;
+  record.payload.clear();
+  const wire::Value value = std::exchange(record.value, {});
+  if (!TROUPE_MUTANT("owners.keeps_lost_value")) let_go(value);
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,222 @@
+/// OwnerTable: refs that come from other nodes or go there, and nodes that die.
+#include "troupe/runtime/agent/internal/lost.hpp"
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/wire/peer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::agent {
+
+using internal::error_value;
+using internal::lost;
+
+std::optional<ProcessIndex> OwnerTable::owner_of(ObjectId object) const {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner == kSelf) return std::nullopt;
+  return found->second.owner;
+}
+
+ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
+  note_passing(object, to, by, -1);
+  const ProcessIndex owner = owner_of(object).value_or(kSelf);
+  if (owner == kSelf) return kSelf;
+  if (ends_here(object, to)) {
+    count(object, records_.at(object), to, -1);
+    if (owner != to) orphans_.insert({to, object});
+  }
+  return owner;
+}
+
+void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
+  if (owner == kSelf) return;
+  Record& record = record_of(object);
+  const bool fresh = !record.known;
+  // One owner for life, but that may be dead for us and have come back under another index. What
+  // we have stays as it is; whoever counts us is relieved.
+  if (fresh) {
+    // Nodes that have counted here took us for the owner, which we may have been: as orphans.
+    std::erase_if(record.holders, [&](const auto& holder) {
+      if (nodes_.count(holder.first) == 0) return false;
+      held_by_[holder.first].erase(object);
+      orphans_.insert({holder.first, object});
+      return true;
+    });
+    record.known = true;
+    record.owner = owner;
+    ++borrowed_[owner];
+    touch(object, record);
+  }
+  if (const auto dead = dead_.find(owner); dead != dead_.end()) {
+    if (fresh && !outlives_owner(object)) set_value(object, record, error_value(dead->second), {});
+    if (from != owner && from != kSelf) out_.peer_hold(from, object, owner, -1);
+    return;
+  }
+  if (from != owner && from != kSelf) {
+    ++passed_by_[owner][{from, object}];
+    out_.peer_hold(owner, object, from, +1);
+  }
+  if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
+  if (from != kSelf && !fresh && !TROUPE_MUTANT("owners.keeps_surplus"))
+    out_.peer_hold(owner, object, kSelf, -1);
+}
+
+/// To a node that we know, and that has not died and come back since.
+bool OwnerTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
+  if (record.holders.count(to) != 0) return true;
+  for (const auto& [by, passing] : passing_)  // it has left, and its count is still to be read
+    if (const auto entry = passing.find({to, object}); entry != passing.end()) return true;
+  return false;
+}
+
+void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
+                           std::int32_t delta) {
+  if (is_dead(from)) return;
+  const auto found = records_.find(object);
+  const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
+  if (holder != from && delta < 0) {
+    if (relieve(from, holder, object)) return;
+    // Whom we passed the ref to is counted by its owner, `holder`, or has lost it. An owner that we
+    // have lost may have another index by now.
+    const bool by_its_owner = is_dead(owner) ? stays_counted(object) : owner == holder;
+    if (owner != kSelf && by_its_owner && was_passed_on(object, found->second, from) &&
+        !TROUPE_MUTANT("owners.lets_go_at_departure"))
+      count(object, found->second, from, delta);
+    return;
+  }
+  // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
+  // also when we have let go of the ref before, or the node has it from one that we sent it to.
+  const auto is_orphan = [this, object] {  // nodes are few, and orphans may be many
+    return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
+      return orphans_.count({node, object}) != 0;
+    });
+  };
+  const bool known = found != records_.end() && found->second.known;
+  const bool borrowed = owner != kSelf || (!known && is_orphan());
+  if (!borrowed) hold(object, from, delta);
+  if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
+}
+
+/// The owner has counted us, or is lost to us: who passed the ref on to us need not count us any
+/// more. False when it passed on nothing that waits for this.
+bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
+  const auto passed = passed_by_.find(owner);
+  if (passed == passed_by_.end()) return false;
+  const auto entry = passed->second.find({sender, object});
+  if (entry == passed->second.end()) return false;
+  if (--entry->second == 0) passed->second.erase(entry);
+  if (passed->second.empty()) passed_by_.erase(passed);
+  out_.peer_hold(sender, object, owner, -1);
+  return true;
+}
+
+/// Nobody else would tell those who passed its refs on to us.
+void OwnerTable::relieve_all(ProcessIndex owner) {
+  const auto passed = passed_by_.extract(owner);
+  if (!passed) return;
+  for (const auto& [ref, count] : passed.mapped())
+    for (std::uint64_t n = 0; n < count; ++n) out_.peer_hold(ref.first, ref.second, owner, -1);
+}
+
+void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
+                                  BlobView payload) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.owner != from || found->second.ready) return;
+  Record& record = found->second;
+  hold_inner(value);
+  if (value.kind == wire::Value::Kind::pending || value.kind == wire::Value::Kind::shared) {
+    drop_inner(value);
+    return set_value(object, record, lost("its owner's answer makes no sense"), {});
+  }
+  set_value(object, record, value, payload);
+}
+
+void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || found->second.value.kind != wire::Value::Kind::remote) {
+    if (!TROUPE_MUTANT("owners.late_bytes_stay")) out_.free(location);
+    return;
+  }
+  Record& record = found->second;
+  record.pulling = record.again = false;
+  record.value.kind = wire::Value::Kind::shared;
+  record.value.location = location;
+  want_copies(object, record);
+  answer_waiting(object, record);
+}
+
+void OwnerTable::pull_failed(ObjectId object, const Error& error) {
+  const auto found = records_.find(object);
+  if (found == records_.end() || !found->second.pulling) return;
+  Record& record = found->second;
+  record.pulling = false;
+  const bool is_gone = error.code() == Code::object_lost && !is_dead(record.owner);
+  if (is_gone && !record.again) record.lost = object;  // the first that we hear of it
+  if (is_gone && (record.again || !record.waiting.empty())) return make_again(object, record);
+  record.again = false;
+  const wire::Value end = error_value(error.shared_info());
+  for (const Waiting& who : std::exchange(record.waiting, {}))
+    answer_error(object, who.process, end);
+}
+
+void OwnerTable::node_died(ProcessIndex node, const Error& reason) {
+  if (is_dead(node)) return;
+  nodes_.insert(node);
+  drop_counts(node);
+  relieve_all(node);
+  orphans_.erase(orphans_.lower_bound({node, ObjectId{}}),
+                 orphans_.lower_bound({node + 1, ObjectId{}}));
+  for (auto passed = passed_by_.begin(); passed != passed_by_.end();) {
+    std::erase_if(passed->second, [node](const auto& entry) { return entry.first.first == node; });
+    passed = passed->second.empty() ? passed_by_.erase(passed) : std::next(passed);
+  }
+  const wire::Value end = lost("the node that owned the object is gone", &reason);
+  dead_[node] = end.error;
+  owner_died(node, end);
+}
+
+void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
+  forget_passed_on(node);
+  for (auto& [object, record] : records_) {
+    if (record.owner != node) continue;
+    if (record.ready && record.value.kind != wire::Value::Kind::remote) continue;
+    record.pulling = record.again = false;
+    if (outlives_owner(object)) {
+      look_for_copy(object, record);
+      continue;
+    }
+    drop_inner(std::exchange(record.value, {}));
+    set_value(object, record, lost, {});
+  }
+}
+
+/// Its owner has died before its value, or its bytes, came: whoever waits for them waits for its
+/// copy, and who comes later asks for that.
+void OwnerTable::look_for_copy(ObjectId object, Record& record) {
+  if (record.ready) return answer_waiting(object, record);
+  record.asked = !record.waiting.empty();
+  if (record.asked) out_.peer_await(record.owner, object);
+}
+
+/// Nobody can free what a dead owner owned: the nodes to which we passed its refs need no count of
+/// ours. What is still to be sent stays counted until it is.
+void OwnerTable::forget_passed_on(ProcessIndex owner) {
+  if (TROUPE_MUTANT("owners.waits_for_dead_owner")) return;
+  for (auto& [object, record] : records_) {
+    if (record.owner != owner || stays_counted(object)) continue;
+    for (auto holder = record.holders.begin(); holder != record.holders.end();) {
+      const bool passed_on = nodes_.count(holder->first) != 0;
+      if (passed_on) held_by_[holder->first].erase(object);
+      holder = passed_on ? record.holders.erase(holder) : std::next(holder);
+    }
+    touch(object, record);
+  }
+  for (const auto& [by, passing] : passing_)
+    for (const auto& [ref, unsent] : passing)
+      if (const auto found = records_.find(ref.second);
+          found != records_.end() && found->second.owner == owner && !stays_counted(ref.second))
+        count(ref.second, found->second, ref.first, unsent);
+}
+
+}  // namespace troupe::agent
