@@ -386,6 +386,8 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
   const Epoch before = std::exchange(control_epoch_, control_epoch);
   const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
+  // Before the spawns: what an earlier control has begun and ended is not to begin again.
+  for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
   for (auto& [request, spawning] : spawning_) {
     spawning.message.again |= another;
     control_.send(spawning.message);
@@ -395,7 +397,6 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});
-  for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
   for (const auto& [actor, life] : killed_lives_)
     if (life != 0) control_.send(control::KillActor{actor, true, life});
   for (const auto& [request, question] : questions_) ask_again(request, question);

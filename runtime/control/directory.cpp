@@ -9,11 +9,14 @@ namespace troupe::control {
 namespace {
 
 constexpr std::uint8_t kNameFormat = 1;
-constexpr std::uint8_t kActorFormat = 2;  ///< 1 had no lifetime and owner
-constexpr std::uint8_t kKilledFormat = 1;
+constexpr std::uint8_t kActorFormat = 2;   ///< 1 had no lifetime and owner
+constexpr std::uint8_t kKilledFormat = 2;  ///< 1 did not say how
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
 constexpr const char* kKilledPrefix = "killed/";
+
+constexpr const char* kKilled = "it was killed";
+constexpr const char* kUnheld = "nobody holds a handle to it any more";
 
 std::string actor_key(ActorId id) {
   return kActorPrefix + id.str();
@@ -117,9 +120,10 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
   if (!read) return read.error();
   read = store.scan(kKilledPrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
-    const auto id = in.id<ActorId>();
-    directory.condemned_[id].life = in.u64();
-    readable = readable && in.ok();
+    Condemned& condemned = directory.condemned_[in.id<ActorId>()];
+    condemned.life = in.u64();
+    condemned.gracefully = in.version() == kKilledFormat && in.boolean();
+    readable = readable && in.ok() && in.version() >= 1 && in.version() <= kKilledFormat;
   });
   if (!read) return read.error();
   if (!readable)
@@ -206,7 +210,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   if (!is_new) return out;
   Actor& actor = actors_.at(spec.id);
   if (killed)
-    bury(actor, "it was killed", std::nullopt, out);
+    bury(actor, kKilled, std::nullopt, out);
   else
     place(actor, out);
   return out;
@@ -409,12 +413,10 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   if (at == actors_.end() || at->second.state == ActorState::dead) return out;
   Actor& actor = at->second;
   if (!may_restart) {
-    stop(actor, "it was killed", out, Stop::for_good);
-    condemn(actor, actor.node || !awaited_.empty(), out);
-    bury(actor, "it was killed", std::nullopt, out);
+    end(actor, Stop::for_good, out);
   } else if (life == 0 || actor.incarnation <= life) {
     // Its agent reports the death, and that counts like any other.
-    stop(actor, "it was killed", out, Stop::may_restart);
+    stop(actor, kKilled, out, Stop::may_restart);
     const bool is_placed_now =
         actor.state == ActorState::placing || actor.state == ActorState::restarting;
     if (actor.state == ActorState::pending)
@@ -425,17 +427,27 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   return out;
 }
 
+void Directory::end(Actor& actor, Stop how, Out& out) {
+  stop(actor, how == Stop::gracefully ? kUnheld : kKilled, out, how);
+  condemn(actor, actor.node || !awaited_.empty(), out, how);
+  bury(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
+}
+
 /// The word that stops it may be lost with this control, after everybody has heard that it is dead;
 /// so may the news of its death, on the way to who tells of an earlier life.
-void Directory::condemn(const Actor& actor, bool may_live, Out& out) {
+void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
   if (!may_live && actor.tellers.empty()) return;
   const ActorId id = actor.spec->id;
   const NodeId node = may_live ? actor.node : NodeId{};
-  if (!condemned_.try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.tellers})
+  const bool gracefully = how == Stop::gracefully;
+  if (!condemned_
+           .try_emplace(id,
+                        Condemned{node, actor.epoch, actor.incarnation, actor.tellers, gracefully})
            .second)
     return;
-  out.writes.put(kKilledPrefix + id.str(),
-                 RecordWriter(kKilledFormat).id(id).u64(actor.incarnation).take());
+  out.writes.put(
+      kKilledPrefix + id.str(),
+      RecordWriter(kKilledFormat).id(id).u64(actor.incarnation).boolean(gracefully).take());
 }
 
 /// If nobody has anything to tell of it any more. Returns the one that follows.
@@ -474,8 +486,7 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
     unknown(id, Time{}).killed = true;  // once its node says that it lives there
   if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
     return out;
-  stop(at->second, "nobody holds a handle to it", out, Stop::gracefully);
-  bury(at->second, "its last handle is gone", std::nullopt, out);
+  end(at->second, Stop::gracefully, out);
   return out;
 }
 
@@ -565,15 +576,16 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
       condemned.epoch = epoch;
       condemned.life = hosted.incarnation;
     }
+    const char* why = condemned.gracefully ? kUnheld : kKilled;
     if (!hosted.ended)
       out.after_sync.emplace_back(
-          StopActorAt{node, epoch, id, hosted.incarnation, false, "it was killed", true});
+          StopActorAt{node, epoch, id, hosted.incarnation, condemned.gracefully, why, true});
     if (actors_.count(id) != 0) return;
     Actor& actor = actors_[id];
     actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
     actor.incarnation = hosted.incarnation;
     take_unknown(actor);
-    bury(actor, "it was killed", std::nullopt, out);
+    bury(actor, why, std::nullopt, out);
     return;
   }
   const auto at = actors_.find(id);

@@ -185,7 +185,8 @@ class Directory {
   /// an earlier life: no later control takes it in or makes it anew.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
-  /// Nobody holds a handle any more.
+  /// Nobody holds a handle any more: it ends when it has done what it was asked. Written down until
+  /// it has, as a kill is.
   Out on_handles_gone(ActorId actor);
   Out on_job_ended(JobId job);
   /// What the node was believed to host and does not has died. Ends waiting for the node. Ignored
@@ -249,6 +250,7 @@ class Directory {
     Epoch epoch = 0;
     std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
     std::set<NodeId> tellers;
+    bool gracefully = false;  ///< it was not killed: nobody held a handle any more
     bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
   };
   Actor* current(ActorId id, std::uint64_t incarnation);
@@ -261,6 +263,7 @@ class Directory {
   void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
   enum class Stop : std::uint8_t { gracefully, for_good, may_restart };
   void stop(const Actor& actor, const std::string& why, Out& out, Stop how = Stop::for_good) const;
+  void end(Actor& actor, Stop how, Out& out);
   void tell(Actor& actor, Out& out);
   void adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now);
   void stop_awaiting(NodeId node, Epoch epoch, Out& out, Time now);
@@ -270,7 +273,7 @@ class Directory {
   bool is_unclaimed(const Name& name) const;
   void answer_waiting(Out& out, Time now);
   Unknown& unknown(ActorId id, Time now);
-  void condemn(const Actor& actor, bool may_live, Out& out);
+  void condemn(const Actor& actor, bool may_live, Out& out, Stop how = Stop::for_good);
   using AllCondemned = std::map<ActorId, Condemned>;
   AllCondemned::iterator absolve(AllCondemned::iterator condemned, Out& out);
   void life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out);

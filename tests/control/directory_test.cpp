@@ -496,6 +496,27 @@ TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
   }
 }
 
+TEST_F(DirectoryTest, AnActorThatNobodyHoldsEndsGracefullyAlsoWhenControlDiesMeanwhile) {
+  ActorSpec plain = spec(1, "plain", 5);
+  spawn(plain);
+  const auto life = bring_up(1);
+  run(actors->on_handles_gone(plain.id));
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control, but its end was told
+  const Error killed(Code::worker_died, "killed");
+  for (int controls = 0; controls < 2; ++controls) {
+    restart({{kA, 1}});
+    run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
+    ASSERT_EQ(got<StopActorAt>().size(), 1u);
+    EXPECT_TRUE(got<StopActorAt>().at(0).graceful) << "it may finish what it was asked";
+    EXPECT_TRUE(got<StopActorAt>().at(0).for_good);
+    EXPECT_EQ(state(1), ActorState::dead);
+  }
+  run(actors->on_died(plain.id, life, killed, true, now));
+  std::size_t kept = 0;
+  EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kept; }).ok());
+  EXPECT_EQ(kept, 0u) << "it has ended";
+}
+
 TEST_F(DirectoryTest, WhatAnEarlierLifeOfAKilledActorSaysLetsNoLaterOneLive) {
   const ActorSpec plain = spec(1, "", 5);
   spawn(plain);

@@ -528,6 +528,21 @@ TEST_F(Host, ControlIsToldWhenNoControlAfterItWillHearOfAnEnd) {
   EXPECT_TRUE(out.got<control::WatchActor>().back().on) << "it never was here: no word more";
 }
 
+TEST_F(Host, AnotherControlHearsOfAKillBeforeTheSpawnThatItWouldCarryOutAgain) {
+  host.registered(4, 1, now);
+  made();  // the answer is lost with control, which has begun a life of it and ended that
+  host.kill(kA, false);
+  out.sent.clear();
+  host.registered(4, 2, now);
+  const auto at = [&](auto is) {
+    return std::find_if(out.sent.begin(), out.sent.end(), is) - out.sent.begin();
+  };
+  const auto killed = at([](auto& m) { return std::holds_alternative<control::KillActor>(m); });
+  const auto spawned = at([](auto& m) { return std::holds_alternative<control::SpawnActor>(m); });
+  ASSERT_LT(spawned, static_cast<std::ptrdiff_t>(out.sent.size()));
+  EXPECT_LT(killed, spawned);
+}
+
 TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
   order(made());
   live(kFirst, 3);
