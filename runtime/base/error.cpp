@@ -1,5 +1,7 @@
 #include "troupe/runtime/base/error.hpp"
 
+#include "troupe/runtime/base/short_name.hpp"
+
 #include <cxxabi.h>
 #include <cstdlib>
 #include <utility>
@@ -62,7 +64,7 @@ std::string describe(const ErrorInfo& info) {
     if (!place.empty()) place += ", ";
     place += part;
   };
-  add(info.origin.function);
+  add(short_name(info.origin.function));
   if (!info.origin.node.empty()) add("node " + info.origin.node);
   if (info.origin.pid != 0) add("pid " + std::to_string(info.origin.pid));
   if (info.origin.attempt > 1) add("attempt " + std::to_string(info.origin.attempt));

@@ -1,3 +1,4 @@
+#include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -132,9 +133,9 @@ std::string text_of(const std::vector<control::ActorRow>& actors, const Names& n
   std::vector<std::vector<std::string>> rows{
       {"ACTOR", "STATE", "CLASS", "NAME", "NODE", "RESTARTS", "JOB", "WHY"}};
   for (const auto& row : actors)
-    rows.push_back({row.actor.str().substr(0, 8), std::string(name_of(row.state)), row.class_name,
-                    row.name.empty() ? "-" : row.name, node_text(names, row.node),
-                    std::to_string(row.restarts),
+    rows.push_back({row.actor.str().substr(0, 8), std::string(name_of(row.state)),
+                    short_name(row.class_name), row.name.empty() ? "-" : row.name,
+                    node_text(names, row.node), std::to_string(row.restarts),
                     row.detached ? "detached" : row.job.str().substr(0, 8), row.why});
   return table_text(rows);
 }

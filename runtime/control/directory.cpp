@@ -1,6 +1,7 @@
 #include "troupe/runtime/control/directory.hpp"
 
 #include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/control/codec.hpp"
 
 #include <algorithm>
@@ -78,7 +79,7 @@ bool decode(std::string_view bytes, ActorSpec& spec) {
 }
 
 std::string title(const ActorSpec& spec) {
-  std::string text = spec.class_name.empty() ? "actor" : "actor " + spec.class_name;
+  std::string text = spec.class_name.empty() ? "actor" : "actor " + short_name(spec.class_name);
   if (!spec.name.empty()) text += " \"" + spec.name + "\"";
   return text;
 }

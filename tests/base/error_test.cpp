@@ -2,6 +2,7 @@
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/short_name.hpp"
 
 #include <gtest/gtest.h>
 #include <set>
@@ -28,6 +29,27 @@ TEST(Error, WhatNamesThePlace) {
   info.message = "boom";
   info.origin = {.node = "n1", .pid = 42, .function = "area(double)", .attempt = 2};
   EXPECT_STREQ(Error(info).what(), "boom [area(double), node n1, pid 42, attempt 2]");
+}
+
+TEST(Error, WhatNamesFunctionsAsPeopleWriteThem) {
+  ErrorInfo info;
+  info.message = "boom";
+  info.origin.function = "lab::(anonymous namespace)::Run<lab::Config, 3>";
+  EXPECT_STREQ(Error(info).what(), "boom [Run]");
+  EXPECT_EQ(Error(info).where().function, info.origin.function);
+}
+
+TEST(ShortName, DropsNamespacesAndTemplateArguments) {
+  EXPECT_EQ(short_name("twice(int)"), "twice(int)");
+  EXPECT_EQ(short_name("troupe::tune::detail::TrialHost<lm::Config, std::vector<int>>"),
+            "TrialHost");
+  EXPECT_EQ(short_name("(anonymous namespace)::greet(std::string, const std::vector<a::B>&)"),
+            "greet(string, const vector&)");
+  EXPECT_EQ(short_name("outer::(anonymous namespace)::inner<&outer::f>(int)"), "inner(int)");
+  EXPECT_EQ(short_name("lab::main(int, char**)::<lambda(std::pair<int, int>)->int>"), "lambda");
+  EXPECT_EQ(short_name("lab::(lambda at lab.cpp:3:5)(int)"), "lambda(int)");
+  EXPECT_EQ(short_name("f(int)::Local<(g::Kind)1>::run(int (*)(a::B))"), "run(int (*)(B))");
+  EXPECT_EQ(short_name(""), "");
 }
 
 TEST(Error, ExplainWalksTheCauseChainAndAdvises) {
