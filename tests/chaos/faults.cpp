@@ -415,7 +415,7 @@ Chaos::Effect Chaos::cpu_starved() {
   std::vector<int> hogs;
   const auto count = 4 * std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
   for (long i = 0; i < count; ++i) {
-    const pid_t pid = ::fork();
+    const pid_t pid = fork_child();
     if (pid == 0)
       for (;;) (void)::getppid();
     hogs.push_back(pid);

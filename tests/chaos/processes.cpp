@@ -102,6 +102,15 @@ double ms_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
 
+int fork_child() {
+  const int parent = ::getpid();
+  const int pid = ::fork();
+  if (pid != 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // it is dead already
+  return 0;
+}
+
 Child start(std::vector<std::string> arguments,
             const std::vector<std::pair<std::string, std::string>>& variables,
             const std::string& log, bool tell) {
@@ -115,7 +124,7 @@ Child start(std::vector<std::string> arguments,
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   Child child;
-  child.pid = ::fork();  // this process has other threads: only calls that are safe from here on
+  child.pid = fork_child();  // other threads may hold locks: only calls that are safe from here on
   if (child.pid == 0) {
     const int err = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(in[0], 0);

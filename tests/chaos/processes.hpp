@@ -37,6 +37,9 @@ bool is_alive(int pid);
 bool within(std::chrono::milliseconds bound, const std::function<bool()>& done);
 double ms_since(Clock::time_point begun);
 
+/// fork() by the main thread: the child dies with this process, whatever that dies of.
+int fork_child();
+
 /// A child of this process; the descriptors are this side's ends.
 struct Child {
   int pid = 0, in = -1, out = -1;
