@@ -1,5 +1,6 @@
 /// Values and refs on three nodes: real processes, agents that stand for hosts, a control process.
 #include "tests/eventually.hpp"
+#include "tests/process/nodes.hpp"
 #include "troupe/troupe.hpp"
 
 #include <fcntl.h>
@@ -98,14 +99,8 @@ int fails(int x) {
 class ClusterObjects : public testing::Test {
  protected:
   explicit ClusterObjects(double cpus = 1) : session({.cpus = cpus, .nodes = 3}) {
-    const auto all_there = [this, cpus] {
-      const auto info = ctx.cluster();
-      if (info.nodes.size() != 3) return false;
-      for (const auto& node : info.nodes)
-        if (!node.alive || node.cpus_free != cpus) return false;
-      return true;
-    };
-    if (!eventually(all_there)) throw std::runtime_error("three nodes did not come up");
+    if (!eventually([&] { return all_idle(ctx, 3, cpus); }))
+      throw std::runtime_error("three nodes did not come up");
     for (const auto& node : ctx.cluster().nodes) {
       nodes.push_back(node.id);
       names[node.id] = node.name;

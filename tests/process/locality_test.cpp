@@ -1,6 +1,7 @@
 // Work goes to its data: on three nodes a task runs where most bytes of its arguments are, if there
 // is room, and the bytes do not move; an object that all nodes want reaches them all.
 #include "tests/eventually.hpp"
+#include "tests/process/nodes.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
@@ -42,14 +43,9 @@ class ClusterLocality : public testing::Test {
  protected:
   explicit ClusterLocality(unsigned count = 3)
       : session({.cpus = 2, .memory = troupe::Bytes{256 * kMiB}, .nodes = count}) {
-    const auto all_there = [&] { return ctx.cluster().nodes.size() == count && all_idle(); };
-    if (!eventually(all_there)) throw std::runtime_error("the nodes did not come up");
+    if (!eventually([&] { return all_idle(ctx, count, 2); }))
+      throw std::runtime_error("the nodes did not come up");
     for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
-  }
-  bool all_idle() {
-    for (const auto& node : ctx.cluster().nodes)
-      if (!node.alive || node.cpus_free != 2) return false;
-    return true;
   }
   auto on(std::size_t node) { return ctx.with({.placement = Placement::on(nodes.at(node))}); }
   std::uint64_t used() {
@@ -72,7 +68,8 @@ TEST_F(ClusterLocality, ATaskGoesToItsLargeArguments) {
   (void)ctx.wait(large, {.count = large.size(), .timeout = kBound});
   (void)ctx.wait(small, {.count = small.size(), .timeout = kBound});
   const std::uint64_t made = 3 * 9 * kMiB;
-  ASSERT_TRUE(eventually([&] { return used() >= made && used() < made + kMiB && all_idle(); }));
+  ASSERT_TRUE(eventually(
+      [&] { return used() >= made && used() < made + kMiB && all_idle(ctx, nodes.size(), 2); }));
   std::uint64_t elsewhere = 0, moved = 0;
   for (int round = 0; round < 3; ++round)
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -118,7 +115,7 @@ TEST_F(ClusterLocality, AnActorGoesToItsLargeArguments) {
   for (std::size_t i = 0; i < nodes.size(); ++i)
     large.push_back(on(i).submit<numbers>(i, 2 * kMiB));
   (void)ctx.wait(large, {.count = large.size(), .timeout = kBound});
-  ASSERT_TRUE(eventually([&] { return all_idle(); }));
+  ASSERT_TRUE(eventually([&] { return all_idle(ctx, nodes.size(), 2); }));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto reader = ctx.spawn<Reader>(large[i]);
     EXPECT_TRUE(ctx.get(reader.call<&Reader::node>(), kBound) == nodes[i]) << i;

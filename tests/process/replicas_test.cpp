@@ -1,6 +1,8 @@
 /// Replicas of what is put: they survive the kill -9 of the node where that was done, are freed
 /// with the last ref whatever died, and a put without them is lost by type.
+#include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
+#include "tests/process/nodes.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
@@ -8,7 +10,6 @@
 #include <signal.h>
 #include <unistd.h>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,14 +32,6 @@ struct Basket {
   Ref<Ref<Numbers>> outer;
 };
 
-/// The agent is the parent of the worker's zygote.
-int agent_here() {
-  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
-  std::string pid, name, state;
-  int parent = 0;
-  stat >> pid >> name >> state >> parent;
-  return parent;
-}
 Basket fill(Context& ctx, int replicas) {
   auto array = ctx.create<int>(100'000);
   for (std::size_t i = 0; i < array.size(); ++i) array[i] = static_cast<int>(i);
@@ -51,9 +44,8 @@ struct ClusterReplicas : testing::Test {
   void start(unsigned nodes) {
     cluster = std::make_unique<troupe::Session>(troupe::SessionOptions{.cpus = 1, .nodes = nodes});
     const Context ctx = cluster->context();
-    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == nodes; }));
-    for (const auto& node : ctx.cluster().nodes)
-      if (node.id != ctx.node()) others.push_back(node.id);
+    others = other_nodes(ctx, nodes);
+    ASSERT_EQ(others.size() + 1, nodes);
   }
   auto on(std::size_t node) const {
     return cluster->context().with({.placement = Placement::on(others.at(node))});
@@ -70,7 +62,7 @@ struct ClusterReplicas : testing::Test {
 TEST_F(ClusterReplicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRef) {
   start(3);
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   {
     const Basket basket = ctx.get(on(0).submit<fill>(2), kBound);
     ASSERT_EQ(::kill(agent, SIGKILL), 0);

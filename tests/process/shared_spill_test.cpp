@@ -1,13 +1,14 @@
 /// A spill folder that all nodes see: what was put on a node survives its kill -9 and reads right,
 /// or is lost by type; freed copies vanish, and a cluster leaves nothing there.
+#include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/failing_disk.hpp"
+#include "tests/process/nodes.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -34,14 +35,6 @@ struct Basket {
   Ref<int> small;
 };
 
-/// The agent is the parent of the worker's zygote.
-int agent_here() {
-  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
-  std::string pid, name, state;
-  int parent = 0;
-  stat >> pid >> name >> state >> parent;
-  return parent;
-}
 Basket fill(Context& ctx, std::uint64_t count, std::uint64_t bytes) {
   Basket basket{{}, ctx.put(42)};
   for (std::uint64_t i = 0; i < count; ++i) basket.large.push_back(ctx.put(numbers(i, bytes)));
@@ -85,9 +78,8 @@ struct SharedSpill : testing::Test {
     cluster = std::make_unique<troupe::Session>(
         troupe::SessionOptions{.cpus = 1, .memory = troupe::Bytes{memory}, .nodes = 3});
     const Context ctx = cluster->context();
-    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 3; }));
-    for (const auto& node : ctx.cluster().nodes)
-      if (node.id != ctx.node()) others.push_back(node.id);
+    others = other_nodes(ctx, 3);
+    ASSERT_EQ(others.size(), 2u);
   }
   auto on(std::size_t node) const {
     return cluster->context().with({.placement = Placement::on(others.at(node))});
@@ -113,7 +105,7 @@ struct SharedSpill : testing::Test {
 TEST_F(SharedSpill, APutSurvivesTheKillOfItsNode) {
   start();
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   const Ref<Basket> made = on(0).submit<fill>(2u, kMiB);
   {
     const Basket basket = ctx.get(made, kBound);
@@ -131,7 +123,7 @@ TEST_F(SharedSpill, APutSurvivesTheKillOfItsNode) {
 TEST_F(SharedSpill, WhatIsInsideAValueThatNobodyHadOpenedSurvivesToo) {
   start();
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   const Nested made = ctx.get(on(0).submit<fill_inside>(), kBound);
   ASSERT_TRUE(has_copies(4)) << copies().size();
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
@@ -144,7 +136,7 @@ TEST_F(SharedSpill, WhatIsInsideAValueThatNobodyHadOpenedSurvivesToo) {
 TEST_F(SharedSpill, ADamagedCopyIsLostByType) {
   start();
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   const Basket basket = ctx.get(on(0).submit<fill>(2u, kMiB), kBound);
   ASSERT_TRUE(has_copies(3));
   std::size_t damaged = 0;
@@ -182,7 +174,7 @@ TEST_F(SharedSpill, MoreThanTheArenasSurvives) {
   constexpr std::uint64_t kCount = 40;
   start(16 * kMiB);
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   const Basket basket = ctx.get(on(0).submit<fill>(kCount, kMiB), kBound);
   ASSERT_TRUE(has_copies(kCount + 1)) << copies().size();
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
@@ -219,7 +211,7 @@ TEST_F(SharedSpill, WhatHasNoRoomThereIsLostByType) {
   ::setenv("TROUPE_SPILL_BYTES", "65536", 1);
   start();
   Context ctx = cluster->context();
-  const int agent = ctx.get(on(0).submit<agent_here>(), kBound);
+  const int agent = processes::agent_of(ctx, others.at(0));
   const Basket basket = ctx.get(on(0).submit<fill>(1u, kMiB), kBound);
   ASSERT_TRUE(has_copies(1)) << "the small one";
   ASSERT_EQ(::kill(agent, SIGKILL), 0);

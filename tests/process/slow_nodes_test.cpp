@@ -1,6 +1,8 @@
 // A node whose workers get a part of the time that others get: it gets no new work but what must
 // run there, until it is fast again, and a job of which it has a part hardly takes longer.
+#include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
+#include "tests/process/nodes.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -48,14 +49,6 @@ double ms_since(Clock::time_point begun) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
 
-int parent_of(int pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string number, name, state;
-  int parent = 0;
-  stat >> number >> name >> state >> parent;
-  return parent;
-}
-
 struct Cluster {
   troupe::Session session;
   Context ctx;
@@ -65,9 +58,7 @@ struct Cluster {
   Cluster(unsigned nodes, double cpus)
       : session({.cpus = cpus, .memory = {}, .nodes = nodes, .address = ""}),
         ctx(session.context()) {
-    EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == nodes; }, kBound));
-    for (const auto& node : ctx.cluster().nodes)
-      if (node.id != ctx.node()) victim = node.id;
+    victim = other_nodes(ctx, nodes, kBound).at(0);
     // As many at once as it has workers.
     std::vector<Ref<Words>> all;
     for (int i = 0; i < 2 * static_cast<int>(cpus); ++i) all.push_back(must_run(20));
@@ -163,7 +154,7 @@ TEST(SlowNodes, AJobTakesAtMostHalfAsLongAgainWhenOneNodeOfEightIsSlow) {
   };
   const double healthy = job();
   std::set<int> of_node = cluster.workers;
-  of_node.insert(parent_of(parent_of(*cluster.workers.begin())));  // its agent
+  of_node.insert(processes::agent_of(cluster.ctx, cluster.victim));
   const Throttle throttle(of_node, 190ms);
   const double with_slow = job();
   std::printf("one node of eight has 5%% of the time: %.0f ms instead of %.0f ms, %.2f times\n",

@@ -2,6 +2,7 @@
 // cannot be read is computed again or is lost, and nobody gets a wrong byte.
 #include "tests/eventually.hpp"
 #include "tests/process/failing_disk.hpp"
+#include "tests/process/nodes.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
@@ -106,9 +107,9 @@ struct SpillFaultsOfTwo : SpillFaults {
     cluster = std::make_unique<troupe::Session>(
         troupe::SessionOptions{.cpus = 1, .memory = troupe::Bytes{16 * kMiB}, .nodes = 2});
     const Context ctx = cluster->context();
-    ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 2; }));
-    for (const auto& node : ctx.cluster().nodes)
-      if (node.id != ctx.node()) other = node.id;
+    const auto others = other_nodes(ctx, 2);
+    ASSERT_EQ(others.size(), 1u);
+    other = others[0];
   }
   auto there() const {
     return cluster->context().with({.placement = troupe::Placement::on(other)});
