@@ -43,15 +43,9 @@ class Planted : public testing::TestWithParam<const char*> {};
 TEST_P(Planted, IsFound) {
   const std::string name = std::string("owners.") + GetParam();
   sim::MutantScope bug(name);
-  std::string broken;
-  std::uint64_t seed = 0;
-  while (broken.empty() && ++seed <= kMost) {
-    OwnershipCluster world(seed);
-    world.run();
-    broken = world.broken();
-  }
+  const std::uint64_t seed = sim::first_broken<OwnershipCluster>(kMost);
   EXPECT_TRUE(bug.reached());
-  EXPECT_NE(broken, "");
+  EXPECT_NE(seed, 0u);
   RecordProperty("seed", std::to_string(seed));
 }
 

@@ -21,12 +21,7 @@ TEST(OwnershipSimulation, HoldsInEverySchedule) {
 }
 
 std::uint64_t found_at(Mutant mutant) {
-  for (std::uint64_t seed = 1; seed <= 24'000; ++seed) {
-    Ownership world(seed, mutant);
-    world.run();
-    if (!world.broken().empty()) return seed;
-  }
-  return 0;
+  return sim::first_broken<Ownership>(24'000, mutant);
 }
 
 TEST(OwnershipSimulation, FindsPlantedMistakes) {

@@ -41,15 +41,9 @@ class PlantedInReplicas : public testing::TestWithParam<const char*> {};
 
 TEST_P(PlantedInReplicas, IsFound) {
   sim::MutantScope bug(GetParam());
-  std::string broken;
-  std::uint64_t seed = 0;
-  while (broken.empty() && ++seed <= kMostOfReplicas) {
-    ReplicasWorld world(seed);
-    world.run();
-    broken = world.broken();
-  }
+  const std::uint64_t seed = sim::first_broken<ReplicasWorld>(kMostOfReplicas);
   EXPECT_TRUE(bug.reached());
-  EXPECT_NE(broken, "");
+  EXPECT_NE(seed, 0u);
   RecordProperty("seed", std::to_string(seed));
 }
 

@@ -178,6 +178,17 @@ Summary run_seeds(const std::string& scenario, std::uint64_t count, Run run,
   return summary;
 }
 
+/// The first seed whose world breaks a promise of its own; 0 when none of so many does.
+template <class World, class... More>
+std::uint64_t first_broken(std::uint64_t most, const More&... more) {
+  for (std::uint64_t seed = 1; seed <= most; ++seed) {
+    World world(seed, more...);
+    world.run();
+    if (!world.broken().empty()) return seed;
+  }
+  return 0;
+}
+
 /// How many seeds it takes to find a planted mutant; 0 when `most` did not.
 template <class Run>
 std::uint64_t seeds_to_find(const char* mutant, std::uint64_t most, Run run) {
