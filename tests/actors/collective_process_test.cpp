@@ -1,6 +1,8 @@
 // The shm back end between real processes: right results, kill -9 in the middle, late and wrong
 // ranks.
 #include "troupe/actors/collective/shm.hpp"
+
+#include "tests/eventually.hpp"
 #include "troupe/runtime/base/clock.hpp"
 
 #include <gtest/gtest.h>
@@ -81,9 +83,7 @@ TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
         return e.message().find("rank 1 (process") != std::string::npos ? 7 : 1;
       }
     }));
-  const Time limit = steady_now() + seconds(30);
-  while (rounds->load() < 20 && steady_now() < limit) ::usleep(1000);
-  ASSERT_GE(rounds->load(), 20) << "the group does not work";
+  ASSERT_TRUE(eventually([&] { return rounds->load() >= 20; })) << "the group does not work";
   const Time killed = steady_now();
   ::kill(children[1], SIGKILL);
   EXPECT_EQ(wait_for(children[1]), -SIGKILL);
@@ -110,13 +110,12 @@ TEST(CollectiveProcesses, AStoppedRankEndsTheOthersWithOneErrorThatNamesIt) {
       std::vector<float> x(1000);
       c->allreduce(std::span<float>(x));
       c->allreduce(std::span<float>(x));
-      const Time limit = steady_now() + seconds(20);
       const auto all_set = [&] {
         const auto all = c->progress();
         return all[1].sequence == 3 && all[3].sequence == 3 && all[2].stopped;
       };
       if (rank == 0) {
-        while (!all_set() && steady_now() < limit) ::usleep(500);
+        (void)eventually(all_set);
         c->set_timeout(milliseconds(100));
       }
       if (rank == 2) ::raise(SIGSTOP);

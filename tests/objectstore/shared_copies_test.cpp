@@ -2,6 +2,7 @@
 // leaves nothing behind for long, and a folder that is full or damaged is a typed error.
 #include "troupe/objectstore/shared_copies.hpp"
 
+#include "tests/eventually.hpp"
 #include "tests/objectstore/pattern.hpp"
 
 #include <fcntl.h>
@@ -65,12 +66,6 @@ CopyDone wait(SharedCopies& copies, Time now = {}) {
   return {};
 }
 
-bool within_bound(const std::function<bool()>& is_true) {
-  for (const Time until = steady_now() + 20s; steady_now() < until; usleep(1000))
-    if (is_true()) return true;
-  return false;
-}
-
 void write(SharedCopies& copies, ObjectId object, const Blob& note, const Blob& bytes) {
   ASSERT_TRUE(copies.write(object, note, bytes, {}).ok());
   const CopyDone done = wait(copies);
@@ -125,7 +120,7 @@ TEST_F(SharedCopiesTest, ADroppedCopyIsGone) {
   ASSERT_TRUE(a->write(kX, {}, bytes, {}).ok());
   a->drop(kX);  // while it is being written
   EXPECT_FALSE(wait(*a).error);
-  EXPECT_TRUE(within_bound([&] { return fs::is_empty(file(kA, kX).parent_path()); }));
+  EXPECT_TRUE(eventually([&] { return fs::is_empty(file(kA, kX).parent_path()); }));
   EXPECT_EQ(read(*b, kA, kX, bytes.size()).error().code(), Code::object_lost);
 }
 
@@ -199,7 +194,7 @@ TEST_F(SharedCopiesTest, WhatAKilledClusterLeftIsSweptByTheNext) {
     const auto alive = open(kA, ClusterId{8, 9});
     write(*alive, kX, {}, pattern(5000, 8));
     const auto b = open(kB);
-    EXPECT_TRUE(within_bound([&] {
+    EXPECT_TRUE(eventually([&] {
       return !fs::exists(file(kA, kX, other).parent_path().parent_path()) &&
              !fs::exists(path / ("troupe-" + ClusterId{5, 6}.str() + ".gone"));
     }));

@@ -202,7 +202,7 @@ TEST(Cleanup, AnAgentSleepsWhileADeadWorkerIsNotReapedYet) {
   EXPECT_TRUE(eventually([&] { return used_in(10ms) < 1ms; })) << "it makes memory ready at first";
   ::kill(zygote, SIGSTOP);
   ::kill(worker, SIGKILL);
-  std::this_thread::sleep_for(20ms);  // its connection closes: the agent knows
+  ASSERT_TRUE(eventually([&] { return ours().count(worker) == 0; })) << "its connection is open";
   EXPECT_LT(used_in(100ms), 20ms);
   ::kill(zygote, SIGCONT);
   EXPECT_EQ(ctx.get(ctx.submit<[](int x) { return x; }>(7), 20s), 7);
