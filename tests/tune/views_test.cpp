@@ -83,7 +83,9 @@ TEST(Table, AnEmptyExperimentHasATableToo) {
   board.name = "none";
   board.planned = 3;
   EXPECT_EQ(table(board, {}).size(), 3U);
-  EXPECT_TRUE(has(progress_line(board), "no score yet"));
+  EXPECT_EQ(progress_line(board), "0.0s · 3 to come");
+  board.reports = 1;
+  EXPECT_TRUE(has(progress_line(board), "1 reports · no score yet"));
   EXPECT_TRUE(has(summary(board), "no trial reported"));
 }
 

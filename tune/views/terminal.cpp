@@ -50,7 +50,8 @@ std::string counts(const Board& board) {
       text += (text.empty() ? "" : ", ") + std::to_string(k) + " " + std::string(name_of(s));
   }
   const int unborn = board.planned - static_cast<int>(board.trials.size());
-  if (unborn > 0 && !board.over) text += ", " + std::to_string(unborn) + " to come";
+  if (unborn > 0 && !board.over)
+    text += (text.empty() ? "" : ", ") + std::to_string(unborn) + " to come";
   return text;
 }
 
@@ -214,8 +215,9 @@ std::vector<std::string> table(const Board& board, const Terminal& terminal) {
 }
 
 std::string progress_line(const Board& board) {
-  return duration_text(board.seconds) + " · " + counts(board) + " · " +
-         std::to_string(board.reports) + " reports · " + best_words(board);
+  std::string text = duration_text(board.seconds) + " · " + counts(board);
+  if (board.reports == 0) return text;  // nobody can have a score yet
+  return text + " · " + std::to_string(board.reports) + " reports · " + best_words(board);
 }
 
 std::string summary(const Board& board) {
