@@ -10,6 +10,7 @@
 namespace troupe::agent {
 
 using internal::lost;
+using internal::no_owner;
 
 // --- values
 // -----------------------------------------------------------------------------------------------------
@@ -159,6 +160,11 @@ void OwnerTable::answer_error(ObjectId object, ProcessIndex process, const wire:
   if (!is_dead(process)) out_.ready(process, object, error, {});
 }
 
+/// While we take that one for the owner: both have lost the owner, and would wait for each other.
+bool OwnerTable::takes_us_for_owner(const Record& record, ProcessIndex asker) {
+  return asker != kSelf && record.owner == asker;
+}
+
 void OwnerTable::await(ObjectId object, ProcessIndex process, bool fetch) {
   if (is_dead(process)) return;
   const auto found = records_.find(object);
@@ -167,6 +173,8 @@ void OwnerTable::await(ObjectId object, ProcessIndex process, bool fetch) {
     return;
   }
   Record& record = found->second;
+  if (!record.ready && takes_us_for_owner(record, process))
+    return answer_error(object, process, no_owner());
   record.waiting.push_back({process, fetch});
   if (record.ready) return answer_waiting(object, record);
   if (record.owner == kSelf || record.asked) return;

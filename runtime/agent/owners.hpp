@@ -141,7 +141,8 @@ class OwnerTable {
   void await(ObjectId object, ProcessIndex process, bool fetch = true);
   /// The bytes to which its value led are gone: those of the object `lost` that it was forwarded
   /// to, or its own. Answered as an await with `fetch`, once whoever made it has said rebuilt(); at
-  /// once when its value leads elsewhere meanwhile. A node asks so, too.
+  /// once when its value leads elsewhere meanwhile. A node asks so, too, also of what we borrow: we
+  /// had lost its owner when we passed it on.
   void rebuild(ObjectId object, ProcessIndex process, ObjectId lost);
   /// Its value from here on, whatever it was before: only whoever made it says so.
   void rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
@@ -255,6 +256,7 @@ class OwnerTable {
     bool aged = false;  ///< without holders when settle() was called last
   };
   bool outlives_owner(ObjectId object) const;
+  static bool takes_us_for_owner(const Record& record, ProcessIndex asker);
   Record& record_of(ObjectId object);
   void drop_value(Record& record);
   void pull_again(ObjectId object, Record& record);

@@ -11,6 +11,7 @@ namespace troupe::agent {
 
 using internal::error_value;
 using internal::lost;
+using internal::no_owner;
 
 namespace {
 
@@ -35,10 +36,14 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
   if (!known || !found->second.ready || !leads_to(found->second.value, object, lost_one))
     return await(object, process);  // it is being rebuilt, or was
   Record& record = found->second;
-  if (is_dead(process) || (record.owner != kSelf && nodes_.count(process) != 0)) return;
+  if (is_dead(process)) return;
+  if (takes_us_for_owner(record, process)) return answer_error(object, process, no_owner());
   const bool is_here = record.value.kind == wire::Value::Kind::shared;
   if (is_here && is_good_ && is_good_(record.value.location))
     return await(object, process);  // the bytes that it means were here before these
+  // A node that takes us for the owner asks for what has never been here.
+  if (record.value.kind == wire::Value::Kind::remote && nodes_.count(process) != 0)
+    return await(object, process);
   const bool has_twin = outlives_owner(object) || (record.owner != kSelf && !is_dead(record.owner));
   if (is_here && !has_twin && record.producer == process && !record.kept)
     return answer_error(object, process, lost("whoever made it cannot make it again"));

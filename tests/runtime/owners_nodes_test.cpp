@@ -673,6 +673,54 @@ TEST_F(OwnersBetweenNodes, WhoPutAnObjectThatCannotBeReadNowMayTryAgain) {
   EXPECT_EQ(out.answers.back().value.location.offset, 7u);
 }
 
+struct OwnersTakenForTheOwner : OwnersBetweenNodes {
+  std::uint64_t bad = 0;
+  OwnersTakenForTheOwner() {
+    owners.ask_of_bytes([this](const wire::Location& at) { return at.offset != bad; });
+    arrive(kX);
+    owners.await(kX, 1);
+    owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+    out.answers.clear();
+  }
+};
+
+TEST_F(OwnersTakenForTheOwner, TellWhoMissedTheBytesOfThoseThatAreHere) {
+  owners.pulled(kX, location(7));
+  owners.node_died(kA, death());
+  out.answers.clear();
+  owners.rebuild(kX, kM, kX);  // its pull was refused
+  ASSERT_EQ(out.answers.size(), 1u) << "it would wait for ever";
+  EXPECT_EQ(out.answers[0].process, kM);
+  EXPECT_EQ(out.answers[0].value.location.offset, 7u);
+  bad = 7;
+  owners.rebuild(kX, kM, kX);
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[1].value.kind, Kind::error) << "who could make it is dead";
+  EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
+}
+
+TEST_F(OwnersTakenForTheOwner, FetchWhatIsMissed) {
+  owners.rebuild(kX, kM, kX);
+  EXPECT_TRUE(out.answers.empty());
+  EXPECT_TRUE(out.peer_rebuilds.empty()) << "the owner's bytes may be good";
+  owners.pulled(kX, location(7));
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_EQ(out.answers[1].process, kM);
+  EXPECT_EQ(out.answers[1].value.location.offset, 7u);
+}
+
+TEST_F(OwnersTakenForTheOwner, ByTheOneThatTheyTakeForTheOwnerSayThatItIsLost) {
+  owners.rebuild(kX, kA, kX);
+  arrive(kY);
+  owners.await(kY, 1);
+  owners.await(kY, kA, false);
+  ASSERT_EQ(out.answers.size(), 2u) << "each would wait for the other";
+  for (const auto& answer : out.answers) {
+    EXPECT_EQ(answer.process, kA);
+    EXPECT_EQ(answer.value.kind, Kind::error);
+  }
+}
+
 struct OwnersBadCopy : OwnersBetweenNodes {
   /// Another node's object, whose bytes were fetched and have gone bad here, say two processes.
   void find_bad() {

@@ -28,4 +28,9 @@ inline wire::Value lost(std::string message, const Error* cause = nullptr) {
   return error_value(std::make_shared<const ErrorInfo>(std::move(info)));
 }
 
+/// To a node that takes this one for the owner, which it is not.
+inline wire::Value no_owner() {
+  return lost("the node that owned the object is out of reach of all who were asked");
+}
+
 }  // namespace troupe::agent::internal

@@ -233,6 +233,7 @@ class Agent final : public sim::Node<Packet>,
   void peer_await(ProcessIndex owner, ObjectId object) override;
   void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override;
   void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
+  void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
   // ActorHost::Out: agent_actors.cpp
   void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
   void release_worker(std::uint64_t life) override;

@@ -420,6 +420,7 @@ void Agent::ready(ProcessIndex process, ObjectId object, const wire::Value& valu
       ready.value.kind = wire::Value::Kind::remote;
       ready.value.remote_bytes = value.location.length;
     }
+    if (cluster_.verbose()) log("-> n" + std::to_string(node->low) + " " + said(ready));
     return network_->send(*node, ready, payload);
   }
   if (Proc* to = find_proc(process)) send(*to, wire::Ready{object, value}, payload);
@@ -442,6 +443,10 @@ void Agent::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
 
 void Agent::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
   if (const auto node = remote_.node_of(owner)) send(*node, wire::PeerRebuild{object, lost});
+}
+
+void Agent::rebuild(ProcessIndex, ObjectId, ObjectId) {
+  truth().fail("bytes in memory, which do not go bad here, are to be computed again");
 }
 
 // --- ActorHost::Out
