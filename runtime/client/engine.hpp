@@ -365,6 +365,8 @@ class ClientEngine final : public detail::Engine,
       nullptr};  ///< entries whose last handle is gone, waiting for the lock
   process::LocalSocket socket_;
   ring::Doorbell bell_;
+  void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
+                  Time now = {});
   ring::Channel agent_;
   std::uint32_t agent_line_ = 0;
   NodeId node_;

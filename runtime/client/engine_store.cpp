@@ -16,8 +16,13 @@ constexpr Duration kReaderAnswers = 10s;
 constexpr Duration kMemoryAnswers = 40s;
 /// What was given may be gone again before it is used; then one asks again, for so long.
 constexpr Duration kMemoryAtMost = 60s;
+/// Room mostly comes with the next write to disk. A worker that waits for longer gives its CPU
+/// back: who would let go of some may need it.
+constexpr Duration kMemoryGrace = 250ms;
 /// The agent answers when the time that it was told is over.
 constexpr Duration kReplicaAnswers = 10s;
+/// Copies are on their way to other nodes.
+constexpr Duration kReplicaGrace = 1ms;
 
 /// Keeps a view and what it needs: the store outlives every view of it.
 struct Opened {
@@ -131,9 +136,9 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   const std::uint64_t request = ++next_request_;
   wanted_extents_.emplace(request, std::nullopt);
   tell_agent(wire::NeedExtent{bytes, request});
-  pump_->wait(
+  idle_until(
       lock, [&] { return wanted_extents_.at(request).has_value() || agent_lost_; },
-      steady_now() + kMemoryAnswers);
+      steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = std::move(wanted_extents_.extract(request).mapped());
   if (!answer)
     return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
@@ -308,9 +313,9 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
                              static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const bool bounded = how.timeout < Time::max() - now - kReplicaAnswers;
-  pump_->wait(
+  idle_until(
       lock, [&] { return answer.has_value() || agent_lost_; },
-      bounded ? now + how.timeout + kReplicaAnswers : Time::max());
+      bounded ? now + how.timeout + kReplicaAnswers : Time::max(), kReplicaGrace, now);
   const auto answered = std::move(replications_.extract(request).mapped());
   std::optional<Error> error;
   if (!answered)
@@ -379,8 +384,9 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
   const std::uint64_t request = ++next_request_;
   auto& place = places_[request];
   tell_agent(wire::WhereIs{request, name});
-  pump_->wait(
-      lock, [&] { return place.has_value() || agent_lost_; }, steady_now() + kMemoryAnswers);
+  idle_until(
+      lock, [&] { return place.has_value() || agent_lost_; }, steady_now() + kMemoryAnswers,
+      kMemoryGrace);
   const auto answer = std::exchange(place, std::nullopt);
   places_.erase(request);
   if (!answer)

@@ -35,21 +35,27 @@ class Blocking {
   ClientEngine& engine_;
 };
 
+/// Waits as the pump does; a worker for which that takes longer than the grace gives its CPU and
+/// its unstarted calls back meanwhile: what it waits for may need them.
+void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
+                              Duration grace, Time now) {
+  if (kind_ != wire::ProcessKind::worker || blocked_) {
+    pump_->wait(guard, done, deadline, now);
+    return;
+  }
+  const Time begun = steady_now();
+  const Time patient_until = std::min(deadline, deadline_after(grace, begun));
+  if (!pump_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
+    const Blocking blocking(*this);
+    pump_->wait(guard, done, deadline);
+  }
+  waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
+}
+
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                                Time now) {
   if (done()) return true;
-  const auto look = [&] { return done() || agent_lost_; };
-  if (kind_ != wire::ProcessKind::worker || blocked_) {
-    pump_->wait(guard, look, deadline, now);
-  } else {
-    const Time begun = steady_now();
-    const Time grace = std::min(deadline, begun + kBlockGrace);
-    if (!pump_->wait(guard, look, grace) && grace < deadline && !stopping_) {
-      const Blocking blocking(*this);
-      pump_->wait(guard, look, deadline);
-    }
-    waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
-  }
+  idle_until(guard, [&] { return done() || agent_lost_; }, deadline, kBlockGrace, now);
   if (done()) return true;
   if (stopping_ || agent_lost_)
     throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",

@@ -372,6 +372,29 @@ TEST_F(RemoteWorker, ForwardedArgumentsAreFetchedTogetherAndTheCpuIsGivenBack) {
   EXPECT_EQ(agent.holds(other, FakeAgent::kProcess), -1);
 }
 
+TEST_F(RemoteWorker, WhoWaitsForMemoryGivesItsCpuBackAfterAWhile) {
+  agent.grants = false;
+  auto put = agent.meanwhile([&] { return engine().put(Blob(std::size_t{2} << 20), {}); });
+  const auto asked = agent.next<wire::NeedExtent>();
+  agent.next<wire::Blocked>();
+  agent.grant(asked);
+  EXPECT_TRUE(agent.finish(std::move(put)));
+  agent.next<wire::Unblocked>();
+}
+
+TEST_F(RemoteWorker, WhoWaitsForReplicasGivesItsCpuBack) {
+  auto sealed = agent.meanwhile([&] {
+    ValueRoom room = engine().make_room(kLarge.size(), {});
+    std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
+    return engine().seal_room(std::move(room), {}, {.replicas = 2, .timeout = 10s});
+  });
+  const auto wish = agent.next<wire::Replicate>();
+  agent.next<wire::Blocked>();
+  agent.tell(wire::Replicated{wish.request, nullptr});
+  EXPECT_TRUE(agent.finish(std::move(sealed)));
+  agent.next<wire::Unblocked>();
+}
+
 TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
   const ObjectId inner{77, 3};
   wire::Value other = value_of(Kind::inline_bytes);

@@ -211,6 +211,19 @@ TEST(Spill, WhatIsLookedAtCannotGo) {
   (void)ctx.get(put(), kBound);
 }
 
+/// The only CPU is with a task that waits for memory, and what would let go of some needs one.
+TEST(Spill, WhoWaitsForMemoryLetsOthersRunWhoFreeSome) {
+  troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
+  Context ctx = session.context();
+  const auto full = ctx.create<std::uint64_t>(12 * kMiB / 8).seal();
+  auto view = std::make_unique<troupe::View<troupe::Array<std::uint64_t>>>(ctx.view(full, kBound));
+  const auto waits = ctx.submit<numbers>(1, 12 * kMiB);
+  const auto other = ctx.submit<sum>(ctx.put(numbers(2, 64)));
+  EXPECT_EQ(ctx.get(other, 6s), sum_of_numbers(2, 64));  // the first would give up after 8 s
+  view.reset();
+  EXPECT_EQ(sum(ctx.get(waits, kBound)), sum_of_numbers(1, 12 * kMiB));
+}
+
 /// Without a folder there is nothing to wait for.
 TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
   const Set none("TROUPE_SPILL", "");
