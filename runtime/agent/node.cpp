@@ -366,10 +366,10 @@ void Node::bury(Process& process) {
   info.message = process.reason;
   info.origin.node = options_.name;
   const Error reason(std::move(info));
-  for (const ProcessIndex peer : process.peers)
+  for (const auto& [peer, line] : process.peers)
     if (Process* other = find(peer)) {
-      other->peers.erase(index);
       send(*other, wire::PeerDied{index, process.reason});
+      other->lines.give_back(other->peers.extract(index).mapped());
     }
   remote_.process_died(index, process.reason);
   actors_.worker_died(index, reason);

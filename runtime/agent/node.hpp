@@ -15,6 +15,7 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/kept_calls.hpp"
+#include "troupe/runtime/agent/lines.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/network.hpp"
@@ -84,8 +85,8 @@ class Node final : private OwnerTable::Out,
     process::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t line = 0;       ///< of its channel, in our doorbell
-    std::uint32_t next_line = 2;  ///< in its doorbell: 0 is the socket, 1 this agent
+    std::uint32_t line = 0;  ///< of its channel, in our doorbell
+    Lines lines{2};          ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;
     JobId job;                             ///< that it works for
     scheduling::JobNumber job_number = 0;  ///< of this node
@@ -100,7 +101,7 @@ class Node final : private OwnerTable::Out,
     bool leaving = false;        ///< was told to end itself
     bool halted = false;         ///< SIGSTOP: see halt_actors()
     std::string reason;
-    std::set<ProcessIndex> peers;      ///< with a channel
+    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their lines there
     std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
     QuotaWait at_quota;                ///< it asks in vain, its job having enough
   };
@@ -135,7 +136,8 @@ class Node final : private OwnerTable::Out,
   struct Portal {
     ProcessIndex process = 0, alias = 0;
     NodeId node;
-    std::uint32_t line = 0;  ///< in our doorbell
+    std::uint32_t line = 0;      ///< in our doorbell
+    std::uint32_t its_line = 0;  ///< in the process's
     ring::Channel channel;
     std::uint64_t pushed = 0;  ///< frames that arrived
     struct Ending {

@@ -43,17 +43,13 @@ void Node::refuse(Process& to, const std::string& why) {
 }
 
 /// A channel between two processes: each learns of it over its socket, in order before any ring
-/// message that names it.
+/// message that names it. Without one, `b` ends, and `a` is told so.
 void Node::connect(Process& a, Process& b) {
-  if (!a.peers.insert(b.index).second) return;
-  b.peers.insert(a.index);
+  if (a.peers.count(b.index) != 0) return;
+  const std::uint32_t line_a = a.peers[b.index] = a.lines.take();
+  const std::uint32_t line_b = b.peers[a.index] = b.lines.take();
   auto memory = ring::ChannelMemory::create();
-  if (!memory) {
-    std::fprintf(stderr, "troupe: %s\n", memory.error().what());
-    return;
-  }
-  const std::uint32_t line_a = a.next_line++;
-  const std::uint32_t line_b = b.next_line++;
+  if (!memory) return break_off(b, memory.error().message());
   send_with(a, wire::Channel{b.index, 0, line_a, line_b},
             {memory->fd(), b.bell->memory_fd(), b.bell->event_fd()});
   send_with(b, wire::Channel{a.index, 1, line_b, line_a},

@@ -66,7 +66,7 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   wire::Channel channel;
   channel.peer = alias;
   channel.side = 1;
-  channel.my_line = process->next_line++;
+  channel.my_line = portal.its_line = process->lines.take();
   channel.peer_line = portal.line;
   channel.remote = true;
   channel.holder = index_of(node);
@@ -91,6 +91,7 @@ void Node::finish_portal(Portals::iterator at) {
   if (Process* process = find(portal.process)) {
     if (!portal.channel.flush()) return;  // its line rings when there is room
     send(*process, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
+    process->lines.give_back(portal.its_line);
   }
   lines_[portal.line] = {};
   stalled_.erase(at->first);

@@ -197,6 +197,11 @@ class ClientEngine final : public detail::Engine,
   };
   struct PendingGrant {
     wire::LeaseGranted grant;
+  /// It comes on the line of a peer whose end is not known here yet.
+  struct PendingChannel {
+    wire::Channel message;
+    std::vector<Fd> descriptors;
+  };
     bool reclaimed = false;  ///< others want the lease already
   };
 
@@ -405,9 +410,10 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
-  Peer* heard_ = nullptr;               ///< the last one to speak since watch_peer()
-  std::uint32_t heard_others_ = 0;      ///< how often that was not the one that is watched
-  std::set<std::uint64_t> dead_peers_;  ///< died before their channel was announced
+  Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
+  std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
+  std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
+  std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   Wishes wishes_;

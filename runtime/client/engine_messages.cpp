@@ -175,9 +175,19 @@ ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
   // Without it who waits for its other side would wait for ever.
-  if (descriptors.size() != 3 || message.my_line >= ring::kMaxLines || message.side > 1)
+  if (message.my_line >= ring::kMaxLines)
+    return agent_gone(
+        "this process talks to " + std::to_string(ring::kMaxLines - 2) +
+        " others at once, workers and actors, which is the most: let go of actors, or "
+        "let tasks call some of them");
+  if (descriptors.size() != 3 || message.side > 1)
     return agent_gone("the node's agent sent a broken channel");
   if (dead_peers_.erase(message.peer) != 0) return;
+  if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
+  if (lines_[message.my_line]) {  // word of its last peer's end is on its way, by the ring
+    pending_channels_.push_back({message, std::move(descriptors)});
+    return;
+  }
   auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
   auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
   if (!memory || !bell)
@@ -192,8 +202,6 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
       ring::Channel(std::move(*memory), static_cast<int>(message.side),
                     std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
   peer->channel.close_fd();
-  if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
-  if (lines_[message.my_line]) look_away(*lines_[message.my_line]);
   peers_[message.peer] = peer.get();
   lines_[message.my_line] = std::move(peer);
   const Time now = steady_now();
@@ -273,8 +281,15 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   });
   look_away(peer);
   peers_.erase(found);
-  for (auto& line : lines_)
-    if (line.get() == &peer) line.reset();
+  const std::uint32_t line = peer.line;
+  lines_[line].reset();
+  const auto next = std::find_if(
+      pending_channels_.begin(), pending_channels_.end(),
+      [line](const PendingChannel& pending) { return pending.message.my_line == line; });
+  if (next == pending_channels_.end()) return;
+  PendingChannel channel = std::move(*next);
+  pending_channels_.erase(next);
+  on_channel(channel.message, std::move(channel.descriptors));
 }
 
 void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {

@@ -53,8 +53,10 @@ class FakeAgent {
   }
   // A channel between the engine and somebody whom the test plays.
   void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
+    connect_on(static_cast<std::uint32_t>(2 + peers_.size()), peer, remote, holder);
+  }
+  void connect_on(std::uint32_t line, std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
     auto memory = ring::ChannelMemory::create().value();
-    const auto line = static_cast<std::uint32_t>(2 + peers_.size());
     send_with(wire::Channel{peer, 1, line, line, remote, holder},
               {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
     peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, line);

@@ -109,6 +109,26 @@ TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, 5u);
 }
 
+/// Channels come by the socket, deaths by the ring: either may be read first.
+TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
+  constexpr std::uint64_t kLater = 11, kLast = 12;
+  constexpr std::uint32_t kLine = 2;
+  agent.connect_on(kLine, kBeside, false);
+  agent.connect_on(kLine, kLater, false);
+  agent.connect_on(kLine, kLast, false);
+  const auto result = submit({});
+  const auto wish = agent.next<wire::RequestLease>();
+  agent.tell(wire::PeerDied{kBeside, "killed", wire::PeerDied::kUnknown});
+  agent.tell(wire::PeerDied{kLater, "killed", wire::PeerDied::kUnknown});
+  agent.tell(wire::LeaseGranted{wish.key, 1, kLast, {}});
+  agent.next_from<wire::Call>(kLast);
+  wire::Value value = value_of(Kind::inline_bytes);
+  value.payload_size = 1;
+  const Blob small(1, std::byte{'s'});
+  reply(kLast, 1, value, small);
+  EXPECT_EQ(text_of(agent.finish(getting(result)).value()), "s");
+}
+
 TEST_F(Remote, AChannelWithoutItsDescriptorsEndsEveryWait) {
   const auto result = submit({});
   const auto wish = agent.next<wire::RequestLease>();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -240,6 +241,18 @@ TEST(Actors, AWorkerThatWasKilledFromOutsideIsNoticedAtOnce) {
     ASSERT_LT(std::chrono::steady_clock::now() - begun, 5s) << "not restarted";
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
+}
+
+/// Each has a line of its own in the doorbells of those who talk to it, and there are 4,096.
+TEST(Actors, MoreThanADoorbellHasLinesOneAfterTheOther) {
+  if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "starts 4,200 processes; set TROUPE_LONG_TESTS to run it";
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  for (int i = 0; i < 4'200; ++i) {
+    auto counter = ctx.spawn<Counter>();
+    ASSERT_EQ(ctx.get(counter.call<&Counter::add>(i), kBound), i);
+  }
 }
 
 }  // namespace
