@@ -52,9 +52,9 @@
 /// whoever keeps a copy can ask.
 ///
 /// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
-/// on died before the owner knew of the receiver: then it is lost, and says so. O-2 the dead hold
-/// nothing. O-3 every Await is answered once: with the value, or an error; only the Await of a
-/// borrowed object that its asker has let go of may go without.
+/// on, to the owner maybe, died before the owner knew of that: then it is lost, and says so. O-2
+/// the dead hold nothing. O-3 every Await is answered once: with the value, or an error; only the
+/// Await of a borrowed object that its asker has let go of may go without.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"

@@ -37,6 +37,14 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   expect_more(total.orphans, 5'000, "copies at the end");
 }
 
+TEST(ReplicasSimulation, SeedsThatOnceFailedPass) {
+  for (const std::uint64_t seed : {5001541, 5035951}) {  // what a dead node had sent to the owner
+    ReplicasWorld world(seed);
+    world.run();
+    EXPECT_EQ(world.broken(), "") << "seed " << seed;
+  }
+}
+
 class PlantedInReplicas : public testing::TestWithParam<const char*> {};
 
 TEST_P(PlantedInReplicas, IsFound) {

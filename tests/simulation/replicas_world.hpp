@@ -8,8 +8,9 @@
 ///
 /// Checked: what was put with copies is never lost, whoever dies; the last bytes of what somebody
 /// can still name are not freed, unless the only node that had passed it on died before its owner
-/// knew of the receiver; every put is answered and, if well, has its copies; every await is
-/// answered after the last fault; when all is let go no record, count, copy or byte is left.
+/// knew of the receiver, or passed it on to the owner itself; every put is answered and, if well,
+/// has its copies; every await is answered after the last fault; when all is let go no record,
+/// count, copy or byte is left.
 #pragma once
 
 #include "troupe/runtime/agent/replicas.hpp"
@@ -405,6 +406,11 @@ class ReplicasWorld final {
     for (auto& other : nodes_) {  // some of what it sent last still arrives
       auto& link = other->links[node.self];
       if (!link.empty()) link.resize(random_.below(link.size() + 1));
+      // Nobody counts a ref that is on its way to its owner but its sender.
+      for (const Message& message : link)
+        if (const auto* frame = std::get_if<Frame>(&message))
+          for (const wire::OwnedRef& ref : frame->refs)
+            if (node_of(ref.owner) == other->self) may_excuse_.insert(ref.object);
     }
   }
 
