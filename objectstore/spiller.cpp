@@ -243,8 +243,13 @@ Error Spiller::why_not(const Ask& ask) const {
   if (disk_error_)
     return Error(Code::out_of_disk,
                  error.message() + "; and nothing can be spilled: " + disk_error_->message());
-  return Error(Code::out_of_memory, error.message() + "; " + std::to_string(pinned_bytes()) +
-                                        " bytes cannot be spilled, since somebody looks at them");
+  const std::uint64_t pinned = pinned_bytes();
+  return Error(Code::out_of_memory,
+               error.message() + "; " +
+                   (pinned != 0 ? std::to_string(pinned) +
+                                      " bytes cannot be spilled, since somebody looks at them"
+                                : "what is being written, or shown by views of what was let go, "
+                                  "cannot be spilled"));
 }
 
 /// The agent's own extents in which nothing lives. True: there were some.

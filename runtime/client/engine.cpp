@@ -69,11 +69,6 @@ Error located(const Error& reason, const detail::Call& call, int attempt) {
   return Error(std::move(info));
 }
 
-bool takes_objects(const detail::Call& call) noexcept {
-  return std::any_of(call.arguments.begin(), call.arguments.end(),
-                     [](const detail::Argument& argument) { return bool(argument.object); });
-}
-
 }  // namespace
 
 ClientEngine* ClientEngine::current() noexcept {
@@ -170,7 +165,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   process_ = welcome.process;
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
-  objects_ = std::make_unique<ObjectTable>(high);
+  objects_ = std::make_unique<ObjectTable>(high, static_cast<std::uint8_t>(serial_));
 }
 
 void ClientEngine::finish() {
@@ -284,6 +279,29 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
     }
 }
 
+/// Whether objects are among its arguments. Throws for those of another session.
+bool ClientEngine::takes_objects(const detail::Call& call) const {
+  bool takes = false;
+  for (const detail::Argument& argument : call.arguments) {
+    if (!argument.object) continue;
+    takes = true;
+    expect_ours(argument.object);
+  }
+  for (const auto& ref : call.refs) expect_ours(ref);
+  return takes;
+}
+
+void ClientEngine::expect_ours(const detail::ObjectHandle& object) const {
+  if (object && is_foreign(entry_of(object))) raise(of_another_session());
+}
+
+Error ClientEngine::of_another_session() {
+  return Error(Code::invalid_argument,
+               "this Ref, or handle of an actor, is of a session that has ended, and what it named "
+               "went with that",
+               Outcome::not_executed);
+}
+
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
   return wishes_.key_for(shape_of(*options));
@@ -354,6 +372,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
     throw InvalidArgument(Code::invalid_argument,
                           "a detached actor needs a name: nobody could find it again");
   shrink_arguments(call);
+  takes_objects(call);
   // The constructor's arguments travel with the actor: refs among them are resolved first.
   for (const auto& argument : call.arguments)
     if (argument.object) await_ready(argument.object).value();
@@ -466,6 +485,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
                         std::span<detail::ObjectHandle> results) {
   if (!actor)
     throw InvalidArgument(Code::invalid_argument, "call through an empty Actor: it was moved from");
+  expect_ours(actor.lifetime);
   shrink_arguments(call);
   std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
   ActorCall* pending = owned.get();
@@ -734,7 +754,7 @@ void delete_later(client::Entry* entry) noexcept {
 
 void release_object(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
-  if (auto* engine = client::ClientEngine::current())
+  if (auto* engine = client::ClientEngine::current(); engine && !engine->is_foreign(*record))
     engine->release(record);
   else
     delete_later(record);

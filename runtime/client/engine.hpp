@@ -155,6 +155,8 @@ class ClientEngine final : public detail::Engine,
   void tell_pace(std::vector<wire::SitePace> sites);
 
   void release(Entry* entry) noexcept;
+  /// It was made in an earlier session of this process.
+  bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
 
  private:
   friend class Blocking;
@@ -195,13 +197,13 @@ class ClientEngine final : public detail::Engine,
     std::function<void()> fire;
     detail::ObjectHandle object;
   };
-  struct PendingGrant {
-    wire::LeaseGranted grant;
   /// It comes on the line of a peer whose end is not known here yet.
   struct PendingChannel {
     wire::Channel message;
     std::vector<Fd> descriptors;
   };
+  struct PendingGrant {
+    wire::LeaseGranted grant;
     bool reclaimed = false;  ///< others want the lease already
   };
 
@@ -337,6 +339,9 @@ class ClientEngine final : public detail::Engine,
 
   // outgoing calls (engine.cpp)
   void shrink_arguments(detail::Call& call);
+  bool takes_objects(const detail::Call& call) const;
+  void expect_ours(const detail::ObjectHandle& object) const;
+  static Error of_another_session();
   std::uint64_t key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
   void watch_arguments(ActorCall& call);
@@ -360,6 +365,8 @@ class ClientEngine final : public detail::Engine,
   void hand_back_unstarted();
   void show_gpus();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
+  void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
+                  Time now = {});
   Guard guard() { return Guard(lock_); }
   static std::uint64_t next_serial() noexcept;
   std::uint32_t number_of(detail::CallSite at);
@@ -370,8 +377,6 @@ class ClientEngine final : public detail::Engine,
       nullptr};  ///< entries whose last handle is gone, waiting for the lock
   process::LocalSocket socket_;
   ring::Doorbell bell_;
-  void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
-                  Time now = {});
   ring::Channel agent_;
   std::uint32_t agent_line_ = 0;
   NodeId node_;

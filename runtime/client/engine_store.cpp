@@ -212,6 +212,7 @@ std::uint32_t ClientEngine::number_of(detail::CallSite at) {
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
+  for (const auto& ref : refs) expect_ours(ref);
   if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
   value.site = room.site;
@@ -467,6 +468,8 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
   // Somebody else found it lost right now.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
   if (!entry.ready.load(std::memory_order_acquire)) return moved();
+  if (is_foreign(entry) && entry.kind != wire::Value::Kind::inline_bytes)
+    return of_another_session();
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, *entry.value->refs, entry.value};

@@ -104,6 +104,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   };
   if (is_here(entry))  // mostly, and then nobody asks for the time
     if (auto value = materialise(object, timeout); is_final(value)) return value;
+  if (is_foreign(entry)) return of_another_session();
   // Who waits without end reads no clock for that.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(timeout, now);
@@ -152,7 +153,7 @@ detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration tim
 bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (!object) return true;
   Entry& entry = entry_of(object);
-  if (entry.ready.load(std::memory_order_acquire)) return true;
+  if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
   need(entry, false);
   pump_->assist();  // not under the nose of a thread that leads: it would sleep on what we took
@@ -174,7 +175,8 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   Guard lock = guard();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     slots[i] = {&order, i};
-    if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire)) {
+    if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire) ||
+        is_foreign(entry_of(objects[i]))) {
       slots[i].fired = true;
       order.push_back(i);
     }
@@ -211,7 +213,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
 
 void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
   Entry& entry = entry_of(object);
-  if (!is_here(entry)) {
+  if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
     if (!is_here(entry)) {
       auto* resume = new Resume{this, std::move(fire), object};
@@ -256,7 +258,7 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
-  if (is_here(entry)) {
+  if (is_here(entry) || is_foreign(entry)) {
     auto value = materialise(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
@@ -272,6 +274,7 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
 /// Waits until the object has a value, wherever that lies. Errors: its own.
 Result<void> ClientEngine::await_ready(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
+  if (is_foreign(entry)) return of_another_session();
   const auto is_ready = [&entry] { return entry.ready.load(std::memory_order_acquire); };
   if (!is_ready()) {
     Guard lock = guard();

@@ -7,6 +7,7 @@ namespace troupe::client {
 detail::ObjectHandle ObjectTable::create() {
   auto* entry = new Entry;
   entry->id = ObjectId{high_, next_low()};
+  entry->session = session_;
   return detail::ObjectHandle::adopt(entry);
 }
 
@@ -28,6 +29,7 @@ detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
 detail::ObjectHandle ObjectTable::adopt(ObjectId id) {
   auto* entry = new Entry;
   entry->id = id;
+  entry->session = session_;
   entry->escaped = true;
   const bool fresh = escaped_.emplace(id, entry).second;
   TROUPE_ASSERT(fresh, "an object has one entry");

@@ -63,6 +63,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool parked : 1 = false;      ///< no handle, but lineage_uses
   bool rebuilding : 1 = false;  ///< Rebuild was sent; Ready follows
   bool refused : 1 = false;     ///< and said that it cannot be: fetch_error
+  std::uint8_t session = 0;     ///< whose it is; of the next ones it knows nothing
   /// Of a remote value only `length`, and as `segment` the number of its node.
   Rarely<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
@@ -162,7 +163,8 @@ inline bool is_alone(const Entry& entry) noexcept {
 class ObjectTable {
  public:
   /// Ids of this process: `high` is unique to it.
-  explicit ObjectTable(std::uint64_t high) : high_(high) {}
+  explicit ObjectTable(std::uint64_t high, std::uint8_t session = 0)
+      : high_(high), session_(session) {}
 
   /// A new pending object with one handle.
   detail::ObjectHandle create();
@@ -189,9 +191,12 @@ class ObjectTable {
   Entry* oldest_own() noexcept { return oldest_own_; }
   std::uint64_t next_low() noexcept { return ++low_; }
   std::uint64_t high() const noexcept { return high_; }
+  /// Whether the entry is of this table, and not of an earlier session of this process.
+  bool has(const Entry& entry) const noexcept { return entry.session == session_; }
 
  private:
   std::uint64_t high_;
+  std::uint8_t session_;
   std::uint64_t low_ = 0;
   std::unordered_map<ObjectId, Entry*> escaped_;
   Entry *oldest_own_ = nullptr, *newest_own_ = nullptr;
