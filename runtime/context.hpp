@@ -28,8 +28,8 @@ struct WaitOptions {
 struct PutOptions {
   /// On so many nodes, that one among them. With 2 and more the call blocks until all of them have
   /// it; the value is there as long as one of them lives, and whoever misses it finds it by itself.
-  /// A copy that is lost is made again elsewhere as long as the first node lives. Refs inside keep
-  /// what they name, but that is not copied. Throws Infeasible when the cluster has fewer nodes,
+  /// A lost copy is made again elsewhere while the first node lives, not later. Refs inside keep
+  /// what they name, which is not copied: put that so, too. Infeasible if there are fewer nodes,
   /// InvalidArgument below 1, and what the others said (OutOfMemory, OutOfDisk) or Unavailable when
   /// they could not take it; nothing is kept then. Costs a transfer and the bytes once more for
   /// each. Default 1: no message and no wait, and the value goes with its node (ObjectLost).
@@ -66,8 +66,8 @@ class Builder {
   T* begin() noexcept { return data_; }
   T* end() noexcept { return data_ + size_; }
   T& operator[](std::size_t i) noexcept { return data_[i]; }
-  /// Ends the writing: from here on nobody can alter the elements. Use the Builder no more. The
-  /// options as for put().
+  /// Ends the writing: no other process could ever alter the elements, and who kept data() must not
+  /// any more. The Builder is of no use from here on, also if this throws. Options as for put().
   Ref<Array<T>> seal(PutOptions options = {}) && { return seal(options); }
   Ref<Array<T>> seal(PutOptions options = {}) & {
     if (!building_) detail::throw_not_encodable("this Builder was sealed already");

@@ -5,8 +5,8 @@
 ///     auto b = ctx.submit<area>(a);                      // the value goes from worker to worker
 ///
 /// Refs may be copied, stored, passed as arguments, returned and put into values; the value lives
-/// as long as some Ref to it does, in whatever process. A Ref that is destroyed after run()
-/// returned does nothing.
+/// as long as some Ref to it does, in whatever process; a detached actor's outlives the program. A
+/// Ref that is left when run() or a Session ends may be dropped, and is refused by the next one.
 #pragma once
 
 #include "troupe/runtime/detail/engine.hpp"
