@@ -121,21 +121,23 @@ ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   return at != calls.end() && (*at)->sequence == sequence ? at->get() : nullptr;
 }
 
-void ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
+std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   TROUPE_ASSERT(peer != nullptr, "a call of an actor that does not live there ended");
   auto& calls = peer->in_flight;
-  if (!calls.empty() && calls.front()->sequence == sequence) {
+  --live_;
+  if (!calls.empty() && calls.front()->sequence == sequence) {  // mostly
+    std::unique_ptr<ActorCall> call = std::move(calls.front());
     calls.pop_front();
-    --live_;
-    return;
+    return call;
   }
   const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
                                    [](const auto& c, std::uint64_t s) { return c->sequence < s; });
   TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence,
                 "a call that is not in flight ended");
+  std::unique_ptr<ActorCall> call = std::move(*at);
   calls.erase(at);
-  --live_;
+  return call;
 }
 
 void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {

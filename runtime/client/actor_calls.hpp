@@ -61,7 +61,8 @@ class ActorCalls {
   void killed(ActorId actor);
   void writable(std::uint64_t worker);
   ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
-  void ended(std::uint64_t worker, std::uint64_t sequence);
+  /// Its last reply came. The call is the caller's from here on.
+  std::unique_ptr<ActorCall> ended(std::uint64_t worker, std::uint64_t sequence);
   /// `started`: the highest sequence that the worker began; its ring was drained before.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason);
   bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }

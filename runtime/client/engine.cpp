@@ -183,6 +183,7 @@ void ClientEngine::stop() {
   // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
   // may handles be dropped behind our back.
   const Guard lock = guard();
+  drop_spent();
   end_following();
   g_engine.store(nullptr, std::memory_order_seq_cst);
 }
@@ -330,6 +331,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   }
   for (const auto& result : results) task->results.push_back(result);
   task->key = static_cast<std::uint32_t>(key_for(options));
+  if (objects) watch_arguments(*task);
   start(std::move(owned));
   look_around();
   unlock_and_collect(lock);
@@ -347,14 +349,17 @@ Waiter ClientEngine::waiter_of(Task& task) {
           &task};
 }
 
-/// Under the lock: it is sent as soon as its arguments are ready.
+void ClientEngine::watch_arguments(Task& task) {
+  task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
+}
+
+/// Under the lock, its arguments are watched: it is sent as soon as they are ready.
 void ClientEngine::start(std::unique_ptr<Task> owned) {
-  owned->waiting = static_cast<std::uint16_t>(watch_arguments(owned->call, waiter_of(*owned)));
-  const Time now = steady_now();
+  const LateTime now(&steady_now);
   tasks_.submit(std::move(owned), now);
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
-  next_tick_ = std::min(next_tick_, now + (tasks_.live() > 1 ? kTick : kSlowTick));
+  next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
   if (pump_) pump_->set_timer(next_tick_);
 }
 
@@ -680,6 +685,7 @@ void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
 }
 /// It goes where most bytes of its large arguments are, if there is room.
 void ClientEngine::placed(Task& task) {
+  if (task.key == 0 && !takes_objects(task.call)) return;  // mostly
   Nearest most;
   for (const auto& argument : task.call.arguments) {
     if (!argument.object) continue;

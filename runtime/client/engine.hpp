@@ -217,6 +217,7 @@ class ClientEngine final : public detail::Engine,
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   bool watch_peer() noexcept override;
+  bool drain_watched(Time now) override;
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
@@ -261,6 +262,8 @@ class ClientEngine final : public detail::Engine,
   void wake(Entry& entry);
   void fire_woken();
   void finish_settling(Entry& entry);
+  void drop_spent() noexcept;
+  static bool is_light(const detail::Call& call, std::span<const detail::ObjectHandle> results);
   void follow(Entry& entry);
   static void go_on_following(ClientEngine& engine, void* who, Entry&);
   void end_following();
@@ -344,6 +347,7 @@ class ClientEngine final : public detail::Engine,
   static Error of_another_session();
   std::uint64_t key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
+  void watch_arguments(Task& task);
   void watch_arguments(ActorCall& call);
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task> task);
@@ -425,6 +429,10 @@ class ClientEngine final : public detail::Engine,
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
+  /// What ended last when that ended a wait, if nothing depends on when it goes: freed by the next
+  /// drain(), so that the way from a reply to the next call is not the longer for it.
+  std::unique_ptr<Task> spent_task_;
+  std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
   std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come

@@ -203,6 +203,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
     return;
   }
   task->key = static_cast<std::uint32_t>(key_for(task->request.get()));  // it may be forgotten
+  watch_arguments(*task);
   start(std::move(task));
 }
 

@@ -24,6 +24,7 @@ using wire::Cases;
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
+  drop_spent();
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
   if (socket_ready_.load(std::memory_order_acquire) &&
@@ -36,6 +37,7 @@ Time ClientEngine::drain(Time now) {
   }
   agent_.flush();
   if (now >= next_tick_) next_tick_ = tasks_.tick(now);
+  drop_spent();
   collect_released();
   return next_tick_;
 }
@@ -134,6 +136,12 @@ bool ClientEngine::names_memory(const wire::CallMessage& message) {
     return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
   const auto* reply = std::get_if<wire::Reply>(&message);
   return reply != nullptr && bad(reply->value);
+}
+
+bool ClientEngine::drain_watched(Time now) {
+  if (!bell_.only_watched()) return false;
+  drain_line(bell_.watched_line(), now);
+  return true;
 }
 
 /// Under the lock, by the leader.
@@ -415,6 +423,20 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
              message);
 }
 
+/// Whether nobody can tell when what a call held on to is let go: no more than one small value that
+/// only its handles know of.
+bool ClientEngine::is_light(const detail::Call& call,
+                            std::span<const detail::ObjectHandle> results) {
+  return results.size() == 1 && is_alone(entry_of(results.front())) && call.refs.empty() &&
+         std::none_of(call.arguments.begin(), call.arguments.end(),
+                      [](const detail::Argument& argument) { return bool(argument.object); });
+}
+
+void ClientEngine::drop_spent() noexcept {
+  spent_task_.reset();
+  spent_call_.reset();
+}
+
 void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now) {
   std::span<const detail::ObjectHandle> results;
   // Of a call that is kept the agent hears first: this process may end between the two words.
@@ -462,10 +484,17 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
-  if (task != nullptr)
-    remember(tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now));
-  else
-    actors_.ended(peer.process, reply.sequence);
+  if (task != nullptr) {
+    auto ended = tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
+    if (ended->spec == nullptr && is_light(ended->call, ended->results))
+      spent_task_ = std::move(ended);
+    else
+      remember(std::move(ended));
+  } else {
+    auto ended = actors_.ended(peer.process, reply.sequence);
+    ended->lifetime = {};
+    if (is_light(ended->call, ended->results)) spent_call_ = std::move(ended);
+  }
   if (!unsaid) return;
   Entry& result = entry_of(unsaid);
   Blob record;

@@ -138,7 +138,7 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
       return error;
     }
     const std::shared_ptr<const ErrorInfo> failure =
-        fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
+        !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (!ended) return no_result_after(timeout);

@@ -214,6 +214,9 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     guard.lock();
     away_ = false;
     called_.store(false, std::memory_order_relaxed);
+    // Mostly that ends the wait. Whatever else there is to do is done when this thread waits next,
+    // while the peer works.
+    if (pending && host_.drain_watched(now) && (result = done())) break;
   }
   leading_ = false;
   waited_until_ = now;

@@ -40,6 +40,8 @@ class Pump {
     /// The leader is about to spin: the doorbell may watch the peer that spoke last. True: one has
     /// since the last time.
     virtual bool watch_peer() noexcept = 0;
+    /// Handles what the watched peer has said, if nothing else has arrived; false: it has not.
+    virtual bool drain_watched(Time now) = 0;
   };
 
   Pump(Host& host, ring::Doorbell& bell, EngineLock& lock);

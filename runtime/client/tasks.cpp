@@ -47,7 +47,7 @@ TaskManager::~TaskManager() {
   }
 }
 
-void TaskManager::submit(std::unique_ptr<Task> owned, Time now) {
+void TaskManager::submit(std::unique_ptr<Task> owned, const LateTime& now) {
   Task* task = owned.release();
   task->next = first_;
   if (first_ != nullptr) first_->previous = task;
@@ -445,7 +445,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
   return best_lease(pool);
 }
 
-void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
+void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
     Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
@@ -456,10 +456,10 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, Time now) {
     }
     pool.ready.pop_front();
     --queued_;
-    if (lease->in_flight.empty()) lease->since = now;
+    if (lease->in_flight.empty()) lease->since = now();
     lease->in_flight.push_back(task);
   }
-  if (pool.requested != 0 || !pool.ready.empty()) ask_for_leases(key, pool, now);
+  if (pool.requested != 0 || !pool.ready.empty()) ask_for_leases(key, pool, now());
 }
 
 void TaskManager::ask(std::uint64_t key, Pool& pool, std::size_t want, Time now) {

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/late_time.hpp"
 #include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/client/usual_time.hpp"
 #include "troupe/runtime/detail/engine.hpp"
@@ -85,7 +86,7 @@ class TaskManager {
   ~TaskManager();
 
   /// Takes the task over; it is sent when its arguments are ready and a lease has room.
-  void submit(std::unique_ptr<Task> task, Time now);
+  void submit(std::unique_ptr<Task> task, const LateTime& now);
   /// One argument of a waiting task became ready.
   void argument_ready(Task& task, Time now);
   /// One argument of a waiting task ended in an error: it fails now and never runs.
@@ -152,7 +153,7 @@ class TaskManager {
     Time asked{};  ///< when that was sent last
   };
 
-  void dispatch(std::uint64_t key, Pool& pool, Time now);
+  void dispatch(std::uint64_t key, Pool& pool, const LateTime& now);
   Lease* best_lease(Pool& pool) const;
   Lease* best_lease_without(Pool& pool, const Task& task) const;
   Lease* lease_on(std::uint64_t worker);

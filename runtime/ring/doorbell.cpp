@@ -141,6 +141,9 @@ bool Doorbell::marked() const noexcept {
   return page_->summary.load(std::memory_order_seq_cst) != kept_word_ ||
          (watched_ != nullptr && beside_watched());
 }
+bool Doorbell::only_watched() const noexcept {
+  return watched_ != nullptr && !watched_->empty() && !marked();
+}
 bool Doorbell::beside_watched() const noexcept {
   return page_->words[word_of(watched_line_)].load(std::memory_order_seq_cst) != kept_line_;
 }

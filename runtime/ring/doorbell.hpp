@@ -85,6 +85,9 @@ class Doorbell {
   /// Nothing is watched any more. The line is ready once, since its mark stands.
   void unwatch() noexcept;
   const Consumer* watched() const noexcept { return watched_; }
+  std::uint32_t watched_line() const noexcept { return watched_line_; }
+  /// The watched ring has a frame, and no line was marked before that was published.
+  bool only_watched() const noexcept;
   /// Announces sleep; false (and not asleep) when a line is ready already, as a watched one is: who
   /// sleeps is woken by marks, so it watches nothing from here on.
   bool prepare_sleep() noexcept;

@@ -107,6 +107,7 @@ struct Clock : Pump::Host {
   void socket_ready() noexcept override {}
   bool has_leftovers() const noexcept override { return false; }
   bool watch_peer() noexcept override { return false; }
+  bool drain_watched(Time) override { return false; }
 };
 
 TEST(PumpTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {

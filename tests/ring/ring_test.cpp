@@ -351,16 +351,19 @@ TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
   for (int i = 0; i < 3; ++i) {  // no mark: the ring alone makes the line ready
     ASSERT_TRUE(out.push(frame));
     EXPECT_TRUE(bell.pending());
+    EXPECT_TRUE(bell.only_watched());
     EXPECT_TRUE(bell.take(lines));
     EXPECT_EQ(lines, (std::vector<std::uint32_t>{5}));
     ASSERT_EQ(in.pop(buffer, size), Pop::frame);
     EXPECT_FALSE(bell.pending());
+    EXPECT_FALSE(bell.only_watched());
   }
   bell.ring(5);  // finds its mark
   EXPECT_FALSE(bell.pending());
   bell.ring(6);  // in the same word
   bell.ring(100);
   ASSERT_TRUE(out.push(frame));
+  EXPECT_FALSE(bell.only_watched());
   EXPECT_TRUE(bell.take(lines));
   EXPECT_EQ(lines, (std::vector<std::uint32_t>{6, 100, 5}));
   ASSERT_EQ(in.pop(buffer, size), Pop::frame);
