@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <new>
+#include <utility>
 
 namespace troupe::client {
 
@@ -33,7 +34,7 @@ class Spare {
   }
   static void give(void* at) noexcept {
     State& mine = state();
-    if (mine.count >= mine.limit) return ::operator delete(at);
+    if (mine.count >= mine.limit && !first_of_thread(mine)) return ::operator delete(at);
     auto* block = static_cast<Block*>(at);
     block->next = mine.first;
     mine.first = block;
@@ -45,22 +46,37 @@ class Spare {
   struct Block {
     Block* next;
   };
+  /// Neither constructed nor destroyed: then no use of it asks whether it is, which takes a call
+  /// into the loader for a flag of the compiler's.
   struct State {
-    Block* first = nullptr;
-    std::size_t count = 0;
-    std::size_t limit = kKept;
-    ~State() {
-      limit = 0;  // what is freed later in the thread's end goes to the heap
-      while (first != nullptr) {
-        Block* block = first;
-        first = block->next;
+    Block* first;
+    std::size_t count;
+    std::size_t limit;
+    bool known;
+  };
+  /// Frees what its thread has kept.
+  struct Last {
+    ~Last() {
+      State& mine = state();
+      mine.limit = 0;  // what is freed later in the thread's end goes to the heap
+      while (mine.first != nullptr) {
+        Block* block = mine.first;
+        mine.first = block->next;
         ::operator delete(block);
       }
     }
   };
+  /// True: from now on the thread keeps records.
+  [[gnu::noinline]] static bool first_of_thread(State& mine) noexcept {
+    if (std::exchange(mine.known, true)) return false;
+    static thread_local const Last last;
+    (void)&last;
+    mine.limit = kKept;
+    return kKept != 0;
+  }
   static State& state() noexcept {
     // Found without a call into the loader, unlike what a library's thread_local is by default.
-    [[gnu::tls_model("initial-exec")]] static thread_local State mine;
+    [[gnu::tls_model("initial-exec")]] static thread_local constinit State mine{};
     return mine;
   }
 };

@@ -143,12 +143,8 @@ struct Arguments {
 class Run final : public detail::Invocation {
  public:
   Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,
-      std::shared_ptr<detail::ResultSink> sink)
-      : engine_(engine),
-        arguments_(arguments),
-        self_(self),
-        restarted_(restarted),
-        sink_(std::move(sink)) {
+      const std::shared_ptr<detail::ResultSink>& sink)
+      : engine_(engine), arguments_(arguments), self_(self), restarted_(restarted), sink_(sink) {
     for (const auto& value : arguments_.values)
       arguments_.views.push_back({value.bytes, value.refs, &value.keep});
   }
@@ -191,7 +187,7 @@ class Run final : public detail::Invocation {
   bool deferred_ = false;
   ActorId actor_;
   ObjectId lifetime_;
-  std::shared_ptr<detail::ResultSink> sink_;
+  const std::shared_ptr<detail::ResultSink>& sink_;
 };
 
 /// An argument could not be opened: the call has not run.
@@ -271,8 +267,13 @@ class Worker {
     last_ = callable;
     return callable;
   }
-  std::shared_ptr<Replier> next_replier(const Incoming& call, std::size_t results) {
-    if (!replier_ || replier_.use_count() != 1) replier_ = std::make_shared<Replier>(engine_);
+  /// In sink_, until the next call; longer for a coroutine, which has taken it.
+  Replier* next_replier(const Incoming& call, std::size_t results) {
+    if (!sink_ || sink_.use_count() != 1) {
+      auto made = std::make_shared<Replier>(engine_);
+      replier_ = made.get();
+      sink_ = std::move(made);
+    }
     replier_->begin(call, results, free_since_);
     return replier_;
   }
@@ -287,7 +288,8 @@ class Worker {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
       open(order.start.creation, order.payload);
-      Run run(engine_, arguments_, nullptr, restarted_, std::make_shared<NoResult>());
+      const std::shared_ptr<detail::ResultSink> nothing = std::make_shared<NoResult>();
+      Run run(engine_, arguments_, nullptr, restarted_, nothing);
       run.belongs_to(actor_, lifetime_);
       class_->thunk(run);
       instance_ = run.self();
@@ -304,7 +306,7 @@ class Worker {
   void run(const std::shared_ptr<Incoming>& incoming) {
     const Incoming& call = *incoming;
     const detail::Callable* callable = nullptr;
-    std::shared_ptr<Replier> sink;
+    Replier* sink = nullptr;
     bool deferred = false;
     std::optional<Duration> waited;  // before it ran
     const process::NoteThrows noting;
@@ -317,7 +319,7 @@ class Worker {
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
       open(incoming);
       waited = engine_.waited();
-      Run run(engine_, arguments_, instance_, restarted_, sink);
+      Run run(engine_, arguments_, instance_, restarted_, sink_);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       callable->thunk(run);
       if (!run.deferred() && !sink->finished())
@@ -326,7 +328,7 @@ class Worker {
     } catch (const BadArgument& bad) {
       sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
     } catch (...) {
-      if (!sink) sink = next_replier(call, 1);
+      if (sink == nullptr) sink = next_replier(call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";
       sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
     }
@@ -348,7 +350,8 @@ class Worker {
 
   ClientEngine& engine_;
   Arguments arguments_;
-  std::shared_ptr<Replier> replier_;
+  std::shared_ptr<detail::ResultSink> sink_;  ///< of the call that runs, or ran last
+  Replier* replier_ = nullptr;                ///< the same
   wire::FunctionKey last_key_;
   const detail::Callable* last_ = nullptr;
   const detail::Callable* class_ = nullptr;
