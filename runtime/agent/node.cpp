@@ -366,20 +366,25 @@ void Node::bury(Process& process) {
   info.message = process.reason;
   info.origin.node = options_.name;
   const Error reason(std::move(info));
-  for (const auto& [peer, line] : process.peers)
-    if (Process* other = find(peer)) {
-      send(*other, wire::PeerDied{index, process.reason});
-      other->lines.give_back(other->peers.extract(index).mapped());
-    }
+  std::set<ProcessIndex> peers;
+  for (const auto& [peer, line] : process.peers) {
+    peers.insert(peer);
+    const auto at = processes_.find(peer);
+    if (at == processes_.end() || peer == index) continue;
+    Process& other = *at->second;
+    if (find(peer) != nullptr) send(other, wire::PeerDied{index, process.reason});
+    other.lines.give_back(other.peers.extract(index).mapped());  // also when it is not buried yet
+  }
   remote_.process_died(index, process.reason);
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
-  const Transit::Died given = transit_.died(index);
+  const Transit::Died given = transit_.died(index, peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
     if (process.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
+  for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   kept_.process_died(index);
   replicas_.process_died(index);
   forget_asks(process);

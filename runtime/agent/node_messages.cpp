@@ -271,6 +271,7 @@ void Node::on_hold(const Process& from, const wire::Hold& message) {
 void Node::undo(ProcessIndex process, const Transit::Undone& undone) {
   for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
+  owners_.forget(undone.forgotten);
 }
 
 /// From here on the owner table frees what the value names.

@@ -280,7 +280,10 @@ void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
   drop_counts(process);
   const wire::Value end = lost("the process that was to compute it died", &reason);
   dead_[process] = nullptr;
+  std::erase_if(early_, [process](const Early& early) { return early.who.process == process; });
   for (auto& [object, record] : records_) {
+    std::erase_if(record.waiting, [process](const Waiting& who) { return who.process == process; });
+    if (record.owner == kSelf && record.producer == process) record.producer_ended = true;
     if (!record.known || record.owner != kSelf || record.ready || record.actor ||
         record.producer != process)
       continue;
@@ -324,7 +327,7 @@ void OwnerTable::release(ObjectId object, const Record& record) {
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
   if (wire::has_copies(object) && record.owner == kSelf) out_.copies_over(object);
   if (record.ready) let_go(record.value);
-  if (record.has_lineage && !is_dead(record.producer)) out_.lineage_over(record.producer, object);
+  if (record.has_lineage && !record.producer_ended) out_.lineage_over(record.producer, object);
   if (record.kept) out_.lineage_over(kSelf, object);
   if (record.owner != kSelf && !is_dead(record.owner))
     out_.peer_hold(record.owner, object, kSelf, -1);

@@ -163,6 +163,8 @@ class OwnerTable {
   /// Counts of the process go; what it was to fulfil ends in the error. Precondition: all that it
   /// published has been read.
   void process_died(ProcessIndex process, const Error& reason);
+  /// Nothing that comes from here on names it, a process that has died.
+  void forget(ProcessIndex process) { dead_.erase(process); }
 
   // --- from other nodes. What comes from a dead one changes nothing.
 
@@ -250,6 +252,7 @@ class OwnerTable {
     bool reachable = false;    ///< with copies: from a node that holds a value of ours
     ObjectId lost{};           ///< what was missed when it was to be computed again
     ProcessIndex producer = 0;
+    bool producer_ended = false;  ///< a process, and nobody has taken its place
     ActorId actor;
     std::map<ProcessIndex, std::int64_t> holders;  ///< none is zero
     std::vector<Waiting> waiting;
@@ -293,7 +296,7 @@ class OwnerTable {
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
   std::map<ProcessIndex, std::size_t> borrowed_;  ///< by owner, how many; none is zero
   std::set<ProcessIndex> nodes_;
-  /// For nodes, what becomes of those who wait for its objects; else null.
+  /// For nodes, what becomes of those who wait for its objects; else null, until forget().
   std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;
   /// By process: what it has counted for a node, less what has left.
   std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::int64_t>> passing_;

@@ -63,9 +63,9 @@ void OwnerTable::make_again(ObjectId object, Record& record) {
     set_value(object, record, error_value(dead_.at(record.owner)), {});
   else if (record.owner != kSelf)
     out_.peer_rebuild(record.owner, object, lost_one);
-  else if (is_dead(record.producer) && record.kept)
+  else if (record.producer_ended && record.kept)
     out_.orphaned(object, lost_one);
-  else if (is_dead(record.producer) && !TROUPE_MUTANT("owners.asks_the_dead"))
+  else if (record.producer_ended && !TROUPE_MUTANT("owners.asks_the_dead"))
     set_value(object, record,
               lost("the process that made it has ended, and no call is kept that could make it "
                    "again: it was put, is the result of an actor's method, or its task may not "
@@ -113,15 +113,15 @@ bool OwnerTable::made_by_kept_call(ProcessIndex from, ObjectId object) {
 
 bool OwnerTable::entrust(ObjectId object, ProcessIndex process) {
   const auto found = records_.find(object);
-  if (found == records_.end() || !found->second.kept || !is_dead(found->second.producer))
-    return false;
+  if (found == records_.end() || !found->second.kept || !found->second.producer_ended) return false;
   found->second.producer = process;
+  found->second.producer_ended = is_dead(process);
   return found->second.has_lineage = true;
 }
 
 std::optional<ProcessIndex> OwnerTable::maker_of(ObjectId object) const {
   const auto found = records_.find(object);
-  if (found == records_.end() || is_dead(found->second.producer)) return std::nullopt;
+  if (found == records_.end() || found->second.producer_ended) return std::nullopt;
   return found->second.producer;
 }
 

@@ -57,23 +57,39 @@ void Transit::leave(const Key& key, Object& object) {
   if (theirs->second.empty()) of_.erase(theirs);
 }
 
-Transit::Died Transit::died(Process process) {
+Transit::Died Transit::died(Process process, const std::set<Process>& peers) {
   Died after;
-  dead_.insert(process);
+  std::set<Process>& left = dead_[process];
+  left = peers;
+  left.erase(process);
   if (const auto theirs = of_.extract(process))
     for (const Key& key : theirs.mapped())
       after.free.push_back(objects_.extract(key).mapped().location);
   for (auto at = gifts_.begin(); at != gifts_.end();) {
     const auto [from, to] = at->first;
-    if (from == process) after.asked.push_back(to);
+    if (from == process && to != process) {
+      after.asked.push_back(to);
+      left.insert(to);
+    }
     at = to == process ? gifts_.erase(at) : std::next(at);
+  }
+  for (auto at = dead_.begin(); at != dead_.end();) {
+    at->second.erase(process);
+    if (at->second.empty()) after.forgotten.push_back(at->first);
+    at = at->second.empty() ? dead_.erase(at) : std::next(at);
   }
   return after;
 }
 
 Transit::Undone Transit::arrived(Process to, Process dead, std::uint64_t frames) {
   Undone undone;
-  if (dead_.count(dead) == 0) return undone;
+  const auto left = dead_.find(dead);
+  if (left == dead_.end()) return undone;
+  left->second.erase(to);
+  if (left->second.empty()) {
+    undone.forgotten = dead;
+    dead_.erase(left);
+  }
   const auto all = gifts_.extract({dead, to});
   if (!all) return undone;
   for (const Gift& gift : all.mapped()) {

@@ -9,8 +9,10 @@
 ///
 ///     transit.counted(from, to, frame, object);    // a Hold for another process
 ///     transit.adopted(from, to, frame, location);  // an Adopt; to == from: it keeps it
-///     const auto after = transit.died(process);    // each of after.asked hears PeerDied, and
+///     const auto after = transit.died(process, peers);  // each of them hears PeerDied, and
 ///     answers undo(transit.arrived(to, process, frames));  // Arrived: what did not come goes back
+///
+/// Who has answered does not name the dead any more: after the last one it is forgotten.
 ///
 /// Invariant T-1: an object that is adopted, not the owner table's and not to be freed already is
 /// some living process's, and is freed when that one dies.
@@ -53,18 +55,22 @@ class Transit {
   struct Died {
     std::vector<wire::Location> free;  ///< they were its own
     std::vector<Process> asked;        ///< arrived() follows, or their death
+    std::vector<Process> forgotten;    ///< dead ones that nobody names any more
   };
+  /// `peers` have a channel to it: each says arrived(), or dies, and may name it until then.
   /// Precondition: all that it published has been read.
-  Died died(Process process);
+  Died died(Process process, const std::set<Process>& peers = {});
   struct Undone {
     std::vector<ObjectId> counts;  ///< one of the receiver's for each
     std::vector<wire::Location> free;
+    Process forgotten = 0;  ///< the dead, when nobody names it any more
   };
   /// So many frames of the dead have reached `to`.
   Undone arrived(Process to, Process dead, std::uint64_t frames);
 
   std::size_t objects() const noexcept { return objects_.size(); }
   std::size_t gifts() const noexcept { return gifts_.size(); }
+  std::size_t dead() const noexcept { return dead_.size(); }
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
@@ -84,7 +90,7 @@ class Transit {
   std::map<Key, Object> objects_;
   std::map<Process, std::set<Key>> of_;                            ///< by owner
   std::map<std::pair<Process, Process>, std::deque<Gift>> gifts_;  ///< by sender and receiver
-  std::set<Process> dead_;
+  std::map<Process, std::set<Process>> dead_;                      ///< and who may still name it
 };
 
 }  // namespace troupe::agent

@@ -169,6 +169,24 @@ TEST_F(Owners, TheDeadHoldNothingAndOweAnError) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+TEST_F(Owners, TheForgottenStayDeadToWhatTheyMade) {
+  owners.escape(1, kX, {}, {});
+  owners.escape(2, kY, shared(7), {});
+  owners.await(kX, 2);
+  for (const ProcessIndex process : {2, 1}) {
+    owners.hold(kY, 3, +1);
+    owners.process_died(process, died);
+    EXPECT_TRUE(owners.is_dead(process));
+    owners.forget(process);
+    EXPECT_FALSE(owners.is_dead(process)) << "it would be kept for ever";
+  }
+  EXPECT_TRUE(out.answers.empty()) << "nobody is there who waits";
+  EXPECT_EQ(owners.maker_of(kY), std::nullopt);
+  owners.rebuild(kY, 3, kY);
+  ASSERT_EQ(out.answers.size(), 1u) << "a dead process would be asked";
+  EXPECT_EQ(out.answers[0].value.kind, wire::Value::Kind::error);
+}
+
 TEST_F(Owners, ADeathBetweenADropAndItsCountLeavesNothingToSettle) {
   owners.escape(1, kX, shared(7), {});
   owners.hold(kX, 2, -1);

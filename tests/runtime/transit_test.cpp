@@ -124,11 +124,26 @@ TEST(Transit, NothingIsTheDeads) {
   Transit transit;
   transit.counted(kSender, kReceiver, {1, 0}, kX);
   transit.counted(kOther, kReceiver, {1, 0}, kX);
-  (void)transit.died(kReceiver);
+  (void)transit.died(kReceiver, {kSender, kOther});
   EXPECT_EQ(transit.gifts(), 0u) << "its counts end by themselves";
   EXPECT_TRUE(transit.adopted(kSender, kReceiver, {2, 0}, place(1)));
   EXPECT_EQ(transit.objects(), 0u);
   EXPECT_TRUE(transit.died(kSender).asked.empty());
+}
+
+TEST(Transit, TheDeadAreForgottenWhenAllWhoMayNameThemHaveAnswered) {
+  using Forgotten = std::vector<Transit::Process>;
+  Transit transit;
+  EXPECT_EQ(transit.died(9).forgotten, Forgotten{9}) << "it had no channel";
+  EXPECT_TRUE(transit.died(kSender, {kReceiver, kOther}).forgotten.empty());
+  EXPECT_EQ(transit.arrived(kReceiver, kSender, 3).forgotten, 0u);
+  EXPECT_TRUE(transit.adopted(kOther, kSender, {1, 0}, place(1))) << "it has not heard of it";
+  EXPECT_EQ(transit.arrived(kOther, kSender, 3).forgotten, kSender);
+  EXPECT_EQ(transit.arrived(kOther, kSender, 3).forgotten, 0u);
+  EXPECT_TRUE(transit.died(kOther, {kReceiver}).forgotten.empty());
+  EXPECT_EQ(transit.died(kReceiver).forgotten, (Forgotten{kReceiver, kOther}))
+      << "who has died answers nobody";
+  EXPECT_EQ(transit.dead(), 0u);
 }
 
 TEST(Transit, OnlyTheDeathOfTheSenderTakesAnythingBack) {

@@ -332,6 +332,7 @@ void Agent::undo(ProcessIndex process, const agent::Transit::Undone& undone) {
   if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::gift_undone);
   for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
+  owners_.forget(undone.forgotten);
 }
 
 // --- processes
@@ -461,21 +462,22 @@ void Agent::bury(Proc& proc) {
     cluster_.moment();
     cluster_.slow_news(self_index_);
   }
-  for (const ProcessIndex peer : proc.peers)
-    if (Proc* other = find_proc(peer)) {
-      other->peers.erase(index);
-      send(*other, wire::PeerDied{index, proc.reason});
-    }
+  for (const ProcessIndex peer : proc.peers) {
+    if (const auto at = processes_.find(peer); at != processes_.end() && peer != index)
+      at->second->peers.erase(index);  // also when it has died and is not buried yet
+    if (Proc* other = find_proc(peer)) send(*other, wire::PeerDied{index, proc.reason});
+  }
   remote_.process_died(index, proc.reason);
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
   store_.process_died(index);
-  const agent::Transit::Died given = transit_.died(index);
+  const agent::Transit::Died given = transit_.died(index, proc.peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)
     if (proc.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
+  for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   processes_.erase(index);
 }
 
