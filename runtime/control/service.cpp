@@ -532,7 +532,7 @@ void Service::on_node(const NodeUp& event, Time now) {
   }
   view_changed(event.node, now);
   out_.send(event.node, cluster_nodes());
-  if (event.again) tell_ended_jobs(event.node);
+  if (event.again) tell_ended_jobs(event.node, now);
   nodes_changed(now);
 }
 

@@ -252,7 +252,7 @@ class Service {
   ClusterNodes cluster_nodes();
   void nodes_changed(Time now);
   void broadcast_nodes(Time now);
-  void tell_ended_jobs(NodeId node);
+  void tell_ended_jobs(NodeId node, Time now);
   std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
 
   Store& store_;

@@ -70,8 +70,8 @@ void Service::broadcast_nodes(Time now) {
   if (!to.empty()) out_.broadcast(to, cluster_nodes());
 }
 
-/// It may have missed the end of these.
-void Service::tell_ended_jobs(NodeId node) {
+/// It may have missed the end of these; one may not be written down yet.
+void Service::tell_ended_jobs(NodeId node, Time now) {
   std::vector<JobRecord> ended;
   for (JobRecord& job : jobs_.list())
     if (job.state != JobState::running) ended.push_back(std::move(job));
@@ -79,7 +79,7 @@ void Service::tell_ended_jobs(NodeId node) {
     return std::make_pair(a.ended_ns, a.id) > std::make_pair(b.ended_ns, b.id);
   });
   if (ended.size() > kEndedJobsTold) ended.resize(kEndedJobsTold);
-  for (const JobRecord& job : ended) out_.send(node, JobEnded{job.id, job.state, job.why});
+  for (const JobRecord& job : ended) answer(node, JobEnded{job.id, job.state, job.why}, now);
 }
 
 std::vector<ActorRow> Service::actor_rows() const {

@@ -375,6 +375,25 @@ TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
   EXPECT_EQ(listed, (std::vector<NodeId>{kA, kC})) << "kC has not come back so far";
 }
 
+TEST_F(ServiceTest, ANodeThatComesBackIsToldOfNoEndThatIsNotWrittenDownYet) {
+  join_all();
+  StartJob other;
+  other.job.id = JobId{kJob.high, kJob.low + 1};
+  service->on_message(kA, other, now);
+  const std::vector<Batch> group = service->begin_commit();
+  RegisterNode again;
+  again.node = description(kB, 4);
+  again.epoch = epochs[kB];
+  again.session = SessionId{kB.low, 1};
+  service->on_message(kB, again, now);  // waits for that commit only
+  service->on_message(kA, FinishJob{kJob}, now);
+  ASSERT_TRUE(store->commit(group, Need::essential).ok());
+  service->finish_commit(now);
+  EXPECT_TRUE(told<JobEnded>(kB).empty());
+  flush();
+  EXPECT_EQ(last<JobEnded>(kB).job, kJob);
+}
+
 TEST_F(ServiceTest, ANewControlRestartsWhatNobodyHostsAndEndsWhatIsOver) {
   join_all();
   ActorSpec kept = spec(1, 1, "kept");
