@@ -169,11 +169,24 @@ void Replicas::fetch(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
 
 void Replicas::search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) {
   Search& search = searches_[object];
-  if (search.from) return;  // they are on their way
+  if (search.from) {  // they are on their way
+    search.anew = search.anew || !bytes;
+    return;
+  }
   search.owner = owner;
   search.bytes = bytes;
   search.begun = false;
   fresh_.insert(object);
+}
+
+/// The bytes that came, or did not, were for one that had been let go of.
+bool Replicas::look_anew(ObjectId object, Search& search) {
+  if (!search.anew) return false;
+  const ProcessIndex owner = search.owner;
+  search = {};
+  search.owner = owner;
+  fresh_.insert(object);
+  return true;
 }
 
 void Replicas::ask_all(ObjectId object, Search& search) {
@@ -240,7 +253,7 @@ std::optional<ProcessIndex> Replicas::answered(NodeId from, ObjectId object, boo
 bool Replicas::pulled(ObjectId copy, NodeId from) {
   const auto at = searches_.find(wire::original_of(copy));
   if (at == searches_.end() || at->second.from != from) return false;
-  searches_.erase(at);
+  if (!look_anew(at->first, at->second)) searches_.erase(at);
   return true;
 }
 
@@ -258,6 +271,7 @@ bool Replicas::pull_failed(ObjectId pulled, NodeId from, const Error& error) {
   }
   if (at == searches_.end() || at->second.from != from) return false;
   Search& search = at->second;
+  if (look_anew(object, search)) return true;
   if (elsewhere && ++search.failures < kFailures) {
     search.from = {};
     fresh_.insert(object);

@@ -139,7 +139,8 @@ class Replicas {
     ProcessIndex owner = 0;
     std::optional<std::uint64_t> bytes;  ///< these are wanted, the value is known
     std::set<NodeId> asked;
-    NodeId from{};  ///< who sends the bytes
+    NodeId from{};      ///< who sends the bytes
+    bool anew = false;  ///< and was let go of meanwhile: whoever wants it now asks for its value
     int failures = 0;
     Time until{}, again{};
     bool begun = false;
@@ -154,6 +155,7 @@ class Replicas {
   void search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes);
   void go_on(Time now);
   void ask_all(ObjectId object, Search& search);
+  bool look_anew(ObjectId object, Search& search);
   bool is_here(ObjectId object) const;
   std::vector<ObjectId> next_batch();
   /// Those that nobody here has held since that node's question before.

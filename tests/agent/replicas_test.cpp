@@ -197,6 +197,25 @@ TEST_F(ReplicasTest, BytesComeFromWhoHasACopyOrFromTheNext) {
   EXPECT_EQ(replicas.searches(), 0u);
 }
 
+TEST_F(ReplicasTest, WhoGetsARefAnewWhileItsBytesComeAsksForItsValueAfterThem) {
+  const ObjectId copy = wire::copy_of(kObject);
+  for (const bool come : {true, false}) {
+    replicas.fetch(index_of(kA), kObject, 1000);
+    later(0s);
+    EXPECT_FALSE(replicas.answered(kB, kObject, true));
+    replicas.look(index_of(kA), kObject);
+    sent.clear();
+    if (come)
+      EXPECT_TRUE(replicas.pulled(copy, kB));
+    else
+      EXPECT_TRUE(replicas.pull_failed(copy, kB, Error(Code::out_of_memory, "no room")));
+    later(0s);
+    EXPECT_EQ(to_whom<wire::PeerFind>(), (std::vector{kA, kB, kC}));
+    EXPECT_EQ(replicas.answered(kB, kObject, true), index_of(kA)) << "with its value";
+    EXPECT_EQ(replicas.searches(), 0u);
+  }
+}
+
 TEST_F(ReplicasTest, ACopyWithoutOwnerEndsWhenAllSaidTwiceThatNobodyHoldsIt) {
   keep();
   EXPECT_EQ(to_whom<wire::PeerKept>(), std::vector{kA});
