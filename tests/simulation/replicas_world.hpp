@@ -151,8 +151,15 @@ class ReplicasWorld final {
       if (known_dead.count(node_of(from)) != 0) return failed_.push_back(copy);
       world.send(*this, node_of(from), wire::PeerMessage(wire::PullRequest{0, copy, 0, 0, {}}));
     }
-    void not_found(Index, ObjectId object, std::optional<std::uint64_t>) override {
-      world.fail("no copy of " + std::to_string(object.low & 0xffff) + " was found");
+    void not_found(Index owner, ObjectId object, std::optional<std::uint64_t> bytes) override {
+      if (world.may_excuse_.count(object) == 0)
+        world.fail("no copy of " + std::to_string(object.low & 0xffff) + " was found");
+      const Error why(Code::object_lost, "no copy was found");
+      if (bytes) return owners.pull_failed(object, why);
+      wire::Value lost;
+      lost.kind = Kind::error;
+      lost.error = why.shared_info();
+      owners.ready_from_owner(owner, object, lost, {});
     }
     std::vector<ObjectId> failed_;  ///< pulls from nodes that are known to be dead
   };
@@ -474,7 +481,9 @@ class ReplicasWorld final {
     }
   }
   void end() {
-    for (int i = 0; i < 60 && broken_.empty(); ++i) round(false);
+    // Most hear at once; who looks for a copy that is gone hears of that after ten seconds.
+    for (int i = 0; i < 60 || (i < 150 && is_waiting()); ++i)
+      if (broken_.empty()) round(false);
     for (auto& node : nodes_) {
       if (!node->alive) continue;
       if (!node->puts.empty()) fail("a put was not answered");
@@ -485,6 +494,12 @@ class ReplicasWorld final {
     for (int i = 0; i < 400 && broken_.empty() && !is_empty(); ++i) round(true);
     for (auto& node : nodes_)
       if (node->alive && broken_.empty()) check_empty(*node);
+  }
+  bool is_waiting() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+      return node->alive && std::any_of(node->table.begin(), node->table.end(),
+                                        [](const auto& one) { return !one.second.ready; });
+    });
   }
   bool is_empty() const {
     return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
