@@ -429,12 +429,14 @@ class ReplicasWorld final {
     const auto gone = node.bytes.extract(number);
     if (!gone) return fail("bytes were freed twice");
     const ObjectId object = gone.mapped();
+    if (node.self == owner_of(object) && may_excuse_.count(object) != 0) ended_.insert(object);
     for (const auto& other : nodes_)
       if (other->alive)
         for (const auto& [one, whose] : other->bytes)
           if (whose == object) return;
     if (put_.count(object) == 0 || !named_anywhere(object)) return;
-    if (nodes_[owner_of(object)]->alive && may_excuse_.count(object) != 0) return;
+    const bool excused = nodes_[owner_of(object)]->alive && may_excuse_.count(object) != 0;
+    if (excused || ended_.count(object) != 0) return;
     fail("object " + std::to_string(object.low & 0xffff) + " is in use");
   }
   bool named_anywhere(ObjectId id) const {
@@ -529,6 +531,7 @@ class ReplicasWorld final {
   std::map<std::uint64_t, ObjectId> pull_ids_;
   /// Passed on by a node that died, and whose owner may not have known; lost by right.
   std::set<ObjectId> may_excuse_;
+  std::set<ObjectId> ended_;  ///< of those, let go of by their owners: all copies go
   std::uint64_t last_ = 0, bytes_ = 0, requests_ = 0;
   Seen seen_;
   std::string broken_;
