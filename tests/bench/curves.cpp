@@ -61,9 +61,12 @@ std::vector<double> steps(bool quick, double from, double to, double factor) {
   return all;
 }
 
+/// Fewer records than these take no memory: they live in what earlier ones have left.
+constexpr double kFewRecords = 1e4;
+
 /// Tasks that wait behind one that sleeps: memory of each, then the time to drain them.
 void queue_length(Context& ctx, bool quick, Curve& time, Curve& memory) {
-  for (const double n : steps(quick, 1e3, 1e6, 10)) {
+  for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
     double bytes = 0;
     const double drained = seconds_of(quick, [&] {
       std::vector<Ref<int>> refs;
@@ -83,7 +86,7 @@ void queue_length(Context& ctx, bool quick, Curve& time, Curve& memory) {
 }
 
 void live_refs(Context& ctx, bool quick, Curve& curve) {
-  for (const double n : steps(quick, 1e3, 1e6, 10)) {
+  for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
     std::vector<Ref<int>> refs;
     refs.reserve(static_cast<std::size_t>(n));
     const double before = heap_bytes();
@@ -179,9 +182,9 @@ void actors(Context& ctx, bool quick, Curve& calls, Curve& start, Curve& memory)
   }
 }
 
-/// Agents of their own, on this machine.
+/// Agents of their own, on this machine. A single one has neither control nor links.
 void nodes(bool quick, Curve& start, Curve& memory, Curve& calls) {
-  for (const double n : steps(quick, 1, 8, 2)) {
+  for (const double n : steps(quick, 2, 8, 2)) {
     const int count = static_cast<int>(n);
     const double before = own_bytes();
     const Stopwatch up;
