@@ -7,9 +7,9 @@
 ///     };
 ///
 /// What may cross: numbers, enums, the standard's containers, strings, pair, tuple, optional,
-/// variant, unique_ptr (it owns), chrono, complex; Ref, Actor and Array; aggregates of up to 64
-/// members, walked member by member; classes with a friend fields(); and other trivially copyable
-/// types for which bytes_are_value is true. What may not (pointers, spans, string_views,
+/// variant, unique_ptr (it owns), chrono, complex; Ref, Actor, Array and Tensor; aggregates of up
+/// to 64 members, walked member by member; classes with a friend fields(); and other trivially
+/// copyable types for which bytes_are_value is true. What may not (pointers, spans, string_views,
 /// shared_ptr, std::function, unions, base classes and C arrays in aggregates) is refused with a
 /// sentence, also when it hides inside a trivially copyable struct.
 #pragma once
@@ -17,6 +17,7 @@
 #include "troupe/runtime/array.hpp"
 #include "troupe/runtime/detail/encode.hpp"
 #include "troupe/runtime/detail/explain.hpp"
+#include "troupe/runtime/tensor.hpp"
 
 namespace troupe {
 

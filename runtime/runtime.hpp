@@ -29,10 +29,11 @@
 ///   that must wait is a coroutine: co_await opens the door, and other messages may run meanwhile.
 ///   Methods may take `ActorContext&` first.
 ///
-/// Objects (ref.hpp, view.hpp, array.hpp)
+/// Objects (ref.hpp, view.hpp, array.hpp, tensor.hpp)
 ///   A Ref is a counted name for a value, wherever it is. `ctx.get(ref)` copies the value out,
 ///   `ctx.view(ref)` shows it where it lies, `ctx.put(v)` stores one, `ctx.create<T>(n)` lets you
-///   write one in place. An Array<T> inside a struct is read in place as well.
+///   write one in place. An Array<T> inside a struct is read in place as well, and so is a
+///   Tensor<T>, which has a shape besides.
 ///
 /// What may cross (codec.hpp)
 ///   Standard types, aggregates, classes with a friend `fields()`. No macro, no generator. What

@@ -171,6 +171,39 @@ TEST(Tasks, BuiltInPlaceAndReadInPlace) {
   EXPECT_EQ((*view)[99'999], 99'999);
 }
 
+struct Batch {
+  int label = 0;
+  troupe::Tensor<float> images;
+};
+/// Whether the elements lie in memory that processes share.
+bool is_in_place(const Batch& batch) {
+  const auto at = reinterpret_cast<std::uintptr_t>(batch.images.data());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::size_t dash = 0;
+    const auto first = std::stoull(line, &dash, 16);
+    if (at >= first && at < std::stoull(line.substr(dash + 1), nullptr, 16))
+      return line.find("memfd:") != std::string::npos;
+  }
+  return false;
+}
+troupe::Tensor<float> image(const Batch& batch, int i) {
+  return batch.images[static_cast<std::size_t>(i)];
+}
+
+TEST(Tasks, ATensorInsideAValueIsReadInPlaceAndItsPartsTravel) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<float> elements(16 * 64 * 64);
+  std::iota(elements.begin(), elements.end(), 0.0F);
+  const auto batch = ctx.put(Batch{3, {{16, 64, 64}, std::move(elements)}});
+  EXPECT_TRUE(ctx.get(ctx.submit<is_in_place>(batch), kBound));
+  EXPECT_TRUE(is_in_place(*ctx.view(batch)));
+  const auto part = ctx.get(ctx.submit<image>(batch, 2), kBound);
+  EXPECT_EQ(part.shape(), (std::vector<std::uint64_t>{64, 64}));
+  EXPECT_EQ(part(1, 1), static_cast<float>(2 * 64 * 64 + 64 + 1));
+}
+
 TEST(Tasks, MemoryOfDeadObjectsComesBack) {
   troupe::Session session({.cpus = 2, .memory = troupe::Bytes{64u << 20}});
   Context ctx = session.context();

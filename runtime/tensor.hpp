@@ -1,0 +1,127 @@
+/// Tensor<T>: immutable elements in row-major order, with a shape, that are shared and not copied.
+///
+///     troupe::Tensor<float> images({32, 28, 28}, std::vector<float>(32 * 28 * 28));
+///     float corner = images(3, 0, 27);               // no bounds are checked
+///     troupe::Tensor<float> third = images[3];       // 28 × 28, the same memory
+///     auto flat = images.reshaped({32, 784});        // the same memory
+///     struct Batch { troupe::Tensor<float> images; troupe::Tensor<std::uint8_t> labels; };
+///     float f(const Batch& b) { return b.images(0, 0, 0); }   // reads shared memory in place
+///
+/// It is an Array with a shape: one that arrives as an argument, in a result or inside another
+/// value points into the object it came in and keeps that pinned. To write one in place, write an
+/// Array
+/// (`ctx.create<T>(n)`) and give it a shape where it is read: Tensor<T>(shape, array) copies
+/// nothing.
+#pragma once
+
+#include "troupe/runtime/array.hpp"
+#include "troupe/runtime/base/error.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+
+namespace troupe {
+
+/// Copies share the elements, as an Array's do: O(rank), thread-safe like shared_ptr<const>.
+template <class T>
+class Tensor {
+ public:
+  using value_type = T;
+  /// Lengths of the dimensions; the last one's elements are neighbours. None: one element.
+  using Shape = std::vector<std::uint64_t>;
+
+  /// One dimension without elements.
+  Tensor() = default;
+  /// Takes the elements over: no copy from an Array or an rvalue. Throws InvalidArgument when the
+  /// shape has another number of elements.
+  Tensor(Shape shape, Array<T> elements)
+      : shape_(std::move(shape)), elements_(std::move(elements)) {
+    if (count_of(shape_) != elements_.size()) refuse(elements_.size());
+  }
+
+  const Shape& shape() const noexcept { return shape_; }
+  std::size_t rank() const noexcept { return shape_.size(); }
+  /// Elements.
+  std::size_t size() const noexcept { return elements_.size(); }
+  bool empty() const noexcept { return elements_.empty(); }
+  const T* data() const noexcept { return elements_.data(); }
+  const T* begin() const noexcept { return elements_.begin(); }
+  const T* end() const noexcept { return elements_.end(); }
+  /// All of them, in row-major order; shares.
+  const Array<T>& elements() const noexcept { return elements_; }
+
+  /// Preconditions: one index for each dimension, each below its length.
+  template <class... Index>
+  const T& operator()(Index... index) const noexcept {
+    std::size_t at = 0, dimension = 0;
+    ((at = at * static_cast<std::size_t>(shape_[dimension++]) + static_cast<std::size_t>(index)),
+     ...);
+    return elements_[at];
+  }
+  /// The same; throws InvalidArgument when a precondition is not kept.
+  template <class... Index>
+  const T& at(Index... index) const {
+    const std::uint64_t all[] = {static_cast<std::uint64_t>(index)..., 0};
+    if (sizeof...(index) != rank())
+      raise(Error(Code::invalid_argument, std::to_string(sizeof...(index)) +
+                                              " indexes for a tensor of shape " + text(shape_)));
+    for (std::size_t d = 0; d < rank(); ++d)
+      if (all[d] >= shape_[d])
+        raise(Error(Code::invalid_argument,
+                    "index " + std::to_string(all[d]) + " of dimension " + std::to_string(d) +
+                        " is outside of a tensor of shape " + text(shape_)));
+    return (*this)(index...);
+  }
+  /// One of the first dimension; shares the elements, O(rank). Throws InvalidArgument when there is
+  /// none.
+  Tensor operator[](std::size_t index) const {
+    if (rank() == 0 || index >= shape_[0])
+      raise(Error(Code::invalid_argument,
+                  "a tensor of shape " + text(shape_) + " has no part " + std::to_string(index)));
+    Tensor part;
+    part.shape_.assign(shape_.begin() + 1, shape_.end());
+    const std::size_t n = count_of(part.shape_);
+    if (n == 0) return part;
+    part.elements_ = detail::Access::make_array<Array<T>>(
+        std::make_shared<const Array<T>>(elements_), elements_.data() + index * n, n);
+    return part;
+  }
+  /// The same elements in another shape; shares them. Throws InvalidArgument when that has another
+  /// number of elements.
+  Tensor reshaped(Shape shape) const { return Tensor(std::move(shape), elements_); }
+
+  friend bool operator==(const Tensor& a, const Tensor& b) {
+    return a.shape_ == b.shape_ && a.elements_ == b.elements_;
+  }
+  friend auto fields(Tensor& t) { return std::tie(t.shape_, t.elements_); }
+
+ private:
+  /// More than there can be: the largest number.
+  static std::uint64_t count_of(const Shape& shape) noexcept {
+    std::uint64_t n = 1;
+    bool fits = true;
+    for (const std::uint64_t length : shape) {
+      if (length == 0) return 0;
+      fits = fits && !__builtin_mul_overflow(n, length, &n);
+    }
+    return fits ? n : std::numeric_limits<std::uint64_t>::max();
+  }
+  static std::string text(const Shape& shape) {
+    std::string text;
+    for (const std::uint64_t length : shape)
+      text += (text.empty() ? "" : " × ") + std::to_string(length);
+    return text.empty() ? "() of one element" : text;
+  }
+  [[noreturn]] void refuse(std::size_t given) const {
+    raise(Error(Code::invalid_argument, "a tensor of shape " + text(shape_) + " does not have " +
+                                            std::to_string(given) +
+                                            " elements: give it a shape whose product that is"));
+  }
+
+  Shape shape_{0};
+  Array<T> elements_;
+};
+
+}  // namespace troupe
