@@ -1,8 +1,8 @@
 /// A time that is looked up when somebody first needs it: what a core does before that does not
 /// wait for a clock.
 ///
-///     tasks.submit(std::move(task), LateTime(&steady_now));   // a shell: mostly the call is sent
-///     first tasks.submit(std::move(task), Time{} + 3s);             // a test
+///     tasks.submit(std::move(task), LateTime(&steady_now));  // a shell: the call goes out first
+///     tasks.submit(std::move(task), Time{} + 3s);            // a test
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
