@@ -1,5 +1,6 @@
 // The command and programs on real clusters: started, joined, looked at, ended; nothing stays.
 #include "tests/cli/clusters.hpp"
+#include "tests/leeway.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -236,6 +237,36 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   EXPECT_EQ(troupe_command({"stop", "--all"}).code, 0);
   expect_ended(head);
   expect_ended(node);
+}
+
+/// Ten thousand detached actors, fifty of them alive, with TROUPE_LONG_TESTS; a tenth otherwise.
+TEST_F(Clusters, AControlOfManyActorsServesAgainSoonAfterItsDeath) {
+  const bool all = std::getenv("TROUPE_LONG_TESTS") != nullptr;
+  const int count = all ? 10'000 : 1'000, live = all ? 50 : 5;
+  const std::string data = (folder / "data").string();
+  const json head = start({"--nodes", "2", "--cpus", "4", "--resource",
+                           "seat=" + std::to_string(live / 2 + live % 2), "--data-folder", data},
+                          "256MiB");
+  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "crowd", std::to_string(count),
+                 std::to_string(live)});
+  ASSERT_EQ(program.line(), "spawned");
+  ::kill(head["control"]["pid"], SIGKILL);
+  program.say("\n");
+  const std::string line = program.line();
+  int answered = 0, written = 0, slowest = 0, known = 0;
+  ASSERT_TRUE(std::istringstream(line) >> answered >> written >> slowest >> known) << line;
+  std::printf(
+      "%d actors: control answered after %d ms and had written after %d ms; slowest call "
+      "meanwhile %d ms\n",
+      count, answered, written, slowest);
+  EXPECT_EQ(known, count) << "what it had acknowledged";
+  EXPECT_LE(written, kLeeway * 2000);
+  EXPECT_LE(slowest, kLeeway * 1000) << "calls do not wait for control";
+  program.close_input();
+  EXPECT_EQ(program.finish(0), 0);
+  EXPECT_EQ(troupe_command({"stop"}).code, 0);
+  expect_ended(head);
+  fs::remove_all(data);
 }
 
 TEST_F(Clusters, NodesThatEndedWellAreNotWaitedForAfterARestart) {

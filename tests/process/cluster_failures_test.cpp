@@ -1,6 +1,7 @@
 // Clusters of three nodes, each a process tree of its own, whose workers, agents and control are
 // killed and stopped: work goes on, every wait ends, and nothing is answered wrongly.
 #include "tests/eventually.hpp"
+#include "tests/leeway.hpp"
 #include "troupe/troupe.hpp"
 
 #include <dirent.h>
@@ -37,13 +38,6 @@ using troupe::TaskOptions;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
-
-/// Bounds of times are doubled, as the machine may do other things besides.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kLeeway = 8;
-#else
-constexpr int kLeeway = 2;
-#endif
 
 // --- processes
 

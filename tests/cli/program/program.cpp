@@ -2,8 +2,11 @@
 #include "soak.hpp"
 #include "troupe/troupe.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <numeric>
 #include <set>
@@ -101,6 +104,71 @@ int spread(troupe::Context& ctx) {
   return 0;
 }
 
+/// Calls it for each number below that one, from many threads, as each call waits for control.
+void for_each_of(std::size_t count, const std::function<void(std::size_t)>& call) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 32; ++i)
+    threads.emplace_back([&] {
+      for (std::size_t number = next++; number < count; number = next++) call(number);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+/// So many detached actors, of which the first few have the seat that each needs. When a line comes
+/// control has just died: prints after how many ms it answered, after how many it had written
+/// something down, how long the slowest call of a living one took meanwhile, and how many are
+/// known.
+int crowd(troupe::Context& ctx, int count, int live) {
+  using Clock = std::chrono::steady_clock;
+  const auto ms_since = [](Clock::time_point begun) {
+    return static_cast<int>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun).count());
+  };
+  constexpr auto kBound = std::chrono::seconds(60);
+  troupe::ActorOptions options;
+  options.detached = true;
+  options.resources = {{"seat", 1}};
+  std::vector<troupe::Actor<Keeper>> actors, waiting(static_cast<std::size_t>(count - live));
+  const auto spawn = [&ctx, &options](const std::string& name) {
+    troupe::ActorOptions named = options;
+    named.name = name;
+    return ctx.with(named).spawn<Keeper>();
+  };
+  for (int i = 0; i < live; ++i) actors.push_back(spawn("live-" + std::to_string(i)));
+  for (const auto& actor : actors) ctx.get(actor.call<&Keeper::keep>(0), kBound);
+  for_each_of(waiting.size(),
+              [&](std::size_t i) { waiting[i] = spawn("waits-" + std::to_string(i)); });
+  std::cout << "spawned" << std::endl;
+  std::cin.get();
+  const auto begun = Clock::now();
+  std::atomic<bool> over = false;
+  int slowest = 0;
+  std::thread load([&] {
+    for (int round = 1; !over; ++round)
+      for (const auto& actor : actors) {
+        const auto asked = Clock::now();
+        if (ctx.get(actor.call<&Keeper::keep>(1), kBound) != round) slowest = 1'000'000;
+        slowest = std::max(slowest, ms_since(asked));
+      }
+  });
+  if (ctx.find<Keeper>("nobody")) throw std::runtime_error("somebody is called nobody");
+  const int answered = ms_since(begun);
+  waiting.push_back(spawn("late"));  // returns when its name is written down
+  const int written = ms_since(begun);
+  over = true;
+  load.join();
+  std::atomic<int> known = live;
+  for_each_of(waiting.size() - 1, [&](std::size_t i) {
+    known += ctx.find<Keeper>("waits-" + std::to_string(i)) ? 1 : 0;
+  });
+  std::cout << answered << " " << written << " " << slowest << " " << known << std::endl;
+  std::cin.get();
+  for (const auto* some : {&actors, &waiting})
+    for (const auto& actor : *some) ctx.kill(actor);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -111,6 +179,7 @@ int main(int argc, char** argv) {
     if (verb == "hold") return hold(ctx);
     if (verb == "keep") return keep(ctx);
     if (verb == "spread") return spread(ctx);
+    if (verb == "crowd") return crowd(ctx, std::stoi(argv[2]), std::stoi(argv[3]));
     if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
