@@ -217,6 +217,7 @@ class ClientEngine final : public detail::Engine,
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   bool watch_peer() noexcept override;
+  bool peer_elsewhere() const noexcept override;
   bool drain_watched(Time now) override;
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
@@ -422,6 +423,7 @@ class ClientEngine final : public detail::Engine,
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
+  Peer* spoke_ = nullptr;                        ///< the last one to speak
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;

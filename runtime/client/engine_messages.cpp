@@ -109,7 +109,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
-    heard_ = &peer;
+    heard_ = spoke_ = &peer;
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -160,6 +160,7 @@ bool ClientEngine::watch_peer() noexcept {
 /// Nothing more is read from it.
 void ClientEngine::look_away(const Peer& peer) noexcept {
   if (heard_ == &peer) heard_ = nullptr;
+  if (spoke_ == &peer) spoke_ = nullptr;
   if (bell_.watched() == &peer.channel.input()) bell_.unwatch();
 }
 

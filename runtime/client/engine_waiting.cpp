@@ -1,6 +1,7 @@
 /// Waiting for values: get, wait, coroutines; a worker that waits gives its CPU back.
 #include "troupe/runtime/client/engine.hpp"
 
+#include <sched.h>
 #include <algorithm>
 #include <utility>
 
@@ -50,6 +51,13 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
     pump_->wait(guard, done, deadline);
   }
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
+}
+
+/// Under the lock, by the leader.
+bool ClientEngine::peer_elsewhere() const noexcept {
+  if (spoke_ == nullptr) return false;
+  const int there = spoke_->channel.peer_doorbell().slept_on();
+  return there >= 0 && there != sched_getcpu();
 }
 
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <span>
+#include <utility>
 
 namespace troupe::client {
 namespace {
@@ -23,7 +24,7 @@ constexpr Duration kHandOver = 1ms;
 /// a conversation park for ever, each waiting out the wake-up of the other.
 constexpr Duration kSpin = 75us;
 
-/// The CPUs that we may use are counted again once in so many sleeps.
+/// Whether it pays to spin is asked again once in so many sleeps.
 constexpr std::uint32_t kLookAtCpus = 16;
 
 /// A leader that is never without something to handle reads the clock once in so many turns.
@@ -63,7 +64,7 @@ Pump::Pump(Host& host, ring::Doorbell& bell, EngineLock& lock)
     : host_(host),
       bell_(bell),
       lock_(lock),
-      spin_(usable_cpus() > 1 ? kSpin : Duration(0)),
+      spin_(worth_spinning() ? kSpin : Duration(0)),
       kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       leader_bed_(make_bed()),
       io_bed_(make_bed()) {
@@ -147,6 +148,12 @@ void Pump::take_over_from_io() {
   [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
 }
 
+/// With one CPU for both sides it only holds up the other one. Two that are pinned to a CPU each
+/// have one CPU each as well, which is why it is asked where the peer is.
+bool Pump::worth_spinning() const {
+  return usable_cpus() > 1 || host_.peer_elsewhere();
+}
+
 void Pump::hand_to_io() {
   if (!io_idle_.load(std::memory_order_relaxed)) return;  // mostly; set under the lock
   if (!io_idle_.exchange(false, std::memory_order_seq_cst)) return;
@@ -155,6 +162,7 @@ void Pump::hand_to_io() {
 }
 
 void Pump::assist() {
+  ++assists_;
   if (leading_ || !bell_.pending() || stopping_.load(std::memory_order_relaxed)) return;
   take_over_from_io();
   const Time now = steady_now();
@@ -202,8 +210,6 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
         pending = bell_.pending() || called_.load(std::memory_order_relaxed);
       }
     }
-    // The program may have been pinned meanwhile: spinning on the peer's CPU only holds it up.
-    if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = usable_cpus() > 1 ? kSpin : Duration(0);
     const bool sleeps = !pending && bell_.prepare_sleep();
     weary = !pending && !sleeps;
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
@@ -212,6 +218,8 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
     if (sleeps && !rung) bell_.finish_sleep();
     if (!pending || turn % kTurnsPerClock == 0) now = steady_now();
     guard.lock();
+    // The program, or the peer, may have been pinned meanwhile.
+    if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = worth_spinning() ? kSpin : Duration(0);
     away_ = false;
     called_.store(false, std::memory_order_relaxed);
     // Mostly that ends the wait. Whatever else there is to do is done when this thread waits next,
@@ -227,14 +235,17 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
 }
 
 void Pump::io_loop() {
+  std::uint32_t assists = 0;
   while (!stopping_.load(std::memory_order_seq_cst)) {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto n = ::read(kick_.get(), &count, sizeof count);
     Guard guard(lock_);
     const Time now = steady_now();
     const Time last(Duration(last_led_.load(std::memory_order_relaxed)));
-    if (leading_ || now - last < kHandOver) {
-      // Somebody else looks at the doorbell, or did a moment ago.
+    const bool assisted = std::exchange(assists, assists_) != assists_;
+    if (leading_ || assisted || now - last < kHandOver) {
+      // Somebody else looks at the doorbell, or did a moment ago. (So does a thread that sends,
+      // whether it found anything or not.)
       // Only a long wait is worth a kick at its end: kicked after each of many short ones, this
       // thread would take part in every call (on one CPU that tripled its time).
       const bool deep = leading_ && now - led_since_ >= kHandOver;

@@ -40,6 +40,8 @@ class Pump {
     /// The leader is about to spin: the doorbell may watch the peer that spoke last. True: one has
     /// since the last time.
     virtual bool watch_peer() noexcept = 0;
+    /// The peer that spoke last was on another CPU than this thread when it slept last.
+    virtual bool peer_elsewhere() const noexcept { return false; }
     /// Handles what the watched peer has said, if nothing else has arrived; false: it has not.
     virtual bool drain_watched(Time now) = 0;
   };
@@ -94,14 +96,16 @@ class Pump {
   void watch_socket(Bed& bed, int operation, bool writes) const;
   bool sleep_until(Bed& bed, Time until);
   void take_over_from_io();
+  bool worth_spinning() const;
   void hand_to_io();
 
   Host& host_;
   ring::Doorbell& bell_;
   EngineLock& lock_;
-  Duration spin_;             ///< the leader's
-  std::uint32_t sleeps_ = 0;  ///< the leader's
-  Fd kick_;                   ///< wakes the I/O thread out of either sleep
+  Duration spin_;              ///< the leader's
+  std::uint32_t sleeps_ = 0;   ///< the leader's
+  std::uint32_t assists_ = 0;  ///< how often assist() was called; under the lock
+  Fd kick_;                    ///< wakes the I/O thread out of either sleep
   Bed leader_bed_;
   Bed io_bed_;  ///< and the kick
   std::condition_variable_any changed_;

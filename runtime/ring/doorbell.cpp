@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -171,6 +172,9 @@ bool Doorbell::prepare_sleep() noexcept {
     unwatch();
     return false;
   }
+  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+  if (page_->slept_on.load(std::memory_order_relaxed) != here)
+    page_->slept_on.store(here, std::memory_order_relaxed);
   if (++sleep_ == 0) sleep_ = 1;
   page_->sleeping.exchange(sleep_, std::memory_order_seq_cst);
   if (!pending()) return true;

@@ -38,7 +38,8 @@ inline constexpr std::uint32_t kMaxLines = 4096;
 /// to wake it for nothing, or to wipe out others' marks: what they wrote waits for their next ring.
 struct DoorbellPage {
   alignas(64) std::atomic<std::uint32_t> sleeping;  ///< number of the present sleep; 0: awake
-  // On the same cache line: a ring touches all three.
+  std::atomic<std::uint32_t> slept_on;  ///< the CPU of the last sleep, and one; 0: none yet
+  // On the same cache line as `sleeping`: a ring touches all three.
   std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
   std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
 };
@@ -64,6 +65,11 @@ class Doorbell {
   /// Marks the line and wakes the owner if it sleeps. One or two atomic operations when the owner
   /// is busy.
   void ring(std::uint32_t line) noexcept;
+  /// On which CPU the owner last went to sleep; -1 when it never has. Where it is by now is its own
+  /// affair.
+  int slept_on() const noexcept {
+    return static_cast<int>(page_->slept_on.load(std::memory_order_relaxed)) - 1;
+  }
   /// Wakes the owner without marking a line.
   void nudge() noexcept;
   /// Writes the event, whether the owner sleeps or not: an edge in any case, however often it was

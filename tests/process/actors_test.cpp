@@ -2,7 +2,10 @@
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -52,6 +55,23 @@ struct Keeper {
   std::size_t count() const { return kept.size(); }
   Ref<std::vector<double>> give(int i) { return kept.at(static_cast<std::size_t>(i)); }
 };
+void go_to(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  EXPECT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+}
+struct Pinned {
+  void stay_on(int cpu) { go_to(cpu); }
+  void rest() { std::this_thread::sleep_for(200us); }
+  int same(int x) { return x; }
+};
+/// How often this thread has gone to sleep.
+long sleeps() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
+}
 int slow_value(int x) {
   std::this_thread::sleep_for(100ms);
   return x;
@@ -241,6 +261,33 @@ TEST(Actors, AWorkerThatWasKilledFromOutsideIsNoticedAtOnce) {
     ASSERT_LT(std::chrono::steady_clock::now() - begun, 5s) << "not restarted";
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
+}
+
+/// Each of the two may use one CPU, which says nothing of where the other one is.
+TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &all)) cpus.push_back(cpu);
+  if (cpus.size() < 2) GTEST_SKIP() << "needs two CPUs";
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto actor = ctx.spawn<Pinned>();
+  ctx.get(actor.call<&Pinned::stay_on>(cpus[1]), kBound);
+  std::thread([&] {
+    go_to(cpus[0]);
+    for (int i = 0; i < 48; ++i)  // both sleep so often that they look where they may run
+      ctx.get(actor.call<&Pinned::rest>(), kBound);
+    constexpr int kCalls = 100;
+    long fewest = kCalls;
+    for (int i = 0; i < 200 && fewest > kCalls / 4; ++i) {  // others may have one of the CPUs
+      const long before = sleeps();
+      for (int k = 0; k < kCalls; ++k) ctx.get(actor.call<&Pinned::same>(k), kBound);
+      fewest = std::min(fewest, sleeps() - before);
+    }
+    EXPECT_LE(fewest, kCalls / 4);
+  }).join();
 }
 
 /// Each has a line of its own in the doorbells of those who talk to it, and there are 4,096.
