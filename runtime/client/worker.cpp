@@ -5,6 +5,7 @@
 #include "troupe/runtime/process/throw_stack.hpp"
 
 #include <cxxabi.h>
+#include <sched.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
@@ -369,8 +370,23 @@ class Worker {
 
 }  // namespace
 
+namespace {
+
+/// A worker that has one CPU, and so shares it with who calls it, does not take that away when a
+/// call wakes it: its caller goes on until it waits, and the worker finds more than one call.
+void leave_cpu_to_caller() noexcept {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) return;
+  if (sched_getscheduler(0) != SCHED_OTHER) return;  // somebody has chosen another
+  const sched_param plain{};
+  sched_setscheduler(0, SCHED_BATCH, &plain);  // else it is woken as others are
+}
+
+}  // namespace
+
 void run_worker(Fd socket, std::uint64_t token) {
   int code = 0;
+  leave_cpu_to_caller();
   try {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token});
     Worker(engine).loop();
