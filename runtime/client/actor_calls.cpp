@@ -32,6 +32,19 @@ void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
   flush(peer);
 }
 
+std::uint64_t ActorCalls::open_way(ActorId actor) const {
+  const auto at = peers_.find(actor);
+  if (at == peers_.end()) return 0;
+  const Peer& peer = at->second;
+  const bool open = peer.state == wire::ActorState::alive && !peer.full && peer.queue.empty();
+  return open ? peer.worker : 0;
+}
+
+void ActorCalls::sent(std::unique_ptr<ActorCall> call) {
+  ++live_;
+  peers_.at(call->actor).in_flight.push_back(std::move(call));
+}
+
 void ActorCalls::argument_ready(ActorCall& call) {
   TROUPE_ASSERT(call.waiting > 0, "an argument became ready twice");
   --call.waiting;

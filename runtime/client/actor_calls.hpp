@@ -52,6 +52,10 @@ class ActorCalls {
   void check_room(ActorId actor) const;
   /// Queues the call.
   void submit(std::unique_ptr<ActorCall> call);
+  /// The worker that would be sent a call whose arguments are ready at once, or 0. Whoever sends it
+  /// there hands it in by sent(), before any other input.
+  std::uint64_t open_way(ActorId actor) const;
+  void sent(std::unique_ptr<ActorCall> call);
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);
 

@@ -312,17 +312,20 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
                           std::span<detail::ObjectHandle> results) {
   if (options != nullptr) check_amounts(*options);
   shrink_arguments(call);
+  const bool objects = takes_objects(call);
+  Guard lock = guard();
+  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (tasks_.live() >= kMaxTasks)
+    throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
+  const bool plain = options == nullptr && !objects;
+  const std::uint64_t worker = plain ? tasks_.open_way(0) : 0;
+  const std::uint64_t sequence = send_ahead(worker, call, 0, results.size());
   std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
   Task* task = owned.get();
   if (options != nullptr) {
     task->request = std::make_unique<const detail::Request>(*options);
     task->retries_left = options->max_retries;
   }
-  const bool objects = takes_objects(task->call);
-  Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
-  if (tasks_.live() >= kMaxTasks)
-    throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   for (auto& result : results) result = objects_->create();
   if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
     for (auto& result : results) settle_error(entry_of(result), Error(*error));
@@ -332,7 +335,8 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   for (const auto& result : results) task->results.push_back(result);
   task->key = static_cast<std::uint32_t>(key_for(options));
   if (objects) watch_arguments(*task);
-  start(std::move(owned));
+  task->sequence = sequence;
+  start(std::move(owned), sequence != 0 ? worker : 0);
   look_around();
   unlock_and_collect(lock);
 }
@@ -353,10 +357,14 @@ void ClientEngine::watch_arguments(Task& task) {
   task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
 }
 
-/// Under the lock, its arguments are watched: it is sent as soon as they are ready.
-void ClientEngine::start(std::unique_ptr<Task> owned) {
+/// Under the lock, its arguments are watched: it is sent as soon as they are ready, if it has not
+/// been sent.
+void ClientEngine::start(std::unique_ptr<Task> owned, std::uint64_t sent_to) {
   const LateTime now(&steady_now);
-  tasks_.submit(std::move(owned), now);
+  if (sent_to != 0)
+    tasks_.sent(std::move(owned), sent_to, now);
+  else
+    tasks_.submit(std::move(owned), now);
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
   next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
@@ -492,17 +500,23 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
     throw InvalidArgument(Code::invalid_argument, "call through an empty Actor: it was moved from");
   expect_ours(actor.lifetime);
   shrink_arguments(call);
+  const bool objects = takes_objects(call);
+  Guard lock = guard();
+  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  const std::uint64_t worker = objects ? 0 : actors_.open_way(actor.id);
+  const std::uint64_t sequence = send_ahead(worker, call, actor.id.low, results.size());
+  if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
   std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
   ActorCall* pending = owned.get();
   pending->lifetime = actor.lifetime;
-  const bool objects = takes_objects(pending->call);
-  Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
-  actors_.check_room(actor.id);  // before anything points at the call
+  pending->sequence = sequence;
   for (auto& result : results) result = objects_->create();
   for (const auto& result : results) pending->results.push_back(result);
   if (objects) watch_arguments(*pending);
-  actors_.submit(std::move(owned));
+  if (sequence != 0)
+    actors_.sent(std::move(owned));
+  else
+    actors_.submit(std::move(owned));
   look_around();
   unlock_and_collect(lock);
 }

@@ -351,7 +351,7 @@ class ClientEngine final : public detail::Engine,
   void watch_arguments(Task& task);
   void watch_arguments(ActorCall& call);
   static Waiter waiter_of(Task& task);
-  void start(std::unique_ptr<Task> task);
+  void start(std::unique_ptr<Task> task, std::uint64_t sent_to = 0);
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
@@ -360,6 +360,8 @@ class ClientEngine final : public detail::Engine,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
   bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                   std::uint32_t attempt, std::uint32_t results);
+  std::uint64_t send_ahead(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+                           std::size_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around();
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
@@ -421,9 +423,9 @@ class ClientEngine final : public detail::Engine,
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
+  Peer* spoke_ = nullptr;                        ///< the last one to speak
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
-  Peer* spoke_ = nullptr;                        ///< the last one to speak
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;

@@ -46,6 +46,16 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
   return true;
 }
 
+/// Sends a call to a worker that has room for it before its records are made: that is done while
+/// the call is on its way. Returns its number there; 0: it was not sent, and goes the general way.
+std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call& call,
+                                       std::uint64_t actor_low, std::size_t results) {
+  Peer* peer = worker != 0 ? peer_of(worker) : nullptr;
+  if (peer == nullptr || peer->channel.waiting() > 0) return 0;
+  if (!send_plain(*peer, call, actor_low, 1, static_cast<std::uint32_t>(results))) return 0;
+  return ++peer->sent;
+}
+
 /// False: it is something else, or broken.
 bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;

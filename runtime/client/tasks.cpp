@@ -47,12 +47,34 @@ TaskManager::~TaskManager() {
   }
 }
 
+void TaskManager::take_over(Task& task) {
+  task.next = first_;
+  if (first_ != nullptr) first_->previous = &task;
+  first_ = &task;
+  ++live_count_;
+}
+
+std::uint64_t TaskManager::open_way(std::uint64_t key) const {
+  const auto at = pools_.find(key);
+  if (at == pools_.end() || !at->second.ready.empty() || !twins_.empty()) return 0;
+  const Lease* lease = best_lease(at->second);
+  return lease != nullptr ? lease->worker : 0;
+}
+
+void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker, const LateTime& now) {
+  Task* task = owned.release();
+  take_over(*task);
+  Pool& pool = pools_[task->key];
+  ++pool.tasks;
+  Lease& lease = *lease_on(worker);
+  if (lease.in_flight.empty()) lease.since = now();
+  lease.in_flight.push_back(task);
+  if (pool.requested != 0) ask_for_leases(task->key, pool, now());
+}
+
 void TaskManager::submit(std::unique_ptr<Task> owned, const LateTime& now) {
   Task* task = owned.release();
-  task->next = first_;
-  if (first_ != nullptr) first_->previous = task;
-  first_ = task;
-  ++live_count_;
+  take_over(*task);
   if (task->waiting != 0) {
     ++pools_[task->key].tasks;
     return;
@@ -419,7 +441,7 @@ std::size_t TaskManager::depth(const Pool& pool) noexcept {
   return std::clamp<std::size_t>(fit, 2, kMaxDepth);
 }
 
-TaskManager::Lease* TaskManager::best_lease(Pool& pool) const {
+TaskManager::Lease* TaskManager::best_lease(const Pool& pool) const {
   Lease* best = nullptr;
   const std::size_t limit = depth(pool);
   for (Lease* lease : pool.leases) {

@@ -87,6 +87,10 @@ class TaskManager {
 
   /// Takes the task over; it is sent when its arguments are ready and a lease has room.
   void submit(std::unique_ptr<Task> task, const LateTime& now);
+  /// The worker that would be sent a task of this key whose arguments are ready at once, or 0.
+  /// Whoever sends it there hands it in by sent(), before any other input.
+  std::uint64_t open_way(std::uint64_t key) const;
+  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LateTime& now);
   /// One argument of a waiting task became ready.
   void argument_ready(Task& task, Time now);
   /// One argument of a waiting task ended in an error: it fails now and never runs.
@@ -154,7 +158,8 @@ class TaskManager {
   };
 
   void dispatch(std::uint64_t key, Pool& pool, const LateTime& now);
-  Lease* best_lease(Pool& pool) const;
+  void take_over(Task& task);
+  Lease* best_lease(const Pool& pool) const;
   Lease* best_lease_without(Pool& pool, const Task& task) const;
   Lease* lease_on(std::uint64_t worker);
   void ask_for_leases(std::uint64_t key, Pool& pool, Time now);

@@ -76,6 +76,50 @@ TEST_F(Calls, WatchesOnceAndSendsInOrderWhenAlive) {
   EXPECT_EQ(calls.live(), 2u);
 }
 
+TEST_F(Calls, TheWayIsOpenExactlyWhenACallWouldBeSentAtOnce) {
+  EXPECT_EQ(calls.open_way(kA), 0u);
+  submit(1);
+  EXPECT_EQ(calls.open_way(kA), 0u) << "nobody knows where it lives";
+  update(ActorState::alive, 1, 5);
+  EXPECT_EQ(calls.open_way(kA), 5u);
+  EXPECT_EQ(calls.open_way(kB), 0u);
+  ActorCall* held = submit(2, 1);
+  EXPECT_EQ(calls.open_way(kA), 0u) << "it would overtake one that waits for an argument";
+  calls.argument_ready(*held);
+  EXPECT_EQ(calls.open_way(kA), 5u);
+  out.full = true;
+  submit(3);
+  EXPECT_EQ(calls.open_way(kA), 0u) << "its ring has no room";
+  out.full = false;
+  calls.writable(5);
+  EXPECT_EQ(calls.open_way(kA), 5u);
+  update(ActorState::restarting, 1);
+  EXPECT_EQ(calls.open_way(kA), 0u);
+  update(ActorState::dead, 1);
+  EXPECT_EQ(calls.open_way(kA), 0u);
+}
+
+TEST_F(Calls, WhatWasSentAheadIsUnderWayLikeAnyOther) {
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  for (int name = 2; name <= 3; ++name) {
+    auto call = std::make_unique<ActorCall>();
+    call->actor = kA;
+    call->call.bytes.assign(1, static_cast<std::byte>(name));
+    ASSERT_EQ(calls.open_way(kA), 5u);
+    call->sequence = ++out.sequence;
+    calls.sent(std::move(call));
+  }
+  EXPECT_EQ(calls.live(), 3u);
+  EXPECT_EQ(Recorder::name(*calls.in_flight(5, 3)), 3);
+  out.sent.clear();
+  update(ActorState::restarting, 1);
+  calls.worker_died(5, 2, died);
+  EXPECT_EQ(out.failed.size(), 2u) << "the second may have begun";
+  update(ActorState::alive, 2, 6);
+  EXPECT_EQ(out.sent, (Sent{{6, 3}}));
+}
+
 TEST_F(Calls, AnArgumentThatIsNotReadyHoldsBackTheLater) {
   update(ActorState::alive, 1, 5);  // of an actor that nobody called: ignored
   ActorCall* first = submit(1, 2);

@@ -100,6 +100,45 @@ TEST_F(Tasks, DepthFollowsTheTimeOfTheCalls) {
   EXPECT_EQ(out.sent.size(), 7u) << "long ones stay movable: one at a time";
 }
 
+TEST_F(Tasks, TheWayIsOpenExactlyWhenATaskWouldBeSentAtOnce) {
+  EXPECT_EQ(tasks.open_way(1), 0u);
+  submit(1);
+  EXPECT_EQ(tasks.open_way(1), 0u) << "no lease";
+  tasks.granted(1, 10, 5, at(0ms));
+  EXPECT_EQ(tasks.open_way(1), 0u) << "one at a time until something is known";
+  tasks.ended(5, 1, 1us, at(0ms));
+  EXPECT_EQ(tasks.open_way(1), 5u);
+  EXPECT_EQ(tasks.open_way(2), 0u);
+  out.full.insert(5);
+  submit(2);
+  EXPECT_EQ(tasks.open_way(1), 0u) << "it would overtake one that waits";
+  out.full.clear();
+  tasks.writable(5, at(0ms));
+  EXPECT_EQ(tasks.open_way(1), 5u);
+  tasks.reclaim(10, at(0ms));
+  EXPECT_EQ(tasks.open_way(1), 0u);
+}
+
+TEST_F(Tasks, WhatWasSentAheadIsInFlightLikeAnyOther) {
+  stream(1, 1);
+  for (int name = 2; name <= 3; ++name) {
+    auto task = std::make_unique<Task>();
+    task->key = 1;
+    task->call.bytes.assign(1, static_cast<std::byte>(name));
+    task->sequence = ++out.sequence[5];
+    tasks.sent(std::move(task), tasks.open_way(1), at(1ms));
+  }
+  EXPECT_EQ(tasks.live(), 3u);
+  EXPECT_EQ(Recorder::name(*tasks.in_flight(5, 4)), 3);
+  EXPECT_NE(tasks.ended(5, 3, 1us, at(1ms)), nullptr);
+  tasks.worker_died(5, 2, died, true, at(2ms));
+  EXPECT_EQ(tasks.queued(), 2u) << "one that began is tried again, one that had not costs nothing";
+  tasks.granted(1, 11, 6, at(3ms));
+  tasks.ended(6, 1, 1us, at(3ms));
+  EXPECT_EQ(out.sent, (Sent{{6, 1}, {6, 3}}));
+  EXPECT_TRUE(out.failed.empty());
+}
+
 TEST_F(Tasks, ALostGrantIsAskedForAgain) {
   submit(1);
   EXPECT_EQ(out.requests.size(), 1u);

@@ -444,7 +444,12 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
     else
       tasks_.argument_ready(*task, machine_.now());
   });
-  tasks_.submit(std::move(owned), machine_.now());
+  // As the engine does: what need not wait is sent before anybody keeps a record of it.
+  const std::uint64_t worker = task->waiting == 0 ? tasks_.open_way(key) : 0;
+  if (worker != 0 && send(worker, *task))
+    tasks_.sent(std::move(owned), worker, machine_.now());
+  else
+    tasks_.submit(std::move(owned), machine_.now());
   next_tick_ = std::min(next_tick_, machine_.now() + (tasks_.live() > 1 ? 1ms : 20ms));
   machine_.wake(index_, next_tick_ - machine_.now());
   return result;
@@ -469,7 +474,12 @@ ObjectHandle Process::call(ActorId actor, const ObjectHandle& lifetime, const Sp
     else
       actors_.argument_ready(*pending);
   });
-  actors_.submit(std::move(owned));
+  const std::uint64_t worker =
+      pending->waiting == 0 && !pending->doomed ? actors_.open_way(actor) : 0;
+  if (worker != 0 && send(worker, *pending))
+    actors_.sent(std::move(owned));
+  else
+    actors_.submit(std::move(owned));
   return result;
 }
 
