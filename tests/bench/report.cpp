@@ -53,10 +53,11 @@ Judged judge(const Series& series) {
   row.spread = spread(series.values);
   if (!series.floors.empty()) {
     row.floor = median(series.floors);
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < series.values.size(); ++i)
+    std::vector<double> ratios = series.ratios;
+    for (std::size_t i = ratios.size(); i < series.values.size(); ++i)
       ratios.push_back(series.floors[i] == 0 ? 0 : series.values[i] / series.floors[i]);
     row.ratio = median(ratios);
+    if (series.goal.of == Goal::Of::ratio) row.spread = spread(ratios);
   }
   const bool repeated = series.watched.size() >= 3 && spread(series.watched) <= kCalm;
   judged.noisy = series.calmest > kCalm && !repeated;

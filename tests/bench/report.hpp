@@ -4,8 +4,9 @@
 ///     s.add(value, floor);                                  // once a round
 ///     print_table(judge(s)); write_json(rows, machine, build, file);
 ///
-/// A round measures the floor and troupe one after the other; the ratio is the median of the
-/// rounds' ratios, so that a slow minute of the machine does not count for one side only.
+/// A round measures the floor and troupe one after the other, or in slices by turns; the ratio is
+/// the median of the rounds' ratios, so that a slow minute of the machine does not count for one
+/// side only.
 #pragma once
 
 #include "measure.hpp"
@@ -42,6 +43,7 @@ struct Series {
   Goal goal;
   std::vector<double> values;
   std::vector<double> floors;  ///< of the same round; empty: no floor
+  std::vector<double> ratios;  ///< of the same round; empty: of each value to its floor
   /// What says how calm the machine was, once a round: the row's own floor when the goal is a ratio
   /// to it, else the placement's round trip.
   std::vector<double> watched;
@@ -54,7 +56,9 @@ struct Judged {
   bool noisy = false;
   std::optional<bool> pass;  ///< none: no goal, or noisy
 };
-/// Medians of the rounds. Precondition: at least one value; as many floors as values, or none.
+/// Medians of the rounds. The spread is that of the ratio where that is what must reach something,
+/// else of the value. Precondition: at least one value; as many floors as values, or none; as many
+/// ratios as floors, or none.
 Judged judge(const Series& series);
 
 /// Whether more than a tenth of the rows are noisy: then the run says nothing.

@@ -33,6 +33,16 @@ TEST(Report, RatioIsTheMedianOfTheRounds) {
   EXPECT_EQ(judged.pass, true);
 }
 
+TEST(Report, WhatWasMeasuredInPairsSaysItsRatioItself) {
+  Series series = calm();
+  series.values = {6, 14, 8};
+  series.floors = {2, 2, 2};
+  series.ratios = {3, 3.5, 4};  // a median of pairs is no ratio of medians
+  const Judged judged = judge(series);
+  EXPECT_DOUBLE_EQ(judged.row.ratio, 3.5);
+  EXPECT_DOUBLE_EQ(judged.row.spread, 1 / 3.5);  // of what must reach something
+}
+
 TEST(Report, ARowWhoseFloorNeverCalmsDownIsNoisyAndJudgedByNobody) {
   Series series = calm();
   series.calmest = 0.11;         // within every one of its tries

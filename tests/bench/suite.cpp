@@ -25,7 +25,7 @@ class Stand {
       if (!(row.both || two) || std::string(row.name).find(options.only) == std::string::npos)
         continue;
       numbers_.push_back(i);
-      series_.push_back({row.name, name_of(placement), row.unit, row.goal, {}, {}, {}, 1e9});
+      series_.push_back({row.name, name_of(placement), row.unit, row.goal, {}, {}, {}, {}, 1e9});
     }
   }
 
@@ -76,6 +76,7 @@ class Stand {
 
   void add(Series& series, const Reading& reading, std::map<int, Sample>& floors, std::size_t i) {
     series.values.push_back(reading.value);
+    if (reading.ratio != 0) series.ratios.push_back(reading.ratio);
     if (reading.floor != 0) series.floors.push_back(reading.floor);
     if (floors.empty()) return;
     const int floor = floor_of(i);

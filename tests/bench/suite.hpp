@@ -35,6 +35,7 @@ struct RowInfo {
 struct Reading {
   double value = 0;
   double floor = 0;  ///< not 0: measured beside it, instead of the suite's floor
+  double ratio = 0;  ///< not 0: of the two, measured in pairs
 };
 
 class Suite {

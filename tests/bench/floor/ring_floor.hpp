@@ -10,6 +10,8 @@
 
 #include "measure.hpp"
 
+#include <memory>
+
 namespace troupe::bench {
 
 /// What a side does until the other one has written.
@@ -22,6 +24,23 @@ inline constexpr int kMessageBytes = 100;
 
 /// Microseconds for a message there and one back. Spinning on one CPU makes no sense.
 Sample ring_round_trip(Waiting waiting, Placement placement);
+
+/// The same in slices, between those of what is measured beside it. The process may have threads by
+/// then; it has none when this is made.
+class RoundTrips {
+ public:
+  RoundTrips(Waiting waiting, Placement placement);
+  ~RoundTrips();
+  RoundTrips(const RoundTrips&) = delete;
+  RoundTrips& operator=(const RoundTrips&) = delete;
+  /// Microseconds for one of so many, after some that do not count. The calling thread is on its
+  /// CPU of the placement. From one call to the next the other side sleeps.
+  double run(int rounds);
+
+ private:
+  struct Sides;
+  std::unique_ptr<Sides> sides_;
+};
 /// Messages a second from one CPU to another, both spinning.
 Sample ring_one_way();
 /// GB/s of memcpy into shared memory that has been touched before, by one or two threads.
