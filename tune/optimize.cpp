@@ -37,7 +37,6 @@ class Runner {
         options_(options),
         spawn_(spawn),
         experiment_(space, options),
-        live_(terminal_of(STDOUT_FILENO).live),
         view_(terminal_of(STDOUT_FILENO)) {
     if (!options.results.empty()) log_.emplace(options.results + "/experiment.jsonl");
   }
@@ -53,8 +52,6 @@ class Runner {
     while (settle()) watch();
     if (options_.show) print(view_.finish(experiment_.board()));
     if (log_) write_results(options_.results, experiment_.board(), began);
-    if (options_.show && live_)
-      for (const std::string& note : notes_) print(note + "\n");
     return {experiment_.board(), best_model(), std::move(notes_)};
   }
 
@@ -184,7 +181,7 @@ class Runner {
 
   void noted(int trial, const std::string& what) {
     notes_.push_back("trial " + std::to_string(trial) + ": " + what);
-    if (options_.show && !live_) print(notes_.back() + "\n");
+    view_.note(notes_.back());
   }
 
   train::SavedModel best_model() const {
@@ -196,7 +193,6 @@ class Runner {
   const ExperimentOptions& options_;
   const SpawnTrial& spawn_;
   Experiment experiment_;
-  bool live_;  ///< the table is redrawn, so notes follow it
   LiveView view_;
   std::vector<std::string> notes_;
   std::optional<LogFile> log_;

@@ -112,6 +112,24 @@ TEST(LiveView, RedrawsInPlaceOnATerminal) {
   EXPECT_FALSE(has(second, "copied trial")) << "events are printed once";
 }
 
+TEST(LiveView, ShowsANoteOnceAboveTheTableOrAsALine) {
+  const Board board = sample_board();
+  for (const bool live : {true, false}) {
+    LiveView view({.live = live});
+    const std::string none = view.update(board, Time{});
+    view.note("trial 1: worker 1 died\x1b[2J");
+    const std::string shown = view.update(board, Time{} + std::chrono::seconds(1));
+    const auto at = shown.find(duration_text(board.seconds) + "  trial 1: worker 1 died");
+    EXPECT_FALSE(has(none, "worker 1 died"));
+    ASSERT_NE(at, std::string::npos) << shown;
+    EXPECT_FALSE(has(shown, "died\x1b"));
+    if (live) {
+      EXPECT_LT(at, shown.find(board.name + " · "));
+    }
+    EXPECT_FALSE(has(view.finish(board), "worker 1 died"));
+  }
+}
+
 TEST(LiveView, OneShortLineEveryFewSecondsElsewhere) {
   const Board board = sample_board();
   LiveView view({.live = false}, std::chrono::seconds(3));

@@ -257,6 +257,11 @@ Terminal terminal_of(int fd) {
 
 LiveView::LiveView(Terminal terminal, Duration every) : terminal_(terminal), every_(every) {}
 
+std::string LiveView::line_of(double seconds, const std::string& what) const {
+  std::string line = duration_text(seconds) + "  " + fit(what, 2000);
+  return (terminal_.unicode ? line : ascii(std::move(line))) + "\n";
+}
+
 std::string LiveView::new_events(const Board& board) {
   const auto fresh = static_cast<std::size_t>(
       std::min<std::uint64_t>(board.events_seen - events_seen_, board.events.size()));
@@ -267,10 +272,9 @@ std::string LiveView::new_events(const Board& board) {
     const bool quiet = e.kind == Event::Kind::created || e.kind == Event::Kind::exploit ||
                        e.kind == Event::Kind::best || e.kind == Event::Kind::over;
     if (quiet) continue;  // the table, the copy itself and the summary show these
-    std::string line =
-        duration_text(e.seconds()) + "  " + fit(plain_words(e, board.space, board.metric), 2000);
-    out += (terminal_.unicode ? line : ascii(std::move(line))) + "\n";
+    out += line_of(e.seconds(), plain_words(e, board.space, board.metric));
   }
+  for (const std::string& note : std::exchange(notes_, {})) out += line_of(board.seconds, note);
   return out;
 }
 

@@ -47,8 +47,11 @@ class TROUPE_API LiveView {
   std::string update(const Board& board, Time now);
   /// The last table and the summary.
   std::string finish(const Board& board);
+  /// A line that the next of these shows once, after the events before it.
+  void note(const std::string& line) { notes_.push_back(line); }
 
  private:
+  std::string line_of(double seconds, const std::string& what) const;
   std::string new_events(const Board& board);
   std::string erase();
   std::string draw(const Board& board);
@@ -58,6 +61,7 @@ class TROUPE_API LiveView {
   std::optional<Time> last_;
   std::size_t drawn_ = 0;  ///< lines of the table on the screen
   std::uint64_t events_seen_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace troupe::tune
