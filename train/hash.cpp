@@ -34,7 +34,7 @@ std::uint64_t hash_bytes(const void* data, std::size_t size) noexcept {
   if (size >= 32) {
     std::uint64_t s[4] = {kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1};
     for (; left >= 32; left -= 32, p += 32)
-      for (int i = 0; i < 4; ++i) s[i] = round(s[i], load<std::uint64_t>(p + 8 * i));
+      for (std::size_t i = 0; i < 4; ++i) s[i] = round(s[i], load<std::uint64_t>(p + 8 * i));
     hash = std::rotl(s[0], 1) + std::rotl(s[1], 7) + std::rotl(s[2], 12) + std::rotl(s[3], 18);
     for (const std::uint64_t state : s) hash = merge(hash, state);
   }
