@@ -25,17 +25,21 @@ void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_bas
   for (std::size_t i = gpu_base; i < amounts.size(); ++i) into.gpus += amounts[i];
 }
 
-/// Asks the policy about the cluster, or about this node alone when somebody else has chosen it.
-template <class Policy>
-Decision ask(const Policy& policy, const ClusterView& view, const NodeView& self,
-             const Shape& shape, const RequestKind& kind) {
-  if (!kind.spilled && !kind.dedicated) return policy(view, shape);
+/// Somebody else has chosen this node: nothing is asked about the others.
+bool is_for_here(const RequestKind& kind) {
+  return kind.spilled || kind.dedicated;
+}
+
+/// What the policy says about the cluster, or about this node alone, with its reason.
+Decision explained(const ClusterView& view, const NodeView& self, const Shape& shape,
+                   const RequestKind& kind) {
+  if (!is_for_here(kind)) return place(view, shape);
   ClusterView here;
   here.self = self.id;
   here.nodes.push_back(self);
   Shape anywhere = shape;
   anywhere.placement = Placement::any;
-  return policy(here, anywhere);
+  return place(here, anywhere);
 }
 
 }  // namespace
@@ -526,7 +530,7 @@ bool LeaseTable::reserves(const Wish& wish, Time now) {
 Decision LeaseTable::decide(const Wish& wish) const {
   if (wish.kind.spilled && waits_for_faster(wish))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  return ask(choose, view_, self_view(), wish.shape, wish.kind);
+  return is_for_here(wish.kind) ? choose_here(self_view(), wish.shape) : choose(view_, wish.shape);
 }
 
 LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
@@ -554,7 +558,7 @@ LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
     }
   }
   const std::string why = decision.why.empty()
-                              ? ask(place, view_, self_view(), wish.shape, wish.kind).why
+                              ? explained(view_, self_view(), wish.shape, wish.kind).why
                               : decision.why;
   emit(Refused{key.first, key.second, why, wish.count});
   wishes_.erase(key);
@@ -600,6 +604,7 @@ void LeaseTable::start_workers(Time now) {
   std::size_t all = 0;
   for (const WishKey& key : queue()) {
     const Wish& wish = wishes_.at(key);
+    if (!is_for_here(wish.kind) && !fits_now(self_view(), wish.shape)) continue;
     const Decision decision = decide(wish);
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
     for (std::uint32_t i = 0; i < wish.count && all < 1024; ++i) {
@@ -654,6 +659,12 @@ void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time n
 /// Asks for back as many leases as there are waiting wishes, oldest leases first. Never a key's own
 /// leases, and only when the wish waits for something that a lease holds.
 void LeaseTable::reclaim_for_waiting(Time now) {
+  const auto may_be_asked_for = [](const Lease& lease) {
+    return !lease.reclaiming && !lease.ending && !lease.dedicated && !lease.blocked;
+  };
+  if (std::none_of(leases_.begin(), leases_.end(),
+                   [&](const auto& entry) { return may_be_asked_for(entry.second); }))
+    return;
   std::size_t asked = 0;
   for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
   std::size_t wanted = 0;
@@ -669,7 +680,7 @@ void LeaseTable::reclaim_for_waiting(Time now) {
     wanted += wish.count;
     for (auto& [id, lease] : leases_) {
       if (asked >= wanted) break;
-      if (lease.reclaiming || lease.ending || lease.dedicated || lease.blocked) continue;
+      if (!may_be_asked_for(lease)) continue;
       if (WishKey{lease.owner, lease.key} == key) continue;
       if (!may_start_or_displace(wish, workers_.at(lease.worker).job, now)) continue;
       if (now < lease.since + options_.min_hold) {
@@ -727,7 +738,7 @@ std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
   if (at == wishes_.end()) return {};
   const Wish& wish = at->second;
   Decision decision = decide(wish);
-  if (decision.why.empty()) decision = ask(place, view_, self_view(), wish.shape, wish.kind);
+  if (decision.why.empty()) decision = explained(view_, self_view(), wish.shape, wish.kind);
   if (decision.kind != Decision::Kind::place) {
     if (decision.kind == Decision::Kind::busy && in_debt())
       return decision.why + "; tasks that were blocked run again and come first";

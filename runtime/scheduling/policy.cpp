@@ -19,13 +19,24 @@ bool enough(const Resources& have, const Resources& need) {
 }
 
 bool has_labels(const NodeView& node, const Labels& labels) {
-  return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
-    return std::find(node.labels.begin(), node.labels.end(), label) != node.labels.end();
-  });
+  return labels.empty() || std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+           return std::find(node.labels.begin(), node.labels.end(), label) != node.labels.end();
+         });
 }
 
 bool expressible(Amount gpus) {
   return gpus >= 0 && (gpus <= kUnit || gpus % kUnit == 0);
+}
+
+/// When it is empty, wherever the shape wants to be.
+bool could_take(const NodeView& node, const Shape& shape) {
+  return has_labels(node, shape.labels) && enough(node.total, shape.need) &&
+         expressible(shape.need.gpus) && node.total.gpus >= shape.need.gpus;
+}
+
+bool has_free(const NodeView& node, const Shape& shape) {
+  return enough(node.free, shape.need) &&
+         (shape.need.gpus == 0 || !choose_gpus(node.gpu_free, shape.need.gpus).empty());
 }
 
 /// Use of the scarcest resource after the shape is placed, 0 to 1.
@@ -255,13 +266,11 @@ std::vector<std::int32_t> choose_gpus(const std::vector<Amount>& free, Amount gp
 
 bool could_fit(const NodeView& node, const Shape& shape) {
   if (shape.placement == Placement::node && !shape.soft && node.id != shape.node) return false;
-  return has_labels(node, shape.labels) && enough(node.total, shape.need) &&
-         expressible(shape.need.gpus) && node.total.gpus >= shape.need.gpus;
+  return could_take(node, shape);
 }
 
 bool fits_now(const NodeView& node, const Shape& shape) {
-  return node.accepts && could_fit(node, shape) && enough(node.free, shape.need) &&
-         (shape.need.gpus == 0 || !choose_gpus(node.gpu_free, shape.need.gpus).empty());
+  return node.accepts && could_fit(node, shape) && has_free(node, shape);
 }
 
 bool avoids_slow(const ClusterView& view, const Shape& shape) {
@@ -287,6 +296,13 @@ Decision choose(const ClusterView& view, const Shape& shape) {
   if (const NodeView* node = place_to_wait(view, shape, no_slow))
     return {Decision::Kind::busy, node->id, {}};
   return {Decision::Kind::infeasible, NodeId{}, {}};
+}
+
+Decision choose_here(const NodeView& self, const Shape& shape) {
+  if (!could_take(self, shape)) return {Decision::Kind::infeasible, NodeId{}, {}};
+  // Slow, it is left out only where a faster one could take it.
+  const bool now = self.accepts && has_free(self, shape);
+  return {now ? Decision::Kind::place : Decision::Kind::busy, self.id, {}};
 }
 
 Decision place(const ClusterView& view, const Shape& shape) {

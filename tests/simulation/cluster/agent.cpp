@@ -180,10 +180,7 @@ void Agent::pass() {
   drain_rings();
   // The ring of a worker that is about to be reaped has not been read: it may count a holder, or
   // hold an adoption.
-  const auto unread = [this] {
-    return std::any_of(processes_.begin(), processes_.end(),
-                       [](const auto& entry) { return entry.second->reaped_at.has_value(); });
-  };
+  const auto unread = [this] { return dead_ > 0; };
   for (const wire::Location& location :
        unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
     transit_.gone(location);
@@ -217,6 +214,7 @@ Time Agent::next_deadline() const {
   until = std::min(
       {until, network_->next_deadline(), moves_.next_deadline(), reporting_.next_deadline()});
   if (cluster_.plan.slow_node != 0 && network_->epoch() != 0) until = std::min(until, next_pace_);
+  if (starting_ + dead_ == 0) return until;
   for (const auto& [index, proc] : processes_) {
     if (proc->starts_at) until = std::min(until, *proc->starts_at);
     if (proc->reaped_at) until = std::min(until, *proc->reaped_at);
@@ -390,9 +388,20 @@ void Agent::start_worker(bool dedicated, scheduling::JobNumber number) {
   proc->starts_at = env_->now() + takes;
   const ProcessIndex index = proc->index;
   processes_.try_emplace(index, std::move(proc));
+  count_processes();
+}
+
+/// Those that start, or are dead and not buried, are looked for only where there are any.
+void Agent::count_processes() {
+  starting_ = dead_ = 0;
+  for (const auto& [index, proc] : processes_) {
+    starting_ += proc->starts_at ? 1u : 0u;
+    dead_ += proc->reaped_at ? 1u : 0u;
+  }
 }
 
 void Agent::start_due() {
+  if (starting_ == 0) return;
   const Time now = env_->now();
   std::vector<ProcessIndex> due;
   for (const auto& [index, proc] : processes_)
@@ -404,6 +413,7 @@ void Agent::start_due() {
       continue;
     }
     proc.starts_at.reset();
+    count_processes();
     proc.attached = true;
     const std::uint64_t high = random()();
     proc.process = std::make_unique<Process>(*this, proc.rings, index, false, high);
@@ -424,10 +434,12 @@ void Agent::kill_process(Proc& proc, const std::string& why, bool fault) {
   cluster_.graveyard.push_back(std::move(proc.process));
   proc.reason = why;
   proc.reaped_at = env_->now() + Duration(random().below(3'000'000));
+  count_processes();
   wake_agent();
 }
 
 void Agent::reap() {
+  if (dead_ == 0) return;
   const Time now = env_->now();
   std::vector<ProcessIndex> dead;
   for (const auto& [index, proc] : processes_)
@@ -479,6 +491,7 @@ void Agent::bury(Proc& proc) {
     if (proc.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   processes_.erase(index);
+  count_processes();
 }
 
 void Agent::carry_out_leases() {
@@ -654,7 +667,9 @@ void Agent::forget_ended_jobs() {
     const bool merely_named = job.state == Job::State::unknown && !leases_.is_wanted(job.number);
     bool needed = !job.ended && !merely_named;
     for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
-    for (const auto& [index, proc] : processes_) needed = needed || proc->job_number == job.number;
+    needed = needed || std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
+               return entry.second->job_number == job.number;
+             });
     if (needed) {
       ++at;
       continue;

@@ -146,6 +146,7 @@ class Agent final : public sim::Node<Packet>,
   void worker_gone(Proc& proc);
   void carry_out_leases();
   void start_worker(bool dedicated, scheduling::JobNumber job);
+  void count_processes();
   void start_due();
   void kill_process(Proc& proc, const std::string& why, bool fault = false);
   void kill_an_idle_worker();
@@ -279,6 +280,7 @@ class Agent final : public sim::Node<Packet>,
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
   std::uint64_t passes_ = 0;
+  std::uint32_t starting_ = 0, dead_ = 0;  ///< of its processes
 };
 
 }  // namespace troupe::sim::cluster

@@ -25,6 +25,7 @@
 #pragma once
 
 #include "tests/simulation/kernel/disk.hpp"
+#include "tests/simulation/kernel/event_heap.hpp"
 #include "tests/simulation/kernel/faults.hpp"
 #include "tests/simulation/kernel/flat_map.hpp"
 #include "tests/simulation/kernel/hooks.hpp"
@@ -213,14 +214,6 @@ class World {
     std::uint64_t tag = 0;
     M message{};
   };
-  struct Order {
-    Time at;
-    std::uint64_t sequence;
-    std::uint32_t slot;
-    bool operator<(const Order& other) const noexcept {  // for a min-heap
-      return at != other.at ? at > other.at : sequence > other.sequence;
-    }
-  };
   struct Member {
     std::unique_ptr<Node<M>> node;
     std::shared_ptr<Disk> disk;
@@ -272,7 +265,7 @@ class World {
   Network network_;
   std::vector<Member> members_;
   std::vector<std::function<std::string()>> invariants_;
-  std::vector<Order> heap_;
+  EventHeap heap_;
   std::deque<Event> slots_;  // stay where they are
   std::vector<std::uint32_t> free_;
   std::deque<Call> calls_;                         // one that runs may add others
@@ -280,7 +273,7 @@ class World {
   Trace trace_;
   Report report_;
   Time now_{};
-  std::uint64_t sequence_ = 0, generation_ = 0, ticks_ = 0;
+  std::uint64_t generation_ = 0, ticks_ = 0;
   bool faulting_ = true;
 };
 

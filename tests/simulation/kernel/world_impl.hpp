@@ -40,13 +40,13 @@ Report World<M>::run(const Phases& phases) {
     if (!members_[i].started) start(i);
   schedule_tick();
   const Time heal_at = now_ + phases.faults_for;
-  while (report_.violation.empty() && !heap_.empty() && heap_.front().at <= heal_at) step();
+  while (report_.violation.empty() && !heap_.empty() && heap_.next() <= heal_at) step();
   if (report_.violation.empty()) {
     now_ = std::max(now_, heal_at);
     heal();
     const Time limit = now_ + phases.liveness_within;
     while (report_.violation.empty() && !phases.done()) {
-      if (heap_.empty() || heap_.front().at > limit) {
+      if (heap_.empty() || heap_.next() > limit) {
         fail("liveness: the work was not done in bounded time after the faults had stopped");
         break;
       }
@@ -70,20 +70,17 @@ void World<M>::push(Time at, Event&& event) {
     free_.pop_back();
     slots_[slot] = std::move(event);
   }
-  heap_.push_back({std::max(at, now_), sequence_++, slot});
-  std::push_heap(heap_.begin(), heap_.end());
+  heap_.push(std::max(at, now_), slot);
 }
 
 template <class M>
 void World<M>::step() {
-  std::pop_heap(heap_.begin(), heap_.end());
-  const Order order = heap_.back();
-  heap_.pop_back();
-  now_ = order.at;
-  Event& event = slots_[order.slot];
+  now_ = heap_.next();
+  const std::uint32_t slot = heap_.pop();
+  Event& event = slots_[slot];
   execute(event);
-  event.message = M{};
-  free_.push_back(order.slot);
+  if (event.kind == Kind::message) event.message = M{};
+  free_.push_back(slot);
   for (const auto& invariant : invariants_) {
     std::string broken = invariant();
     if (!broken.empty()) fail(std::move(broken));
