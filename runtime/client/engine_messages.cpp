@@ -466,6 +466,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
         error.code() == Code::object_lost && argument_lost(*task, peer.process, reply, error, now))
       return;
+    if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
     for (const auto& result : results) settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr)

@@ -110,7 +110,7 @@ void TaskManager::argument_ready(Task& task, Time now) {
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
   if (task.fate == Task::Fate::open) {
-    if (part(task) == nullptr) out_.fail(task, error);
+    if (part(task) == nullptr) out_.fail(task, of_all_attempts(task, error));
     task.fate = Task::Fate::failed;
   }
   argument_ready(task, Time{});
@@ -139,7 +139,7 @@ void TaskManager::refused(std::uint64_t key, const Error& error) {
     Task* task = pool.ready.front();
     pool.ready.pop_front();
     --queued_;
-    if (part(*task) == nullptr) out_.fail(*task, error);
+    if (part(*task) == nullptr) out_.fail(*task, of_all_attempts(*task, error));
     forget(*task);
   }
 }
@@ -228,6 +228,7 @@ bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) 
   Task* task = in_flight(worker, sequence);
   if (task == nullptr || task->retries_left == 0) return false;
   if (task->retries_left > 0) --task->retries_left;
+  task->may_have_run = true;
   postponed(worker, sequence, 0, now);
   return true;
 }
@@ -282,6 +283,14 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
   dispatch(key, pool, now);
 }
 
+Error TaskManager::of_all_attempts(const Task& task, const Error& error) {
+  const bool ran = task.may_have_run || task.spec != nullptr;
+  if (!ran || error.outcome() != Outcome::not_executed) return error;
+  ErrorInfo info = error.info();
+  info.outcome = Outcome::unknown;
+  return Error(std::move(info));
+}
+
 void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason,
                               bool alone, Time now) {
   const auto found = leases_.find(worker);
@@ -307,6 +316,7 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
     } else if (task.retries_left != 0) {
       if (task.retries_left > 0) --task.retries_left;
       ++task.attempt;
+      task.may_have_run = true;
       requeue(pool, task);
     } else {
       out_.fail(task, reason);
@@ -384,6 +394,7 @@ void TaskManager::attempt_again(Task& slow, Time now) {
   second->attempt = slow.attempt + 1;
   second->killed = slow.killed;
   slow.had_second_attempt = second->had_second_attempt = true;
+  slow.may_have_run = second->may_have_run = true;
   twins_.emplace_back(&slow, second.get());
   ++second_attempts_;
   submit(std::move(second), now);

@@ -50,7 +50,8 @@ struct Task final : Recycled<Task> {
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint16_t waiting = 0;            ///< arguments that are not ready
-  std::uint8_t killed : 7 = 0;          ///< workers that ended while they ran it
+  std::uint8_t killed : 6 = 0;          ///< workers that ended while they ran it
+  bool may_have_run : 1 = false;        ///< in an attempt that has not ended it
   bool had_second_attempt : 1 = false;  ///< there is one at most, or each would have its own
   /// failed: an argument ended in an error; superseded: its other attempt has ended the task. Kept
   /// until waiting is 0, or its worker answers.
@@ -117,6 +118,9 @@ class TaskManager {
   /// error.
   bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
   void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
+  /// An error of this attempt, as one of the task: what an earlier attempt ran is not called
+  /// not executed.
+  static Error of_all_attempts(const Task& task, const Error& error);
   /// `started` is the highest sequence that the worker began; all replies in its ring were
   /// delivered before. `alone`: its node lives, so what it ran may have been the cause.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, bool alone,

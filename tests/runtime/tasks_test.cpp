@@ -23,7 +23,8 @@ struct Recorder final : TaskManager::Out {
   std::vector<std::uint64_t> returned, recalled;
   std::size_t returned_by_then = 0;  // leases, when the last one was asked for
   std::vector<int> failed;
-  Code last = Code::internal;  // of what failed last
+  Code last = Code::internal;     // of what failed last
+  std::vector<Outcome> outcomes;  // of what failed
   std::map<std::uint64_t, std::uint64_t> sequence;
   std::set<std::uint64_t> full, forgotten;
 
@@ -44,6 +45,7 @@ struct Recorder final : TaskManager::Out {
   void fail(Task& task, const Error& error) override {
     failed.push_back(name(task));
     last = error.code();
+    outcomes.push_back(error.outcome());
   }
 };
 
@@ -241,6 +243,17 @@ TEST_F(Tasks, ARefusedKeyFailsWhatIsReadyAndCanBecomeFeasible) {
   EXPECT_EQ(out.requests, (Requests{{1, 1}}));
   tasks.granted(1, 10, 5, at(0ms));
   EXPECT_EQ(out.sent, (Sent{{5, 2}}));
+}
+
+// Its first attempt may have run, whatever ends the second.
+TEST_F(Tasks, WhatAnEarlierAttemptRanIsNotCalledNotExecuted) {
+  stream(1, 2);
+  tasks.worker_died(5, 2, died, false, at(0ms));
+  submit(3);
+  tasks.refused(1, Error(Code::infeasible, "no"));
+  EXPECT_EQ(out.failed, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(out.outcomes,
+            (std::vector{Outcome::unknown, Outcome::not_executed, Outcome::not_executed}));
 }
 
 TEST_F(Tasks, AFailedArgumentFailsOnceAndTheTaskStaysForTheOthers) {
