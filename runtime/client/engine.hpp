@@ -209,6 +209,7 @@ class ClientEngine final : public detail::Engine,
 
   // Pump::Host
   Time drain(Time now) override;
+  Time next_timer() const noexcept override { return next_tick_; }
   int socket_fd() const override { return socket_.fd(); }
   bool wants_write() const override { return socket_.has_queued(); }
   bool has_leftovers() const noexcept override {

@@ -242,7 +242,9 @@ void Pump::io_loop() {
     Guard guard(lock_);
     const Time now = steady_now();
     const Time last(Duration(last_led_.load(std::memory_order_relaxed)));
-    const bool assisted = std::exchange(assists, assists_) != assists_;
+    // But who finds nothing handles no timers.
+    const bool assisted =
+        std::exchange(assists, assists_) != assists_ && now - kHandOver < host_.next_timer();
     if (leading_ || assisted || now - last < kHandOver) {
       // Somebody else looks at the doorbell, or did a moment ago. (So does a thread that sends,
       // whether it found anything or not.)

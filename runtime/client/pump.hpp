@@ -31,6 +31,8 @@ class Pump {
     virtual ~Host() = default;
     /// Handles everything that has arrived and every timer that is due; returns the next timer.
     virtual Time drain(Time now) = 0;
+    /// The next timer as it is by now.
+    virtual Time next_timer() const noexcept = 0;
     /// The other descriptor to sleep on, and what to do when it is readable. No lock.
     virtual int socket_fd() const = 0;
     virtual bool wants_write() const = 0;

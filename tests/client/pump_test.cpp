@@ -102,6 +102,7 @@ struct Clock : Pump::Host {
     }
     return timer;
   }
+  Time next_timer() const noexcept override { return timer; }
   int socket_fd() const override { return socket.get(); }
   bool wants_write() const override { return false; }
   void socket_ready() noexcept override {}
@@ -109,6 +110,32 @@ struct Clock : Pump::Host {
   bool watch_peer() noexcept override { return false; }
   bool drain_watched(Time) override { return false; }
 };
+
+/// A thread that sends, or asks again and again whether something is ready.
+TEST(PumpTest, WhoAssistsAndFindsNothingLeavesTheTimersToTheIoThread) {
+  EngineLock lock;
+  ring::Doorbell bell = ring::Doorbell::create().value();
+  Clock clock;
+  Pump pump(clock, bell, lock);
+  pump.start();
+  for (int i = 0; i < 5; ++i) {
+    bool rang = false;
+    for (const Time begun = steady_now(); !rang && steady_now() - begun < 5s;) {
+      {
+        const Guard guard(lock);
+        pump.assist();
+        if (clock.timer == Time::max() && !clock.rang && steady_now() - begun > 3ms)
+          pump.set_timer(clock.timer = steady_now() + 1ms);
+        rang = std::exchange(clock.rang, false);
+      }
+      // For a moment the lock is free. (To yield would be to stop for long where others wait.)
+      for (const Time until = steady_now() + 5us; steady_now() < until;) {
+      }
+    }
+    ASSERT_TRUE(rang) << "timer " << i;
+  }
+  pump.stop();
+}
 
 TEST(PumpTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
   EngineLock lock;
