@@ -103,7 +103,8 @@ Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
       world(options_of(seed, plan, tuning), [this](sim::NodeIndex i) { return make(i); }),
       seed_(seed),
       tuning_(tuning),
-      aim_(seed ^ 0x61696dULL) {
+      aim_(seed ^ 0x61696dULL),
+      power_(seed ^ 0x706f776572ULL) {
   for (std::size_t i = 0; i < plan.machines; ++i) shell_randoms_.emplace_back(seed * 31 + i);
   truth.fail = [this](std::string why) { world.fail(std::move(why)); };
   world.attach_disk(0, disk);
@@ -131,6 +132,7 @@ scheduling::LeaseOptions Cluster::lease_options(sim::NodeIndex self) const {
   options.total.cpus = scheduling::amount_of(plan.cpus[self - 1]);
   options.total.memory = 1ll << 30;
   if (self <= 2) options.total.custom = {{"gold", scheduling::amount_of(1)}};
+  options.total.custom.emplace_back("seat", scheduling::amount_of(1));
   options.name = "n" + std::to_string(self);
   options.max_workers = static_cast<std::uint32_t>(plan.cpus[self - 1]);
   options.extra_worker_interval = 10ms;
@@ -212,6 +214,17 @@ void Cluster::end_control(Duration after) {
   });
 }
 
+/// Power fails while something is on its way to the disk: none of it is there, or a part.
+void Cluster::commit_begins(Duration takes) {
+  constexpr std::uint64_t kMost = 2;
+  if (!world.faulting() || power_cuts_ >= kMost || !power_.chance(plan.power_cuts)) return;
+  if (tuning_.muted.count(3'000'000 + power_cuts_++) != 0) return;
+  const Duration after(power_.below(static_cast<std::uint64_t>(takes.count())));
+  world.at(world.now() - Time{} + after, [this] {
+    if (world.faulting() && world.alive(0)) world.crash(0);
+  });
+}
+
 /// Everybody hears that an actor is over, but its own node, and then there is no control.
 void Cluster::stop_is_told(NodeId node) {
   if (!aims()) return;
@@ -288,6 +301,9 @@ void Cluster::check_acknowledged(const control::Service& service, bool) {
     if (location->state == control::ActorState::dead)
       return truth.fail("an acknowledged detached actor is dead, and nobody killed it");
   }
+  for (const JobId job : truth.acknowledged_jobs)
+    if (service.jobs().find(job) == nullptr)
+      return truth.fail("an acknowledged job is not known any more");
   for (const JobId job : truth.ended_jobs)
     if (service.jobs().is_running(job)) return truth.fail("a job that has ended runs again");
 }

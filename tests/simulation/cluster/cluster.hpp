@@ -49,6 +49,7 @@ struct Plan {
   std::uint64_t carry_window = wire::kCarryWindow;
   std::size_t fan = 2;           ///< of those that a node sends an object to
   double aim = 0;                ///< how likely control dies of what it is told
+  double power_cuts = 0;         ///< how likely control's machine dies while it writes
   double idle_kills = 0;         ///< how likely an idle worker dies when another node wants one
   double gift_kills = 0;         ///< how likely a worker dies between a gift and its frame
   double slow_news = 0;          ///< how likely an actor's death is heard late by other nodes
@@ -83,6 +84,8 @@ class Cluster {
   void moment();
   /// Control has sent that node what ends an actor.
   void stop_is_told(NodeId node);
+  /// Control writes to its disk, which takes so long.
+  void commit_begins(Duration takes);
   /// An actor has died on that machine.
   void slow_news(sim::NodeIndex from);
   bool next_life_waits(sim::NodeIndex at);
@@ -113,9 +116,9 @@ class Cluster {
 
   std::uint64_t seed_;
   Tuning tuning_;
-  Random aim_;
+  Random aim_, power_;
   std::vector<Random> shell_randoms_;
-  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, events_ = 0;
+  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, power_cuts_ = 0, events_ = 0;
   Time next_look_{}, next_end_{};
   bool calmed_ = false;
 };

@@ -70,7 +70,7 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   void drop(NodeId node);
   void flush(NodeId node);
   void arm(Duration after);
-  void note(const control::FromControl& message);
+  void note(NodeId to, const control::FromControl& message);
 
   Cluster& cluster_;
   NodeId id_;
@@ -85,6 +85,7 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   std::map<std::uint64_t, NodeId> joins_;
   std::uint64_t last_join_ = 0, next_probe_ = 0;
   std::map<std::uint64_t, control::Probe> probes_;
+  std::map<std::pair<NodeId, std::uint64_t>, JobId> asked_jobs_;  ///< by who asks and its request
   std::vector<control::Batch> group_;
   bool committing_ = false;
   std::optional<Time> pass_at_;

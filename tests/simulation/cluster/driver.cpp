@@ -145,9 +145,11 @@ void Program::submit_one() {
   if (kind == K::flaky) process_.machine().truth().mark(Mark::flaky_task);
   const std::uint64_t key = some_key();
   const bool safe = kind != K::throwing;  // its error would hide what others do
-  ObjectHandle result = process_.submit(spec, some_objects(2, false), some_objects(2, false), key,
-                                        random.chance(0.5) ? 3 : -1);
-  results_.push_back({result, spec, {}, random.chance(0.7)});
+  const std::uint64_t tries = random.below(10);
+  const int retries = tries < 5 ? 3 : tries < 8 ? -1 : 0;
+  ObjectHandle result =
+      process_.submit(spec, some_objects(2, false), some_objects(2, false), key, retries);
+  results_.push_back({result, spec, {}, random.chance(0.7), false, retries == 0});
   if (safe && random.chance(0.6)) objects_.push_back(std::move(result));
   if (objects_.size() > 24)
     objects_.erase(objects_.begin() + static_cast<std::ptrdiff_t>(random.below(objects_.size())));
@@ -205,6 +207,10 @@ void Program::spawn_one() {
     for (const ObjectHandle& object : objects_)
       if (entry_of(object).ready && entry_of(object).kind != Kind::error) options.argument = object;
   }
+  // So few of them that all find a seat while every node is up.
+  options.seat = workload_.seats && !options.detached && !options.get_if_exists && seats_ < 2 &&
+                 random.chance(0.5);
+  seats_ += options.seat ? 1 : 0;
   auto [id, lifetime] = process_.spawn(options);
   const bool may_fail = options.constructor.kind == Spec::Kind::throwing;
   if (options.name.empty()) {
@@ -323,7 +329,8 @@ void Program::judge(Result& result) {
   }
   if (failed->code == Code::object_lost) truth.mark(Mark::lost_object);
   ++truth.excused;
-  bool excused = truth.process_deaths + truth.breaks > 0 || user_made(*failed);
+  bool excused = truth.process_deaths + truth.breaks > 0 || user_made(*failed) ||
+                 (result.once && truth.node_deaths > 0);
   for (const KnownActor& actor : actors_)
     if (is_method && actor.id == result.actor) {
       excused = excused || actor.killed || actor.may_fail;

@@ -264,8 +264,8 @@ Tuning shrink(std::uint64_t seed, Tuning tuning, const std::string& why) {
     if (planned != nullptr) *planned = one.planned;
     return kind_of(one.violation) == kind;
   };
-  std::vector<std::string> parts{"drivers", "actors", "nested",  "large",   "bulk",
-                                 "throws",  "names",  "trouble", "lingers", "long_cut"};
+  std::vector<std::string> parts{"drivers", "actors", "nested",  "large",   "bulk",    "throws",
+                                 "names",   "seats",  "trouble", "lingers", "long_cut"};
   for (std::size_t i = 0; i < fault_kinds; ++i)
     parts.emplace_back(sim::name_of(static_cast<Fault>(i)));
   for (std::size_t i = 0; i < kFaultMarks; ++i) parts.emplace_back(name_of(static_cast<Mark>(i)));
@@ -290,6 +290,7 @@ Tuning shrink(std::uint64_t seed, Tuning tuning, const std::string& why) {
     numbers.push_back(1'000'000 + i);
   }
   for (std::uint64_t i = 0; i < 4; ++i) numbers.push_back(2'000'000 + i);
+  for (std::uint64_t i = 0; i < 2; ++i) numbers.push_back(3'000'000 + i);
   for (const std::uint64_t number : numbers) {
     if (runs > 300) break;
     Tuning less = tuning;

@@ -132,6 +132,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.slow_news = some(0.3, 0.5);
   Random gifts(seed ^ 0x6769667473ULL);
   if (calm >= 0.15 && gifts.chance(0.3)) plan.gift_kills = gifts.uniform() * 0.5;
+  Random power(seed ^ 0x706f776572ULL);
+  if (calm >= 0.15 && power.chance(0.25)) plan.power_cuts = 0.02 + power.uniform() * 0.2;
   // Most are brief; the others go on for long enough that what takes its time can happen.
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);
@@ -168,6 +170,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("ring_small")) plan.ring_capacity = 32;
   if (is_off("carry_window_small")) plan.carry_window = wire::kCarryWindow;
   if (is_off("kill_control_aimed")) plan.aim = 0;
+  if (is_off("commit_torn")) plan.power_cuts = 0;
   if (is_off("kill_idle_at_wish")) plan.idle_kills = 0;
   if (is_off("killed_in_a_frame")) plan.gift_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
@@ -180,6 +183,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("bulk")) plan.workload.bulk = false;
   if (is_off("throws")) plan.workload.throws = false;
   if (is_off("names")) plan.workload.names = false;
+  if (is_off("seats")) plan.workload.seats = false;
   if (is_off("drivers")) plan.drivers = {1};
   return plan;
 }

@@ -33,6 +33,9 @@ Blob bytes_of(const Spec& spec) {
   std::memcpy(bytes.data(), &spec, sizeof spec);
   return bytes;
 }
+static Spec spec_of(const detail::Call& call) {
+  return spec_of(BlobView(call.bytes.data(), call.bytes.size()));
+}
 Spec spec_of(BlobView bytes) {
   Spec spec;
   if (bytes.size() == sizeof spec) std::memcpy(&spec, bytes.data(), sizeof spec);
@@ -280,8 +283,13 @@ void Process::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload) {
     return give_back(reply.value);
   }
   if (reply.value.kind == Kind::error) {
-    for (const auto& result : results) settle_error(entry_of(result), Error(*reply.value.error));
+    Error error(*reply.value.error);
+    if (task != nullptr) error = client::TaskManager::of_all_attempts(*task, error);
+    if (task != nullptr && !results.empty())
+      machine_.truth().task_ended(spec_of(task->call), task->attempt, &error);
+    for (const auto& result : results) settle_error(entry_of(result), error);
   } else if (reply.index < results.size() && !entry_of(results[reply.index]).ready) {
+    if (task != nullptr) machine_.truth().task_ended(spec_of(task->call), task->attempt, nullptr);
     settle(entry_of(results[reply.index]), reply.value, payload);
   } else {
     give_back(reply.value);
@@ -330,6 +338,7 @@ bool Process::send_call(std::uint64_t worker, const detail::Call& call, std::uin
 }
 
 bool Process::send(std::uint64_t worker, client::Task& task) {
+  if (task.had_second_attempt) machine_.truth().second_attempt(spec_of(task.call));
   return send_call(worker, task.call, 0, task.attempt, 1, task.sequence);
 }
 bool Process::send(std::uint64_t worker, client::ActorCall& call) {
@@ -363,6 +372,7 @@ void Process::recall(std::uint64_t worker) {
   if (Peer* peer = peer_of(worker)) peer->end.send({wire::Recall{}, {}});
 }
 void Process::fail(client::Task& task, const Error& error) {
+  machine_.truth().task_ended(spec_of(task.call), task.attempt, &error);
   for (const auto& result : task.results)
     if (!entry_of(result).ready) settle_error(entry_of(result), error);
 }
@@ -428,8 +438,11 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
   request->second_attempt = true;
   task->request = std::move(request);
   task->retries_left = retries;
-  task->call = call_of(spec, std::move(arguments), std::move(refs));
   ObjectHandle result = create();
+  Spec named = spec;
+  named.submission = mixed(result.id().high, result.id().low);
+  task->call = call_of(named, std::move(arguments), std::move(refs));
+  machine_.truth().submitted(named, retries);
   machine_.truth().promise(result.id(), content_of(spec));
   ++machine_.truth().started_calls;
   if (const ErrorInfo* error = failed_argument(task->call)) {
@@ -496,6 +509,7 @@ std::pair<ActorId, ObjectHandle> Process::spawn(const Spawn& options) {
   message.max_restarts = options.max_restarts;
   message.restart_window_ns = 0;
   message.shape.cpus = 0;
+  if (options.seat) message.shape.resources = {{"seat", 2'500}};
   Peer agent;  // what the agent is to keep is owned by it from here on
   agent.holder = 0;
   agent.remote = true;

@@ -123,6 +123,8 @@ void Program::begin_running() {
     if (!created_ || now.call->call.actor_low != actor_.low)
       return answer_error(Code::actor_died, "", Outcome::not_executed);
     truth.began(actor_, incarnation_, now.spec);
+  } else if (now.call) {
+    truth.began(now.spec, now.call->call.attempt);
   }
   now.stage = Current::Stage::running;
   now.begun = process_.machine().now();
@@ -134,7 +136,7 @@ Outgoing Program::value_of(const Spec& spec) {
   Outgoing value;
   value.kind = Kind::inline_bytes;
   value.content = content_of(spec);
-  const std::uint64_t bytes = spec.kind == Spec::Kind::large  ? 64 << 10
+  const std::uint64_t bytes = spec.kind == Spec::Kind::large  ? 8 << 10
                               : spec.kind == Spec::Kind::bulk ? 1 << 20
                                                               : 0;
   if (bytes == 0) return value;

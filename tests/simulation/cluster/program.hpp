@@ -18,6 +18,7 @@ struct Workload {
   std::uint64_t least_calls = 0;
   Duration between{std::chrono::milliseconds(100)};
   bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
+  bool seats = true;        ///< some actors take a resource
   double slow_tasks = 0;    ///< share of tasks that run for up to a second
   std::uint64_t kills = 4;  ///< of a hundred actions, of actors
   /// Drivers go on, slowly, until the faults have stopped, and then use what they have once more.
@@ -75,6 +76,7 @@ class Program {
     ActorId actor;  ///< of a method
     bool wants = false;
     bool plain = false;  ///< of a method: it has no arguments
+    bool once = false;   ///< of a task without retries
   };
   struct KnownActor {
     ActorId id;
@@ -124,7 +126,7 @@ class Program {
 
   bool is_driver_ = false, finished_ = false, winding_up_ = false;
   Workload workload_;
-  std::uint64_t number_ = 0, next_spec_ = 0, done_ = 0;
+  std::uint64_t number_ = 0, next_spec_ = 0, done_ = 0, seats_ = 0;
   Time next_action_{};
   std::vector<ObjectHandle> objects_;
   std::vector<Result> results_;

@@ -3,7 +3,7 @@
 ///
 ///     truth.promise(handle.id(), content_of(spec));           // at submit
 ///     truth.began(call);                                      // at the worker, before it answers
-///     truth.settled(spec, content, error);                    // at the caller
+///     truth.method_ended(spec, error);                        // at the caller
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -121,6 +121,7 @@ struct Spec {
   Kind kind = Kind::leaf;
   std::uint8_t fanout = 0, depth = 0;
   std::uint64_t run_ns = 0;
+  std::uint64_t submission = 0;          ///< tasks: of the one submit() that it comes from
   std::uint64_t caller = 0, number = 0;  ///< methods: the number-th call of this caller
 };
 
@@ -178,6 +179,33 @@ struct Truth {
       fail("an object has another value than the one that was computed for it");
   }
 
+  // Tasks: each begins as often as its retries allow, each attempt once, and once the caller has
+  // the result no attempt but an earlier one, which was counted as begun when its worker was lost.
+  void submitted(const Spec& spec, int retries) { tasks_[spec.submission].retries = retries; }
+  /// Beside the one that takes long: which of them is first is nobody's promise.
+  void second_attempt(const Spec& spec) { tasks_[spec.submission].twice = true; }
+  void began(const Spec& spec, std::uint32_t attempt) {
+    Submission& task = tasks_[spec.submission];
+    ++task.begun;
+    if (task.ended && task.outcome == Outcome::not_executed)
+      fail("a task that was called not executed was executed: " + task.how);
+    if (task.twice) return;
+    if (task.ended && task.outcome != Outcome::unknown && attempt >= task.ended_by)
+      fail("a task was executed after its caller had its result: " + task.how);
+    if (!task.attempts.insert(attempt).second) fail("an attempt of a task was executed twice");
+    if (task.retries >= 0 && task.begun > task.retries + 1)
+      fail("a task was executed more often than its retries allow");
+  }
+  void task_ended(const Spec& spec, std::uint32_t attempt, const Error* error) {
+    Submission& task = tasks_[spec.submission];
+    task.ended = true;
+    task.ended_by = attempt;
+    task.outcome = error == nullptr ? Outcome::executed : error->outcome();
+    task.how = error == nullptr ? "a value" : error->what();
+    if (task.outcome == Outcome::not_executed && task.begun > 0)
+      fail("a task that was executed is called not executed: " + task.how);
+  }
+
   // Methods.
   /// Its caller has killed the actor for good before it made the call.
   void after_kill(const Spec& spec) { after_kill_.insert(spec.id); }
@@ -225,9 +253,19 @@ struct Truth {
   std::set<JobId> ended_jobs;
   // Acknowledged by control.
   std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
+  std::set<JobId> acknowledged_jobs;
   std::set<ActorId> killed;
 
  private:
+  struct Submission {
+    std::int64_t retries = -1, begun = 0;
+    bool twice = false, ended = false;
+    std::uint32_t ended_by = 0;          ///< attempt
+    Outcome outcome = Outcome::unknown;  ///< as its caller heard
+    std::string how;
+    std::set<std::uint32_t> attempts;  ///< that have begun
+  };
+  std::map<std::uint64_t, Submission> tasks_;
   std::map<ObjectId, std::uint64_t> promised_;
   std::set<std::uint64_t> begun_, not_executed_, after_kill_;
   std::map<Epoch, NodeId> epochs_;
