@@ -608,6 +608,9 @@ Time Network::next_deadline() const {
 bool Network::may_serve(Time now) const {
   return impl_->cutoff.may_serve(now);
 }
+Time Network::serves_until() const noexcept {
+  return impl_->cutoff.serves_until();
+}
 bool Network::hears_control(Time now) const {
   return impl_->cutoff.hears_control(now);
 }

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/buggify.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::control {
 
@@ -152,14 +153,31 @@ bool Cutoff::may_serve(Time now) const {
   return now - contact_ < options_.refuse_after || carried(now);
 }
 
+Time Cutoff::reckon_until(Time now) const {
+  if (exited_ || !registered_) return {};
+  const Time by_contact = contact_ + options_.refuse_after;
+  if (!carried(now)) return by_contact;
+  // From here on it only gets less: one answer after the other is too old.
+  std::vector<Time> ends{contact_ + options_.carry_on};
+  if (rejoin_since_) ends.push_back(*rejoin_since_ + options_.rejoin_within);
+  for (const auto& entry : answers_) ends.push_back(entry.second.asked + options_.answer_lasts);
+  std::sort(ends.begin(), ends.end());
+  Time until = now;
+  for (const Time end : ends)
+    if (end > until && carried(end - Duration(1))) until = end;
+  return std::max(until, by_contact);
+}
+
 void Cutoff::exit(Out& out, const std::string& why) {
   if (exited_) return;
   exited_ = true;
+  until_ = {};
   out.emplace_back(ExitNow{why});
 }
 
 /// Ends the process when its time is over.
 void Cutoff::judge(Out& out, Time now) {
+  const Duration stood = now - std::exchange(judged_, now);
   if (exited_ || !registered_) return;
   // Already carrying on: a peer that hears control again starts the time to register.
   if (now - contact_ >= options_.exit_after + options_.ask_interval) {
@@ -169,14 +187,37 @@ void Cutoff::judge(Out& out, Time now) {
     if (heard && !rejoin_since_) rejoin_since_ = now;
     if (!heard) rejoin_since_.reset();
   }
-  if (may_serve(now)) served_ = now;
+  until_ = reckon_until(now);
+  if (now < until_) served_ = now;
   if (now - contact_ < options_.exit_after || carried(now)) return;
   // Carried on until a moment ago: control, which is back and has condemned us meanwhile, takes
   // that back when it hears us.
   if (now - served_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
-  exit(out, now - contact_ >= options_.carry_on
-                ? "control was away for longer than this node carries on"
-                : "this node is cut off from control, and its actors may be started elsewhere");
+  exit(out, why_cut_off(now, stood));
+}
+
+/// By which of the rules, for people.
+std::string Cutoff::why_cut_off(Time now, Duration stood) const {
+  if (now - contact_ >= options_.carry_on)
+    return "control was away for longer than this node carries on";
+  std::size_t answered = 0;
+  bool condemned = false, heard = false;
+  for (const auto& [voter, answer] : answers_) {
+    if (now - answer.asked >= options_.answer_lasts) continue;
+    ++answered;
+    condemned = condemned || answer.condemned;
+    heard = heard || answer.hears_control;
+  }
+  std::string why = "this node is cut off from control, and its actors may be started elsewhere: ";
+  if (stood >= options_.answer_lasts)
+    return why + "it stood still itself for " +
+           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(stood).count()) +
+           " ms";
+  if (condemned) return why + "control had not heard it for so long that it gave this node up";
+  if (heard) return why + "others hear control";
+  const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), self_);
+  return why + std::to_string(answered) + " of " +
+         std::to_string(roster_.voters.size() - (votes ? 1 : 0)) + " other nodes that vote answer";
 }
 
 void Cutoff::beat(Out& out, Time now) {

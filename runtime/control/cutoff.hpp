@@ -99,6 +99,9 @@ class Cutoff {
   /// Whether this node may run actor methods and send their replies at this moment. O(voters) only
   /// without contact, else a comparison.
   bool may_serve(Time now) const;
+  /// Until when that is so if nothing more happens, as of the last event; for those who must stop
+  /// when this process does not run.
+  Time serves_until() const noexcept { return until_; }
   bool has_exited() const noexcept { return exited_; }
   Epoch epoch() const noexcept { return epoch_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
@@ -115,6 +118,8 @@ class Cutoff {
   void ask(Out& out, Time now);
   void exit(Out& out, const std::string& why);
   void judge(Out& out, Time now);
+  Time reckon_until(Time now) const;
+  std::string why_cut_off(Time now, Duration stood) const;
 
   CutoffOptions options_;
   NodeId self_;
@@ -132,6 +137,8 @@ class Cutoff {
   std::uint64_t registration_number_ = 0;
   Time next_beat_{}, next_ask_{}, last_tick_{};
   Time served_{};  ///< when it was seen last that this node may serve
+  Time judged_{};  ///< when that was looked at last
+  Time until_{};
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;
   std::map<NodeId, Answer> answers_;

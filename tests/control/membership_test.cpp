@@ -281,10 +281,11 @@ struct Agent {
     roster.beside_control = node_id(1);
     take(cutoff.on_roster(roster, now));
   }
-  bool exits() const {
+  bool exits() const { return !why().empty(); }
+  std::string why() const {
     for (const auto& event : out)
-      if (std::holds_alternative<ExitNow>(event)) return true;
-    return false;
+      if (const auto* exit = std::get_if<ExitNow>(&event)) return exit->why;
+    return {};
   }
   /// Time passes; every question is answered like this by both peers.
   void pass(Duration span, std::optional<ControlAnswer> answer) {
@@ -328,6 +329,81 @@ TEST(Cutoff, APeerThatHearsControlOrACondemnationEndsIt) {
     a.pass(2s, answer);
     EXPECT_TRUE(a.exits());
   }
+}
+
+TEST(Cutoff, WhoWasCondemnedBeforeControlFellSilentMustNotCarryOn) {
+  // Control had not heard it for 5 s, told the voters, and was stopped before it heard it again. It
+  // may wake and declare it dead at any moment, by the promise that the voters have given.
+  Agent a;
+  a.registered();
+  a.pass(6s, std::nullopt);
+  ControlAnswer promised;
+  promised.condemned = true;
+  a.pass(5s, promised);
+  EXPECT_TRUE(a.exits());
+}
+
+TEST(Cutoff, ItSaysByWhichRuleItEnds) {
+  ControlAnswer condemned, hears;
+  condemned.condemned = hears.hears_control = true;
+  const auto why = [](Duration carried, std::optional<ControlAnswer> then, Duration stands) {
+    Agent a;
+    a.registered();
+    a.pass(carried, ControlAnswer{});
+    a.now += stands;
+    a.pass(70s, then);
+    return a.why();
+  };
+  const auto says = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(says(why(1s, condemned, 0s), "it gave this node up"));
+  EXPECT_TRUE(says(why(1s, hears, 0s), "others hear control"));
+  EXPECT_TRUE(says(why(1s, std::nullopt, 0s), "0 of 2 other nodes that vote answer"));
+  EXPECT_TRUE(says(why(9s, ControlAnswer{}, 3s), "it stood still itself for 3250 ms"));
+  EXPECT_TRUE(says(why(1s, ControlAnswer{}, 0s), "control was away for longer"));
+}
+
+/// The first moment at which it may not serve, if nothing more happens.
+Time first_refusal(const Cutoff& cutoff, Time now) {
+  while (cutoff.may_serve(now)) now += 1ms;
+  return now;
+}
+
+TEST(Cutoff, ItKnowsUntilWhenItMayServe) {
+  Agent a;
+  EXPECT_EQ(a.cutoff.serves_until(), Time{});
+  a.registered();
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  a.pass(2s, std::nullopt);
+  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  a.pass(20s, ControlAnswer{});  // carried on by both, who answer twice a second
+  EXPECT_GT(a.cutoff.serves_until(), a.now + 700ms);
+  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  a.pass(37500ms, ControlAnswer{});
+  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now)) << "60 s at most";
+}
+
+TEST(Cutoff, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
+  Agent a;  // of three voters two must say so: node 1 answers at first, then node 3 as well
+  a.registered();
+  std::uint64_t asked = 0;
+  for (const Time end = a.now + 9s; a.now < end;) {
+    a.now += 250ms;
+    for (const auto& event : a.cutoff.on_tick(a.now))
+      if (const auto* peer = std::get_if<SendToPeer>(&event))
+        asked = std::get<AskControl>(peer->message).number;
+    if (asked == 0) continue;
+    ControlAnswer answer;
+    answer.number = asked;
+    answer.node = node_id(1);
+    a.take(a.cutoff.on_answer(answer, a.now));
+    answer.node = node_id(3);
+    if (end - a.now < 1s) a.take(a.cutoff.on_answer(answer, a.now));
+  }
+  a.take(a.cutoff.on_tick(a.now));
+  EXPECT_GT(a.cutoff.serves_until(), a.now);
+  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
 }
 
 TEST(Cutoff, WithAMajorityItCarriesOnForSixtySeconds) {
