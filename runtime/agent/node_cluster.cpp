@@ -223,7 +223,10 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
   dead_nodes_[index_of(node)] = node;
-  owners_.node_died(index_of(node), Error(ErrorInfo(info)));
+  if (const auto forgotten = owners_.node_died(index_of(node), Error(ErrorInfo(info)))) {
+    dead_nodes_.erase(*forgotten);
+    remote_.forget_node(*forgotten);
+  }
   replicas_.node_died(node, now);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));

@@ -188,7 +188,8 @@ void Node::expire_copies(Time now) {
     auto& [object, look] = *at;
     if (look.again && *look.again <= now) {
       look.again.reset();
-      copies_->look(dead_nodes_.at(look.owner), object);
+      if (const auto owner = dead_nodes_.find(look.owner); owner != dead_nodes_.end())
+        copies_->look(owner->second, object);
     }
     if (look.until > now) {
       copies_due_ = std::min(copies_due_, look.again.value_or(look.until));

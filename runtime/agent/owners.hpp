@@ -60,6 +60,7 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -193,8 +194,9 @@ class OwnerTable {
   /// Those who wait for the bytes end in the error; a later await pulls again.
   void pull_failed(ObjectId object, const Error& error);
   /// As holder and as owner: what waits for its objects ends in object_lost with the reason as its
-  /// cause; values that are here stay good.
-  void node_died(ProcessIndex node, const Error& reason);
+  /// cause; values that are here stay good. Returns one that died so many deaths ago that it is
+  /// forgotten: who names it anew gives it another index.
+  std::optional<ProcessIndex> node_died(ProcessIndex node, const Error& reason);
 
   /// Everything published before the last input has been read. Returns true when something may be
   /// freed by another call.
@@ -220,6 +222,12 @@ class OwnerTable {
   /// It is a node, or a process, that has died.
   bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
   std::size_t size() const noexcept { return records_.size(); }
+  /// Dead nodes and refs without an owner that are remembered; no more than kMostDeadNodes (but for
+  /// owners of what is held here) and kMostOrphans.
+  std::size_t dead_nodes() const noexcept { return dead_in_order_.size(); }
+  std::size_t orphans() const noexcept { return orphans_.size() + older_orphans_.size(); }
+  static constexpr std::size_t kMostDeadNodes = 4096;
+  static constexpr std::size_t kMostOrphans = 65'536;
   /// A record as observers see it; borrowed from the table.
   struct Seen {
     ObjectId object;
@@ -279,6 +287,9 @@ class OwnerTable {
   bool ends_here(ObjectId object, ProcessIndex to) const;
   static bool stays_counted(ObjectId object);
   bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
+  void note_orphan(ObjectId object, ProcessIndex to);
+  bool is_orphan(ObjectId object) const;
+  std::optional<ProcessIndex> forget_oldest_death();
   void hold_inner(const wire::Value& value);
   void drop_inner(const wire::Value& value);
   void let_go(const wire::Value& value);
@@ -302,8 +313,11 @@ class OwnerTable {
   std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::int64_t>> passing_;
   /// By owner: what others passed on to us, and the owner has not said that it counts us.
   std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::uint64_t>> passed_by_;
-  /// By receiver: refs whose owner we had lost when they left. It may take us for the owner.
-  std::set<std::pair<ProcessIndex, ObjectId>> orphans_;
+  std::deque<ProcessIndex> dead_in_order_;  ///< the nodes of dead_
+  /// By receiver: refs whose owner we had lost when they left. It may take us for the owner. Nobody
+  /// says when it does not any more, so the older half goes when there are too many: what such a
+  /// receiver says then makes a record that stays until the receiver dies.
+  std::set<std::pair<ProcessIndex, ObjectId>> orphans_, older_orphans_;
   std::set<ObjectId> candidates_;
   /// Awaits that were read before the Escape that they follow: one more pass, then they are
   /// answered with an error.

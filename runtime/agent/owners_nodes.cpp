@@ -24,7 +24,7 @@ ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex b
   if (owner == kSelf) return kSelf;
   if (ends_here(object, to)) {
     count(object, records_.at(object), to, -1);
-    if (owner != to) orphans_.insert({to, object});
+    if (owner != to) note_orphan(object, to);
   }
   return owner;
 }
@@ -40,7 +40,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     std::erase_if(record.holders, [&](const auto& holder) {
       if (nodes_.count(holder.first) == 0) return false;
       held_by_[holder.first].erase(object);
-      orphans_.insert({holder.first, object});
+      note_orphan(object, holder.first);
       return true;
     });
     record.known = true;
@@ -70,6 +70,18 @@ bool OwnerTable::was_passed_on(ObjectId object, const Record& record, ProcessInd
   return false;
 }
 
+void OwnerTable::note_orphan(ObjectId object, ProcessIndex to) {
+  if (orphans_.size() >= kMostOrphans / 2) older_orphans_ = std::exchange(orphans_, {});
+  orphans_.insert({to, object});
+}
+
+/// Nodes are few, and orphans may be many.
+bool OwnerTable::is_orphan(ObjectId object) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
+    return orphans_.count({node, object}) != 0 || older_orphans_.count({node, object}) != 0;
+  });
+}
+
 void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
                            std::int32_t delta) {
   if (is_dead(from)) return;
@@ -87,13 +99,8 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   }
   // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
-  const auto is_orphan = [this, object] {  // nodes are few, and orphans may be many
-    return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
-      return orphans_.count({node, object}) != 0;
-    });
-  };
   const bool known = found != records_.end() && found->second.known;
-  const bool borrowed = owner != kSelf || (!known && is_orphan());
+  const bool borrowed = owner != kSelf || (!known && is_orphan(object));
   if (!borrowed) hold(object, from, delta);
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }
@@ -160,20 +167,41 @@ void OwnerTable::pull_failed(ObjectId object, const Error& error) {
     answer_error(object, who.process, end);
 }
 
-void OwnerTable::node_died(ProcessIndex node, const Error& reason) {
-  if (is_dead(node)) return;
+std::optional<ProcessIndex> OwnerTable::node_died(ProcessIndex node, const Error& reason) {
+  if (is_dead(node)) return std::nullopt;
   nodes_.insert(node);
   drop_counts(node);
   relieve_all(node);
-  orphans_.erase(orphans_.lower_bound({node, ObjectId{}}),
-                 orphans_.lower_bound({node + 1, ObjectId{}}));
+  for (auto* orphans : {&orphans_, &older_orphans_})
+    orphans->erase(orphans->lower_bound({node, ObjectId{}}),
+                   orphans->lower_bound({node + 1, ObjectId{}}));
   for (auto passed = passed_by_.begin(); passed != passed_by_.end();) {
     std::erase_if(passed->second, [node](const auto& entry) { return entry.first.first == node; });
     passed = passed->second.empty() ? passed_by_.erase(passed) : std::next(passed);
   }
   const wire::Value end = lost("the node that owned the object is gone", &reason);
   dead_[node] = end.error;
+  dead_in_order_.push_back(node);
   owner_died(node, end);
+  return forget_oldest_death();
+}
+
+/// Nothing here names it any more. Whoever does so from elsewhere, after so many deaths, is
+/// answered as if it had named a node that nobody knows.
+std::optional<ProcessIndex> OwnerTable::forget_oldest_death() {
+  if (dead_in_order_.size() <= kMostDeadNodes) return std::nullopt;
+  const ProcessIndex oldest = dead_in_order_.front();
+  dead_in_order_.pop_front();
+  if (borrows_from(oldest)) {
+    dead_in_order_.push_back(oldest);
+    return std::nullopt;
+  }
+  for (auto& [object, record] : records_)
+    std::erase_if(record.waiting, [oldest](const Waiting& who) { return who.process == oldest; });
+  std::erase_if(early_, [oldest](const Early& early) { return early.who.process == oldest; });
+  dead_.erase(oldest);
+  nodes_.erase(oldest);
+  return oldest;
 }
 
 void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {

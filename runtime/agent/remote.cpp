@@ -374,6 +374,10 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
   }
 }
 
+void RemoteTable::forget_node(ProcessIndex index) {
+  if (const auto node = node_ids_.extract(index)) nodes_.erase(node.mapped());
+}
+
 bool RemoteTable::on_message(NodeId from, const wire::PeerMessage& message) {
   if (const auto* m = std::get_if<wire::PeerLeaseRequest>(&message))
     return on_request(from, *m), true;

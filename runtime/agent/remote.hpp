@@ -123,6 +123,8 @@ class RemoteTable {
   /// Everything with that node is over. A dead one keeps its index, so that late words about it
   /// meet a dead index; one that is merely out of reach gets a new one when it comes back.
   void node_died(NodeId node, const std::string& why, bool for_ever);
+  /// A dead one that nothing names any more.
+  void forget_node(ProcessIndex index);
 
   // --- observe
   /// Whether processes there and here have something to do with each other. Linear in the

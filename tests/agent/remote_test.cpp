@@ -237,6 +237,17 @@ struct World {
   }
 };
 
+TEST(RemoteTable, ADeadNodeKeepsItsIndexUntilItIsForgotten) {
+  Agent agent(NodeId{1, 1});
+  const NodeId dead{2, 2};
+  const ProcessIndex index = agent.table.index_of(dead);
+  agent.table.node_died(dead, "it is dead", true);
+  EXPECT_EQ(agent.table.index_of(dead), index);
+  agent.table.forget_node(index);
+  EXPECT_EQ(agent.table.node_of(index), std::nullopt);
+  EXPECT_NE(agent.table.index_of(dead), index);
+}
+
 TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {
   int leases = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

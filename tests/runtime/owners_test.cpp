@@ -187,6 +187,52 @@ TEST_F(Owners, TheForgottenStayDeadToWhatTheyMade) {
   EXPECT_EQ(out.answers[0].value.kind, wire::Value::Kind::error);
 }
 
+TEST_F(Owners, DeathsOfLongAgoAreForgottenButForOwnersOfWhatIsHere) {
+  constexpr ProcessIndex kOwner = 100, kFirst = 101;
+  const auto die = [&](ProcessIndex node) {
+    owners.add_node(node);
+    return owners.node_died(node, died);
+  };
+  owners.add_node(kOwner);
+  owners.borrow(kX, kOwner, kOwner);
+  owners.hold(kX, 1, +1);
+  EXPECT_EQ(die(kOwner), std::nullopt);
+  ProcessIndex next = kFirst;
+  while (owners.dead_nodes() < OwnerTable::kMostDeadNodes) EXPECT_EQ(die(next++), std::nullopt);
+  EXPECT_EQ(die(next++), std::nullopt) << "what it owned is here";
+  EXPECT_TRUE(owners.is_dead(kOwner));
+  EXPECT_EQ(die(next++), kFirst);
+  EXPECT_FALSE(owners.is_dead(kFirst));
+  EXPECT_LE(owners.dead_nodes(), OwnerTable::kMostDeadNodes + 1);
+  owners.hold(kX, 1, -1);
+  settle();
+  for (std::size_t i = 0; i < OwnerTable::kMostDeadNodes; ++i) die(next++);
+  EXPECT_FALSE(owners.is_dead(kOwner));
+}
+
+TEST_F(Owners, OfRefsWithoutAnOwnerTheOlderOnesAreForgottenWhenThereAreTooMany) {
+  constexpr ProcessIndex kOwner = 100, kReceiver = 101;
+  owners.add_node(kReceiver);
+  owners.node_died(kOwner, died);
+  const auto pass_on = [&](std::uint64_t n) {
+    const ObjectId object{7, n};
+    owners.borrow(object, kOwner, kSelf);
+    owners.hold(object, kReceiver, +1);
+    owners.depart(object, kReceiver);
+    settle(2);
+  };
+  std::uint64_t n = 0;
+  while (n < 2 * OwnerTable::kMostOrphans) pass_on(++n);
+  EXPECT_LE(owners.orphans(), OwnerTable::kMostOrphans);
+  EXPECT_GE(owners.orphans(), OwnerTable::kMostOrphans / 2);
+  EXPECT_EQ(owners.size(), 0u);
+  // The receiver takes us for the owner: of those that are remembered nobody is counted.
+  owners.peer_hold(kReceiver, {7, n}, kSelf, +1);
+  EXPECT_EQ(owners.size(), 0u);
+  owners.node_died(kReceiver, died);
+  EXPECT_EQ(owners.orphans(), 0u);
+}
+
 TEST_F(Owners, ADeathBetweenADropAndItsCountLeavesNothingToSettle) {
   owners.escape(1, kX, shared(7), {});
   owners.hold(kX, 2, -1);
