@@ -15,6 +15,7 @@
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/pump.hpp"
+#include "troupe/runtime/client/serving.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/wishes.hpp"
@@ -220,6 +221,7 @@ class ClientEngine final : public detail::Engine,
   bool watch_peer() noexcept override;
   bool peer_elsewhere() const noexcept override;
   bool drain_watched(Time now) override;
+  Time aside(Time now) noexcept override { return serving_.look(now); }
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
@@ -459,6 +461,7 @@ class ClientEngine final : public detail::Engine,
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
+  ServingWatch serving_;  ///< of the actor that lives here
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
   bool blocked_ = false;  ///< a worker that waits for others

@@ -537,6 +537,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     } else if (!starts_.empty()) {
       actor = std::move(starts_.front());
       starts_.pop_front();
+      serving_.begin(agent_.peer_doorbell().said(), steady_now());
     } else if (!incoming_.empty()) {
       call = std::move(incoming_.front());
       incoming_.pop_front();

@@ -259,7 +259,7 @@ void Pump::io_loop() {
       ppoll(&entry, 1, deep ? nullptr : &tick, nullptr);
       continue;
     }
-    const Time timer = host_.drain(now);
+    const Time timer = std::min(host_.drain(now), host_.aside(now));
     if (followers_ > 0) changed_.notify_all();
     if (stopping_.load(std::memory_order_seq_cst) || !bell_.prepare_sleep()) continue;
     io_on_bell_ = true;

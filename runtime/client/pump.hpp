@@ -46,6 +46,9 @@ class Pump {
     virtual bool peer_elsewhere() const noexcept { return false; }
     /// Handles what the watched peer has said, if nothing else has arrived; false: it has not.
     virtual bool drain_watched(Time now) = 0;
+    /// What is done now and then by the I/O thread alone, while user code runs elsewhere; returns
+    /// when again.
+    virtual Time aside(Time) noexcept { return Time::max(); }
   };
 
   Pump(Host& host, ring::Doorbell& bell, EngineLock& lock);

@@ -35,13 +35,15 @@ class Consumer;
 inline constexpr std::uint32_t kMaxLines = 4096;
 
 /// The shared page. Everybody who holds it may wake its owner. The worst that a bad writer does is
-/// to wake it for nothing, or to wipe out others' marks: what they wrote waits for their next ring.
+/// to wake it for nothing, to wipe out others' marks (what they wrote waits for their next ring),
+/// or to put words into its owner's mouth.
 struct DoorbellPage {
   alignas(64) std::atomic<std::uint32_t> sleeping;  ///< number of the present sleep; 0: awake
   std::atomic<std::uint32_t> slept_on;  ///< the CPU of the last sleep, and one; 0: none yet
   // On the same cache line as `sleeping`: a ring touches all three.
   std::atomic<std::uint64_t> summary;    ///< bit i: words[i] may be non-zero
   std::atomic<std::uint64_t> words[64];  ///< bit j of word i: line 64 i + j is ready
+  std::atomic<std::int64_t> said;        ///< by the owner, to all who hold the page; see say()
 };
 
 /// One end of a doorbell: the owner's or a peer's.
@@ -61,6 +63,10 @@ class Doorbell {
   int memory_fd() const noexcept { return memory_.get(); }
   int event_fd() const noexcept { return event_.get(); }
 
+  /// What the owner has said last; 0: nothing. It stays readable as long as the page is mapped,
+  /// also for a signal handler.
+  const std::atomic<std::int64_t>& said() const noexcept { return page_->said; }
+
   // --- writer ---
   /// Marks the line and wakes the owner if it sleeps. One or two atomic operations when the owner
   /// is busy.
@@ -77,6 +83,8 @@ class Doorbell {
   void wake() noexcept;
 
   // --- owner ---
+  /// Something that all who hold the page can look up at any time; wakes nobody.
+  void say(std::int64_t word) noexcept { page_->said.store(word, std::memory_order_relaxed); }
   /// Moves the ready lines into `lines` (cleared first); false when there are none. A line may be
   /// spurious.
   bool take(std::vector<std::uint32_t>& lines) noexcept;

@@ -2,9 +2,9 @@
 // killed and stopped: work goes on, every wait ends, and nothing is answered wrongly.
 #include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
+#include "tests/process/processes.hpp"
 #include "troupe/troupe.hpp"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <algorithm>
@@ -38,50 +38,6 @@ using troupe::TaskOptions;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
-
-// --- processes
-
-struct Process {
-  int pid = 0, parent = 0;
-  std::string name;
-};
-
-/// What /proc says of a process that is no zombie; pid 0: there is none.
-Process look_at(int pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  Process found;
-  std::string name, state;
-  if (!(stat >> found.pid >> name >> state >> found.parent)) return {};
-  if (state == "Z" || state == "X" || name.size() < 2) return {};
-  found.name = name.substr(1, name.size() - 2);
-  return found;
-}
-
-bool is_ours(Process process) {
-  while (process.pid != 0 && process.parent != ::getpid()) process = look_at(process.parent);
-  return process.pid != 0;
-}
-
-/// The descendants of this test that have this name.
-std::vector<Process> processes(const std::string& name) {
-  std::vector<Process> found;
-  DIR* proc = ::opendir("/proc");
-  while (const dirent* entry = ::readdir(proc))
-    if (const int pid = std::atoi(entry->d_name); pid > 0)
-      if (const Process process = look_at(pid); process.name == name && is_ours(process))
-        found.push_back(process);
-  ::closedir(proc);
-  return found;
-}
-
-/// Sends a signal to a process of the test's own cluster, and to nothing else.
-void hit(int pid, int signal = SIGKILL) {
-  if (pid > 1 && is_ours(look_at(pid))) ::kill(pid, signal);
-}
-
-bool is_alive(int pid) {
-  return look_at(pid).pid != 0;
-}
 
 bool main_thread_sleeps() {
   std::ifstream stat("/proc/self/task/" + std::to_string(::getpid()) + "/stat");
@@ -501,13 +457,6 @@ TEST_F(ClusterFailures, ANodeThatDiesWhileItIsReadFromGivesTheValueOrObjectLost)
   EXPECT_GE(lost, 1);
   EXPECT_EQ(ctx.get(refs[0], kBound)[n - 1], static_cast<double>(n - 1)) << "what is here stays";
   killer.wait();
-}
-
-char state_of(int pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string number, name, state;
-  stat >> number >> name >> state;
-  return state.empty() ? '-' : state[0];
 }
 
 TEST_F(ClusterFailures, TheActorsOfANodeThatIsCutOffStandStillBeforeItEnds) {

@@ -1,0 +1,56 @@
+/// A process that hosts an actor runs only while its node may serve calls of actors, whether the
+/// node's agent runs or not.
+///
+/// The agent says on its doorbell until when that is (control::Cutoff::serves_until), and again
+/// with each sign of life of control. A timer of the kernel interrupts the actor's thread at that
+/// moment; its handler lets the thread go on when the agent has said a later one, and waits for
+/// that otherwise. A signal that has come is handled before the thread runs another instruction:
+/// one that was stopped for longer, together with its agent or not, stands still in whatever order
+/// they wake. Nothing is asked on the way of a call. While user code runs the I/O thread moves the
+/// timer halfway (look()), so that no wait of the user's is interrupted for nothing.
+///
+///     watch.begin(bell.said(), now);     // on the actor's thread, before it lives
+///     next = watch.look(now);            // on any thread, at that time or earlier
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace troupe::client {
+
+/// What the agent says: a moment of the monotonic clock, or one of these.
+inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or one that says nothing
+inline constexpr std::int64_t kServesNever = 1;   ///< until it says something else
+inline std::int64_t serving_word(Time until) noexcept {
+  return until <= Time{} ? kServesNever : until.time_since_epoch().count();
+}
+
+/// What follows from the word at a moment.
+struct Serving {
+  bool may = false;
+  Time alarm = Time::max();  ///< when the thread is to be interrupted; max: never
+  Time look = Time::max();   ///< when to look at the word again; max: never
+};
+Serving serving_at(std::int64_t word, Time now) noexcept;
+
+/// One for the process: an actor lives as long as it.
+class ServingWatch {
+ public:
+  ServingWatch() = default;
+  ServingWatch(const ServingWatch&) = delete;
+  ServingWatch& operator=(const ServingWatch&) = delete;
+  /// On the thread that began; the word is not read any more.
+  ~ServingWatch();
+  /// The calling thread is interrupted from here on. Without effect when the word is kServesAlways,
+  /// or no signal is free for it (which is said on stderr).
+  void begin(const std::atomic<std::int64_t>& word, Time now);
+  /// Moves the timer if it is time; returns when to come back. Not from several threads at once.
+  Time look(Time now) noexcept;
+
+ private:
+  Time next_look_ = Time::max();
+};
+
+}  // namespace troupe::client
