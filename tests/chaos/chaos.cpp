@@ -190,7 +190,7 @@ void Chaos::one_fault(const Kind& kind) {
   driver_->listen();
   if (!effect || !effect->new_driver) row.work += driver_->work() - work;
   take_bad(kind.name);
-  restore_nodes();
+  restore_nodes(kind.name);
 }
 
 void Chaos::check_bystanders(const std::string& kind) {
@@ -199,10 +199,15 @@ void Chaos::check_bystanders(const std::string& kind) {
       bad(kind, "lost", node.name + " ended, to which nothing was done");
 }
 
-void Chaos::restore_nodes() {
+/// A node whose silence has lasted may be given up by control at any moment: if control fell silent
+/// next, it would have to end, though nothing was done to it then.
+void Chaos::restore_nodes(const std::string& kind) {
   cluster_->forget_dead();
   while (static_cast<int>(cluster_->nodes().size()) < options_.nodes && cluster_->add_node()) {
   }
+  if (!within(std::chrono::seconds(options_.bound), [&] { return cluster_->is_whole(); }))
+    bad(kind, "hung",
+        "control does not hear just these nodes after " + std::to_string(options_.bound) + " s");
 }
 
 void Chaos::take_bad(const std::string& kind) {

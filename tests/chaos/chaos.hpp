@@ -73,7 +73,7 @@ class Chaos {
   bool is_over() const;
   void one_fault(const Kind& kind);
   void check_bystanders(const std::string& kind);
-  void restore_nodes();
+  void restore_nodes(const std::string& kind);
   void new_driver();
   void take_bad(const std::string& kind);
   void bad(const std::string& kind, const std::string& what, const std::string& text);

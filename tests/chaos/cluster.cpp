@@ -23,6 +23,15 @@ json document_of(Child& child, const char* what) {
 
 }  // namespace
 
+std::string list(const std::string& command, const std::string& what, const std::string& file,
+                 const std::string& log) {
+  Child child = chaos::start({command, "list", what, "--json", "--address", file}, {}, log, false);
+  std::string text = read_all(child.out, 10s);
+  if (wait_for(child.pid, 5s) != 0) text.clear();
+  close_ends(child);
+  return text;
+}
+
 Cluster::~Cluster() {
   close_ends(head_);
   for (Child& child : others_) close_ends(child);
@@ -86,6 +95,18 @@ void Cluster::forget_dead() {
   nodes_.erase(std::remove_if(nodes_.begin(), nodes_.end(),
                               [](const Node& node) { return !is_alive(node.agent); }),
                nodes_.end());
+}
+
+bool Cluster::is_whole() const {
+  const json rows =
+      json::parse(list(setup_.command, "nodes", nodes_.front().file, setup_.folder + "/list.log"),
+                  nullptr, false);
+  if (!rows.is_array() || rows.size() != nodes_.size()) return false;
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+    return std::any_of(rows.begin(), rows.end(), [&](const json& row) {
+      return row["id"] == node.id && row["state"] != "suspect";
+    });
+  });
 }
 
 int Cluster::control() const {

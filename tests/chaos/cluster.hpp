@@ -31,6 +31,10 @@ struct Node {
   bool stays = true;   ///< nothing was done to it
 };
 
+/// What `troupe list WHAT --json` says, or nothing when it fails.
+std::string list(const std::string& command, const std::string& what, const std::string& file,
+                 const std::string& log);
+
 class Cluster {
  public:
   Cluster(Setup setup, std::string data_folder)
@@ -48,6 +52,8 @@ class Cluster {
   Node* of_agent(int pid);
   /// Takes the dead ones out of nodes().
   void forget_dead();
+  /// Whether control lists just these nodes and has heard each of them lately.
+  bool is_whole() const;
   /// Of control as it runs now, or 0.
   int control() const;
   int launcher() const noexcept { return head_.pid; }

@@ -113,10 +113,8 @@ std::string damage(const fs::path& folder, std::mt19937_64& random) {
 
 std::set<std::string> jobs_of(const std::string& command, const std::string& file,
                               const std::string& log, bool& fine) {
-  Child child = start({command, "list", "jobs", "--json", "--address", file}, {}, log, false);
-  const json rows = json::parse(read_all(child.out, 10s), nullptr, false);
-  fine = wait_for(child.pid, 5s) == 0 && rows.is_array();
-  close_ends(child);
+  const json rows = json::parse(list(command, "jobs", file, log), nullptr, false);
+  fine = rows.is_array();
   std::set<std::string> jobs;
   if (fine)
     for (const auto& row : rows) jobs.insert(row["id"].get<std::string>());
