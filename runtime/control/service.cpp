@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint8_t kTokenFormat = 1;
 constexpr const char* kJoinedPrefix = "joined/";
+/// In a larger cluster newcomers come in crowds, and a list is long.
+constexpr std::size_t kTellsVotersUpTo = 64;
 constexpr std::string_view kSpentPrefix = "spent/";
 
 std::size_t size_of(const Batch& batch) {
@@ -531,9 +533,23 @@ void Service::on_node(const NodeUp& event, Time now) {
     run(std::move(output), now);
   }
   view_changed(event.node, now);
-  out_.send(event.node, cluster_nodes());
+  if (event.again || nodes_.size() > kTellsVotersUpTo)
+    out_.send(event.node, cluster_nodes());
+  else
+    introduce(event.node);
   if (event.again) tell_ended_jobs(event.node, now);
   nodes_changed(now);
+}
+
+/// To those who vote, too, at once: should control fall silent now, they must be able to answer the
+/// newcomer, which would take itself for cut off otherwise.
+void Service::introduce(NodeId newcomer) {
+  std::vector<NodeId> to{newcomer};
+  for (const NodeId voter : members_.roster().voters) {
+    const auto info = nodes_.find(voter);
+    if (voter != newcomer && info != nodes_.end() && info->second.registered) to.push_back(voter);
+  }
+  out_.broadcast(to, cluster_nodes());
 }
 
 void Service::on_node(const NodeSuspect& event, Time now) {

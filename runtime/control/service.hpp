@@ -250,6 +250,7 @@ class Service {
   std::vector<ActorRow> actor_rows() const;
   std::vector<JobRecord> job_rows() const;
   ClusterNodes cluster_nodes();
+  void introduce(NodeId newcomer);
   void nodes_changed(Time now);
   void broadcast_nodes(Time now);
   void tell_ended_jobs(NodeId node, Time now);

@@ -8,6 +8,18 @@
 namespace troupe::control::service_test {
 namespace {
 
+TEST_F(ServiceTest, WhoVotesKnowsANewcomerAsSoonAsThatIsOne) {
+  join(kA, 4);
+  join(kB, 4);
+  service->on_tick(now);  // the list has just been sent: the next one is due later
+  out.sent.clear();
+  join(kC, 4);
+  for (const NodeId node : {kA, kB, kC}) {
+    ASSERT_FALSE(told<ClusterNodes>(node).empty()) << "if control stopped now, nobody answered C";
+    EXPECT_EQ(last<ClusterNodes>(node).rows.size(), 3u);
+  }
+}
+
 TEST_F(ServiceTest, ADeadNodesActorsAreRestartedElsewhereAndEverybodyIsTold) {
   join_all();
   ActorSpec s = spec(1, 1);
