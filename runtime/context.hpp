@@ -5,6 +5,8 @@
 ///     for (auto& ref : ctx.as_completed(refs)) use(ctx.get(ref));
 ///     troupe::Ref<Model> model = ctx.put(Model{…});
 ///     troupe::Ref<Model> safe = ctx.put(Model{…}, {.replicas = 2});
+///     ctx.detach(safe, "weights");                  // stays when this program has ended
+///     auto found = ctx.find_object<Model>("weights");  // … for another one
 ///
 /// A function gets a Context by taking Context& before its arguments, an actor method an
 /// ActorContext& (it has no get and no wait: methods co_await, so that they hold no thread).
@@ -47,6 +49,7 @@ struct Waited {
 };
 
 using NodeInfo = detail::NodeInfo;
+using ObjectLocation = detail::ObjectLocation;
 struct ClusterInfo {
   std::vector<NodeInfo> nodes;
 };
@@ -165,6 +168,36 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   template <class T>
   View<T> view(const Ref<T>& ref, Duration timeout = forever) const;
 
+  // --- objects that outlive the program
+  /// Gives the value a name in the cluster and keeps it under that name until forget_object(),
+  /// whoever ends: this program, its job, control. What it names by refs inside stays with it,
+  /// however deep; work that has not ended ends with the program that waits for it, and what cannot
+  /// be computed again without that program is ObjectLost. Blocks until the value is there and the
+  /// name is on control's disk; other programs find it from then on. The value goes with its node
+  /// all the same: put it with `replicas`, or use a shared spill folder, and it stays as long as
+  /// one copy does. Of a node that a session brought along (a join token) and takes away again it
+  /// is not kept in any other way. Throws the error that the work ended in, TimedOut,
+  /// InvalidArgument (another object has the name; a name has 1 to 256 bytes), Overloaded (65,536
+  /// names), Unavailable (control does not answer; then it may have the name nevertheless). Doing
+  /// it twice is doing it once; a value may have several names. Its bytes count for the job that
+  /// made it, which has no quota any more when it has ended.
+  template <class T>
+  void detach(const Ref<T>& ref, const std::string& name, Duration timeout = forever) const;
+  /// The value of that name, if there is one; the Ref keeps it also when the name is let go of.
+  /// Asks control once. Throws InvalidArgument when it is no T (both types are named). At get:
+  /// ObjectLost when the nodes that had it are gone; then the name is still taken.
+  template <class T>
+  std::optional<Ref<T>> find_object(const std::string& name) const;
+  /// Lets go of the name; the value is freed when the last Ref to it goes, anywhere. False: there
+  /// was none. The command `troupe forget NAME` does the same.
+  bool forget_object(const std::string& name) const { return engine_->forget_object(name); }
+  /// Where the values are now, one answer for each ref: whether it is there, its size, the nodes
+  /// that have it. Moves nothing and waits for no value; it is as of a moment ago when it comes.
+  /// Asks each node once for 512 refs, and leaves out who does not answer within 2 s. For people
+  /// and for placing work by hand; tasks go to their large arguments by themselves.
+  template <class R>
+  std::vector<ObjectLocation> locations(const std::vector<R>& refs) const;
+
   // --- waiting
   /// Blocks until `count` of the refs are ready or the timeout has passed; never throws their
   /// errors, a failed one is ready. Result: exactly min(count, refs.size()) ready ones unless the
@@ -235,6 +268,16 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
   Actor<A> self() const {
     return detail::Access::make_actor<Actor<A>>(actor_);
   }
+  /// As Context's. The value must be there: co_await it first (else TimedOut).
+  template <class T>
+  void detach(const Ref<T>& ref, const std::string& name) const {
+    Context(*engine_).detach(ref, name, Duration::zero());
+  }
+  template <class T>
+  std::optional<Ref<T>> find_object(const std::string& name) const {
+    return Context(*engine_).find_object<T>(name);
+  }
+  bool forget_object(const std::string& name) const { return engine_->forget_object(name); }
   /// True in the second and later lives.
   bool restarted() const noexcept { return restarted_; }
   NodeId node() const { return engine_->node(); }
@@ -397,6 +440,29 @@ Waited<R> Context::wait(std::vector<R> refs, WaitOptions options) const {
   std::vector<std::size_t> ready;
   if (count != 0) ready = engine_->wait(detail::handles_of(refs), count, options.timeout);
   return detail::split_off(std::move(refs), ready);
+}
+
+template <class T>
+void Context::detach(const Ref<T>& ref, const std::string& name, Duration timeout) const {
+  static_assert(!std::is_void_v<T>, "troupe: a Ref<void> has no value that could have a name");
+  engine_->detach(detail::handle_of(ref), name, detail::shape_of<T>.hash, detail::class_name<T>(),
+                  timeout);
+}
+
+template <class T>
+std::optional<Ref<T>> Context::find_object(const std::string& name) const {
+  static_assert(detail::MustCross<T>::value && !std::is_void_v<T>);
+  detail::ObjectHandle found =
+      engine_->find_object(name, detail::shape_of<T>.hash, detail::class_name<T>());
+  if (!found) return std::nullopt;
+  return detail::Access::make_ref<Ref<T>>(std::move(found));
+}
+
+template <class R>
+std::vector<ObjectLocation> Context::locations(const std::vector<R>& refs) const {
+  static_assert(detail::is_ref<R> || std::is_same_v<R, AnyRef>,
+                "troupe: locations takes a vector of Ref<T> or of troupe::AnyRef");
+  return engine_->locations(detail::handles_of(refs));
 }
 
 template <class A>

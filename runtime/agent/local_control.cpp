@@ -27,7 +27,10 @@ std::vector<control::FromControl> LocalControl::poll(Time now) {
   while (!inbox_.empty()) {
     control::ToControl message = std::move(inbox_.front());
     inbox_.pop_front();
-    carry_out(hear(message, now), answers);
+    if (const auto* name = std::get_if<control::NameObject>(&message))
+      carry_out(names_.on_message(*name, self_), answers);
+    else
+      carry_out(hear(message, now), answers);
   }
   if (const auto due = directory_.next_deadline(); due && *due <= now)
     carry_out(directory_.on_tick(now), answers);
@@ -89,6 +92,12 @@ void LocalControl::carry_out(control::Directory::Out out,
                      [&](auto& e) { answers.push_back(std::move(e)); }},
                event);
   }
+}
+
+void LocalControl::carry_out(control::ObjectNames::Out out,
+                             std::vector<control::FromControl>& answers) {
+  for (control::ObjectNameEvent& event : out.after_sync)
+    std::visit([&](auto& one) { answers.push_back(std::move(one)); }, event);
 }
 
 }  // namespace troupe::agent

@@ -1,12 +1,12 @@
-/// Control of a private node: the actor Directory inside the agent, with nothing durable and one
-/// place to put actors. A plain state machine.
+/// Control of a private node: the actor Directory and the names of objects inside the agent, with
+/// nothing durable and one place to put actors. A plain state machine.
 ///
 ///     LocalControl control(self);
 ///     control.send(control::KillActor{actor});                  // queued
 ///     for (auto& answer : control.poll(now)) on_control(answer);  // each pass of the loop
 ///     timer.set(control.next_deadline());
 ///
-/// It hears what concerns actors; everything else that agents tell control is for a cluster and is
+/// It hears what concerns these; everything else that agents tell control is for a cluster and is
 /// ignored here.
 #pragma once
 
@@ -31,9 +31,11 @@ class LocalControl final : public ControlPort {
  private:
   control::Directory::Out hear(control::ToControl& message, Time now);
   void carry_out(control::Directory::Out out, std::vector<control::FromControl>& answers);
+  void carry_out(control::ObjectNames::Out out, std::vector<control::FromControl>& answers);
 
   NodeId self_;
   control::Directory directory_;
+  control::ObjectNames names_;
   std::deque<control::ToControl> inbox_;
 };
 

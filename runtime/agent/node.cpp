@@ -116,6 +116,8 @@ Node::Node(NodeOptions options)
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
+  named_.start(id_);
+  locating_.start(id_);
   open_spiller();
 }
 
@@ -130,6 +132,8 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       kept_(owners_, heirs_, client::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
+  named_.start(id_);
+  locating_.start(id_);
   open_spiller();
   join(std::move(config));
 }
@@ -183,6 +187,7 @@ void Node::loop() {
     forget_ended_jobs();
     serve_copies();
     serve_replicas();
+    if (locating_.next_deadline() != Time::max()) locating_.carry_out(steady_now());
     answer_quota();
     serve_memory();
     guard_memory();
@@ -222,7 +227,7 @@ Time Node::next_deadline() const {
   if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
-  until = std::min(until, replicas_.next_deadline());
+  until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (network_) {
@@ -387,6 +392,7 @@ void Node::bury(Process& process) {
   for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   kept_.process_died(index);
   replicas_.process_died(index);
+  locating_.process_died(index);
   forget_asks(process);
   if (process.attached) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};

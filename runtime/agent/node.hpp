@@ -17,7 +17,9 @@
 #include "troupe/runtime/agent/kept_calls.hpp"
 #include "troupe/runtime/agent/lines.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
+#include "troupe/runtime/agent/locating.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
+#include "troupe/runtime/agent/named_objects.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/object_books.hpp"
 #include "troupe/runtime/agent/owners.hpp"
@@ -62,6 +64,8 @@ class Node final : private OwnerTable::Out,
                    private Network::Handler,
                    private Transfers::Out,
                    private Replicas::Out,
+                   private NamedObjects::Out,
+                   private Locating::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -298,6 +302,21 @@ class Node final : private OwnerTable::Out,
   void lend(ObjectId object) override;
   void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
   void not_found(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) override;
+  void ask_name_of(ObjectId object) override;
+
+  // names and places of objects (node_names.cpp)
+  void on_name_object(Process& from, const wire::NameObject& message);
+  void on_named_object(control::FromControl& message, const control::NamedObject& reply);
+  void on_locate(const Process& from, const wire::Locate& message);
+  // NamedObjects::Out and Locating::Out
+  void hold_named(ObjectId object, std::int32_t delta) override;
+  void to_control(const control::NameObject& message) override;
+  void answer(ProcessIndex process, const wire::NamedObject& answer,
+              const control::ObjectName& what) override;
+  wire::PeerPlace place_of(ObjectId object) override;
+  std::vector<NodeId> nodes_to_ask() override;
+  void ask_place(NodeId node, const wire::PeerLocate& message) override;
+  void located(ProcessIndex process, const wire::Located& answer) override;
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -581,7 +600,10 @@ class Node final : private OwnerTable::Out,
   std::map<NodeId, std::deque<Report>> reports_;
 
   std::map<ProcessIndex, NodeId> dead_nodes_;  ///< an owner's copies are found by its id
-  Replicas replicas_{owners_, *this};
+  Replicas replicas_{owners_, *this, {.names = true}};
+  NamedObjects named_{*this};
+  std::map<std::uint64_t, ObjectId> name_questions_;  ///< of copies whose owners are lost
+  Locating locating_{*this};
   /// A copy that this node keeps, at its location: how often its bytes serve as those of the object
   /// itself, which holds the copy each time.
   struct Lent {

@@ -107,6 +107,7 @@ void Node::on_control(control::FromControl& message) {
                      actors_.registered(m.epoch, m.control_epoch, steady_now());
                      reporting_.forget();
                      registered();
+                     named_.registered();
                    },
                    [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
                    [&](control::StopActorAt& m) { actors_.stop(m); },
@@ -117,11 +118,14 @@ void Node::on_control(control::FromControl& message) {
                    [&](control::JobEnded& m) { end_job(m.job, m.why); },
                    [&](control::DrainNode&) { leases_.set_draining(true, steady_now()); },
                    [&](control::ListReply& m) { answer_inquiry(message, m.request); },
-                   [&](control::KvReply& m) { answer_inquiry(message, m.request); }, [&](auto&) {}},
+                   [&](control::KvReply& m) { answer_inquiry(message, m.request); },
+                   [&](control::NamedObject& m) { on_named_object(message, m); },
+                   [&](control::ObjectForgotten& m) { named_.forgotten(m); }, [&](auto&) {}},
              message);
 }
 
 void Node::on_control_reset(const std::string& why) {
+  name_questions_.clear();  // they are asked again
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
@@ -199,6 +203,10 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* ready = std::get_if<wire::PeerReady>(&message))
     return on_ready(from, *ready, decoded.payload);
   if (on_replica_message(from, message)) return;
+  if (const auto* locate = std::get_if<wire::PeerLocate>(&message))
+    return network_->send(from, locating_.answer_to(*locate));
+  if (const auto* located = std::get_if<wire::PeerLocated>(&message))
+    return locating_.answered(from, *located);
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
@@ -228,6 +236,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
     remote_.forget_node(*forgotten);
   }
   replicas_.node_died(node, now);
+  locating_.node_died(node);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);

@@ -103,6 +103,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::MadeBy& m) { kept_.made(from.index, m); },
                    [&](wire::ForgetCall& m) { kept_.forget(from.index, m.number); },
                    [&](wire::Replicate& m) { on_replicate(from, m); },
+                   [&](wire::NameObject& m) { on_name_object(from, m); },
+                   [&](wire::Locate& m) { on_locate(from, m); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
                    [&](wire::Shutdown&) {

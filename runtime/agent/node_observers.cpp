@@ -347,6 +347,10 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
                        [&](control::KeyValueRequest& m) { return m.request = number, true; },
                        [&](control::DrainRequest& m) { return m.request = number, true; },
+                       [&](control::NameObject& m) {
+                         m.request = number;
+                         return m.verb != control::NameObject::Verb::detach;
+                       },
                        [&](auto&) { return false; }},
                  *decoded);
   if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");

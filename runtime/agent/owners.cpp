@@ -84,6 +84,13 @@ void OwnerTable::want_copies(ObjectId object, const Record& record) {
   }
 }
 
+void OwnerTable::may_be_found(ObjectId object) {
+  const auto found = records_.find(object);
+  if (found == records_.end()) return;
+  found->second.reachable = true;
+  want_copies(object, found->second);
+}
+
 OwnerTable::Abroad OwnerTable::held_here(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.ready) return {};

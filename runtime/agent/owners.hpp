@@ -157,6 +157,8 @@ class OwnerTable {
   bool entrust(ObjectId object, ProcessIndex process);
   /// Who made it, or has taken that one's place, if it lives.
   std::optional<ProcessIndex> maker_of(ObjectId object) const;
+  /// Also by who holds none of it yet: with keep_copies() a copy is wanted as if a node held it.
+  void may_be_found(ObjectId object);
   /// Nobody can compute it again.
   void gone(ObjectId object, const Error& why);
   /// The object stands for an actor: it is never ready, and its end is unreferenced().

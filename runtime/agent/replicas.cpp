@@ -319,7 +319,7 @@ void Replicas::met(ObjectId object) {
 std::vector<ObjectId> Replicas::next_batch() {
   std::vector<ObjectId> objects;
   const auto take = [&](const auto& kept) {
-    if (is_orphan(kept.second) && objects.size() < wire::kMaxHeld) objects.push_back(kept.first);
+    if (may_end(kept.second) && objects.size() < wire::kMaxHeld) objects.push_back(kept.first);
   };
   if (std::exchange(once_more_, false))
     for (const auto& [object, unused] : asked_about_)
@@ -331,12 +331,45 @@ std::vector<ObjectId> Replicas::next_batch() {
   return objects;
 }
 
+bool Replicas::may_end(const Kept& kept) const {
+  const bool nameless =
+      kept.nameless || !options_.names || TROUPE_MUTANT("replicas.names_hold_nothing");
+  return nameless && is_orphan(kept);
+}
+
+/// Of those that may be held by their names alone, again and again. True: there are some.
+bool Replicas::ask_names() {
+  bool some = false;
+  if (options_.names)
+    for (const auto& [object, kept] : kept_)
+      if (is_orphan(kept) && !kept.nameless) {
+        out_.ask_name_of(object);
+        some = true;
+      }
+  return some;
+}
+
+void Replicas::on_name(ObjectId object, bool has_one, Time now) {
+  const auto kept = kept_.find(object);
+  if (kept == kept_.end() || !is_orphan(kept->second) || has_one) return;
+  kept->second.nameless = true;
+  pause_ = options_.round;
+  round_due_ = std::min(round_due_, now + pause_);
+}
+
 void Replicas::begin_round(Time now) {
   round_due_ = Time::max();
   if (in_round_) return;
+  const bool named = ask_names();
   const std::vector<ObjectId> objects = next_batch();
   asked_about_.clear();
-  if (objects.empty()) return;
+  if (objects.empty()) {
+    if (named) {
+      pause_ = std::min(2 * pause_, options_.longest_round);
+      round_due_ = now + pause_;
+    }
+    return;
+  }
   last_asked_ = objects.back();
   ++round_;
   in_round_ = true;
@@ -362,7 +395,7 @@ void Replicas::end_round(Time now) {
   bool some = false;
   for (const auto& [object, unused] : asked_about_) {
     const auto kept = kept_.find(object);
-    if (spoilt_ || unused != nodes_in_round_ || kept == kept_.end() || !is_orphan(kept->second))
+    if (spoilt_ || unused != nodes_in_round_ || kept == kept_.end() || !may_end(kept->second))
       continue;
     some = true;
     drop_copy(object);
@@ -382,12 +415,16 @@ void Replicas::node_died(NodeId node, Time now) {
   }
   for (auto& [object, search] : searches_)
     if (search.asked.erase(node) != 0 && search.asked.empty()) fresh_.insert(object);
-  for (const auto& [object, kept] : kept_)
-    if (kept.owner == node) {
-      pause_ = options_.round;
-      round_due_ = std::min(round_due_, now + pause_);
-      break;
-    }
+  bool some = false;
+  for (auto& [object, kept] : kept_) {
+    if (!options_.names && some) break;
+    some = some || kept.owner == node || std::exchange(kept.nameless, false);
+    kept.nameless = false;
+  }
+  if (some) {
+    pause_ = options_.round;
+    round_due_ = std::min(round_due_, now + pause_);
+  }
   if (!in_round_) return;
   spoilt_ = true;
   if (silent_.erase(node) != 0 && silent_.empty()) end_round(now);

@@ -20,6 +20,11 @@
 /// (OwnerTable). A round during which a node is lost frees nothing, and who knows other live nodes
 /// than the asker names no object: what a dead node sent last may still come to it.
 ///
+/// An object may be held by its name alone. Control is asked for one before the nodes are: who
+/// finds it by its name has a record, and without a name only who has a record can give it one,
+/// which that node holds then. So what had no name after its owner was lost has none as long as no
+/// node with a record is lost; after such a loss control is asked again.
+///
 /// Invariants: R-1 who wants copies is answered once, without error only when so many nodes have
 /// it. R-2 a search ends in a value, in bytes, or in out.not_found(). R-3 as long as the owner
 /// lives it keeps asking until there are so many copies, as far as there are nodes.
@@ -42,6 +47,7 @@ struct ReplicasOptions {
   Duration look_again{std::chrono::milliseconds(250)};
   Duration round{std::chrono::milliseconds(250)};  ///< between questions; longer if in vain
   Duration longest_round{std::chrono::seconds(4)};
+  bool names = false;  ///< an object may have a name, which counts as a holder
 };
 
 class Replicas {
@@ -69,6 +75,9 @@ class Replicas {
     /// No node has a copy. `bytes`: those were wanted, not the value.
     virtual void not_found(ProcessIndex owner, ObjectId object,
                            std::optional<std::uint64_t> bytes) = 0;
+    /// With `names`: control is asked whether the object has a name; answered by on_name(), or
+    /// never.
+    virtual void ask_name_of(ObjectId /*object*/) {}
   };
 
   Replicas(OwnerTable& owners, Out& out, ReplicasOptions options = {})
@@ -92,6 +101,7 @@ class Replicas {
   void arrived(ObjectId copy, const wire::Value& value) { arrived_.emplace_back(copy, value); }
   void on_find(NodeId from, ObjectId object);
   void on_unused(NodeId from, const wire::PeerUnused& message, Time now);
+  void on_name(ObjectId object, bool has_one, Time now);
 
   // --- as reader
   /// The value of a lost owner's object is wanted, or its bytes; with carry_out().
@@ -134,6 +144,7 @@ class Replicas {
     NodeId owner;
     ProcessIndex index = 0;  ///< of the owner
     bool here = false;
+    bool nameless = false;  ///< since its owner was lost, and no node was lost after that
   };
   struct Search {
     ProcessIndex owner = 0;
@@ -152,6 +163,8 @@ class Replicas {
   void drop_copy(ObjectId object);
   void take_arrived(Time now);
   bool is_orphan(const Kept& kept) const { return kept.here && owners_.is_dead(kept.index); }
+  bool may_end(const Kept& kept) const;
+  bool ask_names();
   void search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes);
   void go_on(Time now);
   void ask_all(ObjectId object, Search& search);

@@ -32,6 +32,7 @@ struct CommandLine {
   double leak_after = 60;
   DoctorRequest doctor_request;
   bool head = false, all = false, verbose = false;
+  std::string name;  ///< of an object
   std::function<Exit()> verb;
   bool starts = false;  ///< the verb starts a cluster
 
@@ -142,6 +143,8 @@ void CommandLine::add_others() {
                   [this] { return list(request, Table::actors); }));
   add_target(*add(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
                   [this] { return list(request, Table::jobs); }));
+  add_target(*add(*sub, "names", "objects that stay when their program has ended",
+                  "troupe list names", [this] { return list(request, Table::names); }));
   CLI::App* objects =
       add(*sub, "objects", "what is kept, the largest first", "troupe list objects --limit 20",
           [this] { return list_objects(request, limit, leak_after); });
@@ -149,6 +152,11 @@ void CommandLine::add_others() {
   objects->add_option("--limit", limit, "how many at most")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
+  CLI::App* forgets =
+      add(app, "forget", "let go of an object's name: it is freed with its last ref",
+          "troupe forget weights", [this] { return forget(request, name); });
+  add_target(*forgets);
+  forgets->add_option("NAME", name, "as in 'troupe list names'")->required();
   CLI::App* used =
       add(app, "memory", "what the memory of each node is used for, and what may leak",
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });

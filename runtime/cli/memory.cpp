@@ -17,6 +17,8 @@ struct Reports {
   std::vector<wire::MemoryReport> reports;
   std::map<NodeId, std::string> names;
   std::map<std::string, std::string> silent;  ///< nodes that did not say, and why
+  std::vector<control::ObjectName> named;     ///< objects that stay when their program has ended
+  std::map<ObjectId, std::string> name_of;    ///< of these, one each
 };
 
 /// Of every node; one that does not answer is named, the others are shown.
@@ -24,6 +26,8 @@ Reports reports_of(Asked& asked) {
   Reports all;
   const auto nodes = asked.list(control::ListRequest::What::nodes).nodes;
   for (const auto& row : nodes) all.names[row.description.id] = row.description.name;
+  all.named = asked.list(control::ListRequest::What::objects).objects;
+  for (const auto& row : all.named) all.name_of.emplace(row.object, row.name);
   for (const auto& row : nodes) {
     try {
       all.reports.push_back(asked.memory(row.description.id));
@@ -54,8 +58,12 @@ std::string user_text(const Reports& all, const wire::MemoryHolder& holder) {
 std::string holders_text(const Reports& all, const MemoryObject& object) {
   if (object.holders.empty() && !object.id) return "whoever it was made for";
   std::string text;
-  for (const auto& holder : object.holders)
+  if (const auto name = all.name_of.find(object.id); name != all.name_of.end())
+    text = "its name '" + name->second + "'";
+  for (const auto& holder : object.holders) {
+    if (!text.empty() && holder.kind == MemoryUser::agent && holder.refs == 1) continue;
     text += (text.empty() ? "" : ", ") + user_text(all, holder);
+  }
   return text.empty() ? "-" : text;
 }
 
@@ -75,7 +83,10 @@ json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryO
                        {"node", holder.node ? node_text(all, holder.node) : ""},
                        {"refs", holder.refs},
                        {"silent_ns", holder.silent_ns}});
+  const auto name = all.name_of.find(object.id);
   return {{"id", object.id ? object.id.str() : ""},
+          {"detached", name != all.name_of.end()},
+          {"name", name != all.name_of.end() ? name->second : ""},
           {"node", report.name},
           {"state", wire::name_of(object.state)},
           {"bytes", object.bytes},
@@ -287,12 +298,20 @@ Exit memory(const Request& request, double leak_after) {
   if (request.json) {
     json nodes = json::array();
     for (const auto& report : all.reports) nodes.push_back(json_of(all, report, after));
-    print({{"nodes", std::move(nodes)}, {"unreachable", all.silent}});
+    json named = json::object();
+    for (const auto& row : all.named) named[row.name] = row.object.str();
+    print(
+        {{"nodes", std::move(nodes)}, {"unreachable", all.silent}, {"detached", std::move(named)}});
     return all.silent.empty() ? Exit::ok : Exit::unreachable;
   }
   for (const auto& report : all.reports) std::printf("%s", text_of(report).c_str());
   std::printf("\n%s", text_of_processes(all).c_str());
   std::printf("%s", text_of_sites(all).c_str());
+  if (!all.named.empty())
+    std::printf("\n%zu object%s stay%s when the program that named %s has ended:\n%s",
+                all.named.size(), all.named.size() == 1 ? "" : "s",
+                all.named.size() == 1 ? "s" : "", all.named.size() == 1 ? "it" : "them",
+                text_of_names(all.named, all.names).c_str());
   std::vector<Listed> suspects;
   for (const Listed& one : listed(all))
     if (!suspicion(*one.object, after).empty()) suspects.push_back(one);

@@ -92,18 +92,37 @@ Result<Blob> Observer::ask(wire::Inquire question, BlobView payload, Time until)
   }
 }
 
+Result<control::FromControl> Observer::ask_control(const control::ToControl& question, Time until) {
+  auto bytes = ask({}, control::encode(question), until);
+  if (!bytes) return bytes.error();
+  return control::decode_from_control(*bytes);
+}
+
 Result<control::ListReply> Observer::list(control::ListRequest::What what, Duration limit) {
   control::ListRequest request;
   request.request = request_ + 1;
   request.what = what;
-  auto bytes = ask({}, control::encode(control::ToControl(request)), steady_now() + limit);
-  if (!bytes) return bytes.error();
-  auto message = control::decode_from_control(*bytes);
+  auto message = ask_control(request, steady_now() + limit);
   if (!message) return message.error();
   auto* reply = std::get_if<control::ListReply>(&*message);
   if (reply == nullptr)
     return Error(Code::unavailable, "control answered with something else than a list");
   return std::move(*reply);
+}
+
+Result<std::optional<control::ObjectName>> Observer::forget(const std::string& name,
+                                                            Duration limit) {
+  control::NameObject request;
+  request.verb = control::NameObject::Verb::forget;
+  request.what.name = name;
+  auto message = ask_control(request, steady_now() + limit);
+  if (!message) return message.error();
+  auto* reply = std::get_if<control::NamedObject>(&*message);
+  if (reply == nullptr)
+    return Error(Code::unavailable, "control answered with something else than a name's end");
+  if (reply->error) return Error(*reply->error);
+  if (!reply->done) return std::optional<control::ObjectName>();
+  return std::optional(std::move(reply->what));
 }
 
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {

@@ -11,6 +11,7 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace troupe::cli {
@@ -23,6 +24,9 @@ class Observer {
                                   Duration limit = std::chrono::seconds(5));
   Result<control::ListReply> list(control::ListRequest::What what,
                                   Duration limit = std::chrono::seconds(5));
+  /// Lets go of an object's name: what had it; nullopt: nothing.
+  Result<std::optional<control::ObjectName>> forget(const std::string& name,
+                                                    Duration limit = std::chrono::seconds(5));
   /// What the memory of a node is used for; zero: of the node of this door. Error: Unavailable when
   /// that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
@@ -32,6 +36,7 @@ class Observer {
   Observer() = default;
   Result<wire::Decoded<wire::NodeMessage>> next(Time until);
   Result<Blob> ask(wire::Inquire question, BlobView payload, Time until);
+  Result<control::FromControl> ask_control(const control::ToControl& question, Time until);
   process::LocalSocket socket_;
   std::unique_ptr<std::array<std::byte, process::kMaxPacket>> packet_;
   std::string node_name_;

@@ -91,6 +91,12 @@ json json_of(const control::JobRecord& row) {
           {"why", row.why}};
 }
 
+json json_of(const control::ObjectName& row) {
+  return {{"name", row.name},    {"object", row.object.str()}, {"type", row.type},
+          {"bytes", row.bytes},  {"owner", row.owner.str()},   {"keeper", row.keeper.str()},
+          {"job", row.job.str()}};
+}
+
 template <class Row>
 json json_rows(const std::vector<Row>& rows) {
   json list = json::array();
@@ -169,6 +175,14 @@ Observer open_observer(const Target& target) {
 
 }  // namespace
 
+std::string text_of_names(const std::vector<control::ObjectName>& objects, const Names& nodes) {
+  std::vector<std::vector<std::string>> rows{{"NAME", "SIZE", "TYPE", "NODE", "JOB", "OBJECT"}};
+  for (const auto& row : objects)
+    rows.push_back({row.name, size_text(row.bytes), short_name(row.type),
+                    node_text(nodes, row.owner), row.job.str().substr(0, 8), row.object.str()});
+  return table_text(rows);
+}
+
 Asked::Asked(const Request& request)
     : target(find_cluster(request)), observer_(open_observer(target)) {}
 
@@ -177,6 +191,12 @@ control::ListReply Asked::list(What what) {
   if (!reply) raise(named(target, reply.error()));
   sort_by_name(reply->nodes);
   return std::move(*reply);
+}
+
+std::optional<control::ObjectName> Asked::forget(const std::string& name) {
+  auto gone = observer_.forget(name);
+  if (!gone) raise(named(target, gone.error()));
+  return std::move(*gone);
 }
 
 wire::MemoryReport Asked::memory(NodeId node) {
@@ -195,6 +215,14 @@ Exit list(const Request& request, Table table) {
       std::printf("%s", text_of(reply.nodes).c_str());
     return Exit::ok;
   }
+  if (table == Table::names) {
+    const auto names = asked.list(What::objects).objects;
+    if (request.json)
+      print(json_rows(names));
+    else
+      std::printf("%s", text_of_names(names, names_of(asked.list(What::nodes).nodes)).c_str());
+    return Exit::ok;
+  }
   const auto reply = asked.list(table == Table::actors ? What::actors : What::jobs);
   if (request.json) {
     print(table == Table::actors ? json_rows(reply.actors) : json_rows(reply.jobs));
@@ -204,6 +232,20 @@ Exit list(const Request& request, Table table) {
   std::printf(
       "%s",
       (table == Table::actors ? text_of(reply.actors, names) : text_of(reply.jobs, names)).c_str());
+  return Exit::ok;
+}
+
+Exit forget(const Request& request, const std::string& name) {
+  Asked asked(request);
+  const auto gone = asked.forget(name);
+  if (!gone)
+    throw Failure{Exit::failed,
+                  Error(Code::invalid_argument, "no object has the name '" + name + "'")};
+  if (request.json)
+    print(json_of(*gone));
+  else
+    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", gone->name.c_str(),
+                size_text(gone->bytes).c_str());
   return Exit::ok;
 }
 

@@ -12,6 +12,8 @@
 #include "troupe/runtime/process/cluster_file.hpp"
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +58,7 @@ struct DoctorRequest {
   bool json = false;
 };
 
-enum class Table { nodes, actors, jobs };
+enum class Table { nodes, actors, jobs, names };
 
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
 Exit up(const UpRequest& request);
@@ -73,6 +75,8 @@ Exit list(const Request& request, Table table);
 Exit memory(const Request& request, double leak_after);
 /// The objects of each node, the largest first; at most `limit`.
 Exit list_objects(const Request& request, std::uint32_t limit, double leak_after);
+/// Lets go of an object's name, so that it is freed with its last ref; failed: there is none.
+Exit forget(const Request& request, const std::string& name);
 /// Becomes the program, with TROUPE_ADDRESS set; returns only by an Error.
 Exit run_program(const Request& request, const std::vector<std::string>& command);
 
@@ -92,6 +96,7 @@ class Asked {
   explicit Asked(const Request& request);
   control::ListReply list(control::ListRequest::What what);
   wire::MemoryReport memory(NodeId node);
+  std::optional<control::ObjectName> forget(const std::string& name);
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
 
@@ -115,6 +120,10 @@ std::string age_text(std::uint64_t nanoseconds);
 
 /// Why the object looks like a leak; empty: it does not. `after`: nanoseconds.
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
+
+/// Objects with names: a table of them.
+std::string text_of_names(const std::vector<control::ObjectName>& objects,
+                          const std::map<NodeId, std::string>& nodes);
 
 /// The first is the head; columns are as wide as they must be. Control characters are shown as '?',
 /// since names come from programs.

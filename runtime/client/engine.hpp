@@ -99,6 +99,13 @@ class ClientEngine final : public detail::Engine,
   void call(const detail::ActorHandle& actor, detail::Call&& call,
             std::span<detail::ObjectHandle> results) override;
   std::optional<detail::ActorHandle> find(const std::string& name, const char* class_name) override;
+  void detach(const detail::ObjectHandle& object, const std::string& name,
+              std::uint64_t fingerprint, const char* type, Duration timeout) override;
+  detail::ObjectHandle find_object(const std::string& name, std::uint64_t fingerprint,
+                                   const char* type) override;
+  bool forget_object(const std::string& name) override;
+  std::vector<detail::ObjectLocation> locations(
+      std::span<const detail::ObjectHandle> objects) override;
   void kill(const detail::ActorHandle& actor, bool may_restart) override;
   detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs) override;
   detail::ObjectHandle put(BlobView bytes, std::span<const detail::ObjectHandle> refs,
@@ -356,6 +363,7 @@ class ClientEngine final : public detail::Engine,
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task> task, std::uint64_t sent_to = 0);
   static const ErrorInfo* failed_argument(const detail::Call& call);
+  wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
   void settle_agent_queue();
@@ -442,6 +450,8 @@ class ClientEngine final : public detail::Engine,
   std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
+  std::map<std::uint64_t, std::optional<wire::NamedObject>> named_;
+  std::map<std::uint64_t, wire::Located> located_;              ///< as far as they have come
   std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come
   std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
   std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;

@@ -325,6 +325,21 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
                 tell_agent(wire::Hold{m.lifetime, process_, -1});
               }
             },
+            [&](wire::NamedObject& m) {
+              if (const auto at = named_.find(m.request); at != named_.end()) {
+                at->second = std::move(m);
+                pump_->notify();
+              } else if (m.object) {  // found, and counted for us
+                tell_agent(wire::Hold{m.object, process_, -1});
+              }
+            },
+            [&](wire::Located& m) {
+              const auto at = located_.find(m.request);
+              if (at == located_.end()) return;
+              std::move(m.places.begin(), m.places.end(), std::back_inserter(at->second.places));
+              at->second.more = m.more;
+              pump_->notify();
+            },
             [&](wire::Nodes& m) {
               const auto at = node_lists_.find(m.request);
               if (at == node_lists_.end()) return;

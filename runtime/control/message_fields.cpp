@@ -225,4 +225,25 @@ void read(schema::JobRecord::Reader in, JobRecord& job) {
                            read_text(file.getSha256(), "file's sum"));
 }
 
+void write(schema::ObjectName::Builder out, const ObjectName& name) {
+  out.setName(CutText(name.name));
+  fields::write(out.initObject(), name.object);
+  fields::write(out.initOwner(), name.owner);
+  fields::write(out.initKeeper(), name.keeper);
+  out.setFingerprint(name.fingerprint);
+  out.setType(CutText(name.type));
+  fields::write(out.initJob(), name.job);
+  out.setSizeBytes(name.bytes);
+}
+void read(schema::ObjectName::Reader in, ObjectName& name) {
+  name.name = read_text(in.getName(), "object name");
+  fields::read(in.getObject(), name.object);
+  fields::read(in.getOwner(), name.owner);
+  fields::read(in.getKeeper(), name.keeper);
+  name.fingerprint = in.getFingerprint();
+  name.type = read_text(in.getType(), "type");
+  fields::read(in.getJob(), name.job);
+  name.bytes = in.getSizeBytes();
+}
+
 }  // namespace troupe::control::internal

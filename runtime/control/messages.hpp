@@ -17,6 +17,7 @@
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/control/key_values.hpp"
 #include "troupe/runtime/control/membership.hpp"
+#include "troupe/runtime/control/object_names.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -28,8 +29,8 @@
 
 namespace troupe::control {
 
-// --- agent -> control; RegisterNode, Heartbeat, Leaving, SpawnActor, NodeHosts and StartJob are
-// the cores' own
+// --- agent -> control; RegisterNode, Heartbeat, Leaving, SpawnActor, NodeHosts, StartJob and
+// NameObject are the cores' own
 
 /// What the node has free; sent when it changed, at most every 100 ms.
 struct NodeReport {
@@ -101,7 +102,7 @@ struct KeyValueRequest {
 };
 /// Answered by ListReply: what `troupe list` shows.
 struct ListRequest {
-  enum class What : std::uint8_t { nodes = 0, actors = 1, jobs = 2 };
+  enum class What : std::uint8_t { nodes = 0, actors = 1, jobs = 2, objects = 3 };
   std::uint64_t request = 0;
   What what = What::nodes;
 };
@@ -111,10 +112,11 @@ struct DrainRequest {
   NodeId node;
 };
 
-using ToControl = std::variant<RegisterNode, Heartbeat, Leaving, NodeReport, SpawnActor,
-                               ActorStarted, ActorStartFailed, ActorGone, KillActor, HandlesGone,
-                               FindActor, WatchActor, NodeHosts, StartJob, FinishJob, DriverDied,
-                               GetJob, KeyValueRequest, ListRequest, DrainRequest, NodePace>;
+using ToControl =
+    std::variant<RegisterNode, Heartbeat, Leaving, NodeReport, SpawnActor, ActorStarted,
+                 ActorStartFailed, ActorGone, KillActor, HandlesGone, FindActor, WatchActor,
+                 NodeHosts, StartJob, FinishJob, DriverDied, GetJob, KeyValueRequest, ListRequest,
+                 DrainRequest, NodePace, NameObject>;
 
 // --- control -> agent
 
@@ -160,11 +162,13 @@ struct ListReply {
   std::vector<ClusterRow> nodes;
   std::vector<ActorRow> actors;  ///< at most 4096, the newest
   std::vector<JobRecord> jobs;
+  std::vector<ObjectName> objects;  ///< in order of their names
 };
 
-using FromControl = std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode,
-                                 ClusterNodes, NodeIsDead, StartActorAt, StopActorAt, ActorReply,
-                                 ActorLocation, JobReply, JobEnded, JobInfo, KvReply, ListReply>;
+using FromControl =
+    std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode, ClusterNodes, NodeIsDead,
+                 StartActorAt, StopActorAt, ActorReply, ActorLocation, JobReply, JobEnded, JobInfo,
+                 KvReply, ListReply, NamedObject, ObjectForgotten>;
 
 /// Agent to agent, about control.
 using BetweenAgents = std::variant<AskControl, ControlAnswer>;

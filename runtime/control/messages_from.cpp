@@ -244,6 +244,28 @@ void read(schema::KvReply::Reader in, KvReply& m) {
   m.error = read_error(in.getError());
 }
 
+void write(schema::NamedObject::Builder out, const NamedObject& m) {
+  out.setRequest(m.request);
+  out.setDone(m.done);
+  write(out.initWhat(), m.what);
+  write_optional(out, m.error);
+}
+void read(schema::NamedObject::Reader in, NamedObject& m) {
+  m.request = in.getRequest();
+  m.done = in.getDone();
+  read(in.getWhat(), m.what);
+  m.error = read_error(in.getError());
+}
+
+void write(schema::ObjectForgotten::Builder out, const ObjectForgotten& m) {
+  out.setName(CutText(m.name));
+  fields::write(out.initObject(), m.object);
+}
+void read(schema::ObjectForgotten::Reader in, ObjectForgotten& m) {
+  m.name = read_text(in.getName(), "object name");
+  fields::read(in.getObject(), m.object);
+}
+
 void write(schema::ActorRow::Builder out, const ActorRow& row) {
   fields::write(out.initActor(), row.actor);
   fields::write(out.initJob(), row.job);
@@ -278,6 +300,8 @@ void write(schema::ListReply::Builder out, const ListReply& m) {
   for (unsigned i = 0; i < actors.size(); ++i) write(actors[i], m.actors[i]);
   auto jobs = out.initJobs(checked(m.jobs.size(), kMaxRows));
   for (unsigned i = 0; i < jobs.size(); ++i) write(jobs[i], m.jobs[i]);
+  auto objects = out.initObjects(checked(m.objects.size(), kMaxRows));
+  for (unsigned i = 0; i < objects.size(); ++i) write(objects[i], m.objects[i]);
 }
 void read(schema::ListReply::Reader in, ListReply& m) {
   m.request = in.getRequest();
@@ -288,6 +312,9 @@ void read(schema::ListReply::Reader in, ListReply& m) {
   const auto jobs = in.getJobs();
   m.jobs.reserve(bounded(jobs.size(), kMaxRows, "jobs"));
   for (const auto job : jobs) read(job, m.jobs.emplace_back());
+  const auto objects = in.getObjects();
+  m.objects.reserve(bounded(objects.size(), kMaxRows, "objects"));
+  for (const auto object : objects) read(object, m.objects.emplace_back());
 }
 
 // --- between agents ----------------------------------------------------------------------------
@@ -335,6 +362,8 @@ struct FromControlWriter {
   void operator()(const JobInfo& m) { write(out.initJobInfo(), m); }
   void operator()(const KvReply& m) { write(out.initKvReply(), m); }
   void operator()(const ListReply& m) { write(out.initListReply(), m); }
+  void operator()(const NamedObject& m) { write(out.initNamedObject(), m); }
+  void operator()(const ObjectForgotten& m) { write(out.initObjectForgotten(), m); }
 };
 
 void read_member(const schema::FromControl::Reader& in, FromControl& out) {
@@ -357,6 +386,9 @@ void read_member(const schema::FromControl::Reader& in, FromControl& out) {
     case Kind::JOB_INFO: return read(in.getJobInfo(), out.emplace<JobInfo>());
     case Kind::KV_REPLY: return read(in.getKvReply(), out.emplace<KvReply>());
     case Kind::LIST_REPLY: return read(in.getListReply(), out.emplace<ListReply>());
+    case Kind::NAMED_OBJECT: return read(in.getNamedObject(), out.emplace<NamedObject>());
+    case Kind::OBJECT_FORGOTTEN:
+      return read(in.getObjectForgotten(), out.emplace<ObjectForgotten>());
   }
   fields::unsupported(static_cast<unsigned>(in.which()));
 }
@@ -442,6 +474,12 @@ std::optional<FromControl> refusal_of(const ToControl& message,
   if (const auto* value = std::get_if<KeyValueRequest>(&message)) {
     KvReply reply;
     reply.request = value->request;
+    reply.error = why;
+    return reply;
+  }
+  if (const auto* name = std::get_if<NameObject>(&message)) {
+    NamedObject reply;
+    reply.request = name->request;
     reply.error = why;
     return reply;
   }

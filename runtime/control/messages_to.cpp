@@ -217,7 +217,18 @@ void write(schema::ListRequest::Builder out, const ListRequest& m) {
 }
 void read(schema::ListRequest::Reader in, ListRequest& m) {
   m.request = in.getRequest();
-  m.what = read_enum(in.getWhat(), ListRequest::What::jobs, "list");
+  m.what = read_enum(in.getWhat(), ListRequest::What::objects, "list");
+}
+
+void write(schema::NameObject::Builder out, const NameObject& m) {
+  out.setRequest(m.request);
+  out.setVerb(static_cast<std::uint8_t>(m.verb));
+  write(out.initWhat(), m.what);
+}
+void read(schema::NameObject::Reader in, NameObject& m) {
+  m.request = in.getRequest();
+  m.verb = read_enum(in.getVerb(), NameObject::Verb::forget, "verb");
+  read(in.getWhat(), m.what);
 }
 
 void write(schema::DrainRequest::Builder out, const DrainRequest& m) {
@@ -270,6 +281,7 @@ struct ToControlWriter {
   void operator()(const ListRequest& m) { write(out.initList(), m); }
   void operator()(const DrainRequest& m) { write(out.initDrain(), m); }
   void operator()(const NodePace& m) { write(out.initPace(), m); }
+  void operator()(const NameObject& m) { write(out.initNameObject(), m); }
 };
 
 void read_member(const schema::ToControl::Reader& in, ToControl& out) {
@@ -297,6 +309,7 @@ void read_member(const schema::ToControl::Reader& in, ToControl& out) {
     case Kind::LIST: return read(in.getList(), out.emplace<ListRequest>());
     case Kind::DRAIN: return read(in.getDrain(), out.emplace<DrainRequest>());
     case Kind::PACE: return read(in.getPace(), out.emplace<NodePace>());
+    case Kind::NAME_OBJECT: return read(in.getNameObject(), out.emplace<NameObject>());
   }
   fields::unsupported(static_cast<unsigned>(in.which()));
 }

@@ -35,12 +35,19 @@ struct Kind {
   const char* name;
   bool kept;
 };
-constexpr Kind kKinds[] = {{"actor/", "actors", true}, {"epoch/", "", true},
-                           {"job/", "jobs", true},     {"joined/", "joined nodes", false},
-                           {"killed/", "", true},      {"kv/", "values", true},
-                           {"meta/", "", false},       {"name/", "names", true},
-                           {"node/", "nodes", false},  {"spent/", "tokens", true},
-                           {"voters/", "", false},     {"chain/", "", false}};
+constexpr Kind kKinds[] = {{"actor/", "actors", true},
+                           {"epoch/", "", true},
+                           {"job/", "jobs", true},
+                           {"joined/", "joined nodes", false},
+                           {"killed/", "", true},
+                           {"kv/", "values", true},
+                           {"meta/", "", false},
+                           {"name/", "names", true},
+                           {"object/", "names of objects", true},
+                           {"node/", "nodes", false},
+                           {"spent/", "tokens", true},
+                           {"voters/", "", false},
+                           {"chain/", "", false}};
 
 using Records = std::map<std::string, std::string>;
 

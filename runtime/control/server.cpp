@@ -138,11 +138,12 @@ struct Server::Impl : Service::Out {
     const auto halve = [](auto& rows) {  // the newest stand last
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>((rows.size() + 1) / 2));
     };
-    while (!fits(encode(FromControl(reply))) &&
-           !(reply.nodes.empty() && reply.actors.empty() && reply.jobs.empty())) {
+    while (!fits(encode(FromControl(reply))) && !(reply.nodes.empty() && reply.actors.empty() &&
+                                                  reply.jobs.empty() && reply.objects.empty())) {
       halve(reply.nodes);
       halve(reply.actors);
       halve(reply.jobs);
+      halve(reply.objects);
     }
     return reply;
   }

@@ -51,16 +51,18 @@ Result<std::unique_ptr<Service>> Service::open(Store& store, ServiceOptions opti
   if (!jobs) return jobs.error();
   auto values = KeyValues::recover(store, options.key_values);
   if (!values) return values.error();
-  std::unique_ptr<Service> service(new Service(store, std::move(options), out, now,
-                                               std::move(*members), std::move(*actors),
-                                               std::move(*jobs), std::move(*values)));
+  auto names = ObjectNames::recover(store);
+  if (!names) return names.error();
+  std::unique_ptr<Service> service(
+      new Service(store, std::move(options), out, now, std::move(*members), std::move(*actors),
+                  std::move(*jobs), std::move(*values), std::move(*names)));
   if (auto joined = service->recover_joined(); !joined) return joined.error();
   service->begin(now);
   return service;
 }
 
 Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-                 Directory actors, Jobs jobs, KeyValues values)
+                 Directory actors, Jobs jobs, KeyValues values, ObjectNames names)
     : store_(store),
       options_(std::move(options)),
       out_(out),
@@ -68,6 +70,7 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
       actors_(std::move(actors)),
       jobs_(std::move(jobs)),
       values_(std::move(values)),
+      names_(std::move(names)),
       slow_(options_.slow_nodes),
       last_placing_(now - std::chrono::hours(1)),
       started_(now),
@@ -471,6 +474,12 @@ void Service::on(const KeyValueRequest& message, Sender from, Time now) {
   }
 }
 
+void Service::on(const NameObject& message, Sender from, Time now) {
+  if (names_.writes(message))
+    if (const auto error = refusal()) return refuse(from.node, message, error);
+  run(names_.on_message(message, from.node), now);
+}
+
 void Service::on(const ListRequest& message, Sender from, Time now) {
   if (message.what == ListRequest::What::nodes) {
     Output<AnswerNodes> output;
@@ -481,6 +490,7 @@ void Service::on(const ListRequest& message, Sender from, Time now) {
   reply.request = message.request;
   if (message.what == ListRequest::What::actors) reply.actors = actor_rows();
   if (message.what == ListRequest::What::jobs) reply.jobs = job_rows();
+  if (message.what == ListRequest::What::objects) reply.objects = name_rows();
   answer(from.node, std::move(reply), now);
 }
 
@@ -619,6 +629,13 @@ void Service::carry_out(const JobEvent& event, Time now) {
 
 void Service::carry_out(const KvReply& event, Time) {
   out_.send(event.to, event);
+}
+
+void Service::carry_out(const ObjectNameEvent& event, Time) {
+  if (const auto* reply = std::get_if<NamedObject>(&event))
+    out_.send(reply->to, *reply);
+  else if (const auto* forgotten = std::get_if<ObjectForgotten>(&event))
+    if (epoch_of(forgotten->to)) out_.send(forgotten->to, *forgotten);
 }
 
 void Service::carry_out(const Answer& event, Time) {

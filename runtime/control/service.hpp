@@ -146,8 +146,8 @@ class Service {
     std::uint64_t request = 0;
     NodeDescription node;
   };
-  using Event =
-      std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, Answer, AnswerNodes, Admit>;
+  using Event = std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, ObjectNameEvent,
+                             Answer, AnswerNodes, Admit>;
   /// A start that is under way, or was answered and is not in a report yet.
   struct Start {
     std::uint64_t incarnation = 0;
@@ -174,7 +174,7 @@ class Service {
   };
 
   Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-          Directory actors, Jobs jobs, KeyValues values);
+          Directory actors, Jobs jobs, KeyValues values, ObjectNames names);
   Result<void> recover_joined();
   void begin(Time now);
 
@@ -213,6 +213,7 @@ class Service {
   void on(const DriverDied& message, Sender from, Time now);
   void on(const GetJob& message, Sender from, Time now);
   void on(const KeyValueRequest& message, Sender from, Time now);
+  void on(const NameObject& message, Sender from, Time now);
   void on(const ListRequest& message, Sender from, Time now);
   void on(const DrainRequest& message, Sender from, Time now);
   void refuse(NodeId from, const ToControl& message, const std::shared_ptr<const ErrorInfo>& why);
@@ -221,6 +222,7 @@ class Service {
   void carry_out(const DirectoryEvent& event, Time now);
   void carry_out(const JobEvent& event, Time now);
   void carry_out(const KvReply& event, Time now);
+  void carry_out(const ObjectNameEvent& event, Time now);
   void carry_out(const Answer& event, Time now);
   void carry_out(const AnswerNodes& event, Time now);
   void carry_out(const Admit& event, Time now);
@@ -249,6 +251,7 @@ class Service {
   std::vector<ClusterRow> node_rows() const;
   std::vector<ActorRow> actor_rows() const;
   std::vector<JobRecord> job_rows() const;
+  std::vector<ObjectName> name_rows() const;
   ClusterNodes cluster_nodes();
   void introduce(NodeId newcomer);
   void nodes_changed(Time now);
@@ -263,6 +266,7 @@ class Service {
   Directory actors_;
   Jobs jobs_;
   KeyValues values_;
+  ObjectNames names_;
   SlowNodes slow_;
   CommitQueue<Event> queue_;
   std::size_t waiting_bytes_ = 0;  ///< of writes that no commit has taken yet

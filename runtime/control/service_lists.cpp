@@ -117,6 +117,19 @@ std::vector<ActorRow> Service::actor_rows() const {
   return rows;
 }
 
+std::vector<ObjectName> Service::name_rows() const {
+  std::vector<ObjectName> rows;
+  std::size_t bytes = 0;
+  for (const auto& [name, what] : names_.all()) {
+    ObjectName row = what;
+    shorten(row.type);
+    bytes += 160 + row.name.size() + row.type.size();
+    if (rows.size() == kMaxRows || bytes > kMaxListBytes) break;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 /// Without what only agents need of a job.
 std::vector<JobRecord> Service::job_rows() const {
   std::vector<JobRecord> rows = jobs_.list();

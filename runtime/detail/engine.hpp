@@ -239,6 +239,20 @@ struct NodeInfo {
   std::vector<std::pair<std::string, double>> resources;
 };
 
+/// Where the value of an object is, for Context::locations().
+struct ObjectLocation {
+  enum class State : std::uint8_t {
+    unknown = 0,  ///< no node that answered knows it
+    pending = 1,  ///< its work has not ended
+    small = 2,    ///< up to 4 KiB: it travels inside messages and takes no shared memory
+    large = 3,    ///< in shared memory, or on disk
+    failed = 4    ///< an error instead of a value
+  } state = State::unknown;
+  Bytes size{};               ///< of its encoding
+  bool spilled = false;       ///< large: on disk, and in no node's memory
+  std::vector<NodeId> nodes;  ///< that have it, the asking one first if it does; at most 64
+};
+
 /// Turns an exception into the Error that travels; call inside a catch block. Keeps a troupe::Error
 /// as the cause.
 TROUPE_API Error error_from_current_exception(const char* function) noexcept;
@@ -283,6 +297,16 @@ class TROUPE_API Engine {
   virtual void when_ready(const ObjectHandle& object, std::function<void()> fire) = 0;
   /// The value of an object that is ready; precondition: is_ready.
   virtual Result<Value> peek(const ObjectHandle& object) = 0;
+
+  /// Blocks until the object is ready and the name durable. Throws as Context::detach.
+  virtual void detach(const ObjectHandle& object, const std::string& name,
+                      std::uint64_t fingerprint, const char* type, Duration timeout) = 0;
+  /// An empty handle: there is none. InvalidArgument: it has another fingerprint.
+  virtual ObjectHandle find_object(const std::string& name, std::uint64_t fingerprint,
+                                   const char* type) = 0;
+  virtual bool forget_object(const std::string& name) = 0;
+  /// One for each object, in their order.
+  virtual std::vector<ObjectLocation> locations(std::span<const ObjectHandle> objects) = 0;
 
   // --- refs inside values
   // --------------------------------------------------------------------------------------

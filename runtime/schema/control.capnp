@@ -49,6 +49,7 @@ struct ToControl {
     list @18 :ListRequest;
     drain @19 :DrainRequest;
     pace @20 :NodePace;
+    nameObject @21 :NameObject;
   }
 }
 
@@ -74,6 +75,8 @@ struct FromControl {
     # The rest.
     kvReply @14 :KvReply;
     listReply @15 :ListReply;
+    namedObject @16 :NamedObject;
+    objectForgotten @17 :ObjectForgotten;
   }
 }
 
@@ -418,12 +421,47 @@ struct KvReply {
   error @4 :List(ErrorEntry);
 }
 
+# --- names of objects ---
+
+struct ObjectName {
+  name @0 :Text;
+  object @1 :Id;
+  owner @2 :Id;           # the node whose agent owns the object's record
+  keeper @3 :Id;          # the node whose agent holds it for the name's sake
+  fingerprint @4 :UInt64; # of the value's type, ...
+  type @5 :Text;          # ... and its name, for people
+  job @6 :Id;             # whose program named it
+  sizeBytes @7 :UInt64;
+}
+
+struct NameObject {
+  # Agent -> control, answered by NamedObject, and repeated to another control until it is.
+  request @0 :UInt64;
+  verb @1 :UInt8;         # 0 detach: the object has this name; 1 find: what has it; 2 whose: a name of the object, if it
+                          # has one; 3 forget: nothing has it any more
+  what @2 :ObjectName;    # detach; else its name, or its object, alone
+}
+
+struct NamedObject {
+  # Control -> agent. With `done`: what has, or had, the name.
+  request @0 :UInt64;
+  done @1 :Bool;
+  what @2 :ObjectName;
+  error @3 :List(ErrorEntry);
+}
+
+struct ObjectForgotten {
+  # Control -> the keeper, if it lives: nothing has the name any more.
+  name @0 :Text;
+  object @1 :Id;
+}
+
 # --- lists for people ---
 
 struct ListRequest {
   # Agent -> control, answered by ListReply.
   request @0 :UInt64;
-  what @1 :UInt8;  # 0 nodes, 1 actors, 2 jobs
+  what @1 :UInt8;  # 0 nodes, 1 actors, 2 jobs, 3 names of objects
 }
 
 struct ActorRow {
@@ -445,6 +483,7 @@ struct ListReply {
   nodes @1 :List(ClusterRow);  # at most 4096, as are the others
   actors @2 :List(ActorRow);
   jobs @3 :List(JobRecord);
+  objects @4 :List(ObjectName);
 }
 
 # --- between agents ---

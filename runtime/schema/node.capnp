@@ -96,6 +96,11 @@ struct NodeMessage {
     # Objects of which other nodes have copies.
     replicate @55 :Replicate;
     replicated @56 :Replicated;
+    # Names of objects, and where their bytes are.
+    nameObject @57 :NameObject;
+    namedObject @58 :NamedObject;
+    locate @59 :Locate;
+    located @60 :Located;
   }
 }
 
@@ -487,6 +492,47 @@ struct Replicated {
   # Agent -> process: so many nodes have it; or why not, and then none but this one is asked to keep it.
   request @0 :UInt64;
   error @1 :List(ErrorEntry);
+}
+
+struct NameObject {
+  # Process -> agent, answered by NamedObject with the same request number.
+  request @0 :UInt64;
+  verb @1 :UInt8;         # 0 detach: the object, which has escaped, gets this name; 1 find; 2 forget: nothing has it any more
+  name @2 :Text;
+  object @3 :Id;          # detach
+  fingerprint @4 :UInt64; # detach: of the value's type, ...
+  type @5 :Text;          # ... and its name, for people
+}
+
+struct NamedObject {
+  # Agent -> process. `found` of detach: it has the name; of find: there is one; of forget: there was one.
+  request @0 :UInt64;
+  found @1 :Bool;
+  object @2 :Id;          # find: the receiver already holds one count of it
+  fingerprint @3 :UInt64;
+  type @4 :Text;
+  error @5 :List(ErrorEntry);
+}
+
+struct Locate {
+  # Process -> agent, answered by one or more Located with the same request number.
+  request @0 :UInt64;
+  objects @1 :List(Id);   # at most 512; which have escaped
+}
+
+struct ObjectPlace {
+  # Where the bytes of an object are, as far as the nodes that answered in time know.
+  index @0 :UInt32;       # among those of the Locate
+  state @1 :UInt8;        # 0 not known, 1 not ready, 2 small: inside its record, 3 in shared memory or on disk, 4 an error
+  sizeBytes @2 :UInt64;
+  spilled @3 :Bool;       # at a node it is on disk, and nowhere in memory
+  nodes @4 :List(Id);     # that have the bytes, at most 64
+}
+
+struct Located {
+  request @0 :UInt64;
+  places @1 :List(ObjectPlace);  # at most 512
+  more @2 :Bool;                 # the answer goes on in another message
 }
 
 # --- the node ---

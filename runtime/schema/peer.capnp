@@ -64,6 +64,9 @@ struct PeerMessage {
     find @26 :PeerFind;
     held @27 :PeerHeld;
     unused @28 :PeerUnused;
+    # Where the bytes of objects are.
+    locate @29 :PeerLocate;
+    located @30 :PeerLocated;
   }
 }
 
@@ -219,6 +222,29 @@ struct PeerUnused {
   # Those that nobody here has held at any time since the question before, which named them, too.
   round @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
+}
+
+# --- where bytes are ---
+
+struct PeerLocate {
+  # Which of these do you have? Answered by PeerLocated with the same request.
+  request @0 :UInt64;
+  objects @1 :List(Id);  # at most 1024
+}
+
+struct PeerPlace {
+  # An object that is known here.
+  index @0 :UInt32;      # among those of the PeerLocate
+  state @1 :UInt8;       # as in ObjectPlace of node.capnp
+  sizeBytes @2 :UInt64;
+  here @3 :Bool;         # this node has the bytes
+  spilled @4 :Bool;      # on disk
+  forward @5 :Id;        # not zero: it is the value of this one, of which the others are to be asked
+}
+
+struct PeerLocated {
+  request @0 :UInt64;
+  places @1 :List(PeerPlace);  # at most 1024
 }
 
 # --- observers ---

@@ -38,6 +38,7 @@ inline constexpr std::size_t kMaxStack = 4096;       ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;        ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
+inline constexpr std::size_t kMaxPlaces = 64;        ///< nodes that are named for one object
 inline constexpr std::size_t kMaxMade = 16384;       ///< ids of one kept call
 inline constexpr std::size_t kMaxRetryOn = 64;       ///< exceptions of one kept call
 inline constexpr std::size_t kMaxCauses = 16;        ///< an error and its causes
@@ -492,6 +493,46 @@ struct Replicated {
   std::shared_ptr<const ErrorInfo> error;
 };
 
+/// Process -> agent: a name for an object, which has escaped; what has a name; or nothing is to
+/// have it any more. Answered by NamedObject.
+struct NameObject {
+  enum class Verb : std::uint8_t { detach = 0, find = 1, forget = 2 };
+  std::uint64_t request = 0;
+  Verb verb = Verb::detach;
+  std::string name;
+  ObjectId object;                ///< detach
+  std::uint64_t fingerprint = 0;  ///< detach: of the value's type
+  std::string type;               ///< detach: for people
+};
+/// Agent -> process: it has the name, what has it, or had it.
+struct NamedObject {
+  std::uint64_t request = 0;
+  bool found = false;
+  ObjectId object;  ///< find: the receiver already holds one count of it
+  std::uint64_t fingerprint = 0;
+  std::string type;
+  std::shared_ptr<const ErrorInfo> error;
+};
+/// Process -> agent: where are the bytes of these, which have escaped? Answered by Located.
+struct Locate {
+  std::uint64_t request = 0;
+  std::vector<ObjectId> objects;  ///< at most kMaxRefs
+};
+enum class PlaceState : std::uint8_t { unknown = 0, pending = 1, small = 2, large = 3, failed = 4 };
+struct ObjectPlace {
+  std::uint32_t index = 0;  ///< among those of the Locate
+  PlaceState state = PlaceState::unknown;
+  std::uint64_t bytes = 0;
+  bool spilled = false;       ///< it is on disk, and nowhere in memory
+  std::vector<NodeId> nodes;  ///< that have the bytes; at most kMaxPlaces
+};
+/// Agent -> process.
+struct Located {
+  std::uint64_t request = 0;
+  std::vector<ObjectPlace> places;  ///< at most kMaxRefs
+  bool more = false;                ///< the answer goes on in another message
+};
+
 /// Process -> agent, answered by Nodes.
 struct ListNodes {
   std::uint64_t request = 0;
@@ -534,15 +575,14 @@ struct Shutdown {
   std::string why;
 };
 
-using NodeMessage =
-    std::variant<Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused,
-                 LeaseReclaim, LeaseReturned, Blocked, Unblocked, Escape, Fulfil, Hold, Await,
-                 Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
-                 KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
-                 ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
-                 StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press,
-                 GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall,
-                 Pace, CallSite, Arrived, Replicate, Replicated>;
+using NodeMessage = std::variant<
+    Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused, LeaseReclaim,
+    LeaseReturned, Blocked, Unblocked, Escape, Fulfil, Hold, Await, Ready, Free, CreateActor,
+    StartActor, ActorCreated, WatchActor, ActorUpdate, KillActor, FindActor, FoundActor, NeedExtent,
+    GiveExtent, ExtentMapped, ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes,
+    Shutdown, StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press, GiveBack,
+    WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall, Pace, CallSite,
+    Arrived, Replicate, Replicated, NameObject, NamedObject, Locate, Located>;
 
 /// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
 /// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.

@@ -583,6 +583,78 @@ void read(schema::Replicated::Reader in, Replicated& m) {
   m.error = read_error(in.getError());
 }
 
+void write(schema::NameObject::Builder out, const NameObject& m) {
+  out.setRequest(m.request);
+  out.setVerb(static_cast<std::uint8_t>(m.verb));
+  out.setName(CutText(m.name));
+  internal::write(out.initObject(), m.object);
+  out.setFingerprint(m.fingerprint);
+  out.setType(CutText(m.type));
+}
+void read(schema::NameObject::Reader in, NameObject& m) {
+  m.request = in.getRequest();
+  m.verb = read_enum(in.getVerb(), NameObject::Verb::forget, "verb");
+  m.name = read_text(in.getName(), "name");
+  internal::read(in.getObject(), m.object);
+  m.fingerprint = in.getFingerprint();
+  m.type = read_text(in.getType(), "type");
+}
+
+void write(schema::NamedObject::Builder out, const NamedObject& m) {
+  out.setRequest(m.request);
+  out.setFound(m.found);
+  internal::write(out.initObject(), m.object);
+  out.setFingerprint(m.fingerprint);
+  out.setType(CutText(m.type));
+  write_optional(out, m.error);
+}
+void read(schema::NamedObject::Reader in, NamedObject& m) {
+  m.request = in.getRequest();
+  m.found = in.getFound();
+  internal::read(in.getObject(), m.object);
+  m.fingerprint = in.getFingerprint();
+  m.type = read_text(in.getType(), "type");
+  m.error = read_error(in.getError());
+}
+
+void write(schema::Locate::Builder out, const Locate& m) {
+  out.setRequest(m.request);
+  write_ids(out.initObjects(checked(m.objects.size(), kMaxRefs)), m.objects);
+}
+void read(schema::Locate::Reader in, Locate& m) {
+  m.request = in.getRequest();
+  read_ids(in.getObjects(), m.objects, kMaxRefs, "objects");
+}
+
+void write(schema::ObjectPlace::Builder out, const ObjectPlace& place) {
+  out.setIndex(place.index);
+  out.setState(static_cast<std::uint8_t>(place.state));
+  out.setSizeBytes(place.bytes);
+  out.setSpilled(place.spilled);
+  write_ids(out.initNodes(checked(place.nodes.size(), kMaxPlaces)), place.nodes);
+}
+void read(schema::ObjectPlace::Reader in, ObjectPlace& place) {
+  place.index = in.getIndex();
+  place.state = read_enum(in.getState(), PlaceState::failed, "state");
+  place.bytes = in.getSizeBytes();
+  place.spilled = in.getSpilled();
+  read_ids(in.getNodes(), place.nodes, kMaxPlaces, "nodes");
+}
+
+void write(schema::Located::Builder out, const Located& m) {
+  out.setRequest(m.request);
+  auto places = out.initPlaces(checked(m.places.size(), kMaxRefs));
+  for (unsigned i = 0; i < places.size(); ++i) write(places[i], m.places[i]);
+  out.setMore(m.more);
+}
+void read(schema::Located::Reader in, Located& m) {
+  m.request = in.getRequest();
+  const auto places = in.getPlaces();
+  m.places.reserve(bounded(places.size(), kMaxRefs, "places"));
+  for (const auto place : places) read(place, m.places.emplace_back());
+  m.more = in.getMore();
+}
+
 // --- the node ---
 
 void write(schema::ListNodes::Builder out, const ListNodes& m) {
@@ -703,6 +775,10 @@ struct WriteNode {
   void operator()(const Arrived& m) { write(out.initArrived(), m); }
   void operator()(const Replicate& m) { write(out.initReplicate(), m); }
   void operator()(const Replicated& m) { write(out.initReplicated(), m); }
+  void operator()(const NameObject& m) { write(out.initNameObject(), m); }
+  void operator()(const NamedObject& m) { write(out.initNamedObject(), m); }
+  void operator()(const Locate& m) { write(out.initLocate(), m); }
+  void operator()(const Located& m) { write(out.initLocated(), m); }
 };
 
 }  // namespace
@@ -774,6 +850,10 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::ARRIVED: return read(in.getArrived(), message.emplace<Arrived>());
     case Kind::REPLICATE: return read(in.getReplicate(), message.emplace<Replicate>());
     case Kind::REPLICATED: return read(in.getReplicated(), message.emplace<Replicated>());
+    case Kind::NAME_OBJECT: return read(in.getNameObject(), message.emplace<NameObject>());
+    case Kind::NAMED_OBJECT: return read(in.getNamedObject(), message.emplace<NamedObject>());
+    case Kind::LOCATE: return read(in.getLocate(), message.emplace<Locate>());
+    case Kind::LOCATED: return read(in.getLocated(), message.emplace<Located>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -216,16 +216,6 @@ void read(schema::PeerReady::Reader in, PeerReady& m, std::size_t payload_size) 
 
 // --- copies ---
 
-using Ids = capnp::List<schema::Id>;
-
-void write_ids(Ids::Builder out, const std::vector<ObjectId>& ids) {
-  for (unsigned i = 0; i < out.size(); ++i) internal::write(out[i], ids[i]);
-}
-void read_ids(Ids::Reader in, std::vector<ObjectId>& ids) {
-  ids.resize(bounded(in.size(), kMaxHeld, "objects"));
-  for (unsigned i = 0; i < in.size(); ++i) internal::read(in[i], ids[i]);
-}
-
 void write(schema::PeerKeep::Builder out, const PeerKeep& m) {
   internal::write(out.initObject(), m.object);
   out.setKeep(m.keep);
@@ -258,7 +248,7 @@ void write(schema::PeerHeld::Builder out, const PeerHeld& m) {
 }
 void read(schema::PeerHeld::Reader in, PeerHeld& m) {
   m.round = in.getRound();
-  read_ids(in.getObjects(), m.objects);
+  read_ids(in.getObjects(), m.objects, kMaxHeld, "objects");
   m.members = in.getMembers();
 }
 
@@ -268,7 +258,45 @@ void write(schema::PeerUnused::Builder out, const PeerUnused& m) {
 }
 void read(schema::PeerUnused::Reader in, PeerUnused& m) {
   m.round = in.getRound();
-  read_ids(in.getObjects(), m.objects);
+  read_ids(in.getObjects(), m.objects, kMaxHeld, "objects");
+}
+
+void write(schema::PeerLocate::Builder out, const PeerLocate& m) {
+  out.setRequest(m.request);
+  write_ids(out.initObjects(checked(m.objects.size(), kMaxHeld)), m.objects);
+}
+void read(schema::PeerLocate::Reader in, PeerLocate& m) {
+  m.request = in.getRequest();
+  read_ids(in.getObjects(), m.objects, kMaxHeld, "objects");
+}
+
+void write(schema::PeerPlace::Builder out, const PeerPlace& place) {
+  out.setIndex(place.index);
+  out.setState(static_cast<std::uint8_t>(place.state));
+  out.setSizeBytes(place.bytes);
+  out.setHere(place.here);
+  out.setSpilled(place.spilled);
+  internal::write(out.initForward(), place.forward);
+}
+void read(schema::PeerPlace::Reader in, PeerPlace& place) {
+  place.index = in.getIndex();
+  place.state = read_enum(in.getState(), PlaceState::failed, "state");
+  place.bytes = in.getSizeBytes();
+  place.here = in.getHere();
+  place.spilled = in.getSpilled();
+  internal::read(in.getForward(), place.forward);
+}
+
+void write(schema::PeerLocated::Builder out, const PeerLocated& m) {
+  out.setRequest(m.request);
+  auto places = out.initPlaces(checked(m.places.size(), kMaxHeld));
+  for (unsigned i = 0; i < places.size(); ++i) write(places[i], m.places[i]);
+}
+void read(schema::PeerLocated::Reader in, PeerLocated& m) {
+  m.request = in.getRequest();
+  const auto places = in.getPlaces();
+  m.places.reserve(bounded(places.size(), kMaxHeld, "places"));
+  for (const auto place : places) read(place, m.places.emplace_back());
 }
 
 // --- bytes ---
@@ -417,6 +445,8 @@ struct WritePeer {
   void operator()(const PeerFind& m) { write(out.initFind(), m); }
   void operator()(const PeerHeld& m) { write(out.initHeld(), m); }
   void operator()(const PeerUnused& m) { write(out.initUnused(), m); }
+  void operator()(const PeerLocate& m) { write(out.initLocate(), m); }
+  void operator()(const PeerLocated& m) { write(out.initLocated(), m); }
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
@@ -458,6 +488,8 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
     case Kind::FIND: return read(in.getFind(), out.emplace<PeerFind>());
     case Kind::HELD: return read(in.getHeld(), out.emplace<PeerHeld>());
     case Kind::UNUSED: return read(in.getUnused(), out.emplace<PeerUnused>());
+    case Kind::LOCATE: return read(in.getLocate(), out.emplace<PeerLocate>());
+    case Kind::LOCATED: return read(in.getLocated(), out.emplace<PeerLocated>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

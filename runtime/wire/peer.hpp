@@ -222,6 +222,25 @@ struct PeerUnused {
   std::vector<ObjectId> objects;
 };
 
+/// Which of these do you have? Answered by PeerLocated.
+struct PeerLocate {
+  std::uint64_t request = 0;
+  std::vector<ObjectId> objects;  ///< at most kMaxHeld
+};
+/// An object that is known at the node that says so.
+struct PeerPlace {
+  std::uint32_t index = 0;  ///< among those of the PeerLocate
+  PlaceState state = PlaceState::unknown;
+  std::uint64_t bytes = 0;
+  bool here = false;     ///< the node has the bytes
+  bool spilled = false;  ///< on disk
+  ObjectId forward;      ///< not zero: it is the value of this one, which others may have
+};
+struct PeerLocated {
+  std::uint64_t request = 0;
+  std::vector<PeerPlace> places;
+};
+
 // --- programs (a job's executable and its shared objects), by content
 
 struct ProgramRequest {
@@ -255,7 +274,8 @@ using PeerMessage =
                  PeerLeaseReclaim, PeerLeaseReturned, PeerConnect, PeerFrame, PeerProcessGone,
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
                  BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild, PeerInquire,
-                 PeerAnswer, PullElsewhere, PeerKeep, PeerKept, PeerFind, PeerHeld, PeerUnused>;
+                 PeerAnswer, PullElsewhere, PeerKeep, PeerKept, PeerFind, PeerHeld, PeerUnused,
+                 PeerLocate, PeerLocated>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

@@ -17,7 +17,7 @@ constexpr NodeId kHere{9, 1}, kA{9, 2}, kB{9, 3}, kC{9, 4};
 constexpr ProcessIndex kProcess = 1;
 
 struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
-  ReplicasTest() {
+  explicit ReplicasTest(ReplicasOptions options = {}) : replicas(owners, *this, options) {
     replicas.start(kHere);
     for (const NodeId node : {kA, kB, kC}) owners.add_node(node.low + 100);
   }
@@ -86,7 +86,7 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
   }
 
   OwnerTable owners{*this};
-  Replicas replicas{owners, *this};
+  Replicas replicas;
   std::vector<Replicas::Candidate> nodes{{kA, 10}, {kB, 30}, {kC, 20}};
   Time now{100s};
   std::vector<std::pair<NodeId, wire::PeerMessage>> sent;
@@ -253,6 +253,56 @@ TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
   EXPECT_EQ(named(), 1u);
   nodes.pop_back();
   EXPECT_EQ(named(), 0u) << "who asks knows other nodes";
+}
+
+struct NamedReplicasTest : ReplicasTest {
+  NamedReplicasTest() : ReplicasTest({.names = true}) {}
+  void ask_name_of(ObjectId object) override {
+    EXPECT_EQ(object, kObject);
+    ++asked;
+  }
+  /// Two rounds in which nobody names it.
+  void nobody_holds_it() {
+    for (int round = 0; round < 2; ++round) {
+      later(5s);
+      for (const auto& [to, message] : std::vector(sent))
+        if (const auto* held = std::get_if<wire::PeerHeld>(&message))
+          replicas.on_unused(to, {held->round, held->objects}, now);
+      sent.clear();
+    }
+  }
+  int asked = 0;
+};
+
+TEST_F(NamedReplicasTest, ACopyWithoutOwnerStaysAsLongAsTheObjectHasAName) {
+  keep();
+  lose(kA);
+  sent.clear();
+  nobody_holds_it();
+  EXPECT_EQ(asked, 2) << "again, since the answer may be lost";
+  EXPECT_EQ(replicas.kept(), 1u) << "control has not said that it has none";
+  replicas.on_name(kObject, true, now);
+  nobody_holds_it();
+  EXPECT_EQ(replicas.kept(), 1u);
+  EXPECT_LE(replicas.next_deadline(), now + 4s) << "it may be forgotten";
+  replicas.on_name(kObject, false, now);
+  lose(kB);  // which may have given it a name meanwhile
+  nobody_holds_it();
+  EXPECT_EQ(replicas.kept(), 1u);
+  replicas.on_name(kObject, false, now);
+  asked = 0;
+  nobody_holds_it();
+  EXPECT_EQ(replicas.kept(), 0u);
+  EXPECT_EQ(asked, 0) << "it was said";
+}
+
+TEST_F(NamedReplicasTest, ControlIsNotAskedWhileTheOwnerLives) {
+  keep();
+  later(5s);
+  replicas.on_name(kObject, false, now);
+  lose(kA);
+  later(5s);
+  EXPECT_EQ(asked, 1);
 }
 
 }  // namespace

@@ -107,6 +107,31 @@ TEST(Put, takes_replicas_from_one_on) {
   EXPECT_THROW(ctx.put(7, {.replicas = 1025}), troupe::InvalidArgument);
 }
 
+TEST(Names, lead_to_values_of_their_type) {
+  InlineEngine engine;
+  Context ctx = engine.context();
+  const Ref<std::vector<int>> weights = ctx.put(std::vector<int>{1, 2, 3});
+  ctx.detach(weights, "weights");
+  const auto found = ctx.find_object<std::vector<int>>("weights");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, weights);
+  EXPECT_FALSE(ctx.find_object<std::vector<int>>("bias"));
+  EXPECT_THROW(ctx.find_object<std::vector<double>>("weights"), InvalidArgument);
+  EXPECT_THROW(ctx.detach(ctx.put(1), "weights"), InvalidArgument);
+  EXPECT_TRUE(ctx.forget_object("weights"));
+  EXPECT_FALSE(ctx.forget_object("weights"));
+  EXPECT_EQ(ctx.get(*found).size(), 3u) << "a ref keeps it";
+}
+
+TEST(Locations, are_one_for_each_ref) {
+  InlineEngine engine;
+  Context ctx = engine.context();
+  const auto where = ctx.locations(std::vector<AnyRef>{ctx.put(1), engine.promise<double>()});
+  ASSERT_EQ(where.size(), 2u);
+  EXPECT_EQ(where[0].nodes, std::vector{ctx.node()});
+  EXPECT_EQ(where[1].state, ObjectLocation::State::pending);
+}
+
 TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_order) {
   InlineEngine engine;
   const Context ctx = engine.context();

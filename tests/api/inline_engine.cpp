@@ -134,6 +134,7 @@ InlineEngine::InlineEngine() {
 }
 
 InlineEngine::~InlineEngine() {
+  names_.clear();
   // Coroutines that will never be resumed end here, before what they refer to.
   std::vector<std::function<void()>> dropped(fires_.begin(), fires_.end());
   fires_.clear();
@@ -343,6 +344,36 @@ std::unique_ptr<detail::Building> InlineEngine::create(std::size_t size, detail:
   };
   ++creates_;
   return std::make_unique<Place>(*this, size);
+}
+
+void InlineEngine::detach(const ObjectHandle& object, const std::string& name,
+                          std::uint64_t fingerprint, const char* type, Duration timeout) {
+  (void)get(object, timeout);
+  const auto [at, fresh] = names_.try_emplace(name, Named{object, fingerprint, type});
+  if (!fresh && !(at->second.object == object))
+    throw InvalidArgument(Code::invalid_argument, "an object named '" + name + "' exists already");
+}
+
+ObjectHandle InlineEngine::find_object(const std::string& name, std::uint64_t fingerprint,
+                                       const char* type) {
+  const auto at = names_.find(name);
+  if (at == names_.end()) return {};
+  if (at->second.fingerprint != fingerprint)
+    throw InvalidArgument(Code::invalid_argument, "it is a " + at->second.type + ", not a " + type);
+  return at->second.object;
+}
+
+std::vector<detail::ObjectLocation> InlineEngine::locations(std::span<const ObjectHandle> objects) {
+  using State = detail::ObjectLocation::State;
+  std::vector<detail::ObjectLocation> answer;
+  for (const ObjectHandle& handle : objects) {
+    const Object& object = object_of(handle);
+    const State state = !object.ready  ? State::pending
+                        : object.error ? State::failed
+                                       : State::large;
+    answer.push_back({state, Bytes{object.size}, false, {node()}});
+  }
+  return answer;
 }
 
 Result<detail::Value> InlineEngine::peek(const ObjectHandle& handle) {

@@ -61,6 +61,13 @@ class InlineEngine final : public detail::Engine {
                                 Duration timeout) override;
   void when_ready(const detail::ObjectHandle& object, std::function<void()> fire) override;
   Result<detail::Value> peek(const detail::ObjectHandle& object) override;
+  void detach(const detail::ObjectHandle& object, const std::string& name,
+              std::uint64_t fingerprint, const char* type, Duration timeout) override;
+  detail::ObjectHandle find_object(const std::string& name, std::uint64_t fingerprint,
+                                   const char* type) override;
+  bool forget_object(const std::string& name) override { return names_.erase(name) != 0; }
+  std::vector<detail::ObjectLocation> locations(
+      std::span<const detail::ObjectHandle> objects) override;
   detail::ActorHandle adopt_actor(ActorId id, detail::ObjectHandle lifetime) override;
   std::vector<detail::NodeInfo> nodes() override;
   NodeId node() override { return {1, 1}; }
@@ -90,6 +97,12 @@ class InlineEngine final : public detail::Engine {
   void run(Job job, Room* room);
   bool pump_until(const detail::ObjectHandle& object);
 
+  struct Named {
+    detail::ObjectHandle object;
+    std::uint64_t fingerprint = 0;
+    std::string type;
+  };
+  std::map<std::string, Named> names_;
   std::deque<std::function<void()>> fires_;
   std::deque<Job> tasks_;
   std::map<ActorId, std::unique_ptr<Room>> rooms_;

@@ -19,8 +19,11 @@ constexpr PutMode last_of(PutMode) {
 constexpr KeyValueRequest::Verb last_of(KeyValueRequest::Verb) {
   return KeyValueRequest::Verb::list;
 }
+constexpr NameObject::Verb last_of(NameObject::Verb) {
+  return NameObject::Verb::forget;
+}
 constexpr ListRequest::What last_of(ListRequest::What) {
-  return ListRequest::What::jobs;
+  return ListRequest::What::objects;
 }
 
 template <class F>
@@ -136,6 +139,23 @@ void each(F& f, KeyValueRequest& m) {
   f("value", m.value), f("expected", m.expected), f("mode", m.mode);
 }
 template <class F>
+void each(F& f, ObjectName& m) {
+  f("name", m.name), f("object", m.object), f("owner", m.owner), f("keeper", m.keeper);
+  f("fingerprint", m.fingerprint), f("type", m.type), f("job", m.job), f("bytes", m.bytes);
+}
+template <class F>
+void each(F& f, NameObject& m) {
+  f("request", m.request), f("verb", m.verb), f("what", m.what);
+}
+template <class F>
+void each(F& f, NamedObject& m) {
+  f("request", m.request), f("done", m.done), f("what", m.what), f("error", m.error);
+}
+template <class F>
+void each(F& f, ObjectForgotten& m) {
+  f("name", m.name), f("object", m.object);
+}
+template <class F>
 void each(F& f, ListRequest& m) {
   f("request", m.request), f("what", m.what);
 }
@@ -229,6 +249,7 @@ void each(F& f, ActorRow& m) {
 template <class F>
 void each(F& f, ListReply& m) {
   f("request", m.request), f("nodes", m.nodes), f("actors", m.actors), f("jobs", m.jobs);
+  f("objects", m.objects);
 }
 template <class F>
 void each(F& f, AskControl& m) {

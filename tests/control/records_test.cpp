@@ -1,10 +1,12 @@
-// Jobs, key-values and the commit queue: nothing is told before it is durable, and everything told
-// is there after a restart.
+// Jobs, key-values, names of objects and the commit queue: nothing is told before it is durable,
+// and everything told is there after a restart.
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/control/key_values.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
+#include "troupe/runtime/control/object_names.hpp"
 
 #include <gtest/gtest.h>
+#include <optional>
 
 namespace troupe::control {
 namespace {
@@ -148,6 +150,83 @@ TEST_F(Records, KeyValuesAreBounded) {
   EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", ""})).at(0).done);  // room again
   for (const char* key : {"l", "m"}) run(values.on_put({kNode, 1, "", key, ""}));
   EXPECT_EQ(run(values.on_list(kNode, 1, "", "")).at(0).error->code, Code::overloaded);
+}
+
+using Verb = NameObject::Verb;
+
+ObjectName weights(std::uint64_t object = 1) {
+  return {"weights", {5, object}, {0, 2}, kNode, 77, "std::vector<double>", {0, 9}, 800};
+}
+
+TEST_F(Records, ANameOfAnObjectIsThereAfterARestartUntilItIsForgotten) {
+  ObjectNames names;
+  const auto ask = [&](ObjectNames& of, Verb verb, const ObjectName& what) {
+    return run(of.on_message({3, verb, what}, kNode));
+  };
+  const auto answer = [&](ObjectNames& of, Verb verb, const ObjectName& what) {
+    return std::get<NamedObject>(ask(of, verb, what).at(0));
+  };
+  EXPECT_FALSE(answer(names, Verb::find, {"weights"}).done);
+  EXPECT_TRUE(answer(names, Verb::detach, weights()).done);
+  EXPECT_TRUE(answer(names, Verb::detach, weights()).done) << "said twice";
+  const NamedObject taken = answer(names, Verb::detach, weights(2));
+  EXPECT_FALSE(taken.done);
+  ASSERT_NE(taken.error, nullptr);
+  EXPECT_EQ(taken.error->code, Code::invalid_argument);
+  EXPECT_EQ(taken.what.object, (ObjectId{5, 1}));
+  reopen();
+  ObjectNames again = ObjectNames::recover(*store).value();
+  const NamedObject found = answer(again, Verb::find, {"weights"});
+  ASSERT_TRUE(found.done);
+  EXPECT_EQ(found.what.object, (ObjectId{5, 1}));
+  EXPECT_EQ(found.what.owner, (NodeId{0, 2}));
+  EXPECT_EQ(found.what.keeper, kNode);
+  EXPECT_EQ(found.what.fingerprint, 77u);
+  EXPECT_EQ(found.what.type, "std::vector<double>");
+  EXPECT_EQ(found.what.job, (JobId{0, 9}));
+  EXPECT_EQ(found.what.bytes, 800u);
+  EXPECT_TRUE(answer(again, Verb::whose, {"", {5, 1}}).done);
+  EXPECT_FALSE(answer(again, Verb::whose, {"", {5, 2}}).done);
+
+  const auto gone = ask(again, Verb::forget, {"weights"});
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_TRUE(std::get<NamedObject>(gone[0]).done);
+  EXPECT_EQ(std::get<ObjectForgotten>(gone[1]).to, kNode);
+  EXPECT_EQ(std::get<ObjectForgotten>(gone[1]).object, (ObjectId{5, 1}));
+  EXPECT_FALSE(answer(again, Verb::whose, {"", {5, 1}}).done);
+  EXPECT_FALSE(answer(again, Verb::forget, {"weights"}).done) << "it is gone";
+  EXPECT_TRUE(answer(again, Verb::detach, weights(2)).done) << "and can be given anew";
+  reopen();
+  EXPECT_EQ(ObjectNames::recover(*store).value().all().at("weights").object, (ObjectId{5, 2}));
+}
+
+TEST_F(Records, NamesOfObjectsAreBoundedAndAnObjectMayHaveTwo) {
+  ObjectNames names({.max_name = 8, .max_names = 2});
+  const auto detach = [&](std::string name) {
+    ObjectName what = weights();
+    what.name = std::move(name);
+    const auto answer = std::get<NamedObject>(
+        run(names.on_message({1, Verb::detach, std::move(what)}, kNode)).at(0));
+    return answer.error ? std::optional(answer.error->code) : std::nullopt;
+  };
+  EXPECT_EQ(detach(""), Code::invalid_argument);
+  EXPECT_EQ(detach("123456789"), Code::invalid_argument);
+  EXPECT_EQ(detach("a"), std::nullopt);
+  EXPECT_EQ(detach("b"), std::nullopt);
+  EXPECT_EQ(detach("c"), Code::overloaded);
+  run(names.on_message({1, Verb::forget, {"a"}}, kNode));
+  EXPECT_TRUE(
+      std::get<NamedObject>(run(names.on_message({1, Verb::whose, {"", {5, 1}}}, kNode)).at(0))
+          .done)
+      << "by its other name";
+  EXPECT_EQ(detach("c"), std::nullopt);
+}
+
+TEST_F(Records, ANameWithoutWhichARecordMakesNoSenseIsRefused) {
+  Batch batch;
+  batch.put("object/weights", "\x02later");
+  ASSERT_TRUE(store->commit({&batch, 1}).ok());
+  EXPECT_EQ(ObjectNames::recover(*store).error().code(), Code::invalid_argument);
 }
 
 }  // namespace

@@ -250,6 +250,31 @@ TEST_F(ServiceTest, NothingLeavesBeforeItsCommitIsDurable) {
   EXPECT_EQ(told<KvReply>(kA).size(), 1u);
 }
 
+TEST_F(ServiceTest, AnObjectsNameIsToldWhenItIsDurableAndItsKeeperHearsThatItIsForgotten) {
+  join_all();
+  service->on_message(kA, NameObject{6, NameObject::Verb::detach, {"weights", {5, 1}, kB, kA}},
+                      now);
+  EXPECT_TRUE(told<NamedObject>(kA).empty());
+  flush();
+  EXPECT_TRUE(last<NamedObject>(kA).done);
+  say(kB, NameObject{7, NameObject::Verb::find, {"weights"}});
+  EXPECT_EQ(last<NamedObject>(kB).what.owner, kB);
+  say(kB, ListRequest{8, ListRequest::What::objects});
+  ASSERT_EQ(last<ListReply>(kB).objects.size(), 1u);
+  EXPECT_EQ(last<ListReply>(kB).objects[0].name, "weights");
+  service->on_message(kB, NameObject{9, NameObject::Verb::forget, {"weights"}}, now);
+  EXPECT_TRUE(told<ObjectForgotten>(kA).empty());
+  flush();
+  EXPECT_EQ(last<NamedObject>(kB).request, 9u);
+  EXPECT_EQ(last<ObjectForgotten>(kA).object, (ObjectId{5, 1}));
+  // A keeper that is dead has nothing to let go of.
+  say(kA, NameObject{10, NameObject::Verb::detach, {"weights", {5, 2}, kA, kA}});
+  say(kA, Leaving{kA, epochs[kA]});
+  say(kB, NameObject{11, NameObject::Verb::forget, {"weights"}});
+  EXPECT_TRUE(last<NamedObject>(kB).done);
+  EXPECT_EQ(told<ObjectForgotten>(kA).size(), 1u);
+}
+
 TEST_F(ServiceTest, ShortSpaceRefusesWritesAndNothingElse) {
   join_all();
   disk->set_free_space(Bytes{32ull << 20});
@@ -260,6 +285,9 @@ TEST_F(ServiceTest, ShortSpaceRefusesWritesAndNothingElse) {
   };
   EXPECT_EQ(put("k").error->code, Code::no_space);
   EXPECT_EQ(spawn(spec(1, 1, "named")).error->code, Code::no_space);
+  const NameObject detach{6, NameObject::Verb::detach, {"weights", {5, 1}, kA, kA}};
+  say(kA, detach);
+  EXPECT_EQ(last<NamedObject>(kA).error->code, Code::no_space);
   EXPECT_EQ(spawn(spec(2, 1)).error, nullptr);
   StartJob job;
   job.job.id = JobId{5, 2};

@@ -178,6 +178,49 @@ TEST_F(Jobs, WhatADetachedActorKeepsOutlivesTheDriverThatMadeIt) {
   EXPECT_EQ(other.ask("shelved shelf" + std::to_string(SIGKILL)), "300000");
 }
 
+TEST_F(Jobs, ADetachedObjectOutlivesItsDriverAndControlUntilItIsForgotten) {
+  start(2, 2);
+  for (const int signal : {0, SIGKILL}) {
+    Driver maker({TROUPE_PROGRAM});
+    EXPECT_EQ(maker.ask("detach parts" + std::to_string(signal) + " 7"), "detached");
+    maker.end(signal);
+  }
+  EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-zygote") == 0; }, 5s));
+  std::multimap<std::string, int> found;
+  collect(cluster["launcher"], found);
+  ASSERT_EQ(found.count("(troupe-control)"), 1u);
+  ::kill(found.find("(troupe-control)")->second, SIGKILL);
+  Driver other({TROUPE_PROGRAM});
+  EXPECT_EQ(other.ask("found parts0"), "300007") << "with what it names, however deep";
+  EXPECT_EQ(other.ask("found parts" + std::to_string(SIGKILL)), "300007");
+  EXPECT_EQ(other.ask("found nothing"), "none");
+  const std::string taken = other.ask("detach parts0 8");
+  EXPECT_TRUE(says(taken, "error invalid_argument") && says(taken, "'parts0' exists already"))
+      << taken;
+  const std::string mistaken = other.ask("mistaken parts0");
+  EXPECT_TRUE(says(mistaken, "error invalid_argument") && says(mistaken, "Parts, not a int"))
+      << mistaken;
+
+  const json names = list("names");
+  ASSERT_EQ(names.size(), 2u);
+  EXPECT_EQ(names[0]["name"], "parts0");
+  std::set<std::string> shown;
+  for (const json& object : list("objects"))
+    if (object["detached"] == true) shown.insert(object["name"].get<std::string>());
+  EXPECT_EQ(shown, (std::set<std::string>{"parts0", "parts9"}));
+  EXPECT_TRUE(says(troupe_command({"list", "objects"}).out, "its name 'parts0'"));
+  EXPECT_TRUE(says(troupe_command({"memory"}).out, "2 objects stay when the program"));
+
+  EXPECT_GT(store_used(), 3'000'000u);
+  EXPECT_EQ(other.ask("forget parts0"), "forgotten");
+  EXPECT_EQ(other.ask("forget parts0"), "none");
+  const Outcome forgotten = troupe_command({"forget", "parts9"});
+  EXPECT_EQ(forgotten.code, 0) << forgotten.err;
+  EXPECT_EQ(troupe_command({"forget", "parts9"}).code, 1);
+  EXPECT_EQ(other.ask("found parts9"), "none");
+  EXPECT_TRUE(eventually([&] { return store_used() == 0; }, 10s)) << store_used();
+}
+
 TEST_F(Jobs, ADetachedActorWhoseDriverEndsWhileItStartsLivesOn) {
   start(3, 1);
   for (int i = 0; i < 3; ++i) {

@@ -133,6 +133,24 @@ TEST_F(SharedSpill, WhatIsInsideAValueThatNobodyHadOpenedSurvivesToo) {
   EXPECT_EQ(ctx.get(basket.small, kBound), 42);
 }
 
+int name_inside(Context& ctx, std::string name) {
+  ctx.detach(ctx.put(fill_inside(ctx)), name);
+  return 1;
+}
+
+TEST_F(SharedSpill, WhatHasANameSurvivesThoughNoOtherNodeHeldIt) {
+  start();
+  Context ctx = cluster->context();
+  const int agent = processes::agent_of(ctx, others.at(0));
+  EXPECT_EQ(ctx.get(on(0).submit<name_inside>(std::string("nested")), kBound), 1);
+  ASSERT_TRUE(has_copies(5)) << copies().size();
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  const Nested found = ctx.get(ctx.find_object<Nested>("nested").value(), kBound);
+  const Basket basket = ctx.get(found.inner, kBound);
+  for (std::uint64_t i = 0; i < basket.large.size(); ++i)
+    EXPECT_TRUE(holds(ctx, basket.large[i], i)) << i;
+}
+
 TEST_F(SharedSpill, ADamagedCopyIsLostByType) {
   start();
   Context ctx = cluster->context();

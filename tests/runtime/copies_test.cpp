@@ -172,6 +172,17 @@ TEST_F(OwnersWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo) {
   EXPECT_EQ(out.wanted.size(), 3u) << "it has been said";
 }
 
+TEST_F(OwnersWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt) {
+  owners.escape(1, kY, value_of(Kind::inline_bytes), {});
+  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  EXPECT_TRUE(out.wanted.empty());
+  owners.may_be_found(kX);
+  EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY})) << "and what it names";
+  for (const ObjectId object : out.wanted) EXPECT_NE(owners.held_abroad(object).value, nullptr);
+  owners.may_be_found(kZ);
+  EXPECT_EQ(out.wanted.size(), 2u) << "nothing is known of it";
+}
+
 TEST_F(OwnersWithCopies, ANewValueEndsTheCopyOfTheOld) {
   owners.escape(1, kX, value_of(Kind::shared, 7), {});
   owners.hold(kX, kA, +1);

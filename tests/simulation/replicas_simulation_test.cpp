@@ -9,7 +9,11 @@
 namespace troupe::simulation {
 namespace {
 
-constexpr std::uint64_t kMostOfReplicas = 12'000;
+constexpr std::uint64_t kMostOfReplicas = 12'000, kMostOfNames = 3'000;
+
+struct NamedReplicasWorld : ReplicasWorld {
+  explicit NamedReplicasWorld(std::uint64_t seed) : ReplicasWorld(seed, true) {}
+};
 
 TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   ReplicasWorld::Seen total;
@@ -47,6 +51,22 @@ TEST(ReplicasSimulation, SeedsThatOnceFailedPass) {
   }
 }
 
+TEST(ReplicasSimulation, WhatHasANameIsHeldByItAloneUntilItIsForgotten) {
+  ReplicasWorld::Seen total;
+  const sim::Seeds seeds(kMostOfNames);
+  for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
+    NamedReplicasWorld world(seed);
+    world.run();
+    ASSERT_EQ(world.broken(), "") << "seed " << seed;
+    total.named += world.seen().named, total.by_name += world.seen().by_name;
+    total.orphans += world.seen().orphans;
+  }
+  const double share = static_cast<double>(kMostOfNames) / static_cast<double>(seeds.count);
+  EXPECT_GT(static_cast<double>(total.named) * share, 1'000);
+  EXPECT_GT(static_cast<double>(total.by_name) * share, 5'000);
+  EXPECT_GT(static_cast<double>(total.orphans) * share, 500);
+}
+
 class PlantedInReplicas : public testing::TestWithParam<const char*> {};
 
 TEST_P(PlantedInReplicas, IsFound) {
@@ -56,6 +76,24 @@ TEST_P(PlantedInReplicas, IsFound) {
   EXPECT_NE(seed, 0u);
   RecordProperty("seed", std::to_string(seed));
 }
+
+class PlantedInNames : public testing::TestWithParam<const char*> {};
+
+TEST_P(PlantedInNames, IsFound) {
+  sim::MutantScope bug(GetParam());
+  const std::uint64_t seed = sim::first_broken<NamedReplicasWorld>(kMostOfNames);
+  EXPECT_TRUE(bug.reached());
+  EXPECT_NE(seed, 0u);
+  RecordProperty("seed", std::to_string(seed));
+}
+
+INSTANTIATE_TEST_SUITE_P(ReplicasSimulation, PlantedInNames,
+                         testing::Values("replicas.names_hold_nothing", "named.keeps_forgotten"),
+                         [](const auto& planted) {
+                           std::string name = planted.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
 
 INSTANTIATE_TEST_SUITE_P(ReplicasSimulation, PlantedInReplicas,
                          testing::Values("replicas.answers_early", "replicas.copies_stay",

@@ -10,9 +10,11 @@
 /// can still name are not freed, unless the only node that had passed it on died before its owner
 /// knew of the receiver, or passed it on to the owner itself; every put is answered and, if well,
 /// has its copies; every await is answered after the last fault; when all is let go no record,
-/// count, copy or byte is left.
+/// count, copy or byte is left. With names: what has one is not lost either, though nobody else
+/// holds it.
 #pragma once
 
+#include "tests/simulation/played_names.hpp"
 #include "troupe/runtime/agent/replicas.hpp"
 #include "troupe/runtime/base/random.hpp"
 
@@ -28,18 +30,19 @@
 
 namespace troupe::simulation {
 
-class ReplicasWorld final {
+class ReplicasWorld : private PlayedNames::Host {
  public:
   struct Seen {  // what the schedules did, so that they can be judged
     std::uint64_t puts = 0, refused = 0, found = 0, lent = 0, deaths = 0, orphans = 0, excused = 0;
-    std::uint64_t restored = 0;
+    std::uint64_t restored = 0, named = 0, by_name = 0;
   };
 
-  explicit ReplicasWorld(std::uint64_t seed) : random_(seed) {
+  explicit ReplicasWorld(std::uint64_t seed, bool names = false) : random_(seed) {
     const std::size_t count = 3 + random_.below(3);
     copies_ = 2 + (count > 3 ? random_.below(2) : 0);
     deaths_ = random_.chance(0.8) ? 1 + random_.below(copies_ - 1) : 0;
-    for (std::size_t n = 0; n < count; ++n) nodes_.push_back(std::make_unique<Node>(*this, n));
+    for (std::size_t n = 0; n < count; ++n)
+      nodes_.push_back(std::make_unique<Node>(*this, n, names));
     for (auto& node : nodes_) {
       node->links.resize(count);
       node->replicas.start(id_of(node->self));
@@ -50,6 +53,7 @@ class ReplicasWorld final {
     }
     notices_ = random_.chance(0.5) ? 0.02 : 0.5;
     restless_ = random_.chance(0.5);
+    if (names) names_ = std::make_unique<PlayedNames>(*this, count, random_);
   }
 
   void run() {
@@ -78,12 +82,15 @@ class ReplicasWorld final {
     bool usable = true, awaited = false, remote = false, ready = false;
   };
   struct Node final : agent::OwnerTable::Out, agent::Replicas::Out {
-    Node(ReplicasWorld& w, std::size_t n) : world(w), self(n) {}
+    Node(ReplicasWorld& w, std::size_t n, bool names)
+        : world(w),
+          self(n),
+          replicas(owners, *this, {.round = kRound, .longest_round = 2 * kRound, .names = names}) {}
     ReplicasWorld& world;
     std::size_t self;
     bool alive = true;
     agent::OwnerTable owners{*this};
-    agent::Replicas replicas{owners, *this, {.round = kRound, .longest_round = 2 * kRound}};
+    agent::Replicas replicas;
     std::vector<std::deque<Message>> links;  // from each other node, in order
     std::vector<double> speed;
     std::set<std::size_t> known_dead;
@@ -161,6 +168,7 @@ class ReplicasWorld final {
       lost.error = why.shared_info();
       owners.ready_from_owner(owner, object, lost, {});
     }
+    void ask_name_of(ObjectId object) override { world.names_->ask_name_of(self, object); }
     std::vector<ObjectId> failed_;  ///< pulls from nodes that are known to be dead
   };
 
@@ -253,7 +261,47 @@ class ReplicasWorld final {
     });
     return true;
   }
+  /// Gives an object a name, finds one by it, or lets go of one.
+  void use_names(Node& node) {
+    const auto dice = random_.below(100);
+    if (dice < 40) {
+      for (const auto& [id, entry] : node.table)
+        if (entry.usable && random_.chance(0.3) && node.owners.value_of(id) != nullptr) {
+          const Index owner = node.owners.owner_of(id).value_or(index_of(node.self));
+          return names_->detach(node.self, id, id_of(owner - kNodes));
+        }
+    } else if (dice < 48) {
+      names_->reset(node.self);
+    } else if (!names_->all().empty()) {
+      auto at = names_->all().begin();
+      std::advance(at, static_cast<std::ptrdiff_t>(random_.below(names_->all().size())));
+      const ObjectId id = at->second.object;
+      return dice < 85 ? names_->find(node.self, id) : names_->forget(node.self, id);
+    }
+  }
+  // PlayedNames::Host
+  void hold_named(std::size_t node, ObjectId object, std::int32_t delta) override {
+    nodes_[node]->owners.hold(object, agent::kSelf, delta);
+  }
+  void found(std::size_t node, const control::ObjectName& what) override {
+    ++seen_.by_name;
+    Node& at = *nodes_[node];
+    if (node_of(what.owner) != node)
+      at.owners.borrow(what.object, index_of(node_of(what.owner)), agent::kSelf);
+    at.owners.hold(what.object, kProcess, +1);
+    adopt(at, what.object);
+  }
+  void on_name(std::size_t node, ObjectId object, bool has_one) override {
+    nodes_[node]->replicas.on_name(object, has_one, now_);
+  }
+  void forgotten(ObjectId object) override { excuse(object); }
+  /// With what it names.
+  void excuse(ObjectId object) {
+    may_excuse_.insert(object);
+    excused_.insert(object);
+  }
   void act(Node& node) {
+    if (names_ && random_.chance(0.3)) return use_names(node);
     const auto dice = random_.below(100);
     std::vector<ObjectId> ids;
     for (const auto& [id, entry] : node.table) ids.push_back(id);
@@ -374,6 +422,7 @@ class ReplicasWorld final {
       while (!node.links[from].empty() && (calm || random_.chance(node.speed[from])))
         read(node, from);
     }
+    if (names_) names_->move(node.self, calm);
     for (const ObjectId object : std::exchange(node.failed_, {}))
       if (const auto at = node.pulling.find(object); at != node.pulling.end())
         pull_failed(node, object, at->second);
@@ -405,6 +454,11 @@ class ReplicasWorld final {
     ++dead_;
     ++seen_.deaths;
     node.alive = false;
+    if (names_) {  // whose owner lives, what has its name lets go of it
+      names_->died(node.self);
+      for (const auto& [name, what] : names_->all())
+        if (what.keeper == id_of(node.self) && what.owner != what.keeper) excuse(what.object);
+    }
     node.owners.each([&](const agent::OwnerTable::Seen& seen) {
       const bool passed_on = std::any_of(seen.holders.begin(), seen.holders.end(),
                                          [](const auto& one) { return one.first >= kNodes; });
@@ -436,10 +490,11 @@ class ReplicasWorld final {
           if (whose == object) return;
     if (put_.count(object) == 0 || !named_anywhere(object)) return;
     const bool excused = nodes_[owner_of(object)]->alive && may_excuse_.count(object) != 0;
-    if (excused || ended_.count(object) != 0) return;
+    if (excused || ended_.count(object) != 0 || excused_.count(object) != 0) return;
     fail("object " + std::to_string(object.low & 0xffff) + " is in use");
   }
   bool named_anywhere(ObjectId id) const {
+    if (names_ && names_->has(id)) return true;
     for (const auto& node : nodes_) {
       if (!node->alive) continue;
       if (node->table.count(id) != 0) return true;
@@ -493,9 +548,21 @@ class ReplicasWorld final {
         if (!entry.ready) fail("an await was not answered");
       seen_.orphans += node->replicas.kept();
     }
-    for (int i = 0; i < 400 && broken_.empty() && !is_empty(); ++i) round(true);
+    for (int i = 0; i < 400 && broken_.empty() && !is_empty(); ++i) {
+      if (names_) forget_all();
+      round(true);
+    }
     for (auto& node : nodes_)
       if (node->alive && broken_.empty()) check_empty(*node);
+  }
+  /// By whom ever lives.
+  void forget_all() {
+    const auto alive =
+        std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->alive; });
+    for (const auto& [name, what] : std::map(names_->all())) {
+      ++seen_.named;
+      names_->forget((*alive)->self, what.object);
+    }
   }
   bool is_waiting() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
@@ -531,7 +598,9 @@ class ReplicasWorld final {
   std::map<std::uint64_t, ObjectId> pull_ids_;
   /// Passed on by a node that died, and whose owner may not have known; lost by right.
   std::set<ObjectId> may_excuse_;
-  std::set<ObjectId> ended_;  ///< of those, let go of by their owners: all copies go
+  std::set<ObjectId> excused_;  ///< whose name was let go of while somebody may have found it
+  std::set<ObjectId> ended_;    ///< of those, let go of by their owners: all copies go
+  std::unique_ptr<PlayedNames> names_;
   std::uint64_t last_ = 0, bytes_ = 0, requests_ = 0;
   Seen seen_;
   std::string broken_;

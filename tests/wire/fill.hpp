@@ -59,6 +59,12 @@ void repair(F& filler, PullRefused& refused) {
 constexpr Inquire::About last_of(Inquire::About) {
   return Inquire::About::memory;
 }
+constexpr NameObject::Verb last_of(NameObject::Verb) {
+  return NameObject::Verb::forget;
+}
+constexpr PlaceState last_of(PlaceState) {
+  return PlaceState::failed;
+}
 constexpr ProcessKind last_of(ProcessKind) {
   return ProcessKind::observer;
 }

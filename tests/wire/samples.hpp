@@ -237,6 +237,29 @@ void each(F& f, Replicated& m) {
   f("request", m.request), f("error", m.error);
 }
 template <class F>
+void each(F& f, NameObject& m) {
+  f("request", m.request), f("verb", m.verb), f("name", m.name), f("object", m.object);
+  f("fingerprint", m.fingerprint), f("type", m.type);
+}
+template <class F>
+void each(F& f, NamedObject& m) {
+  f("request", m.request), f("found", m.found), f("object", m.object);
+  f("fingerprint", m.fingerprint), f("type", m.type), f("error", m.error);
+}
+template <class F>
+void each(F& f, Locate& m) {
+  f("request", m.request), f("objects", m.objects);
+}
+template <class F>
+void each(F& f, ObjectPlace& m) {
+  f("index", m.index), f("state", m.state), f("bytes", m.bytes), f("spilled", m.spilled);
+  f("nodes", m.nodes);
+}
+template <class F>
+void each(F& f, Located& m) {
+  f("request", m.request), f("places", m.places), f("more", m.more);
+}
+template <class F>
 void each(F& f, Rebuild& m) {
   f("object", m.object), f("lost", m.lost);
 }
@@ -392,6 +415,19 @@ void each(F& f, PeerHeld& m) {
 template <class F>
 void each(F& f, PeerUnused& m) {
   f("round", m.round), f("objects", m.objects);
+}
+template <class F>
+void each(F& f, PeerLocate& m) {
+  f("request", m.request), f("objects", m.objects);
+}
+template <class F>
+void each(F& f, PeerPlace& m) {
+  f("index", m.index), f("state", m.state), f("bytes", m.bytes), f("here", m.here);
+  f("spilled", m.spilled), f("forward", m.forward);
+}
+template <class F>
+void each(F& f, PeerLocated& m) {
+  f("request", m.request), f("places", m.places);
 }
 template <class F>
 void each(F& f, PullRequest& m) {

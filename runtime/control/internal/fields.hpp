@@ -15,18 +15,13 @@ namespace fields = wire::internal;
 using fields::bounded;
 using fields::checked;
 using fields::CutText;
+using fields::read_enum;
 using fields::read_error;
 using fields::read_text;
 using fields::refuse;
 using fields::write_optional;
 using wire::kMaxPath;
 using wire::kMaxRows;
-
-template <class Enum>
-Enum read_enum(std::uint8_t value, Enum last, const char* field) {
-  if (value > static_cast<std::uint8_t>(last)) refuse(field, "is out of range");
-  return static_cast<Enum>(value);
-}
 
 /// The user's bytes: bounded by the message only.
 inline capnp::Data::Reader data_of(const std::string& bytes) {
@@ -44,5 +39,7 @@ void write(schema::ActorSpec::Builder out, const ActorSpec& spec);
 void read(schema::ActorSpec::Reader in, ActorSpec& spec);
 void write(schema::JobRecord::Builder out, const JobRecord& job);
 void read(schema::JobRecord::Reader in, JobRecord& job);
+void write(schema::ObjectName::Builder out, const ObjectName& name);
+void read(schema::ObjectName::Reader in, ObjectName& name);
 
 }  // namespace troupe::control::internal

@@ -55,6 +55,22 @@ void read(schema::Id::Reader in, Id<Tag>& id) {
   id.low = in.getLow();
 }
 
+using Ids = capnp::List<schema::Id>;
+template <class Tag>
+void write_ids(Ids::Builder out, const std::vector<Id<Tag>>& ids) {
+  for (unsigned i = 0; i < out.size(); ++i) write(out[i], ids[i]);
+}
+template <class Tag>
+void read_ids(Ids::Reader in, std::vector<Id<Tag>>& ids, std::size_t bound, const char* field) {
+  ids.resize(bounded(in.size(), bound, field));
+  for (unsigned i = 0; i < in.size(); ++i) read(in[i], ids[i]);
+}
+template <class Enum>
+Enum read_enum(std::uint8_t value, Enum last, const char* field) {
+  if (value > static_cast<std::uint8_t>(last)) refuse(field, "is out of range");
+  return static_cast<Enum>(value);
+}
+
 std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound = kMaxText);
 using Texts = capnp::List<capnp::Text>;
 void write(Texts::Builder out, const std::vector<std::string>& texts, std::size_t bound);

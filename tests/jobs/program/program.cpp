@@ -37,6 +37,12 @@ struct Shelf {
   Values give() const { return kept; }
 };
 
+/// What gets a name.
+struct Parts {
+  troupe::Ref<int> number;
+  troupe::Ref<std::vector<double>> put, made;
+};
+
 /// Where the tasks of one call meet: each node leaves a file, and nobody goes on before all came,
 /// so that no node can have done everything before the workers of another are up.
 struct Meeting {
@@ -114,6 +120,29 @@ class Driver {
       for (const auto& ref : ctx_.get(shelf.value().call<&Shelf::give>(), kBound))
         for (const double one : ctx_.get(ref, kBound)) sum += one;
       return std::to_string(static_cast<int>(sum));
+    }
+    if (verb == "detach") {  // a small value, one that was put here and one that a task made
+      line >> name >> value;
+      Parts parts{ctx_.put(value), ctx_.put(std::vector<double>(100'000, 2.0)),
+                  ctx_.submit<large>(std::size_t{100'000})};
+      ctx_.wait(std::vector{parts.made}, {.timeout = kBound});
+      ctx_.detach(ctx_.put(parts), name);
+      return "detached";
+    }
+    if (verb == "found" || verb == "mistaken") {
+      line >> name;
+      if (verb == "mistaken" && ctx_.find_object<int>(name)) return "an int";
+      const auto found = ctx_.find_object<Parts>(name);
+      if (!found) return "none";
+      const Parts parts = ctx_.get(*found, kBound);
+      double sum = ctx_.get(parts.number, kBound);
+      for (const auto& ref : {parts.put, parts.made})
+        for (const double one : ctx_.get(ref, kBound)) sum += one;
+      return std::to_string(static_cast<int>(sum));
+    }
+    if (verb == "forget") {
+      line >> name;
+      return ctx_.forget_object(name) ? "forgotten" : "none";
     }
     line >> value >> nodes;
     if (verb == "spread") return distinct<process_and_node>(value, nodes);

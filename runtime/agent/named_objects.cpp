@@ -1,0 +1,94 @@
+#include "troupe/runtime/agent/named_objects.hpp"
+
+#include "troupe/runtime/base/buggify.hpp"
+
+#include <utility>
+
+namespace troupe::agent {
+
+using Verb = control::NameObject::Verb;
+
+void NamedObjects::ask(ProcessIndex process, const wire::NameObject& message, const Facts& facts) {
+  Question question;
+  question.process = process;
+  question.request = message.request;
+  control::ObjectName& what = question.message.what;
+  what.name = message.name;
+  switch (message.verb) {
+    case wire::NameObject::Verb::detach:
+      question.message.verb = Verb::detach;
+      what.object = message.object;
+      what.owner = facts.owner;
+      what.keeper = self_;
+      what.fingerprint = message.fingerprint;
+      what.type = message.type;
+      what.job = facts.job;
+      what.bytes = facts.bytes;
+      out_.hold_named(what.object, +1);
+      break;
+    case wire::NameObject::Verb::find: question.message.verb = Verb::find; break;
+    case wire::NameObject::Verb::forget: question.message.verb = Verb::forget; break;
+  }
+  send(std::move(question));
+}
+
+void NamedObjects::send(Question question) {
+  question.message.request = ++next_request_;
+  const auto at = questions_.emplace(question.message.request, std::move(question)).first;
+  out_.to_control(at->second.message);
+}
+
+bool NamedObjects::replied(const control::NamedObject& reply) {
+  const auto gone = questions_.extract(reply.request);
+  if (!gone) return false;
+  const auto& [process, request, message] = gone.mapped();
+  const ObjectId object = message.what.object;
+  if (process == kSelf) {
+    const bool is_ours =
+        reply.done && reply.what.object == object && reply.what.keeper == message.what.keeper;
+    if (!is_ours && !reply.error) let_go(message.what.name, object);
+    return true;
+  }
+  if (message.verb == Verb::detach) {
+    // Asked twice, it is kept once.
+    const bool kept = reply.done && kept_.emplace(message.what.name, object).second;
+    if (!kept) out_.hold_named(object, -1);
+  }
+  wire::NamedObject answer;
+  answer.request = request;
+  answer.found = reply.done;
+  answer.error = reply.error;
+  if (message.verb == Verb::find && reply.done) {
+    answer.object = reply.what.object;
+    answer.fingerprint = reply.what.fingerprint;
+    answer.type = reply.what.type;
+  }
+  out_.answer(process, answer, reply.what);
+  return true;
+}
+
+void NamedObjects::forgotten(const control::ObjectForgotten& message) {
+  let_go(message.name, message.object);
+}
+
+void NamedObjects::let_go(const std::string& name, ObjectId object) {
+  const auto at = kept_.find(name);
+  if (at == kept_.end() || at->second != object || TROUPE_MUTANT("named.keeps_forgotten")) return;
+  kept_.erase(at);
+  out_.hold_named(object, -1);
+}
+
+void NamedObjects::registered() {
+  std::erase_if(questions_, [](const auto& entry) { return entry.second.process == kSelf; });
+  for (const auto& [request, question] : questions_) out_.to_control(question.message);
+  for (const auto& [name, object] : kept_) {
+    Question question;
+    question.message.verb = Verb::find;
+    question.message.what.name = name;
+    question.message.what.object = object;
+    question.message.what.keeper = self_;
+    send(std::move(question));
+  }
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,132 @@
+/// Objects that have a name, and where the bytes of objects are: what processes and other nodes
+/// ask, with what NamedObjects and Locating decide carried out.
+#include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/values.hpp"
+
+namespace troupe::agent {
+namespace {
+
+constexpr int kMostSteps = 16;  ///< from a forwarded value to whose it is
+
+}  // namespace
+
+// --- names
+
+void Node::on_name_object(Process& from, const wire::NameObject& message) {
+  NamedObjects::Facts facts;
+  if (message.verb == wire::NameObject::Verb::detach) {
+    const wire::Value* value = owners_.value_of(message.object);
+    std::optional<Error> error;
+    if (value == nullptr)
+      error = Error(Code::invalid_argument, "what gets a name has no value yet");
+    else if (value->kind == wire::Value::Kind::error)
+      error = Error(*value->error);
+    if (error)
+      return send(from, wire::NamedObject{message.request, false, {}, 0, "", error->shared_info()});
+    facts.owner = owner_of(message.object);
+    facts.job = from.job;
+    facts.bytes = place_of(message.object).bytes;
+    owners_.may_be_found(message.object);
+  }
+  named_.ask(from.index, message, facts);
+}
+
+void Node::hold_named(ObjectId object, std::int32_t delta) {
+  owners_.hold(object, kSelf, delta);
+}
+
+void Node::to_control(const control::NameObject& message) {
+  if (control_)
+    control_->send(message);
+  else
+    say_to_control(message);
+}
+
+void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
+                  const control::ObjectName& what) {
+  Process* to = find(process);
+  if (to == nullptr) return;
+  if (answer.object) {
+    if (what.owner != id_) owners_.borrow(answer.object, owner_index(what.owner), kSelf);
+    owners_.hold(answer.object, process, +1);
+  }
+  send(*to, answer);
+}
+
+/// A name holds what it leads to, also when no node does.
+void Node::ask_name_of(ObjectId object) {
+  control::NameObject question{next_inquiry_++, control::NameObject::Verb::whose, {}};
+  question.what.object = object;
+  name_questions_[question.request] = object;
+  say_to_control(question);
+}
+
+void Node::on_named_object(control::FromControl& message, const control::NamedObject& reply) {
+  if (named_.replied(reply)) return;
+  if (const auto question = name_questions_.extract(reply.request)) {
+    if (!reply.error) replicas_.on_name(question.mapped(), reply.done, steady_now());
+    return;
+  }
+  answer_inquiry(message, reply.request);
+}
+
+// --- places
+
+void Node::on_locate(const Process& from, const wire::Locate& message) {
+  locating_.ask(from.index, message, steady_now());
+}
+
+wire::PeerPlace Node::place_of(ObjectId object) {
+  wire::PeerPlace place;
+  const wire::Value* value = owners_.value_of(object);
+  for (int step = 0;
+       value != nullptr && value->kind == wire::Value::Kind::forwarded && step < kMostSteps; ++step)
+    value = owners_.value_of(place.forward = value->forward);
+  const ObjectId last = place.forward ? place.forward : object;
+  // What this node keeps for another is apart from what it holds as a borrower.
+  const bool elsewhere = value == nullptr || value->kind == wire::Value::Kind::remote;
+  if (elsewhere && wire::has_copies(last))
+    if (const wire::Value* copy = owners_.value_of(wire::copy_of(last))) value = copy;
+  if (value == nullptr) {
+    if (owners_.knows(last) && !owners_.owner_of(last)) place.state = wire::PlaceState::pending;
+    return place;
+  }
+  switch (value->kind) {
+    case wire::Value::Kind::inline_bytes:
+      place.state = wire::PlaceState::small;
+      place.bytes = value->payload_size;
+      place.here = true;
+      break;
+    case wire::Value::Kind::shared: {
+      place.state = wire::PlaceState::large;
+      place.bytes = value->location.length;
+      place.here = true;
+      const auto seen =
+          spiller_ ? spiller_->look(client::store_location(value->location)) : std::nullopt;
+      place.spilled = seen && seen->on_disk;
+      break;
+    }
+    case wire::Value::Kind::remote:
+      place.state = wire::PlaceState::large;
+      place.bytes = value->remote_bytes;
+      break;
+    case wire::Value::Kind::error: place.state = wire::PlaceState::failed; break;
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::forwarded: break;
+  }
+  return place;
+}
+
+std::vector<NodeId> Node::nodes_to_ask() {
+  return {known_nodes_.begin(), known_nodes_.end()};
+}
+
+void Node::ask_place(NodeId node, const wire::PeerLocate& message) {
+  network_->send(node, message);
+}
+
+void Node::located(ProcessIndex process, const wire::Located& answer) {
+  if (Process* to = find(process)) send(*to, answer);
+}
+
+}  // namespace troupe::agent

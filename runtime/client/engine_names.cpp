@@ -1,0 +1,142 @@
+/// Objects with names in the cluster, and where the bytes of objects are.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// For the agent, and for control behind it, which may be starting again.
+constexpr Duration kControlAnswers = 30s, kNodesAnswer = 10s;
+
+}  // namespace
+
+wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question) {
+  const std::uint64_t request = question.request = ++next_request_;
+  named_.emplace(request, std::nullopt);
+  tell_agent(question);
+  const bool answered = block_until(
+      lock, [&] { return named_.at(request).has_value(); }, steady_now() + kControlAnswers);
+  auto answer = std::move(named_.extract(request).mapped());
+  if (!answered)
+    throw Unavailable(Code::unavailable,
+                      "control did not answer within 30 s what is to become of the object '" +
+                          question.name + "'",
+                      Outcome::unknown);
+  if (answer->error) {
+    unlock_and_collect(lock);
+    raise(Error(*answer->error));
+  }
+  return std::move(*answer);
+}
+
+void ClientEngine::detach(const detail::ObjectHandle& object, const std::string& name,
+                          std::uint64_t fingerprint, const char* type, Duration timeout) {
+  expect_ours(object);
+  if (wait({&object, 1}, 1, timeout).empty())
+    throw TimedOut(Code::timed_out, "the value that was to be named '" + name + "' is not there",
+                   Outcome::not_executed);
+  Guard lock = guard();
+  Entry& entry = entry_of(object);
+  if (entry.kind == wire::Value::Kind::error) {
+    const Error error(*entry.error);
+    unlock_and_collect(lock);
+    raise(error);
+  }
+  escape(entry);
+  wire::NameObject question;
+  question.name = name;
+  question.object = entry.id;
+  question.fingerprint = fingerprint;
+  question.type = type;
+  ask_named(lock, std::move(question));
+  unlock_and_collect(lock);
+}
+
+detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uint64_t fingerprint,
+                                               const char* type) {
+  Guard lock = guard();
+  wire::NameObject question;
+  question.verb = wire::NameObject::Verb::find;
+  question.name = name;
+  const wire::NamedObject found = ask_named(lock, std::move(question));
+  if (!found.found) {
+    unlock_and_collect(lock);
+    return {};
+  }
+  bool fresh = false;
+  detail::ObjectHandle handle = adopt(found.object, fresh);
+  if (!fresh) tell_agent(wire::Hold{found.object, process_, -1});
+  unlock_and_collect(lock);
+  if (found.fingerprint != fingerprint)
+    throw InvalidArgument(Code::invalid_argument,
+                          "the object '" + name + "' is a " + found.type + ", not a " + type);
+  return handle;
+}
+
+bool ClientEngine::forget_object(const std::string& name) {
+  Guard lock = guard();
+  wire::NameObject question;
+  question.verb = wire::NameObject::Verb::forget;
+  question.name = name;
+  const bool found = ask_named(lock, std::move(question)).found;
+  unlock_and_collect(lock);
+  return found;
+}
+
+/// What only this process knows it answers itself.
+std::vector<detail::ObjectLocation> ClientEngine::locations(
+    std::span<const detail::ObjectHandle> objects) {
+  using State = detail::ObjectLocation::State;
+  std::vector<detail::ObjectLocation> answer(objects.size());
+  std::vector<std::size_t> asked;
+  Guard lock = guard();
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    if (is_foreign(entry_of(objects[i]))) continue;
+    const Entry& entry = origin_of(entry_of(objects[i]));
+    detail::ObjectLocation& at = answer[i];
+    if (entry.escaped) {
+      asked.push_back(i);
+    } else if (!entry.ready.load(std::memory_order_relaxed)) {
+      at.state = State::pending;
+    } else if (entry.kind == wire::Value::Kind::error) {
+      at.state = State::failed;
+    } else {
+      const bool large = entry.kind == wire::Value::Kind::shared;
+      at.state = large ? State::large : State::small;
+      at.size = Bytes{large         ? (*entry.location).length
+                      : entry.value ? entry.value->bytes.size()
+                                    : 0};
+      at.nodes.push_back(node_);
+    }
+  }
+  for (std::size_t from = 0; from < asked.size(); from += wire::kMaxRefs) {
+    const std::size_t count = std::min(wire::kMaxRefs, asked.size() - from);
+    wire::Locate question{++next_request_, {}};
+    for (std::size_t i = 0; i < count; ++i)
+      question.objects.push_back(origin_of(entry_of(objects[asked[from + i]])).id);
+    wire::Located& located = located_[question.request];
+    located.more = true;
+    tell_agent(question);
+    const bool answered =
+        block_until(lock, [&] { return !located.more; }, steady_now() + kNodesAnswer);
+    const auto places = std::move(located_.extract(question.request).mapped().places);
+    if (!answered)
+      throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+    for (const wire::ObjectPlace& place : places) {
+      if (place.index >= count) continue;
+      detail::ObjectLocation& at = answer[asked[from + place.index]];
+      at.state = static_cast<State>(place.state);
+      at.size = Bytes{place.bytes};
+      at.spilled = place.spilled;
+      at.nodes = place.nodes;
+    }
+  }
+  unlock_and_collect(lock);
+  return answer;
+}
+
+}  // namespace troupe::client
