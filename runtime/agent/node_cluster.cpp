@@ -235,6 +235,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
     dead_nodes_.erase(*forgotten);
     remote_.forget_node(*forgotten);
   }
+  name_questions_.clear();  // the dead may have given a name since they were asked
   replicas_.node_died(node, now);
   locating_.node_died(node);
   transfers_->node_died(node, for_ever, now);

@@ -76,7 +76,7 @@ class Replicas {
     virtual void not_found(ProcessIndex owner, ObjectId object,
                            std::optional<std::uint64_t> bytes) = 0;
     /// With `names`: control is asked whether the object has a name; answered by on_name(), or
-    /// never.
+    /// never, and not any more once a node was lost.
     virtual void ask_name_of(ObjectId /*object*/) {}
   };
 

@@ -116,8 +116,8 @@ TEST(Names, lead_to_values_of_their_type) {
   ASSERT_TRUE(found);
   EXPECT_EQ(*found, weights);
   EXPECT_FALSE(ctx.find_object<std::vector<int>>("bias"));
-  EXPECT_THROW(ctx.find_object<std::vector<double>>("weights"), InvalidArgument);
-  EXPECT_THROW(ctx.detach(ctx.put(1), "weights"), InvalidArgument);
+  EXPECT_THROW(ctx.find_object<std::vector<double>>("weights"), troupe::InvalidArgument);
+  EXPECT_THROW(ctx.detach(ctx.put(1), "weights"), troupe::InvalidArgument);
   EXPECT_TRUE(ctx.forget_object("weights"));
   EXPECT_FALSE(ctx.forget_object("weights"));
   EXPECT_EQ(ctx.get(*found).size(), 3u) << "a ref keeps it";
@@ -126,10 +126,11 @@ TEST(Names, lead_to_values_of_their_type) {
 TEST(Locations, are_one_for_each_ref) {
   InlineEngine engine;
   Context ctx = engine.context();
-  const auto where = ctx.locations(std::vector<AnyRef>{ctx.put(1), engine.promise<double>()});
+  const auto where =
+      ctx.locations(std::vector<troupe::AnyRef>{ctx.put(1), engine.promise<double>()});
   ASSERT_EQ(where.size(), 2u);
   EXPECT_EQ(where[0].nodes, std::vector{ctx.node()});
-  EXPECT_EQ(where[1].state, ObjectLocation::State::pending);
+  EXPECT_EQ(where[1].state, troupe::ObjectLocation::State::pending);
 }
 
 TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_order) {

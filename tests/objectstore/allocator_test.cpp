@@ -1,9 +1,10 @@
 // The allocator: blocks never overlap, freed neighbours join, what was just freed is used first,
-// and random work leaves bounded holes.
+// and random work leaves bounded holes; in any order of steps it is as a map of holes says.
 #include "troupe/objectstore/internal/allocator.hpp"
 #include "troupe/runtime/base/random.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 #include <algorithm>
 #include <map>
 
@@ -105,6 +106,102 @@ TEST_P(AllocatorSeeds, RandomWorkNeverOverlapsAndLosesNothing) {
   EXPECT_EQ(space.totals().used, 0u);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, AllocatorSeeds, testing::Range<std::uint64_t>(1, 9));
+
+/// What the allocator is to know: the sizes of extents, and what of them is taken.
+struct Holes {
+  using Place = std::pair<std::uint32_t, std::uint64_t>;
+  std::map<std::uint32_t, std::uint64_t> extents;
+  std::map<Place, std::uint64_t> taken;  // (extent, offset) -> bytes
+
+  std::vector<std::uint64_t> sizes() const {
+    std::vector<std::uint64_t> found;
+    for (const auto& [extent, size] : extents) {
+      std::uint64_t end = 0;
+      for (auto at = taken.lower_bound({extent, 0}); at != taken.end() && at->first.first == extent;
+           ++at) {
+        if (at->first.second > end) found.push_back(at->first.second - end);
+        end = at->first.second + at->second;
+      }
+      if (end < size) found.push_back(size - end);
+    }
+    return found;
+  }
+  bool is_free(const Allocator::Block& block) const {
+    const auto extent = extents.find(block.extent);
+    if (extent == extents.end() || block.offset + block.bytes > extent->second) return false;
+    const auto next = taken.lower_bound({block.extent, block.offset});
+    if (next != taken.end() && next->first.first == block.extent &&
+        next->first.second < block.offset + block.bytes)
+      return false;
+    return next == taken.begin() || std::prev(next)->first.first != block.extent ||
+           std::prev(next)->first.second + std::prev(next)->second <= block.offset;
+  }
+  bool is_empty(std::uint32_t extent) const {
+    const auto at = taken.lower_bound({extent, 0});
+    return at == taken.end() || at->first.first != extent;
+  }
+};
+
+void expect_same(const Allocator& space, const Holes& model) {
+  const std::vector<std::uint64_t> holes = model.sizes();
+  std::uint64_t used = 0, capacity = 0;
+  for (const auto& [place, bytes] : model.taken) used += bytes;
+  for (const auto& [extent, bytes] : model.extents) capacity += bytes;
+  RC_ASSERT(space.totals().used == used);
+  RC_ASSERT(space.totals().capacity == capacity);
+  RC_ASSERT(space.totals().used_blocks == model.taken.size());
+  RC_ASSERT(space.totals().free_blocks == holes.size());  // neighbours are joined at once
+  RC_ASSERT(space.largest_free() ==
+            (holes.empty() ? 0 : *std::max_element(holes.begin(), holes.end())));
+}
+
+TEST(AllocatorModel, IsAsAMapOfHolesInAnyOrderOfSteps) {
+  EXPECT_TRUE(rc::check([](const std::vector<std::uint32_t>& steps) {
+    Allocator space;
+    Holes model;
+    std::vector<Allocator::BlockId> live;
+    std::uint32_t next_extent = 0;
+    for (const std::uint32_t step : steps) {
+      const std::uint32_t value = step / 8;
+      if (step % 8 == 0 && model.extents.size() < 4) {
+        const std::uint64_t size = std::uint64_t{64} * (1 + value % 300);
+        space.add_extent(next_extent, size);
+        model.extents[next_extent++] = size;
+      } else if (step % 8 == 1) {
+        const auto whole = space.whole_extents();
+        RC_ASSERT(static_cast<std::size_t>(std::count_if(
+                      model.extents.begin(), model.extents.end(),
+                      [&](const auto& one) { return model.is_empty(one.first); })) == whole.size());
+        if (whole.empty()) continue;
+        const Allocator::BlockId block = whole[value % whole.size()];
+        const std::uint32_t extent = space.at(block).extent;
+        RC_ASSERT(model.is_empty(extent));
+        RC_ASSERT(space.remove_extent(block));
+        model.extents.erase(extent);
+      } else if (step % 8 < 4 && !live.empty()) {
+        std::swap(live[value % live.size()], live.back());
+        const Allocator::Block& block = space.at(live.back());
+        RC_ASSERT(model.taken.erase({block.extent, block.offset}) == 1u);
+        space.free(live.back());
+        live.pop_back();
+      } else {
+        const std::uint64_t wanted = 1 + value % 5'000, units = (wanted + 63) / 64;
+        const std::uint64_t largest = space.largest_free();
+        const Allocator::BlockId id = space.allocate(wanted);
+        if (id == Allocator::kNone) {  // what is a class larger always fits
+          RC_ASSERT(largest / 64 <= units + units / 32);
+          continue;
+        }
+        const Allocator::Block& block = space.at(id);
+        RC_ASSERT(block.bytes == 64 * units && block.offset % 64 == 0);
+        RC_ASSERT(model.is_free(block));
+        model.taken[{block.extent, block.offset}] = block.bytes;
+        live.push_back(id);
+      }
+      expect_same(space, model);
+    }
+  }));
+}
 
 }  // namespace
 }  // namespace troupe::objectstore::internal

@@ -99,6 +99,17 @@ TEST_F(ClusterNames, LeadToACopyWhenTheNodeDiesAndWithoutOneToAnErrorAndCanBeUse
   EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 25s)) << bytes() << " bytes are left";
 }
 
+TEST(Names, OfAPrivateNodeLeadItsWorkersToTheValue) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  ctx.detach(ctx.put(numbers(1, kMiB)), "here");
+  EXPECT_EQ(ctx.get(ctx.submit<found_sum>(std::string("here")), kBound), sum(numbers(1, kMiB)));
+  EXPECT_TRUE(ctx.forget_object("here"));
+  EXPECT_FALSE(ctx.find_object<Numbers>("here"));
+  const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
+  EXPECT_TRUE(eventually([&] { return used() == 0; })) << used();
+}
+
 TEST_F(ClusterNames, AreGivenWhenTheWorkHasEndedAndNotToAnError) {
   start(2);
   Context ctx = cluster->context();

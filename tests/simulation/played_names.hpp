@@ -79,6 +79,8 @@ class PlayedNames final {
     at.whose.clear();
     at.named.registered();
   }
+  /// It hears of a death: what it has asked is to be asked again.
+  void noticed(std::size_t node) { nodes_[node]->whose.clear(); }
   void died(std::size_t node) {
     reset(node);
     nodes_[node]->alive = false;

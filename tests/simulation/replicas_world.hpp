@@ -53,7 +53,9 @@ class ReplicasWorld : private PlayedNames::Host {
     }
     notices_ = random_.chance(0.5) ? 0.02 : 0.5;
     restless_ = random_.chance(0.5);
-    if (names) names_ = std::make_unique<PlayedNames>(*this, count, random_);
+    if (names)
+      names_ =
+          std::make_unique<PlayedNames>(static_cast<PlayedNames::Host&>(*this), count, random_);
   }
 
   void run() {
@@ -434,6 +436,7 @@ class ReplicasWorld : private PlayedNames::Host {
   void notice(Node& node, std::size_t dead) {
     node.known_dead.insert(dead);
     node.links[dead].clear();
+    if (names_) names_->noticed(node.self);
     std::vector<ObjectId> over;
     for (const auto& [object, from] : node.pulling)
       if (from == dead) over.push_back(object);
