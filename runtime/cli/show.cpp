@@ -189,6 +189,9 @@ Asked::Asked(const Request& request)
 control::ListReply Asked::list(What what) {
   auto reply = observer_.list(what);
   if (!reply) raise(named(target, reply.error()));
+  if (reply->left_off > 0)
+    std::fprintf(stderr, "troupe: an answer has no room for %u more, which are not shown\n",
+                 reply->left_off);
   sort_by_name(reply->nodes);
   return std::move(*reply);
 }

@@ -160,9 +160,10 @@ struct ActorRow {
 struct ListReply {
   std::uint64_t request = 0;
   std::vector<ClusterRow> nodes;
-  std::vector<ActorRow> actors;  ///< at most 4096, the newest
+  std::vector<ActorRow> actors;  ///< the newest first
   std::vector<JobRecord> jobs;
   std::vector<ObjectName> objects;  ///< in order of their names
+  std::uint32_t left_off = 0;       ///< rows for which there was no room, the last ones
 };
 
 using FromControl =

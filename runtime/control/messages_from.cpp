@@ -302,6 +302,7 @@ void write(schema::ListReply::Builder out, const ListReply& m) {
   for (unsigned i = 0; i < jobs.size(); ++i) write(jobs[i], m.jobs[i]);
   auto objects = out.initObjects(checked(m.objects.size(), kMaxRows));
   for (unsigned i = 0; i < objects.size(); ++i) write(objects[i], m.objects[i]);
+  out.setLeftOff(m.left_off);
 }
 void read(schema::ListReply::Reader in, ListReply& m) {
   m.request = in.getRequest();
@@ -315,6 +316,7 @@ void read(schema::ListReply::Reader in, ListReply& m) {
   const auto objects = in.getObjects();
   m.objects.reserve(bounded(objects.size(), kMaxRows, "objects"));
   for (const auto object : objects) read(object, m.objects.emplace_back());
+  m.left_off = in.getLeftOff();
 }
 
 // --- between agents ----------------------------------------------------------------------------

@@ -84,7 +84,7 @@ Result<std::unique_ptr<Store>> open_rocks_store(const std::string& path,
                                                 RocksStoreOptions options) {
   auto folder = StoreFolder::open(path, options.reserve);
   if (!folder) return folder.error();
-  auto medium = std::make_unique<RocksMedium>(std::move(*folder), options.free_space);
+  auto medium = std::make_unique<RocksMedium>(std::move(*folder), std::move(options.free_space));
   // RocksDB aborts the process when it finds the disk full while it opens: make room first.
   if (medium->free_space() < options.store.floor) medium->use_reserve(true);
   if (medium->free_space() < options.store.floor)

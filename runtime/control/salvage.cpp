@@ -105,12 +105,13 @@ class Workshop {
     if (error) return io_error("cannot read " + folder + "/db", error);
     if (fs::exists(folder + "/mark", error)) files.emplace_back("mark");
     for (const std::string& file : files) {
-      const std::string from = folder + "/" + file;
-      fs::copy(from, to + "/" + file, fs::copy_options::recursive, error);
-      if (error == std::errc::no_space_on_device) return io_error("cannot copy " + from, error);
+      const fs::path from = fs::path(folder) / file, copy = fs::path(to) / file;
+      fs::copy(from, copy, fs::copy_options::recursive, error);
+      if (error == std::errc::no_space_on_device)
+        return io_error("cannot copy " + from.string(), error);
       if (!error) continue;
-      note(notes, from + " cannot be read: " + error.message());
-      fs::remove_all(to + "/" + file, error);
+      note(notes, from.string() + " cannot be read: " + error.message());
+      fs::remove_all(copy, error);
     }
     std::ofstream(to + "/lock").flush();  // as a store's folder has it
     return to;

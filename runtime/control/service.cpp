@@ -488,9 +488,9 @@ void Service::on(const ListRequest& message, Sender from, Time now) {
   }
   ListReply reply;
   reply.request = message.request;
-  if (message.what == ListRequest::What::actors) reply.actors = actor_rows();
-  if (message.what == ListRequest::What::jobs) reply.jobs = job_rows();
-  if (message.what == ListRequest::What::objects) reply.objects = name_rows();
+  if (message.what == ListRequest::What::actors) list_actors(reply);
+  if (message.what == ListRequest::What::jobs) list_jobs(reply);
+  if (message.what == ListRequest::What::objects) list_names(reply);
   answer(from.node, std::move(reply), now);
 }
 
@@ -646,6 +646,7 @@ void Service::carry_out(const AnswerNodes& event, Time) {
   ListReply reply;
   reply.request = event.request;
   reply.nodes = node_rows();
+  reply.left_off = static_cast<std::uint32_t>(nodes_.size() - reply.nodes.size());
   out_.send(event.to, reply);
 }
 

@@ -249,9 +249,9 @@ class Service {
   // Telling: service_lists.cpp.
   std::vector<NodeId> listeners(bool suspects_too) const;
   std::vector<ClusterRow> node_rows() const;
-  std::vector<ActorRow> actor_rows() const;
-  std::vector<JobRecord> job_rows() const;
-  std::vector<ObjectName> name_rows() const;
+  void list_actors(ListReply& reply) const;
+  void list_jobs(ListReply& reply) const;
+  void list_names(ListReply& reply) const;
   ClusterNodes cluster_nodes();
   void introduce(NodeId newcomer);
   void nodes_changed(Time now);

@@ -19,6 +19,20 @@ void shorten(std::string& text) {
   text += "...";
 }
 
+/// Leaves off the last rows, so that an answer keeps within its bounds; says how many those are.
+template <class Row, class Size>
+std::uint32_t fit(std::vector<Row>& rows, Size size) {
+  std::size_t count = 0, bytes = 0;
+  while (count < std::min(rows.size(), kMaxRows)) {
+    bytes += size(rows[count]);
+    if (bytes > kMaxListBytes) break;
+    ++count;
+  }
+  const std::size_t left_off = rows.size() - count;
+  rows.resize(count);
+  return static_cast<std::uint32_t>(left_off);
+}
+
 }  // namespace
 
 /// Every node that hears this control.
@@ -82,10 +96,10 @@ void Service::tell_ended_jobs(NodeId node, Time now) {
   for (const JobRecord& job : ended) answer(node, JobEnded{job.id, job.state, job.why}, now);
 }
 
-std::vector<ActorRow> Service::actor_rows() const {
+void Service::list_actors(ListReply& reply) const {
   std::map<ActorId, const Waiting*> waiting;
   for (const Waiting& one : waiting_) waiting[one.place.actor] = &one;
-  std::vector<ActorRow> rows;
+  std::vector<ActorRow>& rows = reply.actors;
   for (auto& [spec, location] : actors_.list()) {
     ActorRow row;
     row.actor = spec.id;
@@ -107,48 +121,35 @@ std::vector<ActorRow> Service::actor_rows() const {
   std::sort(rows.begin(), rows.end(), [](const ActorRow& a, const ActorRow& b) {
     return std::make_pair(a.incarnation, a.actor) > std::make_pair(b.incarnation, b.actor);
   });
-  std::size_t count = 0, bytes = 0;
-  for (const ActorRow& row : rows) {
-    bytes += 128 + row.name.size() + row.name_space.size() + row.class_name.size() + row.why.size();
-    if (count == kMaxRows || bytes > kMaxListBytes) break;
-    ++count;
-  }
-  rows.resize(count);
-  return rows;
+  reply.left_off = fit(rows, [](const ActorRow& row) {
+    return 128 + row.name.size() + row.name_space.size() + row.class_name.size() + row.why.size();
+  });
 }
 
-std::vector<ObjectName> Service::name_rows() const {
-  std::vector<ObjectName> rows;
-  std::size_t bytes = 0;
+void Service::list_names(ListReply& reply) const {
   for (const auto& [name, what] : names_.all()) {
-    ObjectName row = what;
-    shorten(row.type);
-    bytes += 160 + row.name.size() + row.type.size();
-    if (rows.size() == kMaxRows || bytes > kMaxListBytes) break;
-    rows.push_back(std::move(row));
+    reply.objects.push_back(what);
+    shorten(reply.objects.back().type);
   }
-  return rows;
+  reply.left_off = fit(
+      reply.objects, [](const ObjectName& row) { return 160 + row.name.size() + row.type.size(); });
 }
 
 /// Without what only agents need of a job.
-std::vector<JobRecord> Service::job_rows() const {
-  std::vector<JobRecord> rows = jobs_.list();
+void Service::list_jobs(ListReply& reply) const {
+  std::vector<JobRecord>& rows = reply.jobs;
+  rows = jobs_.list();
   std::sort(rows.begin(), rows.end(), [](const JobRecord& a, const JobRecord& b) {
     return std::make_pair(a.started_ns, a.id) > std::make_pair(b.started_ns, b.id);
   });
-  std::size_t count = 0, bytes = 0;
   for (JobRecord& row : rows) {
     row.files.clear();
     row.arguments.clear();
-    shorten(row.name);
-    shorten(row.why);
-    shorten(row.program);
-    bytes += 128 + row.name.size() + row.why.size() + row.program.size();
-    if (count == kMaxRows || bytes > kMaxListBytes) break;
-    ++count;
+    for (std::string* text : {&row.name, &row.why, &row.program}) shorten(*text);
   }
-  rows.resize(count);
-  return rows;
+  reply.left_off = fit(rows, [](const JobRecord& row) {
+    return 128 + row.name.size() + row.why.size() + row.program.size();
+  });
 }
 
 }  // namespace troupe::control

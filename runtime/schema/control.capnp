@@ -484,6 +484,7 @@ struct ListReply {
   actors @2 :List(ActorRow);
   jobs @3 :List(JobRecord);
   objects @4 :List(ObjectName);
+  leftOff @5 :UInt32;  # rows for which there was no room
 }
 
 # --- between agents ---

@@ -249,7 +249,7 @@ void each(F& f, ActorRow& m) {
 template <class F>
 void each(F& f, ListReply& m) {
   f("request", m.request), f("nodes", m.nodes), f("actors", m.actors), f("jobs", m.jobs);
-  f("objects", m.objects);
+  f("objects", m.objects), f("left_off", m.left_off);
 }
 template <class F>
 void each(F& f, AskControl& m) {

@@ -250,6 +250,22 @@ TEST_F(ServiceTest, NothingLeavesBeforeItsCommitIsDurable) {
   EXPECT_EQ(told<KvReply>(kA).size(), 1u);
 }
 
+TEST_F(ServiceTest, AListSaysHowManyRowsItHasNoRoomFor) {
+  join_all();
+  for (std::uint64_t i = 0; i < 5'000; ++i)
+    service->on_message(
+        kA, NameObject{i, NameObject::Verb::detach, {"n" + std::to_string(i), {5, i}, kB, kA}},
+        now);
+  flush();
+  say(kB, ListRequest{8, ListRequest::What::objects});
+  const ListReply reply = last<ListReply>(kB);
+  EXPECT_GT(reply.objects.size(), 2'000u);
+  EXPECT_EQ(reply.objects.size() + reply.left_off, 5'000u);
+  EXPECT_LT(encode(FromControl(reply)).size(), 1u << 20);
+  say(kB, ListRequest{9, ListRequest::What::nodes});
+  EXPECT_EQ(last<ListReply>(kB).left_off, 0u);
+}
+
 TEST_F(ServiceTest, AnObjectsNameIsToldWhenItIsDurableAndItsKeeperHearsThatItIsForgotten) {
   join_all();
   service->on_message(kA, NameObject{6, NameObject::Verb::detach, {"weights", {5, 1}, kB, kA}},
