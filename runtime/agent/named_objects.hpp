@@ -2,10 +2,10 @@
 /// nothing has the name any more. A plain state machine between processes, control and the
 /// OwnerTable.
 ///
-///     named.ask(process, message, {.owner = …, .job = …, .bytes = …});   // → NameObject to
-///     control named.replied(answer);                             // → out.answer()
-///     named.forgotten({{}, "weights", object});          // → out.hold(object, -1)
-///     named.registered();                                // control may be another one
+///     named.ask(process, message, {.owner = node, .job = job, .bytes = n});  // NameObject leaves
+///     named.replied(answer);                                // out.answer()
+///     named.forgotten({{}, "weights", object});             // out.hold_named(object, -1)
+///     named.registered();                                   // control may be another one
 ///
 /// The object is held from the moment in which the name is asked for, so that whoever asked may let
 /// go of it as soon as it has the answer. Control may write the name down and die before it has
