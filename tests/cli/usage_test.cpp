@@ -96,7 +96,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"up", "--colour", "red"}, "--colour"},
       {{"start"}, "--head"},
       {{"status", "--address"}, "--address"},
-      {{"list"}, "known are nodes, actors, jobs, objects"},
+      {{"list"}, "known are nodes, actors, jobs, names, objects"},
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
       {{"doctor"}, "--salvage"},

@@ -111,12 +111,12 @@ struct Cluster {
   }
   std::vector<int> workers_of(NodeId node) const {
     std::vector<int> found;
-    for (const Process& worker : processes("troupe-worker"))
+    for (const Process& worker : our_processes("troupe-worker"))
       if (look_at(worker.parent).parent == agents.at(node)) found.push_back(worker.pid);
     return found;
   }
   int control() const {
-    for (const Process& process : processes("troupe-control"))
+    for (const Process& process : our_processes("troupe-control"))
       if (process.parent == ::getpid()) return process.pid;
     return 0;
   }
@@ -572,7 +572,7 @@ TEST_F(ClusterFailures, UnderThirtyKillsNothingIsLostWrongOrHung) {
     load.step();
     if (Clock::now() < next) continue;
     next += 150ms;
-    std::vector<Process> workers = processes("troupe-worker");
+    std::vector<Process> workers = our_processes("troupe-worker");
     if (kills == 10 && nodes++ == 0) hit(cluster.agents[cluster.others[0]]);
     if (kills == 20 && controls++ == 0) hit(cluster.control());
     if (workers.empty()) continue;

@@ -31,7 +31,7 @@ inline bool is_ours(Process process) {
 }
 
 /// The descendants of this test that have this name.
-inline std::vector<Process> processes(const std::string& name) {
+inline std::vector<Process> our_processes(const std::string& name) {
   std::vector<Process> found;
   DIR* proc = ::opendir("/proc");
   while (const dirent* entry = ::readdir(proc))
