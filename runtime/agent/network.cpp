@@ -368,8 +368,7 @@ struct Network::Impl {
   void on_lost(const net::PeerLost& lost) {
     Peer* peer = find(lost.node);
     if (peer == nullptr || !peer->member()) return;
-    if (peer == head && lost.fenced)
-      run(cutoff.on_fence({cutoff.epoch(), lost.error.message()}, now));
+    if (peer == head && lost.fenced) run(cutoff.on_refused(lost.error.message(), now));
     keep_out(*peer);
     end_talk(*peer, lost.error.message());
   }

@@ -88,6 +88,15 @@ Cutoff::Out Cutoff::on_fence(const Fence& message, Time) {
   return out;
 }
 
+/// A control that died before it had said that this node is a member leaves the record of one that
+/// the next control waits for, and declares dead when it does not hear it in time.
+Cutoff::Out Cutoff::on_refused(const std::string& why, Time) {
+  Out out;
+  exit(out, std::string("control has declared this node dead") +
+                (epoch_ == 0 ? " before it could hear that it was a member: " : ": ") + why);
+  return out;
+}
+
 Cutoff::Out Cutoff::on_closed(Time now) {
   Out out;
   if (exited_) return out;

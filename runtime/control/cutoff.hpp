@@ -4,7 +4,7 @@
 ///     Cutoff cutoff({}, self, session);
 ///     auto out = cutoff.start(now);                       // Reconnect: register with epoch 0
 ///     timer.set(cutoff.next_tick());                      // on_tick(now)
-///     if (!cutoff.may_serve(now)) refuse();               // before every actor call *and* its
+///     if (!cutoff.may_serve(now)) refuse();               // before a call of an actor, and a
 ///     reply
 ///
 /// Contact is the time at which the last answered heartbeat was *sent*. At 3 s without contact the
@@ -89,6 +89,8 @@ class Cutoff {
   Out on_heartbeat_answer(const HeartbeatAnswer& message, Time now);
   Out on_roster(const Roster& message, Time now);
   Out on_fence(const Fence& message, Time now);
+  /// Control's end of the connection takes nothing of this process any more.
+  Out on_refused(const std::string& why, Time now);
   Out on_ask(const AskControl& message, Time now);
   Out on_answer(const ControlAnswer& message, Time now);
   /// The connection to control closed: register again.

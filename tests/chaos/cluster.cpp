@@ -115,13 +115,19 @@ int Cluster::control() const {
   return 0;
 }
 
-bool Cluster::stop() {
-  bool fine = true;
-  for (Child& child : others_)
-    if (is_alive(child.pid) && hit(child.pid, SIGTERM))
-      fine = wait_for(child.pid, 15s) == 0 && fine;
-  hit(head_.pid, SIGTERM);
-  return wait_for(head_.pid, 15s) == 0 && fine;
+std::string Cluster::stop() {
+  std::string why;
+  const auto end = [&](const Child& child, const char* whose) {
+    if (!hit(child.pid, SIGTERM)) return;
+    const int code = wait_for(child.pid, 15s);
+    if (code == 0) return;
+    why = std::string("the launcher of ") + whose + ", process " + std::to_string(child.pid);
+    why += code < 0 ? ", did not end" : ", ended with " + std::to_string(code);
+  };
+  for (const Child& child : others_)
+    if (is_alive(child.pid)) end(child, "a node that joined");
+  end(head_, "the head");
+  return why;
 }
 
 }  // namespace chaos

@@ -59,8 +59,8 @@ class Cluster {
   int launcher() const noexcept { return head_.pid; }
   const std::string& id() const noexcept { return id_; }
   const std::string& log() const noexcept { return log_; }
-  /// By SIGTERM of the launchers, as an operator does. False when something ended otherwise.
-  bool stop();
+  /// By SIGTERM of the launchers, as an operator does. What ended otherwise, if anything.
+  std::string stop();
 
  private:
   Child up(std::vector<std::string> arguments);

@@ -257,7 +257,7 @@ Chaos::Effect Chaos::everything_ended() {
   Injected injected;
   if (!driver_->finish()) bad("everything_ended", "hung", "the load did not end well");
   injected.at = Clock::now();
-  if (!cluster_->stop()) bad("everything_ended", "hung", "the cluster did not end as it was told");
+  if (const std::string why = cluster_->stop(); !why.empty()) bad("everything_ended", "hung", why);
   return injected;
 }
 

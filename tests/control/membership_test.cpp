@@ -485,6 +485,16 @@ TEST(Cutoff, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
   EXPECT_TRUE(a.exits());
 }
 
+// Nobody will ever answer it: its id is one of the dead.
+TEST(Cutoff, WhoIsFencedBeforeItWasEverRegisteredEnds) {
+  Agent a;
+  a.take(a.cutoff.start(a.now));
+  a.take(a.cutoff.on_fence({7, "silent"}, a.now));  // may be another's
+  EXPECT_FALSE(a.exits());
+  a.take(a.cutoff.on_refused("the peer takes no epoch of ours any more", a.now));
+  EXPECT_TRUE(a.exits());
+}
+
 TEST(Cutoff, WithoutARosterItHasNoVote) {
   Cutoff fresh({}, node_id(3), SessionId{3, 1});
   EXPECT_TRUE(fresh.on_ask({node_id(2), 7, 1}, Time{} + 1s).empty());
