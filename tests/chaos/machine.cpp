@@ -228,7 +228,7 @@ Chaos::Effect Chaos::data_damaged() {
       if (i == 0) bad("data_damaged", "lost", "a healthy folder was refused: " + text);
       if (text.find(copy) == std::string::npos)
         bad("data_damaged", "wrong",
-            "refused without naming the folder, after " + what + ": " + text);
+            std::string("refused without naming the folder, after ").append(what) + ": " + text);
       if (wait_for(child.pid, 10s) < 0) bad("data_damaged", "hung", "a refused start does not end");
     }
     if (i > 0) ++row.work.records;
