@@ -101,7 +101,10 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
   const bool known = found != records_.end() && found->second.known;
   const bool borrowed = owner != kSelf || (!known && is_orphan(object));
-  if (!borrowed) hold(object, from, delta);
+  if (!borrowed)
+    hold(object, from, delta);
+  else if (known && delta > 0)
+    note_orphan(object, from);  // what it gives back may come when we have let go of the ref
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }
 

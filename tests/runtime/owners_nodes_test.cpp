@@ -503,6 +503,20 @@ TEST_F(OwnersBetweenNodes, NorWhoCountedHereBeforeItBecameAnothers) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+// The same, but kN spoke while we had it from another node; what it gives back comes after we let
+// go of it.
+TEST_F(OwnersBetweenNodes, NorWhoCountedHereWhileItWasAnothers) {
+  arrive(kX, kA);
+  owners.peer_hold(kN, kX, kM, +1);
+  let_go(kX);
+  owners.peer_hold(kN, kX, kN, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(owners.orphans(), 1u);
+  owners.node_died(kN, death());
+  EXPECT_EQ(owners.orphans(), 0u);
+}
+
 TEST_F(OwnersBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {
   constexpr ProcessIndex kAgain = 103;
   owners.add_node(kAgain);
