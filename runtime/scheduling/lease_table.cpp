@@ -694,14 +694,28 @@ void LeaseTable::reclaim_for_waiting(Time now) {
   }
 }
 
-/// Idle workers beyond max_workers, left over from blocked chains, are ended.
+/// Ended are idle workers beyond max_workers, left over from blocked chains, and those for actors
+/// that were over before they had begun: their job's end may have been told while these waited.
 void LeaseTable::trim_idle() {
   std::uint32_t running = running_pool_workers();
+  std::optional<std::map<JobNumber, std::uint32_t>> awaited;  // by actors
   for (auto& [id, worker] : workers_) {
-    if (running <= options_.max_workers) return;
-    if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
-    --running;
-    stop(id, worker, "more workers than the node needs");
+    if (worker.lease != 0 || worker.stopping) continue;
+    if (!worker.dedicated) {
+      if (running <= options_.max_workers) continue;
+      --running;
+      stop(id, worker, "more workers than the node needs");
+      continue;
+    }
+    if (!awaited) {
+      awaited.emplace();
+      for (const auto& [key, wish] : wishes_)
+        if (wish.kind.dedicated) (*awaited)[wish.kind.job] += wish.count;
+    }
+    if (std::uint32_t& left = (*awaited)[worker.job]; left > 0)
+      --left;
+    else
+      stop(id, worker, "no actor waits for it any more");
   }
 }
 

@@ -710,6 +710,27 @@ TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
 }
 
+// Found by the simulated clusters: its job's end was told while the actor still waited.
+TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
+  Table table(options(1, 1));
+  const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
+  table.request(1, 1, shape(1), 1, table.now, kind);
+  ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 1u);
+  table.job_ended(1, table.now);
+  table.request(2, 1, shape(1), 1, table.now, of_job(2));  // takes what the actor needs
+  table.worker_started(200, table.now, false, 2);
+  table.worker_started(101, table.now, true, 1);
+  table.job_ended(1, table.now);
+  auto events = table.settle();
+  ASSERT_EQ(pick<Granted>(events).size(), 1u);
+  ASSERT_EQ(pick<Granted>(events)[0].worker, 200u);
+  EXPECT_TRUE(pick<StopWorker>(events).empty()) << "the actor waits for it";
+  table.request(1, 1, shape(1), 0, table.now, kind);
+  events = table.settle();
+  ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 101u);
+}
+
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   LeaseOptions o = options(1, 1);
   Table table(o);
