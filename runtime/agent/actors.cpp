@@ -353,7 +353,8 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
 }
 
 void ActorHost::dead(ActorId actor) {
-  if (watched_.at(actor).told_end) control_.send(control::WatchActor{actor, false});
+  if (watched_.at(actor).told_end || made_.count(actor) != 0)
+    control_.send(control::WatchActor{actor, false});  // it is not asked for again
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);

@@ -17,6 +17,7 @@ constexpr const char* kNamePrefix = "name/";
 constexpr const char* kKilledPrefix = "killed/";
 
 constexpr const char* kKilled = "it was killed";
+constexpr const char* kOver = "it was killed or has died, which could not be told before";
 constexpr const char* kUnheld = "nobody holds a handle to it any more";
 
 std::string actor_key(ActorId id) {
@@ -170,12 +171,16 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   Out out;
   const ActorSpec& spec = message.spec;
   const Name name{spec.name_space, spec.name};
-  const bool may_live = message.again && !awaited_.empty() && actors_.count(spec.id) == 0;
-  if (may_live || (!spec.name.empty() && is_unclaimed(name))) {
+  const auto condemned = condemned_.find(spec.id);
+  const bool is_over = condemned != condemned_.end();
+  if (is_over) condemned->second.maker = {message.from, true};
+  const bool may_live =
+      message.again && !is_over && !awaited_.empty() && actors_.count(spec.id) == 0;
+  if (may_live || (!is_over && !spec.name.empty() && is_unclaimed(name))) {
     waiting_spawns_.insert_or_assign({message.from, message.request}, message);
     return out;
   }
-  const auto holder = spec.name.empty() ? names_.end() : names_.find(name);
+  const auto holder = is_over || spec.name.empty() ? names_.end() : names_.find(name);
   const bool is_repeat = actors_.count(spec.id) != 0;
   if (holder != names_.end() && holder->second != spec.id && !message.get_if_exists) {
     reply_error(message,
@@ -193,25 +198,26 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   reply.created = holder == names_.end() || holder->second == spec.id;
   reply.actor = reply.created ? spec.id : holder->second;
   const bool is_new = reply.created && !is_repeat;
-  bool killed = condemned_.count(spec.id) != 0;
+  bool killed = false;
   if (is_new) {
     Actor& actor = actors_[spec.id];
     actor.spec = std::make_shared<const ActorSpec>(spec);
-    if (spec.detached) out.writes.put(actor_key(spec.id), encode(spec));
-    if (!spec.name.empty()) {
+    if (spec.detached && !is_over) out.writes.put(actor_key(spec.id), encode(spec));
+    if (!spec.name.empty() && !is_over) {
       names_[name] = spec.id;
       out.writes.put(
           name_key(spec.name_space, spec.name),
           RecordWriter(kNameFormat).bytes(spec.name_space).bytes(spec.name).id(spec.id).take());
     }
-    killed = take_unknown(actor).killed || killed;
+    killed = take_unknown(actor).killed;
   }
+  if (reply.created) actors_.at(spec.id).maker = {message.from, true};
   describe(reply);
   out.after_sync.emplace_back(std::move(reply));
   if (!is_new) return out;
   Actor& actor = actors_.at(spec.id);
-  if (killed)
-    bury(actor, kKilled, std::nullopt, out);
+  if (killed || is_over)
+    bury(actor, is_over ? kOver : kKilled, std::nullopt, out);
   else
     place(actor, out);
   return out;
@@ -435,15 +441,18 @@ void Directory::end(Actor& actor, Stop how, Out& out) {
 }
 
 /// The word that stops it may be lost with this control, after everybody has heard that it is dead;
-/// so may the news of its death, on the way to who tells of an earlier life.
+/// so may the news of its death, on the way to who tells of an earlier life or has asked for it.
 void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
-  if (!may_live && actor.tellers.empty()) return;
   const ActorId id = actor.spec->id;
+  Maker maker = actor.maker;
+  for (const auto& [who, spawn] : waiting_spawns_)
+    if (spawn.spec.id == id) maker = {who.first, true};
+  if (!may_live && actor.tellers.empty() && !maker.node) return;
   const NodeId node = may_live ? actor.node : NodeId{};
   const bool gracefully = how == Stop::gracefully;
   if (!condemned_
-           .try_emplace(id,
-                        Condemned{node, actor.epoch, actor.incarnation, actor.tellers, gracefully})
+           .try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.tellers, maker,
+                                      gracefully})
            .second)
     return;
   out.writes.put(
@@ -453,7 +462,8 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
 
 /// If nobody has anything to tell of it any more. Returns the one that follows.
 Directory::AllCondemned::iterator Directory::absolve(AllCondemned::iterator condemned, Out& out) {
-  if (condemned->second.node || !condemned->second.tellers.empty() || !awaited_.empty())
+  const Condemned& one = condemned->second;
+  if (one.node || !one.tellers.empty() || one.maker.node || !awaited_.empty())
     return std::next(condemned);
   out.writes.del(kKilledPrefix + condemned->first.str());
   return condemned_.erase(condemned);
@@ -468,16 +478,27 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
   absolve(at, out);
 }
 
-/// It hosts these actors, and tells of lives of those that ended there; nothing else.
+/// It hosts these actors, tells of lives of those that ended there, and asks for those for which it
+/// has asked; nothing else.
 void Directory::node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
                            const std::set<ActorId>& ended, Out& out) {
-  for (auto& [id, actor] : actors_)
+  for (auto& [id, actor] : actors_) {
     if (ended.count(id) == 0) actor.tellers.erase(node);
+    if (actor.maker.spoke(node)) actor.maker = {};
+  }
   for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
     auto& [id, condemned] = *at;
     if (there.count(id) == 0 && condemned.is_at(node, epoch)) condemned.node = {};
     if (ended.count(id) == 0) condemned.tellers.erase(node);
+    if (condemned.maker.spoke(node)) condemned.maker = {};
   }
+}
+
+void Directory::on_registered(NodeId node) {
+  for (auto& [id, actor] : actors_)
+    if (actor.maker.node == node) actor.maker.asked = false;
+  for (auto& [id, condemned] : condemned_)
+    if (condemned.maker.node == node) condemned.maker.asked = false;
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -506,6 +527,7 @@ Directory::Out Directory::on_job_ended(JobId job) {
       ids.push_back(id);
   for (const ActorId id : ids) {
     Actor& actor = actors_.at(id);
+    actor.maker = {};  // whoever asks for it again is refused
     stop(actor, "its job has ended", out);
     bury(actor, "its job has ended", std::nullopt, out);
   }
@@ -533,6 +555,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;
   });
+  on_registered(node);  // it asks for nothing any more
   node_spoke(node, epoch, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
@@ -745,11 +768,13 @@ Directory::Out Directory::on_unwatch(ActorId id, NodeId watcher) {
   if (at != actors_.end()) {
     at->second.watchers.erase(watcher);
     at->second.tellers.erase(watcher);
+    if (at->second.maker.node == watcher) at->second.maker = {};
   }
   const auto asked = unknown_.find(id);
   if (asked != unknown_.end()) asked->second.watchers.erase(watcher);
   if (const auto dead = condemned_.find(id); dead != condemned_.end()) {
     dead->second.tellers.erase(watcher);
+    if (dead->second.maker.node == watcher) dead->second.maker = {};
     absolve(dead, out);
   }
   return out;

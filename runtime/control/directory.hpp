@@ -182,7 +182,8 @@ class Directory {
               Time now);
   /// A final kill of an actor that is not known counts if it is spawned within unknown_kept. That
   /// of one that may live is written down until it has ended, and any death until no node tells of
-  /// an earlier life: no later control takes it in or makes it anew.
+  /// an earlier life and who made the actor has heard: no later control takes it in or makes it
+  /// anew.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more: it ends when it has done what it was asked. Written down until
@@ -193,6 +194,9 @@ class Directory {
   /// when it was sent to an earlier control: a start by that one may still be on its way. (The
   /// caller also ends jobs that are not running any more: on_job_ended.)
   Out on_node_hosts(const NodeHosts& message, Time now);
+  /// A node has registered (again): it asks again for what it does not know to live or be dead,
+  /// before it says what it hosts.
+  void on_registered(NodeId node);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
 
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
@@ -215,6 +219,13 @@ class Directory {
 
  private:
   using Name = std::pair<std::string, std::string>;
+  /// Who has asked for an actor, and asks a later control again, until it is known to have heard
+  /// that the actor lives or is dead.
+  struct Maker {
+    NodeId node;
+    bool asked = false;  ///< since it registered last
+    bool spoke(NodeId who) const { return node == who && !asked; }
+  };
   struct Actor {
     std::shared_ptr<const ActorSpec> spec;
     ActorState state = ActorState::pending;
@@ -234,6 +245,7 @@ class Directory {
     /// Where a life of it has ended that was followed by another: a later control is told of it
     /// there, until the news of what followed has come.
     std::set<NodeId> tellers;
+    Maker maker;
     std::shared_ptr<const ErrorInfo> error;
   };
   /// Asked about, and not spawned or reported by its node so far.
@@ -244,12 +256,13 @@ class Directory {
     Time until{};
   };
   /// Dead, but no control after this one might know it: it may still live there (nowhere: nobody
-  /// has said so), or an earlier life's end may be told.
+  /// has said so), an earlier life's end may be told, or it may be asked for again.
   struct Condemned {
     NodeId node;
     Epoch epoch = 0;
     std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
     std::set<NodeId> tellers;
+    Maker maker{};
     bool gracefully = false;  ///< it was not killed: nobody held a handle any more
     bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
   };

@@ -526,6 +526,7 @@ void Service::on_node(const NodeUp& event, Time now) {
   info.suspect = record->state == NodeState::suspect;
   info.draining = record->draining;
   expected_.erase(event.node);
+  actors_.on_registered(event.node);
   if (first) {
     const auto early = early_reports_.extract(event.node);
     if (early) {

@@ -598,12 +598,14 @@ TEST_F(DirectoryTest, ADeadActorIsNotMadeAnewByAControlThatHearsOfAnEarlierLifes
 
   second_life();
   run(actors->on_node_dead(kA, 1, "silent", now));
+  run(actors->on_node_dead(kClient, 1, "silent", now));
   end(true);
   EXPECT_EQ(remembered(), 0u) << "who might tell of it is dead";
   restart({});
   second_life();
   run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
   end(true);
+  run(actors->on_unwatch(actor_id(1), kClient));
   EXPECT_EQ(remembered(), 0u) << "who might tell of it has heard what followed";
 }
 
@@ -626,6 +628,79 @@ TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
   EXPECT_EQ(actors->find(actor_id(1))->incarnation, life);
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
   EXPECT_EQ(got<PlaceActor>()[0].actor, actor_id(2)) << "of this one nobody has a life";
+}
+
+TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNoOther) {
+  const ActorSpec plain = spec(1, "n");
+  const Error killed(Code::worker_died, "killed");
+  const auto remembered = [&] {
+    std::size_t dead = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
+    return dead;
+  };
+  const auto live = [&] {
+    restart({});
+    spawn(plain);  // no answer gets through to kClient
+    return bring_up(1, kB);
+  };
+  const auto dead_by_itself = [&](bool intended) {
+    const auto life = live();
+    run(actors->on_died(actor_id(1), life, killed, intended, now));
+    run(actors->on_unwatch(actor_id(1), kB));  // it has heard
+    EXPECT_EQ(remembered(), 1u);
+  };
+  const auto no_other_is_made = [&] {
+    for (int controls = 0; controls < 2; ++controls) {
+      restart({{kB, 1}, {kClient, 1}});
+      EXPECT_TRUE(spawn(spec(2, "n")).created) << "its name is another's";
+      run(actors->on_kill(actor_id(2), false, now));
+      run(actors->on_unwatch(actor_id(2), kClient));
+      actors->on_registered(kClient);
+      run(actors->on_spawn({kClient, 5, plain, false, true}, now));
+      ASSERT_EQ(got<ActorReply>().size(), 1u) << "it waits for nobody";
+      EXPECT_TRUE(got<ActorReply>()[0].created);
+      EXPECT_TRUE(got<PlaceActor>().empty());
+      for (const NodeId node : {kB, kClient}) {
+        run(actors->on_node_hosts({node, 1, store->epoch(), {}}, now));
+        EXPECT_TRUE(got<PlaceActor>().empty());
+      }
+      EXPECT_EQ(state(1), ActorState::dead);
+      EXPECT_EQ(remembered(), 1u);
+    }
+    run(actors->on_watch(actor_id(1), kClient, now));
+    EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
+    run(actors->on_unwatch(actor_id(1), kClient));
+    EXPECT_EQ(remembered(), 0u) << "kClient has heard";
+  };
+  for (const bool intended : {false, true}) {
+    dead_by_itself(intended);
+    no_other_is_made();
+  }
+  auto life = live();
+  run(actors->on_kill(actor_id(1), false, now));
+  run(actors->on_died(actor_id(1), life, killed, true, now));
+  no_other_is_made();
+
+  // It dies while its maker's question waits for another node.
+  life = live();
+  restart({{kA, 1}, {kB, 1}, {kClient, 1}});
+  actors->on_registered(kClient);
+  run(actors->on_spawn({kClient, 5, plain, false, true}, now));
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
+  run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
+  run(actors->on_died(actor_id(1), life, killed, true, now));
+  no_other_is_made();
+
+  dead_by_itself(false);
+  actors->on_registered(kClient);
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
+  EXPECT_EQ(remembered(), 0u) << "it does not ask again";
+  dead_by_itself(false);
+  run(actors->on_node_dead(kClient, 1, "silent", now));
+  EXPECT_EQ(remembered(), 0u) << "it cannot ask again";
+  live();
+  run(actors->on_job_ended(plain.job));
+  EXPECT_EQ(remembered(), 0u) << "who asks then is refused";
 }
 
 TEST_F(DirectoryTest, HandlesThatGoBeforeTheNodeHasSpokenEndTheActorWhenItHas) {
