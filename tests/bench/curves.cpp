@@ -61,38 +61,47 @@ std::vector<double> steps(bool quick, double from, double to, double factor) {
   return all;
 }
 
-/// Fewer records than these take no memory: they live in what earlier ones have left.
 constexpr double kFewRecords = 1e4;
+/// So many take no memory: they live in what earlier ones have left.
+constexpr int kLeft = 200'000;
+
+/// Memory of so many records, beyond those that take none.
+template <class One>
+void memory_of(bool quick, Curve& curve, One&& one) {
+  const int left = quick ? 1000 : kLeft;
+  std::vector<Ref<int>> refs;
+  refs.reserve(static_cast<std::size_t>(left) + 1'000'000);
+  for (int i = 0; i < left; ++i) refs.push_back(one(i));
+  const double before = heap_bytes();
+  for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
+    for (int i = static_cast<int>(refs.size()); i < left + static_cast<int>(n); ++i)
+      refs.push_back(one(i));
+    curve.points.push_back({n, std::max(heap_bytes() - before, 1.0)});
+  }
+}
 
 /// Tasks that wait behind one that sleeps: memory of each, then the time to drain them.
 void queue_length(Context& ctx, bool quick, Curve& time, Curve& memory) {
+  const Ref<void> resting = ctx.submit<rest>(quick ? 100 : 5000);
+  memory_of(quick, memory, [&ctx](int i) { return ctx.submit<same>(i); });
+  ctx.get(ctx.submit<same>(0), kBound);  // behind them
   for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
-    double bytes = 0;
     const double drained = seconds_of(quick, [&] {
       std::vector<Ref<int>> refs;
       refs.reserve(static_cast<std::size_t>(n));
       const Ref<void> sleeper = ctx.submit<rest>(quick ? 20 : static_cast<int>(50 + n / 250));
-      const double before = heap_bytes();
       for (int i = 0; i < static_cast<int>(n); ++i) refs.push_back(ctx.submit<same>(i));
-      bytes = heap_bytes() - before;
       ctx.get(sleeper, kBound);
       const Stopwatch watch;
       for (const auto& ref : refs) ctx.get(ref, kBound);
       return watch.seconds();
     });
     time.points.push_back({n, drained});
-    memory.points.push_back({n, std::max(bytes, 1.0)});
   }
 }
 
 void live_refs(Context& ctx, bool quick, Curve& curve) {
-  for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
-    std::vector<Ref<int>> refs;
-    refs.reserve(static_cast<std::size_t>(n));
-    const double before = heap_bytes();
-    for (int i = 0; i < static_cast<int>(n); ++i) refs.push_back(ctx.put(i));
-    curve.points.push_back({n, std::max(heap_bytes() - before, 1.0)});
-  }
+  memory_of(quick, curve, [&ctx](int i) { return ctx.put(i); });
 }
 
 void waited_refs(Context& ctx, bool quick, Curve& curve) {

@@ -1,0 +1,77 @@
+// Records that were freed serve whoever makes the next ones, in any thread, up to a bound.
+#include "troupe/runtime/client/recycle.hpp"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace troupe::client {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeeps = false;
+#else
+constexpr bool kKeeps = true;
+#endif
+
+template <std::size_t size>
+std::vector<void*> taken(std::size_t n) {
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < n; ++i) blocks.push_back(Spare<size>::take());
+  return blocks;
+}
+template <std::size_t size>
+void given(const std::vector<void*>& blocks) {
+  for (void* block : blocks) Spare<size>::give(block);
+}
+
+/// Bytes that malloc has handed out.
+std::size_t in_use() {
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST(RecycleTest, WhatOneThreadFreedServesAnother) {
+  if (!kKeeps) GTEST_SKIP() << "nothing is kept under this sanitizer";
+  constexpr std::size_t kSize = 1000, kBatches = 8, kMany = kBatches * Spare<kSize>::kBatch;
+  const auto first = taken<kSize>(kMany);
+  given<kSize>(first);
+  std::size_t again = 0;
+  std::thread other([&] {
+    const std::set<void*> known(first.begin(), first.end());
+    const auto second = taken<kSize>(kMany);
+    for (void* block : second) again += known.count(block);
+    given<kSize>(second);
+  });
+  other.join();
+  EXPECT_EQ(again, kMany - 2 * Spare<kSize>::kBatch) << "all but what the first thread keeps";
+}
+
+TEST(RecycleTest, WhatIsBeyondTheBoundGoesBackToTheHeap) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's heap says nothing";
+#endif
+  constexpr std::size_t kSize = 2000, kMany = 20'000;
+  std::vector<void*> blocks = taken<kSize>(kMany);
+  const std::size_t most = in_use();
+  given<kSize>(blocks);
+  // Two batches of this thread's own, and a block of the heap is 16 bytes larger.
+  constexpr std::size_t kStays = Spare<kSize>::kShared + 2 * Spare<kSize>::kBatch * kSize;
+  EXPECT_GE(most - in_use(), kMany * kSize - kStays * 102 / 100);
+  EXPECT_LE(most - in_use(), kMany * kSize - kStays * 9 / 10);
+}
+
+TEST(RecycleTest, AThreadThatEndsKeepsNothing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's heap says nothing";
+#endif
+  constexpr std::size_t kSize = 3000, kMany = 2 * Spare<kSize>::kBatch;
+  const std::size_t before = in_use();
+  std::thread([] { given<kSize>(taken<kSize>(kMany)); }).join();  // all stay with it
+  EXPECT_LT(in_use(), before + kMany * kSize / 10);
+}
+
+}  // namespace
+}  // namespace troupe::client
