@@ -32,17 +32,28 @@ void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
   flush(peer);
 }
 
-std::uint64_t ActorCalls::open_way(ActorId actor) const {
+/// The one that was asked for last is asked for again, mostly.
+ActorCalls::Peer* ActorCalls::peer_of(ActorId actor) {
+  if (asked_ != nullptr && asked_->first == actor) return &asked_->second;
   const auto at = peers_.find(actor);
-  if (at == peers_.end()) return 0;
-  const Peer& peer = at->second;
+  if (at == peers_.end()) return nullptr;
+  asked_ = &*at;
+  return &at->second;
+}
+
+std::uint64_t ActorCalls::open_way(ActorId actor) {
+  const Peer* known = peer_of(actor);
+  if (known == nullptr) return 0;
+  const Peer& peer = *known;
   const bool open = peer.state == wire::ActorState::alive && !peer.full && peer.queue.empty();
   return open ? peer.worker : 0;
 }
 
 void ActorCalls::sent(std::unique_ptr<ActorCall> call) {
   ++live_;
-  peers_.at(call->actor).in_flight.push_back(std::move(call));
+  Peer* peer = peer_of(call->actor);
+  TROUPE_ASSERT(peer != nullptr, "who sends a call ahead has asked for the way");
+  peer->in_flight.push_back(std::move(call));
 }
 
 void ActorCalls::argument_ready(ActorCall& call) {

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace troupe::client {
@@ -28,6 +29,7 @@ struct ActorCall final : Recycled<ActorCall> {
   detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell
   detail::ObjectHandle lifetime;        ///< a handle as long as the call is under way
   std::uint32_t waiting = 0;            ///< arguments that are not ready
+  bool light = false;                   ///< it names no objects, and has one result
   std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
   std::uint64_t sequence = 0;
 };
@@ -54,7 +56,7 @@ class ActorCalls {
   void submit(std::unique_ptr<ActorCall> call);
   /// The worker that would be sent a call whose arguments are ready at once, or 0. Whoever sends it
   /// there hands it in by sent(), before any other input.
-  std::uint64_t open_way(ActorId actor) const;
+  std::uint64_t open_way(ActorId actor);
   void sent(std::unique_ptr<ActorCall> call);
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);
@@ -86,13 +88,15 @@ class ActorCalls {
     std::deque<std::unique_ptr<ActorCall>> queue;
     std::deque<std::unique_ptr<ActorCall>> in_flight;
   };
+  Peer* peer_of(ActorId actor);
   Peer* peer_on(std::uint64_t worker);
   void begin_life(Peer& peer, const wire::ActorUpdate& update);
   void flush(Peer& peer);
   void fail_all(Peer& peer);
 
   Out& out_;
-  std::map<ActorId, Peer> peers_;
+  std::map<ActorId, Peer> peers_;  ///< which are never forgotten
+  std::pair<const ActorId, Peer>* asked_ = nullptr;
   std::map<std::uint64_t, ActorId> by_worker_;
   Peer* lately_ = nullptr;  ///< peer_on() looks here first
   std::size_t live_ = 0;

@@ -191,7 +191,7 @@ void ClientEngine::stop() {
 // --- handles
 // ---------------------------------------------------------------------------------------------------------
 
-void ClientEngine::unlock_and_collect(Guard& guard) {
+void ClientEngine::collect_and_unlock(Guard& guard) {
   do {
     collect_released();
     guard.unlock();
@@ -336,6 +336,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   task->key = static_cast<std::uint32_t>(key_for(options));
   if (objects) watch_arguments(*task);
   task->sequence = sequence;
+  task->light = sequence != 0 && results.size() == 1;
   start(std::move(owned), sequence != 0 ? worker : 0);
   look_around();
   unlock_and_collect(lock);
@@ -510,6 +511,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   ActorCall* pending = owned.get();
   pending->lifetime = actor.lifetime;
   pending->sequence = sequence;
+  pending->light = sequence != 0 && results.size() == 1;
   for (auto& result : results) result = objects_->create();
   for (const auto& result : results) pending->results.push_back(result);
   if (objects) watch_arguments(*pending);

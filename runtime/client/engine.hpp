@@ -263,7 +263,10 @@ class ClientEngine final : public detail::Engine,
   void reclaim(std::uint64_t lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why);
-  Peer* peer_of(std::uint64_t process);
+  Peer* peer_of(std::uint64_t process) {
+    return spoke_ != nullptr && spoke_->process == process ? spoke_ : find_peer(process);
+  }
+  Peer* find_peer(std::uint64_t process);
   void drop_peer(Peer& peer);
   void look_away(const Peer& peer) noexcept;
 
@@ -274,7 +277,6 @@ class ClientEngine final : public detail::Engine,
   void fire_woken();
   void finish_settling(Entry& entry);
   void drop_spent() noexcept;
-  static bool is_light(const detail::Call& call, std::span<const detail::ObjectHandle> results);
   void follow(Entry& entry);
   static void go_on_following(ClientEngine& engine, void* who, Entry&);
   void end_following();
@@ -388,7 +390,16 @@ class ClientEngine final : public detail::Engine,
   Guard guard() { return Guard(lock_); }
   static std::uint64_t next_serial() noexcept;
   std::uint32_t number_of(detail::CallSite at);
-  void unlock_and_collect(Guard& guard);
+  /// Frees what was let go meanwhile; who lets go while another holds the lock leaves it to that.
+  void unlock_and_collect(Guard& guard) {
+    if (!has_leftovers()) {  // mostly
+      guard.unlock();
+      if (!has_leftovers() || !lock_.try_lock()) return;
+      guard = Guard(lock_, std::adopt_lock);
+    }
+    collect_and_unlock(guard);
+  }
+  void collect_and_unlock(Guard& guard);
 
   EngineLock lock_;
   std::atomic<Entry*> released_{
@@ -434,7 +445,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
-  Peer* spoke_ = nullptr;                        ///< the last one to speak
+  Peer* spoke_ = nullptr;                        ///< the last one to speak, and not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each line

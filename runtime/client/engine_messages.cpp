@@ -175,7 +175,7 @@ void ClientEngine::drop_peer(Peer& peer) {
   actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
 }
 
-ClientEngine::Peer* ClientEngine::peer_of(std::uint64_t process) {
+ClientEngine::Peer* ClientEngine::find_peer(std::uint64_t process) {
   const auto found = peers_.find(process);
   return found == peers_.end() || found->second->dead ? nullptr : found->second;
 }
@@ -439,13 +439,11 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
              message);
 }
 
-/// Whether nobody can tell when what a call held on to is let go: no more than one small value that
-/// only its handles know of.
-bool ClientEngine::is_light(const detail::Call& call,
-                            std::span<const detail::ObjectHandle> results) {
-  return results.size() == 1 && is_alone(entry_of(results.front())) && call.refs.empty() &&
-         std::none_of(call.arguments.begin(), call.arguments.end(),
-                      [](const detail::Argument& argument) { return bool(argument.object); });
+/// Whether nobody can tell when what an ended call held on to is let go: no more than one small
+/// value that only its handles know of.
+template <class Ended>
+static bool is_light(const Ended& ended) noexcept {
+  return ended.light && is_alone(entry_of(ended.results.front()));
 }
 
 void ClientEngine::drop_spent() noexcept {
@@ -503,14 +501,14 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   if (!reply.last) return;
   if (task != nullptr) {
     auto ended = tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
-    if (ended->spec == nullptr && is_light(ended->call, ended->results))
+    if (ended->spec == nullptr && is_light(*ended))
       spent_task_ = std::move(ended);
     else
       remember(std::move(ended));
   } else {
     auto ended = actors_.ended(peer.process, reply.sequence);
     ended->lifetime = {};
-    if (is_light(ended->call, ended->results)) spent_call_ = std::move(ended);
+    if (is_light(*ended)) spent_call_ = std::move(ended);
   }
   if (!unsaid) return;
   Entry& result = entry_of(unsaid);

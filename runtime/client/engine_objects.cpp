@@ -197,7 +197,7 @@ void ClientEngine::finish_settling(Entry& entry) {
 
 /// Tells those who wait for the entry, now or after those who are being told.
 void ClientEngine::wake(Entry& entry) {
-  if (!entry.waiters->empty()) {
+  if (entry.waiters.written() && !entry.waiters->empty()) {
     woken_.push_back({ObjectTable::keep(entry), entry.waiters.take()});
     TROUPE_ASSERT(woken_.back().entry, "who waits for an object holds it");
     if (!std::exchange(waking_, true)) fire_woken();
@@ -255,7 +255,7 @@ Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
     return i == 0 && entry.source ? &entry_of(entry.source) : nullptr;
   std::span<const detail::ObjectHandle> refs;
   if (is_shared) refs = *entry.nested;
-  if (entry.kind == wire::Value::Kind::inline_bytes) refs = *entry.value->refs;
+  if (entry.kind == wire::Value::Kind::inline_bytes) refs = entry.value->handles();
   return i < refs.size() ? &entry_of(refs[i]) : nullptr;
 }
 
@@ -392,7 +392,7 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, const Receiver& to, Blob&
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       append_inline(value, entry.value->bytes, payload);
-      for (const auto& ref : *entry.value->refs) {
+      for (const auto& ref : entry.value->handles()) {
         share(ref, to);
         value.refs.push_back(ref.id());
       }

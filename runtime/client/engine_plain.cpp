@@ -48,6 +48,8 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
 
 /// Sends a call to a worker that has room for it before its records are made: that is done while
 /// the call is on its way. Returns its number there; 0: it was not sent, and goes the general way.
+/// (Should memory run out for the records, the caller gets bad_alloc and the call runs all the
+/// same: its number is nobody's, so its reply is dropped like that of a late attempt.)
 std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
   Peer* peer = worker != 0 ? peer_of(worker) : nullptr;

@@ -472,7 +472,7 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
     return of_another_session();
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
-      return detail::Value{entry.value->bytes, *entry.value->refs, entry.value};
+      return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};
     case wire::Value::Kind::shared:
       return open_shared(entry.location, entry.nested, entry.bundled, timeout);
     case wire::Value::Kind::error: return Error(*entry.error);
@@ -481,7 +481,7 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
       if (fetched == nullptr) return moved();
       if (!fetched->value)
         return open_shared(fetched->location, fetched->nested, fetched->bundled, timeout);
-      return detail::Value{fetched->value->bytes, *fetched->value->refs, fetched->value};
+      return detail::Value{fetched->value->bytes, fetched->value->handles(), fetched->value};
     }
     case wire::Value::Kind::pending:
     case wire::Value::Kind::forwarded: break;

@@ -19,6 +19,10 @@ namespace troupe::client {
 struct Stored {
   FewBytes<40> bytes;
   Rarely<std::vector<detail::ObjectHandle>> refs;
+  std::span<const detail::ObjectHandle> handles() const noexcept {
+    if (!refs.written()) return {};
+    return *refs;
+  }
 };
 
 /// What wire::Value::ref_count says of a value whose refs are in bundles.
@@ -156,7 +160,8 @@ inline bool fetch_failed(Entry& entry) noexcept {
 inline bool is_alone(const Entry& entry) noexcept {
   return entry.ready.load(std::memory_order_relaxed) &&
          entry.kind == wire::Value::Kind::inline_bytes && !entry.escaped && !entry.argued &&
-         entry.made_by == nullptr && !entry.in_own && !entry.source && entry.value->refs->empty();
+         entry.made_by == nullptr && !entry.in_own && !entry.source &&
+         entry.value->handles().empty();
 }
 
 /// Escaped entries by id. Under the engine's lock.

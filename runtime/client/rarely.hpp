@@ -30,6 +30,8 @@ class Rarely {
   const T& operator*() const noexcept { return there_ ? *there_ : nothing(); }
   const T* operator->() const noexcept { return &**this; }
   operator const T&() const noexcept { return **this; }
+  /// Something was written to it. Cheaper than a look at a T{}.
+  bool written() const noexcept { return there_ != nullptr; }
   /// To be written to.
   T& edit() {
     if (!there_) there_ = std::make_unique<T>();

@@ -50,9 +50,10 @@ struct Task final : Recycled<Task> {
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint16_t waiting = 0;            ///< arguments that are not ready
-  std::uint8_t killed : 6 = 0;          ///< workers that ended while they ran it
+  std::uint8_t killed : 5 = 0;          ///< workers that ended while they ran it
   bool may_have_run : 1 = false;        ///< in an attempt that has not ended it
   bool had_second_attempt : 1 = false;  ///< there is one at most, or each would have its own
+  bool light : 1 = false;               ///< its call names no objects, and it has one result
   /// failed: an argument ended in an error; superseded: its other attempt has ended the task. Kept
   /// until waiting is 0, or its worker answers.
   enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;

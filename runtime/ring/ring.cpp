@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t kHeader = 8;  // the length word: the lap, and frame size + 1
 
-constexpr std::size_t kLine = 64;  // of the cache; every frame begins with one
+constexpr std::size_t kLine = 64;                 // of the cache; every frame begins with one
+constexpr std::size_t kBeside = kLine - kHeader;  // bytes of a frame beside its length
 
 /// The consumer tells its head once it is so far ahead, or the producer starves.
 constexpr std::uint64_t kTellBytes = kRingBytes / 8;
@@ -36,8 +38,29 @@ constexpr bool is_length(std::uint64_t word, std::uint64_t at) noexcept {
   return word >> 32 == lap_of(at) && static_cast<std::uint32_t>(word) != 0;
 }
 
+/// The first and the last n bytes, which may overlap. At least n, at most 2 n bytes.
+template <std::size_t n>
+void copy_ends(std::byte* to, BlobView bytes) noexcept {
+  std::array<std::byte, n> first, last;
+  std::memcpy(first.data(), bytes.data(), n);
+  std::memcpy(last.data(), bytes.data() + bytes.size() - n, n);
+  std::memcpy(to, first.data(), n);
+  std::memcpy(to + bytes.size() - n, last.data(), n);
+}
+/// What fits into a line, as mostly, takes a few moves, without a call or a loop.
 void copy(std::byte* to, BlobView bytes) noexcept {
-  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  if (bytes.size() > 64)
+    std::memcpy(to, bytes.data(), bytes.size());
+  else if (bytes.size() >= 32)
+    copy_ends<32>(to, bytes);
+  else if (bytes.size() >= 16)
+    copy_ends<16>(to, bytes);
+  else if (bytes.size() >= 8)
+    copy_ends<8>(to, bytes);
+  else if (bytes.size() >= 4)
+    copy_ends<4>(to, bytes);
+  else
+    for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = bytes[i];
 }
 
 /// The length word at this many bytes from the ring's beginning; all frames begin with a line.
@@ -94,10 +117,14 @@ bool Producer::push(BlobView head, BlobView body) noexcept {
     __atomic_store_n(next, std::uint64_t{0}, __ATOMIC_RELAXED);
   // What shares a cache line with the length word comes last: a reader that looks at that word
   // takes the line away, and each time it does so costs as much as a message.
-  const std::size_t beside = std::min(head.size(), kLine - kHeader);
   const std::size_t offset = tail_ % kRingBytes + kHeader;
-  if (offset + size <= kRingBytes) {  // mostly
+  if (size <= kBeside) {  // mostly; a line is in one piece
     std::byte* const to = page_->data + offset;
+    copy(to + head.size(), body);
+    copy(to, head);
+  } else if (offset + size <= kRingBytes) {
+    std::byte* const to = page_->data + offset;
+    const std::size_t beside = std::min(head.size(), kBeside);
     copy(to + beside, head.subspan(beside));
     copy(to + head.size(), body);
     copy(to, head.first(beside));
@@ -135,9 +162,13 @@ Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
     return Pop::corrupt;
   }
   const std::size_t offset = head_ % kRingBytes + kHeader;
-  const std::size_t first = std::min<std::size_t>(length, kRingBytes - offset);
-  std::memcpy(buffer, page_->data + offset, first);
-  if (first < length) std::memcpy(buffer + first, page_->data, length - first);
+  if (length <= kBeside) {
+    std::memcpy(buffer, page_->data + offset, kBeside);  // of fixed length: a few moves
+  } else {
+    const std::size_t first = std::min<std::size_t>(length, kRingBytes - offset);
+    std::memcpy(buffer, page_->data + offset, first);
+    if (first < length) std::memcpy(buffer + first, page_->data, length - first);
+  }
   size = length;
   head_ += room_of(length);
   if (head_ - told_ >= kTellBytes) tell_head();

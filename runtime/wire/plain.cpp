@@ -34,7 +34,7 @@ constexpr std::uint32_t kMost = 0xFF;         ///< attempts, results
 constexpr std::uint32_t kMostBytes = 0xFFFF;  ///< offset and size of a range
 
 bool is_small(const PlainRange& range) noexcept {
-  return range.offset <= kMostBytes && range.size <= kMostBytes;
+  return (range.offset | range.size) <= kMostBytes;
 }
 std::uint64_t packed(const PlainRange& range) noexcept {
   return range.offset | std::uint64_t{range.size} << 16;
