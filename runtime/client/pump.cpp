@@ -234,6 +234,11 @@ bool Pump::lead(Guard& guard, const std::function<bool()>& done, Time deadline, 
   return result;
 }
 
+bool Pump::left_to_others(bool leads, bool assisted, Duration since_led,
+                          Duration overdue) noexcept {
+  return leads || since_led < kHandOver || (assisted && overdue < kHandOver);
+}
+
 void Pump::io_loop() {
   std::uint32_t assists = 0;
   while (!stopping_.load(std::memory_order_seq_cst)) {
@@ -242,12 +247,8 @@ void Pump::io_loop() {
     Guard guard(lock_);
     const Time now = steady_now();
     const Time last(Duration(last_led_.load(std::memory_order_relaxed)));
-    // But who finds nothing handles no timers.
-    const bool assisted =
-        std::exchange(assists, assists_) != assists_ && now - kHandOver < host_.next_timer();
-    if (leading_ || assisted || now - last < kHandOver) {
-      // Somebody else looks at the doorbell, or did a moment ago. (So does a thread that sends,
-      // whether it found anything or not.)
+    const bool assisted = std::exchange(assists, assists_) != assists_;
+    if (left_to_others(leading_, assisted, now - last, now - host_.next_timer())) {
       // Only a long wait is worth a kick at its end: kicked after each of many short ones, this
       // thread would take part in every call (on one CPU that tripled its time).
       const bool deep = leading_ && now - led_since_ >= kHandOver;

@@ -87,6 +87,11 @@ class Pump {
   }
   /// The host's descriptor has ended: nobody sleeps on it any more. Any thread.
   void forget_socket() noexcept;
+  /// Whether the I/O thread leaves the doorbell to another that leads, did so a moment ago, or has
+  /// assisted lately. (Who assists and finds nothing handles no timers, so not while one is
+  /// overdue.)
+  static bool left_to_others(bool leads, bool assisted, Duration since_led,
+                             Duration overdue) noexcept;
 
  private:
   /// What a thread sleeps on, registered once: the doorbell's event by its edges, so that nobody

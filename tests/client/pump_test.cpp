@@ -111,6 +111,17 @@ struct Clock : Pump::Host {
   bool drain_watched(Time) override { return false; }
 };
 
+TEST(PumpTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
+  constexpr Duration kLongAgo = 1s, kNow{0}, kInASecond = -1s;
+  EXPECT_TRUE(Pump::left_to_others(false, true, kLongAgo, kInASecond));
+  EXPECT_TRUE(Pump::left_to_others(false, true, kLongAgo, Time{} - Time::max()));
+  EXPECT_FALSE(Pump::left_to_others(false, true, kLongAgo, 1ms));
+  // Who leads handles it; so did who led a moment ago.
+  EXPECT_TRUE(Pump::left_to_others(true, false, kLongAgo, 1s));
+  EXPECT_TRUE(Pump::left_to_others(false, false, kNow, 1s));
+  EXPECT_FALSE(Pump::left_to_others(false, false, kLongAgo, kInASecond));
+}
+
 /// A thread that sends, or asks again and again whether something is ready.
 TEST(PumpTest, WhoAssistsAndFindsNothingLeavesTheTimersToTheIoThread) {
   EngineLock lock;
