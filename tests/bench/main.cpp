@@ -1,6 +1,6 @@
 // Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
 //   bench [core|objects|remote|control]... [--json FILE] [--quick] [--rounds N] [--only NAME]
-//   [--list]
+//   [--list]          (control: and remote)
 //   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
 // were noisy.
@@ -9,6 +9,7 @@
 
 #include "troupe/troupe.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -43,6 +44,12 @@ Suite* suite_named(std::string_view name) {
   return nullptr;
 }
 
+/// Each once. Control is what a cluster of several nodes has, so its suite takes `remote` along.
+void add(std::vector<Suite*>& suites, Suite* suite) {
+  if (suite == &control_suite()) add(suites, &remote_suite());
+  if (std::find(suites.begin(), suites.end(), suite) == suites.end()) suites.push_back(suite);
+}
+
 /// Returns what is wrong, or nothing.
 std::string parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
@@ -69,7 +76,7 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
           arguments.run.rounds > 1000)
         return "--rounds takes a number from 1 to 1000, not '" + value + "'";
     } else if (Suite* suite = suite_named(flag)) {
-      arguments.suites.push_back(suite);
+      add(arguments.suites, suite);
     } else {
       return flag.rfind("--", 0) == 0
                  ? "unknown flag " + flag
