@@ -239,12 +239,13 @@ void Host::process_died(std::uint32_t process) {
   Impl& impl = *impl_;
   if (!impl.present(process) || process == 0) return;
   Process& p = impl.processes[process];
+  const bool attached = p.presence == Presence::confirmed;  // else its tables are not sealed
   p.presence = Presence::dead;
   p.pins = Mapping();
   p.pins_fd.reset();
   impl.rebuild_pin_tables();
   ++p.alive;  // not buried while we walk its tables
-  impl.free_unadopted(process);
+  if (attached) impl.free_unadopted(process);
   const std::set<std::uint32_t> extents = p.extents;
   for (const std::uint32_t e : extents)
     if (impl.extents[e].objects == 0) impl.drop_extent(e);

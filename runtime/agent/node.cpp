@@ -363,6 +363,7 @@ void Node::bury(Process& process) {
   for (auto at = portals_.lower_bound({index, 0});
        at != portals_.end() && at->first.first == index;)
     drain_portal((at++)->second, true);
+  closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
   process.doomed = true;
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   const Time now = steady_now();
@@ -394,7 +395,7 @@ void Node::bury(Process& process) {
   replicas_.process_died(index);
   locating_.process_died(index);
   forget_asks(process);
-  if (process.attached) host_->process_died(process.store_index);
+  if (process.store_index != 0) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};
   processes_.erase(index);
 }

@@ -89,13 +89,12 @@ class Node final : private OwnerTable::Out,
     process::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t line = 0;  ///< of its channel, in our doorbell
-    Lines lines{2};          ///< in its doorbell: 0 is the socket, 1 this agent
-    std::uint32_t store_index = 0;
+    std::uint32_t line = 0;                ///< of its channel, in our doorbell
+    Lines lines{2};                        ///< in its doorbell: 0 is the socket, 1 this agent
+    std::uint32_t store_index = 0;         ///< 0: it has no tables
     JobId job;                             ///< that it works for
     scheduling::JobNumber job_number = 0;  ///< of this node
     std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
-    bool attached = false;       ///< its tables are sealed
     bool introduced = false;     ///< said hello
     pid_t pid = 0;               ///< of a child of ours
     std::uint32_t told_pid = 0;  ///< for people
@@ -140,6 +139,7 @@ class Node final : private OwnerTable::Out,
   struct Portal {
     ProcessIndex process = 0, alias = 0;
     NodeId node;
+    ProcessIndex holder = 0;     ///< that node, in the life that it had then: whose counts refs are
     std::uint32_t line = 0;      ///< in our doorbell
     std::uint32_t its_line = 0;  ///< in the process's
     ring::Channel channel;
@@ -422,6 +422,7 @@ class Node final : private OwnerTable::Out,
   void carry(Portal& portal, std::uint64_t call, std::vector<wire::OwnedRef> refs, BlobView frame);
   static bool is_as_named(const wire::PeerFrame& frame, BlobView payload);
   void drop_unread(Portal& portal);
+  void drop_written_since(PortalKey key);
   void finish_portal(Portals::iterator portal);
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
@@ -516,6 +517,7 @@ class Node final : private OwnerTable::Out,
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;
+  Portals closed_;               ///< of which the process has yet to read that they are
   std::set<PortalKey> stalled_;  ///< that may not carry now
   bool holds_answers_ = false;   ///< of actors, among those
   bool halts_actors_ = false;

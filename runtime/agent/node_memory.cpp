@@ -180,7 +180,7 @@ std::optional<Node::Asked> Node::take_ask(std::uint64_t number) {
 }
 
 void Node::forget_asks(const Process& process) {
-  if (!spiller_ || !process.attached) return;
+  if (!spiller_ || process.store_index == 0) return;
   spiller_->forget(process.store_index);
   std::erase_if(asked_, [&](const auto& one) { return one.second.process == process.index; });
 }

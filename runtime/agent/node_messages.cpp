@@ -90,6 +90,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::Hold& m) { on_hold(from, m); },
                    [&](wire::Arrived& m) {
                      undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
+                     drop_written_since({from.index, m.peer});
                    },
                    [&](wire::CallSite& m) { on_call_site(from, m); },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
@@ -204,7 +205,6 @@ void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
   std::visit(Cases{[&](wire::StoreAttached&) {
-                     from.attached = true;
                      if (const auto done = host_->confirm_process(from.store_index); !done)
                        break_off(from, done.error().message());
                    },

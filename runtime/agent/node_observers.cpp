@@ -164,7 +164,7 @@ wire::MemoryReport Node::memory_report() {
 
   std::map<std::uint32_t, const Process*> by_store;
   for (const auto& [index, process] : processes_)
-    if (process->attached) by_store[process->store_index] = process.get();
+    if (process->store_index != 0) by_store[process->store_index] = process.get();
   for (const objectstore::ProcessStats& one : store.processes) {
     if (report.processes.size() == wire::kMaxMemoryProcesses) break;
     wire::MemoryProcess& row = report.processes.emplace_back();

@@ -62,6 +62,7 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   portal.process = index;
   portal.alias = alias;
   portal.node = node;
+  portal.holder = index_of(node);
   portal.line = take_line();
   lines_[portal.line] = {index, alias};
   wire::Channel channel;
@@ -70,7 +71,7 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   channel.my_line = portal.its_line = process->lines.take();
   channel.peer_line = portal.line;
   channel.remote = true;
-  channel.holder = index_of(node);
+  channel.holder = portal.holder;
   send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
   portal.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_line);
   portal.channel.close_fd();
@@ -82,6 +83,7 @@ void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::str
                         std::uint64_t started) {
   const auto at = portals_.find({process, alias});
   if (at == portals_.end()) return;
+  if (Process* living = find(process)) drain_ring(*living);
   drop_unread(at->second);
   at->second.ending = Portal::Ending{reason, started};
   finish_portal(at);
@@ -96,19 +98,25 @@ void Node::finish_portal(Portals::iterator at) {
   }
   lines_[portal.line] = {};
   stalled_.erase(at->first);
-  portals_.erase(at);
+  if (auto closed = portals_.extract(at); find(closed.key().first) != nullptr)
+    closed_.insert(std::move(closed));
 }
 
-/// Refs in frames that nobody carries any more were counted for the other node.
+/// The process writes no more into a portal that is closed. Until it read that, it did.
+void Node::drop_written_since(PortalKey key) {
+  const auto closed = closed_.extract(key);
+  if (closed) drop_unread(closed.mapped());
+}
+
+/// Refs in frames that nobody carries any more were counted for the other node. Precondition: what
+/// the process said of its counts has been read.
 void Node::drop_unread(Portal& portal) {
-  if (Process* process = find(portal.process)) drain_ring(*process);
-  const ProcessIndex holder = index_of(portal.node);
   std::size_t size = 0;
   while (portal.channel.receive(frame_.data(), size) == ring::Pop::frame) {
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) return;
     wire::for_each_ref(decoded->message,
-                       [&](ObjectId id) { owners_.hold(id, holder, -1, portal.process); });
+                       [&](ObjectId id) { owners_.hold(id, portal.holder, -1, portal.process); });
   }
 }
 
@@ -161,9 +169,8 @@ void Node::drain_portal(Portal& portal, bool to_the_end) {
 
 void Node::carry(Portal& portal, const wire::CallMessage& message, BlobView frame) {
   std::vector<wire::OwnedRef> refs;
-  const ProcessIndex to = index_of(portal.node);
   wire::for_each_ref(message, [&](ObjectId id) {
-    const ProcessIndex owner = owners_.depart(id, to, portal.process);
+    const ProcessIndex owner = owners_.depart(id, portal.holder, portal.process);
     refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);

@@ -356,4 +356,11 @@ std::int64_t OwnerTable::total_holds() const {
   return total;
 }
 
+std::int64_t OwnerTable::unsent(ProcessIndex by) const {
+  std::int64_t total = 0;
+  if (const auto found = passing_.find(by); found != passing_.end())
+    for (const auto& [ref, count] : found->second) total += count;
+  return total;
+}
+
 }  // namespace troupe::agent

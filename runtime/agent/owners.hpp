@@ -242,6 +242,9 @@ class OwnerTable {
   void each(const std::function<void(const Seen&)>& look_at) const;
   /// Sum of all counts, for invariants.
   std::int64_t total_holds() const;
+  /// Of the counts that the process took for nodes, those whose frames have not left: as many as
+  /// refs are in what it has written and nobody has read.
+  std::int64_t unsent(ProcessIndex by) const;
 
  private:
   struct Waiting {

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -636,13 +637,10 @@ bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
 /// What it names was counted for a receiver that does not get it.
 void ClientEngine::take_back(const wire::Call& message, const Receiver& to) {
   if (to.holder == kAgentProcess) return;
-  const auto one = [&](ObjectId id) {
-    tell_agent(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
-  };
-  for (const wire::Value& argument : message.arguments) {
-    for (const ObjectId id : argument.refs) one(id);
-    if (argument.kind == wire::Value::Kind::forwarded) one(argument.forward);
-  }
+  for (const wire::Value& argument : message.arguments)
+    wire::for_each_ref(argument, [&](ObjectId id) {
+      tell_agent(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
+    });
 }
 
 /// A call with too much in it carries the error instead, so that it ends as every call does.

@@ -254,6 +254,7 @@ class ClientEngine final : public detail::Engine,
   bool take_plain(Peer& peer, BlobView frame, Time now);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
+  void take_back_waiting(Peer& peer);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   static bool names_memory(const wire::CallMessage& message);

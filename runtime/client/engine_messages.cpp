@@ -4,6 +4,7 @@
 #include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/wire/cases.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -251,6 +252,14 @@ void ClientEngine::reclaim(std::uint64_t lease, Time now) {
   tasks_.reclaim(lease, now);
 }
 
+/// What such frames name was counted for the peer's node, whose agent has not seen them.
+void ClientEngine::take_back_waiting(Peer& peer) {
+  for (const Blob& frame : peer.channel.take_waiting())
+    if (auto decoded = wire::decode_call(frame))
+      wire::for_each_ref(decoded->message,
+                         [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
+}
+
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   std::erase_if(pending_grants_,
                 [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
@@ -290,6 +299,10 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   });
   look_away(peer);
   peers_.erase(found);
+  if (peer.remote) {  // from here on nothing is written to it
+    take_back_waiting(peer);
+    tell_agent(wire::Arrived{message.peer, peer.channel.received()});
+  }
   const std::uint32_t line = peer.line;
   lines_[line].reset();
   const auto next = std::find_if(

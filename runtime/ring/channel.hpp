@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <memory>
+#include <utility>
 
 namespace troupe::ring {
 
@@ -40,6 +41,8 @@ class Channel {
   /// Sends what waits; true when nothing waits any more.
   bool flush();
   std::size_t waiting() const noexcept { return overflow_.size(); }
+  /// What waits, in order: it is not sent any more.
+  std::deque<Blob> take_waiting() noexcept { return std::exchange(overflow_, {}); }
   /// Frames that were sent, those that wait included, and frames that came.
   std::uint64_t sent() const noexcept { return sent_; }
   std::uint64_t received() const noexcept { return received_; }

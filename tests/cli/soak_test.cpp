@@ -2,6 +2,9 @@
 // let go, memory, disk, refs and descriptors are what they were before.
 #include "tests/cli/clusters.hpp"
 
+#include <algorithm>
+#include <thread>
+
 namespace troupe::cli {
 namespace {
 
@@ -35,6 +38,14 @@ class Soak : public Clusters {
     eventually([&left] { return (left = left_over()).empty(); });
     return left;
   }
+  /// No process is known to the agents but they themselves.
+  static bool alone_after_a_while() {
+    return eventually([] {
+      const std::vector<json> all = nodes();
+      return std::all_of(all.begin(), all.end(),
+                         [](const json& node) { return node["processes"].size() <= 1; });
+    });
+  }
   /// Extents of processes that are gone, and what the agent itself has in use of its own: it keeps
   /// free ones for what comes from other nodes, until somebody needs memory.
   static std::uint64_t bytes_in_use() {
@@ -58,11 +69,7 @@ class Soak : public Clusters {
     EXPECT_EQ(left_after_a_while(), "") << "while the driver lives\n" << said << details();
     program.close_input();
     EXPECT_EQ(program.finish(0), 0);
-    EXPECT_TRUE(eventually([] {
-      for (const json& node : nodes())
-        if (node["processes"].size() > 1) return false;
-      return true;
-    })) << ask({"memory"});
+    EXPECT_TRUE(alone_after_a_while()) << ask({"memory"});
     EXPECT_EQ(left_over(), "");
     std::cout << said;
   }
@@ -90,6 +97,16 @@ TEST_F(Soak, EndsWithAllBytesBack) {
   EXPECT_TRUE(eventually([&] { return bytes_in_use() <= bytes; }))
       << bytes_in_use() << " bytes in use, and " << bytes << " before\n"
       << details();
+}
+
+TEST_F(Soak, DriversThatAreKilledWhileTheyStartLeaveNothing) {
+  const json cluster = start({"--cpus", "1"}, "16MiB");
+  for (int i = 0; i < 60; ++i) {
+    Child driver({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+    std::this_thread::sleep_for(i * 500us);  // some are before, in and after each step of it
+    EXPECT_EQ(driver.finish(SIGKILL), 128 + SIGKILL);
+  }
+  EXPECT_TRUE(alone_after_a_while()) << ask({"memory"});
 }
 
 }  // namespace

@@ -247,6 +247,20 @@ TEST(Store, ADeadWritersLastObjectWaitsForItsReader) {
   EXPECT_EQ(node.host->stats().extents, 0u);
 }
 
+TEST(Store, WhoDiesBeforeItHasAttachedLeavesNothing) {
+  Node node;
+  const std::size_t processes = node.host->stats().processes.size();
+  for (std::uint32_t i = 0; i < 2 * kSmallLayout.processes; ++i) {
+    auto membership = node.host->register_process();
+    ASSERT_TRUE(membership.ok()) << "after " << i << " of them";
+    ASSERT_TRUE(node.host->grant(membership->process, 1 << 10).ok());
+    EXPECT_EQ(node.host->stats().processes.size(), processes + 1);
+    node.host->process_died(membership->process);
+  }
+  EXPECT_EQ(node.host->stats().processes.size(), processes);
+  EXPECT_EQ(node.host->stats().extents, 0u);
+}
+
 TEST(Store, ADeadReadersPinsCountNoMore) {
   Node node;
   Client& writer = node.join();

@@ -367,6 +367,27 @@ TEST_F(ClusterObjects, DyingWorkersLeaveNoByteBehind) {
   EXPECT_TRUE(everything_is_freed()) << used(0) << ' ' << used(1) << ' ' << used(2);
 }
 
+struct Sleeper {
+  int sleep(const std::string& path, const Basket&) { return hold_until(path, 1); }
+  std::size_t count(const Basket& basket) const { return basket.refs.size(); }
+  int pid() const { return ::getpid(); }
+};
+
+/// More calls than the rings on the way hold: most have not left their sender when the actor dies.
+TEST_F(ClusterObjects, CallsThatNeverLeftTheirSenderHoldNothing) {
+  Scratch scratch;
+  auto actor = on(1).spawn<Sleeper>();
+  const int pid = ctx.get(actor.call<&Sleeper::pid>(), kBound);
+  Basket basket{std::string(500, 'x'), {ctx.put(pattern(50'000, 1))}};
+  std::vector<Ref<std::size_t>> calls;
+  const auto asleep = actor.call<&Sleeper::sleep>(scratch.path, basket);
+  for (int i = 0; i < 3000; ++i) calls.push_back(actor.call<&Sleeper::count>(basket));
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  for (const auto& call : calls) EXPECT_THROW(ctx.get(call, kBound), troupe::ActorDied);
+  basket = {};
+  EXPECT_TRUE(everything_is_freed()) << used(0) << ' ' << used(1) << ' ' << used(2);
+}
+
 TEST_F(ClusterObjects, ErrorsOfRemoteTasksKeepTypeMessageNodeAndStack) {
   for (std::size_t node = 0; node < 3; ++node) {
     const auto bad = on(node).submit<fails>(7);

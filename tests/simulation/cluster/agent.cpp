@@ -286,6 +286,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                    },
                    [&](wire::Arrived& m) {
                      undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
+                     drop_written_since({from.index, m.peer});
                    },
                    [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
                    [&](wire::Shutdown&) {
@@ -464,6 +465,8 @@ void Agent::bury(Proc& proc) {
   for (auto at = portals_.lower_bound({index, 0});
        at != portals_.end() && at->first.first == index;)
     drain_portal((at++)->second, true);
+  check_unsent(proc);
+  closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
   proc.reaped_at = now;
   if (proc.driver) driver_gone(proc, false);
   ErrorInfo info;

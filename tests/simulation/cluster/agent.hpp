@@ -99,6 +99,7 @@ class Agent final : public sim::Node<Packet>,
     control::JobRecord record;
   };
   struct Portal {
+    ProcessIndex holder = 0;  ///< the node, in the life that it had then
     ProcessIndex process = 0, alias = 0;
     NodeId node;
     End end;
@@ -190,6 +191,8 @@ class Agent final : public sim::Node<Packet>,
   void drain_portal(Portal& portal, bool to_the_end = false);
   void carry(Portal& portal, Frame& frame);
   void drop_unread(Portal& portal);
+  void drop_written_since(PortalKey key);
+  void check_unsent(const Proc& proc);
   void finish_portal(Portals::iterator portal);
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
@@ -261,6 +264,7 @@ class Agent final : public sim::Node<Packet>,
   BulkMoves moves_;
   sim::FlatMap<ProcessIndex, std::unique_ptr<Proc>> processes_;
   Portals portals_;
+  Portals closed_;  ///< of which the process has yet to read that they are
   std::set<PortalKey> stalled_;
   bool holds_answers_ = false, halts_actors_ = false;
   std::map<scheduling::JobNumber, Job> jobs_;

@@ -199,17 +199,19 @@ void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   portal.process = index;
   portal.alias = alias;
   portal.node = node;
+  portal.holder = index_of(node);
   auto channel = std::make_shared<Channel>();
   channel->capacity = cluster_.plan.ring_capacity;
   portal.end = End(channel, 0);
   portal.end.on_wake([this] { wake_agent(); });
-  proc->process->connect(alias, End(channel, 1), true, index_of(node));
+  proc->process->connect(alias, End(channel, 1), true, portal.holder);
 }
 
 void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
                          std::uint64_t started) {
   const auto at = portals_.find({process, alias});
   if (at == portals_.end()) return;
+  if (Proc* proc = find_proc(process)) drain_ring(*proc);
   drop_unread(at->second);
   at->second.ending = Portal::Ending{reason, started};
   finish_portal(at);
@@ -223,15 +225,33 @@ void Agent::finish_portal(Portals::iterator at) {
   }
   stalled_.erase(at->first);
   portal.end.let_go();
-  portals_.erase(at);
+  if (auto closed = portals_.extract(at); find_proc(closed.key().first) != nullptr)
+    closed_.insert(std::move(closed));
+}
+
+void Agent::drop_written_since(PortalKey key) {
+  const auto closed = closed_.extract(key);
+  if (closed) drop_unread(closed.mapped());
+}
+
+/// Each count that a process took for a node has its frame, which has left or is still there.
+void Agent::check_unsent(const Proc& proc) {
+  std::int64_t refs = 0;
+  for (const Portals* portals : {&portals_, &closed_})
+    for (auto at = portals->lower_bound({proc.index, 0});
+         at != portals->end() && at->first.first == proc.index; ++at)
+      at->second.end.each_unread([&](const Frame& frame) {
+        wire::for_each_ref(frame.message, [&](ObjectId) { ++refs; });
+      });
+  if (owners_.unsent(proc.index) != refs)
+    truth().fail("a process that ended held " + std::to_string(owners_.unsent(proc.index)) +
+                 " refs for nodes, and frames with " + std::to_string(refs) + " were still there");
 }
 
 void Agent::drop_unread(Portal& portal) {
-  if (Proc* proc = find_proc(portal.process)) drain_ring(*proc);
-  const ProcessIndex holder = index_of(portal.node);
   while (auto frame = portal.end.receive())
     wire::for_each_ref(frame->message,
-                       [&](ObjectId id) { owners_.hold(id, holder, -1, portal.process); });
+                       [&](ObjectId id) { owners_.hold(id, portal.holder, -1, portal.process); });
 }
 
 std::uint64_t Agent::started(ProcessIndex process, ProcessIndex alias) {
@@ -276,7 +296,7 @@ void Agent::carry(Portal& portal, Frame& frame) {
   wire::PeerFrame carried;
   carried.from = portal.process;
   carried.to = remote_.target(portal.alias).process;
-  const ProcessIndex to = index_of(portal.node);
+  const ProcessIndex to = portal.holder;
   wire::for_each_ref(frame.message, [&](ObjectId id) {
     const ProcessIndex owner = owners_.depart(id, to, portal.process);
     if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);

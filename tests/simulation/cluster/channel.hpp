@@ -85,6 +85,15 @@ class End {
     if (!in.waiting.empty() && in.wake) in.wake();
     return frame;
   }
+  /// What the other side has sent and nobody has read, in order.
+  template <class F>
+  void each_unread(const F& f) const {
+    const Channel::Side& in = channel_->side[other_];
+    for (const Frame& frame : in.ring) f(frame);
+    for (const Frame& frame : in.waiting) f(frame);
+  }
+  /// What waits is not sent any more.
+  std::deque<Frame> take_waiting() { return std::exchange(channel_->side[mine_].waiting, {}); }
   bool has_input() const { return !channel_->side[other_].ring.empty(); }
   void count_started(std::uint64_t n) { channel_->side[mine_].started = n; }
   std::uint64_t peer_started() const { return channel_->side[other_].started; }

@@ -239,7 +239,17 @@ void Process::on_peer_died(const wire::PeerDied& message) {
     return true;
   });
   peer->end.let_go();
+  Peer gone = std::move(*peer);
   peers_.erase(message.peer);
+  if (!gone.remote) return;
+  for (const Frame& frame : gone.end.take_waiting())
+    wire::for_each_ref(frame.message, [&](ObjectId id) {
+      wire::Hold hold = gone.hold();
+      hold.object = id;
+      hold.delta = -1;
+      tell(hold);
+    });
+  tell(wire::Arrived{message.peer, gone.end.received()});
 }
 
 // --- peers' messages
