@@ -7,8 +7,6 @@
 namespace troupe::agent {
 namespace {
 
-constexpr int kMostSteps = 8;  ///< from a value to whose it is
-
 /// Who knows more of an object is believed.
 bool says_more(wire::PlaceState state, wire::PlaceState than) {
   return static_cast<int>(state) > static_cast<int>(than);

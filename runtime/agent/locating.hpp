@@ -21,6 +21,8 @@ namespace troupe::agent {
 
 class Locating {
  public:
+  /// From a value to whose it is, at one node and from node to node.
+  static constexpr int kMostSteps = 16;
   /// What follows; must not call back in.
   class Out {
    public:

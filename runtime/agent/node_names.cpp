@@ -4,11 +4,6 @@
 #include "troupe/runtime/client/values.hpp"
 
 namespace troupe::agent {
-namespace {
-
-constexpr int kMostSteps = 16;  ///< from a forwarded value to whose it is
-
-}  // namespace
 
 // --- names
 
@@ -79,8 +74,9 @@ void Node::on_locate(const Process& from, const wire::Locate& message) {
 wire::PeerPlace Node::place_of(ObjectId object) {
   wire::PeerPlace place;
   const wire::Value* value = owners_.value_of(object);
-  for (int step = 0;
-       value != nullptr && value->kind == wire::Value::Kind::forwarded && step < kMostSteps; ++step)
+  for (int step = 0; value != nullptr && value->kind == wire::Value::Kind::forwarded &&
+                     step < Locating::kMostSteps;
+       ++step)
     value = owners_.value_of(place.forward = value->forward);
   const ObjectId last = place.forward ? place.forward : object;
   // What this node keeps for another is apart from what it holds as a borrower.

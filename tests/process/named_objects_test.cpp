@@ -21,9 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using troupe::Context;
-using troupe::NodeId;
 using troupe::ObjectLocation;
-using troupe::Placement;
 using troupe::Ref;
 using State = ObjectLocation::State;
 
@@ -50,23 +48,11 @@ int wait_for_ever(int) {
   for (;;) std::this_thread::sleep_for(1s);
 }
 
-struct Cluster : testing::Test {
+/// 64 MiB a node.
+struct Cluster : ClusterOfNodes {
   void start(unsigned nodes) {
-    cluster = std::make_unique<troupe::Session>(
-        troupe::SessionOptions{.cpus = 1, .memory = troupe::Bytes{64 << 20}, .nodes = nodes});
-    others = other_nodes(cluster->context(), nodes);
-    ASSERT_EQ(others.size() + 1, nodes);
+    ClusterOfNodes::start(nodes, {.cpus = 1, .memory = troupe::Bytes{64 << 20}});
   }
-  auto on(std::size_t node) const {
-    return cluster->context().with({.placement = Placement::on(others.at(node))});
-  }
-  std::uint64_t bytes() const {
-    std::uint64_t used = 0;
-    for (const auto& node : cluster->context().cluster().nodes) used += node.store_used.count;
-    return used;
-  }
-  std::unique_ptr<troupe::Session> cluster;
-  std::vector<NodeId> others;
 };
 using ClusterNames = Cluster;
 using ClusterLocations = Cluster;

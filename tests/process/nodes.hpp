@@ -4,8 +4,11 @@
 #include "tests/eventually.hpp"
 #include "troupe/troupe.hpp"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 /// All but this process's own, as soon as there are so many in all; none when that takes too long.
@@ -26,3 +29,25 @@ inline bool all_idle(const troupe::Context& ctx, std::size_t all, double cpus) {
            return node.alive && node.cpus_free == cpus;
          });
 }
+
+/// A cluster of one driver and its nodes, of which the test may kill some.
+struct ClusterOfNodes : testing::Test {
+  void start(unsigned nodes, troupe::SessionOptions options = {.cpus = 1}) {
+    options.nodes = nodes;
+    cluster = std::make_unique<troupe::Session>(options);
+    others = other_nodes(cluster->context(), nodes);
+    ASSERT_EQ(others.size() + 1, nodes);
+  }
+  /// Where work is placed at one of `others`.
+  auto on(std::size_t node) const {
+    return cluster->context().with({.placement = troupe::Placement::on(others.at(node))});
+  }
+  /// In the stores of all nodes.
+  std::uint64_t bytes() const {
+    std::uint64_t used = 0;
+    for (const auto& node : cluster->context().cluster().nodes) used += node.store_used.count;
+    return used;
+  }
+  std::unique_ptr<troupe::Session> cluster;
+  std::vector<troupe::NodeId> others;
+};
