@@ -195,9 +195,8 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
     return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
-    return wire::is_copy(await->object)
-               ? owners_.tell_as(wire::original_of(await->object), await->object, index_of(from))
-               : owners_.await(await->object, index_of(from), false);
+    return wire::is_copy(await->object) ? replicas_.on_await(from, await->object)
+                                        : owners_.await(await->object, index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
     return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message))
@@ -289,8 +288,12 @@ void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (owner == kSelf || dead_nodes_.count(owner) != 0)
     return wire::has_copies(object) ? replicas_.fetch(owner, object, bytes)
                                     : want_copy(owner, object, bytes);
+  const auto priority = [&] {  // of a copy: whoever put the object waits for it, or nobody
+    if (!wire::is_copy(object)) return Priority::get;
+    return replicas_.is_coming(wire::original_of(object)) ? Priority::prefetch : Priority::wait;
+  };
   if (const auto node = remote_.node_of(owner))
-    transfers_->pull(*node, object, bytes, steady_now());
+    transfers_->pull(*node, object, bytes, steady_now(), priority());
 }
 
 void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {

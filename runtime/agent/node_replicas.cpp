@@ -38,6 +38,8 @@ bool Node::on_replica_message(NodeId from, const wire::PeerMessage& message) {
     replicas_.on_held(from, *held);
   else if (const auto* unused = std::get_if<wire::PeerUnused>(&message))
     replicas_.on_unused(from, *unused, now);
+  else if (const auto* keeping = std::get_if<wire::PeerKeeping>(&message))
+    replicas_.on_keeping(from, *keeping);
   else
     return false;
   return true;

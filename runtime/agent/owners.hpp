@@ -169,6 +169,9 @@ class OwnerTable {
   /// Nothing that comes from here on names it, a process that has died.
   void forget(ProcessIndex process) { dead_.erase(process); }
 
+  /// The node takes us for the owner of what we borrow, whose own is dead: we count nobody for it.
+  void stands_in(ObjectId object, ProcessIndex node) { note_orphan(object, node); }
+
   // --- from other nodes. What comes from a dead one changes nothing.
 
   /// This index is a node. Before anything else names it.

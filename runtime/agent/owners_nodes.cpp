@@ -161,7 +161,9 @@ void OwnerTable::pull_failed(ObjectId object, const Error& error) {
   if (found == records_.end() || !found->second.pulling) return;
   Record& record = found->second;
   record.pulling = false;
-  const bool is_gone = error.code() == Code::object_lost && !is_dead(record.owner);
+  // Nobody computes a copy again: who was to keep it says that it cannot.
+  const bool is_gone =
+      error.code() == Code::object_lost && !is_dead(record.owner) && !wire::is_copy(object);
   if (is_gone && !record.again) record.lost = object;  // the first that we hear of it
   if (is_gone && (record.again || !record.waiting.empty())) return make_again(object, record);
   record.again = false;

@@ -56,7 +56,7 @@ bool Replicas::ask_one_more(ObjectId object, Owned& owned) {
   if (!best) return false;
   owned.asked.insert(best->node);
   owners_.hold(wire::copy_of(object), out_.index_of(best->node), +1);
-  out_.send(best->node, wire::PeerKeep{object, true});
+  out_.send(best->node, wire::PeerKeep{object, true, owned.copies});
   return true;
 }
 
@@ -74,7 +74,8 @@ void Replicas::answer(ObjectId object, Owned& owned, std::optional<Error> error)
 
 void Replicas::on_kept(NodeId from, const wire::PeerKept& message) {
   const auto found = owned_.find(message.object);
-  if (found == owned_.end() || found->second.asked.erase(from) == 0) return;
+  if (found == owned_.end()) return on_kept_anew(from, message);
+  if (found->second.asked.erase(from) == 0) return;
   Owned& owned = found->second;
   if (message.error) {
     owned.refused.insert(from);
@@ -100,6 +101,9 @@ void Replicas::nodes_changed() {
     owned.refused.clear();
     advance(object, owned);
   }
+  for (const ObjectId object : std::exchange(too_few_, {}))
+    if (const auto at = orphans_.find(object); at != orphans_.end())
+      look_at(object, at->second, Time{});
 }
 
 void Replicas::process_died(ProcessIndex process) {
@@ -117,10 +121,16 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
     if (found != kept_.end() && found->second.owner == from) drop_copy(object);
     return;
   }
+  if (message.orphan) return keep_anew(from, message);
   const ProcessIndex owner = out_.index_of(from);
   const auto [at, fresh] = kept_.try_emplace(object);
-  at->second.owner = from;
+  if (!fresh && !at->second.owner) {  // it is kept for one that had lost the owner
+    owners_.borrow(copy, owner, owner);
+    return answer_keeper(from, object);
+  }
+  at->second.owner = at->second.from = from;
   at->second.index = owner;
+  at->second.copies = message.copies;
   owners_.borrow(copy, owner, owner);
   if (fresh) owners_.hold(copy, kSelf, +1);
   owners_.await(copy, kSelf, true);
@@ -128,6 +138,7 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
 }
 
 void Replicas::drop_copy(ObjectId object) {
+  end_orphan(object);
   if (kept_.erase(object) != 0) owners_.hold(wire::copy_of(object), kSelf, -1);
 }
 
@@ -138,18 +149,28 @@ void Replicas::take_arrived(Time now) {
     const auto found = kept_.find(object);
     if (found == kept_.end()) continue;
     Kept& kept = found->second;
-    const NodeId owner = kept.owner;
+    const NodeId from = kept.from;
     if (value.kind == wire::Value::Kind::error) {
       drop_copy(object);
-      out_.send(owner, wire::PeerKept{object, value.error});
+      out_.send(from, wire::PeerKept{object, value.error});
       continue;
     }
-    kept.here = true;
-    if (is_orphan(kept))
-      round_due_ = std::min(round_due_, now + pause_);
-    else
-      out_.send(owner, wire::PeerKept{object, nullptr});
+    const bool is_new = !std::exchange(kept.here, true);
+    if (!owners_.is_dead(kept.index)) out_.send(from, wire::PeerKept{object, nullptr});
+    if (!is_orphan(kept)) continue;
+    round_due_ = std::min(round_due_, now + pause_);
+    if (!is_new) continue;
+    begin_orphan(object, now);
+    if (const auto search = searches_.find(object); search != searches_.end()) {
+      search->second.again = now;
+      fresh_.insert(object);
+    }
   }
+}
+
+void Replicas::on_await(NodeId from, ObjectId copy) {
+  const ObjectId object = wire::original_of(copy);
+  owners_.tell_as(is_here(object) ? copy : object, copy, out_.index_of(from));
 }
 
 void Replicas::on_find(NodeId from, ObjectId object) {
@@ -209,6 +230,10 @@ void Replicas::go_on(Time now) {
     if (!std::exchange(search.begun, true)) {
       search.until = now + options_.look_for;
       search.again = now;
+    }
+    if (is_coming(object) && search.asked.empty() && !search.from) {
+      search.again = now + options_.look_again;
+      search.until = std::max(search.until, search.again + options_.look_again);
     }
     if (search.asked.empty() && !search.from && search.again <= now) {
       if (now >= search.until || is_here(object)) {
@@ -415,11 +440,12 @@ void Replicas::node_died(NodeId node, Time now) {
   }
   for (auto& [object, search] : searches_)
     if (search.asked.erase(node) != 0 && search.asked.empty()) fresh_.insert(object);
+  orphans_without(node, now);
   bool some = false;
   for (auto& [object, kept] : kept_) {
-    if (!options_.names && some) break;
-    some = some || kept.owner == node || std::exchange(kept.nameless, false);
+    some = some || kept.owner == node || kept.nameless;
     kept.nameless = false;
+    if (kept.owner == node && kept.here) begin_orphan(object, now);
   }
   if (some) {
     pause_ = options_.round;
@@ -434,6 +460,8 @@ void Replicas::carry_out(Time now) {
   for (const ObjectId object : std::exchange(over_, {})) end(object);
   take_arrived(now);
   go_on(now);
+  if (!untold_.empty()) tell_all();
+  make_anew(now);
   if (round_due_ <= now) begin_round(now);
   std::vector<ObjectId> late;
   for (const ObjectId object : waiting_)
@@ -450,6 +478,8 @@ void Replicas::carry_out(Time now) {
 Time Replicas::next_deadline() const {
   if (pending()) return Time{};
   Time due = std::min(search_due_, round_due_);
+  if (!orphans_due_.empty() && making_ < options_.anew_at_once)
+    due = std::min(due, orphans_due_.begin()->first);
   for (const ObjectId object : waiting_) due = std::min(due, owned_.at(object).until);
   return due;
 }

@@ -25,9 +25,16 @@
 /// which that node holds then. So what had no name after its owner was lost has none as long as no
 /// node with a record is lost; after such a loss control is asked again.
 ///
+/// Keepers whose owner is lost go on in its place: each tells all nodes, so that they know of each
+/// other, and the one with the lowest id asks further nodes for copies until there are as many as
+/// were wanted, a few objects at a time (replicas_anew.cpp). Such a copy comes from the asker,
+/// whom its keeper's OwnerTable takes for the owner, and ends like the others; one too many does
+/// no harm.
+///
 /// Invariants: R-1 who wants copies is answered once, without error only when so many nodes have
 /// it. R-2 a search ends in a value, in bytes, or in out.not_found(). R-3 as long as the owner
-/// lives it keeps asking until there are so many copies, as far as there are nodes.
+/// lives it keeps asking until there are so many copies, as far as there are nodes; then those who
+/// keep one do.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"
@@ -48,6 +55,10 @@ struct ReplicasOptions {
   Duration round{std::chrono::milliseconds(250)};  ///< between questions; longer if in vain
   Duration longest_round{std::chrono::seconds(4)};
   bool names = false;  ///< an object may have a name, which counts as a holder
+  /// Between an owner's loss and the first new copy: others say what they keep, and what nobody
+  /// holds any more is freed.
+  Duration before_anew{std::chrono::seconds(2)};
+  std::size_t anew_at_once = 4;  ///< objects
 };
 
 class Replicas {
@@ -97,6 +108,9 @@ class Replicas {
 
   // --- as keeper
   void on_keep(NodeId from, const wire::PeerKeep& message, Time now);
+  /// A PeerAwait of a copy: from who is to keep one, to the owner or another keeper.
+  void on_await(NodeId from, ObjectId copy);
+  void on_keeping(NodeId from, const wire::PeerKeeping& message);
   /// The OwnerTable's answer to what on_keep() awaits; with carry_out().
   void arrived(ObjectId copy, const wire::Value& value) { arrived_.emplace_back(copy, value); }
   void on_find(NodeId from, ObjectId object);
@@ -118,18 +132,25 @@ class Replicas {
   /// From the OwnerTable: somebody here names it, to whom it was unknown.
   void met(ObjectId object);
 
+  /// A copy that is made anew is on its way here: nobody waits for it.
+  bool is_coming(ObjectId object) const;
+
   // --- life
   /// After the OwnerTable heard of it.
   void node_died(NodeId node, Time now);
   void carry_out(Time now);
   /// Something waits for carry_out().
-  bool pending() const noexcept { return !over_.empty() || !arrived_.empty() || !fresh_.empty(); }
+  bool pending() const noexcept {
+    return !over_.empty() || !arrived_.empty() || !fresh_.empty() || !untold_.empty();
+  }
   Time next_deadline() const;
 
   /// Objects of which this node keeps copies, whose owners are alive or not.
   std::size_t kept() const noexcept { return kept_.size(); }
   std::size_t owned() const noexcept { return owned_.size(); }
   std::size_t searches() const noexcept { return searches_.size(); }
+  /// Copies of lost owners' objects that other nodes are to make.
+  std::size_t making_anew() const noexcept { return making_; }
 
  private:
   struct Owned {
@@ -141,10 +162,20 @@ class Replicas {
     Time until{};
   };
   struct Kept {
-    NodeId owner;
-    ProcessIndex index = 0;  ///< of the owner
+    NodeId owner;            ///< zero: lost before this copy was asked for
+    NodeId from;             ///< who asked for it
+    ProcessIndex index = 0;  ///< of that one
+    std::uint32_t copies = 2;
     bool here = false;
     bool nameless = false;  ///< since its owner was lost, and no node was lost after that
+  };
+  /// Of one that is kept here and whose owner is lost, or others say so.
+  struct Orphan {
+    std::set<NodeId> also;     ///< others that keep one
+    std::set<NodeId> refused;  ///< to keep one
+    NodeId asked{};            ///< to do so
+    bool told = false;         ///< all nodes, of ours
+    Time due = Time::max();    ///< when their number is looked at
   };
   struct Search {
     ProcessIndex owner = 0;
@@ -162,7 +193,21 @@ class Replicas {
   void end(ObjectId object);
   void drop_copy(ObjectId object);
   void take_arrived(Time now);
-  bool is_orphan(const Kept& kept) const { return kept.here && owners_.is_dead(kept.index); }
+  bool is_orphan(const Kept& kept) const {
+    return kept.here && (!kept.owner || owners_.is_dead(kept.index));
+  }
+  // copies made anew (replicas_anew.cpp)
+  void keep_anew(NodeId from, const wire::PeerKeep& message);
+  void answer_keeper(NodeId from, ObjectId object);
+  void on_kept_anew(NodeId from, const wire::PeerKept& message);
+  void begin_orphan(ObjectId object, Time now);
+  void end_orphan(ObjectId object);
+  void look_at(ObjectId object, Orphan& orphan, Time due);
+  void answered_anew(ObjectId object, Orphan& orphan, Time due);
+  void tell_all();
+  void make_anew(Time now);
+  void make_anew(ObjectId object, Orphan& orphan, Time now);
+  void orphans_without(NodeId node, Time now);
   bool may_end(const Kept& kept) const;
   bool ask_names();
   void search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes);
@@ -187,6 +232,11 @@ class Replicas {
   std::vector<ObjectId> over_;
   std::map<ObjectId, Kept> kept_;
   std::vector<std::pair<ObjectId, wire::Value>> arrived_;
+  std::map<ObjectId, Orphan> orphans_;
+  std::vector<ObjectId> untold_;  ///< of them
+  std::set<std::pair<Time, ObjectId>> orphans_due_;
+  std::set<ObjectId> too_few_;  ///< and no node is left that could be asked
+  std::size_t making_ = 0;      ///< of which a node is asked for one
   std::map<ObjectId, Search> searches_;
   std::set<ObjectId> fresh_;  ///< searches to be looked at
   Time search_due_ = Time::max();

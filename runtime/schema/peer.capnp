@@ -67,6 +67,8 @@ struct PeerMessage {
     # Where the bytes of objects are.
     locate @29 :PeerLocate;
     located @30 :PeerLocated;
+    # More of copies at other nodes.
+    keeping @31 :PeerKeeping;
   }
 }
 
@@ -193,9 +195,12 @@ struct PeerRebuild {
 # 62 as well. Their keeper awaits and pulls them from the owner under that id.
 
 struct PeerKeep {
-  # The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer.
+  # The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer. Who keeps a copy when the
+  # owner is lost asks so for another, which is awaited and pulled from the asker then.
   object @0 :Id;
   keep @1 :Bool;
+  copies @2 :UInt32 = 2;  # on so many nodes there are to be bytes, the owner's counted while it lives
+  orphan @3 :Bool;        # the owner is lost
 }
 
 struct PeerKept {
@@ -222,6 +227,11 @@ struct PeerUnused {
   # Those that nobody here has held at any time since the question before, which named them, too.
   round @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
+}
+
+struct PeerKeeping {
+  # Who keeps copies of these objects, whose owners are lost -> every node; and back from another that keeps them, once.
+  objects @0 :List(Id);  # at most 1024
 }
 
 # --- where bytes are ---

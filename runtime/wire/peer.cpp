@@ -219,10 +219,14 @@ void read(schema::PeerReady::Reader in, PeerReady& m, std::size_t payload_size) 
 void write(schema::PeerKeep::Builder out, const PeerKeep& m) {
   internal::write(out.initObject(), m.object);
   out.setKeep(m.keep);
+  out.setCopies(m.copies);
+  out.setOrphan(m.orphan);
 }
 void read(schema::PeerKeep::Reader in, PeerKeep& m) {
   internal::read(in.getObject(), m.object);
   m.keep = in.getKeep();
+  m.copies = in.getCopies();
+  m.orphan = in.getOrphan();
 }
 
 void write(schema::PeerKept::Builder out, const PeerKept& m) {
@@ -258,6 +262,13 @@ void write(schema::PeerUnused::Builder out, const PeerUnused& m) {
 }
 void read(schema::PeerUnused::Reader in, PeerUnused& m) {
   m.round = in.getRound();
+  read_ids(in.getObjects(), m.objects, kMaxHeld, "objects");
+}
+
+void write(schema::PeerKeeping::Builder out, const PeerKeeping& m) {
+  write_ids(out.initObjects(checked(m.objects.size(), kMaxHeld)), m.objects);
+}
+void read(schema::PeerKeeping::Reader in, PeerKeeping& m) {
   read_ids(in.getObjects(), m.objects, kMaxHeld, "objects");
 }
 
@@ -447,6 +458,7 @@ struct WritePeer {
   void operator()(const PeerUnused& m) { write(out.initUnused(), m); }
   void operator()(const PeerLocate& m) { write(out.initLocate(), m); }
   void operator()(const PeerLocated& m) { write(out.initLocated(), m); }
+  void operator()(const PeerKeeping& m) { write(out.initKeeping(), m); }
 };
 
 void write_peer(schema::PeerMessage::Builder out, const PeerMessage& message) {
@@ -490,6 +502,7 @@ void read_peer(const schema::PeerMessage::Reader& in, PeerMessage& out, std::siz
     case Kind::UNUSED: return read(in.getUnused(), out.emplace<PeerUnused>());
     case Kind::LOCATE: return read(in.getLocate(), out.emplace<PeerLocate>());
     case Kind::LOCATED: return read(in.getLocated(), out.emplace<PeerLocated>());
+    case Kind::KEEPING: return read(in.getKeeping(), out.emplace<PeerKeeping>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -198,6 +198,8 @@ struct BulkOffer {
 struct PeerKeep {
   ObjectId object;
   bool keep = true;
+  std::uint32_t copies = 2;  ///< so many nodes are to have the bytes
+  bool orphan = false;       ///< the owner is lost: from one that keeps a copy and sends it
 };
 /// The copy is whole; or why there is none.
 struct PeerKept {
@@ -220,6 +222,11 @@ struct PeerHeld {
 struct PeerUnused {
   std::uint64_t round = 0;
   std::vector<ObjectId> objects;
+};
+
+/// I keep copies of these, whose owners are lost; to every node, and back from others that do.
+struct PeerKeeping {
+  std::vector<ObjectId> objects;  ///< at most kMaxHeld
 };
 
 /// Which of these do you have? Answered by PeerLocated.
@@ -275,7 +282,7 @@ using PeerMessage =
                  PeerHold, PeerAwait, PeerReady, PullRequest, PullData, PullOnBulk, PullRefused,
                  BulkOffer, ProgramRequest, ProgramData, PeerCredit, PeerRebuild, PeerInquire,
                  PeerAnswer, PullElsewhere, PeerKeep, PeerKept, PeerFind, PeerHeld, PeerUnused,
-                 PeerLocate, PeerLocated>;
+                 PeerLocate, PeerLocated, PeerKeeping>;
 
 /// As FrameWriter, for messages between agents: head and payload in one piece.
 class PeerWriter {

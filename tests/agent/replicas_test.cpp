@@ -77,8 +77,8 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
     replicas.node_died(node, now);
   }
   /// As its keeper: the owner is kA, and the value is there.
-  void keep() {
-    replicas.on_keep(kA, {kObject, true}, now);
+  void keep(std::uint32_t copies = 2) {
+    replicas.on_keep(kA, {kObject, true, copies}, now);
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
     owners.ready_from_owner(index_of(kA), wire::copy_of(kObject), value, {});
@@ -253,6 +253,135 @@ TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
   EXPECT_EQ(named(), 1u);
   nodes.pop_back();
   EXPECT_EQ(named(), 0u) << "who asks knows other nodes";
+}
+
+struct OrphanTest : ReplicasTest {
+  /// Of three copies there is one here and one at kB, whose owner kA is lost now.
+  void SetUp() override {
+    keep(3);
+    lose(kA);
+    replicas.on_keeping(kB, {{kObject}});
+    sent.clear();
+  }
+  std::vector<NodeId> asked() { return to_whom<wire::PeerKeep>(); }
+};
+
+TEST_F(OrphanTest, TheFirstOfThoseThatKeepOneAsksForAnotherWhenAllHaveSpoken) {
+  later(1s);
+  EXPECT_TRUE(asked().empty()) << "others may keep one, too";
+  later(1s);
+  ASSERT_FALSE(sent.empty());
+  const auto keep = std::get<wire::PeerKeep>(sent.back().second);
+  EXPECT_TRUE(keep.keep && keep.orphan);
+  EXPECT_EQ(keep.copies, 3u);
+  EXPECT_EQ(asked(), std::vector{kC});
+  replicas.on_kept(kC, {kObject, {}});
+  later(60s);
+  EXPECT_TRUE(asked().empty()) << "there are three";
+  EXPECT_EQ(replicas.making_anew(), 0u);
+}
+
+TEST_F(OrphanTest, WhoJoinsThoseThatKeepOneIsTold) {
+  const auto told = [&] { return to_whom<wire::PeerKeeping>(); };
+  replicas.on_keeping(kC, {{kObject, {8, 8}}});
+  EXPECT_TRUE(told().empty()) << "all are, before the next pass is over";
+  later(0s);
+  EXPECT_EQ(told(), (std::vector{kB, kC}));
+  lose(kC);
+  nodes.push_back({kC, 20});
+  replicas.on_keeping(kC, {{kObject, {8, 8}}});
+  EXPECT_EQ(told(), std::vector{kC});
+  replicas.on_keeping(kC, {{kObject}});
+  EXPECT_TRUE(told().empty()) << "once";
+}
+
+TEST_F(OrphanTest, AnotherIsAskedWhenOneRefusesOrDiesAndWhenOneJoins) {
+  later(2s);
+  EXPECT_EQ(asked(), std::vector{kC});
+  replicas.on_kept(kC, {kObject, Error(Code::out_of_memory, "full").shared_info()});
+  later(0s);
+  EXPECT_TRUE(asked().empty()) << "nobody is left";
+  later(4s);
+  EXPECT_EQ(asked(), std::vector{kC}) << "again";
+  lose(kC);
+  EXPECT_EQ(replicas.making_anew(), 0u);
+  later(2s);
+  EXPECT_TRUE(asked().empty());
+  nodes.push_back({kA, 10});
+  replicas.nodes_changed();
+  later(0s);
+  EXPECT_EQ(asked(), std::vector{kA});
+}
+
+TEST_F(OrphanTest, TheNextOfThoseThatKeepOneTakesOverWhenTheFirstIsLost) {
+  const NodeId first{9, 0};
+  replicas.on_keeping(first, {{kObject}});
+  lose(kB);
+  later(2s);
+  EXPECT_TRUE(asked().empty()) << "there are too few, but another asks";
+  lose(first);
+  later(2s);
+  EXPECT_EQ(asked(), std::vector{kC});
+}
+
+TEST_F(ReplicasTest, ManyCopiesAreMadeAnewAFewAtATime) {
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const ObjectId object{1, (20 + i) | wire::kHasCopies};
+    replicas.on_keep(kA, {object, true}, now);
+    wire::Value value;
+    value.kind = wire::Value::Kind::inline_bytes;
+    owners.ready_from_owner(index_of(kA), wire::copy_of(object), value, {});
+  }
+  later(0s);
+  lose(kA);
+  sent.clear();
+  later(0s);
+  EXPECT_EQ(to_whom<wire::PeerKeeping>().size(), nodes.size()) << "all in one message";
+  later(2s);
+  std::size_t made = 0;
+  for (;;) {
+    EXPECT_LE(replicas.making_anew(), 4u);
+    const auto messages = std::exchange(sent, {});
+    if (messages.empty()) break;
+    for (const auto& [to, message] : messages)
+      if (const auto* keep = std::get_if<wire::PeerKeep>(&message)) {
+        ++made;
+        replicas.on_kept(to, {keep->object, {}});
+      }
+    later(0s);
+  }
+  EXPECT_EQ(made, 10u);
+}
+
+TEST_F(ReplicasTest, WhatIsKeptForAnotherKeeperComesFromItAndIsAnOrphan) {
+  replicas.on_keep(kB, {kObject, true, 2, true}, now);
+  EXPECT_TRUE(replicas.is_coming(kObject));
+  replicas.fetch(index_of(kA), kObject, 1000);
+  later(0s);
+  EXPECT_TRUE(to_whom<wire::PeerFind>().empty()) << "it is coming";
+  wire::Value value;
+  value.kind = wire::Value::Kind::inline_bytes;
+  owners.ready_from_owner(index_of(kB), wire::copy_of(kObject), value, {});
+  later(0s);
+  EXPECT_EQ(to_whom<wire::PeerKept>(), std::vector{kB});
+  later(1s);
+  EXPECT_EQ(here, 1);
+  EXPECT_FALSE(to_whom<wire::PeerHeld>().empty()) << "it asks whether anybody holds it";
+  lose(kB);
+  later(2s);
+  EXPECT_FALSE(to_whom<wire::PeerKeep>().empty()) << "and asks for another in its turn";
+}
+
+TEST_F(ReplicasTest, WhoOwnsOrFetchesWhatItIsToKeepSaysSo) {
+  want(2);
+  sent.clear();
+  replicas.on_keep(kB, {kObject, true, 2, true}, now);
+  EXPECT_EQ(std::get<wire::PeerKept>(sent.back().second).error, nullptr) << "the owner";
+  const ObjectId other{1, 6 | wire::kHasCopies};
+  replicas.fetch(index_of(kA), other, 1000);
+  replicas.on_keep(kB, {other, true, 2, true}, now);
+  EXPECT_NE(std::get<wire::PeerKept>(sent.back().second).error, nullptr);
+  EXPECT_EQ(replicas.kept(), 0u);
 }
 
 struct NamedReplicasTest : ReplicasTest {

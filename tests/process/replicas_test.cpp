@@ -1,5 +1,5 @@
-/// Replicas of what is put: they survive the kill -9 of the node where that was done, are freed
-/// with the last ref whatever died, and a put without them is lost by type.
+/// Replicas of what is put: they survive the kill -9 of the node where that was done, are made anew
+/// then, and freed with the last ref whatever died; a put without them is lost by type.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
+#include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,8 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using troupe::Context;
-using troupe::NodeId;
-using troupe::Placement;
 using troupe::Ref;
 
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
@@ -40,24 +38,11 @@ Basket fill(Context& ctx, int replicas) {
           std::move(array).seal({.replicas = replicas}), ctx.put(large, {.replicas = replicas})};
 }
 
-struct ClusterReplicas : testing::Test {
-  void start(unsigned nodes) {
-    cluster = std::make_unique<troupe::Session>(troupe::SessionOptions{.cpus = 1, .nodes = nodes});
-    const Context ctx = cluster->context();
-    others = other_nodes(ctx, nodes);
-    ASSERT_EQ(others.size() + 1, nodes);
-  }
-  auto on(std::size_t node) const {
-    return cluster->context().with({.placement = Placement::on(others.at(node))});
-  }
-  std::uint64_t bytes() const {
-    std::uint64_t used = 0;
-    for (const auto& node : cluster->context().cluster().nodes) used += node.store_used.count;
-    return used;
-  }
-  std::unique_ptr<troupe::Session> cluster;
-  std::vector<NodeId> others;
-};
+Ref<Numbers> put_safely(Context& ctx) {
+  return ctx.put(numbers(3, kMiB), {.replicas = 2});
+}
+
+using ClusterReplicas = ClusterOfNodes;
 
 TEST_F(ClusterReplicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTheLastRef) {
   start(3);
@@ -75,6 +60,34 @@ TEST_F(ClusterReplicas, SurviveTheKillOfTheNodeWhereTheyWerePutAndAreFreedWithTh
     EXPECT_THROW(ctx.get(basket.alone, kBound), troupe::ObjectLost) << "it had no replica";
   }
   EXPECT_TRUE(eventually([&] { return bytes() == 0; }, 25s)) << bytes() << " bytes are left";
+}
+
+TEST_F(ClusterReplicas, AreMadeAnewWhenAKeeperDiesAndWhenTheOwnerDoes) {
+  start(4);
+  Context ctx = cluster->context();
+  using Nodes = std::vector<troupe::NodeId>;
+  std::vector<Ref<Numbers>> refs{on(0).submit<put_safely>(), put_safely(ctx)};
+  ctx.wait(refs, {.count = 2, .timeout = kBound});
+  const auto where = [&](std::size_t ref) { return ctx.locations(refs).at(ref).nodes; };
+  const auto has = [](const Nodes& nodes, troupe::NodeId node) {
+    return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  };
+  const auto kill = [&](troupe::NodeId node) {
+    ASSERT_EQ(::kill(processes::agent_of(ctx, node), SIGKILL), 0);
+  };
+  const auto are_two = [&](std::size_t ref, troupe::NodeId without) {
+    const auto are = [&] { return where(ref).size() == 2 && !has(where(ref), without); };
+    EXPECT_TRUE(eventually(are, kBound)) << where(ref).size() << " of " << ref;
+  };
+  ASSERT_TRUE(has(where(0), others.at(0)));
+  kill(others.at(0));
+  are_two(0, others.at(0));  // its owner was lost
+  are_two(1, others.at(0));
+  const Nodes left = where(0);
+  const troupe::NodeId next = left.front() == ctx.node() ? left.back() : left.front();
+  kill(next);
+  are_two(1, next);  // it is ours
+  EXPECT_TRUE(ctx.get(refs[0], kBound) == numbers(3, kMiB)) << "from the copy of a copy, or that";
 }
 
 TEST_F(ClusterReplicas, AreFreedWithTheLastRefWhenNobodyDies) {

@@ -1,6 +1,7 @@
 /// Objects with copies at other nodes, in one thread: nodes with an OwnerTable and Replicas each,
 /// FIFO links of different speed, refs that are passed on, also inside values, and deaths of whole
-/// nodes, fewer than there are copies, driven by a seed.
+/// nodes, fewer than there are copies and a further one whenever all copies are there again, driven
+/// by a seed.
 ///
 ///     ReplicasWorld world(seed);
 ///     world.run();
@@ -9,9 +10,9 @@
 /// Checked: what was put with copies is never lost, whoever dies; the last bytes of what somebody
 /// can still name are not freed, unless the only node that had passed it on died before its owner
 /// knew of the receiver, or passed it on to the owner itself; every put is answered and, if well,
-/// has its copies; every await is answered after the last fault; when all is let go no record,
-/// count, copy or byte is left. With names: what has one is not lost either, though nobody else
-/// holds it.
+/// has its copies; every await is answered after the last fault, and then there are as many copies
+/// as nodes allow; when all is let go no record, count, copy or byte is left. With names: what has
+/// one is not lost either, though nobody else holds it.
 #pragma once
 
 #include "tests/simulation/played_names.hpp"
@@ -34,7 +35,7 @@ class ReplicasWorld : private PlayedNames::Host {
  public:
   struct Seen {  // what the schedules did, so that they can be judged
     std::uint64_t puts = 0, refused = 0, found = 0, lent = 0, deaths = 0, orphans = 0, excused = 0;
-    std::uint64_t restored = 0, named = 0, by_name = 0;
+    std::uint64_t restored = 0, anew = 0, named = 0, by_name = 0;
   };
 
   explicit ReplicasWorld(std::uint64_t seed, bool names = false) : random_(seed) {
@@ -45,6 +46,8 @@ class ReplicasWorld : private PlayedNames::Host {
       nodes_.push_back(std::make_unique<Node>(*this, n, names));
     for (auto& node : nodes_) {
       node->links.resize(count);
+      node->owners.ask_of_bytes(
+          [&bytes = node->bytes](const wire::Location& at) { return bytes.count(at.offset) != 0; });
       node->replicas.start(id_of(node->self));
       for (std::size_t other = 0; other < count; ++other) {
         node->speed.push_back(random_.chance(0.3) ? 0.05 : 0.9);
@@ -87,7 +90,12 @@ class ReplicasWorld : private PlayedNames::Host {
     Node(ReplicasWorld& w, std::size_t n, bool names)
         : world(w),
           self(n),
-          replicas(owners, *this, {.round = kRound, .longest_round = 2 * kRound, .names = names}) {}
+          replicas(owners, *this,
+                   {.round = kRound,
+                    .longest_round = 2 * kRound,
+                    .names = names,
+                    .before_anew = w.before_anew_,
+                    .anew_at_once = 2}) {}
     ReplicasWorld& world;
     std::size_t self;
     bool alive = true;
@@ -123,6 +131,9 @@ class ReplicasWorld : private PlayedNames::Host {
     void pull(Index owner, ObjectId object, std::uint64_t size) override {
       if (owners.is_dead(owner)) return replicas.fetch(owner, object, size);
       pull_copy(id_of(owner - kNodes), object, size);
+    }
+    void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
+      world.send(*this, owner - kNodes, wire::PeerMessage(wire::PeerRebuild{object, lost}));
     }
     void copies_over(ObjectId object) override { replicas.over(object); }
     void met(ObjectId object) override { replicas.met(object); }
@@ -161,7 +172,7 @@ class ReplicasWorld : private PlayedNames::Host {
       world.send(*this, node_of(from), wire::PeerMessage(wire::PullRequest{0, copy, 0, 0, {}}));
     }
     void not_found(Index owner, ObjectId object, std::optional<std::uint64_t> bytes) override {
-      if (world.may_excuse_.count(object) == 0)
+      if (owners.knows(object) && world.may_excuse_.count(object) == 0)
         world.fail("no copy of " + std::to_string(object.low & 0xffff) + " was found");
       const Error why(Code::object_lost, "no copy was found");
       if (bytes) return owners.pull_failed(object, why);
@@ -374,9 +385,11 @@ class ReplicasWorld : private PlayedNames::Host {
       node.owners.peer_hold(sender, hold->object, owner_index(node, hold->holder), hold->delta);
     } else if (const auto* await = std::get_if<wire::PeerAwait>(&message)) {
       if (wire::is_copy(await->object))
-        node.owners.tell_as(wire::original_of(await->object), await->object, sender);
+        node.replicas.on_await(id_of(from), await->object);
       else
         node.owners.await(await->object, sender, false);
+    } else if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message)) {
+      node.owners.rebuild(rebuild->object, sender, rebuild->lost);
     } else if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
       const bool found = ready->value.kind != Kind::error;
       const auto owner = node.replicas.answered(id_of(from), ready->object, found);
@@ -399,7 +412,9 @@ class ReplicasWorld : private PlayedNames::Host {
     } else if (const auto* keep = std::get_if<wire::PeerKeep>(&message)) {
       node.replicas.on_keep(id_of(from), *keep, now_);
     } else if (const auto* kept = std::get_if<wire::PeerKept>(&message)) {
-      seen_.restored += put_.count(kept->object);
+      const bool again = !kept->error && put_.count(kept->object) != 0;
+      seen_.restored += again ? 1 : 0;
+      seen_.anew += again && owner_of(kept->object) != node.self ? 1 : 0;
       node.replicas.on_kept(id_of(from), *kept);
     } else if (const auto* find = std::get_if<wire::PeerFind>(&message)) {
       node.replicas.on_find(id_of(from), find->object);
@@ -407,6 +422,8 @@ class ReplicasWorld : private PlayedNames::Host {
       node.replicas.on_held(id_of(from), *held);
     } else if (const auto* unused = std::get_if<wire::PeerUnused>(&message)) {
       node.replicas.on_unused(id_of(from), *unused, now_);
+    } else if (const auto* keeping = std::get_if<wire::PeerKeeping>(&message)) {
+      node.replicas.on_keeping(id_of(from), *keeping);
     }
   }
   void pull_failed(Node& node, ObjectId object, std::size_t from) {
@@ -514,11 +531,43 @@ class ReplicasWorld : private PlayedNames::Host {
     now_ += std::chrono::milliseconds(random_.below(60));
     Node& node = *nodes_[random_.below(nodes_.size())];
     if (!node.alive) return;
+    if (deaths_ == 0 && dead_ > 0 && dead_ + 2 < nodes_.size() && random_.chance(0.02) &&
+        are_noticed() && is_whole())
+      deaths_ = 1;
     if (deaths_ > 0 && random_.chance(0.008)) return kill(node);
     if (random_.chance(0.5))
       agent_move(node, false);
     else
       act(node);
+  }
+
+  /// Of what is still known there are as many copies as had nobody died.
+  bool is_whole() const {
+    const std::size_t most = std::min<std::size_t>(copies_, nodes_.size() - dead_);
+    return std::all_of(put_.begin(), put_.end(), [&](const ObjectId id) {
+      return may_excuse_.count(id) != 0 || !is_known(id) || holders_of(id) >= most;
+    });
+  }
+  /// All deaths, by all: nobody reads what a dead node sent last any more.
+  bool are_noticed() const {
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+      return !node->alive || node->known_dead.size() == dead_;
+    });
+  }
+  /// Also inside a value.
+  bool is_known(ObjectId id) const {
+    return named_anywhere(id) || std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+             return node->alive && node->owners.knows(id);
+           });
+  }
+  std::size_t holders_of(ObjectId id) const {
+    return static_cast<std::size_t>(
+        std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+          if (!node->alive) return false;
+          const ObjectId as = node->self == owner_of(id) ? id : wire::copy_of(id);
+          const wire::Value* value = node->owners.value_of(as);
+          return value != nullptr && value->kind != Kind::error && value->kind != Kind::remote;
+        }));
   }
 
   // --- the end: no more faults
@@ -542,7 +591,7 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   void end() {
     // Most hear at once; who looks for a copy that is gone hears of that after ten seconds.
-    for (int i = 0; i < 60 || (i < 150 && is_waiting()); ++i)
+    for (int i = 0; i < 60 || (i < 150 && (is_waiting() || !is_whole())); ++i)
       if (broken_.empty()) round(false);
     for (auto& node : nodes_) {
       if (!node->alive) continue;
@@ -550,7 +599,9 @@ class ReplicasWorld : private PlayedNames::Host {
       for (const auto& [id, entry] : node->table)
         if (!entry.ready) fail("an await was not answered");
       seen_.orphans += node->replicas.kept();
+      if (node->replicas.making_anew() != 0) fail("a copy is still being made");
     }
+    if (broken_.empty() && !is_whole()) fail("there are too few copies");
     for (int i = 0; i < 400 && broken_.empty() && !is_empty(); ++i) {
       if (names_) forget_all();
       round(true);
@@ -569,13 +620,15 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   bool is_waiting() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-      return node->alive && std::any_of(node->table.begin(), node->table.end(),
-                                        [](const auto& one) { return !one.second.ready; });
+      return node->alive && (node->replicas.making_anew() != 0 ||
+                             std::any_of(node->table.begin(), node->table.end(),
+                                         [](const auto& one) { return !one.second.ready; }));
     });
   }
   bool is_empty() const {
     return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-      return !node->alive || (node->owners.size() == 0 && node->bytes.empty());
+      return !node->alive ||
+             (node->owners.size() == 0 && node->bytes.empty() && node->replicas.searches() == 0);
     });
   }
   void check_empty(Node& node) {
@@ -592,6 +645,7 @@ class ReplicasWorld : private PlayedNames::Host {
   }
 
   Random random_;
+  Duration before_anew_ = (random_.chance(0.5) ? 3 : 30) * kRound;
   double notices_ = 0;
   bool restless_ = false;  ///< few objects, whose refs are passed on and let go of all the time
   std::uint64_t copies_ = 2, deaths_ = 0, dead_ = 0;

@@ -398,7 +398,7 @@ void each(F& f, PeerReady& m) {
 }
 template <class F>
 void each(F& f, PeerKeep& m) {
-  f("object", m.object), f("keep", m.keep);
+  f("object", m.object), f("keep", m.keep), f("copies", m.copies), f("orphan", m.orphan);
 }
 template <class F>
 void each(F& f, PeerKept& m) {
@@ -415,6 +415,10 @@ void each(F& f, PeerHeld& m) {
 template <class F>
 void each(F& f, PeerUnused& m) {
   f("round", m.round), f("objects", m.objects);
+}
+template <class F>
+void each(F& f, PeerKeeping& m) {
+  f("objects", m.objects);
 }
 template <class F>
 void each(F& f, PeerLocate& m) {
