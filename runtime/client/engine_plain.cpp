@@ -58,10 +58,47 @@ std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call&
   return ++peer->sent;
 }
 
+/// The reply to a call that is light, as mostly, whose result nobody waits for but those who hold
+/// it: on_reply() without what other replies may mean. False: it is one of those.
+bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload,
+                              Time now) {
+  if (!reply.has_value || reply.index != 0) return false;
+  Task* task = tasks_.in_flight(peer.process, reply.sequence);
+  ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
+  const bool light =
+      task != nullptr ? task->light && task->spec == nullptr : call != nullptr && call->light;
+  if (!light) return false;
+  // Who drops the last handle of a ready result frees it: not before the call is done with.
+  const detail::ObjectHandle& handle = (task != nullptr ? task->results : call->results).front();
+  Entry& result = entry_of(handle);
+  if (result.kind != wire::Value::Kind::pending || result.escaped || result.rebuilding ||
+      result.source || result.heir.load(std::memory_order_relaxed) != nullptr)
+    return false;
+  auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+  stored->bytes = payload.subspan(reply.value.offset, reply.value.size);
+  result.kind = wire::Value::Kind::inline_bytes;
+  result.value = std::move(stored);
+  result.ready.store(true, std::memory_order_release);
+  wake(result);
+  if (task != nullptr) {
+    auto ended = tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
+    if (is_alone(result))
+      spent_task_ = std::move(ended);
+    else
+      remember(std::move(ended));
+  } else {
+    auto ended = actors_.ended(peer.process, reply.sequence);
+    ended->lifetime = {};
+    if (is_alone(result)) spent_call_ = std::move(ended);
+  }
+  return true;
+}
+
 /// False: it is something else, or broken.
 bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
+    if (take_light(peer, reply, payload, now)) return true;
     plain_reply_.sequence = reply.sequence;
     plain_reply_.index = reply.index;
     plain_reply_.ran_ns = reply.ran_ns;
