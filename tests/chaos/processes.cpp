@@ -105,6 +105,7 @@ double ms_since(Clock::time_point begun) {
 int fork_child() {
   const int parent = ::getpid();
   const int pid = ::fork();
+  if (pid > 0) g_ended.erase(pid);  // of one that had the number before
   if (pid != 0) return pid;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it is dead already
