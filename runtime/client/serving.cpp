@@ -16,7 +16,9 @@ constexpr Duration kShortest = std::chrono::milliseconds(10);
 
 // The handler's; set before the timer exists, null again when it is no more.
 std::atomic<const std::atomic<std::int64_t>*> g_word{nullptr};
-timer_t g_timer{};
+std::atomic<timer_t> g_timer{};
+int g_signal = 0;      // the timer's
+pid_t g_actor_thread;  // whom it interrupts
 
 timespec timespec_of(Duration time) noexcept {
   return {static_cast<std::time_t>(time.count() / 1'000'000'000),
@@ -35,7 +37,7 @@ Serving serving_now(Time now) noexcept {
 }
 
 /// On the actor's thread, wherever it is: only what is allowed in a handler.
-void stand_still(int) {
+void stand_still(int /*signal*/) {
   const int before = errno;
   Serving serving = serving_now(steady_now());
   while (!serving.may) {
@@ -60,16 +62,26 @@ int take_signal() {
   return 0;
 }
 
-bool make_timer(int signal) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, signal);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+bool is_still_ours(int signal) {
+  struct sigaction action{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == stand_still;
+}
+
+bool make_timer() {
+  g_signal = take_signal();
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
-  event.sigev_signo = signal;
-  event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
-  return timer_create(CLOCK_MONOTONIC, &event, &g_timer) == 0;
+  event.sigev_signo = g_signal;
+  event._sigev_un._tid = g_actor_thread;
+  timer_t made{};
+  if (g_signal == 0 || timer_create(CLOCK_MONOTONIC, &event, &made) != 0) {
+    std::fprintf(stderr,
+                 "troupe: no timer for an actor: it does not notice when its agent hangs\n");
+    g_word = nullptr;
+    return false;
+  }
+  g_timer = made;
+  return true;
 }
 
 }  // namespace
@@ -84,25 +96,26 @@ Serving serving_at(std::int64_t word, Time now) noexcept {
 void ServingWatch::begin(const std::atomic<std::int64_t>& word, Time now) {
   if (g_word != nullptr || word.load(std::memory_order_relaxed) == kServesAlways) return;
   g_word = &word;
-  const int signal = take_signal();
-  if (signal == 0 || !make_timer(signal)) {
-    std::fprintf(stderr,
-                 "troupe: no timer for an actor: it does not notice when its agent hangs\n");
-    g_word = nullptr;
-    return;
-  }
+  g_actor_thread = static_cast<pid_t>(syscall(SYS_gettid));
+  if (!make_timer()) return;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, g_signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   next_look_ = now;
   look(now);
 }
 
 ServingWatch::~ServingWatch() {
-  if (next_look_ == Time::max()) return;
-  g_word = nullptr;
-  timer_delete(g_timer);
+  if (g_word.exchange(nullptr) != nullptr) timer_delete(g_timer);
 }
 
 Time ServingWatch::look(Time now) noexcept {
   if (now < next_look_) return next_look_;
+  if (g_word != nullptr && !is_still_ours(g_signal)) {  // the program has a use for that one now
+    timer_delete(g_timer);
+    make_timer();
+  }
   const Serving serving = serving_now(now);
   set_alarm(serving.alarm);
   return next_look_ = serving.look;

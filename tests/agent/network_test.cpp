@@ -283,6 +283,16 @@ TEST(Network, AFenceEndsTheProcess) {
   EXPECT_FALSE(a.network->may_serve(steady_now()));
 }
 
+// It was declared dead before it heard that it was a member: nobody will ever answer it.
+TEST(Network, AControlThatTakesNoEpochOfItEndsTheProcess) {
+  FakeControl control;
+  Agent a(control, lively());
+  control.transport->set_min_epoch(a.node, 1);
+  ASSERT_TRUE(drive({&control, &a}, 5s, [&] { return !a.exits.empty(); }));
+  EXPECT_NE(a.exits[0].find("before it could hear that it was a member"), std::string::npos);
+  EXPECT_EQ(a.network->epoch(), 0u);
+}
+
 TEST(Network, ADeadNodeIsNeverSpokenWithAgain) {
   FakeControl control;
   Agent a(control, lively()), b(control, lively());

@@ -60,15 +60,17 @@ class ServingProcess : public testing::Test {
     }
     munmap(shared_, sizeof(Shared));
   }
-  /// It counts until it may not any more.
-  void start(Duration serves) {
+  /// It counts until it may not any more. `before_it_counts`: what the program does then.
+  void start(Duration serves, void (*before_it_counts)() = [] {}) {
     say(serves);
     pid_ = fork();
     ASSERT_GE(pid_, 0);
     if (pid_ > 0) return;
     ServingWatch watch;
     watch.begin(shared_->word, steady_now());
-    for (;;) shared_->count.fetch_add(1);
+    before_it_counts();
+    for (Time look{};; shared_->count.fetch_add(1))
+      if (const Time now = steady_now(); look <= now) look = watch.look(now);
   }
   void say(Duration serves) { shared_->word = serving_word(steady_now() + serves); }
   std::uint64_t count() const { return shared_->count.load(); }
@@ -97,6 +99,18 @@ TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
   wait_until([&] { return !counts_within(50ms); });
   EXPECT_GE(steady_now().time_since_epoch().count(), shared_->word.load());
   EXPECT_FALSE(counts_within(100ms));
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
+// The highest real-time signals, one of which is the timer's, are handled by the program then.
+TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
+  start(500ms, [] {
+    for (int signal = SIGRTMAX - 4; signal <= SIGRTMAX; ++signal) std::signal(signal, [](int) {});
+  });
+  wait_until([&] { return count() > 0; });
+  wait_until([&] { return !counts_within(50ms); });
+  EXPECT_GE(steady_now().time_since_epoch().count(), shared_->word.load());
   say(20s);
   EXPECT_TRUE(counts_within(5s));
 }
