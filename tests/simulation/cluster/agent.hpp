@@ -67,6 +67,8 @@ class Agent final : public sim::Node<Packet>,
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool exited() const noexcept { return over_; }
   bool may_serve(Time now) const { return !over_ && network_ && network_->may_serve(now); }
+  /// What its processes have been told, who go by that while it does not run.
+  Time serves_until() const { return over_ || !network_ ? Time{} : network_->serves_until(); }
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }
   void calm() { moves_.calm(); }
 

@@ -269,6 +269,8 @@ void Cluster::declared_dead(NodeId node) {
   const auto index = static_cast<sim::NodeIndex>(node.low);
   if (agent(index)->may_serve(world.clock_of(index)))
     truth.fail("a node that may still serve is declared dead");
+  if (agent(index)->serves_until() > world.clock_of(index))
+    truth.fail("processes of a node that is declared dead would serve if its agent did not run");
   expect_exit(node);
 }
 
