@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/random.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace troupe::net {
@@ -19,16 +20,19 @@ constexpr std::size_t resend_burst = 64;
 constexpr Duration min_between_gap_resends = std::chrono::milliseconds(20);
 constexpr Duration min_between_hellos = std::chrono::milliseconds(10);
 
+static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+
 template <class T>
 void put(std::byte*& at, T value) noexcept {
-  for (std::size_t i = 0; i < sizeof(T); ++i)
-    *at++ = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+  std::memcpy(at, &value, sizeof value);
+  at += sizeof value;
 }
 template <class T>
 T take(const std::byte*& at) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<std::uint64_t>(*at++) << (8 * i);
-  return static_cast<T>(value);
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+  return value;
 }
 
 }  // namespace

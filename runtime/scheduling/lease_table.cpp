@@ -478,15 +478,14 @@ void LeaseTable::wake_at(Time time) {
 
 // --- the one place where things are granted ----------------------------------------------------
 
-std::vector<LeaseTable::WishKey> LeaseTable::queue() const {
-  std::vector<std::pair<std::uint64_t, WishKey>> turns;
-  turns.reserve(wishes_.size());
-  for (const auto& [key, wish] : wishes_) turns.emplace_back(wish.turn, key);
-  std::sort(turns.begin(), turns.end());
-  std::vector<WishKey> keys;
-  keys.reserve(turns.size());
-  for (const auto& [turn, key] : turns) keys.push_back(key);
-  return keys;
+std::vector<LeaseTable::WishEntry*> LeaseTable::queue() {
+  std::vector<WishEntry*> queue;
+  queue.reserve(wishes_.size());
+  for (WishEntry& entry : wishes_) queue.push_back(&entry);
+  std::sort(queue.begin(), queue.end(), [](const WishEntry* a, const WishEntry* b) {
+    return a->second.turn < b->second.turn;
+  });
+  return queue;
 }
 
 void LeaseTable::pump(Time now) {
@@ -496,8 +495,11 @@ void LeaseTable::pump(Time now) {
   refresh_view();
   while (pump_one(now)) {
   }
-  start_workers(now);
-  reclaim_for_waiting(now);
+  std::vector<Waiting> waiting;  // starting workers and asking for leases changes no decision
+  for (const WishEntry* entry : queue())
+    waiting.push_back({entry->first, entry->second, decide(entry->second)});
+  start_workers(waiting, now);
+  reclaim_for_waiting(waiting, now);
   trim_idle();
   refresh_view();
   check();
@@ -505,8 +507,9 @@ void LeaseTable::pump(Time now) {
 
 /// Serves the first wish in turn that can be served.
 bool LeaseTable::pump_one(Time now) {
-  for (const WishKey& key : queue()) {
-    Wish& wish = wishes_.at(key);
+  for (WishEntry* entry : queue()) {
+    const WishKey key = entry->first;
+    Wish& wish = entry->second;
     const Served served = serve(key, wish, now);
     if (served == Served::yes) return true;
     if (served == Served::needs_worker) make_place(wish, now);
@@ -596,16 +599,14 @@ void LeaseTable::count_down(const WishKey& key, Time now) {
 
 /// Starts as many workers as there are wishes whose resources are free but who lack a worker: one
 /// for each in turn, then the rest.
-void LeaseTable::start_workers(Time now) {
+void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   if (draining_ || in_debt()) return;
   Amounts left = free_;
   std::vector<JobNumber> pool, more;
   std::map<JobNumber, std::uint32_t> dedicated;
   std::size_t all = 0;
-  for (const WishKey& key : queue()) {
-    const Wish& wish = wishes_.at(key);
+  for (const auto& [key, wish, decision] : waiting) {
     if (!is_for_here(wish.kind) && !fits_now(self_view(), wish.shape)) continue;
-    const Decision decision = decide(wish);
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
     for (std::uint32_t i = 0; i < wish.count && all < 1024; ++i) {
       const auto amounts = amounts_for(wish.shape.need, left);
@@ -658,7 +659,7 @@ void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time n
 
 /// Asks for back as many leases as there are waiting wishes, oldest leases first. Never a key's own
 /// leases, and only when the wish waits for something that a lease holds.
-void LeaseTable::reclaim_for_waiting(Time now) {
+void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now) {
   const auto may_be_asked_for = [](const Lease& lease) {
     return !lease.reclaiming && !lease.ending && !lease.dedicated && !lease.blocked;
   };
@@ -668,10 +669,8 @@ void LeaseTable::reclaim_for_waiting(Time now) {
   std::size_t asked = 0;
   for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
   std::size_t wanted = 0;
-  for (const WishKey& key : queue()) {
-    const Wish& wish = wishes_.at(key);
+  for (const auto& [key, wish, decision] : waiting) {
     if (wish.kind.dedicated) continue;
-    const Decision decision = decide(wish);
     if (decision.kind == Decision::Kind::infeasible) continue;
     if (decision.kind == Decision::Kind::busy &&
         (waits_for_faster(wish) || !could_fit(self_view(), wish.shape)))

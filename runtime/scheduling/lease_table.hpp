@@ -213,6 +213,13 @@ class LeaseTable {
     Time since{};            ///< of the oldest ungranted lease
     RequestKind kind;
   };
+  using WishEntry = std::pair<const WishKey, Wish>;
+  /// A wish that cannot be served now, and what the policy says of it.
+  struct Waiting {
+    const WishKey& key;
+    const Wish& wish;
+    Decision decision;
+  };
   struct Lease {
     OwnerId owner = 0;
     std::uint64_t key = 0;
@@ -249,7 +256,7 @@ class LeaseTable {
   Served serve(const WishKey& key, Wish& wish, Time now);
   Served grant_here(const WishKey& key, Wish& wish, Time now);
   void count_down(const WishKey& key, Time now);
-  void start_workers(Time now);
+  void start_workers(const std::vector<Waiting>& waiting, Time now);
   void start_pool_workers(const std::vector<JobNumber>& needed, Time now);
   bool start_answered(bool dedicated, JobNumber job);
   void stop(WorkerId id, Worker& worker, std::string why);
@@ -262,7 +269,7 @@ class LeaseTable {
   std::uint32_t starting_pool(JobNumber job) const;
   /// Pool workers that run or start and are not blocked, of one job; of all: places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
-  void reclaim_for_waiting(Time now);
+  void reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now);
   void wake_at(Time time);
   void trim_idle();
   void settle_debts();
@@ -272,7 +279,8 @@ class LeaseTable {
   std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
-  std::vector<WishKey> queue() const;
+  /// Wishes in turn.
+  std::vector<WishEntry*> queue();
   bool in_debt() const;
   void refresh_view();
   template <class Event>
