@@ -230,6 +230,34 @@ TEST(Kernel, TimersAreReplacedAndCancelled) {
   EXPECT_EQ(s.log[0], (Log{"timer 1"}));
 }
 
+TEST(Kernel, AnEarlierTimerStaysWhereOneIsSetByATime) {
+  Script s(Delivery::reliable);
+  s.world.at(0s, [&] {
+    s.world.with(0, [](Env<std::uint64_t>& env) {
+      env.set_timer_by(1, env.now() + 3s);
+      env.set_timer_by(1, env.now() + 1s);
+      env.set_timer_by(1, env.now() + 2s);
+    });
+  });
+  s.world.at(1500ms, [&] { EXPECT_EQ(s.log[0], (Log{"timer 1"})); });
+  s.run(5s);
+  EXPECT_EQ(s.log[0], (Log{"timer 1"}));
+}
+
+TEST(Kernel, TimersOfADeadProcessGoWithIt) {
+  Script s(Delivery::reliable);
+  for (const bool paused : {false, true}) {
+    const Duration begin = paused ? Duration(40s) : Duration(0s);
+    s.world.at(begin, [&] {
+      s.world.with(0, [](Env<std::uint64_t>& env) { env.set_timer(1, env.now() + 2s); });
+    });
+    if (paused) s.world.at(begin + 1s, [&] { s.world.pause(0, 10s); });
+    s.world.at(begin + (paused ? 3s : 1s), [&] { s.world.kill(0); });
+  }
+  s.run(80s);
+  EXPECT_EQ(s.log[0], (Log{}));
+}
+
 TEST(Kernel, FailuresOfSafetyAndLivenessAreReported) {
   {
     Script safe(Delivery::reliable);
@@ -281,6 +309,43 @@ TEST(Kernel, AFlatMapHoldsWhatAMapHoldsInItsOrder) {
     ASSERT_TRUE(std::equal(flat.begin(), flat.end(), map.begin(), map.end(), [](auto& a, auto& b) {
       return a.first == b.first && a.second == b.second;
     }));
+  }
+}
+
+TEST(Kernel, WhatIsDueComesInOrderHoweverItWasMovedAndTakenOut) {
+  Random random(11);
+  EventHeap heap;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> map;  // time and coming -> slot
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> places;
+  std::uint64_t coming = 0;
+  const auto set = [&](std::uint32_t slot) {
+    const std::uint64_t at = random.below(50);
+    const bool waits = places.count(slot) != 0;
+    if (waits) map.erase(places[slot]);
+    places[slot] = {at, ++coming};
+    map[places[slot]] = slot;
+    waits ? heap.move(slot, Time(Duration(at))) : heap.push(Time(Duration(at)), slot);
+    EXPECT_EQ(heap.at(slot), Time(Duration(at)));
+  };
+  for (int step = 0; step < 20'000; ++step) {
+    const auto slot = static_cast<std::uint32_t>(random.below(60));
+    switch (random.below(4)) {
+      case 0:
+      case 1: set(slot); break;
+      case 2:
+        if (places.count(slot) == 0) break;
+        heap.erase(slot);
+        map.erase(places[slot]);
+        places.erase(slot);
+        break;
+      default:
+        if (map.empty()) break;
+        EXPECT_EQ(heap.next(), Time(Duration(map.begin()->first.first)));
+        ASSERT_EQ(heap.pop(), map.begin()->second);
+        places.erase(map.begin()->second);
+        map.erase(map.begin());
+    }
+    ASSERT_EQ(heap.empty(), map.empty());
   }
 }
 

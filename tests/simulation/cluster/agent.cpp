@@ -47,14 +47,11 @@ Truth& Agent::truth() {
 // --- the machine
 
 void Agent::arm(std::uint64_t id, Duration after) {
-  const Time at = env_->now() + std::max<Duration>(after, 1us);
-  const auto [armed, fresh] = armed_.try_emplace(id, at);
-  if (!fresh && armed->second <= at) return;
-  armed->second = at;
-  env_->set_timer(id, at);
+  env_->set_timer_by(id, env_->now() + std::max<Duration>(after, 1us));
 }
 
 void Agent::wake_agent() {
+  has_input_ = true;
   if (in_pass_) return;
   const Duration late = cluster_.plan.late_passes ? Duration(random().below(3'000'000)) : 0us;
   if (late > 1ms) truth().mark(Mark::agent_pass_late);
@@ -148,7 +145,6 @@ void Agent::on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) {
 
 void Agent::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
   env_ = &env;
-  armed_.erase(id);
   if (!over_) {
     if (id == kPass) {
       pass();
@@ -198,13 +194,10 @@ void Agent::pass() {
   keep_in_touch(now);
   network_->flush(now);
   // The table checks itself, and aborts, whenever it has changed.
-  if (++passes_ % 16 == 0) check_invariants();
+  if (++passes_ % 64 == 0) check_invariants();
   in_pass_ = false;
   if (over_) return;
-  const bool again = settle_again_ || (!frees_.empty() && !unread()) ||
-                     std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
-                       return !entry.second->rings->to_agent.empty();
-                     });
+  const bool again = settle_again_ || (!frees_.empty() && !unread()) || has_input_;
   const Time next = again ? now + 20us : next_deadline();
   if (next != Time::max()) arm(kPass, std::max<Duration>(next - now, 5us));
 }
@@ -226,19 +219,23 @@ void Agent::check_invariants() {
   if (const auto broken = leases_.broken_invariant()) truth().fail("leases: " + *broken);
 }
 
+/// Those of the dead are read when they are buried. Nobody writes without waking this loop, and what
+/// waits in a portal, or is about to end, is looked at in each pass.
 void Agent::drain_rings() {
+  if (!std::exchange(has_input_, false) && !portal_waits_) return;
   std::vector<ProcessIndex> all;
   for (const auto& [index, proc] : processes_)
-    if (!proc->rings->to_agent.empty()) all.push_back(index);
+    if (!proc->rings->to_agent.empty() && !proc->reaped_at) all.push_back(index);
   if (all.size() > 1 && random().chance(0.3)) std::reverse(all.begin(), all.end());
   for (const ProcessIndex index : all)
     if (const auto at = processes_.find(index); at != processes_.end())
       if (!at->second->reaped_at) drain_ring(*at->second);
   std::vector<PortalKey> portals;
   for (const auto& [key, portal] : portals_)
-    if (portal.ending || portal.end.has_input() || portal.end.waiting() > 0) portals.push_back(key);
+    if (portal.has_work()) portals.push_back(key);
   for (const PortalKey& key : portals)
     if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+  portal_waits_ = !portals.empty();
 }
 
 void Agent::drain_ring(Proc& proc) {

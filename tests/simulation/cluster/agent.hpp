@@ -111,6 +111,7 @@ class Agent final : public sim::Node<Packet>,
       std::uint64_t started = 0;
     };
     std::optional<Ending> ending;
+    bool has_work() const { return ending || end.has_input() || end.waiting() > 0; }
   };
   using PortalKey = std::pair<ProcessIndex, ProcessIndex>;
   using Portals = std::map<PortalKey, Portal>;
@@ -282,9 +283,10 @@ class Agent final : public sim::Node<Packet>,
   Time next_pace_{};
   Time next_touch_{}, next_join_{};
   ProcessIndex next_process_ = 1;
-  sim::FlatMap<std::uint64_t, Time> armed_;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
+  bool has_input_ = false;     ///< something may have come since the rings were read
+  bool portal_waits_ = false;  ///< one had work when they were read last
   std::uint64_t passes_ = 0;
   std::uint32_t starting_ = 0, dead_ = 0;  ///< of its processes
 };

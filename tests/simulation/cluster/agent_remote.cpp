@@ -220,7 +220,10 @@ void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::st
 void Agent::finish_portal(Portals::iterator at) {
   Portal& portal = at->second;
   if (Proc* proc = find_proc(portal.process)) {
-    if (!portal.end.flush()) return;
+    if (!portal.end.flush()) {
+      portal_waits_ = true;
+      return;
+    }
     send(*proc, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
   }
   stalled_.erase(at->first);

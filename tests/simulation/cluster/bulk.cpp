@@ -165,6 +165,7 @@ void BulkMoves::node_died(NodeId node, bool for_ever, Time now) {
 }
 
 void BulkMoves::on_tick(Time now) {
+  if (now < next_deadline()) return;
   while (!ended_.empty() && ended_.begin()->first <= now) {
     const std::uint64_t number = ended_.begin()->second;
     ended_.erase(ended_.begin());

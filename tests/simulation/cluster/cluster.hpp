@@ -118,7 +118,7 @@ class Cluster {
   Tuning tuning_;
   Random aim_, power_;
   std::vector<Random> shell_randoms_;
-  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, power_cuts_ = 0, events_ = 0;
+  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
   bool calmed_ = false;
 };

@@ -4,6 +4,7 @@
 #include "troupe/runtime/net/transport.hpp"
 
 #include "tests/simulation/cluster/wire.hpp"
+#include "tests/simulation/kernel/flat_map.hpp"
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/base/random.hpp"
 
@@ -11,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
-#include <map>
 #include <optional>
 
 namespace troupe::sim::cluster {
@@ -64,7 +64,7 @@ struct Transport::Impl final : sim::cluster::Port {
   TransportOptions options;
   Wire& wire;
   std::string address;
-  std::map<NodeId, std::unique_ptr<Peer>> peers;
+  sim::FlatMap<NodeId, std::unique_ptr<Peer>> peers;
   std::vector<std::unique_ptr<Peer>> buried;
   std::vector<TransportEvent> news;
   Epoch epoch = 0;
@@ -77,7 +77,7 @@ struct Transport::Impl final : sim::cluster::Port {
   }
   ~Impl() override { wire.port = nullptr; }
 
-  Peer* find(NodeId node) const {
+  Peer* find(NodeId node) {
     const auto at = peers.find(node);
     return at == peers.end() ? nullptr : at->second.get();
   }

@@ -1,8 +1,9 @@
 /// What is due, by its time, and in the order of its coming where times are equal: a heap of four
-/// children a node, whose keys are compared at one go.
+/// children a node, whose keys are compared at one go. What waits in it may be moved or taken out.
 ///
 ///     EventHeap due;
 ///     due.push(at, slot);
+///     due.move(slot, sooner);
 ///     while (!due.empty()) run(due.pop());
 #pragma once
 
@@ -14,61 +15,85 @@
 
 namespace troupe::sim {
 
+/// Slots are small numbers; each is in it at most once.
 class EventHeap {
  public:
   bool empty() const noexcept { return entries_.empty(); }
-  Time next() const noexcept {
-    return Time(Duration(static_cast<std::int64_t>(entries_.front().key >> 64)));
-  }
+  Time next() const noexcept { return time_of(entries_.front()); }
+  /// When a slot that waits is due.
+  Time at(std::uint32_t slot) const noexcept { return time_of(entries_[places_[slot]]); }
 
   void push(Time at, std::uint32_t slot) {
-    const auto when = static_cast<std::uint64_t>(at.time_since_epoch().count());
-    const Entry entry{static_cast<Key>(when) << 64 | sequence_++, slot};
-    std::size_t place = entries_.size();
-    entries_.push_back(entry);
-    while (place > 0) {
-      const std::size_t above = (place - 1) / 4;
-      if (entries_[above].key < entry.key) break;
-      entries_[place] = entries_[above];
-      place = above;
-    }
-    entries_[place] = entry;
+    if (slot >= places_.size()) places_.resize(slot + 1);
+    entries_.emplace_back();
+    rise(entries_.size() - 1, key_of(at, slot));
   }
 
   /// The slot of the earliest.
   std::uint32_t pop() {
-    const std::uint32_t slot = entries_.front().slot;
-    const Entry last = entries_.back();
-    entries_.pop_back();
-    if (!entries_.empty()) sink(last);
+    const std::uint32_t slot = slot_of(entries_.front());
+    erase(slot);
     return slot;
   }
 
- private:
-  __extension__ using Key = unsigned __int128;
-  struct Entry {
-    Key key;
-    std::uint32_t slot;
-  };
+  /// To another time, as if it had only come now.
+  void move(std::uint32_t slot, Time at) { settle(places_[slot], key_of(at, slot)); }
 
-  /// From the root.
-  void sink(const Entry& entry) {
+  void erase(std::uint32_t slot) {
+    const Key last = entries_.back();
+    entries_.pop_back();
+    if (slot_of(last) != slot) settle(places_[slot], last);
+  }
+
+ private:
+  /// Time, number of its coming, slot: from the highest bits to the lowest.
+  __extension__ using Key = unsigned __int128;
+
+  Key key_of(Time at, std::uint32_t slot) {
+    const auto when = static_cast<std::uint64_t>(at.time_since_epoch().count());
+    return static_cast<Key>(when) << 64 | static_cast<std::uint64_t>(sequence_++) << 32 | slot;
+  }
+  static std::uint32_t slot_of(Key key) noexcept { return static_cast<std::uint32_t>(key); }
+  static Time time_of(Key key) noexcept {
+    return Time(Duration(static_cast<std::int64_t>(key >> 64)));
+  }
+
+  void put(std::size_t place, Key key) {
+    entries_[place] = key;
+    places_[slot_of(key)] = static_cast<std::uint32_t>(place);
+  }
+  void settle(std::size_t place, Key key) {
+    if (place > 0 && key < entries_[(place - 1) / 4])
+      rise(place, key);
+    else
+      sink(place, key);
+  }
+  void rise(std::size_t place, Key key) {
+    while (place > 0) {
+      const std::size_t above = (place - 1) / 4;
+      if (entries_[above] < key) break;
+      put(place, entries_[above]);
+      place = above;
+    }
+    put(place, key);
+  }
+  void sink(std::size_t place, Key key) {
     const std::size_t size = entries_.size();
-    std::size_t place = 0;
-    for (std::size_t first = 1; first < size; first = 4 * place + 1) {
+    for (std::size_t first = 4 * place + 1; first < size; first = 4 * place + 1) {
       std::size_t least = first;
       const std::size_t end = std::min(first + 4, size);
       for (std::size_t i = first + 1; i < end; ++i)
-        if (entries_[i].key < entries_[least].key) least = i;
-      if (entry.key < entries_[least].key) break;
-      entries_[place] = entries_[least];
+        if (entries_[i] < entries_[least]) least = i;
+      if (key < entries_[least]) break;
+      put(place, entries_[least]);
       place = least;
     }
-    entries_[place] = entry;
+    put(place, key);
   }
 
-  std::vector<Entry> entries_;
-  std::uint64_t sequence_ = 0;
+  std::vector<Key> entries_;
+  std::vector<std::uint32_t> places_;  ///< by slot, of those that wait
+  std::uint32_t sequence_ = 0;
 };
 
 }  // namespace troupe::sim

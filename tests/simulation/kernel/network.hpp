@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 namespace troupe::sim {
@@ -19,9 +18,6 @@ using RouteKey = std::uint64_t;
 
 constexpr RouteKey route_key(NodeIndex from, NodeIndex to) noexcept {
   return (static_cast<RouteKey>(from) << 32) | to;
-}
-constexpr RouteKey pair_key(NodeIndex a, NodeIndex b) noexcept {
-  return a < b ? route_key(a, b) : route_key(b, a);
 }
 
 enum class Delivery : std::uint8_t { datagram, reliable };
@@ -42,7 +38,7 @@ struct Cut {
   }
 };
 
-/// Routes, connections and cuts. Iteration order never depends on hashing.
+/// Routes, connections and cuts.
 class Network {
  public:
   struct Fate {
@@ -52,14 +48,21 @@ class Network {
     std::uint64_t connection = 0;
   };
 
-  Network(Delivery delivery, const FaultPlan& plan, Random random, FaultCounts& counts)
-      : delivery_(delivery), plan_(plan), random_(random), counts_(counts) {}
+  Network(std::size_t nodes, Delivery delivery, const FaultPlan& plan, Random random,
+          FaultCounts& counts)
+      : delivery_(delivery),
+        plan_(plan),
+        random_(random),
+        counts_(counts),
+        nodes_(nodes),
+        routes_(nodes * nodes),
+        connections_(nodes * nodes) {}
 
   /// Decides about one message; counts the faults that strike it.
   Fate route(NodeIndex from, NodeIndex to, Time now, bool faulting) {
     Fate fate;
-    Route& route = routes_[route_key(from, to)];
-    Connection& connection = connections_[pair_key(from, to)];
+    Route& route = route_of(from, to);
+    Connection& connection = connection_of(from, to);
     fate.connection = connection.number;
     const bool datagram = delivery_ == Delivery::datagram;
     if (datagram && (connection.down || (faulting && hit(plan_.drop, Fault::drop)))) {
@@ -112,51 +115,48 @@ class Network {
   bool has_cuts() const noexcept { return !cuts_.empty(); }
   void heal() {
     cuts_.clear();
-    for (auto& entry : routes_) entry.second.slow_until = Time{};  // order does not matter here
+    for (Route& route : routes_) route.slow_until = Time{};
     // A connection that was dropped while a side was dead has nobody to open it again.
-    for (auto& entry : connections_) entry.second.down = false;
+    for (Connection& connection : connections_) connection.down = false;
   }
 
   /// The connection closes; what is in flight on it is lost under datagram delivery.
   void close(NodeIndex a, NodeIndex b, Fault kind, Time until) {
-    Connection& connection = connections_[pair_key(a, b)];
+    Connection& connection = connection_of(a, b);
     ++connection.number;
     connection.down = delivery_ == Delivery::datagram;
     connection.kind = kind;
     connection.counted = false;
     connection.stalled_until = until;
   }
-  void open(NodeIndex a, NodeIndex b) { connections_[pair_key(a, b)].down = false; }
-  bool is_open(NodeIndex a, NodeIndex b) { return !connections_[pair_key(a, b)].down; }
+  void open(NodeIndex a, NodeIndex b) { connection_of(a, b).down = false; }
+  bool is_open(NodeIndex a, NodeIndex b) { return !connection_of(a, b).down; }
   /// Whether the connection a message was sent on still stands; counts its loss.
   bool survived(NodeIndex from, NodeIndex to, std::uint64_t number) {
-    Connection& connection = connections_[pair_key(from, to)];
+    Connection& connection = connection_of(from, to);
     if (delivery_ == Delivery::reliable || connection.number == number) return true;
     count_once(connection.counted, connection.kind);
     return false;
   }
   void slow_down(NodeIndex a, NodeIndex b, Time until, Duration by) {
-    for (RouteKey key : {route_key(a, b), route_key(b, a)}) {
-      routes_[key].slow_until = until;
-      routes_[key].slow_by = by;
-      routes_[key].slow_counted = false;
+    for (Route* route : {&route_of(a, b), &route_of(b, a)}) {
+      route->slow_until = until;
+      route->slow_by = by;
+      route->slow_counted = false;
     }
   }
 
   enum class Life : std::uint8_t { known, restarted, outdated };
   /// Reliable delivery: what `node` knows of the life that a message comes from.
   Life life_of(NodeIndex node, NodeIndex from, std::uint32_t life) {
-    std::uint32_t& seen = routes_[route_key(from, node)].life_seen;
+    std::uint32_t& seen = route_of(from, node).life_seen;
     if (seen > life + 1) return Life::outdated;
     const bool restarted = seen != 0 && seen != life + 1;
     seen = life + 1;
     return restarted ? Life::restarted : Life::known;
   }
-  void forget_lives_seen_by(NodeIndex node, std::size_t nodes) {
-    for (NodeIndex i = 0; i < nodes; ++i) {
-      const auto at = routes_.find(route_key(i, node));
-      if (at != routes_.end()) at->second.life_seen = 0;
-    }
+  void forget_lives_seen_by(NodeIndex node) {
+    for (NodeIndex i = 0; i < nodes_; ++i) route_of(i, node).life_seen = 0;
   }
 
  private:
@@ -173,6 +173,10 @@ class Network {
     Fault kind = Fault::connection_drop;
     Time stalled_until{};
   };
+  Route& route_of(NodeIndex from, NodeIndex to) { return routes_[from * nodes_ + to]; }
+  Connection& connection_of(NodeIndex a, NodeIndex b) {
+    return connections_[std::min(a, b) * nodes_ + std::max(a, b)];
+  }
   Duration one_delay() {
     const auto jitter = static_cast<std::uint64_t>(plan_.jitter.count());
     return plan_.delay +
@@ -192,8 +196,9 @@ class Network {
   FaultPlan plan_;
   Random random_;
   FaultCounts& counts_;
-  std::unordered_map<RouteKey, Route> routes_;
-  std::unordered_map<RouteKey, Connection> connections_;
+  std::size_t nodes_;
+  std::vector<Route> routes_;            ///< of each node to each
+  std::vector<Connection> connections_;  ///< of each two; that of (1, 0) is that of (0, 1)
   std::vector<Cut> cuts_;
   std::uint64_t cut_numbers_ = 0;
 };

@@ -63,6 +63,8 @@ class Env {
   void send(NodeIndex to, M message) { world_.send(self_, to, std::move(message)); }
   /// on_timer(id) at that time of this node's clock; replaces the earlier timer of this id.
   void set_timer(std::uint64_t id, Time at) { world_.set_timer(self_, id, at); }
+  /// The same, but an earlier timer of this id stays when it comes first.
+  void set_timer_by(std::uint64_t id, Time at) { world_.set_timer_by(self_, id, at); }
   void cancel_timer(std::uint64_t id) { world_.cancel_timer(self_, id); }
   /// Random numbers of this node alone.
   Random& random() noexcept { return world_.node_random(self_); }
@@ -108,6 +110,7 @@ struct WorldOptions {
   bool restart = true;
   /// Larger faults that are left out, by their number in the schedule: for shrinking a failure.
   std::set<std::uint64_t> muted;
+  std::uint64_t most_events = ~std::uint64_t{0};  ///< more are a livelock
 };
 
 struct Phases {
@@ -207,11 +210,11 @@ class World {
   friend class Env<M>;
   enum class Kind : std::uint8_t { message, timer, connection, call, resume, restart, uncut, tick };
   struct Event {
-    Kind kind;
+    Kind kind = Kind::call;
     bool up = false;
     NodeIndex node = 0, from = 0;
     std::uint32_t to_life = 0, from_life = 0;
-    std::uint64_t tag = 0;
+    std::uint64_t tag = 0;  // connection, timer, cut or call
     M message{};
   };
   struct Member {
@@ -222,14 +225,19 @@ class World {
     Duration clock_offset{};
     std::int64_t wall_offset = 0;
     Random random{0};
-    FlatMap<std::uint64_t, std::uint64_t> timers;  // id -> the generation that is armed
+    FlatMap<std::uint64_t, std::uint32_t> timers;  // id -> its slot, or kHeld
     std::deque<Event> held;                        // what came while it was paused
-    std::set<NodeIndex> contacts;                  // with whom it has exchanged messages
+    std::vector<bool> contacts;                    // with whom it has exchanged messages
   };
+
+  /// In place of a slot: the timer's time came while its node was paused.
+  static constexpr std::uint32_t kHeld = ~std::uint32_t{0};
 
   void send(NodeIndex from, NodeIndex to, M&& message);
   void set_timer(NodeIndex i, std::uint64_t id, Time at);
-  void cancel_timer(NodeIndex i, std::uint64_t id) { members_[i].timers.erase(id); }
+  void set_timer_by(NodeIndex i, std::uint64_t id, Time at);
+  void cancel_timer(NodeIndex i, std::uint64_t id);
+  void drop_timer(std::uint32_t slot);
   Time node_now(NodeIndex i) const noexcept { return now_ + members_[i].clock_offset; }
   std::int64_t wall_clock(NodeIndex i) const noexcept {
     return now_.time_since_epoch().count() + members_[i].wall_offset;
@@ -238,11 +246,15 @@ class World {
   Disk* disk(NodeIndex i) noexcept { return members_[i].disk.get(); }
   void exit_soon(NodeIndex i) noexcept { members_[i].exiting = true; }
 
+  Event& event_at(std::uint32_t slot) { return slots_[slot / kChunk][slot % kChunk]; }
+  std::uint32_t take_slot();
   void push(Time at, Event&& event);
   void step();
   void execute(Event& event);
   void deliver(Event& event);
   void arrive(Event& event);
+  void fire(NodeIndex i, std::uint64_t id);
+  void trace_arrival(const Event& event);
   void finish_call(NodeIndex i);
   void end_process(NodeIndex i, bool silent, Fault kind);
   void announce(NodeIndex i, bool up);
@@ -266,14 +278,16 @@ class World {
   std::vector<Member> members_;
   std::vector<std::function<std::string()>> invariants_;
   EventHeap heap_;
-  std::deque<Event> slots_;  // stay where they are
+  static constexpr std::uint32_t kChunk = 64;
+  std::vector<std::unique_ptr<Event[]>> slots_;  // stay where they are
+  std::uint32_t slot_count_ = 0;
   std::vector<std::uint32_t> free_;
   std::deque<Call> calls_;                         // one that runs may add others
   std::map<RouteKey, std::deque<Event>> blocked_;  // reliable delivery: waiting for a cut to end
   Trace trace_;
   Report report_;
   Time now_{};
-  std::uint64_t generation_ = 0, ticks_ = 0;
+  std::uint64_t ticks_ = 0;
   bool faulting_ = true;
 };
 

@@ -15,13 +15,15 @@ World<M>::World(const WorldOptions& options, Factory factory)
       scope_(options.seed, options.plan.buggify),
       faults_(options.seed ^ 0x6661756c74ULL),
       workload_(options.seed ^ 0x776f726bULL),
-      network_(options.delivery, options_.plan, Random(options.seed ^ 0x6e6574ULL), report_.faults),
+      network_(options.nodes, options.delivery, options_.plan, Random(options.seed ^ 0x6e6574ULL),
+               report_.faults),
       members_(options.nodes) {
   report_.seed = options.seed;
   report_.nodes = options.nodes;
   Random setup(options.seed ^ 0x7365747570ULL);
   for (Member& member : members_) {
     member.random = Random(setup());
+    member.contacts.resize(options.nodes);
     member.clock_offset = std::chrono::milliseconds(1000 + setup.below(1'000'000'000));
   }
 }
@@ -60,16 +62,20 @@ Report World<M>::run(const Phases& phases) {
 }
 
 template <class M>
-void World<M>::push(Time at, Event&& event) {
-  std::uint32_t slot;
+std::uint32_t World<M>::take_slot() {
   if (free_.empty()) {
-    slot = static_cast<std::uint32_t>(slots_.size());
-    slots_.push_back(std::move(event));
-  } else {
-    slot = free_.back();
-    free_.pop_back();
-    slots_[slot] = std::move(event);
+    if (slot_count_ % kChunk == 0) slots_.push_back(std::make_unique<Event[]>(kChunk));
+    return slot_count_++;
   }
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  return slot;
+}
+
+template <class M>
+void World<M>::push(Time at, Event&& event) {
+  const std::uint32_t slot = take_slot();
+  event_at(slot) = std::move(event);
   heap_.push(std::max(at, now_), slot);
 }
 
@@ -77,10 +83,11 @@ template <class M>
 void World<M>::step() {
   now_ = heap_.next();
   const std::uint32_t slot = heap_.pop();
-  Event& event = slots_[slot];
+  Event& event = event_at(slot);
   execute(event);
   if (event.kind == Kind::message) event.message = M{};
   free_.push_back(slot);
+  if (report_.events > options_.most_events) fail("livelock: events without an end");
   for (const auto& invariant : invariants_) {
     std::string broken = invariant();
     if (!broken.empty()) fail(std::move(broken));
@@ -118,8 +125,15 @@ void World<M>::execute(Event& event) {
         if (sum <= 0 || inject(static_cast<Fault>(kind))) break;
       }
       break;
-    case Kind::message:
     case Kind::timer:
+      if (members_[event.node].paused) {
+        members_[event.node].timers[event.tag] = kHeld;
+        members_[event.node].held.push_back(std::move(event));
+      } else {
+        fire(event.node, event.tag);
+      }
+      break;
+    case Kind::message:
     case Kind::connection: deliver(event); break;
   }
 }
@@ -127,10 +141,10 @@ void World<M>::execute(Event& event) {
 template <class M>
 void World<M>::deliver(Event& event) {
   if (event.kind == Kind::message) {
-    const RouteKey key = route_key(event.from, event.node);
-    const auto waiting = blocked_.find(key);
-    if (waiting != blocked_.end() || network_.blocked(event.from, event.node)) {
-      if (options_.delivery == Delivery::reliable) blocked_[key].push_back(std::move(event));
+    const bool waits = !blocked_.empty() && blocked_.count(route_key(event.from, event.node)) != 0;
+    if (waits || network_.blocked(event.from, event.node)) {
+      if (options_.delivery == Delivery::reliable)
+        blocked_[route_key(event.from, event.node)].push_back(std::move(event));
       return;
     }
     if (!network_.survived(event.from, event.node, event.tag)) return;
@@ -149,21 +163,29 @@ void World<M>::deliver(Event& event) {
 }
 
 template <class M>
+void World<M>::trace_arrival(const Event& event) {
+  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()))
+      .mix(static_cast<std::uint64_t>(event.kind) | static_cast<std::uint64_t>(event.up) << 8 |
+           static_cast<std::uint64_t>(event.from) << 16 |
+           static_cast<std::uint64_t>(event.node) << 40);
+}
+
+template <class M>
+void World<M>::fire(NodeIndex i, std::uint64_t id) {
+  members_[i].timers.erase(id);
+  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()))
+      .mix(id << 8 | static_cast<std::uint64_t>(i));
+  Env<M> env(*this, i);
+  members_[i].node->on_timer(env, id);
+  finish_call(i);
+}
+
+template <class M>
 void World<M>::arrive(Event& event) {
   Member& member = members_[event.node];
   Env<M> env(*this, event.node);
-  trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count()))
-      .mix(static_cast<std::uint64_t>(event.kind) | static_cast<std::uint64_t>(event.up) << 8)
-      .mix(route_key(event.from, event.node));
-  if (event.kind == Kind::timer) {
-    const auto armed =
-        member.timers.find(event.from_life | static_cast<std::uint64_t>(event.from) << 32);
-    if (armed == member.timers.end() || armed->second != event.tag) return;
-    const std::uint64_t id = armed->first;
-    member.timers.erase(armed);
-    trace_.mix(id);
-    member.node->on_timer(env, id);
-  } else if (event.kind == Kind::connection) {
+  trace_arrival(event);
+  if (event.kind == Kind::connection) {
     member.node->on_connection(env, event.from, event.up);
   } else {
     trace_into(trace_, event.message);
@@ -187,8 +209,8 @@ void World<M>::finish_call(NodeIndex i) {
 template <class M>
 void World<M>::send(NodeIndex from, NodeIndex to, M&& message) {
   TROUPE_ASSERT(to < members_.size(), "a message to a node that does not exist");
-  members_[from].contacts.insert(to);
-  members_[to].contacts.insert(from);
+  members_[from].contacts[to] = true;
+  members_[to].contacts[from] = true;
   const Network::Fate fate = network_.route(from, to, now_, faulting_);
   if (fate.lost) return;
   Event event{.kind = Kind::message};
@@ -204,15 +226,40 @@ void World<M>::send(NodeIndex from, NodeIndex to, M&& message) {
 
 template <class M>
 void World<M>::set_timer(NodeIndex i, std::uint64_t id, Time at) {
-  const std::uint64_t generation = ++generation_;
-  members_[i].timers[id] = generation;
-  Event event{.kind = Kind::timer};
+  const Time due = std::max(at - members_[i].clock_offset, now_);
+  const auto [armed, is_new] = members_[i].timers.try_emplace(id, kHeld);
+  if (armed->second != kHeld) return heap_.move(armed->second, due);
+  armed->second = take_slot();
+  Event& event = event_at(armed->second);
+  event.kind = Kind::timer;
   event.node = i;
-  event.from = static_cast<NodeIndex>(id >> 32);
-  event.from_life = static_cast<std::uint32_t>(id);
   event.to_life = members_[i].incarnation;
-  event.tag = generation;
-  push(at - members_[i].clock_offset, std::move(event));
+  event.tag = id;
+  heap_.push(due, armed->second);
+}
+
+template <class M>
+void World<M>::set_timer_by(NodeIndex i, std::uint64_t id, Time at) {
+  const auto armed = members_[i].timers.find(id);
+  if (armed != members_[i].timers.end() &&
+      (armed->second == kHeld || heap_.at(armed->second) <= at - members_[i].clock_offset))
+    return;
+  set_timer(i, id, at);
+}
+
+template <class M>
+void World<M>::cancel_timer(NodeIndex i, std::uint64_t id) {
+  const auto armed = members_[i].timers.find(id);
+  if (armed == members_[i].timers.end()) return;
+  drop_timer(armed->second);
+  members_[i].timers.erase(armed);
+}
+
+template <class M>
+void World<M>::drop_timer(std::uint32_t slot) {
+  if (slot == kHeld) return;
+  heap_.erase(slot);
+  free_.push_back(slot);
 }
 
 template <class M>
@@ -223,8 +270,9 @@ void World<M>::start(NodeIndex i) {
   member.started = true;
   member.node = factory_(i);
   trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("start");
-  for (NodeIndex peer : member.contacts) {
-    if (alive(peer) && peer != i) network_.open(i, peer);  // what its former life sent still comes
+  for (NodeIndex peer = 0; peer < members_.size(); ++peer) {
+    if (member.contacts[peer] && alive(peer) && peer != i)
+      network_.open(i, peer);  // what its former life sent still comes
   }
   announce(i, true);
   Env<M> env(*this, i);
@@ -234,8 +282,10 @@ void World<M>::start(NodeIndex i) {
 
 template <class M>
 void World<M>::announce(NodeIndex i, bool up) {
-  for (NodeIndex peer : members_[i].contacts) {
-    if (!alive(peer) || peer == i || (!up && network_.would_block(i, peer))) continue;
+  for (NodeIndex peer = 0; peer < members_.size(); ++peer) {
+    if (!members_[i].contacts[peer] || !alive(peer) || peer == i ||
+        (!up && network_.would_block(i, peer)))
+      continue;
     Event event{.kind = Kind::connection, .up = up};
     event.node = peer;
     event.from = i;
@@ -251,12 +301,14 @@ void World<M>::end_process(NodeIndex i, bool silent, Fault kind) {
   if (kind != Fault::count_) report_.faults.hit(kind);
   trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("end");
   member.node.reset();
+  for (const auto& [id, slot] : member.timers) drop_timer(slot);
   member.timers.clear();
   member.held.clear();
   member.paused = false;
   member.exiting = false;
-  network_.forget_lives_seen_by(i, members_.size());
-  for (NodeIndex peer : member.contacts) blocked_.erase(route_key(i, peer));
+  network_.forget_lives_seen_by(i);
+  for (NodeIndex peer = 0; peer < members_.size() && !blocked_.empty(); ++peer)
+    blocked_.erase(route_key(i, peer));
   if (!silent) announce(i, false);
   if (member.disk != nullptr) {
     if (!silent) {
@@ -304,8 +356,11 @@ void World<M>::resume(NodeIndex i) {
     if (!alive(i) || members_[i].incarnation != event.to_life) return;
     if (members_[i].paused) {
       members_[i].held.push_back(std::move(event));
-    } else {
+    } else if (event.kind != Kind::timer) {
       arrive(event);
+    } else if (const auto armed = members_[i].timers.find(event.tag);
+               armed != members_[i].timers.end() && armed->second == kHeld) {
+      fire(i, event.tag);
     }
   }
 }
