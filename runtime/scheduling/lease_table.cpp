@@ -482,9 +482,8 @@ std::vector<LeaseTable::WishEntry*> LeaseTable::queue() {
   std::vector<WishEntry*> queue;
   queue.reserve(wishes_.size());
   for (WishEntry& entry : wishes_) queue.push_back(&entry);
-  std::sort(queue.begin(), queue.end(), [](const WishEntry* a, const WishEntry* b) {
-    return a->second.turn < b->second.turn;
-  });
+  std::sort(queue.begin(), queue.end(),
+            [](const WishEntry* a, const WishEntry* b) { return a->second.turn < b->second.turn; });
   return queue;
 }
 

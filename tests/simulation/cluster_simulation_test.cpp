@@ -11,19 +11,25 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 12;
 #else
-constexpr std::uint64_t kSeeds = 2000;
+constexpr std::uint64_t kSeeds = 8000;
 #endif
+constexpr std::uint64_t kParts = 4;  // so that each core has something to do
 
-TEST(ClusterSimulation, EveryPromiseIsKept) {
+class ClusterSchedules : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(ClusterSchedules, KeepEveryPromise) {
   const char* wanted = std::getenv("TROUPE_SIM_SEEDS");
   const char* first = std::getenv("TROUPE_SIM_FIRST");
-  const Batch batch =
-      run_batch(first != nullptr ? std::strtoull(first, nullptr, 10) : 101,
-                wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : kSeeds, {}, 3);
+  const std::uint64_t seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : kSeeds;
+  const std::uint64_t from = first != nullptr ? std::strtoull(first, nullptr, 10) : 101;
+  const std::uint64_t begin = from + seeds * GetParam() / kParts;
+  const Batch batch = run_batch(begin, from + seeds * (GetParam() + 1) / kParts - begin, {}, 3);
   std::puts(batch.text().c_str());
   EXPECT_TRUE(batch.failures.empty()) << batch.text();
   EXPECT_EQ(batch.floor(), "");
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, ClusterSchedules, testing::Range<std::uint64_t>(0, kParts));
 
 /// Each of these once broke a promise: a lease that was granted to a process elsewhere which had
 /// withdrawn its wish meanwhile (78, 105), an actor whose callers lost the way to its node, which

@@ -219,8 +219,8 @@ void Agent::check_invariants() {
   if (const auto broken = leases_.broken_invariant()) truth().fail("leases: " + *broken);
 }
 
-/// Those of the dead are read when they are buried. Nobody writes without waking this loop, and what
-/// waits in a portal, or is about to end, is looked at in each pass.
+/// Those of the dead are read when they are buried. Nobody writes without waking this loop, and
+/// what waits in a portal, or is about to end, is looked at in each pass.
 void Agent::drain_rings() {
   if (!std::exchange(has_input_, false) && !portal_waits_) return;
   std::vector<ProcessIndex> all;

@@ -3,6 +3,7 @@
 #include "tests/simulation/cluster/program.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace troupe::sim::cluster {
 namespace {
@@ -17,10 +18,11 @@ void Program::begin_driver(const Workload& workload, std::uint64_t number, Time 
   process_.machine().wake(process_.index(), 1ms);
 }
 
+/// What is under way may make calls of its own.
 bool Program::has_more() const {
-  return done_ < workload_.actions ||
-         (done_ < 6 * workload_.actions &&
-          process_.machine().truth().started_calls < workload_.least_calls);
+  const std::uint64_t calls = process_.machine().truth().started_calls + results_.size();
+  const bool enough = calls >= workload_.least_calls;
+  return done_ < (enough ? workload_.fewest_actions : 6 * workload_.actions);
 }
 
 void Program::drive() {
@@ -208,9 +210,11 @@ void Program::spawn_one() {
       if (entry_of(object).ready && entry_of(object).kind != Kind::error) options.argument = object;
   }
   // So few of them that all find a seat while every node is up.
-  options.seat = workload_.seats && !options.detached && !options.get_if_exists && seats_ < 2 &&
-                 random.chance(0.5);
-  seats_ += options.seat ? 1 : 0;
+  if (workload_.seats && !options.detached && !options.get_if_exists && seats_ < 2 &&
+      random.chance(0.5)) {
+    options.takes = {{"seat", 2'500}};  // a quarter of what every node has one of
+    ++seats_;
+  }
   auto [id, lifetime] = process_.spawn(options);
   const bool may_fail = options.constructor.kind == Spec::Kind::throwing;
   if (options.name.empty()) {
@@ -222,6 +226,22 @@ void Program::spawn_one() {
     return;
   }
   questions_.push_back({process_.find(options.name), options.name, id, options.detached, false});
+}
+
+/// Nobody may spawn after it, so control has to place it by itself once there is room: it takes
+/// what tasks of other drivers may still have.
+bool Program::spawn_last() {
+  Random& random = process_.machine().random();
+  if (!workload_.actors || process_.machine().faulting() || !random.chance(0.6)) return false;
+  Process::Spawn options;
+  options.constructor = new_spec(Spec::Kind::constructor);
+  options.max_restarts = -1;
+  options.takes = {{"gold", 10'000}};
+  KnownActor& actor = actors_.emplace_back();
+  std::tie(actor.id, actor.lifetime) = process_.spawn(options);
+  actor.keeps = true;
+  call(actor, true);
+  return true;
 }
 
 void Program::on_found(std::uint64_t request, ActorId id, ObjectHandle lifetime) {
@@ -369,6 +389,7 @@ void Program::wind_up() {
   if (!results_.empty() || !questions_.empty()) return;
   for (const ActorId actor : killed_)
     if (process_.machine().actor_lives(actor)) return;
+  if (!std::exchange(spawned_last_, true) && spawn_last()) return;
   if (!winding_up_) {
     winding_up_ = true;
     objects_.clear();

@@ -146,7 +146,7 @@ Outcome run_isolated(std::uint64_t seed, const Tuning& tuning) {
 
 Batch run_batch(std::uint64_t from, std::uint64_t seeds, const Tuning& tuning,
                 std::size_t most_failures) {
-  constexpr std::uint64_t kTwiceEvery = 20, kPiece = 50;
+  constexpr std::uint64_t kTwiceEvery = 100, kPiece = 50;
   Batch batch;
   batch.from = from;
   const auto begun = std::chrono::steady_clock::now();

@@ -27,6 +27,7 @@ std::string Tuning::text() const {
 /// As many calls as it takes to count, and as much trouble in less time.
 static void shorten(Plan& plan, Random random) {
   plan.workload.actions = 6 + random.below(12);
+  plan.workload.fewest_actions = 4;
   plan.workload.least_calls = 102;
   plan.workload.between = plan.workload.between / 2;
   std::erase_if(plan.drivers, [&](sim::NodeIndex i) { return i != 1 && random.chance(0.4); });
@@ -89,7 +90,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
     if (i == 1 || random.chance(0.4)) plan.drivers.insert(i);
     plan.cpus.push_back(static_cast<double>(1 + random.below(3)));
   }
-  plan.workload.actions = 20 + random.below(40);
+  plan.workload.actions = plan.workload.fewest_actions = 20 + random.below(40);
   plan.workload.between = 1ms * (20 + random.below(200));
   plan.workload.actors = random.chance(0.85);
   plan.workload.nested = random.chance(0.8);
@@ -146,7 +147,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.ring_capacity = random.chance(0.2) ? 1 + random.below(4) : 32;
   if (random.chance(0.2)) plan.slow_node = 1 + random.below(plan.machines - 1);
   if (tuning.most_actions < plan.workload.actions) {
-    plan.workload.actions = tuning.most_actions;
+    plan.workload.actions = plan.workload.fewest_actions = tuning.most_actions;
     plan.workload.least_calls = 0;
   }
 

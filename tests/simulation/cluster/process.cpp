@@ -519,7 +519,7 @@ std::pair<ActorId, ObjectHandle> Process::spawn(const Spawn& options) {
   message.max_restarts = options.max_restarts;
   message.restart_window_ns = 0;
   message.shape.cpus = 0;
-  if (options.seat) message.shape.resources = {{"seat", 2'500}};
+  message.shape.resources = options.takes;
   Peer agent;  // what the agent is to keep is owned by it from here on
   agent.holder = 0;
   agent.remote = true;

@@ -121,7 +121,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
     std::string name;
     bool detached = false, get_if_exists = false;
     int max_restarts = 0;
-    bool seat = false;  ///< takes a quarter of what every node has one of
+    std::vector<std::pair<std::string, std::int64_t>> takes;  ///< of what its node has
     Spec constructor;
     ObjectHandle argument;
   };

@@ -13,9 +13,9 @@ namespace troupe::sim::cluster {
 
 /// What a driver does, of one schedule.
 struct Workload {
-  std::uint64_t actions = 40;  ///< of one driver
-  /// Drivers go on, up to six times as long, until so many calls were made in all.
-  std::uint64_t least_calls = 0;
+  /// Of one driver: `actions`, up to six times as many until `least_calls` were made by all of
+  /// them, but `fewest_actions` when they were.
+  std::uint64_t actions = 40, fewest_actions = 40, least_calls = 0;
   Duration between{std::chrono::milliseconds(100)};
   bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
   bool seats = true;        ///< some actors take a resource
@@ -105,6 +105,7 @@ class Program {
   void call_one();
   void call(KnownActor& actor, bool plain);
   void spawn_one();
+  bool spawn_last();
   void kill_one();
   void kill_for_good(KnownActor& actor);
   void find_one();
@@ -138,7 +139,7 @@ class Program {
   std::uint64_t pester_ = 0;  ///< actions that call who was killed last
   ActorId pestered_;
   Duration pester_every_{};  ///< at most between two such calls
-  bool lingered_ = false;
+  bool lingered_ = false, spawned_last_ = false;
 };
 
 }  // namespace troupe::sim::cluster
