@@ -243,6 +243,9 @@ void Node::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
+    // Another node's wish that came after its end: no worker of a forgotten job can be started, and
+    // nobody else's would be as long as that is tried.
+    if (leases_.is_wanted(job.number)) drop_wishes(job);
     programs_->forget(job.id);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);

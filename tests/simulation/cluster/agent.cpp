@@ -676,6 +676,7 @@ void Agent::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(env_->now(), dedicated, job.number);
+    if (leases_.is_wanted(job.number)) drop_wishes(job);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);
   }
