@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/wire/cases.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <algorithm>
 #include <cstring>
