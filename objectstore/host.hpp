@@ -97,7 +97,8 @@ class TROUPE_API Host {
   /// object_lost: gone.
   Result<ReaderExtent> extent_for_reader(ExtentId extent) const;
   Result<ReaderSegment> segment_for_reader(std::uint32_t process) const;
-  /// Prefaults up to `bytes`; true when more is to do. May run on one other thread.
+  /// Prefaults up to `bytes`; true when more is to do, false too when there is no memory for it now.
+  /// May run on one other thread.
   bool prefault(Bytes bytes);
 
   // -- objects -------------------------------------------------------------------------------

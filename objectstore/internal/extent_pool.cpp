@@ -1,8 +1,27 @@
 #include "troupe/objectstore/internal/extent_pool.hpp"
 
+#include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <cerrno>
 
 namespace troupe::objectstore::internal {
+namespace {
+
+/// Writes zeroes into [from, to). False when there is no memory for them.
+bool fill(int fd, std::uint64_t from, std::uint64_t to) noexcept {
+  static constexpr std::array<std::byte, 64 << 10> kZeroes{};
+  while (from < to) {
+    const std::size_t most = std::min<std::uint64_t>(kZeroes.size(), to - from);
+    const ssize_t written = pwrite(fd, kZeroes.data(), most, static_cast<off_t>(from));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    from += static_cast<std::uint64_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
 
 bool ExtentPool::begin() {
   {
@@ -11,27 +30,30 @@ bool ExtentPool::begin() {
     making_ = true;
   }
   Result<Fd> fd = make_memory("troupe-extent", extent_bytes_);
-  Result<Mapping> memory =
-      fd ? map_memory(fd->get(), extent_bytes_, Access::write) : Result<Mapping>(fd.error());
-  if (!memory) {
-    Lock lock(mutex_);
-    making_ = false;
+  if (!fd) {
+    give_up();
     return false;
   }
   fresh_ = *std::move(fd);
-  memory_ = *std::move(memory);
-  ask_for_large_pages(memory_);
-  touched_ = 0;
+  filled_ = 0;
   return true;
 }
 
+void ExtentPool::give_up() {
+  fresh_ = Fd();
+  Lock lock(mutex_);
+  making_ = false;
+}
+
 bool ExtentPool::work(Bytes bytes, bool may_begin) {
-  if (!memory_ && (!may_begin || !begin())) return false;
-  const std::uint64_t step = std::min(bytes.count, extent_bytes_ - touched_);
-  populate(memory_.data() + touched_, step);
-  touched_ += step;
-  if (touched_ < extent_bytes_) return true;
-  memory_ = Mapping();
+  if (!fresh_ && (!may_begin || !begin())) return false;
+  const std::uint64_t end = filled_ + std::min(bytes.count, extent_bytes_ - filled_);
+  if (!fill(fresh_.get(), filled_, end)) {
+    give_up();
+    return false;
+  }
+  filled_ = end;
+  if (filled_ < extent_bytes_) return true;
   Lock lock(mutex_);
   making_ = false;
   ready_.push_back(std::move(fresh_));
