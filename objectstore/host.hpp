@@ -97,7 +97,7 @@ class TROUPE_API Host {
   /// object_lost: gone.
   Result<ReaderExtent> extent_for_reader(ExtentId extent) const;
   Result<ReaderSegment> segment_for_reader(std::uint32_t process) const;
-  /// Prefaults up to `bytes`; true when more is to do, false too when there is no memory for it now.
+  /// Prefaults up to `bytes`; true when more is to do and there was memory for it.
   /// May run on one other thread.
   bool prefault(Bytes bytes);
 
