@@ -604,6 +604,10 @@ Time Network::next_deadline() const {
   return std::min(impl.transport->next_deadline(), impl.cutoff.next_tick());
 }
 
+void Network::on_slept(Time now) {
+  impl_->now = now;
+  impl_->run(impl_->cutoff.on_slept(now));
+}
 bool Network::may_serve(Time now) const {
   return impl_->cutoff.may_serve(now);
 }

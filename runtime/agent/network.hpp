@@ -149,6 +149,8 @@ class Network {
 
   /// Whether actor calls may be run and answered at this moment; ask before each of both.
   bool may_serve(Time now) const;
+  /// The machine has slept: see control::Cutoff.
+  void on_slept(Time now);
   /// Until when, if nothing is heard meanwhile.
   Time serves_until() const noexcept;
   /// Whether control has answered within the last seconds.

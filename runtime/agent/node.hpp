@@ -30,6 +30,7 @@
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/agent/transit.hpp"
+#include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_door.hpp"
@@ -520,6 +521,7 @@ class Node final : private OwnerTable::Out,
   std::set<PortalKey> stalled_;  ///< that may not carry now
   bool holds_answers_ = false;   ///< of actors, among those
   bool halts_actors_ = false;
+  SleepClock sleep_;
   std::vector<Line> lines_;                ///< by our doorbell line
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
   std::map<scheduling::JobNumber, Job> jobs_;

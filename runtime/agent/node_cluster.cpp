@@ -74,7 +74,9 @@ void Node::join(process::AgentConfig config) {
 }
 
 void Node::serve_network(bool network, bool transfers, bool at_door, bool from_launcher) {
+  const Duration up = up_time();
   const Time now = steady_now();
+  if (sleep_.slept(up, now)) network_->on_slept(now);
   if (network || network_->next_deadline() <= now) network_->poll(now);
   if (transfers || transfers_->next_deadline() <= now) transfers_->poll(now);
   programs_->poll(now);

@@ -208,7 +208,8 @@ void Node::release_answers() {
 /// (client/serving.hpp).
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
-  bell_.say(client::serving_word(halt ? Time{} : network_->serves_until()));
+  const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
+  bell_.say(client::serving_word(Time(until)));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, process] : processes_) {

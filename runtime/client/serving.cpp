@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/serving.hpp"
 
+#include "troupe/runtime/base/sleep_clock.hpp"
+
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,19 +33,20 @@ void set_alarm(Time at) noexcept {
   timer_settime(g_timer, TIMER_ABSTIME, &when, nullptr);
 }
 
-Serving serving_now(Time now) noexcept {
+Serving serving_now() noexcept {
   const auto* word = g_word.load(std::memory_order_relaxed);
-  return serving_at(word != nullptr ? word->load(std::memory_order_relaxed) : kServesAlways, now);
+  return serving_at(word != nullptr ? word->load(std::memory_order_relaxed) : kServesAlways,
+                    Time(up_time()));
 }
 
 /// On the actor's thread, wherever it is: only what is allowed in a handler.
 void stand_still(int /*signal*/) {
   const int before = errno;
-  Serving serving = serving_now(steady_now());
+  Serving serving = serving_now();
   while (!serving.may) {
     const timespec wait = timespec_of(kShortest);
     nanosleep(&wait, nullptr);
-    serving = serving_now(steady_now());
+    serving = serving_now();
   }
   set_alarm(serving.alarm);
   errno = before;
@@ -74,7 +77,7 @@ bool make_timer() {
   event.sigev_signo = g_signal;
   event._sigev_un._tid = g_actor_thread;
   timer_t made{};
-  if (g_signal == 0 || timer_create(CLOCK_MONOTONIC, &event, &made) != 0) {
+  if (g_signal == 0 || timer_create(CLOCK_BOOTTIME, &event, &made) != 0) {
     std::fprintf(stderr,
                  "troupe: no timer for an actor: it does not notice when its agent hangs\n");
     g_word = nullptr;
@@ -116,9 +119,10 @@ Time ServingWatch::look(Time now) noexcept {
     timer_delete(g_timer);
     make_timer();
   }
-  const Serving serving = serving_now(now);
+  const Serving serving = serving_now();
   set_alarm(serving.alarm);
-  return next_look_ = serving.look;
+  if (serving.look == Time::max()) return next_look_ = Time::max();
+  return next_look_ = now + (serving.look - Time(up_time()));
 }
 
 }  // namespace troupe::client

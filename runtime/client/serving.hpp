@@ -22,14 +22,15 @@
 
 namespace troupe::client {
 
-/// What the agent says: a moment of the monotonic clock, or one of these.
+/// What the agent says: a moment of the clock that goes on while the machine sleeps (up_time()), or
+/// one of these.
 inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or one that says nothing
 inline constexpr std::int64_t kServesNever = 1;   ///< until it says something else
 inline std::int64_t serving_word(Time until) noexcept {
   return until <= Time{} ? kServesNever : until.time_since_epoch().count();
 }
 
-/// What follows from the word at a moment.
+/// What follows from the word at a moment; all times are of the word's clock.
 struct Serving {
   bool may = false;
   Time alarm = Time::max();  ///< when the thread is to be interrupted; max: never

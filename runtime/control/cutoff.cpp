@@ -97,6 +97,22 @@ Cutoff::Out Cutoff::on_refused(const std::string& why, Time) {
   return out;
 }
 
+Cutoff::Out Cutoff::on_slept(Time now) {
+  Out out;
+  if (exited_) return out;
+  woke_ = now;
+  answers_.clear();
+  asks_.clear();
+  next_beat_ = next_ask_ = now;
+  judge(out, now);
+  if (exited_) return out;
+  if (connected_)
+    beat(out, now);
+  else
+    reconnect(out, now);
+  return out;
+}
+
 Cutoff::Out Cutoff::on_closed(Time now) {
   Out out;
   if (exited_) return out;
@@ -159,12 +175,12 @@ bool Cutoff::carried(Time now) const {
 
 bool Cutoff::may_serve(Time now) const {
   if (exited_ || !registered_) return false;
-  return now - contact_ < options_.refuse_after || carried(now);
+  return (is_fresh() && now - contact_ < options_.refuse_after) || carried(now);
 }
 
 Time Cutoff::reckon_until(Time now) const {
   if (exited_ || !registered_) return {};
-  const Time by_contact = contact_ + options_.refuse_after;
+  const Time by_contact = is_fresh() ? contact_ + options_.refuse_after : Time{};
   if (!carried(now)) return by_contact;
   // From here on it only gets less: one answer after the other is too old.
   std::vector<Time> ends{contact_ + options_.carry_on};
@@ -260,7 +276,7 @@ Cutoff::Out Cutoff::on_tick(Time now) {
     beat(out, now);
   else if (now >= next_beat_)
     reconnect(out, now);
-  if (registered_ && now - contact_ >= options_.ask_after) ask(out, now);
+  if (registered_ && (!is_fresh() || now - contact_ >= options_.ask_after)) ask(out, now);
   return out;
 }
 

@@ -93,6 +93,10 @@ class Cutoff {
   Out on_refused(const std::string& why, Time now);
   Out on_ask(const AskControl& message, Time now);
   Out on_answer(const ControlAnswer& message, Time now);
+  /// The machine has slept, and `now` does not say for how long. Nothing is served until control
+  /// answers what is sent from now on, or others answer for it; when to exit is reckoned by time
+  /// awake: a cluster on one machine that sleeps wakes up whole.
+  Out on_slept(Time now);
   /// The connection to control closed: register again.
   Out on_closed(Time now);
   Out on_tick(Time now);
@@ -107,13 +111,17 @@ class Cutoff {
   bool has_exited() const noexcept { return exited_; }
   Epoch epoch() const noexcept { return epoch_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
-  bool hears_control(Time now) const { return registered_ && now - contact_ < options_.ask_after; }
+  bool hears_control(Time now) const {
+    return registered_ && is_fresh() && now - contact_ < options_.ask_after;
+  }
 
  private:
   struct Answer {
     Time asked{};
     bool hears_control = false, condemned = false;
   };
+  /// The contact is one since the machine slept last.
+  bool is_fresh() const noexcept { return contact_ >= woke_; }
   bool carried(Time now) const;
   void reconnect(Out& out, Time now);
   void beat(Out& out, Time now);
@@ -132,6 +140,7 @@ class Cutoff {
   bool connected_ = false;
   bool exited_ = false;
   Time contact_{};
+  Time woke_{};  ///< since the machine slept last
   Roster roster_;
   std::uint64_t sequence_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> beats_;  ///< sent and not yet answered

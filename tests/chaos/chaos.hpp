@@ -116,6 +116,7 @@ class Chaos {
   Effect delayed();
   Effect connections_cut();
   Effect clock_jumped();
+  Effect machines_slept();
   Effect cpu_starved();
   // (machine.cpp)
   Effect memory_hogged();

@@ -37,6 +37,7 @@ const std::vector<Chaos::Kind>& Chaos::all_kinds() {
       {"delayed", &Chaos::delayed, false, false},
       {"connections_cut", &Chaos::connections_cut, false, false},
       {"clock_jumped", &Chaos::clock_jumped, false, false},
+      {"machines_slept", &Chaos::machines_slept, false, false},
       {"cpu_starved", &Chaos::cpu_starved, false, false},
       {"memory_hogged", &Chaos::memory_hogged, false, false},
       {"disk_filled", &Chaos::disk_filled, false, false},
@@ -407,6 +408,20 @@ Chaos::Effect Chaos::clock_jumped() {
   }
   page_->clock_offset_ns = 0;
   if (page_->clock_reads == before) return std::nullopt;
+  injected.at = Clock::now();
+  return injected;
+}
+
+/// As a lid that is closed over all of them: one clock goes on, the other stands still.
+Chaos::Effect Chaos::machines_slept() {
+  if (!proxy_) return rows_["machines_slept"].skipped = kNoProxy, std::nullopt;
+  const auto before = page_->sleep_reads.load();
+  for (const std::int64_t minutes : {1, 600}) {
+    page_->slept_ns += minutes * 60'000'000'000;
+    sleep(300ms);
+  }
+  if (page_->sleep_reads == before) return std::nullopt;
+  Injected injected;
   injected.at = Clock::now();
   return injected;
 }

@@ -27,8 +27,10 @@ struct Listener {
 struct Page {
   std::atomic<std::int64_t> clock_offset_ns;  ///< of the wall clock
   std::atomic<std::uint64_t> clock_reads;     ///< while it was not 0
-  std::atomic<std::uint32_t> proxy_port;      ///< 0: connect as asked
-  std::atomic<std::uint32_t> hole_port;       ///< where a connection never comes about
+  std::atomic<std::int64_t> slept_ns;  ///< the machines, by CLOCK_BOOTTIME; never less than before
+  std::atomic<std::uint64_t> sleep_reads;  ///< while it was not 0
+  std::atomic<std::uint32_t> proxy_port;   ///< 0: connect as asked
+  std::atomic<std::uint32_t> hole_port;    ///< where a connection never comes about
   std::atomic<std::uint32_t> listeners;
   Listener listener[kMostListeners];
 };

@@ -1,5 +1,5 @@
 // Preloaded into the processes of a cluster: their TCP connections go through the proxy of the
-// chaos program, which can hold, delay and cut them, and their wall clock is what it says. Files
+// chaos program, which can hold, delay and cut them, and their clocks are what it says. Files
 // without a name fail as CHAOS_DISK says: "write=N" each N-th write, "read=N" the N-th read
 // only, "last=N" all reads but the first N.
 // Nothing in the product knows of it.
@@ -47,6 +47,12 @@ int real_clock(clockid_t clock, timespec* time) {
   return real(clock, time);
 }
 
+void move_by(std::int64_t ns, timespec& time) {
+  const std::int64_t moved = std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec + ns;
+  time.tv_sec = moved / 1'000'000'000;
+  time.tv_nsec = moved % 1'000'000'000;
+}
+
 /// The number behind a word in CHAOS_DISK; 0: it is not there.
 long disk_fault(const char* word) {
   const char* text = std::getenv("CHAOS_DISK");
@@ -54,9 +60,11 @@ long disk_fault(const char* word) {
   return at != nullptr ? std::strtol(at + std::strlen(word), nullptr, 10) : 0;
 }
 
+/// A file of values that were spilled, not shared memory, which can be sealed.
 bool has_no_name(int fd) {
   struct stat about{};
-  return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0;
+  return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0 &&
+         ::fcntl(fd, F_GET_SEALS) != 0;
 }
 
 ssize_t write_at(int fd, const void* from, std::size_t size, off_t at) {
@@ -151,14 +159,29 @@ extern "C" __attribute__((visibility("default"))) int listen(int fd, int backlog
 extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
                                                                     timespec* time) {
   const int result = real_clock(clock, time);
-  if (result != 0 || clock != CLOCK_REALTIME || page() == nullptr) return result;
-  const std::int64_t offset = page()->clock_offset_ns;
-  if (offset == 0) return result;
-  const std::int64_t moved = std::int64_t{time->tv_sec} * 1'000'000'000 + time->tv_nsec + offset;
-  time->tv_sec = moved / 1'000'000'000;
-  time->tv_nsec = moved % 1'000'000'000;
-  ++page()->clock_reads;
+  if (result != 0 || page() == nullptr) return result;
+  if (clock == CLOCK_REALTIME && page()->clock_offset_ns != 0) {
+    move_by(page()->clock_offset_ns, *time);
+    ++page()->clock_reads;
+  } else if (clock == CLOCK_BOOTTIME && page()->slept_ns != 0) {
+    move_by(page()->slept_ns, *time);
+    ++page()->sleep_reads;
+  }
   return result;
+}
+
+/// Moments that were read from the clock above: only timers of actors are absolute.
+extern "C" __attribute__((visibility("default"))) int timer_settime(timer_t timer, int flags,
+                                                                    const itimerspec* when,
+                                                                    itimerspec* before) noexcept {
+  static auto* const real =
+      next<int(timer_t, int, const itimerspec*, itimerspec*)>("timer_settime");
+  itimerspec moved = *when;
+  const bool set = when->it_value.tv_sec != 0 || when->it_value.tv_nsec != 0;
+  if ((flags & TIMER_ABSTIME) != 0 && set && page() != nullptr)
+    move_by(-page()->slept_ns, moved.it_value);
+  if (set && moved.it_value.tv_sec < 0) moved.it_value = {0, 1};  // long ago, but still a moment
+  return real(timer, flags, &moved, before);
 }
 
 #define CHAOS_INSTEAD extern "C" __attribute__((visibility("default")))

@@ -2,6 +2,8 @@
 // first.
 #include "troupe/runtime/client/serving.hpp"
 
+#include "troupe/runtime/base/sleep_clock.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -72,7 +74,7 @@ class ServingProcess : public testing::Test {
     for (Time look{};; shared_->count.fetch_add(1))
       if (const Time now = steady_now(); look <= now) look = watch.look(now);
   }
-  void say(Duration serves) { shared_->word = serving_word(steady_now() + serves); }
+  void say(Duration serves) { shared_->word = serving_word(Time(up_time()) + serves); }
   std::uint64_t count() const { return shared_->count.load(); }
   bool counts_within(Duration time) const {
     const std::uint64_t before = count();
@@ -97,7 +99,7 @@ TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
   start(100ms);
   wait_until([&] { return count() > 0; });
   wait_until([&] { return !counts_within(50ms); });
-  EXPECT_GE(steady_now().time_since_epoch().count(), shared_->word.load());
+  EXPECT_GE(up_time().count(), shared_->word.load());
   EXPECT_FALSE(counts_within(100ms));
   say(20s);
   EXPECT_TRUE(counts_within(5s));
@@ -110,7 +112,7 @@ TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
   });
   wait_until([&] { return count() > 0; });
   wait_until([&] { return !counts_within(50ms); });
-  EXPECT_GE(steady_now().time_since_epoch().count(), shared_->word.load());
+  EXPECT_GE(up_time().count(), shared_->word.load());
   say(20s);
   EXPECT_TRUE(counts_within(5s));
 }
@@ -123,7 +125,7 @@ TEST_F(ServingProcess, ThatWasStoppedForLongerDoesNotTakeAnotherStep) {
   ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
   ASSERT_TRUE(WIFSTOPPED(status));
   const std::uint64_t before = count();
-  wait_until([&] { return steady_now().time_since_epoch().count() > shared_->word.load(); });
+  wait_until([&] { return up_time().count() > shared_->word.load(); });
   kill(pid_, SIGCONT);
   EXPECT_FALSE(counts_within(100ms));
   EXPECT_EQ(count(), before);

@@ -459,12 +459,68 @@ TEST(Cutoff, AfterALongStopNothingIsServed) {
   EXPECT_TRUE(a.exits());
 }
 
+Heartbeat last_beat(const Cutoff::Out& out) {
+  Heartbeat beat;
+  for (const auto& event : out)
+    if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
+  return beat;
+}
+
+TEST(Cutoff, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSentSince) {
+  Agent a;
+  a.registered();
+  const Heartbeat before = last_beat(a.out);
+  a.now += 100ms;  // by a clock that has stood still
+  a.take(a.cutoff.on_slept(a.now));
+  const Heartbeat since = last_beat(a.out);
+  EXPECT_GT(since.sequence, before.sequence) << "sent at once";
+  EXPECT_FALSE(a.cutoff.may_serve(a.now));
+  EXPECT_LE(a.cutoff.serves_until(), a.now);
+  a.now += 100ms;
+  a.take(a.cutoff.on_heartbeat_answer({1, before.sequence}, a.now));
+  EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "that was sent before it slept";
+  EXPECT_FALSE(a.cutoff.hears_control(a.now)) << "nor may it say so to others";
+  a.take(a.cutoff.on_heartbeat_answer({1, since.sequence}, a.now));
+  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  EXPECT_EQ(a.cutoff.serves_until(), a.now - 100ms + 8s);
+  EXPECT_FALSE(a.exits());
+}
+
+TEST(Cutoff, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
+  for (const bool answered : {true, false}) {
+    Agent a;
+    a.registered();
+    a.pass(20s, ControlAnswer{});
+    const auto asked_before = a.out;
+    a.take(a.cutoff.on_slept(a.now));
+    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+    for (const auto& event : asked_before)  // the answer to what was asked before it slept
+      if (const auto* peer = std::get_if<SendToPeer>(&event))
+        a.take(a.cutoff.on_answer({peer->node, std::get<AskControl>(peer->message).number}, a.now));
+    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+    a.pass(250ms, answered ? std::optional(ControlAnswer{}) : std::nullopt);
+    EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+    EXPECT_FALSE(a.exits());
+    a.pass(3s, answered ? std::optional(ControlAnswer{}) : std::nullopt);
+    EXPECT_EQ(a.exits(), !answered);
+  }
+}
+
+TEST(Cutoff, AMachinesSleepDoesNotShortenTheTimeUntilItExits) {
+  Agent a;
+  a.registered();
+  a.pass(1s, std::nullopt);
+  a.take(a.cutoff.on_slept(a.now));
+  a.pass(8750ms, std::nullopt);
+  EXPECT_FALSE(a.exits());
+  a.pass(500ms, std::nullopt);
+  EXPECT_TRUE(a.exits());
+}
+
 TEST(Cutoff, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   Agent a;
   a.registered();
-  Heartbeat beat;
-  for (const auto& event : a.out)
-    if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
+  const Heartbeat beat = last_beat(a.out);
   a.now += 5s;
   a.take(a.cutoff.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds on its way
   EXPECT_TRUE(a.cutoff.may_serve(a.now + 2900ms));
