@@ -79,21 +79,23 @@ class Spare {
       while (block != nullptr) ::operator delete(std::exchange(block, block->next));
     }
   };
-  /// Batches that any thread may take.
+  /// Batches that any thread may take. Nobody waits here, for whoever is inside may never come out:
+  /// a forked process has none of the other threads. The heap does as well.
   class Shared {
    public:
     bool give(Block* batch) noexcept {
       constexpr std::size_t kMost = kShared / (size * std::max<std::size_t>(kBatch, 1));
       if (count_.load(std::memory_order_relaxed) >= kMost) return false;
-      const std::lock_guard lock(mutex_);
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      if (!lock) return false;
       batch->next_batch = std::exchange(first_, batch);
       count_.fetch_add(1, std::memory_order_relaxed);
       return true;
     }
     Block* take() noexcept {
       if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
-      const std::lock_guard lock(mutex_);
-      if (first_ == nullptr) return nullptr;
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      if (!lock || first_ == nullptr) return nullptr;
       count_.fetch_sub(1, std::memory_order_relaxed);
       return std::exchange(first_, first_->next_batch);
     }

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
+#include <csignal>
 #include <set>
 #include <thread>
 #include <vector>
@@ -71,6 +76,64 @@ TEST(RecycleTest, AThreadThatEndsKeepsNothing) {
   const std::size_t before = in_use();
   std::thread([] { given<kSize>(taken<kSize>(kMany)); }).join();  // all stay with it
   EXPECT_LT(in_use(), before + kMany * kSize / 10);
+}
+
+/// A thread that is held up where it writes to the first block of a batch that it shares: that
+/// block's second word lies on a page that cannot be written to.
+class HeldUpInside {
+ public:
+  static constexpr std::size_t kSize = 1200, kPage = 4096;
+  HeldUpInside() {
+    pages_ = static_cast<std::byte*>(
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(pages_ + kPage, kPage, PROT_NONE);
+    struct sigaction action{};
+    action.sa_handler = [](int) {
+      inside_ = true;
+      while (!go_on_) usleep(100);
+      mprotect(pages_ + kPage, kPage, PROT_READ | PROT_WRITE);
+    };
+    sigaction(SIGSEGV, &action, &before_);
+    thread_ = std::thread([] {
+      constexpr std::size_t kBatch = Spare<kSize>::kBatch;
+      void* const block = pages_ + kPage - sizeof(void*);
+      auto blocks = taken<kSize>(2 * kBatch);
+      blocks.insert(blocks.begin() + kBatch - 1, block);  // ends a batch, so it is its first
+      given<kSize>(blocks);
+      for (void* again : taken<kSize>(blocks.size()))
+        if (again != block) ::operator delete(again);
+    });
+    while (!inside_) usleep(100);
+  }
+  ~HeldUpInside() {
+    go_on_ = true;
+    thread_.join();
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(pages_, 2 * kPage);
+  }
+
+ private:
+  static inline std::byte* pages_ = nullptr;
+  static inline std::atomic<bool> inside_{false}, go_on_{false};
+  struct sigaction before_{};
+  std::thread thread_;
+};
+
+TEST(RecycleTest, AProcessForkedWhileAThreadSharesABatchGoesOn) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer wants to hear of a fault first";
+#endif
+  const HeldUpInside other;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    constexpr std::size_t kSize = HeldUpInside::kSize;
+    given<kSize>(taken<kSize>(4 * Spare<kSize>::kBatch));
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "it waited for a thread that it does not have";
 }
 
 }  // namespace
