@@ -151,7 +151,9 @@ struct Network::Impl {
   /// An empty batch: it makes the Link connect, so that both sides learn where they stand.
   void nudge(Peer& peer) {
     const net::Link* link = transport->link(peer.node);
-    if (link != nullptr && link->unacknowledged() == 0) (void)transport->send(peer.node, {}, now);
+    if (link == nullptr || link->unacknowledged() != 0) return;
+    const Result<net::Ticket> sent = transport->send(peer.node, {}, now);
+    if (!sent) doom(peer, sent.error().message());  // and again when it is back
   }
 
   void ask(Peer& peer) {
