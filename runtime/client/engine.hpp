@@ -253,6 +253,7 @@ class ClientEngine final : public detail::Engine,
   void drain_peer(Peer& peer, Time now);
   bool take_plain(Peer& peer, BlobView frame, Time now);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
+  void end(Peer& peer, bool task, std::uint64_t sequence, Duration ran, Time now, bool light);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void take_back_waiting(Peer& peer);

@@ -452,8 +452,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
              message);
 }
 
-/// Whether nobody can tell when what an ended call held on to is let go: no more than one small
-/// value that only its handles know of.
+/// As end() means it.
 template <class Ended>
 static bool is_light(const Ended& ended) noexcept {
   return ended.light && is_alone(entry_of(ended.results.front()));
@@ -512,17 +511,8 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
-  if (task != nullptr) {
-    auto ended = tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
-    if (ended->spec == nullptr && is_light(*ended))
-      spent_task_ = std::move(ended);
-    else
-      remember(std::move(ended));
-  } else {
-    auto ended = actors_.ended(peer.process, reply.sequence);
-    ended->lifetime = {};
-    if (is_light(*ended)) spent_call_ = std::move(ended);
-  }
+  const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
+  end(peer, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
   if (!unsaid) return;
   Entry& result = entry_of(unsaid);
   Blob record;

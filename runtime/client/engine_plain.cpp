@@ -58,6 +58,24 @@ std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call&
   return ++peer->sent;
 }
 
+/// The last reply to a task, or to a call to an actor, has come. `light`: nobody can tell when what
+/// it held on to is let go, no more than one small value that only its handles know of. Then its
+/// record goes when there is time (drop_spent()).
+void ClientEngine::end(Peer& peer, bool task, std::uint64_t sequence, Duration ran, Time now,
+                       bool light) {
+  if (task) {
+    auto ended = tasks_.ended(peer.process, sequence, ran, now);
+    if (light)
+      spent_task_ = std::move(ended);
+    else
+      remember(std::move(ended));
+  } else {
+    auto ended = actors_.ended(peer.process, sequence);
+    ended->lifetime = {};
+    if (light) spent_call_ = std::move(ended);
+  }
+}
+
 /// The reply to a call that is light, as mostly, whose result nobody waits for but those who hold
 /// it: on_reply() without what other replies may mean. False: it is one of those.
 bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload,
@@ -80,17 +98,7 @@ bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply, BlobVie
   result.value = std::move(stored);
   result.ready.store(true, std::memory_order_release);
   wake(result);
-  if (task != nullptr) {
-    auto ended = tasks_.ended(peer.process, reply.sequence, Duration(reply.ran_ns), now);
-    if (is_alone(result))
-      spent_task_ = std::move(ended);
-    else
-      remember(std::move(ended));
-  } else {
-    auto ended = actors_.ended(peer.process, reply.sequence);
-    ended->lifetime = {};
-    if (is_alone(result)) spent_call_ = std::move(ended);
-  }
+  end(peer, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, is_alone(result));
   return true;
 }
 
