@@ -23,13 +23,22 @@ void ActorCalls::check_room(ActorId actor) const {
                      "1,048,576 calls wait for one actor: wait for results first");
 }
 
-void ActorCalls::submit(std::unique_ptr<ActorCall> call) {
+void ActorCalls::submit(std::unique_ptr<ActorCall>&& call) {
   const auto [at, fresh] = peers_.try_emplace(call->actor);
   Peer& peer = at->second;
   if (fresh) out_.watch(call->actor);
-  ++live_;
+  const ActorCall* last = call.get();
   peer.queue.push_back(std::move(call));
-  flush(peer);
+  ++live_;
+  try {
+    flush(peer);
+  } catch (...) {  // out of memory
+    if (peer.queue.empty() || peer.queue.back().get() != last) throw;
+    call = std::move(peer.queue.back());
+    peer.queue.pop_back();
+    --live_;
+    throw;
+  }
 }
 
 /// The one that was asked for last is asked for again, mostly.
@@ -42,14 +51,15 @@ ActorCalls::Peer* ActorCalls::peer_of(ActorId actor) {
 }
 
 std::uint64_t ActorCalls::open_way(ActorId actor) {
-  const Peer* known = peer_of(actor);
+  Peer* known = peer_of(actor);
   if (known == nullptr) return 0;
-  const Peer& peer = *known;
-  const bool open = peer.state == wire::ActorState::alive && !peer.full && peer.queue.empty();
-  return open ? peer.worker : 0;
+  Peer& peer = *known;
+  if (peer.state != wire::ActorState::alive || peer.full || !peer.queue.empty()) return 0;
+  peer.in_flight.make_room();
+  return peer.worker;
 }
 
-void ActorCalls::sent(std::unique_ptr<ActorCall> call) {
+void ActorCalls::sent(std::unique_ptr<ActorCall> call) noexcept {
   ++live_;
   Peer* peer = peer_of(call->actor);
   TROUPE_ASSERT(peer != nullptr, "who sends a call ahead has asked for the way");
@@ -138,30 +148,17 @@ ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
 ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   if (peer == nullptr) return nullptr;
-  auto& calls = peer->in_flight;
-  if (!calls.empty() && calls.front()->sequence == sequence) return calls.front().get();  // mostly
-  const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
-                                   [](const auto& c, std::uint64_t s) { return c->sequence < s; });
-  return at != calls.end() && (*at)->sequence == sequence ? at->get() : nullptr;
+  const std::size_t at = peer->in_flight.find(sequence);
+  return at != peer->in_flight.size() ? peer->in_flight[at].get() : nullptr;
 }
 
 std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   TROUPE_ASSERT(peer != nullptr, "a call of an actor that does not live there ended");
-  auto& calls = peer->in_flight;
   --live_;
-  if (!calls.empty() && calls.front()->sequence == sequence) {  // mostly
-    std::unique_ptr<ActorCall> call = std::move(calls.front());
-    calls.pop_front();
-    return call;
-  }
-  const auto at = std::lower_bound(calls.begin(), calls.end(), sequence,
-                                   [](const auto& c, std::uint64_t s) { return c->sequence < s; });
-  TROUPE_ASSERT(at != calls.end() && (*at)->sequence == sequence,
-                "a call that is not in flight ended");
-  std::unique_ptr<ActorCall> call = std::move(*at);
-  calls.erase(at);
-  return call;
+  const std::size_t at = peer->in_flight.find(sequence);
+  TROUPE_ASSERT(at != peer->in_flight.size(), "a call that is not in flight ended");
+  return peer->in_flight.take(at);
 }
 
 void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {
@@ -174,8 +171,7 @@ void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const 
   peer.worker = 0;
   if (peer.state == wire::ActorState::alive) peer.state = wire::ActorState::restarting;
   while (!peer.in_flight.empty()) {
-    std::unique_ptr<ActorCall> call = std::move(peer.in_flight.back());
-    peer.in_flight.pop_back();
+    std::unique_ptr<ActorCall> call = peer.in_flight.take(peer.in_flight.size() - 1);
     if (call->sequence > started) {
       peer.queue.push_front(std::move(call));
     } else {
@@ -202,6 +198,7 @@ void ActorCalls::flush(Peer& peer) {
       continue;
     }
     if (peer.state != wire::ActorState::alive || peer.full) return;
+    peer.in_flight.make_room();
     if (!out_.send(peer.worker, call)) {
       peer.full = true;
       return;

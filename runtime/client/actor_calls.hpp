@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/flight_queue.hpp"
 #include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -52,12 +53,12 @@ class ActorCalls {
   /// Throws Overloaded at 1 Mi queued calls of the actor; to be asked before anything points at the
   /// next one.
   void check_room(ActorId actor) const;
-  /// Queues the call.
-  void submit(std::unique_ptr<ActorCall> call);
+  /// Queues the call. When this throws, it was not sent, and stays the caller's.
+  void submit(std::unique_ptr<ActorCall>&& call);
   /// The worker that would be sent a call whose arguments are ready at once, or 0. Whoever sends it
-  /// there hands it in by sent(), before any other input.
+  /// there hands it in by sent(), before any other input; there is memory for it.
   std::uint64_t open_way(ActorId actor);
-  void sent(std::unique_ptr<ActorCall> call);
+  void sent(std::unique_ptr<ActorCall> call) noexcept;
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);
 
@@ -86,7 +87,7 @@ class ActorCalls {
     bool full = false;
     std::shared_ptr<const Error> error;
     std::deque<std::unique_ptr<ActorCall>> queue;
-    std::deque<std::unique_ptr<ActorCall>> in_flight;
+    FlightQueue<std::unique_ptr<ActorCall>> in_flight;
   };
   Peer* peer_of(ActorId actor);
   Peer* peer_on(std::uint64_t worker);

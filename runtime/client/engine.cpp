@@ -217,7 +217,7 @@ void ClientEngine::release(Entry* entry) noexcept {
 // --- calls
 // -----------------------------------------------------------------------------------------------------------
 
-std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) {
+std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) try {
   std::uint32_t waiting = 0;
   for (const auto& argument : call.arguments) {
     if (!argument.object) continue;
@@ -229,6 +229,19 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
     need(entry_of(argument.object), false);
   }
   return waiting;
+} catch (...) {  // out of memory: some may be watched
+  unwatch_arguments(call, waiter.who);
+  throw;
+}
+
+/// As if `who` had never watched them.
+void ClientEngine::unwatch_arguments(const detail::Call& call, const void* who) {
+  for (const auto& argument : call.arguments) {
+    Entry* blocker = argument.object ? blocker_of(entry_of(argument.object)) : nullptr;
+    if (blocker != nullptr && blocker->waiters.written())
+      std::erase_if(blocker->waiters.edit(),
+                    [who](const Waiter& waiter) { return waiter.who == who; });
+  }
 }
 
 const ErrorInfo* ClientEngine::failed_argument(const detail::Call& call) {
@@ -320,7 +333,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
   const std::uint64_t worker = plain ? tasks_.open_way(0) : 0;
-  const std::uint64_t sequence = send_ahead(worker, call, 0, results.size());
+  const std::uint64_t sequence = send_ahead<Task>(worker, call, 0, results.size());
   std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
   Task* task = owned.get();
   if (options != nullptr) {
@@ -335,9 +348,9 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   }
   for (const auto& result : results) task->results.push_back(result);
   task->key = static_cast<std::uint32_t>(key_for(options));
-  if (objects) watch_arguments(*task);
   task->sequence = sequence;
   task->light = sequence != 0 && results.size() == 1;
+  if (objects) watch_arguments(*task);
   start(std::move(owned), sequence != 0 ? worker : 0);
   look_around();
   unlock_and_collect(lock);
@@ -361,12 +374,18 @@ void ClientEngine::watch_arguments(Task& task) {
 
 /// Under the lock, its arguments are watched: it is sent as soon as they are ready, if it has not
 /// been sent.
-void ClientEngine::start(std::unique_ptr<Task> owned, std::uint64_t sent_to) {
+void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
   const LateTime now(&steady_now);
-  if (sent_to != 0)
+  if (sent_to != 0) {
     tasks_.sent(std::move(owned), sent_to, now);
-  else
-    tasks_.submit(std::move(owned), now);
+  } else {
+    try {
+      tasks_.submit(std::move(owned), now);
+    } catch (...) {
+      if (owned) unwatch_arguments(owned->call, owned.get());
+      throw;
+    }
+  }
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
   next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
@@ -506,7 +525,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   const std::uint64_t worker = objects ? 0 : actors_.open_way(actor.id);
-  const std::uint64_t sequence = send_ahead(worker, call, actor.id.low, results.size());
+  const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
   std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
   ActorCall* pending = owned.get();
@@ -516,10 +535,16 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   for (auto& result : results) result = objects_->create();
   for (const auto& result : results) pending->results.push_back(result);
   if (objects) watch_arguments(*pending);
-  if (sequence != 0)
+  if (sequence != 0) {
     actors_.sent(std::move(owned));
-  else
-    actors_.submit(std::move(owned));
+  } else {
+    try {
+      actors_.submit(std::move(owned));
+    } catch (...) {
+      if (owned) unwatch_arguments(owned->call, pending);
+      throw;
+    }
+  }
   look_around();
   unlock_and_collect(lock);
 }

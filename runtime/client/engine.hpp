@@ -365,8 +365,9 @@ class ClientEngine final : public detail::Engine,
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
   void watch_arguments(Task& task);
   void watch_arguments(ActorCall& call);
+  void unwatch_arguments(const detail::Call& call, const void* who);
   static Waiter waiter_of(Task& task);
-  void start(std::unique_ptr<Task> task, std::uint64_t sent_to = 0);
+  void start(std::unique_ptr<Task>&& task, std::uint64_t sent_to = 0);
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
@@ -376,10 +377,11 @@ class ClientEngine final : public detail::Engine,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
   bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                   std::uint32_t attempt, std::uint32_t results);
+  template <class Record>
   std::uint64_t send_ahead(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                            std::size_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
-  void look_around();
+  void look_around() noexcept;
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
   bool fits(const wire::Call& message, std::size_t beside);
   static void refuse(wire::Call& message);

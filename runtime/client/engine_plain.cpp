@@ -48,15 +48,23 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
 
 /// Sends a call to a worker that has room for it before its records are made: that is done while
 /// the call is on its way. Returns its number there; 0: it was not sent, and goes the general way.
-/// (Should memory run out for the records, the caller gets bad_alloc and the call runs all the
-/// same: its number is nobody's, so its reply is dropped like that of a late attempt.)
+/// The memory of the records, this Record and that of a result, is there when it has left: what is
+/// on its way is known.
+template <class Record>
 std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
   Peer* peer = worker != 0 ? peer_of(worker) : nullptr;
-  if (peer == nullptr || peer->channel.waiting() > 0) return 0;
+  if (peer == nullptr || peer->channel.waiting() > 0 || results > 1) return 0;
+  static_assert(spare_size(sizeof(Record)) != spare_size(sizeof(Entry)), "they share no spares");
+  Record::ensure_spare();
+  Entry::ensure_spare();
   if (!send_plain(*peer, call, actor_low, 1, static_cast<std::uint32_t>(results))) return 0;
   return ++peer->sent;
 }
+template std::uint64_t ClientEngine::send_ahead<Task>(std::uint64_t, const detail::Call&,
+                                                      std::uint64_t, std::size_t);
+template std::uint64_t ClientEngine::send_ahead<ActorCall>(std::uint64_t, const detail::Call&,
+                                                           std::uint64_t, std::size_t);
 
 /// The last reply to a task, or to a call to an actor, has come. `light`: nobody can tell when what
 /// it held on to is let go, no more than one small value that only its handles know of. Then its
@@ -78,8 +86,8 @@ void ClientEngine::end(Peer& peer, bool task, std::uint64_t sequence, Duration r
 
 /// The reply to a call that is light, as mostly, whose result nobody waits for but those who hold
 /// it: on_reply() without what other replies may mean. False: it is one of those.
-bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload,
-                              Time now) {
+[[gnu::flatten]] bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply,
+                                               BlobView payload, Time now) {
   if (!reply.has_value || reply.index != 0) return false;
   Task* task = tasks_.in_flight(peer.process, reply.sequence);
   ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
@@ -146,7 +154,9 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
   unlock_and_collect(lock);
 }
 
-void ClientEngine::look_around() {
+/// The call is known by now, so no failure is its own. (A reply for which there is no memory ends
+/// the process, as in the I/O thread.)
+void ClientEngine::look_around() noexcept {
   if (++sent_since_look_ < kSendsPerLook) return;
   sent_since_look_ = 0;
   pump_->assist();

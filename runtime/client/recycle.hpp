@@ -42,6 +42,10 @@ class Spare {
     --mine.count;
     return block;
   }
+  /// The next take() of this thread finds one. Throws bad_alloc.
+  static void ensure() {
+    if (state().first == nullptr) add_one();
+  }
   static void give(void* at) noexcept {
     State& mine = state();
     if (mine.count >= mine.limit && !make_room(mine)) return ::operator delete(at);
@@ -105,6 +109,13 @@ class Spare {
     Block* first_ = nullptr;
     std::atomic<std::size_t> count_{0};
   };
+  [[gnu::noinline]] static void add_one() {
+    State& mine = state();
+    auto* block = static_cast<Block*>(take_batch(mine));
+    block->next = mine.first;
+    mine.first = block;
+    ++mine.count;
+  }
   /// False: the thread ends, or nothing is kept.
   static bool keeps(State& mine) noexcept {
     if (std::exchange(mine.known, true)) return mine.limit != 0;
@@ -151,6 +162,8 @@ struct Recycled {
   static void* operator new(std::size_t size) {
     return size == sizeof(T) ? Spare<spare_size(sizeof(T))>::take() : ::operator new(size);
   }
+  /// The next `new T` of this thread does not throw.
+  static void ensure_spare() { Spare<spare_size(sizeof(T))>::ensure(); }
   static void operator delete(void* at, std::size_t size) noexcept {
     if (size == sizeof(T))
       Spare<spare_size(sizeof(T))>::give(at);

@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/tasks.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace troupe::client {
@@ -54,14 +55,17 @@ void TaskManager::take_over(Task& task) {
   ++live_count_;
 }
 
-std::uint64_t TaskManager::open_way(std::uint64_t key) const {
+std::uint64_t TaskManager::open_way(std::uint64_t key) {
   const auto at = pools_.find(key);
   if (at == pools_.end() || !at->second.ready.empty() || !twins_.empty()) return 0;
-  const Lease* lease = best_lease(at->second);
-  return lease != nullptr ? lease->worker : 0;
+  Lease* lease = best_lease(at->second);
+  if (lease == nullptr) return 0;
+  lease->in_flight.make_room();
+  return lease->worker;
 }
 
-void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker, const LateTime& now) {
+void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
+                       const LateTime& now) noexcept {
   Task* task = owned.release();
   take_over(*task);
   Pool& pool = pools_[task->key];
@@ -69,24 +73,37 @@ void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker, const 
   Lease& lease = *lease_on(worker);
   if (lease.in_flight.empty()) lease.since = now();
   lease.in_flight.push_back(task);
-  if (pool.requested != 0) ask_for_leases(task->key, pool, now());
+  if (pool.requested == 0) return;
+  try {
+    ask_for_leases(task->key, pool, now());
+  } catch (const std::bad_alloc&) {  // more may be asked for than is needed, for a while
+  }
 }
 
-void TaskManager::submit(std::unique_ptr<Task> owned, const LateTime& now) {
-  Task* task = owned.release();
-  take_over(*task);
+void TaskManager::submit(std::unique_ptr<Task>&& owned, const LateTime& now) {
+  Task* task = owned.get();
   if (task->waiting != 0) {
     ++pools_[task->key].tasks;
+    take_over(*owned.release());
     return;
   }
   const std::uint32_t before = task->key;
   out_.placed(*task);
   if (task->key != before) pools_.try_emplace(before);  // unused() is due for it, too
   Pool& pool = pools_[task->key];
-  ++pool.tasks;
   pool.ready.push_back(task);
+  ++pool.tasks;
   ++queued_;
-  dispatch(task->key, pool, now);
+  take_over(*owned.release());
+  try {
+    dispatch(task->key, pool, now);
+  } catch (...) {
+    if (pool.ready.empty()) return;  // it was sent, and only a wish could not be taken back
+    pool.ready.pop_back();
+    --queued_;
+    owned = take(*task, pool);
+    throw;
+  }
 }
 
 void TaskManager::argument_ready(Task& task, Time now) {
@@ -174,29 +191,26 @@ TaskManager::Lease* TaskManager::lease_on(std::uint64_t worker) {
 Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Lease* lease = lease_on(worker);
   if (lease == nullptr) return nullptr;
-  auto& tasks = lease->in_flight;
-  if (!tasks.empty() && tasks.front()->sequence == sequence) return tasks.front();  // mostly
-  const auto at = std::lower_bound(tasks.begin(), tasks.end(), sequence,
-                                   [](const Task* t, std::uint64_t s) { return t->sequence < s; });
-  return at != tasks.end() && (*at)->sequence == sequence ? *at : nullptr;
+  const std::size_t at = lease->in_flight.find(sequence);
+  return at != lease->in_flight.size() ? lease->in_flight[at] : nullptr;
 }
 
 /// What its worker said of a task in flight is progress.
-[[gnu::always_inline]] inline void TaskManager::leave(Lease& lease, Task& task, Time now) {
-  if (lease.in_flight.front() == &task)  // mostly
-    lease.in_flight.pop_front();
-  else
-    lease.in_flight.erase(std::find(lease.in_flight.begin(), lease.in_flight.end(), &task));
+[[gnu::always_inline]] inline Task* TaskManager::leave(Lease& lease, std::uint64_t sequence,
+                                                       Time now) {
+  const std::size_t at = lease.in_flight.find(sequence);
+  TROUPE_ASSERT(at != lease.in_flight.size(), "a task that is not in flight ended");
   lease.since = now;
   lease.recalled = false;
+  return lease.in_flight.take(at);
 }
 
 std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran,
                                          Time now) {
-  Task* task = in_flight(worker, sequence);
-  TROUPE_ASSERT(task != nullptr, "a task that is not in flight ended");
-  Lease& lease = *lease_on(worker);
-  leave(lease, *task, now);
+  Lease* const on = lease_on(worker);
+  TROUPE_ASSERT(on != nullptr, "a task that is not in flight ended");
+  Lease& lease = *on;
+  Task* task = leave(lease, sequence, now);
   Pool& pool = pools_[lease.key];
   const auto ns = static_cast<double>(ran.count());
   pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
@@ -208,7 +222,7 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
   if (lease.reclaimed && lease.in_flight.empty()) {
     give_back(lease);
     ask_for_leases(key, pool, now);
-  } else {
+  } else if (!pool.ready.empty() || pool.requested != 0) {
     dispatch(key, pool, now);
   }
   return owned;
@@ -218,7 +232,7 @@ bool TaskManager::yields(std::uint64_t worker, std::uint64_t sequence, Time now)
   Task* task = in_flight(worker, sequence);
   if (task == nullptr || part(*task) == nullptr) return false;
   Lease& lease = *lease_on(worker);
-  leave(lease, *task, now);
+  leave(lease, sequence, now);
   forget(*task);
   settle_lease(lease, now);
   return true;
@@ -240,7 +254,7 @@ void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::u
   task->waiting = waiting;
   ++task->attempt;
   Lease& lease = *leases_.at(worker);
-  leave(lease, *task, now);
+  leave(lease, sequence, now);
   if (waiting == 0) {
     pools_[lease.key].ready.push_back(task);
     ++queued_;
@@ -262,19 +276,15 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
   Lease& lease = *found->second;
   const std::uint64_t key = lease.key;
   Pool& pool = pools_[key];
-  std::deque<Task*> kept;
-  std::vector<Task*> back;
-  for (Task* task : lease.in_flight)
-    if (task->sequence >= first && task->sequence - first < count)
-      back.push_back(task);
+  for (std::size_t i = lease.in_flight.size(); i-- > 0;) {
+    if (const std::uint64_t at = lease.in_flight[i]->sequence; at < first || at - first >= count)
+      continue;
+    Task& task = *lease.in_flight.take(i);
+    if (task.fate == Task::Fate::open)
+      requeue(pool, task);
     else
-      kept.push_back(task);
-  lease.in_flight.swap(kept);
-  for (auto at = back.rbegin(); at != back.rend(); ++at)
-    if ((*at)->fate == Task::Fate::open)
-      requeue(pool, **at);
-    else
-      forget(**at);
+      forget(task);
+  }
   // A worker that hands back is busy for long (or waits): what it keeps is one call, so others take
   // these and it gets nothing until it moves.
   lease.since = now;
@@ -300,8 +310,8 @@ void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const
   lately_ = nullptr;
   Pool& pool = pools_[lease->key];
   std::erase(pool.leases, lease.get());
-  for (auto at = lease->in_flight.rbegin(); at != lease->in_flight.rend(); ++at) {
-    Task& task = **at;
+  while (!lease->in_flight.empty()) {
+    Task& task = *lease->in_flight.take(lease->in_flight.size() - 1);
     const bool ran = task.sequence <= started;
     if (ran && alone) ++task.killed;
     Task* other = ran ? part(task) : nullptr;
@@ -341,7 +351,7 @@ Time TaskManager::tick(Time now) {
     for (Lease* lease : pool.leases) {
       if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);  // it may be idle by then
       if (const Time when = when_slow(*lease); when <= now)
-        slow.push_back(lease->in_flight.front());
+        slow.push_back(lease->in_flight[0]);
       else
         next = std::min(next, when);
       if (lease->in_flight.empty()) {
@@ -377,7 +387,7 @@ Time TaskManager::tick(Time now) {
 /// When what it runs has taken so long that a second attempt is due.
 Time TaskManager::when_slow(const Lease& lease) const {
   if (usual_.empty() || lease.in_flight.empty()) return Time::max();
-  const Task& task = *lease.in_flight.front();
+  const Task& task = *lease.in_flight[0];
   if (!task.request || !task.request->second_attempt || task.retries_left == 0 ||
       task.fate != Task::Fate::open || task.spec != nullptr || task.had_second_attempt)
     return Time::max();
@@ -397,7 +407,12 @@ void TaskManager::attempt_again(Task& slow, Time now) {
   slow.may_have_run = second->may_have_run = true;
   twins_.emplace_back(&slow, second.get());
   ++second_attempts_;
-  submit(std::move(second), now);
+  try {
+    submit(std::move(second), now);
+  } catch (...) {
+    part(slow);
+    throw;
+  }
 }
 
 Task* TaskManager::other_attempt(const Task& task) const {
@@ -468,8 +483,9 @@ TaskManager::Lease* TaskManager::best_lease(const Pool& pool) const {
 TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task) const {
   const Task* other = other_attempt(task);
   for (Lease* lease : pool.leases) {
-    const auto& has = lease->in_flight;
-    if (other == nullptr || std::find(has.begin(), has.end(), other) == has.end()) continue;
+    if (other == nullptr) break;
+    const std::size_t at = lease->in_flight.find(other->sequence);
+    if (at == lease->in_flight.size() || lease->in_flight[at] != other) continue;
     const bool full = std::exchange(lease->full, true);
     Lease* best = best_lease(pool);
     lease->full = full;
@@ -483,6 +499,7 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
     Task* task = pool.ready.front();
     Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
     if (lease == nullptr) break;
+    lease->in_flight.make_room();
     if (!out_.send(lease->worker, *task)) {
       lease->full = true;
       continue;
@@ -496,9 +513,10 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
 }
 
 void TaskManager::ask(std::uint64_t key, Pool& pool, std::size_t want, Time now) {
-  pool.requested = static_cast<std::uint32_t>(std::min<std::size_t>(want, kMaxBacklog));
+  const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(want, kMaxBacklog));
+  out_.request_lease(key, count);
+  pool.requested = count;
   pool.asked = now;
-  out_.request_lease(key, pool.requested);
 }
 
 void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {

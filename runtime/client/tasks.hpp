@@ -20,6 +20,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/client/flight_queue.hpp"
 #include "troupe/runtime/client/late_time.hpp"
 #include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/client/usual_time.hpp"
@@ -87,12 +88,13 @@ class TaskManager {
   TaskManager& operator=(const TaskManager&) = delete;
   ~TaskManager();
 
-  /// Takes the task over; it is sent when its arguments are ready and a lease has room.
-  void submit(std::unique_ptr<Task> task, const LateTime& now);
+  /// Takes the task over; it is sent when its arguments are ready and a lease has room. When this
+  /// throws, it was not sent, and stays the caller's.
+  void submit(std::unique_ptr<Task>&& task, const LateTime& now);
   /// The worker that would be sent a task of this key whose arguments are ready at once, or 0.
-  /// Whoever sends it there hands it in by sent(), before any other input.
-  std::uint64_t open_way(std::uint64_t key) const;
-  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LateTime& now);
+  /// Whoever sends it there hands it in by sent(), before any other input; there is memory for it.
+  std::uint64_t open_way(std::uint64_t key);
+  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LateTime& now) noexcept;
   /// One argument of a waiting task became ready.
   void argument_ready(Task& task, Time now);
   /// One argument of a waiting task ended in an error: it fails now and never runs.
@@ -147,8 +149,8 @@ class TaskManager {
     std::uint64_t id = 0;
     std::uint64_t key = 0;
     std::uint64_t worker = 0;
-    std::deque<Task*> in_flight;  ///< by sequence
-    Time since{};                 ///< of the last progress
+    FlightQueue<Task*> in_flight;
+    Time since{};  ///< of the last progress
     bool reclaimed = false;
     bool full = false;  ///< its ring had no room
     bool recalled = false;
@@ -175,7 +177,7 @@ class TaskManager {
   void forget(Task& task) { take(task, pools_.at(task.key)); }
   void forget_unused();
   void requeue(Pool& pool, Task& task);
-  void leave(Lease& lease, Task& task, Time now);
+  Task* leave(Lease& lease, std::uint64_t sequence, Time now);
   void settle_lease(Lease& lease, Time now);
   Time when_slow(const Lease& lease) const;
   void attempt_again(Task& slow, Time now);
