@@ -33,11 +33,19 @@ TEST(Serving, TheTimerGoesOffAtThatMomentAndIsMovedHalfway) {
   EXPECT_EQ(serving.look, kNow + 4s);
 }
 
+// The word of a node that was alone holds for a minute, and is taken back when others join: 2 s lie
+// between the last moment of an actor here and the first of its next life.
+TEST(Serving, AWordThatIsTakenBackIsNotedWithinTwoSeconds) {
+  EXPECT_TRUE(serving_at(serving_word(kNow + 60s), kNow).may);
+  EXPECT_LE(serving_at(serving_word(kNow + 60s), kNow).alarm, kNow + 2s);
+}
+
 TEST(Serving, FromThatMomentOnItMayNot) {
   EXPECT_TRUE(serving_at(serving_word(kNow + 1ns), kNow).may);
   EXPECT_FALSE(serving_at(serving_word(kNow), kNow).may);
   EXPECT_FALSE(serving_at(kServesNever, kNow).may);
   EXPECT_EQ(serving_word(Time{}), kServesNever);
+  EXPECT_LE(serving_at(kServesNever, kNow).alarm, kNow) << "not for a moment";
   EXPECT_LE(serving_at(kServesNever, kNow).look, kNow + 50ms) << "it goes on soon after it may";
 }
 
@@ -106,6 +114,14 @@ TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
 }
 
 // The highest real-time signals, one of which is the timer's, are handled by the program then.
+TEST_F(ServingProcess, ThatBeginsTooLateDoesNotTakeAStep) {
+  start(-1s);
+  EXPECT_FALSE(counts_within(100ms));
+  EXPECT_EQ(count(), 0u);
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
 TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
   start(500ms, [] {
     for (int signal = SIGRTMAX - 4; signal <= SIGRTMAX; ++signal) std::signal(signal, [](int) {});
