@@ -1,6 +1,7 @@
 /// The node as a member of a cluster: what control and the agents of other nodes say, and what
 /// follows.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/pull_priority.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -290,12 +291,8 @@ void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (owner == kSelf || dead_nodes_.count(owner) != 0)
     return wire::has_copies(object) ? replicas_.fetch(owner, object, bytes)
                                     : want_copy(owner, object, bytes);
-  const auto priority = [&] {  // of a copy: whoever put the object waits for it, or nobody
-    if (!wire::is_copy(object)) return Priority::get;
-    return replicas_.is_coming(wire::original_of(object)) ? Priority::prefetch : Priority::wait;
-  };
   if (const auto node = remote_.node_of(owner))
-    transfers_->pull(*node, object, bytes, steady_now(), priority());
+    transfers_->pull(*node, object, bytes, steady_now(), pull_priority(replicas_, object));
 }
 
 void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {

@@ -2,6 +2,8 @@
 // and when one whose owner is lost ends.
 #include "troupe/runtime/agent/replicas.hpp"
 
+#include "troupe/runtime/agent/pull_priority.hpp"
+
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <string>
@@ -370,6 +372,18 @@ TEST_F(ReplicasTest, WhatIsKeptForAnotherKeeperComesFromItAndIsAnOrphan) {
   lose(kB);
   later(2s);
   EXPECT_FALSE(to_whom<wire::PeerKeep>().empty()) << "and asks for another in its turn";
+}
+
+TEST_F(ReplicasTest, BytesThatSomebodyOpensComeBeforeACopysAndThoseOfOneMadeAnewLast) {
+  const ObjectId copy = wire::copy_of(kObject);
+  EXPECT_EQ(pull_priority(replicas, kObject), Priority::get);
+  EXPECT_EQ(pull_priority(replicas, copy), Priority::wait);
+  replicas.on_keep(kA, {kObject, true, 2}, now);
+  EXPECT_EQ(pull_priority(replicas, copy), Priority::wait) << "whoever put it waits";
+  const ObjectId other{1, 6 | wire::kHasCopies};
+  replicas.on_keep(kB, {other, true, 2, true}, now);
+  EXPECT_EQ(pull_priority(replicas, wire::copy_of(other)), Priority::prefetch);
+  EXPECT_EQ(pull_priority(replicas, other), Priority::get) << "somebody opens it meanwhile";
 }
 
 TEST_F(ReplicasTest, WhoOwnsOrFetchesWhatItIsToKeepSaysSo) {
