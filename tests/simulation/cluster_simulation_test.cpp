@@ -11,7 +11,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 12;
 #else
-constexpr std::uint64_t kSeeds = 8000;
+constexpr std::uint64_t kSeeds = 10'000;
 #endif
 constexpr std::uint64_t kParts = 4;  // so that each core has something to do
 

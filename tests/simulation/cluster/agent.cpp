@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 
 using wire::Cases;
 
-constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000;
+// Timers: its own, then what each process does, then what interrupts its actor.
+constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000, kAlarm = 1ull << 40;
 constexpr std::size_t kMaxDriverEnds = 64;
 
 }  // namespace
@@ -60,6 +61,18 @@ void Agent::wake_agent() {
 
 void Agent::wake(std::uint64_t process, Duration after) {
   arm(kProcess + process, after);
+}
+
+void Agent::interrupt_at(std::uint64_t process, Time at) {
+  env_->set_timer(kAlarm + process, at);
+}
+
+bool Agent::goes_on(std::uint64_t timer) const {
+  return timer >= kProcess;
+}
+
+bool Agent::stands_still() const {
+  return cluster_.world.stopped_alone(self_index_);
 }
 
 void Agent::exit_process(std::uint64_t process) {
@@ -150,8 +163,10 @@ void Agent::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
       pass();
     } else if (id == kJoin) {
       if (!joined_) join(env);
-    } else {
+    } else if (id < kAlarm) {
       step_process(id - kProcess);
+    } else {
+      interrupt_process(id - kAlarm);
     }
   }
   if (over_) env.exit();
@@ -162,6 +177,15 @@ void Agent::step_process(ProcessIndex index) {
   const auto found = processes_.find(index);
   if (found == processes_.end() || !found->second->process || found->second->halted) return;
   found->second->process->step();
+}
+
+void Agent::interrupt_process(ProcessIndex index) {
+  const Proc* proc = find_proc(index);
+  if (proc == nullptr || !proc->process || proc->halted) return;
+  const bool stood = proc->process->stands_still();
+  proc->process->interrupt();
+  if (const bool stands = proc->process->stands_still(); cluster_.verbose() && stands != stood)
+    log("the actor in process " + std::to_string(index) + (stands ? " stands still" : " goes on"));
 }
 
 // --- one pass of the loop
@@ -758,6 +782,10 @@ bool Agent::actor_lives(ActorId actor) {
   return cluster_.actor_lives(actor);
 }
 
+bool Agent::lives_beside(ActorId actor) {
+  return cluster_.lives_beside(actor, self_index_);
+}
+
 bool Agent::next_life_waits() {
   return cluster_.next_life_waits(self_index_);
 }
@@ -766,6 +794,17 @@ bool Agent::has_process_of(ActorId actor) const {
   return std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
     return entry.second->process && entry.second->process->program().actor() == actor;
   });
+}
+
+/// Of one that others know by its name.
+bool Agent::has_callers_of_actors() const {
+  bool driver = false, actor = false;
+  for (const auto& [index, proc] : processes_) {
+    if (!proc->process) continue;
+    driver = driver || proc->driver;
+    actor = actor || cluster_.truth.acknowledged.count(proc->process->program().actor()) != 0;
+  }
+  return driver && actor;
 }
 
 void Agent::end_actor(sim::Env<Packet>& env, ActorId actor) {

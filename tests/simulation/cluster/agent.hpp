@@ -13,6 +13,7 @@
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transit.hpp"
+#include "troupe/runtime/client/serving.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
 #include <deque>
@@ -45,6 +46,7 @@ class Agent final : public sim::Node<Packet>,
   void on_start(sim::Env<Packet>& env) override;
   void on_message(sim::Env<Packet>& env, sim::NodeIndex from, Packet packet) override;
   void on_timer(sim::Env<Packet>& env, std::uint64_t id) override;
+  bool goes_on(std::uint64_t timer) const override;
   void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
 
   // Faults; from within world.with(). False when there is nothing to strike.
@@ -59,6 +61,7 @@ class Agent final : public sim::Node<Packet>,
   NodeId id() const noexcept { return id_; }
   bool drivers_done() const;
   bool has_process_of(ActorId actor) const;
+  bool has_callers_of_actors() const;
   /// Nothing of any job is left: what is, in words.
   std::string left_over() const;
   std::string why_busy() const;
@@ -71,6 +74,8 @@ class Agent final : public sim::Node<Packet>,
   Time serves_until() const { return over_ || !network_ ? Time{} : network_->serves_until(); }
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }
   void calm() { moves_.calm(); }
+  /// A line of a replay's log.
+  void log(const std::string& line);
 
  private:
   struct Proc {
@@ -123,18 +128,19 @@ class Agent final : public sim::Node<Packet>,
   Truth& truth() override;
   void wake_agent() override;
   void wake(std::uint64_t process, Duration after) override;
+  void interrupt_at(std::uint64_t process, Time at) override;
+  std::int64_t serving_word() const override { return said_; }
+  bool stands_still() const override;
   void exit_process(std::uint64_t process) override;
   void killed_in_a_frame(std::uint64_t process) override;
   NodeId node() const override { return id_; }
   std::vector<NodeId> nodes() const override;
   bool faulting() const override;
   bool actor_lives(ActorId actor) override;
+  bool lives_beside(ActorId actor) override;
   bool next_life_waits() override;
   // Wire
   void transmit(Packet packet) override;
-
-  /// A line of a replay's log.
-  void log(const std::string& line);
 
   // the loop: agent.cpp
   void join(sim::Env<Packet>& env);
@@ -142,6 +148,7 @@ class Agent final : public sim::Node<Packet>,
   void arm(std::uint64_t id, Duration after);
   void pass();
   void step_process(ProcessIndex index);
+  void interrupt_process(ProcessIndex index);
   void drain_rings();
   void drain_ring(Proc& proc);
   void handle(Proc& from, wire::NodeMessage& message, BlobView payload);
@@ -201,6 +208,7 @@ class Agent final : public sim::Node<Packet>,
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
   void halt_actors();
+  void say(std::int64_t word);
   void release_answers();
   void take_in(NodeId from, const wire::OwnedRef& ref);
   // RemoteTable::Out
@@ -270,6 +278,7 @@ class Agent final : public sim::Node<Packet>,
   Portals closed_;  ///< of which the process has yet to read that they are
   std::set<PortalKey> stalled_;
   bool holds_answers_ = false, halts_actors_ = false;
+  std::int64_t said_ = client::kServesAlways;  ///< on its doorbell
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;

@@ -330,6 +330,7 @@ void Agent::release_answers() {
 /// What came for it meanwhile is read when it goes on.
 void Agent::halt_actors() {
   const bool halt = !network_->may_serve(env_->now());
+  say(client::serving_word(halt ? Time{} : network_->serves_until()));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, proc] : processes_) {
@@ -341,6 +342,14 @@ void Agent::halt_actors() {
     else
       wake(index, {});
   }
+}
+
+/// Who stands still looks at the word every 10 ms.
+void Agent::say(std::int64_t word) {
+  if (std::exchange(said_, word) == word || word == client::kServesNever) return;
+  for (const auto& [index, proc] : processes_)
+    if (proc->process && proc->process->stands_still())
+      interrupt_at(index, env_->now() + Duration(random().below(10'000'000)));
 }
 
 void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {

@@ -47,6 +47,8 @@ std::string_view name_of(Mark mark) noexcept {
                                         "slow_news_of_death",
                                         "node_slow",
                                         "killed_in_a_frame",
+                                        "agent_stopped",
+                                        "agent_stopped_long",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",
@@ -79,7 +81,10 @@ std::string_view name_of(Mark mark) noexcept {
                                         "sent_elsewhere",
                                         "lingered",
                                         "gift_undone",
-                                        "second_attempt"};
+                                        "second_attempt",
+                                        "served_beside_stopped",
+                                        "stood_still_alone",
+                                        "two_lives"};
   static_assert(std::size(names) == kMarks);
   return names[static_cast<std::size_t>(mark)];
 }
@@ -156,6 +161,7 @@ void Cluster::schedule_strikes() {
     const auto victim = static_cast<sim::NodeIndex>(2 + random.below(plan.machines - 2));
     world.at(plan.cut_at, [this, victim] { world.isolate(victim, plan.cut_for); });
   }
+  schedule_stops();
   double sum = 0;
   for (const double weight : plan.strikes) sum += weight;
   if (sum <= 0) return;
@@ -172,7 +178,44 @@ void Cluster::schedule_strikes() {
   }
 }
 
+/// Agents stand still while the processes of their nodes go on.
+void Cluster::schedule_stops() {
+  Random random(seed_ ^ 0x73746f707073ULL);
+  const auto stop = [&](Duration at, Duration length) {
+    const auto from = static_cast<sim::NodeIndex>(random.below(plan.machines - 1));
+    const std::uint64_t number = 4'000'000 + stops_++;
+    if (tuning_.muted.count(number) != 0) return;
+    world.at(at, [this, from, length] { stop_an_agent(from, length); });
+  };
+  if (plan.stop_for > Duration{}) stop(plan.stop_at, plan.stop_for);
+  if (plan.between_stops == Duration{}) return;
+  const auto mean = static_cast<std::uint64_t>(plan.between_stops.count());
+  for (Duration at = plan.between_stops; at < plan.faults_for;
+       at += Duration(1 + random.below(2 * mean)))
+    stop(at, 1ms * (1 + random.below(random.chance(0.7) ? 900 : 6000)));
+}
+
+/// Rather one beside which a driver and actors go on.
+void Cluster::stop_an_agent(sim::NodeIndex from, Duration length) {
+  sim::NodeIndex victim = 1 + from;
+  for (sim::NodeIndex i = 0; i + 1 < plan.machines; ++i) {
+    const sim::NodeIndex one = 1 + (from + i) % (plan.machines - 1);
+    if (!world.alive(one) || !agent(one)->has_callers_of_actors()) continue;
+    victim = one;
+    break;
+  }
+  if (!world.stop_alone(victim, length)) return;
+  truth.mark(length < 10s ? Mark::agent_stopped : Mark::agent_stopped_long);
+  if (verbose())
+    agent(victim)->log("its agent stands still for " + std::to_string(length / 1ms) + " ms");
+}
+
 void Cluster::strike(Mark kind, sim::NodeIndex victim) {
+  const bool at_process = kind <= Mark::kill_driver;
+  if (at_process && world.stopped_alone(victim)) {
+    world.beside(victim, [&](sim::Env<Packet>& env) { agent(victim)->strike_process(env, kind); });
+    return;
+  }
   world.with(victim, [&](sim::Env<Packet>& env) {
     switch (kind) {
       case Mark::kill_worker:
@@ -253,6 +296,12 @@ bool Cluster::next_life_waits(sim::NodeIndex at) {
 bool Cluster::actor_lives(ActorId actor) {
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
     if (world.alive(i) && agent(i)->has_process_of(actor)) return true;
+  return false;
+}
+
+bool Cluster::lives_beside(ActorId actor, sim::NodeIndex but) {
+  for (sim::NodeIndex i = 1; i < plan.machines; ++i)
+    if (i != but && world.stopped_alone(i) && agent(i)->has_process_of(actor)) return true;
   return false;
 }
 

@@ -29,7 +29,7 @@ struct Tuning {
 };
 
 /// What a schedule is about.
-enum class Theme : std::uint8_t { any, control_dies, talks_break, long_cut };
+enum class Theme : std::uint8_t { any, control_dies, talks_break, long_cut, long_stop };
 
 /// What a seed makes of a cluster.
 struct Plan {
@@ -47,14 +47,16 @@ struct Plan {
   bool late_passes = false, late_rings = false, small_backlog = false, small_window = false;
   std::size_t ring_capacity = 32;
   std::uint64_t carry_window = wire::kCarryWindow;
-  std::size_t fan = 2;           ///< of those that a node sends an object to
-  double aim = 0;                ///< how likely control dies of what it is told
-  double power_cuts = 0;         ///< how likely control's machine dies while it writes
-  double idle_kills = 0;         ///< how likely an idle worker dies when another node wants one
-  double gift_kills = 0;         ///< how likely a worker dies between a gift and its frame
-  double slow_news = 0;          ///< how likely an actor's death is heard late by other nodes
-  Duration cut_at{}, cut_for{};  ///< one node from all others; zero: not
-  sim::NodeIndex slow_node = 0;  ///< its tasks take long, by what it tells control; 0: none tells
+  std::size_t fan = 2;             ///< of those that a node sends an object to
+  double aim = 0;                  ///< how likely control dies of what it is told
+  double power_cuts = 0;           ///< how likely control's machine dies while it writes
+  double idle_kills = 0;           ///< how likely an idle worker dies when another node wants one
+  double gift_kills = 0;           ///< how likely a worker dies between a gift and its frame
+  double slow_news = 0;            ///< how likely an actor's death is heard late by other nodes
+  Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not
+  Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
+  Duration between_stops{};        ///< of agents, most of them short; zero: none
+  sim::NodeIndex slow_node = 0;    ///< its tasks take long, by what it tells control; 0: none tells
 };
 
 class Cluster {
@@ -63,7 +65,7 @@ class Cluster {
   ~Cluster();
   sim::Report run();
   /// Single faults that the plan held, muted ones included.
-  std::uint64_t planned() const noexcept { return world.ticks() + strikes_; }
+  std::uint64_t planned() const noexcept { return world.ticks() + strikes_ + stops_; }
 
   // For its machines.
   NodeId control_id() const { return NodeId{1, 0}; }
@@ -80,6 +82,8 @@ class Cluster {
   void taken_for_dead(NodeId node);
   /// Whether any process hosts it.
   bool actor_lives(ActorId actor);
+  /// Whether it has a process on another node, whose agent stands still.
+  bool lives_beside(ActorId actor, sim::NodeIndex but);
   /// Something is said to control that must not be lost with it.
   void moment();
   /// Control has sent that node what ends an actor.
@@ -109,6 +113,8 @@ class Cluster {
   bool aims();
   void end_control(Duration after);
   void schedule_strikes();
+  void schedule_stops();
+  void stop_an_agent(sim::NodeIndex from, Duration length);
   void strike(Mark kind, sim::NodeIndex victim);
   bool done();
   void end_detached();
@@ -118,7 +124,7 @@ class Cluster {
   Tuning tuning_;
   Random aim_, power_;
   std::vector<Random> shell_randoms_;
-  std::uint64_t last_driver_ = 0, strikes_ = 0, aimed_ = 0, power_cuts_ = 0;
+  std::uint64_t last_driver_ = 0, strikes_ = 0, stops_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
   bool calmed_ = false;
 };

@@ -8,13 +8,15 @@
 namespace troupe::sim::cluster {
 namespace {
 using namespace std::chrono_literals;
-}
+constexpr const char* kShared = "name0";  // one of those that all know
+}  // namespace
 
 void Program::begin_driver(const Workload& workload, std::uint64_t number, Time now) {
   is_driver_ = true;
   workload_ = workload;
   number_ = number;
   next_action_ = now;
+  if (workload_.shares) share_one();
   process_.machine().wake(process_.index(), 1ms);
 }
 
@@ -59,9 +61,22 @@ void Program::drive() {
   process_.machine().wake(process_.index(), std::clamp<Duration>(wait, 1ms, 500ms));
 }
 
+/// Named first, whoever else names it.
+void Program::share_one() {
+  Process::Spawn options;
+  options.constructor = new_spec(Spec::Kind::constructor);
+  options.name = kShared;
+  options.detached = options.get_if_exists = true;
+  options.max_restarts = -1;
+  const ActorId id = process_.spawn(options).first;
+  questions_.push_back({process_.find(options.name), options.name, id, true, false});
+}
+
 void Program::linger(Time now) {
   if (process_.machine().faulting()) {
     next_action_ = now + 200ms + Duration(process_.machine().random().below(600'000'000));
+    for (KnownActor& actor : actors_)
+      if (workload_.shares && actor.name == kShared && !actor.over) return call(actor, true);
     return process_.machine().random().chance(0.3) ? find_one() : call_one();
   }
   lingered_ = true;

@@ -291,6 +291,7 @@ Tuning shrink(std::uint64_t seed, Tuning tuning, const std::string& why) {
   }
   for (std::uint64_t i = 0; i < 4; ++i) numbers.push_back(2'000'000 + i);
   for (std::uint64_t i = 0; i < 2; ++i) numbers.push_back(3'000'000 + i);
+  for (std::uint64_t i = 0; i < 6; ++i) numbers.push_back(4'000'000 + i);
   for (const std::uint64_t number : numbers) {
     if (runs > 300) break;
     Tuning less = tuning;

@@ -68,6 +68,19 @@ static void set_theme(Plan& plan, Random& random) {
       plan.faults_for = plan.cut_at + plan.cut_for + 500ms;
       plan.workload.actors = plan.workload.names = plan.workload.lingers = true;
       return;
+    case Theme::long_stop:  // an agent stands still for longer than that, its node's others do not
+      for (sim::NodeIndex i = 1; i < plan.machines; ++i) plan.drivers.insert(i);
+      plan.stop_at = 1ms * (1000 + random.below(3000));
+      plan.stop_for = 1ms * (11'000 + random.below(4000));
+      plan.faults_for = plan.stop_at + plan.stop_for + 500ms;
+      for (const Fault fault : {Fault::kill, Fault::crash, Fault::kill_many, Fault::restart_fast,
+                                Fault::pause, Fault::isolate, Fault::partition_one_way,
+                                Fault::partition_two_way, Fault::partition_rolling})
+        plan.faults.weight[static_cast<std::size_t>(fault)] = 0;
+      strike(Mark::kill_driver) = strike(Mark::kill_actor_worker) = 0;
+      plan.workload.actors = plan.workload.names = plan.workload.lingers = true;
+      plan.workload.shares = true;
+      return;
   }
 }
 
@@ -85,6 +98,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.theme = dice < 0.25   ? Theme::control_dies
                : dice < 0.40 ? Theme::talks_break
                : dice < 0.48 ? Theme::long_cut
+               : dice < 0.52 ? Theme::long_stop
                              : Theme::any;
   for (sim::NodeIndex i = 1; i < plan.machines; ++i) {
     if (i == 1 || random.chance(0.4)) plan.drivers.insert(i);
@@ -135,6 +149,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (calm >= 0.15 && gifts.chance(0.3)) plan.gift_kills = gifts.uniform() * 0.5;
   Random power(seed ^ 0x706f776572ULL);
   if (calm >= 0.15 && power.chance(0.25)) plan.power_cuts = 0.02 + power.uniform() * 0.2;
+  Random stops(seed ^ 0x73746f70ULL);
+  if (calm >= 0.15 && stops.chance(0.15)) plan.between_stops = 1ms * (300 + stops.below(3000));
   // Most are brief; the others go on for long enough that what takes its time can happen.
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);
@@ -176,6 +192,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("killed_in_a_frame")) plan.gift_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
   if (is_off("long_cut")) plan.cut_at = {};
+  if (is_off("agent_stopped")) plan.between_stops = {};
+  if (is_off("agent_stopped_long")) plan.stop_for = {};
   if (is_off("node_slow")) plan.slow_node = 0;
   if (is_off("lingers")) plan.workload.lingers = false;
   if (is_off("actors")) plan.workload.actors = false;

@@ -2,6 +2,7 @@
 
 #include "tests/simulation/cluster/program.hpp"
 #include "troupe/runtime/base/assert.hpp"
+#include "troupe/runtime/client/serving.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -106,11 +107,35 @@ void Process::turn() {
     if (tasks_.second_attempts() != before) machine_.truth().mark(Mark::second_attempt);
   }
   collect();
-  program_->run();
-  collect();
-  if (shutdown_ && live_calls() == 0) return machine_.exit_process(index_);
-  if (shutdown_ && !driver_ && !program_->is_busy()) block(true);
+  if (may_go_on()) {
+    program_->run();
+    collect();
+    if (shutdown_ && live_calls() == 0) return machine_.exit_process(index_);
+    if (shutdown_ && !driver_ && !program_->is_busy()) block(true);
+  }
   if (next_tick_ != Time::max()) machine_.wake(index_, std::max<Duration>(next_tick_ - now, 10us));
+}
+
+// --- the actor's watch: client/serving.cpp, whose alarm is a timer of the kernel. Not played is
+// that the I/O thread moves it ahead while user code runs.
+
+void Process::begin_serving() {
+  if (machine_.serving_word() != client::kServesAlways) interrupt();
+}
+
+void Process::interrupt() {
+  const client::Serving serving = client::serving_at(machine_.serving_word(), machine_.now());
+  const bool stood = std::exchange(stands_still_, !serving.may);
+  alarm_ = serving.alarm;
+  if (serving.may) machine_.interrupt_at(index_, alarm_);
+  if (serving.may && stood) machine_.wake(index_, {});
+  if (!serving.may && !stood && machine_.stands_still())
+    machine_.truth().mark(Mark::stood_still_alone);
+}
+
+bool Process::may_go_on() {
+  if (machine_.now() >= alarm_) interrupt();
+  return !stands_still_;
 }
 
 void Process::connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder) {

@@ -67,6 +67,12 @@ class Machine {
   /// The agent has something to read.
   virtual void wake_agent() = 0;
   virtual void wake(std::uint64_t process, Duration after) = 0;
+  /// Its actor's thread is interrupted then.
+  virtual void interrupt_at(std::uint64_t process, Time at) = 0;
+  /// Until when actors here may serve, as its agent said last (client/serving.hpp).
+  virtual std::int64_t serving_word() const = 0;
+  /// The agent does not run, and the processes of its node do.
+  virtual bool stands_still() const = 0;
   /// The process ends by itself after this step.
   virtual void exit_process(std::uint64_t process) = 0;
   /// By a fault; it does nothing more.
@@ -77,6 +83,8 @@ class Machine {
   virtual bool faulting() const = 0;
   /// Seen from outside: whether any process hosts it.
   virtual bool actor_lives(ActorId actor) = 0;
+  /// The same of other nodes whose agents stand still.
+  virtual bool lives_beside(ActorId actor) = 0;
   /// An actor's next life is known here, the end of the one before is not. Whether to make use of
   /// it: control then hears late of what this node says.
   virtual bool next_life_waits() = 0;
@@ -110,6 +118,10 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
 
   /// Reads what arrived, runs what is due. The machine calls it when it was woken.
   void step();
+  /// Its actor's thread looks at the word before it does anything else.
+  void interrupt();
+  /// Its actor's thread was interrupted, and may not go on yet.
+  bool stands_still() const noexcept { return stands_still_; }
   void connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder);
 
   // For the program.
@@ -191,6 +203,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   template <class Body>
   void alive(const Body& body);
   void turn();
+  void begin_serving();
+  bool may_go_on();
   /// Of the next frame: it gives the receiver something.
   wire::Hold gift(const Peer& to);
   void put_frame(Peer& peer, Frame frame);
@@ -250,6 +264,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::deque<Incoming> incoming_;
   std::deque<std::pair<wire::StartActor, Blob>> starts_;
   bool blocked_ = false, shutdown_ = false;
+  Time alarm_ = Time::max();  ///< when its actor's thread is interrupted
+  bool stands_still_ = false;
   Time next_tick_ = Time::max();
   std::unique_ptr<Program> program_;
   client::TaskManager tasks_{*this};

@@ -24,6 +24,7 @@ bool Program::take_next() {
     current_.emplace();
     current_->start = std::move(process_.starts_.front());
     process_.starts_.pop_front();
+    process_.begin_serving();
     open_arguments(current_->start->first.creation, current_->start->second);
     return true;
   }
@@ -122,7 +123,10 @@ void Program::begin_running() {
   if (now.call && now.call->call.actor_low != 0) {
     if (!created_ || now.call->call.actor_low != actor_.low)
       return answer_error(Code::actor_died, "", Outcome::not_executed);
-    truth.began(actor_, incarnation_, now.spec);
+    Machine& machine = process_.machine();
+    if (truth.began(actor_, incarnation_, now.spec) && machine.lives_beside(actor_))
+      truth.mark(Mark::two_lives);
+    if (machine.stands_still()) truth.mark(Mark::served_beside_stopped);
   } else if (now.call) {
     truth.began(now.spec, now.call->call.attempt);
   }
@@ -239,6 +243,8 @@ std::uint64_t Program::key_of_child(const Spec& child) {
 }
 
 void Program::answer(const Outgoing& value) {
+  if (current_->call->call.actor_low != 0 && created_)
+    process_.machine().truth().answers(actor_, incarnation_);
   process_.reply(*current_->call, value, process_.machine().now() - current_->begun);
   end_call();
 }

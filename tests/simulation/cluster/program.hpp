@@ -23,6 +23,7 @@ struct Workload {
   std::uint64_t kills = 4;  ///< of a hundred actions, of actors
   /// Drivers go on, slowly, until the faults have stopped, and then use what they have once more.
   bool lingers = false;
+  bool shares = false;  ///< all drivers call one detached actor all the time
 };
 
 class Program {
@@ -109,6 +110,7 @@ class Program {
   void kill_one();
   void kill_for_good(KnownActor& actor);
   void find_one();
+  void share_one();
   void linger(Time now);
   std::uint64_t some_key();
   std::uint64_t key_of_child(const Spec& child);

@@ -61,6 +61,8 @@ enum class Mark : std::uint8_t {
   slow_news_of_death,
   node_slow,
   killed_in_a_frame,
+  agent_stopped,
+  agent_stopped_long,
   fault_count_,
   // rare paths
   spilled = fault_count_,
@@ -96,6 +98,9 @@ enum class Mark : std::uint8_t {
   lingered,
   gift_undone,
   second_attempt,
+  served_beside_stopped,
+  stood_still_alone,
+  two_lives,
   count_
 };
 inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);
@@ -209,19 +214,26 @@ struct Truth {
   // Methods.
   /// Its caller has killed the actor for good before it made the call.
   void after_kill(const Spec& spec) { after_kill_.insert(spec.id); }
-  /// This life of the actor begins the call.
-  void began(ActorId actor, std::uint64_t incarnation, const Spec& spec) {
+  /// This life of the actor begins the call. True: the first of a life after another.
+  bool began(ActorId actor, std::uint64_t incarnation, const Spec& spec) {
     if (after_kill_.count(spec.id) != 0) fail("a call that came after kill() was executed");
     if (!begun_.insert(spec.id).second) fail("an actor call was executed twice");
     if (not_executed_.count(spec.id) != 0) fail("a call that was called not executed was executed");
     std::uint64_t& newest = newest_life_[actor];
     if (incarnation < newest) fail("an old life of an actor serves after a newer one did");
+    const bool next_life = newest != 0 && incarnation > newest;
     newest = incarnation;
     std::uint64_t& last = last_call_[{actor, incarnation, spec.caller}];
     if (spec.number <= last) fail("calls of one caller began out of order");
     last = spec.number;
     const auto [life, first] = hosts_.try_emplace(incarnation, actor);
     if (!first && life->second != actor) fail("two actors share an incarnation");
+    return next_life;
+  }
+  /// This life answers a call.
+  void answers(ActorId actor, std::uint64_t incarnation) {
+    if (is_old(actor, incarnation))
+      fail("an old life of an actor answers after a newer one served");
   }
   void method_ended(const Spec& spec, const Error* error) {
     if (error == nullptr) {
@@ -235,6 +247,7 @@ struct Truth {
   void lives(ActorId actor, std::uint64_t incarnation, std::uint64_t process_key) {
     const auto [at, first] = processes_.try_emplace({actor, incarnation}, process_key);
     if (!first && at->second != process_key) fail("one life of an actor in two processes");
+    if (is_old(actor, incarnation)) fail("an old life of an actor begins after a newer one served");
   }
 
   // Said by control.
@@ -257,6 +270,10 @@ struct Truth {
   std::set<ActorId> killed;
 
  private:
+  bool is_old(ActorId actor, std::uint64_t incarnation) const {
+    const auto newest = newest_life_.find(actor);
+    return newest != newest_life_.end() && incarnation < newest->second;
+  }
   struct Submission {
     std::int64_t retries = -1, begun = 0;
     bool twice = false, ended = false;

@@ -93,6 +93,9 @@ class Node {
   virtual void on_start(Env<M>&) {}
   virtual void on_message(Env<M>& env, NodeIndex from, M message) = 0;
   virtual void on_timer(Env<M>&, std::uint64_t) {}
+  /// Whether that timer is of a process of its own, which goes on while this one stands still
+  /// alone.
+  virtual bool goes_on(std::uint64_t /*timer*/) const { return false; }
   /// The connection to a peer closed or was opened again (a peer's death by signal closes too; a
   /// crashed machine or a cut route says nothing).
   virtual void on_connection(Env<M>&, NodeIndex, bool /*up*/) {}
@@ -169,8 +172,17 @@ class World {
     finish_call(i);
     return true;
   }
+  /// The same, also while it stands still alone: something is done to what goes on beside it.
+  template <class Use>
+  bool beside(NodeIndex i, Use&& use) {
+    if (!stopped_alone(i)) return with(i, use);
+    Env<M> env(*this, i);
+    use(env);
+    return true;
+  }
   bool alive(NodeIndex i) const noexcept { return members_[i].node != nullptr; }
   bool paused(NodeIndex i) const noexcept { return members_[i].paused; }
+  bool stopped_alone(NodeIndex i) const noexcept { return members_[i].alone; }
   bool faulting() const noexcept { return faulting_; }
   /// Larger faults that the schedule held so far, muted ones included.
   std::uint64_t ticks() const noexcept { return ticks_; }
@@ -197,6 +209,9 @@ class World {
   void crash(NodeIndex i) { end_process(i, true, Fault::crash); }
   void start(NodeIndex i);
   void pause(NodeIndex i, Duration length, Fault kind = Fault::pause);
+  /// A machine's first process stands still, as by SIGSTOP, and those beside it go on
+  /// (Node::goes_on). Counted by who calls it: false when it is dead or stands still already.
+  bool stop_alone(NodeIndex i, Duration length);
   void cut(Cut cut, Duration length);
   /// One node from all others.
   void isolate(NodeIndex i, Duration length);
@@ -222,6 +237,7 @@ class World {
     std::shared_ptr<Disk> disk;
     std::uint32_t incarnation = 0;
     bool started = false, paused = false, exiting = false;
+    bool alone = false;  // paused, and what is beside it goes on
     Duration clock_offset{};
     std::int64_t wall_offset = 0;
     Random random{0};
@@ -256,6 +272,7 @@ class World {
   void fire(NodeIndex i, std::uint64_t id);
   void trace_arrival(const Event& event);
   void finish_call(NodeIndex i);
+  void stop(NodeIndex i, Duration length);
   void end_process(NodeIndex i, bool silent, Fault kind);
   void announce(NodeIndex i, bool up);
   void release_held();

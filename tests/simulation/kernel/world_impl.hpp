@@ -126,7 +126,8 @@ void World<M>::execute(Event& event) {
       }
       break;
     case Kind::timer:
-      if (members_[event.node].paused) {
+      if (members_[event.node].paused &&
+          !(members_[event.node].alone && members_[event.node].node->goes_on(event.tag))) {
         members_[event.node].timers[event.tag] = kHeld;
         members_[event.node].held.push_back(std::move(event));
       } else {
@@ -304,7 +305,7 @@ void World<M>::end_process(NodeIndex i, bool silent, Fault kind) {
   for (const auto& [id, slot] : member.timers) drop_timer(slot);
   member.timers.clear();
   member.held.clear();
-  member.paused = false;
+  member.paused = member.alone = false;
   member.exiting = false;
   network_.forget_lives_seen_by(i);
   for (NodeIndex peer = 0; peer < members_.size() && !blocked_.empty(); ++peer)
@@ -338,8 +339,21 @@ bool World<M>::damage(NodeIndex victim, Fault fault) {
 template <class M>
 void World<M>::pause(NodeIndex i, Duration length, Fault kind) {
   if (!alive(i) || members_[i].paused) return;
-  members_[i].paused = true;
   report_.faults.hit(kind);
+  stop(i, length);
+}
+
+template <class M>
+bool World<M>::stop_alone(NodeIndex i, Duration length) {
+  if (!alive(i) || members_[i].paused) return false;
+  members_[i].alone = true;
+  stop(i, length);
+  return true;
+}
+
+template <class M>
+void World<M>::stop(NodeIndex i, Duration length) {
+  members_[i].paused = true;
   Event event{.kind = Kind::resume};
   event.node = i;
   event.to_life = members_[i].incarnation;
@@ -348,7 +362,7 @@ void World<M>::pause(NodeIndex i, Duration length, Fault kind) {
 
 template <class M>
 void World<M>::resume(NodeIndex i) {
-  members_[i].paused = false;
+  members_[i].paused = members_[i].alone = false;
   std::deque<Event> held = std::move(members_[i].held);
   members_[i].held.clear();
   // They waited in its socket buffers: no cut and no closed connection takes them back.
