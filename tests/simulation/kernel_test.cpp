@@ -132,6 +132,7 @@ struct Recorder : Node<std::uint64_t> {
   void on_peer_restarted(Env<std::uint64_t>&, NodeIndex peer) override {
     log->push_back(std::to_string(peer) + " restarted");
   }
+  bool goes_on(std::uint64_t timer) const override { return timer >= 100; }
 };
 
 struct Script {
@@ -200,6 +201,28 @@ TEST(Kernel, APausedProcessGetsEverythingLate) {
   s.world.at(4s, [&] { EXPECT_TRUE(s.log[1].empty()); });
   s.run(10s);
   EXPECT_EQ(s.log[1], (Log{"0:1", "timer 7"}));
+}
+
+TEST(Kernel, WhatIsBesideAProcessThatStandsStillAloneGoesOn) {
+  Script s(Delivery::reliable);
+  s.world.at(0s, [&] {
+    s.world.with(1, [](Env<std::uint64_t>& env) {
+      for (const std::uint64_t timer : {7, 100, 101})
+        env.set_timer(timer, env.now() + (timer == 101 ? 6s : 2s));
+    });
+    EXPECT_TRUE(s.world.stop_alone(1, 5s));
+    EXPECT_FALSE(s.world.stop_alone(1, 1s)) << "it stands still already";
+  });
+  s.send(1s, 0, 1, 1);
+  s.world.at(4s, [&] {
+    EXPECT_TRUE(s.world.stopped_alone(1));
+    EXPECT_EQ(s.log[1], (Log{"timer 100"}));
+    EXPECT_FALSE(s.world.with(1, [](Env<std::uint64_t>&) {}));
+    EXPECT_TRUE(s.world.beside(1, [](Env<std::uint64_t>&) {}));
+  });
+  s.run(10s);
+  EXPECT_FALSE(s.world.stopped_alone(1));
+  EXPECT_EQ(s.log[1], (Log{"timer 100", "0:1", "timer 7", "timer 101"}));
 }
 
 TEST(Kernel, ARestartedPeerIsAnnouncedAndItsPastIsGone) {

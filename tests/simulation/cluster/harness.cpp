@@ -204,6 +204,12 @@ std::string Batch::floor() const {
                            Mark::actor_restarted, Mark::peer_reset, Mark::control_reset})
     if (marks[static_cast<std::size_t>(probe)] < seeds / 20)
       return "the path '" + std::string(name_of(probe)) + "' was hardly taken";
+  // Some of a hundred schedules are about these.
+  for (const auto& [probe, in] :
+       {std::pair(Mark::served_beside_stopped, 50u), std::pair(Mark::stood_still_alone, 200u),
+        std::pair(Mark::two_lives, 1000u)})
+    if (marks[static_cast<std::size_t>(probe)] < seeds / in)
+      return "the path '" + std::string(name_of(probe)) + "' was hardly taken";
   return {};
 }
 
