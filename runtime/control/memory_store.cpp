@@ -9,6 +9,7 @@ namespace troupe::control {
 namespace {
 
 constexpr std::size_t kSector = 512;
+constexpr std::size_t kMark = 64;  ///< of a slot, the rest is empty
 
 }  // namespace
 
@@ -19,7 +20,9 @@ bool MemoryDisk::begin_step() {
   return !crashed_;
 }
 
+/// Of the journal or a slot; every third one of what a mark says, which is little beside the rest.
 std::byte* MemoryDisk::random_byte() {
+  if (random_.chance(0.33)) return slots_[random_.below(2)].data() + random_.below(kMark);
   const std::size_t total = journal_.size() + 2 * kSlotSize;
   const std::size_t at = random_.below(total);
   if (at < journal_.size()) return reinterpret_cast<std::byte*>(journal_.data()) + at;

@@ -31,7 +31,7 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
       remote_(
           *this, [this] { return next_process_++; }, cluster.plan.carry_window),
       moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble,
-             cluster.plan.fan) {
+             cluster.plan.fan, cluster.plan.transfers) {
   Wire::self = id;
   owners_.ask_of_bytes([](const wire::Location&) { return true; });  // no disk, no writer that lies
 }

@@ -10,6 +10,7 @@ using agent::TransferPlan;
 
 void BulkMoves::pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now) {
   truth_.mark(bytes > agent::kSmallObject ? Mark::pulled_bulk : Mark::pulled);
+  if (small_ && plan_.pulls() != 0) truth_.mark(Mark::transfers_small);
   plan_.pull(from, object, bytes, agent::Priority::get, now);
   run(now);
 }
@@ -178,12 +179,19 @@ void BulkMoves::on_tick(Time now) {
     plan_.connection_ended(gone.node, number,
                            Error(Code::unavailable, gone.closing.value_or("it was lost")), now);
   }
+  while (!late_.empty() && late_.begin()->first <= now) {
+    const auto [pull, bytes] = late_.begin()->second;
+    late_.erase(late_.begin());
+    give_memory(pull, bytes, now);
+  }
   plan_.on_tick(now);
   run(now);
 }
 
 Time BulkMoves::next_deadline() const {
-  return std::min(plan_.next_deadline(), ended_.empty() ? Time::max() : ended_.begin()->first);
+  const Time ends = ended_.empty() ? Time::max() : ended_.begin()->first;
+  return std::min(
+      {plan_.next_deadline(), ends, late_.empty() ? Time::max() : late_.begin()->first});
 }
 
 /// A pull leaves its connection.
@@ -203,6 +211,11 @@ void BulkMoves::keep_part(std::uint64_t pull, Memory& memory) {
   plan_.kept(pull, memory.have, memory.stamp);
 }
 
+void BulkMoves::give_memory(std::uint64_t pull, std::uint64_t bytes, Time now) {
+  memory_[pull] = {.bytes = bytes};
+  plan_.reserved(pull, now);
+}
+
 void BulkMoves::run(Time now) {
   for (auto actions = plan_.take_actions(); !actions.empty(); actions = plan_.take_actions())
     for (auto& action : actions) {
@@ -211,9 +224,11 @@ void BulkMoves::run(Time now) {
           truth_.mark(Mark::memory_short);
           ++truth_.breaks;
           plan_.no_memory(reserve->pull, Error(Code::out_of_memory, "simulated"), now);
+        } else if (small_ && random_.chance(0.2)) {
+          const Time then = now + Duration(random_.below(300'000'000));
+          late_.emplace(then, std::make_pair(reserve->pull, reserve->bytes));
         } else {
-          memory_[reserve->pull] = {.bytes = reserve->bytes};
-          plan_.reserved(reserve->pull, now);
+          give_memory(reserve->pull, reserve->bytes, now);
         }
       } else if (const auto* offer = std::get_if<TransferPlan::Offer>(&action)) {
         inbound_[offer->connection].node = offer->node;

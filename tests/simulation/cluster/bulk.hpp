@@ -33,13 +33,15 @@ class BulkMoves {
     virtual void move_failed(ObjectId object, const Error& error) = 0;
   };
   BulkMoves(Out& out, Store& store, Truth& truth, Random& random, NodeId self, double trouble,
-            std::size_t fan)
+            std::size_t fan, const agent::PlanOptions& options)
       : out_(out),
         store_(store),
         truth_(truth),
         random_(random),
         self_(self),
         trouble_(trouble),
+        small_(options.link_objects < agent::PlanOptions{}.link_objects),
+        plan_(options),
         tree_({.fan = fan}) {}
 
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now);
@@ -51,6 +53,7 @@ class BulkMoves {
   Time next_deadline() const;
   void calm() noexcept { trouble_ = 0; }
   std::size_t pulls() const noexcept { return plan_.pulls(); }
+  std::size_t memory() const noexcept { return memory_.size() + late_.size(); }
 
  private:
   struct Inbound {
@@ -69,6 +72,7 @@ class BulkMoves {
     std::uint64_t offset = 0, size = 0, stamp = 0, content = 0;
   };
   void run(Time now);
+  void give_memory(std::uint64_t pull, std::uint64_t bytes, Time now);
   void serve(NodeId from, const wire::PullRequest& request);
   bool sends_elsewhere(NodeId from, const wire::PullRequest& request, const Held& held,
                        std::uint64_t stamp);
@@ -82,6 +86,7 @@ class BulkMoves {
   Random& random_;
   NodeId self_;
   double trouble_;
+  bool small_;  ///< little is under way at a time
   agent::TransferPlan plan_;
   agent::Broadcast tree_;
   std::map<std::uint64_t, Memory> memory_;      ///< of pulls
@@ -89,6 +94,7 @@ class BulkMoves {
   std::map<std::uint64_t, Inbound> inbound_;
   std::map<NodeId, std::uint64_t> serving_;  ///< the connection that it offered last
   std::multimap<Time, std::uint64_t> ended_;
+  std::multimap<Time, std::pair<std::uint64_t, std::uint64_t>> late_;  ///< memory of a pull, bytes
 };
 
 }  // namespace troupe::sim::cluster

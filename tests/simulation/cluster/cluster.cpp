@@ -41,6 +41,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "link_window_small",
                                         "backlog_small",
                                         "carry_window_small",
+                                        "transfers_small",
                                         "talk_dropped",
                                         "kill_control_aimed",
                                         "kill_idle_at_wish",

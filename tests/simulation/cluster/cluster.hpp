@@ -48,6 +48,7 @@ struct Plan {
   std::size_t ring_capacity = 32;
   std::uint64_t carry_window = wire::kCarryWindow;
   std::size_t fan = 2;             ///< of those that a node sends an object to
+  agent::PlanOptions transfers;    ///< of a node: how much is under way, how long a way stays open
   double aim = 0;                  ///< how likely control dies of what it is told
   double power_cuts = 0;           ///< how likely control's machine dies while it writes
   double idle_kills = 0;           ///< how likely an idle worker dies when another node wants one

@@ -69,7 +69,7 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
   env_ = &env;
   control::StoreOptions options;
   options.identity = SessionId{1, 1};
-  if (env.incarnation() > 0 && env.random().chance(cluster_.fault_rate(0.3))) flip_in_copy(env);
+  if (env.incarnation() > 0 && env.random().chance(cluster_.fault_rate(0.9))) flip_in_copy(env);
   auto opened = control::open_memory_store(cluster_.disk->memory, options);
   if (!opened) {
     if (opened.error().code() != Code::no_space)
@@ -99,17 +99,19 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
 }
 
 /// One bit of a copy of the disk changes: it must not open, or open with nothing lost that was
-/// acknowledged. What was written and not marked when power failed may go.
+/// acknowledged, and for the same epoch. What was written and not marked when power failed may go.
 void ControlNode::flip_in_copy(sim::Env<Packet>& env) {
   control::StoreOptions options;
   options.identity = SessionId{1, 1};
   control::Recovery recovery;
+  Epoch epoch = 0;
   const auto contents = [&](const control::MemoryDisk& disk, bool& opens) {
     std::map<std::string, std::string> found;
     auto copy = control::open_memory_store(std::make_shared<control::MemoryDisk>(disk), options);
     opens = copy.ok();
     if (!copy) return found;
     recovery = (*copy)->recovery();
+    epoch = (*copy)->epoch();
     const auto scanned = (*copy)->scan(
         "", [&](std::string_view key, std::string_view value) { found.emplace(key, value); });
     env.check(scanned.ok(), "a store that opens cannot be read");
@@ -121,11 +123,13 @@ void ControlNode::flip_in_copy(sim::Env<Packet>& env) {
   const auto right = contents(rotten, opens);
   const std::uint64_t acknowledged = recovery.commits - recovery.unacknowledged;
   const bool all = recovery.unacknowledged == 0;
+  const Epoch next = epoch;
   if (!opens || !rotten.flip_bit()) return;
   cluster_.truth.mark(Mark::bit_flip);
   const auto read = contents(rotten, opens);
   env.check(!opens || read == right || (!all && recovery.commits >= acknowledged),
             "a store with a flipped bit opens and has lost something");
+  env.check(!opens || !all || epoch == next, "a store with a flipped bit opens with another epoch");
 }
 
 void ControlNode::transmit(Packet packet) {

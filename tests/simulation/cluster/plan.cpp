@@ -84,6 +84,17 @@ static void set_theme(Plan& plan, Random& random) {
   }
 }
 
+/// Little is under way at a time, and what is not used closes soon.
+static agent::PlanOptions small_transfers(Random& random) {
+  agent::PlanOptions options;
+  options.link_objects = 1 + random.below(2);
+  options.link_bytes = 12 << 10;
+  options.node_bytes = (1 + random.below(2)) << 20;
+  options.all_bytes = (1 + random.below(3)) << 20;
+  options.idle = 1ms * (1 + random.below(200));
+  return options;
+}
+
 Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   Random random(seed ^ 0x636c7573746572ULL);
   const auto is_off = [&](std::string_view name) {
@@ -151,6 +162,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (calm >= 0.15 && power.chance(0.25)) plan.power_cuts = 0.02 + power.uniform() * 0.2;
   Random stops(seed ^ 0x73746f70ULL);
   if (calm >= 0.15 && stops.chance(0.15)) plan.between_stops = 1ms * (300 + stops.below(3000));
+  Random moves(seed ^ 0x6d6f766573ULL);
+  if (moves.chance(0.3) && !is_off("transfers_small")) plan.transfers = small_transfers(moves);
   // Most are brief; the others go on for long enough that what takes its time can happen.
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);

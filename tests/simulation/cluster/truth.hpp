@@ -55,6 +55,7 @@ enum class Mark : std::uint8_t {
   link_window_small,
   backlog_small,
   carry_window_small,
+  transfers_small,
   talk_dropped,
   kill_control_aimed,
   kill_idle_at_wish,
