@@ -127,6 +127,8 @@ class Service {
   const Jobs& jobs() const noexcept { return jobs_; }
   const scheduling::ClusterView& view() const noexcept { return view_; }
   std::size_t waiting_actors() const noexcept { return waiting_.size(); }
+  /// Whether one of them could be placed at once, as control sees the nodes: it will be soon.
+  bool has_room_for_waiting() const;
   Epoch control_epoch() const noexcept { return members_.control_epoch(); }
   /// Whether a node has joined with it, in any life of control.
   bool is_spent(const std::string& token) const { return spent_.count(token) != 0; }

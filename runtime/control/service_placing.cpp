@@ -147,6 +147,12 @@ void Service::place_waiting(Time now) {
   }
 }
 
+bool Service::has_room_for_waiting() const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [this](const Waiting& waiting) {
+    return scheduling::place(view_, waiting.place.shape).kind == scheduling::Decision::Kind::place;
+  });
+}
+
 /// The node answered a start: what it took is reckoned until a report shows it, or is free again.
 void Service::end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started,
                         Time now) {

@@ -118,7 +118,8 @@ void Agent::on_nodes(const control::ClusterNodes& nodes) {
   for (const NodeId node : gone) leases_.node_gone(node, now);
 }
 
-void Agent::exit_now(const std::string&) {
+void Agent::exit_now(const std::string& why) {
+  cluster_.ends_itself(why);
   truth().mark(Mark::node_exited);
   ++truth().breaks;
   over_ = true;

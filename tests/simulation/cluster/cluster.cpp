@@ -115,6 +115,7 @@ Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
   for (std::size_t i = 0; i < plan.machines; ++i) shell_randoms_.emplace_back(seed * 31 + i);
   truth.fail = [this](std::string why) { world.fail(std::move(why)); };
   world.attach_disk(0, disk);
+  if (plan.old_jobs != 0) disk->write_ended_jobs(plan.old_jobs);
   if (plan.ring_capacity < 32) truth.mark(Mark::ring_small);
   if (plan.carry_window < wire::kCarryWindow) truth.mark(Mark::carry_window_small);
   schedule_strikes();
@@ -163,6 +164,15 @@ void Cluster::schedule_strikes() {
     world.at(plan.cut_at, [this, victim] { world.isolate(victim, plan.cut_for); });
   }
   schedule_stops();
+  if (plan.away_at > Duration{}) {
+    const std::uint64_t how = random.below(4);
+    world.at(plan.away_at, [this, how] {
+      if (how == 0) world.kill(0);
+      if (how == 1) world.crash(0);
+      if (how == 2) world.pause(0, plan.faults_for - plan.away_at);
+      if (how == 3) world.isolate(0, plan.faults_for - plan.away_at);
+    });
+  }
   double sum = 0;
   for (const double weight : plan.strikes) sum += weight;
   if (sum <= 0) return;
@@ -338,6 +348,11 @@ void Cluster::expect_exit(NodeId node) {
   });
 }
 
+/// That control is away is no reason: no other machine has stopped or was cut off.
+void Cluster::ends_itself(const std::string& why) {
+  if (plan.away_at > Duration{}) truth.fail("a node to which nothing was done ends: " + why);
+}
+
 void Cluster::acknowledged(const control::Service& service, ActorId actor) {
   const auto spec = service.actors().spec(actor);
   if (spec && spec->detached) truth.acknowledged.emplace(actor, spec->name);
@@ -351,9 +366,15 @@ void Cluster::check_acknowledged(const control::Service& service, bool) {
     if (location->state == control::ActorState::dead)
       return truth.fail("an acknowledged detached actor is dead, and nobody killed it");
   }
+  const std::size_t kept = plan.old_jobs == 0 ? control::JobOptions().ended_kept : plan.old_jobs;
   for (const JobId job : truth.acknowledged_jobs)
-    if (service.jobs().find(job) == nullptr)
+    if (truth.acknowledged_jobs.size() <= kept && service.jobs().find(job) == nullptr)
       return truth.fail("an acknowledged job is not known any more");
+  const std::vector<control::JobRecord> jobs = service.jobs().list();
+  const auto ended = std::count_if(jobs.begin(), jobs.end(), [](const control::JobRecord& job) {
+    return job.state != control::JobState::running;
+  });
+  if (static_cast<std::size_t>(ended) > kept) truth.fail("control keeps more jobs than it is to");
   for (const JobId job : truth.ended_jobs)
     if (service.jobs().is_running(job)) return truth.fail("a job that has ended runs again");
 }
@@ -389,6 +410,28 @@ void Cluster::end_detached() {
   }
 }
 
+/// Control looks at those who wait within 20 ms of what changes where they could go.
+void Cluster::check_placing(const control::Service& service) {
+  if (!service.has_room_for_waiting())
+    room_since_.reset();
+  else if (!room_since_)
+    room_since_ = world.now();
+  else if (world.now() - *room_since_ > 1s)
+    truth.fail("an actor waits at control while a node has room for it");
+}
+
+/// Nobody waits there, and it takes every node for free.
+std::string Cluster::left_at_control() {
+  std::string text;
+  const control::Service& service = *control()->service();
+  if (service.waiting_actors() > 0) text += " actors wait at control";
+  for (const scheduling::NodeView& node : service.view().nodes) {
+    if (!node.accepts) text += " control sends nothing new to " + node.name;
+    if (node.free != node.total) text += " control takes something of " + node.name + " for taken";
+  }
+  return text;
+}
+
 bool Cluster::done() {
   if (!calmed_) {
     calmed_ = true;
@@ -401,17 +444,19 @@ bool Cluster::done() {
   next_look_ = world.now() + 100ms;
   if (!world.alive(0) || control()->service() == nullptr) return false;
   check_acknowledged(*control()->service(), true);
+  check_placing(*control()->service());
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
     if (!world.alive(i) || !agent(i)->registered() || !agent(i)->drivers_done()) return false;
   end_detached();
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
     if (!agent(i)->left_over().empty()) return false;
-  return true;
+  return left_at_control().empty();
 }
 
 std::string Cluster::why_not_done() {
   std::string text;
-  if (!world.alive(0)) text += " control is dead;";
+  text +=
+      !world.alive(0) || control()->service() == nullptr ? " control is dead;" : left_at_control();
   for (sim::NodeIndex i = 1; i < plan.machines; ++i) {
     text += " node " + std::to_string(i) + ":";
     if (!world.alive(i)) {

@@ -57,7 +57,9 @@ struct Plan {
   Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not
   Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
   Duration between_stops{};        ///< of agents, most of them short; zero: none
+  Duration away_at{};              ///< control is silent from then on; zero: it dies when it may
   sim::NodeIndex slow_node = 0;    ///< its tasks take long, by what it tells control; 0: none tells
+  std::size_t old_jobs = 0;        ///< ended long ago, as many as control keeps; 0: it keeps all
 };
 
 class Cluster {
@@ -81,6 +83,8 @@ class Cluster {
   /// Control is about to start its actors elsewhere.
   void declared_dead(NodeId node);
   void taken_for_dead(NodeId node);
+  /// A node ends itself, for what it says.
+  void ends_itself(const std::string& why);
   /// Whether any process hosts it.
   bool actor_lives(ActorId actor);
   /// Whether it has a process on another node, whose agent stands still.
@@ -118,6 +122,8 @@ class Cluster {
   void stop_an_agent(sim::NodeIndex from, Duration length);
   void strike(Mark kind, sim::NodeIndex victim);
   bool done();
+  void check_placing(const control::Service& service);
+  std::string left_at_control();
   void end_detached();
   std::string why_not_done();
 
@@ -127,6 +133,7 @@ class Cluster {
   std::vector<Random> shell_randoms_;
   std::uint64_t last_driver_ = 0, strikes_ = 0, stops_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
+  std::optional<Time> room_since_;  ///< for an actor that waits at control
   bool calmed_ = false;
 };
 

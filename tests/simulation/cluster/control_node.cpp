@@ -13,6 +13,13 @@ using wire::Talk;
 
 constexpr std::uint64_t kTurn = 1, kDisk = 2, kProbe = 1000;
 constexpr std::size_t kBatch = 256 << 10;
+constexpr std::int64_t kDay = 86'400'000'000'000;
+
+control::StoreOptions store_options() {
+  control::StoreOptions options;
+  options.identity = SessionId{1, 1};
+  return options;
+}
 
 }  // namespace
 
@@ -51,6 +58,21 @@ void ControlDisk::heal() {
   memory->set_free_space(Bytes{1ull << 40});
 }
 
+/// Their ids come last: what was written first is not what comes first.
+void ControlDisk::write_ended_jobs(std::size_t count) {
+  const auto opened = control::open_memory_store(memory, store_options()).value();
+  control::Jobs jobs({});
+  const auto write = [&](const control::Jobs::Out& out) {
+    (void)opened->commit({&out.writes, 1}, control::Need::essential);
+  };
+  for (std::size_t n = 1; n <= count; ++n) {
+    control::StartJob start;
+    start.job.id = JobId{~std::uint64_t{0}, n};
+    write(jobs.on_start(start));
+    write(jobs.on_finish(start.job.id, static_cast<std::int64_t>(n)));
+  }
+}
+
 ControlNode::ControlNode(Cluster& cluster, NodeId id) : cluster_(cluster), id_(id) {
   Wire::self = id;
 }
@@ -67,10 +89,8 @@ ControlNode::~ControlNode() {
 
 void ControlNode::on_start(sim::Env<Packet>& env) {
   env_ = &env;
-  control::StoreOptions options;
-  options.identity = SessionId{1, 1};
   if (env.incarnation() > 0 && env.random().chance(cluster_.fault_rate(0.9))) flip_in_copy(env);
-  auto opened = control::open_memory_store(cluster_.disk->memory, options);
+  auto opened = control::open_memory_store(cluster_.disk->memory, store_options());
   if (!opened) {
     if (opened.error().code() != Code::no_space)
       cluster_.truth.fail("a healthy store does not open: " + opened.error().message());
@@ -90,6 +110,10 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
   }
   transport_->set_epoch(store_->epoch());
   control::ServiceOptions service;
+  if (cluster_.plan.old_jobs != 0) {
+    service.jobs.ended_kept = cluster_.plan.old_jobs;
+    service.wall_clock = [this] { return 10 * kDay + env_->wall_clock(); };
+  }
   auto recovered = control::Service::open(*store_, service, *this, env.now());
   env.check(recovered.ok(), "control cannot recover from its own store");
   if (recovered) service_ = std::move(*recovered);
@@ -101,13 +125,12 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
 /// One bit of a copy of the disk changes: it must not open, or open with nothing lost that was
 /// acknowledged, and for the same epoch. What was written and not marked when power failed may go.
 void ControlNode::flip_in_copy(sim::Env<Packet>& env) {
-  control::StoreOptions options;
-  options.identity = SessionId{1, 1};
   control::Recovery recovery;
   Epoch epoch = 0;
   const auto contents = [&](const control::MemoryDisk& disk, bool& opens) {
     std::map<std::string, std::string> found;
-    auto copy = control::open_memory_store(std::make_shared<control::MemoryDisk>(disk), options);
+    auto copy =
+        control::open_memory_store(std::make_shared<control::MemoryDisk>(disk), store_options());
     opens = copy.ok();
     if (!copy) return found;
     recovery = (*copy)->recovery();

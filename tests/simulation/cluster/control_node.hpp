@@ -25,6 +25,8 @@ class ControlDisk final : public sim::Disk {
   bool inject(sim::Fault fault, Random& random) override;
   void on_process_death() override;
   void heal() override;
+  /// What an earlier control has left: jobs that ended long ago.
+  void write_ended_jobs(std::size_t count);
   std::shared_ptr<control::MemoryDisk> memory;
   Duration latency = std::chrono::milliseconds(1);
   /// Of a process that died while this was on its way to the disk.

@@ -168,6 +168,22 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);
   set_theme(plan, random);
+  Random away(seed ^ 0x61776179ULL);
+  if (plan.theme == Theme::control_dies && away.chance(0.25) && !is_off("control_away")) {
+    // Once, for longer than nodes wait for it, when all know each other.
+    plan.aim = plan.power_cuts = 0;
+    plan.faults.buggify = 0;
+    plan.between_stops = {};
+    for (const Fault fault :
+         {Fault::lost_unsynced, Fault::torn_write, Fault::disk_full, Fault::slow_disk,
+          Fault::slow_route, Fault::connection_drop, Fault::connection_flap})
+      plan.faults.weight[static_cast<std::size_t>(fault)] = 0;
+    plan.away_at = 1ms * (2500 + away.below(2000));
+    plan.faults.longest_down = 45s;
+    plan.faults_for = plan.away_at + 12s + 1ms * away.below(8000);
+  }
+  Random old(seed ^ 0x6a6f6273ULL);
+  if (old.chance(0.3)) plan.old_jobs = 16;
   plan.late_passes = random.chance(0.2);
   plan.late_rings = random.chance(0.3);
   const bool breaks = plan.theme == Theme::talks_break;
@@ -208,6 +224,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("agent_stopped")) plan.between_stops = {};
   if (is_off("agent_stopped_long")) plan.stop_for = {};
   if (is_off("node_slow")) plan.slow_node = 0;
+  if (is_off("old_jobs")) plan.old_jobs = 0;
   if (is_off("lingers")) plan.workload.lingers = false;
   if (is_off("actors")) plan.workload.actors = false;
   if (is_off("nested")) plan.workload.nested = false;
