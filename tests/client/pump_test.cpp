@@ -122,32 +122,6 @@ TEST(PumpTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
   EXPECT_FALSE(Pump::left_to_others(false, false, kLongAgo, kInASecond));
 }
 
-/// A thread that sends, or asks again and again whether something is ready.
-TEST(PumpTest, WhoAssistsAndFindsNothingLeavesTheTimersToTheIoThread) {
-  EngineLock lock;
-  ring::Doorbell bell = ring::Doorbell::create().value();
-  Clock clock;
-  Pump pump(clock, bell, lock);
-  pump.start();
-  for (int i = 0; i < 5; ++i) {
-    bool rang = false;
-    for (const Time begun = steady_now(); !rang && steady_now() - begun < 5s;) {
-      {
-        const Guard guard(lock);
-        pump.assist();
-        if (clock.timer == Time::max() && !clock.rang && steady_now() - begun > 3ms)
-          pump.set_timer(clock.timer = steady_now() + 1ms);
-        rang = std::exchange(clock.rang, false);
-      }
-      // For a moment the lock is free. (To yield would be to stop for long where others wait.)
-      for (const Time until = steady_now() + 5us; steady_now() < until;) {
-      }
-    }
-    ASSERT_TRUE(rang) << "timer " << i;
-  }
-  pump.stop();
-}
-
 TEST(PumpTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
   EngineLock lock;
   ring::Doorbell bell = ring::Doorbell::create().value();
