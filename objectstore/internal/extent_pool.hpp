@@ -1,8 +1,7 @@
 /// Extents made ahead: filling fresh shared pages runs at a sixth of the speed of warm ones, so the
-/// agent does it before anybody waits. They are written, not mapped: that takes half the time, and
-/// a thread that loses its CPU meanwhile holds no lock of the agent's address space.
+/// agent does it before anybody waits. They are written, not mapped, which takes half the time.
 ///
-///     while (pool.work(1_MiB)) {}            // a thread that waits for who wants the CPU
+///     while (pool.work(1_MiB)) {}            // a helper thread, or idle time, in small steps
 ///     std::optional<Fd> ready = pool.take(); // the agent's loop, never waits for work()
 ///
 /// take() and shed() may run beside one thread that calls work().

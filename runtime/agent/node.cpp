@@ -1,7 +1,6 @@
 #include "troupe/runtime/agent/node.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
-#include "troupe/runtime/agent/prefaulter.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/process/role.hpp"
 
@@ -18,6 +17,8 @@ namespace troupe::agent {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr Duration kIdle = 2ms;  // from then on memory may be prepared
 
 int usable_cpus() {
   cpu_set_t set;
@@ -174,7 +175,6 @@ std::uint32_t Node::take_line() {
 }
 
 void Node::loop() {
-  const Prefaulter prefaulter(*host_);
   while (!over_) {
     drain_bell();
     carry_out_deferred();
@@ -224,6 +224,7 @@ Time Node::next_deadline() const {
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
+  if (prefault_more_) until = std::min(until, steady_now() + kIdle);
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
   until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
@@ -258,6 +259,7 @@ void Node::poll_once(Time until) {
               process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
+  prefault(ready == 0 && left > Duration(0) && left <= kIdle);
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
@@ -270,6 +272,16 @@ void Node::poll_once(Time until) {
   for (std::size_t i = first_process; i < set.size(); ++i)
     if (set.ready(i))
       if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
+}
+
+/// Some memory for later, in pieces that grow while nobody wants anything: a message that comes
+/// meanwhile waits for the piece, and so do two nodes that wait for each other. Soon done is best:
+/// whoever shares the CPU takes tasks for longer than they are as long as it is not. (A nice thread
+/// is not preempted at once, and a `SCHED_IDLE` one may keep its process from ending.)
+void Node::prefault(bool idle) {
+  constexpr Bytes kFirst{256 << 10}, kMost{4 << 20};
+  if (idle && prefault_more_) prefault_more_ = host_->prefault(prefault_piece_);
+  prefault_piece_ = idle ? std::min(Bytes{2 * prefault_piece_.count}, kMost) : kFirst;
 }
 
 void Node::drain_bell() {

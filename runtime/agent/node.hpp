@@ -194,6 +194,7 @@ class Node final : private OwnerTable::Out,
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
+  void prefault(bool idle);
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
   void drain_ring(Process& process);
@@ -541,6 +542,8 @@ class Node final : private OwnerTable::Out,
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
+  bool prefault_more_ = true;
+  Bytes prefault_piece_{256 << 10};
   /// Rings are read in any order, so these may be read before a message of another process that
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.
