@@ -1,5 +1,6 @@
 // Records that were freed serve whoever makes the next ones, in any thread, up to a bound.
 #include "troupe/runtime/client/recycle.hpp"
+#include "tests/eventually.hpp"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -84,13 +85,14 @@ class HeldUpInside {
  public:
   static constexpr std::size_t kSize = 1200, kPage = 4096;
   HeldUpInside() {
+    inside_ = go_on_ = false;
     pages_ = static_cast<std::byte*>(
         mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(pages_ + kPage, kPage, PROT_NONE);
     struct sigaction action{};
     action.sa_handler = [](int) {
       inside_ = true;
-      while (!go_on_) usleep(100);
+      for (int i = 0; !go_on_ && i < 300'000; ++i) usleep(100);  // half a minute at most
       mprotect(pages_ + kPage, kPage, PROT_READ | PROT_WRITE);
     };
     sigaction(SIGSEGV, &action, &before_);
@@ -103,7 +105,7 @@ class HeldUpInside {
       for (void* again : taken<kSize>(blocks.size()))
         if (again != block) ::operator delete(again);
     });
-    while (!inside_) usleep(100);
+    held_ = eventually([] { return inside_.load(); });
   }
   ~HeldUpInside() {
     go_on_ = true;
@@ -111,11 +113,13 @@ class HeldUpInside {
     sigaction(SIGSEGV, &before_, nullptr);
     munmap(pages_, 2 * kPage);
   }
+  bool held() const { return held_; }
 
  private:
   static inline std::byte* pages_ = nullptr;
   static inline std::atomic<bool> inside_{false}, go_on_{false};
   struct sigaction before_{};
+  bool held_ = false;
   std::thread thread_;
 };
 
@@ -124,6 +128,7 @@ TEST(RecycleTest, AProcessForkedWhileAThreadSharesABatchGoesOn) {
   GTEST_SKIP() << "a sanitizer wants to hear of a fault first";
 #endif
   const HeldUpInside other;
+  ASSERT_TRUE(other.held());
   const pid_t child = fork();
   if (child == 0) {
     alarm(10);
