@@ -192,6 +192,10 @@ class Records {
       }
   }
 
+  /// Of this driver's n-th record: the drivers of a round write one ledger, and their seeds follow
+  /// one another.
+  std::uint64_t tag_of(std::uint64_t n) const { return mix(mix(options_.seed) + n); }
+
   bool next() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, failing_ ? 50ms : 500ms, [&] { return over_ || hurry_; });
@@ -211,7 +215,7 @@ class Records {
     const auto made =
         ctx_.with(ActorOptions{
                       .name = name, .detached = true, .get_if_exists = true, .max_restarts = -1})
-            .spawn<Tally>(options_.ledger, mix(options_.seed ^ made_));
+            .spawn<Tally>(options_.ledger, tag_of(made_));
     (void)ctx_.get(made.call<&Tally::add>(options_.seed, ++sequence_), kHung);
     acknowledged_ = true;
     const std::string& other = kept_[begun_ % kept_.size()];
@@ -219,7 +223,7 @@ class Records {
     if (!found) {
       say("bad lost the acknowledged name " + other + " is not known to control");
     } else {
-      (void)ctx_.get(found->call<&Tally::add>(options_.seed + 1, ++sequence_), kHung);
+      (void)ctx_.get(found->call<&Tally::add>(mix(options_.seed), ++sequence_), kHung);
     }
     if (kept_.size() > 4) {
       if (found && kept_.front() == other)

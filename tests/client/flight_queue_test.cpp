@@ -2,6 +2,9 @@
 #include "troupe/runtime/client/flight_queue.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
+#include <deque>
+#include <random>
 #include <vector>
 
 namespace troupe::client {
@@ -47,6 +50,34 @@ TEST(FlightQueueTest, FindsEachAndTakesItFromWhereverItIs) {
     EXPECT_EQ(queue.take(queue.find(one))->sequence, one);
   EXPECT_EQ(sequences(queue), (std::vector<std::uint64_t>{30, 40, 50, 60}));
   EXPECT_EQ(queue.find(20), queue.size());
+}
+
+// Whatever leaves in whatever order, it holds what a deque would.
+TEST(FlightQueueTest, AnyOrderOfStepsLeavesWhatADequeWouldHold) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Queue queue;
+    std::deque<std::uint64_t> model;
+    std::uint64_t sequence = 0;
+    const std::uint64_t of_ten_are_sent = 4 + seed % 4;
+    for (int step = 0; step < 500; ++step) {
+      if (random() % 10 < of_ten_are_sent) {
+        send(queue, sequence += 1 + random() % 3);
+        model.push_back(sequence);
+      } else if (!model.empty()) {
+        const std::size_t at = random() % 2 == 0 ? 0 : random() % model.size();
+        ASSERT_EQ(queue.find(model[at]), at);
+        ASSERT_EQ(queue.take(at)->sequence, model[at]);
+        model.erase(model.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+      const std::uint64_t any = random() % (sequence + 2);
+      const auto there = std::find(model.begin(), model.end(), any);
+      ASSERT_EQ(queue.find(any), static_cast<std::size_t>(there - model.begin()));
+      ASSERT_EQ(queue.empty(), model.empty());
+    }
+    EXPECT_EQ(sequences(queue), std::vector<std::uint64_t>(model.begin(), model.end()));
+  }
 }
 
 }  // namespace
