@@ -12,11 +12,13 @@ namespace {
 constexpr std::uint8_t kNodeFormat = 1;
 constexpr const char* kNodePrefix = "node/";
 constexpr const char* kVotersPrefix = "voters/";
+constexpr const char* kBuriedPrefix = "buried/";
 constexpr const char* kNodeEpochKey = "epoch/node";
 
-std::string voters_key(std::uint64_t version) {
+/// In the order of the numbers.
+std::string numbered(const char* prefix, std::uint64_t number) {
   char text[32];
-  std::snprintf(text, sizeof text, "voters/%016llx", static_cast<unsigned long long>(version));
+  std::snprintf(text, sizeof text, "%s%016llx", prefix, static_cast<unsigned long long>(number));
   return text;
 }
 
@@ -91,6 +93,16 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     members.voter_lists_[version] = std::move(list);
   });
   if (!read) return read.error();
+  read = store.scan(kBuriedPrefix, [&](std::string_view, std::string_view value) {
+    RecordReader in(value);
+    const auto node = in.id<NodeId>();
+    const auto session = in.id<SessionId>();
+    const Epoch epoch = in.u64();
+    readable = readable && in.ok() && in.version() == kNodeFormat;
+    members.buried_[epoch] = {node, session};
+    members.last_epoch_ = std::max(members.last_epoch_, epoch);
+  });
+  if (!read) return read.error();
   const auto epoch = store.get(kNodeEpochKey);
   if (!epoch) return epoch.error();
   if (*epoch) {
@@ -99,8 +111,10 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     readable = readable && in.ok();
   }
   if (!readable)
-    return Error(Code::invalid_argument,
-                 "a record of a node or of voters cannot be read: it was written by a newer build");
+    return Error(
+        Code::invalid_argument,
+        "a record of a node, a death or of voters cannot be read: it was written by a newer "
+        "build");
   if (!members.voter_lists_.empty()) {
     members.roster_.voters = members.voter_lists_.rbegin()->second.voters;
     members.roster_.beside_control = members.voter_lists_.rbegin()->second.beside_control;
@@ -118,6 +132,11 @@ Membership::Out Membership::on_register(const RegisterNode& message, Time now) {
   Out out;
   const NodeId id = message.node.id;
   const auto at = nodes_.find(id);
+  if (message.epoch == 0)
+    if (const auto dead = epoch_of_dead(id, message.session)) {
+      if (at == nodes_.end()) out.after_sync.emplace_back(FenceProcess{id, *dead});
+      return out;  // else another process has its place
+    }
   if (at == nodes_.end()) {
     if (message.epoch != 0)
       refence(id, message.epoch, out);
@@ -164,6 +183,24 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
       SendToAgent{id, Registered{node.record.epoch, control_epoch_, node.record.session, number}});
   out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again});
   if (again) send_roster(node, out);
+}
+
+void Membership::bury(const NodeRecord& record, Out& out) {
+  const NodeId id = record.description.id;
+  buried_[record.epoch] = {id, record.session};
+  out.writes.put(numbered(kBuriedPrefix, record.epoch),
+                 RecordWriter(kNodeFormat).id(id).id(record.session).u64(record.epoch).take());
+  if (buried_.size() <= options_.max_buried) return;
+  out.writes.del(numbered(kBuriedPrefix, buried_.begin()->first));
+  buried_.erase(buried_.begin());
+}
+
+std::optional<Epoch> Membership::epoch_of_dead(NodeId id, SessionId session) const {
+  const std::pair process(id, session);
+  const auto at = std::find_if(buried_.begin(), buried_.end(),
+                               [&](const auto& entry) { return entry.second == process; });
+  if (at == buried_.end()) return std::nullopt;
+  return at->first;
 }
 
 void Membership::refence(NodeId id, Epoch epoch, Out& out) const {
@@ -336,6 +373,7 @@ void Membership::declare_dead(NodeId id, const std::string& why, Out& out, Time 
   const auto at = nodes_.find(id);
   const Epoch epoch = at->second.record.epoch;
   out.writes.del(kNodePrefix + id.str());
+  bury(at->second.record, out);
   out.after_sync.emplace_back(SendToAgent{id, Fence{epoch, why}});
   out.after_sync.emplace_back(NodeDead{id, epoch, why});
   nodes_.erase(at);
@@ -378,7 +416,7 @@ void Membership::change_roster(Out& out) {
     RecordWriter record(kNodeFormat);
     record.u64(roster_.version).id(list.beside_control).u64(list.voters.size());
     for (const NodeId voter : list.voters) record.id(voter);
-    out.writes.put(voters_key(roster_.version), record.take());
+    out.writes.put(numbered(kVotersPrefix, roster_.version), record.take());
     voter_lists_[roster_.version] = std::move(list);
   }
   // Everybody must know the voters; who is condemned, only the voters (others with their
@@ -404,7 +442,7 @@ void Membership::prune_voter_lists(Out& out) {
   auto keep = voter_lists_.upper_bound(low);
   if (keep != voter_lists_.begin()) --keep;
   for (auto at = voter_lists_.begin(); at != keep; at = voter_lists_.erase(at))
-    out.writes.del(voters_key(at->first));
+    out.writes.del(numbered(kVotersPrefix, at->first));
 }
 
 // --- observe -----------------------------------------------------------------------------------

@@ -9,6 +9,13 @@
 /// suspect after 3 s of silence; dead after 10 s, fenced for ever by its epoch (the record is
 /// deleted, epochs only grow, and whoever speaks with another epoch is told to end itself).
 ///
+/// A process may be dead before it has heard its epoch: control died in between, and the next one
+/// waited for it in vain. It still asks to be a member, and as a new one nobody would talk to it,
+/// for its NodeId is dead. So a death is kept with the session of its process, written down
+/// together, and every later control has that process refused (FenceProcess): the 1,024 with the
+/// highest epochs, for who has not heard its own is among the youngest. 80 bytes each, in memory
+/// and on disk; a node that is new costs one search of them.
+///
 /// Dead means dead: a node is declared only when it can no longer be alive.
 /// - Its lease is over: an agent without control ends itself 10 s after it *sent* the last
 /// heartbeat
@@ -144,8 +151,13 @@ struct NodeDraining {
   NodeId node;
   Epoch epoch = 0;
 };
-using MembershipEvent =
-    std::variant<SendToAgent, Probe, NodeUp, NodeSuspect, NodeHeard, NodeDead, NodeDraining>;
+/// A dead process that cannot tell which Fence is its own: refuse its node up to this epoch.
+struct FenceProcess {
+  NodeId node;
+  Epoch epoch = 0;
+};
+using MembershipEvent = std::variant<SendToAgent, Probe, NodeUp, NodeSuspect, NodeHeard, NodeDead,
+                                     NodeDraining, FenceProcess>;
 
 struct MembershipOptions {
   Duration tick = std::chrono::milliseconds(250);
@@ -162,6 +174,7 @@ struct MembershipOptions {
   Duration probe_again = std::chrono::milliseconds(10);
   Duration probe_interval = std::chrono::milliseconds(500);
   std::size_t max_voters = 15;
+  std::size_t max_buried = 1024;
 };
 
 enum class NodeState : std::uint8_t { up, suspect };
@@ -224,6 +237,8 @@ class Membership {
   Time patient(Time now) const noexcept { return now - lateness_; }
   void heard(Node& node, Out& out, Time now);
   void declare_dead(NodeId id, const std::string& why, Out& out, Time now);
+  void bury(const NodeRecord& record, Out& out);
+  std::optional<Epoch> epoch_of_dead(NodeId id, SessionId session) const;
   void refence(NodeId id, Epoch epoch, Out& out) const;
   void closed(Node& node, Time now);
   void examine(NodeId id, Out& out, Time now);
@@ -253,6 +268,7 @@ class Membership {
   /// On the patient clock. They stay condemned in the roster for as long as an agent might carry
   /// on, and their answers to others run out too.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
+  std::map<Epoch, std::pair<NodeId, SessionId>> buried_;
   Time last_tick_{};
   Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};

@@ -36,6 +36,7 @@ struct Kind {
   bool kept;
 };
 constexpr Kind kKinds[] = {{"actor/", "actors", true},
+                           {"buried/", "", true},
                            {"epoch/", "", true},
                            {"job/", "jobs", true},
                            {"joined/", "joined nodes", false},
@@ -198,14 +199,15 @@ Epoch epoch_in(const Records& records, const char* key) {
 /// The last that was given to a node, as far as the records tell.
 Epoch last_node_epoch(const Records& records) {
   Epoch last = epoch_in(records, kNodeEpoch);
-  for (auto at = records.lower_bound("node/");
-       at != records.end() && at->first.rfind("node/", 0) == 0; ++at) {
-    RecordReader in{std::string_view(at->second)};
-    in.id<NodeId>();
-    in.id<SessionId>();
-    const Epoch epoch = in.u64();
-    if (in.ok()) last = std::max(last, epoch);
-  }
+  for (const std::string prefix : {"buried/", "node/"})
+    for (auto at = records.lower_bound(prefix);
+         at != records.end() && at->first.rfind(prefix, 0) == 0; ++at) {
+      RecordReader in{std::string_view(at->second)};
+      in.id<NodeId>();
+      in.id<SessionId>();
+      const Epoch epoch = in.u64();
+      if (in.ok()) last = std::max(last, epoch);
+    }
   return last;
 }
 

@@ -605,6 +605,10 @@ void Service::on_node(const NodeDead& event, Time now) {
   nodes_changed(now);
 }
 
+void Service::on_node(const FenceProcess& event, Time) {
+  out_.fence(event.node, event.epoch + 1);
+}
+
 void Service::carry_out(const DirectoryEvent& event, Time now) {
   if (const auto* wanted = std::get_if<PlaceActor>(&event)) {
     place_new({*wanted, std::nullopt, {}}, now);

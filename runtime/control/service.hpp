@@ -233,6 +233,7 @@ class Service {
   void on_node(const NodeHeard& event, Time now);
   void on_node(const NodeDraining& event, Time now);
   void on_node(const NodeDead& event, Time now);
+  void on_node(const FenceProcess& event, Time now);
   void on_node(const SendToAgent& event, Time now);
   void on_node(const Probe& event, Time now);
 

@@ -241,6 +241,74 @@ TEST(Membership, ANodeThatDiedWithTheControlOfBeforeIsProbedAfterASecond) {
   EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
 }
 
+/// Control wrote down that node 3 is a member and died before it had said so; the next one waits
+/// for node 3 in vain.
+void declare_unheard_dead(Cluster& c) {
+  c.join(3);
+  c.restart();
+  c.run(c.members.on_register(hello(1, 1), c.now));
+  c.run(c.members.on_register(hello(2, 2), c.now));
+  c.mute = {3};
+  c.pass(11s, 3);
+  ASSERT_EQ(pick<NodeDead>(c.events).size(), 1u);
+  ASSERT_EQ(pick<NodeDead>(c.events).at(0).node, node_id(3));
+}
+
+TEST(Membership, WhoDiedBeforeItHeardThatItWasAMemberIsRefusedByEveryControl) {
+  Cluster c;
+  declare_unheard_dead(c);
+  for (int life = 0; life < 3; ++life) {
+    c.events.clear();
+    c.run(c.members.on_register(hello(3), c.now));
+    ASSERT_EQ(pick<FenceProcess>(c.events).size(), 1u) << "control " << life;
+    EXPECT_EQ(pick<FenceProcess>(c.events).at(0).node, node_id(3));
+    EXPECT_EQ(pick<FenceProcess>(c.events).at(0).epoch, 3u);
+    EXPECT_TRUE(pick<NodeUp>(c.events).empty());
+    EXPECT_FALSE(c.members.find(node_id(3)));
+    c.restart();
+  }
+  c.run(c.members.on_register(hello(3, 0, 2), c.now));  // another process
+  EXPECT_EQ(c.members.find(node_id(3))->epoch, 4u);
+}
+
+TEST(Membership, WhoIsDeadIsRefusedNotBeforeTheDeathIsWrittenDown) {
+  Cluster c;
+  c.join(2);
+  auto death = c.members.on_leaving({node_id(2), 2}, c.now);
+  EXPECT_FALSE(death.writes.writes().empty());
+  const auto asked = c.members.on_register(hello(2), c.now);
+  EXPECT_TRUE(asked.at_once.empty());
+  EXPECT_EQ(pick<FenceProcess>(asked.after_sync).size(), 1u);
+}
+
+TEST(Membership, ADeadProcessThatAsksLateDoesNotEndTheOneInItsPlace) {
+  Cluster c;
+  c.join(2);
+  c.run(c.members.on_register(hello(2, 0, 2), c.now));  // a new process
+  c.events.clear();
+  c.run(c.members.on_register(hello(2), c.now));
+  EXPECT_TRUE(c.events.empty()) << "a fence would be for both";
+  EXPECT_EQ(c.members.find(node_id(2))->epoch, 3u);
+}
+
+TEST(Membership, OfTheDeadTheYoungestAreKept) {
+  Cluster c;
+  MembershipOptions options;
+  options.max_buried = 2;
+  c.members = Membership::recover(*c.store, options, c.now).value();
+  c.join(4);
+  for (const std::uint64_t n : {4, 1, 2, 3}) c.run(c.members.on_leaving({node_id(n), n}, c.now));
+  std::vector<std::string> records;
+  ASSERT_TRUE(c.store->scan("buried/", [&](auto key, auto) { records.emplace_back(key); }).ok());
+  EXPECT_EQ(records.size(), 2u);
+  c.restart();
+  c.run(c.members.on_register(hello(4), c.now));
+  c.run(c.members.on_register(hello(3), c.now));
+  EXPECT_EQ(pick<FenceProcess>(c.events).size(), 2u);
+  c.run(c.members.on_register(hello(2), c.now));
+  EXPECT_EQ(c.members.find(node_id(2))->epoch, 5u);
+}
+
 TEST(Membership, DrainingIsDurable) {
   Cluster c;
   c.join(2);

@@ -431,6 +431,21 @@ TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
   EXPECT_EQ(listed, (std::vector<NodeId>{kA, kC})) << "kC has not come back so far";
 }
 
+/// It asks without an epoch, as a new one does: no Fence could say that it is meant.
+TEST_F(ServiceTest, WhoDiedBeforeItHeardThatItWasAMemberIsFencedByTheNextControl) {
+  join_all();
+  const Epoch epoch = epochs[kC];
+  say(kC, Leaving{kC, epoch});
+  start();
+  EXPECT_EQ(out.fenced.count(kC), 0u);
+  RegisterNode again;
+  again.node = description(kC, 4);
+  again.session = SessionId{kC.low, 1};
+  say(kC, again);
+  EXPECT_EQ(out.fenced.at(kC), epoch + 1);
+  EXPECT_TRUE(told<Registered>(kC).empty());
+}
+
 TEST_F(ServiceTest, ANodeThatComesBackIsToldOfNoEndThatIsNotWrittenDownYet) {
   join_all();
   StartJob other;

@@ -41,9 +41,14 @@ struct ActorEnded {
 struct KillLife {
   ActorId actor;
 };
-using ClusterMessage = std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl,
-                                    ControlAnswer, NodeHosts, LifeStarted, StartRefused, ActorEnded,
-                                    SpawnActor, KillLife, StartActorAt, StopActorAt, ActorReply>;
+/// Control's Link takes nothing of this process below that epoch.
+struct Refused {
+  Epoch least = 0;
+};
+using ClusterMessage =
+    std::variant<std::monostate, RegisterNode, Heartbeat, ToAgent, AskControl, ControlAnswer,
+                 NodeHosts, LifeStarted, StartRefused, ActorEnded, SpawnActor, KillLife,
+                 StartActorAt, StopActorAt, ActorReply, Refused>;
 using ControlEvent = std::variant<MembershipEvent, DirectoryEvent>;
 
 inline void trace_into(sim::Trace& trace, const ClusterMessage& message) {
@@ -196,6 +201,8 @@ class ClusterSimulation {
         run(env, actors_->on_node_dead(dead->node, dead->epoch, dead->why, env.now()));
       } else if (const auto* up = std::get_if<NodeUp>(&event)) {
         simulation_.came_up(env, *up);
+      } else if (const auto* dead_already = std::get_if<FenceProcess>(&event)) {
+        env.send(sim_index(dead_already->node), Refused{dead_already->epoch + 1});
       }
     }
     void carry_out(Env& env, const DirectoryEvent& event) {
@@ -253,6 +260,9 @@ class ClusterSimulation {
         run(env, cutoff_->on_ask(*ask, env.now()));
       } else if (const auto* answer = std::get_if<ControlAnswer>(&message)) {
         run(env, cutoff_->on_answer(*answer, env.now()));
+      } else if (const auto* refused = std::get_if<Refused>(&message)) {
+        if (cutoff_->epoch() < refused->least)
+          run(env, cutoff_->on_refused("it is dead", env.now()));
       } else if (const auto* start = std::get_if<StartActorAt>(&message)) {
         // Obeys the highest control only, and nothing meant for another life of this node.
         if (start->epoch != cutoff_->epoch() ||

@@ -323,6 +323,7 @@ bool Cluster::is_gone(NodeId node) {
 
 /// Stopped or cut off, it must know by itself that its time is over.
 void Cluster::declared_dead(NodeId node) {
+  dead_.insert(node);
   if (is_gone(node)) return;
   const auto index = static_cast<sim::NodeIndex>(node.low);
   if (agent(index)->may_serve(world.clock_of(index)))
@@ -339,11 +340,20 @@ void Cluster::taken_for_dead(NodeId node) {
     truth.fail("a node that may still serve is taken for dead");
 }
 
-/// It may have carried on until a moment ago; one that is stopped exits when it wakes.
+/// All others know that it is dead.
+void Cluster::taken_in(NodeId node) {
+  if (dead_.count(node) != 0) truth.fail("a node that was declared dead is taken in as a new one");
+}
+
+/// It may have carried on until a moment ago; one that is stopped exits when it wakes, and one that
+/// never heard that it was a member when a control reaches it.
 void Cluster::expect_exit(NodeId node) {
   world.at(world.now() - Time{} + 3s, [this, node] {
+    const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
-    if (world.paused(static_cast<sim::NodeIndex>(node.low))) return expect_exit(node);
+    if (world.paused(index)) return expect_exit(node);
+    if (!agent(index)->registered() && world.now() - Time{} < plan.faults_for + 15s)
+      return expect_exit(node);
     truth.fail("a node that was declared dead lives on");
   });
 }

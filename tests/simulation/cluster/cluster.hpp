@@ -82,6 +82,8 @@ class Cluster {
   bool is_gone(NodeId node);
   /// Control is about to start its actors elsewhere.
   void declared_dead(NodeId node);
+  /// Control says that it is a member.
+  void taken_in(NodeId node);
   void taken_for_dead(NodeId node);
   /// A node ends itself, for what it says.
   void ends_itself(const std::string& why);
@@ -131,6 +133,7 @@ class Cluster {
   Tuning tuning_;
   Random aim_, power_;
   std::vector<Random> shell_randoms_;
+  std::set<NodeId> dead_;  ///< as control has declared
   std::uint64_t last_driver_ = 0, strikes_ = 0, stops_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
   std::optional<Time> room_since_;  ///< for an actor that waits at control

@@ -242,6 +242,7 @@ void ControlNode::note(NodeId to, const control::FromControl& message) {
 
 void ControlNode::send(NodeId to, const control::FromControl& message) {
   if (std::holds_alternative<control::StopActorAt>(message)) cluster_.stop_is_told(to);
+  if (std::holds_alternative<control::Registered>(message)) cluster_.taken_in(to);
   if (service_ != nullptr) note(to, message);
   if (keys_.count(to) == 0) return;
   const Blob frame = encode(message);
