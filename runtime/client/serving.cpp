@@ -15,11 +15,6 @@ namespace troupe::client {
 namespace {
 
 constexpr Duration kShortest = std::chrono::milliseconds(10);
-/// A word for longer than a sign of life of control is worth is what this node may alone, and is
-/// taken back when others get a vote: from then on it is over 8 s after the last sign. Control
-/// starts actors elsewhere after 10, so nobody goes by such a word for longer than the difference.
-constexpr Duration kByContact = std::chrono::seconds(8);
-constexpr Duration kAlone = std::chrono::seconds(2);
 
 // The handler's; set before the timer exists, null again when it is no more.
 std::atomic<const std::atomic<std::int64_t>*> g_word{nullptr};
@@ -98,8 +93,7 @@ Serving serving_at(std::int64_t word, Time now) noexcept {
   if (word == kServesAlways) return {true, Time::max(), Time::max()};
   const Time until{Duration(word)};
   if (until <= now) return {false, now, now + kShortest};
-  const Duration alarm = until - now > kByContact ? kAlone : until - now;
-  return {true, now + alarm, now + std::max<Duration>(alarm / 2, kShortest)};
+  return {true, until, now + std::max<Duration>((until - now) / 2, kShortest)};
 }
 
 void ServingWatch::begin(const std::atomic<std::int64_t>& word, Time now) {

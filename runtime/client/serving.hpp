@@ -2,14 +2,15 @@
 /// node's agent runs or not.
 ///
 /// The agent says on its doorbell until when that is (control::Cutoff::serves_until), and again
-/// with each sign of life of control. A timer of the kernel interrupts the actor's thread at that
-/// moment; its handler lets the thread go on when the agent has said a later one, and waits for
-/// that otherwise. A signal that has come is handled before the thread runs another instruction:
-/// one that was stopped for longer, together with its agent or not, stands still in whatever order
-/// they wake. Nothing is asked on the way of a call. The signal is the highest real-time one that
-/// nobody handles; when the program installs a handler for it later, look() takes another. While
-/// user code runs the I/O thread moves the timer halfway (look()), so that no wait of the user's is
-/// interrupted for nothing.
+/// each time it runs: 8 s from then at most, so that a word which it did not live to take back is
+/// over when control, which waits for 10 s, starts its actors elsewhere. A timer of the kernel
+/// interrupts the actor's thread at that moment; its handler lets the thread go on when the agent
+/// has said a later one, and waits for that otherwise. A signal that has come is handled before the
+/// thread runs another instruction: one that was stopped for longer, together with its agent or
+/// not, stands still in whatever order they wake. Nothing is asked on the way of a call. The signal
+/// is the highest real-time one that nobody handles; when the program installs a handler for it
+/// later, look() takes another. While user code runs the I/O thread moves the timer halfway
+/// (look()), so that no wait of the user's is interrupted for nothing.
 ///
 ///     watch.begin(bell.said(), now);     // on the actor's thread, before it lives
 ///     next = watch.look(now);            // on any thread, at that time or earlier

@@ -74,6 +74,7 @@ Cutoff::Out Cutoff::on_roster(const Roster& message, Time now) {
   judge(out, now);  // by the old voters: whose time was over stays out
   if (exited_ || message.version <= roster_.version) return out;
   roster_ = message;
+  say_until(now);
   if (connected_) {  // applied: this is the promise that control waits for
     next_beat_ = now;
     beat(out, now);
@@ -193,6 +194,12 @@ Time Cutoff::reckon_until(Time now) const {
   return std::max(until, by_contact);
 }
 
+/// Who needs nobody's vote may serve for long, and does not once it has told control that others
+/// vote: if it stands still from then on, it is declared dead 10 s later.
+void Cutoff::say_until(Time now) {
+  until_ = std::min(reckon_until(now), now + options_.refuse_after);
+}
+
 void Cutoff::exit(Out& out, const std::string& why) {
   if (exited_) return;
   exited_ = true;
@@ -212,7 +219,7 @@ void Cutoff::judge(Out& out, Time now) {
     if (heard && !rejoin_since_) rejoin_since_ = now;
     if (!heard) rejoin_since_.reset();
   }
-  until_ = reckon_until(now);
+  say_until(now);
   if (now < until_) served_ = now;
   if (now - contact_ < options_.exit_after || carried(now)) return;
   // Carried on until a moment ago: control, which is back and has condemned us meanwhile, takes

@@ -105,8 +105,8 @@ class Cutoff {
   /// Whether this node may run actor methods and send their replies at this moment. O(voters) only
   /// without contact, else a comparison.
   bool may_serve(Time now) const;
-  /// Until when that is so if nothing more happens, as of the last event; for those who must stop
-  /// when this process does not run.
+  /// Until when that is so if nothing more happens, as of the last event, and never more than
+  /// `refuse_after` after it; for those who must stop when this process does not run.
   Time serves_until() const noexcept { return until_; }
   bool has_exited() const noexcept { return exited_; }
   Epoch epoch() const noexcept { return epoch_; }
@@ -129,6 +129,7 @@ class Cutoff {
   void exit(Out& out, const std::string& why);
   void judge(Out& out, Time now);
   Time reckon_until(Time now) const;
+  void say_until(Time now);
   std::string why_cut_off(Time now, Duration stood) const;
 
   CutoffOptions options_;

@@ -33,13 +33,6 @@ TEST(Serving, TheTimerGoesOffAtThatMomentAndIsMovedHalfway) {
   EXPECT_EQ(serving.look, kNow + 4s);
 }
 
-// The word of a node that was alone holds for a minute, and is taken back when others join: 2 s lie
-// between the last moment of an actor here and the first of its next life.
-TEST(Serving, AWordThatIsTakenBackIsNotedWithinTwoSeconds) {
-  EXPECT_TRUE(serving_at(serving_word(kNow + 60s), kNow).may);
-  EXPECT_LE(serving_at(serving_word(kNow + 60s), kNow).alarm, kNow + 2s);
-}
-
 TEST(Serving, FromThatMomentOnItMayNot) {
   EXPECT_TRUE(serving_at(serving_word(kNow + 1ns), kNow).may);
   EXPECT_FALSE(serving_at(serving_word(kNow), kNow).may);

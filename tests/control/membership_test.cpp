@@ -474,6 +474,42 @@ TEST(Cutoff, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
   EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
 }
 
+/// The only voter, so that it needs nobody's word to carry on.
+Agent alone() {
+  Agent a;
+  a.registered();
+  Roster roster;
+  roster.version = 2;
+  roster.voters = {node_id(2)};
+  a.take(a.cutoff.on_roster(roster, a.now));
+  a.take(a.cutoff.on_tick(a.now));
+  return a;
+}
+
+TEST(Cutoff, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill) {
+  Agent a = alone();
+  EXPECT_TRUE(a.cutoff.may_serve(a.now + 59s));
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  a.pass(30s, std::nullopt);
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s) << "while it runs it says so again";
+  a.now += 25s;  // it stood still
+  a.take(a.cutoff.on_tick(a.now));
+  EXPECT_FALSE(a.exits());
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 5s) << "60 s at most";
+}
+
+TEST(Cutoff, WhenOthersGetAVoteItServesNoLongerThanTheyLetIt) {
+  Agent a = alone();
+  a.pass(5s, std::nullopt);
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  Roster roster;
+  roster.version = 3;
+  roster.voters = {node_id(1), node_id(2), node_id(3)};
+  a.take(a.cutoff.on_roster(roster, a.now));
+  EXPECT_EQ(a.cutoff.serves_until(), a.now + 3s);
+  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+}
+
 TEST(Cutoff, WithAMajorityItCarriesOnForSixtySeconds) {
   Agent a;
   a.registered();

@@ -71,5 +71,41 @@ TEST(ClusterStoppedAgent, ItsActorsStandStillBeforeTheyMayLiveElsewhereInWhateve
   EXPECT_THROW(ctx.get(waits, kBound), troupe::Error) << "its node has ended, and with it the wait";
 }
 
+// Nobody else has a vote, so nothing is started elsewhere: its callers wait, and nothing fails.
+TEST(ClusterStoppedAgent, OnTheOnlyNodeCallsWaitFromEightSecondsOnAndGoOnWhenItRuns) {
+  if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
+    GTEST_SKIP() << "takes 11 s; set TROUPE_LONG_TESTS to run it";
+  troupe::Session session({.cpus = 2, .memory = {}, .nodes = 2, .address = ""});
+  Context ctx = session.context();
+  ASSERT_EQ(other_nodes(ctx, 2).size(), 1u);
+  auto counter = counter_here(ctx);
+  auto elsewhere =
+      ctx.with(ActorOptions{.placement = Placement::on(other_nodes(ctx, 2).front(), true)})
+          .spawn<Counter>();
+  const auto agent_of = [&](const Actor<Counter>& actor) {
+    return look_at(look_at(ctx.get(actor.call<&Counter::pid>(), kBound)).parent).parent;
+  };
+  const int agent = agent_of(counter);
+  hit(agent_of(elsewhere), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 1; }, kBound));
+  std::this_thread::sleep_for(1s);  // it has heard that it is alone
+
+  std::vector<Ref<int>> calls;
+  const auto begun = Clock::now();
+  hit(agent, SIGSTOP);
+  double last = 0;
+  while (ms_since(begun) < 10'000) {
+    calls.push_back(counter.call<&Counter::add>(1));
+    if (ctx.try_get(calls.back(), 50ms)) last = ms_since(begun);
+  }
+  hit(agent, SIGCONT);
+  std::printf("agent stopped: the last call was answered after %.0f ms\n", last);
+  EXPECT_GE(last, 6'000);
+  EXPECT_LE(last, 8'900);
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    EXPECT_EQ(ctx.get(calls[i], kBound), static_cast<int>(i + 1));
+  EXPECT_TRUE(is_alive(agent));
+}
+
 }  // namespace
 }  // namespace stopped_agent_test
