@@ -300,6 +300,39 @@ TEST_F(ServerTest, ANewControlOnTheSameStoreIsFoundAgain) {
   EXPECT_EQ(a.last<JobInfo>()->job->node, a.node);
 }
 
+/// As one whose Registered was lost with the control that had sent it.
+TEST_F(ServerTest, WhoWasDeclaredDeadAndDoesNotKnowItIsRefusedByTheNextControl) {
+  const Fd file(::memfd_create("troupe-control", MFD_CLOEXEC));
+  ServerOptions with = options();
+  with.data_folder = "/proc/self/fd/" + std::to_string(file.get());
+  const std::string folder = with.data_folder;
+  std::string door;
+  {
+    Running head(std::move(with));
+    door = head.server->door();
+    join(a, door);
+    a.say(Leaving{a.node, a.epoch});
+    ASSERT_TRUE(drive({&a}, [&] { return a.last<Fence>() != nullptr; }));
+  }
+  with = options();
+  with.data_folder = folder;
+  with.listen = door;
+  Running head(std::move(with));
+  a.told.clear();
+  RegisterNode again;
+  again.node = a.description();
+  again.session = a.session;
+  for (int i = 0; i < 100 && a.seen<net::PeerLost>() == nullptr; ++i) {
+    a.say(again);
+    drive({&a}, [&] { return a.seen<net::PeerLost>() != nullptr; }, 50ms);
+  }
+  ASSERT_NE(a.seen<net::PeerLost>(), nullptr);
+  EXPECT_TRUE(a.seen<net::PeerLost>()->fenced);
+  EXPECT_EQ(a.last<Registered>(), nullptr);
+  join(b, door);  // others are welcome
+  EXPECT_GT(b.epoch, a.epoch);
+}
+
 TEST_F(ServerTest, AFolderHasOneControl) {
   std::string path = (fs::temp_directory_path() / "troupe-server-XXXXXX").string();
   const std::string root = ::mkdtemp(path.data());
