@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/internal/amounts.hpp"
 
 #include <algorithm>
 
@@ -35,11 +36,7 @@ std::string encode(const ActorSpec& spec) {
   out.bytes(spec.creation).i64(spec.max_restarts).i64(spec.restart_window.count());
   out.boolean(spec.detached);
   const scheduling::Shape& shape = spec.shape;
-  out.i64(shape.need.cpus).i64(shape.need.gpus).i64(shape.need.memory);
-  out.u64(shape.need.custom.size());
-  for (const auto& [name, amount] : shape.need.custom) out.bytes(name).i64(amount);
-  out.u64(shape.labels.size());
-  for (const auto& [key, value] : shape.labels) out.bytes(key).bytes(value);
+  internal::write_amounts(shape.need, shape.labels, out);
   out.u64(static_cast<std::uint64_t>(shape.placement)).id(shape.node).boolean(shape.soft);
   out.id(spec.lifetime).id(spec.owner);
   return out.take();
@@ -57,17 +54,7 @@ bool decode(std::string_view bytes, ActorSpec& spec) {
   spec.restart_window = Duration(in.i64());
   spec.detached = in.boolean();
   scheduling::Shape& shape = spec.shape;
-  shape.need.cpus = in.i64();
-  shape.need.gpus = in.i64();
-  shape.need.memory = in.i64();
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string name = in.bytes();
-    shape.need.custom.emplace_back(std::move(name), in.i64());
-  }
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string key = in.bytes();
-    shape.labels.emplace_back(std::move(key), in.bytes());
-  }
+  internal::read_amounts(in, shape.need, shape.labels);
   const std::uint64_t placement = in.u64();
   shape.placement = static_cast<scheduling::Placement>(placement);
   shape.node = in.id<NodeId>();

@@ -1,6 +1,7 @@
 #include "troupe/runtime/control/join.hpp"
 
 #include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/internal/amounts.hpp"
 #include "troupe/runtime/net/keys.hpp"
 
 #include <string_view>
@@ -56,11 +57,7 @@ Blob encode(const JoinAsk& ask) {
   const NodeDescription& node = ask.node;
   RecordWriter out(kJoinFormat);
   out.id(node.id).bytes(node.name).bytes(node.address).bytes(node.public_key);
-  out.i64(node.resources.cpus).i64(node.resources.gpus).i64(node.resources.memory);
-  out.u64(node.resources.custom.size());
-  for (const auto& [name, amount] : node.resources.custom) out.bytes(name).i64(amount);
-  out.u64(node.labels.size());
-  for (const auto& [key, value] : node.labels) out.bytes(key).bytes(value);
+  internal::write_amounts(node.resources, node.labels, out);
   out.boolean(node.beside_control);
   return blob_of(out.take());
 }
@@ -73,17 +70,7 @@ Result<JoinAsk> decode_join_ask(BlobView bytes) {
   node.name = in.bytes();
   node.address = in.bytes();
   node.public_key = in.bytes();
-  node.resources.cpus = in.i64();
-  node.resources.gpus = in.i64();
-  node.resources.memory = in.i64();
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string name = in.bytes();
-    node.resources.custom.emplace_back(std::move(name), in.i64());
-  }
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string key = in.bytes();
-    node.labels.emplace_back(std::move(key), in.bytes());
-  }
+  internal::read_amounts(in, node.resources, node.labels);
   node.beside_control = in.boolean();
   if (!in.ok() || !in.at_end() || in.version() != kJoinFormat) return bad("it cannot be read");
   if (const std::string why = complaint(node); !why.empty()) return bad(why);

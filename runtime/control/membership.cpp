@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/control/codec.hpp"
+#include "troupe/runtime/control/internal/amounts.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -27,11 +28,7 @@ std::string encode(const NodeRecord& record) {
   RecordWriter out(kNodeFormat);
   out.id(node.id).id(record.session).u64(record.epoch).boolean(record.draining);
   out.bytes(node.name).bytes(node.address).bytes(node.public_key).boolean(node.beside_control);
-  out.i64(node.resources.cpus).i64(node.resources.gpus).i64(node.resources.memory);
-  out.u64(node.resources.custom.size());
-  for (const auto& [name, amount] : node.resources.custom) out.bytes(name).i64(amount);
-  out.u64(node.labels.size());
-  for (const auto& [key, value] : node.labels) out.bytes(key).bytes(value);
+  internal::write_amounts(node.resources, node.labels, out);
   return out.take();
 }
 
@@ -46,17 +43,7 @@ bool decode(std::string_view bytes, NodeRecord& record) {
   node.address = in.bytes();
   node.public_key = in.bytes();
   node.beside_control = in.boolean();
-  node.resources.cpus = in.i64();
-  node.resources.gpus = in.i64();
-  node.resources.memory = in.i64();
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string name = in.bytes();
-    node.resources.custom.emplace_back(std::move(name), in.i64());
-  }
-  for (auto n = in.count(16); n > 0; --n) {
-    std::string key = in.bytes();
-    node.labels.emplace_back(std::move(key), in.bytes());
-  }
+  internal::read_amounts(in, node.resources, node.labels);
   return in.ok() && in.version() == kNodeFormat;
 }
 
