@@ -119,6 +119,29 @@ TEST_F(PlacingTest, AStartThatIsAnsweredWithoutAReportIsReckonedForAMomentOnly) 
   EXPECT_EQ(told<StartActorAt>(kA).size(), 3u);  // placed again at once
 }
 
+TEST_F(PlacingTest, AStartThatAResetLostIsNotReckonedAnyMore) {
+  join(kA, 1);
+  const auto comes_back = [&] {
+    service->on_reset(kA, now);
+    join(kA, 1);
+    NodeHosts hosts;
+    hosts.epoch = epochs[kA];
+    hosts.control_epoch = service->control_epoch();
+    say(kA, hosts);
+  };
+  ActorSpec s = spec(1, 1);
+  s.job = {};
+  spawn(s);
+  const auto first = start_of(1).incarnation;
+  comes_back();
+  EXPECT_GT(start_of(1).incarnation, first) << "there is room for it";
+  EXPECT_EQ(service->waiting_actors(), 0u);
+  EXPECT_EQ(service->view().nodes.at(0).free.cpus, 0);
+  say(kA, KillActor{s.id});
+  comes_back();  // the second start was lost as well, and nobody wants the actor any more
+  EXPECT_EQ(service->view().nodes.at(0).free.cpus, kUnit);
+}
+
 TEST_F(PlacingTest, WaitingActorsAreTakenInOrder) {
   join(kA, 2);
   for (std::uint64_t n = 1; n <= 6; ++n) {

@@ -110,6 +110,35 @@ TEST_F(Records, OnlyTheLatestEndedJobsAreKept) {
   EXPECT_EQ(Jobs::recover(*store, {2}).value().list().size(), 2u);
 }
 
+TEST_F(Records, AfterARestartEndedJobsMakeRoomAndRunningOnesDoNot) {
+  std::uint64_t started = 0;
+  std::int64_t wall = 0;
+  const auto start = [&](Jobs& jobs) {
+    StartJob message;
+    message.job.id = JobId{0, ++started};
+    run(jobs.on_start(message));
+  };
+  const auto finish = [&](Jobs& jobs, std::uint64_t n) {
+    run(jobs.on_finish(JobId{0, n}, ++wall));
+  };
+  Jobs before({2});
+  for (int n = 0; n < 3; ++n) start(before);
+  finish(before, 3);
+  finish(before, 1);
+  reopen();
+  Jobs jobs = Jobs::recover(*store, {2}).value();
+  start(jobs);
+  finish(jobs, 4);
+  EXPECT_EQ(jobs.find(JobId{0, 3}), nullptr) << "the one that ended first";
+  EXPECT_NE(jobs.find(JobId{0, 1}), nullptr);
+  EXPECT_TRUE(jobs.is_running(JobId{0, 2}));
+  finish(jobs, 2);
+  EXPECT_EQ(jobs.find(JobId{0, 1}), nullptr);
+  EXPECT_EQ(jobs.list().size(), 2u);
+  reopen();
+  EXPECT_EQ(Jobs::recover(*store, {2}).value().list().size(), 2u);
+}
+
 TEST_F(Records, KeyValuesPutGetListAndSwap) {
   KeyValues values({});
   const auto put = [&](std::string key, std::string value, PutMode mode = PutMode::always,

@@ -256,6 +256,16 @@ TEST_F(Tasks, WhatAnEarlierAttemptRanIsNotCalledNotExecuted) {
             (std::vector{Outcome::unknown, Outcome::not_executed, Outcome::not_executed}));
 }
 
+TEST_F(Tasks, WhatIsTriedAgainAfterItsAnswerIsNotCalledNotExecuted) {
+  stream(1, 1);
+  tasks.reclaim(10, at(0ms));
+  EXPECT_TRUE(tasks.retry(5, 2, at(0ms)));  // it threw, say
+  submit(2);
+  tasks.refused(1, Error(Code::infeasible, "no"));
+  EXPECT_EQ(out.failed, (std::vector<int>{1, 2}));
+  EXPECT_EQ(out.outcomes, (std::vector{Outcome::unknown, Outcome::not_executed}));
+}
+
 TEST_F(Tasks, AFailedArgumentFailsOnceAndTheTaskStaysForTheOthers) {
   Task* task = submit(1, 3);
   tasks.argument_failed(*task, died);
