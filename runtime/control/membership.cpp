@@ -87,7 +87,6 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     const Epoch epoch = in.u64();
     readable = readable && in.ok() && in.version() == kNodeFormat;
     members.buried_[epoch] = {node, session};
-    members.last_epoch_ = std::max(members.last_epoch_, epoch);
   });
   if (!read) return read.error();
   const auto epoch = store.get(kNodeEpochKey);
