@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 
+#include "troupe/runtime/client/objects.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -148,8 +150,13 @@ ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
 ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   if (peer == nullptr) return nullptr;
-  const std::size_t at = peer->in_flight.find(sequence);
-  return at != peer->in_flight.size() ? peer->in_flight[at].get() : nullptr;
+  auto& flight = peer->in_flight;
+  const std::size_t at = flight.find(sequence);
+  if (at == flight.size()) return nullptr;
+  if (flight.size() - at > flight.kAhead)
+    if (const auto& results = flight[at + flight.kAhead]->results; !results.empty())
+      fetch_ahead(results.front());
+  return flight[at].get();
 }
 
 std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
@@ -190,6 +197,7 @@ void ActorCalls::flush(Peer& peer) {
   }
   while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
     ActorCall& call = *peer.queue.front();
+    if (peer.queue.size() > 2) peer.queue[2]->fetch_ahead();
     if (call.doomed) {
       const auto gone = std::move(peer.queue.front());
       peer.queue.pop_front();

@@ -30,7 +30,7 @@ struct ActorCall final : Recycled<ActorCall> {
   detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell
   detail::ObjectHandle lifetime;        ///< a handle as long as the call is under way
   std::uint32_t waiting = 0;            ///< arguments that are not ready
-  bool light = false;                   ///< it names no objects, and has one result
+  bool light = false;                   ///< sent plain, with one result
   std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
   std::uint64_t sequence = 0;
 };

@@ -684,11 +684,12 @@ void ClientEngine::refuse(wire::Call& message) {
 
 bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
                              std::uint64_t actor_low, std::uint32_t attempt, std::uint32_t results,
-                             std::uint64_t& sequence) {
+                             std::uint64_t& sequence, bool& plain) {
   Peer* peer = peer_of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
-  if (send_plain(*peer, call, actor_low, attempt, results)) {
+  plain = send_plain(*peer, call, actor_low, attempt, results);
+  if (plain) {
     sequence = ++peer->sent;
     return true;
   }
@@ -709,13 +710,21 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
 }
 
 bool ClientEngine::send(std::uint64_t worker, Task& task) {
-  return send_call(worker, task.call, 0, task.attempt,
-                   static_cast<std::uint32_t>(task.results.size()), task.sequence);
+  bool plain = false;
+  const bool sent =
+      send_call(worker, task.call, 0, task.attempt, static_cast<std::uint32_t>(task.results.size()),
+                task.sequence, plain);
+  task.light = plain && task.results.size() == 1 && task.request == nullptr;
+  return sent;
 }
 
 bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
-  return send_call(worker, call.call, call.actor.low, 1,
-                   static_cast<std::uint32_t>(call.results.size()), call.sequence);
+  bool plain = false;
+  const bool sent =
+      send_call(worker, call.call, call.actor.low, 1,
+                static_cast<std::uint32_t>(call.results.size()), call.sequence, plain);
+  call.light = plain && call.results.size() == 1;
+  return sent;
 }
 
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {

@@ -374,7 +374,8 @@ class ClientEngine final : public detail::Engine,
                                 std::uint64_t request);
   void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
-                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
+                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
+                 bool& plain);
   bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                   std::uint32_t attempt, std::uint32_t results);
   template <class Record>

@@ -35,6 +35,8 @@ class FlightQueue {
     if (count_ != 0 && place(0)->sequence == sequence) return 0;
     return search(sequence);
   }
+  /// How far behind the oldest one is whose reply comes soon, but is not being handled yet.
+  static constexpr std::size_t kAhead = 4;
   /// Takes it out. Linear in how many are older, or newer if those are fewer.
   Pointer take(std::size_t i) noexcept {
     Pointer call = std::move(place(i));

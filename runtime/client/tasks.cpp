@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/tasks.hpp"
 
+#include "troupe/runtime/client/objects.hpp"
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -191,8 +193,13 @@ TaskManager::Lease* TaskManager::lease_on(std::uint64_t worker) {
 Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Lease* lease = lease_on(worker);
   if (lease == nullptr) return nullptr;
-  const std::size_t at = lease->in_flight.find(sequence);
-  return at != lease->in_flight.size() ? lease->in_flight[at] : nullptr;
+  auto& flight = lease->in_flight;
+  const std::size_t at = flight.find(sequence);
+  if (at == flight.size()) return nullptr;
+  if (flight.size() - at > flight.kAhead)
+    if (const auto& results = flight[at + flight.kAhead]->results; !results.empty())
+      fetch_ahead(results.front());
+  return flight[at];
 }
 
 /// What its worker said of a task in flight is progress.
@@ -497,6 +504,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
 void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
+    if (pool.ready.size() > 2) pool.ready[2]->fetch_ahead();
     Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
     if (lease == nullptr) break;
     lease->in_flight.make_room();

@@ -54,7 +54,7 @@ struct Task final : Recycled<Task> {
   std::uint8_t killed : 5 = 0;          ///< workers that ended while they ran it
   bool may_have_run : 1 = false;        ///< in an attempt that has not ended it
   bool had_second_attempt : 1 = false;  ///< there is one at most, or each would have its own
-  bool light : 1 = false;               ///< its call names no objects, and it has one result
+  bool light : 1 = false;               ///< sent plain, with one result and no options
   /// failed: an argument ended in an error; superseded: its other attempt has ended the task. Kept
   /// until waiting is 0, or its worker answers.
   enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;
