@@ -11,6 +11,7 @@
 
 #include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/late_wake.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/objects.hpp"
@@ -383,6 +384,8 @@ class ClientEngine final : public detail::Engine,
                            std::size_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around() noexcept;
+  void wake_for_reply(Peer& peer);
+  void wake_late(std::uint64_t caller) noexcept;
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
   bool fits(const wire::Call& message, std::size_t beside);
   static void refuse(wire::Call& message);
@@ -450,6 +453,7 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
+  LateWake late_wake_;                           ///< a worker's callers
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
   Peer* spoke_ = nullptr;                        ///< the last one to speak, and not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched

@@ -19,6 +19,9 @@ using namespace std::chrono_literals;
 /// Another peer is watched once it was heard so often without the one that is: to change costs as
 /// much as two messages of somebody who is not watched.
 constexpr std::uint32_t kFaithful = 8;
+/// How often the I/O thread of a worker looks whether a caller waits for a wake-up that was put
+/// off.
+constexpr Duration kLateWake = 1ms;
 
 using wire::Cases;
 
@@ -26,6 +29,7 @@ using wire::Cases;
 
 Time ClientEngine::drain(Time now) {
   drop_spent();
+  wake_late(late_wake_.take());
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
   if (socket_ready_.load(std::memory_order_acquire) &&
@@ -40,6 +44,8 @@ Time ClientEngine::drain(Time now) {
   if (now >= next_tick_) next_tick_ = tasks_.tick(now);
   drop_spent();
   collect_released();
+  // While a worker runs one call after the other, somebody may have to be woken late.
+  if (!incoming_.empty() && pump_->shares_cpu()) return std::min(next_tick_, now + kLateWake);
   return next_tick_;
 }
 

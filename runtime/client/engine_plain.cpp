@@ -3,6 +3,7 @@
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/process/registry.hpp"
 
+#include <sched.h>
 #include <algorithm>
 #include <utility>
 
@@ -149,9 +150,25 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
   Guard lock = guard();
   if (Peer* peer = peer_of(to)) {
     peer->channel.count_completed(++peer->completed);
-    peer->channel.send(wire::write_plain(reply, plain_), value);
+    if (peer->channel.post(wire::write_plain(reply, plain_), value)) wake_for_reply(*peer);
   }
   unlock_and_collect(lock);
+}
+
+/// It sleeps. Where it has another CPU it is woken at once.
+void ClientEngine::wake_for_reply(Peer& peer) {
+  ring::Doorbell& bell = peer.channel.peer_doorbell();
+  if (!incoming_.empty() && pump_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
+      late_wake_.puts_off(peer.process, LateTime(&steady_now)))
+    return;
+  bell.nudge();
+  wake_late(late_wake_.take());
+}
+
+/// 0: nobody.
+void ClientEngine::wake_late(std::uint64_t caller) noexcept {
+  if (caller == 0) return;
+  if (Peer* peer = peer_of(caller)) peer->channel.peer_doorbell().nudge();
 }
 
 /// The call is known by now, so no failure is its own. (A reply for which there is no memory ends

@@ -87,6 +87,8 @@ class Pump {
   }
   /// The host's descriptor has ended: nobody sleeps on it any more. Any thread.
   void forget_socket() noexcept;
+  /// This process has one CPU, and so has the peer that spoke last, the same one. Under the lock.
+  bool shares_cpu() const noexcept { return spin_ == Duration(0); }
   /// Whether the I/O thread leaves the doorbell to another that leads, did so a moment ago, or has
   /// assisted lately. (Who assists and finds nothing handles no timers, so not while one is
   /// overdue.)

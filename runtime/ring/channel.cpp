@@ -21,6 +21,16 @@ bool Channel::send(BlobView head, BlobView body) {
   return true;
 }
 
+bool Channel::post(BlobView head, BlobView body) {
+  if (overflow_.empty() && out_.push(head, body)) {
+    ++sent_;
+    return peer_->mark(peer_line_);
+  }
+  send(head, body);
+  peer_->nudge();  // it is to make room
+  return false;
+}
+
 bool Channel::flush() {
   bool sent = false;
   while (!overflow_.empty() && out_.push(overflow_.front())) {

@@ -36,6 +36,8 @@ class Channel {
   /// Sends now or queues behind what waits; false when the peer broke the ring or kMaxOverflow
   /// frames wait already (nothing was queued).
   bool send(BlobView head, BlobView body = {});
+  /// As send(), but a peer that sleeps is not woken. True: it does, so somebody is to nudge it.
+  bool post(BlobView head, BlobView body = {});
   /// Sends only if it fits at once, and nothing waits before it.
   bool try_send(BlobView head, BlobView body = {});
   /// Sends what waits; true when nothing waits any more.

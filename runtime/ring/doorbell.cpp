@@ -83,7 +83,7 @@ Doorbell::~Doorbell() {
   if (page_ != nullptr) munmap(page_, sizeof(DoorbellPage));
 }
 
-void Doorbell::ring(std::uint32_t line) noexcept {
+bool Doorbell::mark(std::uint32_t line) noexcept {
   const std::uint32_t word = word_of(line);
   const std::uint64_t bit = bit_of(line);
   if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
@@ -91,7 +91,7 @@ void Doorbell::ring(std::uint32_t line) noexcept {
   // Checked on its own: a writer that died between the two marks must not silence the others.
   if ((page_->summary.load(std::memory_order_seq_cst) & bit_of(word)) == 0)
     page_->summary.fetch_or(bit_of(word), std::memory_order_seq_cst);
-  nudge();
+  return page_->sleeping.load(std::memory_order_seq_cst) != 0;
 }
 
 void Doorbell::nudge() noexcept {

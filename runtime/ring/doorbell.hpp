@@ -70,7 +70,11 @@ class Doorbell {
   // --- writer ---
   /// Marks the line and wakes the owner if it sleeps. One or two atomic operations when the owner
   /// is busy.
-  void ring(std::uint32_t line) noexcept;
+  void ring(std::uint32_t line) noexcept {
+    if (mark(line)) nudge();
+  }
+  /// Marks the line. True: the owner sleeps, and does so until somebody wakes it.
+  bool mark(std::uint32_t line) noexcept;
   /// On which CPU the owner last went to sleep; -1 when it never has. Where it is by now is its own
   /// affair.
   int slept_on() const noexcept {

@@ -1,0 +1,93 @@
+// Where driver, agent and worker share one CPU: who is woken, and who leaves it to whom.
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace one_cpu_test {
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Context;
+using troupe::Ref;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kBound = 20s;
+
+/// Uses so much CPU time of its thread.
+int burn(int us) {
+  const auto used = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1'000'000 + t.tv_nsec / 1000;
+  };
+  for (const auto until = used() + us; used() < until;) {
+  }
+  return us;
+}
+struct Burner {
+  int burn_for(int us) { return burn(us); }
+};
+/// How often this thread has gone to sleep.
+long sleeps() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
+}
+/// Runs it with a session of which all processes have the one CPU that this thread may use.
+template <class Body>
+void on_one_cpu(Body body) {
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    troupe::Session session({.cpus = 1});
+    Context ctx = session.context();
+    for (int i = 0; i < 100; ++i) ctx.get(ctx.submit<burn>(5), kBound);  // times are learnt
+    body(ctx);
+  }).join();
+}
+
+TEST(OneCpu, RepliesOfSmallTasksShareTheWakeUpOfTheirCaller) {
+  on_one_cpu([](Context& ctx) {
+    constexpr int kTasks = 1000;
+    std::vector<long> times;
+    for (int i = 0; i < 9; ++i) {
+      std::vector<Ref<int>> refs;
+      for (int k = 0; k < kTasks; ++k) refs.push_back(ctx.submit<burn>(10));
+      const long before = sleeps();
+      for (const auto& ref : refs) ctx.get(ref, kBound);
+      times.push_back(sleeps() - before);
+    }
+    std::sort(times.begin(), times.end());
+    EXPECT_LE(times[4], kTasks / 3);
+  });
+}
+
+/// Nothing says that the next one takes longer than those before it, and the caller of an actor
+/// does not look by itself. After a thousand the worker's other thread has been asleep for a while.
+TEST(OneCpu, AReplyDoesNotWaitForALongCallThatFollowsSmallOnes) {
+  on_one_cpu([](Context& ctx) {
+    constexpr auto kLong = 200ms;
+    const auto actor = ctx.spawn<Burner>();
+    for (const int small : {30, 1000, 30, 1000, 30, 1000}) {
+      std::vector<Ref<int>> refs;
+      for (int k = 0; k < small; ++k) refs.push_back(actor.call<&Burner::burn_for>(5));
+      const Ref<int> last = actor.call<&Burner::burn_for>(static_cast<int>(kLong / 1us));
+      const auto begun = Clock::now();
+      for (const auto& ref : refs) ctx.get(ref, kBound);
+      const auto took = Clock::now() - begun;
+      ctx.get(last, kBound);
+      EXPECT_LT(took, kLong / 2) << small << " small ones";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace one_cpu_test
