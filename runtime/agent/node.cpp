@@ -18,7 +18,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kIdle = 2ms;  // from then on memory may be prepared
+// After so long without a message memory may be prepared, if there is CPU time to spare, which is
+// looked at for so long; if there is none, it is asked again after so long.
+constexpr Duration kIdle = 2ms, kLook = 500us, kWanted = 20ms;
+
+/// What they have used until now, those that live.
+template <class Processes>
+Duration cpu_time_of(const Processes& processes) {
+  Duration sum{};
+  for (const auto& [index, process] : processes) {
+    clockid_t clock{};
+    timespec used{};
+    const auto pid = static_cast<pid_t>(process->told_pid);
+    if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &used) == 0)
+      sum += std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  }
+  return sum;
+}
 
 int usable_cpus() {
   cpu_set_t set;
@@ -224,7 +240,8 @@ Time Node::next_deadline() const {
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  if (prefault_more_) until = std::min(until, steady_now() + kIdle);
+  if (prefault_more_)
+    until = std::min(until, steady_now() + (prefault_piece_.count == 0 ? kWanted : kIdle));
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
   until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
@@ -258,8 +275,18 @@ void Node::poll_once(Time until) {
       set.add(process->socket.fd(), index,
               process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
-  const int ready = set.wait(left);
-  prefault(ready == 0 && left > Duration(0) && left <= kIdle);
+  int ready = set.wait(left);
+  bool idle = ready == 0 && left > Duration(0), room = true;
+  if (idle && prefault_more_) {
+    const Time since = steady_now();
+    const Duration before = cpu_time_of(processes_);
+    ready = set.wait(kLook);
+    idle = ready == 0;
+    const Duration used = cpu_time_of(processes_) - before, time = steady_now() - since;
+    room = used < usable_cpus() * time - 3 * time / 4;  // of one CPU
+  }
+  prefault(idle && room);
+  if (idle && !room) prefault_piece_ = Bytes{0};
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
@@ -275,13 +302,15 @@ void Node::poll_once(Time until) {
 }
 
 /// Some memory for later, in pieces that grow while nobody wants anything: a message that comes
-/// meanwhile waits for the piece, and so do two nodes that wait for each other. Soon done is best:
-/// whoever shares the CPU takes tasks for longer than they are as long as it is not. (A nice thread
-/// is not preempted at once, and a `SCHED_IDLE` one may keep its process from ending.)
+/// meanwhile waits for the piece, and so do two nodes that wait for each other. Not while the
+/// programs use all the CPUs: with one CPU it took two fifths of it, and calls in flight as much.
+/// (A nice thread's work would be theirs, too, and a `SCHED_IDLE` one may keep its process from
+/// ending.)
 void Node::prefault(bool idle) {
   constexpr Bytes kFirst{256 << 10}, kMost{4 << 20};
-  if (idle && prefault_more_) prefault_more_ = host_->prefault(prefault_piece_);
-  prefault_piece_ = idle ? std::min(Bytes{2 * prefault_piece_.count}, kMost) : kFirst;
+  const Bytes piece = std::max(prefault_piece_, kFirst);
+  if (idle && prefault_more_) prefault_more_ = host_->prefault(piece);
+  prefault_piece_ = idle ? std::min(Bytes{2 * piece.count}, kMost) : kFirst;
 }
 
 void Node::drain_bell() {

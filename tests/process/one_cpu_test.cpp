@@ -1,4 +1,6 @@
 // Where driver, agent and worker share one CPU: who is woken, and who leaves it to whom.
+#include "tests/eventually.hpp"
+#include "tests/process/processes.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -6,6 +8,8 @@
 #include <sys/resource.h>
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -38,6 +42,12 @@ long sleeps() {
   rusage used{};
   getrusage(RUSAGE_THREAD, &used);
   return used.ru_nvcsw;
+}
+/// CPU time that a process has had, in milliseconds.
+double cpu_ms(int pid) {
+  double ns = 0;
+  std::ifstream("/proc/" + std::to_string(pid) + "/schedstat") >> ns;
+  return ns / 1e6;
 }
 /// Runs it with a session of which all processes have the one CPU that this thread may use.
 template <class Body>
@@ -86,6 +96,20 @@ TEST(OneCpu, AReplyDoesNotWaitForALongCallThatFollowsSmallOnes) {
       ctx.get(last, kBound);
       EXPECT_LT(took, kLong / 2) << small << " small ones";
     }
+  });
+}
+
+TEST(OneCpu, MemoryIsPreparedOnceTheProgramsLeaveTheCpu) {
+  on_one_cpu([](Context& ctx) {
+    const auto agents = our_processes("troupe-agent");
+    ASSERT_EQ(agents.size(), 1u);
+    const double before = cpu_ms(agents[0].pid);
+    for (const auto until = Clock::now() + 300ms; Clock::now() < until;)
+      ctx.get(ctx.submit<burn>(1000), kBound);
+    const double busy = cpu_ms(agents[0].pid) - before;
+    EXPECT_TRUE(eventually([&] { return cpu_ms(agents[0].pid) - before > busy + 20; }))
+        << "nothing was prepared, or all of it meanwhile, in " << busy << " ms";
+    EXPECT_LT(busy, 20);
   });
 }
 
