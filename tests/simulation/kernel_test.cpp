@@ -116,6 +116,8 @@ TEST(Kernel, AQuietScheduleDoesNotCount) {
   EXPECT_TRUE(report.counts());
 }
 
+constexpr std::uint64_t kCountsSleep = 50;
+
 /// Notes everything that reaches it.
 struct Recorder : Node<std::uint64_t> {
   std::vector<std::string>* log;
@@ -133,6 +135,7 @@ struct Recorder : Node<std::uint64_t> {
     log->push_back(std::to_string(peer) + " restarted");
   }
   bool goes_on(std::uint64_t timer) const override { return timer >= 100; }
+  bool counts_sleep(std::uint64_t timer) const override { return timer == kCountsSleep; }
 };
 
 struct Script {
@@ -201,6 +204,37 @@ TEST(Kernel, APausedProcessGetsEverythingLate) {
   s.world.at(4s, [&] { EXPECT_TRUE(s.log[1].empty()); });
   s.run(10s);
   EXPECT_EQ(s.log[1], (Log{"0:1", "timer 7"}));
+}
+
+TEST(Kernel, AMachineThatSleepsDoesNotNoticeByItsClock) {
+  Script s(Delivery::reliable);
+  Duration awake{}, up{};
+  const auto clocks = [&] { return std::pair(s.world.clock_of(1), s.world.up_time_of(1)); };
+  s.world.at(0s, [&] {
+    s.world.with(1, [](Env<std::uint64_t>& env) {
+      env.set_timer(7, env.now() + 2s);
+      env.set_timer(kCountsSleep, env.now() + 3s);
+    });
+    const auto before = clocks();
+    s.world.at(1s, [&] {
+      EXPECT_TRUE(s.world.sleep(1, 5s));
+      EXPECT_FALSE(s.world.sleep(1, 1s)) << "it sleeps already";
+    });
+    s.world.at(4s, [&, before] {
+      EXPECT_EQ(s.world.clock_of(1), before.first + 1s);
+      EXPECT_TRUE(s.log[1].empty());
+    });
+    s.world.at(6500ms, [&, before] {
+      awake = clocks().first - before.first;
+      up = clocks().second - before.second;
+      EXPECT_EQ(s.log[1], (Log{"0:1", "timer " + std::to_string(kCountsSleep)}));
+    });
+  });
+  s.send(2s, 0, 1, 1);
+  s.run(10s);
+  EXPECT_EQ(awake, 1500ms);
+  EXPECT_EQ(up, 6500ms);
+  EXPECT_EQ(s.log[1].back(), "timer 7") << "a second was left";
 }
 
 TEST(Kernel, WhatIsBesideAProcessThatStandsStillAloneGoesOn) {

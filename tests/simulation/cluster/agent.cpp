@@ -64,11 +64,24 @@ void Agent::wake(std::uint64_t process, Duration after) {
 }
 
 void Agent::interrupt_at(std::uint64_t process, Time at) {
-  env_->set_timer(kAlarm + process, at);
+  env_->set_timer(kAlarm + process, env_->now() + (at - env_->up_time()));
 }
 
 bool Agent::goes_on(std::uint64_t timer) const {
   return timer >= kProcess;
+}
+
+bool Agent::counts_sleep(std::uint64_t timer) const {
+  return timer >= kAlarm;
+}
+
+Time Agent::serves_until() const {
+  if (over_ || !network_) return Time{};
+  Time until(sleep_.up_at(network_->serves_until()));
+  for (const auto& [index, proc] : processes_)
+    if (proc->process && !proc->halted && actors_.hosts(index))
+      until = std::max(until, proc->process->serves_until());
+  return until;
 }
 
 bool Agent::stands_still() const {
@@ -193,6 +206,7 @@ void Agent::interrupt_process(ProcessIndex index) {
 void Agent::pass() {
   in_pass_ = true;
   const Time now = env_->now();
+  if (sleep_.slept(env_->up_time().time_since_epoch(), now)) network_->on_slept(now);
   network_->poll(now);
   halt_actors();
   release_answers();

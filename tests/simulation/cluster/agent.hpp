@@ -13,6 +13,7 @@
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transit.hpp"
+#include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/client/serving.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
@@ -47,6 +48,7 @@ class Agent final : public sim::Node<Packet>,
   void on_message(sim::Env<Packet>& env, sim::NodeIndex from, Packet packet) override;
   void on_timer(sim::Env<Packet>& env, std::uint64_t id) override;
   bool goes_on(std::uint64_t timer) const override;
+  bool counts_sleep(std::uint64_t timer) const override;
   void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
 
   // Faults; from within world.with(). False when there is nothing to strike.
@@ -69,9 +71,15 @@ class Agent final : public sim::Node<Packet>,
   std::string seen_records() const;
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool exited() const noexcept { return over_; }
-  bool may_serve(Time now) const { return !over_ && network_ && network_->may_serve(now); }
-  /// What its processes have been told, who go by that while it does not run.
-  Time serves_until() const { return over_ || !network_ ? Time{} : network_->serves_until(); }
+  /// If it ran now.
+  bool may_serve(Time now, Time up) const {
+    SleepClock sleep = sleep_;
+    return !over_ && network_ && !sleep.slept(up.time_since_epoch(), now) &&
+           network_->may_serve(now);
+  }
+  /// Until when its processes may go on while it does not run: as it says, and as each of them that
+  /// is not halted has read; by up_time().
+  Time serves_until() const;
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }
   void calm() { moves_.calm(); }
   /// A line of a replay's log.
@@ -123,6 +131,7 @@ class Agent final : public sim::Node<Packet>,
 
   // Machine
   Time now() const override { return env_->now(); }
+  Time up_time() const override { return env_->up_time(); }
   Random& random() override { return env_->random(); }
   Store& store() override { return store_; }
   Truth& truth() override;
@@ -279,6 +288,7 @@ class Agent final : public sim::Node<Packet>,
   std::set<PortalKey> stalled_;
   bool holds_answers_ = false, halts_actors_ = false;
   std::int64_t said_ = client::kServesAlways;  ///< on its doorbell
+  SleepClock sleep_;
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;

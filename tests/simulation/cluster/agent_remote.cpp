@@ -331,7 +331,7 @@ void Agent::release_answers() {
 /// What came for it meanwhile is read when it goes on.
 void Agent::halt_actors() {
   const bool halt = !network_->may_serve(env_->now());
-  say(client::serving_word(halt ? Time{} : network_->serves_until()));
+  say(client::serving_word(halt ? Time{} : Time(sleep_.up_at(network_->serves_until()))));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, proc] : processes_) {
@@ -350,7 +350,7 @@ void Agent::say(std::int64_t word) {
   if (std::exchange(said_, word) == word || word == client::kServesNever) return;
   for (const auto& [index, proc] : processes_)
     if (proc->process && proc->process->stands_still())
-      interrupt_at(index, env_->now() + Duration(random().below(10'000'000)));
+      interrupt_at(index, env_->up_time() + Duration(random().below(10'000'000)));
 }
 
 void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {

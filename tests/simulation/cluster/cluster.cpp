@@ -50,6 +50,8 @@ std::string_view name_of(Mark mark) noexcept {
                                         "killed_in_a_frame",
                                         "agent_stopped",
                                         "agent_stopped_long",
+                                        "machine_slept",
+                                        "machine_slept_long",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",
@@ -189,14 +191,15 @@ void Cluster::schedule_strikes() {
   }
 }
 
-/// Agents stand still while the processes of their nodes go on.
+/// Agents stand still while the processes of their nodes go on, or whole machines sleep.
 void Cluster::schedule_stops() {
-  Random random(seed_ ^ 0x73746f707073ULL);
+  Random random(seed_ ^ 0x73746f707073ULL), how(seed_ ^ 0x736c65657073ULL);
   const auto stop = [&](Duration at, Duration length) {
     const auto from = static_cast<sim::NodeIndex>(random.below(plan.machines - 1));
     const std::uint64_t number = 4'000'000 + stops_++;
+    const bool sleeps = how.chance(plan.sleeps);
     if (tuning_.muted.count(number) != 0) return;
-    world.at(at, [this, from, length] { stop_an_agent(from, length); });
+    world.at(at, [this, from, length, sleeps] { stop_an_agent(from, length, sleeps); });
   };
   if (plan.stop_for > Duration{}) stop(plan.stop_at, plan.stop_for);
   if (plan.between_stops == Duration{}) return;
@@ -207,7 +210,7 @@ void Cluster::schedule_stops() {
 }
 
 /// Rather one beside which a driver and actors go on.
-void Cluster::stop_an_agent(sim::NodeIndex from, Duration length) {
+void Cluster::stop_an_agent(sim::NodeIndex from, Duration length, bool sleeps) {
   sim::NodeIndex victim = 1 + from;
   for (sim::NodeIndex i = 0; i + 1 < plan.machines; ++i) {
     const sim::NodeIndex one = 1 + (from + i) % (plan.machines - 1);
@@ -215,10 +218,16 @@ void Cluster::stop_an_agent(sim::NodeIndex from, Duration length) {
     victim = one;
     break;
   }
-  if (!world.stop_alone(victim, length)) return;
-  truth.mark(length < 10s ? Mark::agent_stopped : Mark::agent_stopped_long);
+  if (sleeps ? !world.sleep(victim, length) : !world.stop_alone(victim, length)) return;
+  if (sleeps) {
+    awake_from_[victim] = world.now() + length;
+    truth.mark(length < 10s ? Mark::machine_slept : Mark::machine_slept_long);
+  } else {
+    truth.mark(length < 10s ? Mark::agent_stopped : Mark::agent_stopped_long);
+  }
   if (verbose())
-    agent(victim)->log("its agent stands still for " + std::to_string(length / 1ms) + " ms");
+    agent(victim)->log((sleeps ? "its machine sleeps for " : "its agent stands still for ") +
+                       std::to_string(length / 1ms) + " ms");
 }
 
 void Cluster::strike(Mark kind, sim::NodeIndex victim) {
@@ -326,9 +335,8 @@ void Cluster::declared_dead(NodeId node) {
   dead_.insert(node);
   if (is_gone(node)) return;
   const auto index = static_cast<sim::NodeIndex>(node.low);
-  if (agent(index)->may_serve(world.clock_of(index)))
-    truth.fail("a node that may still serve is declared dead");
-  if (agent(index)->serves_until() > world.clock_of(index))
+  if (may_serve(index)) truth.fail("a node that may still serve is declared dead");
+  if (agent(index)->serves_until() > world.up_time_of(index))
     truth.fail("processes of a node that is declared dead would serve if its agent did not run");
   expect_exit(node);
 }
@@ -336,8 +344,12 @@ void Cluster::declared_dead(NodeId node) {
 /// By another node.
 void Cluster::taken_for_dead(NodeId node) {
   const auto index = static_cast<sim::NodeIndex>(node.low);
-  if (!is_gone(node) && agent(index)->may_serve(world.clock_of(index)))
+  if (!is_gone(node) && may_serve(index))
     truth.fail("a node that may still serve is taken for dead");
+}
+
+bool Cluster::may_serve(sim::NodeIndex i) {
+  return agent(i)->may_serve(world.clock_of(i), world.up_time_of(i));
 }
 
 /// All others know that it is dead.
@@ -345,13 +357,15 @@ void Cluster::taken_in(NodeId node) {
   if (dead_.count(node) != 0) truth.fail("a node that was declared dead is taken in as a new one");
 }
 
-/// It may have carried on until a moment ago; one that is stopped exits when it wakes, and one that
-/// never heard that it was a member when a control reaches it.
+/// It may have carried on until a moment ago; one that is stopped exits when it wakes, one whose
+/// machine has slept when control tells it or after 10 s awake, and one that never heard that it
+/// was a member when a control reaches it.
 void Cluster::expect_exit(NodeId node) {
   world.at(world.now() - Time{} + 3s, [this, node] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
     if (world.paused(index)) return expect_exit(node);
+    if (world.now() < awake_from_[index] + 12s) return expect_exit(node);
     if (!agent(index)->registered() && world.now() - Time{} < plan.faults_for + 15s)
       return expect_exit(node);
     truth.fail("a node that was declared dead lives on");

@@ -10,6 +10,7 @@
 #include "tests/simulation/cluster/control_node.hpp"
 #include "tests/simulation/cluster/truth.hpp"
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,6 +58,7 @@ struct Plan {
   Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not
   Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
   Duration between_stops{};        ///< of agents, most of them short; zero: none
+  double sleeps = 0.4;             ///< how likely it is a machine that sleeps instead
   Duration away_at{};              ///< control is silent from then on; zero: it dies when it may
   sim::NodeIndex slow_node = 0;    ///< its tasks take long, by what it tells control; 0: none tells
   std::size_t old_jobs = 0;        ///< ended long ago, as many as control keeps; 0: it keeps all
@@ -117,11 +119,12 @@ class Cluster {
   Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
   ControlNode* control() { return static_cast<ControlNode*>(world.node(0)); }
   void expect_exit(NodeId node);
+  bool may_serve(sim::NodeIndex i);
   bool aims();
   void end_control(Duration after);
   void schedule_strikes();
   void schedule_stops();
-  void stop_an_agent(sim::NodeIndex from, Duration length);
+  void stop_an_agent(sim::NodeIndex from, Duration length, bool sleeps);
   void strike(Mark kind, sim::NodeIndex victim);
   bool done();
   void check_placing(const control::Service& service);
@@ -133,7 +136,8 @@ class Cluster {
   Tuning tuning_;
   Random aim_, power_;
   std::vector<Random> shell_randoms_;
-  std::set<NodeId> dead_;  ///< as control has declared
+  std::set<NodeId> dead_;                      ///< as control has declared
+  std::map<sim::NodeIndex, Time> awake_from_;  ///< machines that have slept
   std::uint64_t last_driver_ = 0, strikes_ = 0, stops_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
   std::optional<Time> room_since_;  ///< for an actor that waits at control

@@ -223,6 +223,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("long_cut")) plan.cut_at = {};
   if (is_off("agent_stopped")) plan.between_stops = {};
   if (is_off("agent_stopped_long")) plan.stop_for = {};
+  if (is_off("machine_slept")) plan.sleeps = 0;
   if (is_off("node_slow")) plan.slow_node = 0;
   if (is_off("old_jobs")) plan.old_jobs = 0;
   if (is_off("lingers")) plan.workload.lingers = false;

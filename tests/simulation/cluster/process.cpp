@@ -124,7 +124,7 @@ void Process::begin_serving() {
 }
 
 void Process::interrupt() {
-  const client::Serving serving = client::serving_at(machine_.serving_word(), machine_.now());
+  const client::Serving serving = client::serving_at(machine_.serving_word(), machine_.up_time());
   const bool stood = std::exchange(stands_still_, !serving.may);
   alarm_ = serving.alarm;
   if (serving.may) machine_.interrupt_at(index_, alarm_);
@@ -134,7 +134,7 @@ void Process::interrupt() {
 }
 
 bool Process::may_go_on() {
-  if (machine_.now() >= alarm_) interrupt();
+  if (machine_.up_time() >= alarm_) interrupt();
   return !stands_still_;
 }
 

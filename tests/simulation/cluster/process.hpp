@@ -61,13 +61,15 @@ class Machine {
  public:
   virtual ~Machine() = default;
   virtual Time now() const = 0;
+  /// By the clock that goes on while the machine sleeps.
+  virtual Time up_time() const = 0;
   virtual Random& random() = 0;
   virtual Store& store() = 0;
   virtual Truth& truth() = 0;
   /// The agent has something to read.
   virtual void wake_agent() = 0;
   virtual void wake(std::uint64_t process, Duration after) = 0;
-  /// Its actor's thread is interrupted then.
+  /// Its actor's thread is interrupted then, by up_time().
   virtual void interrupt_at(std::uint64_t process, Time at) = 0;
   /// Until when actors here may serve, as its agent said last (client/serving.hpp).
   virtual std::int64_t serving_word() const = 0;
@@ -122,6 +124,10 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void interrupt();
   /// Its actor's thread was interrupted, and may not go on yet.
   bool stands_still() const noexcept { return stands_still_; }
+  /// Until when it goes on without another look at the word; zero: not, or it has none to look at.
+  Time serves_until() const noexcept {
+    return stands_still_ || alarm_ == Time::max() ? Time{} : alarm_;
+  }
   void connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder);
 
   // For the program.
@@ -264,7 +270,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::deque<Incoming> incoming_;
   std::deque<std::pair<wire::StartActor, Blob>> starts_;
   bool blocked_ = false, shutdown_ = false;
-  Time alarm_ = Time::max();  ///< when its actor's thread is interrupted
+  Time alarm_ = Time::max();  ///< when its actor's thread is interrupted, by up_time()
   bool stands_still_ = false;
   Time next_tick_ = Time::max();
   std::unique_ptr<Program> program_;

@@ -64,6 +64,8 @@ enum class Mark : std::uint8_t {
   killed_in_a_frame,
   agent_stopped,
   agent_stopped_long,
+  machine_slept,
+  machine_slept_long,
   fault_count_,
   // rare paths
   spilled = fault_count_,

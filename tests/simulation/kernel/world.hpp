@@ -57,6 +57,8 @@ class Env {
   std::uint32_t incarnation() const noexcept { return world_.incarnation(self_); }
   /// This node's monotonic clock. Each machine's starts elsewhere, so do not send it to others.
   Time now() const noexcept { return world_.node_now(self_); }
+  /// This machine's clock that goes on while it sleeps; now() does not.
+  Time up_time() const noexcept { return world_.up_time_of(self_); }
   /// The wall clock in nanoseconds; it jumps.
   std::int64_t wall_clock() const noexcept { return world_.wall_clock(self_); }
   /// Hands a message to the network. Never fails; whether it arrives is the network's affair.
@@ -96,6 +98,8 @@ class Node {
   /// Whether that timer is of a process of its own, which goes on while this one stands still
   /// alone.
   virtual bool goes_on(std::uint64_t /*timer*/) const { return false; }
+  /// Whether that timer's time passes while its machine sleeps, as up_time() does.
+  virtual bool counts_sleep(std::uint64_t /*timer*/) const { return false; }
   /// The connection to a peer closed or was opened again (a peer's death by signal closes too; a
   /// crashed machine or a cut route says nothing).
   virtual void on_connection(Env<M>&, NodeIndex, bool /*up*/) {}
@@ -187,8 +191,11 @@ class World {
   /// Larger faults that the schedule held so far, muted ones included.
   std::uint64_t ticks() const noexcept { return ticks_; }
   Time now() const noexcept { return now_; }
-  /// What that machine's own clock says.
-  Time clock_of(NodeIndex i) const noexcept { return node_now(i); }
+  /// What that machine's own clocks say.
+  Time clock_of(NodeIndex i) const noexcept {
+    return (members_[i].asleep ? members_[i].asleep_since : now_) + members_[i].clock_offset;
+  }
+  Time up_time_of(NodeIndex i) const noexcept { return node_now(i) + members_[i].slept; }
   std::size_t node_count() const noexcept { return members_.size(); }
   std::uint32_t incarnation(NodeIndex i) const noexcept { return members_[i].incarnation; }
   Random& random() noexcept { return workload_; }
@@ -212,6 +219,9 @@ class World {
   /// A machine's first process stands still, as by SIGSTOP, and those beside it go on
   /// (Node::goes_on). Counted by who calls it: false when it is dead or stands still already.
   bool stop_alone(NodeIndex i, Duration length);
+  /// A machine sleeps with all that is on it: nothing runs, its clock stands still, and its timers
+  /// take as much longer (Node::counts_sleep). False when it is dead or stands still already.
+  bool sleep(NodeIndex i, Duration length);
   void cut(Cut cut, Duration length);
   /// One node from all others.
   void isolate(NodeIndex i, Duration length);
@@ -238,7 +248,10 @@ class World {
     std::uint32_t incarnation = 0;
     bool started = false, paused = false, exiting = false;
     bool alone = false;  // paused, and what is beside it goes on
-    Duration clock_offset{};
+    bool asleep = false;
+    Time asleep_since{};
+    std::vector<std::pair<std::uint64_t, Duration>> asleep_timers;  // id, what is left
+    Duration clock_offset{}, slept{};
     std::int64_t wall_offset = 0;
     Random random{0};
     FlatMap<std::uint64_t, std::uint32_t> timers;  // id -> its slot, or kHeld
@@ -278,6 +291,7 @@ class World {
   void release_held();
   void heal();
   void resume(NodeIndex i);
+  void wake_up(NodeIndex i);
   void schedule_tick();
   bool strike(Fault fault, NodeIndex victim);
   bool damage(NodeIndex victim, Fault fault);

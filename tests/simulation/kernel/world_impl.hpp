@@ -305,7 +305,8 @@ void World<M>::end_process(NodeIndex i, bool silent, Fault kind) {
   for (const auto& [id, slot] : member.timers) drop_timer(slot);
   member.timers.clear();
   member.held.clear();
-  member.paused = member.alone = false;
+  member.paused = member.alone = member.asleep = false;
+  member.asleep_timers.clear();
   member.exiting = false;
   network_.forget_lives_seen_by(i);
   for (NodeIndex peer = 0; peer < members_.size() && !blocked_.empty(); ++peer)
@@ -352,6 +353,32 @@ bool World<M>::stop_alone(NodeIndex i, Duration length) {
 }
 
 template <class M>
+bool World<M>::sleep(NodeIndex i, Duration length) {
+  Member& member = members_[i];
+  if (!alive(i) || member.paused) return false;
+  member.asleep = true;
+  member.asleep_since = now_;
+  for (const auto& [id, slot] : member.timers) {
+    member.asleep_timers.emplace_back(id, heap_.at(slot) - now_);
+    drop_timer(slot);
+  }
+  member.timers.clear();
+  stop(i, length);
+  return true;
+}
+
+template <class M>
+void World<M>::wake_up(NodeIndex i) {
+  Member& member = members_[i];
+  if (!std::exchange(member.asleep, false)) return;
+  const Duration slept = now_ - member.asleep_since;
+  member.clock_offset -= slept;
+  member.slept += slept;
+  for (const auto& [id, left] : std::exchange(member.asleep_timers, {}))
+    set_timer(i, id, node_now(i) + left - (member.node->counts_sleep(id) ? slept : Duration{}));
+}
+
+template <class M>
 void World<M>::stop(NodeIndex i, Duration length) {
   members_[i].paused = true;
   Event event{.kind = Kind::resume};
@@ -363,6 +390,7 @@ void World<M>::stop(NodeIndex i, Duration length) {
 template <class M>
 void World<M>::resume(NodeIndex i) {
   members_[i].paused = members_[i].alone = false;
+  wake_up(i);
   std::deque<Event> held = std::move(members_[i].held);
   members_[i].held.clear();
   // They waited in its socket buffers: no cut and no closed connection takes them back.
