@@ -297,6 +297,7 @@ class OwnerTable {
   bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
   void note_orphan(ObjectId object, ProcessIndex to);
   bool is_orphan(ObjectId object) const;
+  bool was_borrowed(ObjectId object) const;
   std::optional<ProcessIndex> forget_oldest_death();
   void hold_inner(const wire::Value& value);
   void drop_inner(const wire::Value& value);

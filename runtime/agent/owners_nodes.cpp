@@ -21,9 +21,8 @@ std::optional<ProcessIndex> OwnerTable::owner_of(ObjectId object) const {
 ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
   note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
-  if (owner == kSelf) return kSelf;
-  if (ends_here(object, to)) {
-    count(object, records_.at(object), to, -1);
+  if (owner == kSelf ? was_borrowed(object) : ends_here(object, to)) {
+    count(object, record_of(object), to, -1);
     if (owner != to) note_orphan(object, to);
   }
   return owner;
@@ -82,6 +81,13 @@ bool OwnerTable::is_orphan(ObjectId object) const {
   });
 }
 
+/// We have let go of a ref whose owner we had lost, and it came back, or may, from somebody who
+/// takes us for the owner.
+bool OwnerTable::was_borrowed(ObjectId object) const {
+  const auto found = records_.find(object);
+  return (found == records_.end() || !found->second.known) && is_orphan(object);
+}
+
 void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
                            std::int32_t delta) {
   if (is_dead(from)) return;
@@ -99,11 +105,9 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   }
   // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
-  const bool known = found != records_.end() && found->second.known;
-  const bool borrowed = owner != kSelf || (!known && is_orphan(object));
-  if (!borrowed)
+  if (owner == kSelf && !was_borrowed(object))
     hold(object, from, delta);
-  else if (known && delta > 0)
+  else if (owner != kSelf && delta > 0)
     note_orphan(object, from);  // what it gives back may come when we have let go of the ref
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }

@@ -478,6 +478,23 @@ TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOne) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+// Schedules 1362866 and 1716690.
+TEST_F(OwnersBetweenNodes, NorDoesWhoSendsItBackWhenWeHaveLetGoAndGetsItAgain) {
+  arrive(kX);
+  owners.node_died(kA, death());
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  let_go(kX);
+  owners.borrow(kX, kSelf, kN);
+  owners.hold(kX, 1, +1);
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  EXPECT_EQ(owners.total_holds(), 1) << "its own";
+  owners.peer_hold(kN, kX, kN, -1);
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
 TEST_F(OwnersBetweenNodes, ManyOfThoseCostACountNoMoreThanFew) {
   constexpr std::uint64_t kLost = 30'000, kCounts = 4'000;
   for (std::uint64_t n = 0; n < kLost; ++n) arrive({9, n});
