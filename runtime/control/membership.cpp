@@ -82,11 +82,11 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
   if (!read) return read.error();
   read = store.scan(kBuriedPrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
-    const auto node = in.id<NodeId>();
-    const auto session = in.id<SessionId>();
+    Dead dead{in.id<NodeId>(), in.id<SessionId>(), {}};
     const Epoch epoch = in.u64();
+    dead.public_key = in.bytes();
     readable = readable && in.ok() && in.version() == kNodeFormat;
-    members.buried_[epoch] = {node, session};
+    members.buried_[epoch] = std::move(dead);
   });
   if (!read) return read.error();
   const auto epoch = store.get(kNodeEpochKey);
@@ -173,18 +173,20 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
 
 void Membership::bury(const NodeRecord& record, Out& out) {
   const NodeId id = record.description.id;
-  buried_[record.epoch] = {id, record.session};
-  out.writes.put(numbered(kBuriedPrefix, record.epoch),
-                 RecordWriter(kNodeFormat).id(id).id(record.session).u64(record.epoch).take());
+  const std::string& key = record.description.public_key;
+  buried_[record.epoch] = {id, record.session, key};
+  out.writes.put(
+      numbered(kBuriedPrefix, record.epoch),
+      RecordWriter(kNodeFormat).id(id).id(record.session).u64(record.epoch).bytes(key).take());
   if (buried_.size() <= options_.max_buried) return;
   out.writes.del(numbered(kBuriedPrefix, buried_.begin()->first));
   buried_.erase(buried_.begin());
 }
 
 std::optional<Epoch> Membership::epoch_of_dead(NodeId id, SessionId session) const {
-  const std::pair process(id, session);
-  const auto at = std::find_if(buried_.begin(), buried_.end(),
-                               [&](const auto& entry) { return entry.second == process; });
+  const auto at = std::find_if(buried_.begin(), buried_.end(), [&](const auto& entry) {
+    return entry.second.node == id && entry.second.session == session;
+  });
   if (at == buried_.end()) return std::nullopt;
   return at->first;
 }

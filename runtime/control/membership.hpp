@@ -11,10 +11,10 @@
 ///
 /// A process may be dead before it has heard its epoch: control died in between, and the next one
 /// waited for it in vain. It still asks to be a member, and as a new one nobody would talk to it,
-/// for its NodeId is dead. So a death is kept with the session of its process, written down
-/// together, and every later control has that process refused (FenceProcess): the 1,024 with the
-/// highest epochs, for who has not heard its own is among the youngest. 80 bytes each, in memory
-/// and on disk; a node that is new costs one search of them.
+/// for its NodeId is dead. So a death is kept with the session and the key of its process,
+/// written down together, and every later control has that process refused (FenceProcess): the
+/// 1,024 with the highest epochs, for who has not heard its own is among the youngest. Some 200
+/// bytes each, in memory and on disk; a node that is new costs one search of them.
 ///
 /// Dead means dead: a node is declared only when it can no longer be alive.
 /// - Its lease is over: an agent without control ends itself 10 s after it *sent* the last
@@ -189,6 +189,13 @@ struct NodeRecord {
   bool registered = false;  ///< with this start of control
 };
 
+/// A process that was declared dead.
+struct Dead {
+  NodeId node;
+  SessionId session;
+  std::string public_key;
+};
+
 class Membership {
  public:
   using Out = Output<MembershipEvent>;
@@ -215,6 +222,8 @@ class Membership {
   std::optional<NodeRecord> find(NodeId node) const;
   std::vector<NodeRecord> nodes() const;
   const Roster& roster() const noexcept { return roster_; }
+  /// By epoch: who may still ask to be a member.
+  const std::map<Epoch, Dead>& buried() const noexcept { return buried_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
 
  private:
@@ -268,7 +277,7 @@ class Membership {
   /// On the patient clock. They stay condemned in the roster for as long as an agent might carry
   /// on, and their answers to others run out too.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
-  std::map<Epoch, std::pair<NodeId, SessionId>> buried_;
+  std::map<Epoch, Dead> buried_;
   Time last_tick_{};
   Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};

@@ -111,6 +111,14 @@ void Service::begin(Time now) {
     out_.admit(record.description);
     view_changed(record.description.id, now);
   }
+  for (const auto& [epoch, dead] : members_.buried()) {  // only so that it can be told
+    if (nodes_.count(dead.node) != 0 || joined_.count(dead.node) != 0) continue;
+    NodeDescription node;
+    node.id = dead.node;
+    node.public_key = dead.public_key;
+    out_.admit(node);
+    revoke_at_.emplace(now + options_.revoke_after, dead.node);
+  }
   run(actors_.start(), now);
   for (const JobRecord& job : jobs_.list())
     if (job.state == JobState::running && !members_.is_current(job.node, job.epoch))

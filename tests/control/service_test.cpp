@@ -436,7 +436,9 @@ TEST_F(ServiceTest, WhoDiedBeforeItHeardThatItWasAMemberIsFencedByTheNextControl
   join_all();
   const Epoch epoch = epochs[kC];
   say(kC, Leaving{kC, epoch});
+  out.admitted.clear();
   start();
+  EXPECT_EQ(out.admitted.back(), kC) << "it must be able to ask";
   EXPECT_EQ(out.fenced.count(kC), 0u);
   RegisterNode again;
   again.node = description(kC, 4);
