@@ -277,6 +277,7 @@ class Agent final : public sim::Node<Packet>,
   sim::Env<Packet>* env_ = nullptr;
   Store store_;
   std::unique_ptr<agent::Network> network_;
+  Epoch control_epoch_ = 0;  ///< of the control that speaks
   scheduling::LeaseTable leases_;
   agent::OwnerTable owners_{*this};
   agent::ActorHost actors_;

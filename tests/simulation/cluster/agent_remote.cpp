@@ -48,20 +48,21 @@ void Agent::on_control(control::FromControl& message) {
   std::visit(
       Cases{[&](control::Registered& m) {
               truth().epoch_given(m.epoch, id_);
+              control_epoch_ = m.control_epoch;
               actors_.registered(m.epoch, m.control_epoch, now());
               reporting_.forget();
               on_registered();
             },
             [&](control::StartActorAt& m) {
               if (m.restarted) truth().mark(Mark::actor_restarted);
-              truth().made(m.spec->id, m.incarnation);
+              truth().made(m.spec->id, m.incarnation, control_epoch_);
               actors_.start(m, now());
             },
             [&](control::StopActorAt& m) { actors_.stop(m); },
             [&](control::ActorReply& m) { actors_.replied(m); },
             [&](control::ActorLocation& m) {
               if (m.state == control::ActorState::dead && m.incarnation != 0)
-                truth().said_dead(m.actor, m.incarnation);
+                truth().said_dead(m.actor, m.incarnation, control_epoch_);
               actors_.located(m);
             },
             [&](control::JobReply& m) {

@@ -253,13 +253,17 @@ struct Truth {
     if (is_old(actor, incarnation)) fail("an old life of an actor begins after a newer one served");
   }
 
-  // Said by control.
-  void said_dead(ActorId actor, std::uint64_t incarnation) {
-    said_dead_[actor] = std::max(said_dead_[actor], incarnation);
+  // Said by this control. What an earlier one said may come late: the next has it stopped.
+  void said_dead(ActorId actor, std::uint64_t incarnation, Epoch control) {
+    const auto [at, first] = said_dead_.try_emplace(actor, incarnation, control);
+    if (first || incarnation < at->second.first) return;
+    if (incarnation > at->second.first || control < at->second.second)
+      at->second = {incarnation, control};
   }
-  void made(ActorId actor, std::uint64_t incarnation) {
+  void made(ActorId actor, std::uint64_t incarnation, Epoch control) {
     const auto dead = said_dead_.find(actor);
-    if (dead != said_dead_.end() && incarnation > dead->second)
+    if (dead != said_dead_.end() && incarnation > dead->second.first &&
+        control >= dead->second.second)
       fail("an actor that was said to be dead is made anew");
   }
   void epoch_given(Epoch epoch, NodeId node) {
@@ -289,7 +293,7 @@ struct Truth {
   std::map<ObjectId, std::uint64_t> promised_;
   std::set<std::uint64_t> begun_, not_executed_, after_kill_;
   std::map<Epoch, NodeId> epochs_;
-  std::map<ActorId, std::uint64_t> said_dead_;
+  std::map<ActorId, std::pair<std::uint64_t, Epoch>> said_dead_;  ///< which life, by which control
   std::map<ActorId, std::uint64_t> newest_life_;
   std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
   std::map<std::uint64_t, ActorId> hosts_;
