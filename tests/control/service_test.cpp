@@ -446,6 +446,9 @@ TEST_F(ServiceTest, WhoDiedBeforeItHeardThatItWasAMemberIsFencedByTheNextControl
   say(kC, again);
   EXPECT_EQ(out.fenced.at(kC), epoch + 1);
   EXPECT_TRUE(told<Registered>(kC).empty());
+  EXPECT_TRUE(out.revoked.empty());
+  pass(80s, {kA, kB});
+  EXPECT_EQ(out.revoked, std::vector<NodeId>{kC}) << "its key is good for nothing else";
 }
 
 TEST_F(ServiceTest, ANodeThatComesBackIsToldOfNoEndThatIsNotWrittenDownYet) {
