@@ -150,13 +150,8 @@ ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
 ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   if (peer == nullptr) return nullptr;
-  auto& flight = peer->in_flight;
-  const std::size_t at = flight.find(sequence);
-  if (at == flight.size()) return nullptr;
-  if (flight.size() - at > flight.kAhead)
-    if (const auto& results = flight[at + flight.kAhead]->results; !results.empty())
-      fetch_ahead(results.front());
-  return flight[at].get();
+  const auto* call = peer->in_flight.answered(sequence);
+  return call != nullptr ? call->get() : nullptr;
 }
 
 std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {

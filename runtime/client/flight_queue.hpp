@@ -8,6 +8,8 @@
 /// Eight bytes for each of the most that were ever under way at once are kept.
 #pragma once
 
+#include "troupe/runtime/client/objects.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +37,16 @@ class FlightQueue {
     if (count_ != 0 && place(0)->sequence == sequence) return 0;
     return search(sequence);
   }
-  /// How far behind the oldest one is whose reply comes soon, but is not being handled yet.
-  static constexpr std::size_t kAhead = 4;
+  /// The same for a reply to it: whose replies come soon after are fetched into the caches. Null:
+  /// none has this number. Valid until the queue changes.
+  Pointer* answered(std::uint64_t sequence) noexcept {
+    const std::size_t at = find(sequence);
+    if (at == count_) return nullptr;
+    if (count_ - at > kAhead)
+      if (const auto& results = place(at + kAhead)->results; !results.empty())
+        fetch_ahead(results.front());
+    return &place(at);
+  }
   /// Takes it out. Linear in how many are older, or newer if those are fewer.
   Pointer take(std::size_t i) noexcept {
     Pointer call = std::move(place(i));
@@ -51,6 +61,9 @@ class FlightQueue {
   }
 
  private:
+  /// How far behind one is whose reply comes soon, but is not being handled yet.
+  static constexpr std::size_t kAhead = 4;
+
   Pointer& place(std::size_t i) const noexcept { return at_[(first_ + i) & (places_ - 1)]; }
   [[gnu::noinline]] std::size_t search(std::uint64_t sequence) const noexcept {
     std::size_t from = 0, to = count_;

@@ -102,7 +102,7 @@ inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
 
 /// It is written to soon. With many calls under way it has left the caches.
 inline void fetch_ahead(const detail::ObjectHandle& handle) noexcept {
-  const auto* at = static_cast<const std::byte*>(static_cast<const void*>(handle.entry()));
+  const auto* at = reinterpret_cast<const std::byte*>(handle.entry());
   for (std::size_t i = 0; i < sizeof(Entry); i += 64) __builtin_prefetch(at + i, 1);
 }
 

@@ -193,13 +193,8 @@ TaskManager::Lease* TaskManager::lease_on(std::uint64_t worker) {
 Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   Lease* lease = lease_on(worker);
   if (lease == nullptr) return nullptr;
-  auto& flight = lease->in_flight;
-  const std::size_t at = flight.find(sequence);
-  if (at == flight.size()) return nullptr;
-  if (flight.size() - at > flight.kAhead)
-    if (const auto& results = flight[at + flight.kAhead]->results; !results.empty())
-      fetch_ahead(results.front());
-  return flight[at];
+  Task* const* task = lease->in_flight.answered(sequence);
+  return task != nullptr ? *task : nullptr;
 }
 
 /// What its worker said of a task in flight is progress.
