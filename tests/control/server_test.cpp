@@ -94,7 +94,7 @@ struct Agent {
 };
 
 template <class Done>
-bool drive(std::vector<Agent*> agents, Done done, Duration limit = 10s) {
+bool drive(const std::vector<Agent*>& agents, Done done, Duration limit = 10s) {
   for (const Time end = steady_now() + limit;;) {
     for (Agent* agent : agents) agent->poll();
     if (done()) return true;

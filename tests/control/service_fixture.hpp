@@ -131,7 +131,7 @@ struct ServiceTest : testing::Test {
     say(id, message);
   }
   /// Time passes with heartbeats of these nodes, in steps of 250 ms.
-  void pass(Duration time, std::vector<NodeId> alive) {
+  void pass(Duration time, const std::vector<NodeId>& alive) {
     for (const Time end = now + time; now < end;) {
       now += 250ms;
       for (const NodeId node : alive) {
