@@ -100,7 +100,10 @@ Result<void> Service::recover_joined() {
 
 /// What an earlier life left: nodes that will come back, and jobs whose end was cut short.
 void Service::begin(Time now) {
-  for (const auto& [id, node] : joined_) out_.admit(node);
+  for (const auto& [id, node] : joined_) {
+    out_.admit(node);
+    revoke_at_.emplace(now + options_.revoke_after, id);
+  }
   expected_.insert(options_.expected.begin(), options_.expected.end());
   for (const NodeRecord& record : members_.nodes()) {
     NodeInfo& info = nodes_[record.description.id];
@@ -234,7 +237,7 @@ void Service::on_join(std::uint64_t request, const std::string& token, const Nod
     error = Error(Code::invalid_argument, "the node's id is taken").shared_info();
   else if (is_spent(token) && !again)
     error = Error(Code::invalid_argument, "the token is spent").shared_info();
-  else if (joined_.size() >= options_.max_joined)
+  else if (!again && joined_.size() >= options_.max_joined)
     error = Error(Code::overloaded, "too many nodes have joined and not registered").shared_info();
   if (error) return out_.joined(request, error);
   joined_[node.id] = node;
@@ -257,7 +260,9 @@ void Service::on_tick(Time now) {
   while (!revoke_at_.empty() && revoke_at_.begin()->first <= now) {
     const NodeId node = revoke_at_.begin()->second;
     revoke_at_.erase(revoke_at_.begin());
-    if (!members_.find(node) && joined_.count(node) == 0) out_.revoke(node);
+    if (members_.find(node)) continue;
+    forget_join(node, now);
+    out_.revoke(node);
   }
   settle(now);
 }
@@ -275,7 +280,7 @@ Time Service::next_tick() const {
 
 // --- messages: nodes ---------------------------------------------------------------------------
 
-void Service::on(RegisterNode message, Sender from, Time now) {
+void Service::on(const RegisterNode& message, Sender from, Time now) {
   if (message.node.id != from.node) return;
   run(members_.on_register(message, now), now);
 }
@@ -546,11 +551,7 @@ void Service::on_node(const NodeUp& event, Time now) {
           scheduling::kUnit);
     }
   }
-  if (joined_.erase(event.node) != 0) {  // its record has the key now
-    Output<Answer> output;
-    output.writes.del(kJoinedPrefix + event.node.str());
-    run(std::move(output), now);
-  }
+  forget_join(event.node, now);  // its record has the key now
   view_changed(event.node, now);
   if (event.again || nodes_.size() > kTellsVotersUpTo)
     out_.send(event.node, cluster_nodes());
@@ -558,6 +559,18 @@ void Service::on_node(const NodeUp& event, Time now) {
     introduce(event.node);
   if (event.again) tell_ended_jobs(event.node, now);
   nodes_changed(now);
+}
+
+void Service::revoke_later(NodeId node, Time now) {
+  std::erase_if(revoke_at_, [&](const auto& one) { return one.second == node; });
+  revoke_at_.emplace(now + options_.revoke_after, node);
+}
+
+void Service::forget_join(NodeId node, Time now) {
+  if (joined_.erase(node) == 0) return;
+  Output<Answer> output;
+  output.writes.del(kJoinedPrefix + node.str());
+  run(std::move(output), now);
 }
 
 /// To those who vote, too, at once: should control fall silent now, they must be able to answer the
@@ -608,7 +621,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   out_.broadcast(listeners(true), NodeIsDead{event.node, event.epoch, event.why});
   if (!members_.find(event.node)) {  // else another process has its place, with the same key
     out_.fence(event.node, event.epoch + 1);
-    revoke_at_.emplace(now + options_.revoke_after, event.node);
+    revoke_later(event.node, now);
   }
   nodes_changed(now);
 }
@@ -663,8 +676,9 @@ void Service::carry_out(const AnswerNodes& event, Time) {
   out_.send(event.to, reply);
 }
 
-void Service::carry_out(const Admit& event, Time) {
+void Service::carry_out(const Admit& event, Time now) {
   out_.admit(event.node);
+  revoke_later(event.node.id, now);
   out_.joined(event.request, nullptr);
 }
 

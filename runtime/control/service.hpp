@@ -53,7 +53,8 @@ struct ServiceOptions {
   Duration broadcast_interval = std::chrono::milliseconds(100);
   /// A start that was answered stays reckoned until the node's next report, or this long.
   Duration report_within = std::chrono::milliseconds(250);
-  /// How long a dead node's key is kept, so that it can be told that it is dead.
+  /// How long the key of a dead node is kept, so that it can be told that it is dead, and of one
+  /// that joined and does not register: its agent ends sooner.
   Duration revoke_after = std::chrono::seconds(75);
   /// Requests that write are refused (`overloaded`) while more than this waits for the disk.
   std::size_t max_waiting_bytes = 8u << 20;
@@ -192,7 +193,7 @@ class Service {
     NodeId node;
     Epoch epoch = 0;
   };
-  void on(RegisterNode message, Sender from, Time now);
+  void on(const RegisterNode& message, Sender from, Time now);
   void on(Heartbeat message, Sender from, Time now);
   void on(Leaving message, Sender from, Time now);
   void on(const NodeReport& message, Sender from, Time now);
@@ -247,6 +248,9 @@ class Service {
   void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
   void expire_starts(Time now);
   void view_changed(NodeId node, Time now);
+  /// Its key, unless it is a member by then. O(keys that are to go).
+  void revoke_later(NodeId node, Time now);
+  void forget_join(NodeId node, Time now);
   void look_for_slow(Time now);
 
   // Telling: service_lists.cpp.
@@ -284,7 +288,7 @@ class Service {
   std::map<NodeId, Pages> pages_;             ///< of what nodes host, until the last has come
   std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
   std::set<std::string> spent_;               ///< join tokens
-  std::multimap<Time, NodeId> revoke_at_;
+  std::multimap<Time, NodeId> revoke_at_;     ///< each once
   scheduling::ClusterView view_;
   std::deque<Waiting> waiting_;
   std::optional<Time> place_at_;   ///< when waiting_ is tried again

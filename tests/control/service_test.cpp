@@ -137,7 +137,7 @@ TEST_F(ServiceTest, WhatANodeHostsCountsWhenItsLastPageHasCome) {
     spawn(s);
     started(n);
   }
-  const auto page = [&](std::uint32_t number, bool more, std::vector<std::uint64_t> actors) {
+  const auto page = [&](std::uint32_t number, bool more, const std::vector<std::uint64_t>& actors) {
     NodeHosts hosts;
     hosts.epoch = epochs[kA];
     hosts.control_epoch = service->control_epoch();
@@ -531,6 +531,51 @@ TEST_F(ServiceTest, AJoinedNodeIsAdmittedOnceItIsDurableAndForgottenWhenItHasReg
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
   start();
   EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));  // once, by its node record
+}
+
+TEST_F(ServiceTest, WhoJoinsAndNeverRegistersIsForgottenByThisControlOrTheNext) {
+  options.max_joined = 2;
+  start();
+  const auto joins = [&](std::uint64_t request, NodeId node) {
+    service->on_join(request, "t" + std::to_string(request), description(node, 4), now);
+    flush();
+    return out.joins.back().second;
+  };
+  joins(1, kB);
+  joins(2, kC);
+  EXPECT_EQ(joins(3, kA)->code, Code::overloaded);
+  service->on_join(1, "t1", description(kB, 4), now);  // who has a place keeps it
+  flush();
+  EXPECT_EQ(out.joins.back().second, nullptr);
+  join(kC, 4);
+  pass(74s, {kC});
+  EXPECT_TRUE(out.revoked.empty());
+  pass(2s, {kC});
+  EXPECT_EQ(out.revoked, std::vector<NodeId>{kB});
+  EXPECT_EQ(joins(4, kB), nullptr) << "its id is free";
+  pass(74s, {kC});
+  start();
+  EXPECT_EQ(out.admitted.size(), 2u);
+  pass(74s, {kC});
+  EXPECT_TRUE(out.revoked.empty()) << "the next control gives it as long again";
+  pass(2s, {kC});
+  EXPECT_EQ(out.revoked, std::vector<NodeId>{kB});
+  start();
+  EXPECT_EQ(out.admitted, std::vector<NodeId>{kC});
+}
+
+TEST_F(ServiceTest, ANodeThatDiesSoonAfterItJoinedHasTimeToHearIt) {
+  join_all();
+  const NodeId node{kC.high, kC.low + 1};
+  service->on_join(1, "t1", description(node, 4), now);
+  flush();
+  join(node, 4);
+  pass(40s, {kA, kB, kC, node});
+  say(node, Leaving{node, epochs[node]});
+  pass(70s, {kA, kB, kC});
+  EXPECT_TRUE(out.revoked.empty()) << "from its end, not from when it joined";
+  pass(10s, {kA, kB, kC});
+  EXPECT_EQ(out.revoked, std::vector<NodeId>{node});
 }
 
 TEST_F(ServiceTest, AReportThatComesBeforeTheRegistrationIsDurableCounts) {
