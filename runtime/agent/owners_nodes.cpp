@@ -107,8 +107,10 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
   if (owner == kSelf && !was_borrowed(object))
     hold(object, from, delta);
-  else if (owner != kSelf && delta > 0)
-    note_orphan(object, from);  // what it gives back may come when we have let go of the ref
+  else if (delta > 0)
+    // What it gives back may come when we have let go of the ref, and when the node of the note by
+    // which we know that now has died.
+    note_orphan(object, from);
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }
 

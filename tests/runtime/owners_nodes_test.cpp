@@ -478,6 +478,23 @@ TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOne) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+// Schedule 2196260: only the note of kN says that we had let go of the ref.
+TEST_F(OwnersBetweenNodes, NorDoesWhoHasItFromThatOneWhenThatOneDies) {
+  arrive(kX);
+  owners.node_died(kA, death());
+  owners.hold(kX, kN, +1, 1);
+  owners.depart(kX, kN, 1);
+  let_go(kX);
+  owners.peer_hold(kM, kX, kN, +1);
+  owners.node_died(kN, death());
+  owners.peer_hold(kM, kX, kM, -1);
+  settle();
+  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(owners.orphans(), 1u);
+  owners.node_died(kM, death());
+  EXPECT_EQ(owners.orphans(), 0u);
+}
+
 // Schedules 1362866 and 1716690.
 TEST_F(OwnersBetweenNodes, NorDoesWhoSendsItBackWhenWeHaveLetGoAndGetsItAgain) {
   arrive(kX);
