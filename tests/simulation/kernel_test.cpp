@@ -194,6 +194,16 @@ TEST(Kernel, AClosedConnectionLosesWhatIsInFlight) {
   EXPECT_EQ(s.log[1], (Log{"0 down", "0 up", "0:3"}));
 }
 
+// Schedule 2563462.
+TEST(Kernel, AConnectionDroppedWhileASideWasDeadOpensWhenItStartsAlsoWhenTheyNeverSpoke) {
+  Script s(Delivery::datagram);
+  s.world.at(1s, [&] { s.world.kill(1); });
+  s.world.at(1s, [&] { s.world.drop_connection(0, 1, 1ms); });
+  s.send(20s, 0, 1, 1);
+  s.run(30s);
+  EXPECT_EQ(s.log[1], (Log{"0:1"}));
+}
+
 TEST(Kernel, APausedProcessGetsEverythingLate) {
   Script s(Delivery::reliable);
   s.world.at(0s, [&] {

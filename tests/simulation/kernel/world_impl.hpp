@@ -271,10 +271,10 @@ void World<M>::start(NodeIndex i) {
   member.started = true;
   member.node = factory_(i);
   trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("start");
-  for (NodeIndex peer = 0; peer < members_.size(); ++peer) {
-    if (member.contacts[peer] && alive(peer) && peer != i)
-      network_.open(i, peer);  // what its former life sent still comes
-  }
+  // What its former life sent still comes. Nobody else opens a connection that was dropped while it
+  // was dead, be it to one with whom it has never spoken.
+  for (NodeIndex peer = 0; peer < members_.size(); ++peer)
+    if (alive(peer) && peer != i) network_.open(i, peer);
   announce(i, true);
   Env<M> env(*this, i);
   member.node->on_start(env);
