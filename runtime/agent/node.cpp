@@ -18,20 +18,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After so long without a message memory may be prepared, if there is CPU time to spare, which is
-// looked at for so long; if there is none, it is asked again after so long.
-constexpr Duration kIdle = 2ms, kLook = 500us, kWanted = 20ms;
+Duration cpu_time(clockid_t clock) {
+  timespec used{};
+  if (clock_gettime(clock, &used) != 0) return {};
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
 
-/// What they have used until now, those that live.
+/// What they have used until now, those that live, and the other threads of this process: an object
+/// that crosses to another node keeps a thread of each of the two agents busy, and no program.
 template <class Processes>
-Duration cpu_time_of(const Processes& processes) {
-  Duration sum{};
+Duration cpu_time_beside_us(const Processes& processes) {
+  Duration sum = cpu_time(CLOCK_PROCESS_CPUTIME_ID) - cpu_time(CLOCK_THREAD_CPUTIME_ID);
   for (const auto& [index, process] : processes) {
     clockid_t clock{};
-    timespec used{};
     const auto pid = static_cast<pid_t>(process->told_pid);
-    if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &used) == 0)
-      sum += std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+    if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0) sum += cpu_time(clock);
   }
   return sum;
 }
@@ -240,8 +241,7 @@ Time Node::next_deadline() const {
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  if (prefault_more_)
-    until = std::min(until, steady_now() + (prefault_piece_.count == 0 ? kWanted : kIdle));
+  until = std::min(until, preparing_.next_deadline());
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
   until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
@@ -275,18 +275,8 @@ void Node::poll_once(Time until) {
       set.add(process->socket.fd(), index,
               process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
-  int ready = set.wait(left);
-  bool idle = ready == 0 && left > Duration(0), room = true;
-  if (idle && prefault_more_) {
-    const Time since = steady_now();
-    const Duration before = cpu_time_of(processes_);
-    ready = set.wait(kLook);
-    idle = ready == 0;
-    const Duration used = cpu_time_of(processes_) - before, time = steady_now() - since;
-    room = used < usable_cpus() * time - 3 * time / 4;  // of one CPU
-  }
-  prefault(idle && room);
-  if (idle && !room) prefault_piece_ = Bytes{0};
+  const int ready = set.wait(left);
+  prepare_memory(ready == 0 && left > Duration(0));
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
@@ -301,16 +291,15 @@ void Node::poll_once(Time until) {
       if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
 }
 
-/// Some memory for later, in pieces that grow while nobody wants anything: a message that comes
-/// meanwhile waits for the piece, and so do two nodes that wait for each other. Not while the
-/// programs use all the CPUs: with one CPU it took two fifths of it, and calls in flight as much.
-/// (A nice thread's work would be theirs, too, and a `SCHED_IDLE` one may keep its process from
-/// ending.)
-void Node::prefault(bool idle) {
-  constexpr Bytes kFirst{256 << 10}, kMost{4 << 20};
-  const Bytes piece = std::max(prefault_piece_, kFirst);
-  if (idle && prefault_more_) prefault_more_ = host_->prefault(piece);
-  prefault_piece_ = idle ? std::min(Bytes{2 * piece.count}, kMost) : kFirst;
+/// Some memory for later. (A nice thread's work would be taken from the programs, too, and a
+/// `SCHED_IDLE` one may keep its process from ending.)
+void Node::prepare_memory(bool idle) {
+  if (preparing_.next_deadline() == Time::max()) return;
+  const Time now = steady_now();
+  if (!idle) return preparing_.disturbed(now);
+  if (!preparing_.due(now)) return;
+  const Bytes piece = preparing_.look(now, cpu_time_beside_us(processes_), usable_cpus());
+  if (piece.count != 0) preparing_.prepared(host_->prefault(piece), steady_now());
 }
 
 void Node::drain_bell() {

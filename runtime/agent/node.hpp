@@ -23,6 +23,7 @@
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/object_books.hpp"
 #include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/preparing.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/remote.hpp"
@@ -194,7 +195,7 @@ class Node final : private OwnerTable::Out,
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
-  void prefault(bool idle);
+  void prepare_memory(bool idle);
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
   void drain_ring(Process& process);
@@ -542,8 +543,7 @@ class Node final : private OwnerTable::Out,
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
-  bool prefault_more_ = true;
-  Bytes prefault_piece_{256 << 10};
+  Preparing preparing_;
   /// Rings are read in any order, so these may be read before a message of another process that
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.

@@ -255,6 +255,7 @@ void Node::give_extent(ProcessIndex process, std::uint64_t request,
     answer.error = grant.error().shared_info();
     return send(*to, answer);
   }
+  preparing_.taken(steady_now());
   answer.extent = grant->id.value;
   answer.bytes = grant->bytes;
   send_with(*to, answer, {grant->memory.get()});

@@ -116,5 +116,21 @@ TEST(OneCpu, MemoryIsPreparedOnceTheProgramsLeaveTheCpu) {
   });
 }
 
+TEST(OneCpu, PreparedMemoryThatAProgramTookIsReplaced) {
+  on_one_cpu([](Context& ctx) {
+    const auto agents = our_processes("troupe-agent");
+    ASSERT_EQ(agents.size(), 1u);
+    const auto used = [&] { return cpu_ms(agents[0].pid); };
+    ASSERT_TRUE(eventually([&] {  // all of it is ready
+      const double before = used();
+      std::this_thread::sleep_for(100ms);
+      return used() - before < 1;
+    }));
+    const double before = used();
+    const auto takes_an_extent = ctx.put(std::vector<char>(1 << 20, 'x'));
+    EXPECT_TRUE(eventually([&] { return used() - before > 8; }, 5s)) << used() - before << " ms";
+  });
+}
+
 }  // namespace
 }  // namespace one_cpu_test
