@@ -150,8 +150,9 @@ using DirectoryEvent =
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
   Duration unlimited_restart_interval = std::chrono::milliseconds(100);
-  /// Who asks about an actor may be heard before who made it: after this long, nobody has.
-  Duration unknown_kept = std::chrono::seconds(5);
+  /// Who asks about an actor may be heard before who made it, who may have been cut off or asleep:
+  /// after this long it is back or has been declared dead, and nobody has made the actor.
+  Duration unknown_kept = std::chrono::seconds(15);
 };
 
 class Directory {

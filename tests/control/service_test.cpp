@@ -58,6 +58,28 @@ TEST_F(ServiceTest, ADeadNodesActorsAreRestartedElsewhereAndEverybodyIsTold) {
   EXPECT_EQ(out.revoked, (std::vector<NodeId>{kB}));
 }
 
+// Schedule 3681054.
+TEST_F(ServiceTest, AnActorWhoseMakerIsSilentForLessThanADeathIsNotCalledUnknown) {
+  join_all();
+  say(kA, WatchActor{spec(1, 1).id});  // kB passed the handle on; what it asked of control was lost
+  pass(9500ms, {kA, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::pending);
+  pass(250ms, {kA, kB, kC});
+  spawn(spec(1, 1), kB);
+  started(1);
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::alive);
+}
+
+TEST_F(ServiceTest, AnActorThatNobodyHasMadeIsCalledUnknown) {
+  join_all();
+  say(kA, WatchActor{spec(1, 1).id});
+  pass(14s, {kA, kB, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::pending);
+  pass(2s, {kA, kB, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::dead);
+  EXPECT_NE(last<ActorLocation>(kA).error->message.find("not known"), std::string::npos);
+}
+
 TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
   join(kA, 4);
   for (const std::uint64_t n : {1, 2}) {
