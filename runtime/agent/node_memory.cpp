@@ -167,14 +167,14 @@ void Node::open_copies() {
 }
 
 std::uint64_t Node::ask(Asked asked) {
-  asked_.emplace(++last_ask_, std::move(asked));
+  asked_.emplace(++last_ask_, asked);
   return last_ask_;
 }
 
 std::optional<Node::Asked> Node::take_ask(std::uint64_t number) {
   const auto found = asked_.find(number);
   if (found == asked_.end()) return std::nullopt;
-  Asked asked = std::move(found->second);
+  Asked asked = found->second;
   asked_.erase(found);
   return asked;
 }
@@ -242,7 +242,7 @@ void Node::need_extent(Process& from, const wire::NeedExtent& message) {
   Asked asked;
   asked.process = from.index;
   asked.request = message.request;
-  spiller_->need(ask(std::move(asked)), from.store_index, message.bytes, steady_now());
+  spiller_->need(ask(asked), from.store_index, message.bytes, steady_now());
 }
 
 void Node::give_extent(ProcessIndex process, std::uint64_t request,
@@ -309,7 +309,7 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
   asked.what = Asked::What::place;
   asked.process = from.index;
   asked.request = message.request;
-  spiller_->find(ask(std::move(asked)), client::store_location(message.location), steady_now());
+  spiller_->find(ask(asked), client::store_location(message.location), steady_now());
 }
 
 /// Whether another node wants an object that has to be brought back first.
@@ -324,7 +324,7 @@ bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   asked.what = Asked::What::pull;
   asked.node = from;
   asked.pull = *request;
-  spiller_->find(ask(std::move(asked)), name, steady_now());
+  spiller_->find(ask(asked), name, steady_now());
   return true;
 }
 
