@@ -64,19 +64,24 @@ void on_one_cpu(Body body) {
   }).join();
 }
 
+/// How many share one is a matter of their pace: a reply waits up to 100 us for others.
 TEST(OneCpu, RepliesOfSmallTasksShareTheWakeUpOfTheirCaller) {
   on_one_cpu([](Context& ctx) {
     constexpr int kTasks = 1000;
-    std::vector<long> times;
+    std::vector<double> of_those_due;
     for (int i = 0; i < 9; ++i) {
       std::vector<Ref<int>> refs;
       for (int k = 0; k < kTasks; ++k) refs.push_back(ctx.submit<burn>(10));
       const long before = sleeps();
+      const auto begun = Clock::now();
       for (const auto& ref : refs) ctx.get(ref, kBound);
-      times.push_back(sleeps() - before);
+      const auto due = (Clock::now() - begun) / 100us;
+      if (due < kTasks * 2 / 5)
+        of_those_due.push_back(static_cast<double>(sleeps() - before) / static_cast<double>(due));
     }
-    std::sort(times.begin(), times.end());
-    EXPECT_LE(times[4], kTasks / 3);
+    if (of_those_due.size() < 5) GTEST_SKIP() << "40 us a task and more: each may wake its caller";
+    std::sort(of_those_due.begin(), of_those_due.end());
+    EXPECT_LE(of_those_due[of_those_due.size() / 2], 2);
   });
 }
 
