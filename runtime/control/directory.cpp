@@ -715,8 +715,8 @@ Directory::Out Directory::on_watch(ActorId id, NodeId watcher, Time now) {
 Directory::Unknown& Directory::unknown(ActorId id, Time now) {
   const auto [at, fresh] = unknown_.try_emplace(id);
   if (fresh) {
-    at->second.until = now + options_.unknown_kept;
-    unknown_due_.insert({at->second.until, id});
+    at->second.since = now;
+    unknown_since_.insert({now, id});
   }
   return at->second;
 }
@@ -725,16 +725,21 @@ Directory::Unknown& Directory::unknown(ActorId id, Time now) {
 Directory::Unknown Directory::take_unknown(Actor& actor) {
   auto asked = unknown_.extract(actor.spec->id);
   if (!asked) return {};
-  unknown_due_.erase({asked.mapped().until, asked.key()});
+  unknown_since_.erase({asked.mapped().since, asked.key()});
   actor.watchers.merge(asked.mapped().watchers);
   return std::move(asked.mapped());
 }
 
+Time Directory::unknown_until(Time since) const {
+  return std::min(since + options_.unknown_longest,
+                  std::max(since, all_heard_since_) + options_.unknown_kept);
+}
+
 void Directory::expire_unknown(Time now, Out& out) {
   if (!awaited_.empty()) return;  // its node may still come and say so
-  while (!unknown_due_.empty() && unknown_due_.begin()->first <= now) {
-    const ActorId id = unknown_due_.begin()->second;
-    unknown_due_.erase(unknown_due_.begin());
+  while (!unknown_since_.empty() && unknown_until(unknown_since_.begin()->first) <= now) {
+    const ActorId id = unknown_since_.begin()->second;
+    unknown_since_.erase(unknown_since_.begin());
     ActorLocation location;
     location.actor = id;
     location.state = ActorState::dead;
@@ -796,8 +801,10 @@ Directory::Out Directory::on_tick(Time now) {
 std::optional<Time> Directory::next_deadline() const {
   std::optional<Time> next;
   if (!due_.empty()) next = due_.begin()->first;
-  if (awaited_.empty() && !unknown_due_.empty() && (!next || unknown_due_.begin()->first < *next))
-    next = unknown_due_.begin()->first;
+  if (awaited_.empty() && !unknown_since_.empty()) {
+    const Time until = unknown_until(unknown_since_.begin()->first);
+    next = std::min(next.value_or(until), until);
+  }
   return next;
 }
 

@@ -150,9 +150,11 @@ using DirectoryEvent =
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
   Duration unlimited_restart_interval = std::chrono::milliseconds(100);
-  /// Who asks about an actor may be heard before who made it, who may have been cut off or asleep:
-  /// after this long it is back or has been declared dead, and nobody has made the actor.
-  Duration unknown_kept = std::chrono::seconds(15);
+  /// Who asks about an actor may be heard before who made it: when all nodes have been heard for
+  /// this long, nobody has made the actor.
+  Duration unknown_kept = std::chrono::seconds(5);
+  /// Who was cut off or asleep is back after this long, or has been declared dead.
+  Duration unknown_longest = std::chrono::seconds(15);
 };
 
 class Directory {
@@ -181,10 +183,10 @@ class Directory {
   /// Its process died (or it asked to exit: intended).
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
-  /// A final kill of an actor that is not known counts if it is spawned within unknown_kept. That
-  /// of one that may live is written down until it has ended, and any death until no node tells of
-  /// an earlier life and who made the actor has heard: no later control takes it in or makes it
-  /// anew.
+  /// A final kill of an actor that is not known counts if it is spawned before it is called
+  /// unknown. That of one that may live is written down until it has ended, and any death until no
+  /// node tells of an earlier life and who made the actor has heard: no later control takes it in
+  /// or makes it anew.
   /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
   /// Nobody holds a handle any more: it ends when it has done what it was asked. Written down until
@@ -203,10 +205,12 @@ class Directory {
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
               const std::string& name);
   /// The watcher is told now and at every change, until the actor is dead. An actor that is not
-  /// known is pending for unknown_kept (longer while nodes are awaited), then dead.
+  /// known is pending until nobody can have made it (see DirectoryOptions), then dead.
   Out on_watch(ActorId actor, NodeId watcher, Time now);
   /// Its node also says so when it tells nobody any more of a life that ended there.
   Out on_unwatch(ActorId actor, NodeId watcher);
+  /// No node has been silent since then. (Until it is told, none is.)
+  void all_heard_since(Time since) noexcept { all_heard_since_ = since; }
   Out on_tick(Time now);
   std::optional<Time> next_deadline() const;
 
@@ -254,7 +258,7 @@ class Directory {
     std::set<NodeId> watchers;
     bool killed = false;
     std::uint64_t killed_life = 0;  ///< as an Actor's
-    Time until{};
+    Time since{};
   };
   /// Dead, but no control after this one might know it: it may still live there (nowhere: nobody
   /// has said so), an earlier life's end may be told, or it may be asked for again.
@@ -294,6 +298,7 @@ class Directory {
   void node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
                   const std::set<ActorId>& ended, Out& out);
   Unknown take_unknown(Actor& actor);
+  Time unknown_until(Time since) const;
   void expire_unknown(Time now, Out& out);
 
   DirectoryOptions options_;
@@ -306,7 +311,8 @@ class Directory {
   std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
   AllCondemned condemned_;
   std::map<ActorId, Unknown> unknown_;
-  std::set<std::pair<Time, ActorId>> unknown_due_;
+  std::set<std::pair<Time, ActorId>> unknown_since_;
+  Time all_heard_since_{};
   /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.
   std::map<std::pair<NodeId, std::uint64_t>, Name> waiting_finds_;
   std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;

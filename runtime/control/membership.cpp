@@ -54,7 +54,7 @@ constexpr Duration kRegistersWithin = std::chrono::seconds(1);
 }  // namespace
 
 Membership::Membership(MembershipOptions options, Epoch control_epoch, Time now)
-    : options_(options), control_epoch_(control_epoch), last_tick_(now) {
+    : options_(options), control_epoch_(control_epoch), last_tick_(now), all_heard_since_(now) {
   roster_.version = control_epoch << 32;
 }
 
@@ -168,7 +168,9 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
   out.after_sync.emplace_back(
       SendToAgent{id, Registered{node.record.epoch, control_epoch_, node.record.session, number}});
   out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again});
-  if (again) send_roster(node, out);
+  if (!again) return;
+  all_heard_since_ = now;
+  send_roster(node, out);
 }
 
 void Membership::bury(const NodeRecord& record, Out& out) {
@@ -275,7 +277,10 @@ Membership::Out Membership::drain(NodeId id, Time) {
 Membership::Out Membership::on_tick(Time now) {
   Out out;
   const Duration late = now - last_tick_ - options_.tick;
-  if (late > options_.tick) lateness_ += late;
+  if (late > options_.tick) {
+    lateness_ += late;
+    all_heard_since_ = now;
+  }
   last_tick_ = now;
   next_probe_ = Time::max();
   std::vector<NodeId> ids;
@@ -295,6 +300,7 @@ void Membership::examine(NodeId id, Out& out, Time now) {
   if (!node.closed_since &&
       (silent >= options_.suspect_after || (!node.record.registered && silent >= kRegistersWithin)))
     closed(node, now);
+  if (silent >= options_.regularly || node.closed_since) all_heard_since_ = now;
   if (node.record.state == NodeState::up &&
       (silent >= options_.suspect_after || node.closed_since)) {
     node.record.state = NodeState::suspect;

@@ -161,6 +161,7 @@ using MembershipEvent = std::variant<SendToAgent, Probe, NodeUp, NodeSuspect, No
 
 struct MembershipOptions {
   Duration tick = std::chrono::milliseconds(250);
+  Duration regularly = std::chrono::seconds(2);  ///< heartbeats come every second
   Duration suspect_after = std::chrono::seconds(3);
   Duration condemn_after = std::chrono::seconds(5);
   Duration dead_after = std::chrono::seconds(10);
@@ -216,6 +217,9 @@ class Membership {
   /// Call after all messages that had arrived were handed in.
   Out on_tick(Time now);
   Time next_tick() const noexcept { return std::min(last_tick_ + options_.tick, next_probe_); }
+  /// Since then each node has been heard within `regularly`, over one connection, and control was
+  /// not late: what nodes had sent before has arrived.
+  Time all_heard_since() const noexcept { return all_heard_since_; }
 
   /// Whether a message that carries this epoch may be accepted.
   bool is_current(NodeId node, Epoch epoch) const;
@@ -279,6 +283,7 @@ class Membership {
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
   std::map<Epoch, Dead> buried_;
   Time last_tick_{};
+  Time all_heard_since_;
   Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};
 };

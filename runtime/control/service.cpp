@@ -254,6 +254,7 @@ void Service::on_join(std::uint64_t request, const std::string& token, const Nod
 
 void Service::on_tick(Time now) {
   if (members_.next_tick() <= now) run(members_.on_tick(now), now);
+  actors_.all_heard_since(members_.all_heard_since());
   run(actors_.on_tick(now), now);
   if (expire_at_ && *expire_at_ <= now) expire_starts(now);
   if (slow_.next_tick() <= now) look_for_slow(now);

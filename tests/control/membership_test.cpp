@@ -160,6 +160,32 @@ TEST(Membership, ControlsOwnLatenessIsAddedToEveryDeadline) {
   EXPECT_TRUE(pick<NodeDead>(c.events).empty());
 }
 
+TEST(Membership, ItKnowsSinceWhenAllHaveBeenHeard) {
+  Cluster c;
+  const Time started = c.now;
+  c.join(3);
+  c.pass(10s, 3);
+  EXPECT_EQ(c.members.all_heard_since(), started);
+  c.mute = {3};
+  c.pass(1750ms, 3);
+  EXPECT_EQ(c.members.all_heard_since(), started);
+  c.pass(750ms, 3);
+  EXPECT_EQ(c.members.all_heard_since(), c.now);
+  const Time heard_again = c.now;
+  c.mute = {};
+  c.pass(5s, 3);
+  EXPECT_EQ(c.members.all_heard_since(), heard_again);
+  c.now += 30s;  // control was stopped
+  c.run(c.members.on_tick(c.now));
+  EXPECT_EQ(c.members.all_heard_since(), c.now);
+  c.pass(5s, 3);
+  c.run(c.members.on_closed(node_id(2), c.now));
+  EXPECT_EQ(c.members.all_heard_since(), c.now);
+  c.pass(5s, 3);
+  c.run(c.members.on_register(hello(2, 2), c.now));  // its talk broke, which was not noticed here
+  EXPECT_EQ(c.members.all_heard_since(), c.now);
+}
+
 TEST(Membership, AClosedConnectionKillsOnlyWhenTheProcessIsGone) {
   Cluster c;
   c.join(3);

@@ -72,12 +72,30 @@ TEST_F(ServiceTest, AnActorWhoseMakerIsSilentForLessThanADeathIsNotCalledUnknown
 
 TEST_F(ServiceTest, AnActorThatNobodyHasMadeIsCalledUnknown) {
   join_all();
+  pass(5s, {kA, kB, kC});
   say(kA, WatchActor{spec(1, 1).id});
-  pass(14s, {kA, kB, kC});
+  pass(4750ms, {kA, kB, kC});
   EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::pending);
-  pass(2s, {kA, kB, kC});
+  pass(250ms, {kA, kB, kC});
   EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::dead);
   EXPECT_NE(last<ActorLocation>(kA).error->message.find("not known"), std::string::npos);
+}
+
+TEST_F(ServiceTest, WhoWasSilentHasAWhileToSayWhatItHasMade) {
+  join_all();
+  say(kA, WatchActor{spec(1, 1).id});
+  pass(4s, {kA, kC});
+  pass(4500ms, {kA, kB, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::pending);
+  pass(500ms, {kA, kB, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::dead);
+}
+
+TEST_F(ServiceTest, NobodyIsAwaitedForLongerThanAnybodyCanBeSilent) {
+  join_all();
+  say(kA, WatchActor{spec(1, 1).id});
+  for (int i = 0; i < 5; ++i) pass(2750ms, {kA, kC}), pass(250ms, {kA, kB, kC});
+  EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::dead);
 }
 
 TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
