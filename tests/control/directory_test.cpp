@@ -170,6 +170,30 @@ TEST_F(DirectoryTest, UnlimitedRestartsAreSteady) {
   EXPECT_LE(restarts, 12);
 }
 
+TEST_F(DirectoryTest, WhatWaitsForItsRestartIsKnownToAndHearsNothingOfItsLifeBefore) {
+  spawn(spec(1, "", -1));
+  run(actors->on_watch(actor_id(1), kB, now));
+  bring_up(1);
+  die(1);  // the first time it is made anew at once
+  const auto second = bring_up(1);
+  die(1);
+  const auto told = got<ActorUpdateTo>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].location.state, ActorState::restarting);
+  EXPECT_EQ(told[0].location.node, NodeId{});
+  EXPECT_GT(told[0].location.incarnation, second);
+  const auto due = actors->next_deadline();
+  ASSERT_TRUE(due);
+  run(actors->on_died(actor_id(1), second, Error(Code::worker_died, "once more"), false, now));
+  run(actors->on_node_dead(kA, 1, "it was silent", now));
+  EXPECT_EQ(actors->next_deadline(), due);
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  now = *due;
+  run(actors->on_tick(now));
+  EXPECT_EQ(got<PlaceActor>().size(), 1u);
+  EXPECT_FALSE(actors->next_deadline());
+}
+
 TEST_F(DirectoryTest, ANodesDeathRestartsWhatLivedThereOnce) {
   for (int n = 1; n <= 3; ++n) spawn(spec(static_cast<std::uint64_t>(n), "", 1));
   bring_up(1);
@@ -399,9 +423,12 @@ TEST_F(DirectoryTest, ALifeThatEndedIsJudgedWhenEverybodyHasSpoken) {
 TEST_F(DirectoryTest, WhoWaitsWithASpawnIsAnsweredWhenItsJobEnds) {
   ActorSpec kept = spec(3);
   kept.detached = true;
+  ActorSpec of_another_job = spec(2);
+  of_another_job.job = JobId{0, 2};
   restart({{kA, 1}});
   run(actors->on_spawn({kClient, 5, spec(1), false, true}, now));
   run(actors->on_spawn({kClient, 6, kept, false, true}, now));
+  run(actors->on_spawn({kClient, 7, of_another_job, false, true}, now));
   EXPECT_TRUE(events.empty());
   run(actors->on_job_ended(JobId{0, 1}));
   ASSERT_EQ(got<ActorReply>().size(), 1u);
@@ -409,8 +436,9 @@ TEST_F(DirectoryTest, WhoWaitsWithASpawnIsAnsweredWhenItsJobEnds) {
   EXPECT_EQ(got<ActorReply>()[0].request, 5u);
   EXPECT_EQ(got<ActorReply>()[0].error->code, Code::cancelled);
   run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
-  ASSERT_EQ(got<PlaceActor>().size(), 1u);
+  ASSERT_EQ(got<PlaceActor>().size(), 2u);
   EXPECT_EQ(got<PlaceActor>()[0].actor, kept.id);
+  EXPECT_EQ(got<PlaceActor>()[1].actor, of_another_job.id);
 }
 
 TEST_F(DirectoryTest, WhatADeadNodeAskedForIsNotMade) {
@@ -453,6 +481,40 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
   EXPECT_TRUE(stopped_for_good());
   run(actors->on_started(actor_id(1), second, kB, 1, 42));
   EXPECT_TRUE(stopped_for_good());
+}
+
+TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
+  const auto is_remembered = [&] {
+    std::size_t kills = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
+    return kills != 0;
+  };
+  const auto speaks = [&](NodeId node, Epoch epoch, std::vector<HostedActor> hosted = {}) {
+    run(actors->on_node_hosts({node, epoch, store->epoch(), std::move(hosted)}, now));
+  };
+  const ActorSpec one = spec(1, "", 5);
+  spawn(one);
+  const auto life = bring_up(1, kA, 2);
+  run(actors->on_kill(one.id, false, now));
+  actors->on_registered(kClient);
+  speaks(kClient, 1);
+  speaks(kB, 1);
+  speaks(kA, 3);  // a process in the place of the one that it was on
+  EXPECT_TRUE(is_remembered());
+  speaks(kA, 2, {{one, life, 42, 0, true}});  // ... and tells of its end until that is known
+  EXPECT_TRUE(is_remembered());
+  speaks(kA, 2, {{one, life, 42, 0, true}});
+  EXPECT_TRUE(is_remembered());
+  speaks(kA, 2);
+  EXPECT_FALSE(is_remembered());
+  spawn(spec(2));
+  bring_up(2, kA, 2);
+  run(actors->on_kill(actor_id(2), false, now));
+  actors->on_registered(kClient);
+  speaks(kClient, 1);
+  EXPECT_TRUE(is_remembered());
+  speaks(kA, 2);
+  EXPECT_FALSE(is_remembered());
 }
 
 TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
