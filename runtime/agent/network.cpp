@@ -245,6 +245,7 @@ struct Network::Impl {
   }
 
   void send(Peer& peer, Talk talk, BlobView frame) {
+    peer.touched = true;  // also when it goes nowhere: its reset says so
     if (!peer.doom.empty()) return;
     if (wire::batched_size(frame.size()) > net::max_payload_size)
       return doom(peer, "a message of " + std::to_string(frame.size()) +
@@ -255,7 +256,6 @@ struct Network::Impl {
       return doom(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
                             " bytes wait for it" +
                             (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
-    peer.touched = true;
     peer.out.append(talk, frame, options.batch);
     peer.congested = peer.congested || peer.out.bytes() > options.backlog_high;
     ++stats.frames_sent;

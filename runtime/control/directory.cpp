@@ -428,13 +428,14 @@ void Directory::end(Actor& actor, Stop how, Out& out) {
 }
 
 /// The word that stops it may be lost with this control, after everybody has heard that it is dead;
-/// so may the news of its death, on the way to who tells of an earlier life or has asked for it.
+/// so may the news of its death, on the way to who tells of an earlier life or has asked for it,
+/// as a node may have that has not spoken yet.
 void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
   const ActorId id = actor.spec->id;
   Maker maker = actor.maker;
   for (const auto& [who, spawn] : waiting_spawns_)
     if (spawn.spec.id == id) maker = {who.first, true};
-  if (!may_live && actor.tellers.empty() && !maker.node) return;
+  if (!may_live && actor.tellers.empty() && !maker.node && awaited_.empty()) return;
   const NodeId node = may_live ? actor.node : NodeId{};
   const bool gracefully = how == Stop::gracefully;
   if (!condemned_

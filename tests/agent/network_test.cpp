@@ -201,6 +201,21 @@ TEST(Network, APeerThatTakesNothingIsDroppedAndTakenBackAndBothAreTold) {
   EXPECT_EQ(a.resets.size(), 1u);
 }
 
+// Schedule 8078060: before the two had ever spoken.
+TEST(Network, WhatIsSaidToWhomIsAboutToBeDroppedIsSaidToBeLost) {
+  FakeControl control;
+  Agent a(control, lively()), b(control, lively());
+  ASSERT_TRUE(meet(control, a, b));
+  a.network->drop(b.node, "it sent what cannot be read");
+  a.say(b.node, "lost");
+  a.pass(steady_now());
+  ASSERT_EQ(a.resets.size(), 1u);
+  a.say(b.node, "again");
+  ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return !b.got.empty(); }));
+  EXPECT_EQ(b.got[0].second, "again");
+  EXPECT_EQ(a.resets.size(), 1u);
+}
+
 TEST(Network, AReplacedProcessIsTold) {
   FakeControl control;
   Agent a(control, lively());

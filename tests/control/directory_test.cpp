@@ -692,6 +692,38 @@ TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
   EXPECT_EQ(got<PlaceActor>()[0].actor, actor_id(2)) << "of this one nobody has a life";
 }
 
+// Schedule 8133530.
+TEST_F(DirectoryTest, AnActorThatDiesBeforeItsMakerHasSpokenIsNotMadeAnew) {
+  const auto remembered = [&] {
+    std::size_t dead = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
+    return dead;
+  };
+  const ActorSpec plain = spec(1);
+  const auto dies = [&] {
+    spawn(plain);  // no answer gets through to kClient
+    const auto life = bring_up(1, kB);
+    restart({{kB, 1}, {kClient, 1}});
+    run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
+    run(actors->on_died(actor_id(1), life, Error(Code::worker_died, "killed"), false, now));
+    EXPECT_EQ(state(1), ActorState::dead);
+    EXPECT_EQ(remembered(), 1u);
+  };
+  dies();
+  restart({{kB, 1}, {kClient, 1}});
+  run(actors->on_spawn({kClient, 5, plain, false, true}, now));
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
+  run(actors->on_node_dead(kB, 1, "silent", now));
+  EXPECT_TRUE(got<PlaceActor>().empty());
+  EXPECT_EQ(state(1), ActorState::dead);
+  run(actors->on_unwatch(actor_id(1), kClient));
+  EXPECT_EQ(remembered(), 0u);
+  restart({});
+  dies();
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
+  EXPECT_EQ(remembered(), 0u) << "nobody asks for it any more";
+}
+
 TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNoOther) {
   const ActorSpec plain = spec(1, "n");
   const Error killed(Code::worker_died, "killed");
