@@ -124,6 +124,7 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
 // --- spawning ----------------------------------------------------------------------------------
 
 void Directory::reply_error(const SpawnActor& message, const Error& error, Out& out) const {
+  if (!message.from) return;
   ActorReply reply;
   reply.to = message.from;
   reply.request = message.request;
@@ -200,7 +201,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
   }
   if (reply.created) actors_.at(spec.id).maker = {message.from, true};
   describe(reply);
-  out.after_sync.emplace_back(std::move(reply));
+  if (message.from) out.after_sync.emplace_back(std::move(reply));
   if (!is_new) return out;
   Actor& actor = actors_.at(spec.id);
   if (killed || is_over)
@@ -413,7 +414,7 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
     stop(actor, kKilled, out, Stop::may_restart);
     const bool is_placed_now =
         actor.state == ActorState::placing || actor.state == ActorState::restarting;
-    if (actor.state == ActorState::pending)
+    if (actor.state == ActorState::pending || actor.only_ended)
       actor.killed_life = std::max(actor.killed_life, life);
     else if (life != 0 && is_placed_now && !actor.node && !actor.place_at)
       place(actor, out);  // that life has never begun: whoever waits for its end hears of the next
@@ -434,13 +435,14 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
   const ActorId id = actor.spec->id;
   Maker maker = actor.maker;
   for (const auto& [who, spawn] : waiting_spawns_)
-    if (spawn.spec.id == id) maker = {who.first, true};
+    if (spawn.spec.id == id) maker = {spawn.from, true};
   if (!may_live && actor.tellers.empty() && !maker.node && awaited_.empty()) return;
   const NodeId node = may_live ? actor.node : NodeId{};
   const bool gracefully = how == Stop::gracefully;
+  const bool starts = node && actor.state != ActorState::alive;
   if (!condemned_
            .try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.tellers, maker,
-                                      gracefully})
+                                      gracefully, starts})
            .second)
     return;
   out.writes.put(
@@ -476,7 +478,8 @@ void Directory::node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& th
   }
   for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
     auto& [id, condemned] = *at;
-    if (there.count(id) == 0 && condemned.is_at(node, epoch)) condemned.node = {};
+    if (there.count(id) == 0 && condemned.is_at(node, epoch) && !condemned.starts)
+      condemned.node = {};
     if (ended.count(id) == 0) condemned.tellers.erase(node);
     if (condemned.maker.spoke(node)) condemned.maker = {};
   }
@@ -487,6 +490,11 @@ void Directory::on_registered(NodeId node) {
     if (actor.maker.node == node) actor.maker.asked = false;
   for (auto& [id, condemned] : condemned_)
     if (condemned.maker.node == node) condemned.maker.asked = false;
+}
+
+void Directory::on_reset(NodeId node) {
+  for (auto& [id, condemned] : condemned_)
+    if (condemned.node == node) condemned.starts = false;
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -543,6 +551,9 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;
   });
+  for (auto& [who, spawn] : waiting_spawns_)
+    if (who.first == node) spawn.from = {};
+  on_reset(node);
   on_registered(node);  // it asks for nothing any more
   node_spoke(node, epoch, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
@@ -640,7 +651,9 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
       std::max(std::exchange(actor.killed_life, 0), asked.killed_life);
   if (asked.killed)
     out.append(on_kill(id, false, now));
-  else if (killed_life >= hosted.incarnation && !hosted.ended)
+  else if (hosted.ended)
+    actor.killed_life = killed_life;
+  else if (killed_life >= hosted.incarnation)
     out.append(on_kill(id, true, now, killed_life));
 }
 

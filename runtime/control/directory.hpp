@@ -200,6 +200,8 @@ class Directory {
   /// A node has registered (again): it asks again for what it does not know to live or be dead,
   /// before it says what it hosts.
   void on_registered(NodeId node);
+  /// What was sent to the node may be lost: of starts it will say whether they were.
+  void on_reset(NodeId node);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
 
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
@@ -269,6 +271,8 @@ class Directory {
     std::set<NodeId> tellers;
     Maker maker{};
     bool gracefully = false;  ///< it was not killed: nobody held a handle any more
+    /// Its start is on the way to the node, which may say meanwhile that it hosts no such actor.
+    bool starts = false;
     bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
   };
   Actor* current(ActorId id, std::uint64_t incarnation);

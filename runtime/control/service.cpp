@@ -220,6 +220,7 @@ void Service::on_reset(NodeId node, Time now) {
   if (at != nodes_.end())
     for (auto& [actor, start] : at->second.starts) start.may_be_lost = !start.until;
   pages_.erase(node);
+  actors_.on_reset(node);
   on_closed(node, now);
 }
 

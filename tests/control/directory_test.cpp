@@ -71,6 +71,15 @@ struct DirectoryTest : testing::Test {
     return placed;
   }
   ActorState state(std::uint64_t n) const { return actors->find(actor_id(n))->state; }
+  /// How many deaths are written down.
+  std::size_t remembered() {
+    std::size_t dead = 0;
+    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
+    return dead;
+  }
+  void hosts(NodeId node, Epoch epoch, std::vector<HostedActor> hosted = {}) {
+    run(actors->on_node_hosts({node, epoch, store->epoch(), std::move(hosted)}, now));
+  }
   void die(std::uint64_t n) {
     run(actors->on_died(actor_id(n), actors->find(actor_id(n))->incarnation,
                         Error(Code::worker_died, "killed by signal 9"), false, now));
@@ -484,37 +493,89 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
 }
 
 TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
-  const auto is_remembered = [&] {
-    std::size_t kills = 0;
-    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
-    return kills != 0;
-  };
-  const auto speaks = [&](NodeId node, Epoch epoch, std::vector<HostedActor> hosted = {}) {
-    run(actors->on_node_hosts({node, epoch, store->epoch(), std::move(hosted)}, now));
-  };
   const ActorSpec one = spec(1, "", 5);
   spawn(one);
   const auto life = bring_up(1, kA, 2);
   run(actors->on_kill(one.id, false, now));
   actors->on_registered(kClient);
-  speaks(kClient, 1);
-  speaks(kB, 1);
-  speaks(kA, 3);  // a process in the place of the one that it was on
-  EXPECT_TRUE(is_remembered());
-  speaks(kA, 2, {{one, life, 42, 0, true}});  // ... and tells of its end until that is known
-  EXPECT_TRUE(is_remembered());
-  speaks(kA, 2, {{one, life, 42, 0, true}});
-  EXPECT_TRUE(is_remembered());
-  speaks(kA, 2);
-  EXPECT_FALSE(is_remembered());
+  hosts(kClient, 1);
+  hosts(kB, 1);
+  hosts(kA, 3);  // a process in the place of the one that it was on
+  EXPECT_EQ(remembered(), 1u);
+  hosts(kA, 2, {{one, life, 42, 0, true}});  // ... and tells of its end until that is known
+  EXPECT_EQ(remembered(), 1u);
+  hosts(kA, 2, {{one, life, 42, 0, true}});
+  EXPECT_EQ(remembered(), 1u);
+  hosts(kA, 2);
+  EXPECT_EQ(remembered(), 0u);
   spawn(spec(2));
   bring_up(2, kA, 2);
   run(actors->on_kill(actor_id(2), false, now));
   actors->on_registered(kClient);
-  speaks(kClient, 1);
-  EXPECT_TRUE(is_remembered());
-  speaks(kA, 2);
-  EXPECT_FALSE(is_remembered());
+  hosts(kClient, 1);
+  EXPECT_EQ(remembered(), 1u);
+  hosts(kA, 2);
+  EXPECT_EQ(remembered(), 0u);
+}
+
+// Schedule 9003513.
+TEST_F(DirectoryTest, AKillIsKeptWhileTheStartIsOnItsWayToANodeThatSpeaksWithoutTheActor) {
+  for (const bool arrives : {true, false}) {
+    spawn(spec(arrives ? 1 : 2, "", 5));
+    const ActorId id = actor_id(arrives ? 1 : 2);
+    const auto life = actors->find(id)->incarnation;
+    run(actors->on_placed(id, life, kA, 1));
+    run(actors->on_kill(id, false, now));
+    actors->on_registered(kClient);
+    hosts(kClient, 1);
+    hosts(kA, 1);  // said before the start has come
+    EXPECT_EQ(remembered(), 1u);
+    if (arrives) {
+      run(actors->on_start_failed(id, life, std::nullopt));
+    } else {
+      actors->on_reset(kA);
+      EXPECT_EQ(remembered(), 1u);
+      hosts(kA, 1);
+    }
+    EXPECT_EQ(remembered(), 0u);
+  }
+}
+
+TEST_F(DirectoryTest, ADetachedActorThatADeadNodeAskedForIsForgottenWhenItEnds) {
+  ActorSpec kept = spec(3, "kept");
+  kept.detached = true;
+  restart({{kA, 1}, {kB, 1}});
+  run(actors->on_spawn({kA, 6, kept, false, true}, now));
+  run(actors->on_node_dead(kA, 1, "silent", now));
+  hosts(kB, 1);
+  EXPECT_TRUE(got<ActorReply>().empty()) << "nobody waits for it";
+  const auto life = bring_up(3, kB);
+  run(actors->on_kill(kept.id, false, now));
+  EXPECT_EQ(remembered(), 1u);
+  run(actors->on_died(kept.id, life, Error(Code::worker_died, "killed"), true, now));
+  EXPECT_EQ(remembered(), 0u);
+}
+
+TEST_F(DirectoryTest, AKillOfALifeIsNotLostOnTheEndOfAnEarlierOne) {
+  const Error why(Code::worker_died, "killed");
+  for (const std::uint64_t n : {1, 2}) {
+    const ActorSpec plain = spec(n, "", 5);
+    spawn(plain);
+    const auto first = bring_up(n);
+    die(n);
+    const auto second = bring_up(n, kB);
+    restart({{kA, 1}, {kB, 1}});
+    const auto kill = [&] { run(actors->on_kill(plain.id, true, now, second)); };
+    if (n == 1) kill();
+    hosts(kA, 1, {{plain, first, 42, 0, true}});
+    if (n == 2) kill();
+    run(actors->on_died(plain.id, first, why, false, now));
+    hosts(kB, 1, {{plain, second, 42, 0}});
+    ASSERT_EQ(got<StopActorAt>().size(), 1u) << n;
+    EXPECT_EQ(got<StopActorAt>()[0].incarnation, second);
+    EXPECT_FALSE(got<StopActorAt>()[0].for_good);
+    restart({});
+  }
 }
 
 TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
@@ -529,11 +590,6 @@ TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
       restart({{kA, 1}});
       return life;
     };
-    const auto is_remembered = [&] {
-      std::size_t kills = 0;
-      EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++kills; }).ok());
-      return kills != 0;
-    };
     const auto life = kill_and_restart();
     for (int controls = 0; controls < 2; ++controls, restart({{kA, 1}})) {
       run(actors->on_watch(kept.id, kB, now));
@@ -542,18 +598,18 @@ TEST_F(DirectoryTest, AKilledActorIsTakenInByNoLaterControlUntilItHasEnded) {
       EXPECT_TRUE(got<StopActorAt>().at(0).for_good);
       ASSERT_EQ(got<ActorUpdateTo>().size(), 1u) << "who asked before is told";
       EXPECT_EQ(state(kept.id.low), ActorState::dead);
-      EXPECT_TRUE(is_remembered());
+      EXPECT_EQ(remembered(), 1u);
     }
     run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
     run(actors->on_died(kept.id, life, Error(Code::worker_died, "killed"), true, now));
-    EXPECT_FALSE(is_remembered()) << "it has ended";
+    EXPECT_EQ(remembered(), 0u) << "it has ended";
     restart({});
     kill_and_restart();
     run(actors->on_node_hosts({kA, 1, store->epoch(), {}}, now));
-    EXPECT_FALSE(is_remembered()) << "its node is without it";
+    EXPECT_EQ(remembered(), 0u) << "its node is without it";
     kill_and_restart();
     run(actors->on_node_dead(kA, 1, "silent", now));
-    EXPECT_FALSE(is_remembered()) << "its node is dead";
+    EXPECT_EQ(remembered(), 0u) << "its node is dead";
     EXPECT_FALSE(actors->find(kept.id).has_value());
   }
 }
@@ -610,11 +666,6 @@ TEST_F(DirectoryTest, WhatAnEarlierLifeOfAKilledActorSaysLetsNoLaterOneLive) {
 TEST_F(DirectoryTest, ADeadActorIsNotMadeAnewByAControlThatHearsOfAnEarlierLifesEnd) {
   const ActorSpec plain = spec(1, "", 5);
   const Error killed(Code::worker_died, "killed");
-  const auto remembered = [&] {
-    std::size_t dead = 0;
-    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
-    return dead;
-  };
   const auto second_life = [&] {
     spawn(plain);
     const auto first = bring_up(1);
@@ -694,11 +745,6 @@ TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
 
 // Schedule 8133530.
 TEST_F(DirectoryTest, AnActorThatDiesBeforeItsMakerHasSpokenIsNotMadeAnew) {
-  const auto remembered = [&] {
-    std::size_t dead = 0;
-    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
-    return dead;
-  };
   const ActorSpec plain = spec(1);
   const auto dies = [&] {
     spawn(plain);  // no answer gets through to kClient
@@ -727,11 +773,6 @@ TEST_F(DirectoryTest, AnActorThatDiesBeforeItsMakerHasSpokenIsNotMadeAnew) {
 TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNoOther) {
   const ActorSpec plain = spec(1, "n");
   const Error killed(Code::worker_died, "killed");
-  const auto remembered = [&] {
-    std::size_t dead = 0;
-    EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());
-    return dead;
-  };
   const auto live = [&] {
     restart({});
     spawn(plain);  // no answer gets through to kClient
