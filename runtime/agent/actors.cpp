@@ -101,6 +101,11 @@ void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId
   spawning.process = process;
   spawning.request = message.request;
   spawning.message = std::move(spawn);
+  say(spawning);
+}
+
+void ActorHost::say(Spawning& spawning) {
+  ++spawning.said;
   control_.send(spawning.message);
 }
 
@@ -139,14 +144,32 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
         Error(Code::actor_died, "the actor was lost with control, and its name is another's now",
               Outcome::not_executed)
             .shared_info();
+  const bool may_be_made = spawning.said > 1;  // by the control that has refused it once
   forget_spawning(actor);
   drop_made(actor);
-  if (!error) return;
-  control::ActorLocation never;
-  never.actor = actor;
-  never.state = control::ActorState::dead;
-  never.error = error;
-  located(never);
+  if (error) {
+    control::ActorLocation never;
+    never.actor = actor;
+    never.state = control::ActorState::dead;
+    never.error = error;
+    located(never);
+  }
+  if (may_be_made) kill(actor, false);
+}
+
+/// Control knows of the actor, so that it was made, whatever has become of the answer.
+void ActorHost::was_made(ActorId actor) {
+  const auto at = spawning_of_.find(actor);
+  if (at == spawning_of_.end()) return;
+  const Spawning& spawning = spawning_.at(at->second);
+  if (spawning.request != 0) {
+    control::ActorReply reply;
+    reply.actor = actor;
+    reply.class_name = spawning.message.spec.class_name;
+    reply.lifetime = spawning.message.spec.lifetime;
+    out_.answer(spawning.process, found(spawning.request, reply), self_);
+  }
+  forget_spawning(actor);
 }
 
 void ActorHost::forget_spawning(ActorId actor) {
@@ -321,7 +344,7 @@ void ActorHost::located(const control::ActorLocation& location) {
 
 /// What led to this life need not be said again.
 void ActorHost::lives(ActorId actor, std::uint64_t incarnation) {
-  forget_spawning(actor);
+  was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
   const auto at = watched_.find(actor);
   if (at->second.watchers.empty()) stop_watching(at);
@@ -358,7 +381,7 @@ void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);
-  forget_spawning(actor);
+  was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);
 }
@@ -383,7 +406,7 @@ void ActorHost::forget_watcher(ProcessIndex process) {
 
 // --- control has been restarted
 
-void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
+void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t number, Time now) {
   const Epoch before = std::exchange(control_epoch_, control_epoch);
   const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
@@ -391,9 +414,9 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
   for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
   for (auto& [request, spawning] : spawning_) {
     spawning.message.again |= another;
-    control_.send(spawning.message);
+    say(spawning);
   }
-  tell_hosted(now);
+  tell_hosted(number, now);
   for (const auto& [which, ended] : ended_) control_.send(ended.news);
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
@@ -404,11 +427,12 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, Time now) {
 }
 
 /// All lives, those that ended among them, in messages that a Link takes.
-void ActorHost::tell_hosted(Time now) {
+void ActorHost::tell_hosted(std::uint64_t number, Time now) {
   control::NodeHosts page;
   page.node = self_;
   page.epoch = epoch_;
   page.control_epoch = control_epoch_;
+  page.number = number;
   std::size_t bytes = 0;
   const auto add = [&](const Life& life, std::uint64_t incarnation, bool ended) {
     const std::size_t size = size_of(*life.spec);

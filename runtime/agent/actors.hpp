@@ -94,8 +94,9 @@ class ActorHost {
   void out_of_reach(NodeId node);
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
-  /// by an earlier control, or for an earlier epoch of this node, are refused.
-  void registered(Epoch epoch, Epoch control_epoch, Time now);
+  /// by an earlier control, or for an earlier epoch of this node, are refused. `number`:
+  /// Registered's.
+  void registered(Epoch epoch, Epoch control_epoch, std::uint64_t number, Time now);
 
   /// Whether this life of the actor is alive in that process.
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
@@ -134,6 +135,7 @@ class ActorHost {
   /// Until the actor is known to live, or is dead.
   struct Spawning {
     control::SpawnActor message;
+    std::uint32_t said = 0;  ///< how often
     bool replied = false;
     ProcessIndex process = 0;   ///< who is to be told who has the name,
     std::uint64_t request = 0;  ///< ... if this is not 0
@@ -150,12 +152,14 @@ class ActorHost {
   void lives(ActorId actor, std::uint64_t incarnation);
   void heard_of(ActorId actor, std::uint64_t incarnation);
   void drop_made(ActorId actor);
+  void say(Spawning& spawning);
   void spawn_replied(Spawning& spawning, const control::ActorReply& reply);
+  void was_made(ActorId actor);
   void forget_watcher(ProcessIndex process);
   WatchedActors::iterator stop_watching(WatchedActors::iterator watched);
   void forget_spawning(ActorId actor);
   void ask_again(std::uint64_t request, const Question& question);
-  void tell_hosted(Time now);
+  void tell_hosted(std::uint64_t number, Time now);
 
   Out& out_;
   ControlPort& control_;

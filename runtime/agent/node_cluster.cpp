@@ -107,7 +107,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
 
 void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
-                     actors_.registered(m.epoch, m.control_epoch, steady_now());
+                     actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
                      reporting_.forget();
                      registered();
                      named_.registered();

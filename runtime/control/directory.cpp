@@ -469,23 +469,29 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
 }
 
 /// It hosts these actors, tells of lives of those that ended there, and asks for those for which it
-/// has asked; nothing else.
-void Directory::node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
+/// has asked; nothing else. What it said before it registered last says nothing of what it asks
+/// since then.
+void Directory::node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
                            const std::set<ActorId>& ended, Out& out) {
+  const NodeId node = message.node;
+  const Epoch epoch = message.epoch;
+  const auto last = registrations_.find(node);
+  const bool has_asked = last == registrations_.end() || message.number >= last->second;
   for (auto& [id, actor] : actors_) {
     if (ended.count(id) == 0) actor.tellers.erase(node);
-    if (actor.maker.spoke(node)) actor.maker = {};
+    if (has_asked && actor.maker.spoke(node)) actor.maker = {};
   }
   for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
     auto& [id, condemned] = *at;
     if (there.count(id) == 0 && condemned.is_at(node, epoch) && !condemned.starts)
       condemned.node = {};
     if (ended.count(id) == 0) condemned.tellers.erase(node);
-    if (condemned.maker.spoke(node)) condemned.maker = {};
+    if (has_asked && condemned.maker.spoke(node)) condemned.maker = {};
   }
 }
 
-void Directory::on_registered(NodeId node) {
+void Directory::on_registered(NodeId node, std::uint64_t number) {
+  registrations_[node] = number;
   for (auto& [id, actor] : actors_)
     if (actor.maker.node == node) actor.maker.asked = false;
   for (auto& [id, condemned] : condemned_)
@@ -554,8 +560,9 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   for (auto& [who, spawn] : waiting_spawns_)
     if (who.first == node) spawn.from = {};
   on_reset(node);
-  on_registered(node);  // it asks for nothing any more
-  node_spoke(node, epoch, {}, {}, out);
+  on_registered(node, 0);  // it asks for nothing any more
+  registrations_.erase(node);
+  node_spoke({node, epoch, control_epoch_, {}}, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;
@@ -583,7 +590,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
       lost.push_back(id);
   const Error without(Code::worker_died, "its node registered again without it", Outcome::unknown);
   for (const ActorId id : lost) fail(actors_.at(id), without.message(), without, true, out, now);
-  node_spoke(node, epoch, there, ended, out);
+  node_spoke(message, there, ended, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
   return out;

@@ -98,7 +98,8 @@ struct NodeHosts {
   Epoch control_epoch = 0;
   std::vector<HostedActor> actors;
   std::uint32_t page = 0;
-  bool more = false;  ///< the next page follows
+  bool more = false;         ///< the next page follows
+  std::uint64_t number = 0;  ///< of the Registered that it follows
 };
 
 // --- out
@@ -198,8 +199,8 @@ class Directory {
   /// caller also ends jobs that are not running any more: on_job_ended.)
   Out on_node_hosts(const NodeHosts& message, Time now);
   /// A node has registered (again): it asks again for what it does not know to live or be dead,
-  /// before it says what it hosts.
-  void on_registered(NodeId node);
+  /// before it says what it hosts. `number`: of the registration, as in its NodeHosts.
+  void on_registered(NodeId node, std::uint64_t number);
   /// What was sent to the node may be lost: of starts it will say whether they were.
   void on_reset(NodeId node);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
@@ -299,7 +300,7 @@ class Directory {
   using AllCondemned = std::map<ActorId, Condemned>;
   AllCondemned::iterator absolve(AllCondemned::iterator condemned, Out& out);
   void life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out);
-  void node_spoke(NodeId node, Epoch epoch, const std::set<ActorId>& there,
+  void node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
                   const std::set<ActorId>& ended, Out& out);
   Unknown take_unknown(Actor& actor);
   Time unknown_until(Time since) const;
@@ -312,7 +313,8 @@ class Directory {
   std::map<Name, ActorId> names_;
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
-  std::set<std::pair<Time, ActorId>> due_;  ///< every actor with a place_at
+  std::map<NodeId, std::uint64_t> registrations_;  ///< each one's last
+  std::set<std::pair<Time, ActorId>> due_;         ///< every actor with a place_at
   AllCondemned condemned_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_since_;

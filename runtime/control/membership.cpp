@@ -167,7 +167,7 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
   heard(node, out, now);
   out.after_sync.emplace_back(
       SendToAgent{id, Registered{node.record.epoch, control_epoch_, node.record.session, number}});
-  out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again});
+  out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again, number});
   if (!again) return;
   all_heard_since_ = now;
   send_roster(node, out);

@@ -131,6 +131,7 @@ struct NodeUp {
   NodeId node;
   Epoch epoch = 0;
   bool again = false;  ///< it was up before control started (or reconnected); hear what it hosts
+  std::uint64_t number = 0;  ///< of its registration
 };
 struct NodeSuspect {
   NodeId node;

@@ -140,6 +140,7 @@ void write(schema::NodeHosts::Builder out, const NodeHosts& m) {
   }
   out.setPage(m.page);
   out.setMore(m.more);
+  out.setNumber(m.number);
 }
 void read(schema::NodeHosts::Reader in, NodeHosts& m) {
   m.epoch = in.getEpoch();
@@ -156,6 +157,7 @@ void read(schema::NodeHosts::Reader in, NodeHosts& m) {
   }
   m.page = in.getPage();
   m.more = in.getMore();
+  m.number = in.getNumber();
 }
 
 void write(schema::StartJob::Builder out, const StartJob& m) {

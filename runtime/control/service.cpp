@@ -390,8 +390,11 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   Pages& pages = pages_[from.node];
   NodeHosts& whole = pages.whole;
   if (message.page == 0)
-    pages = Pages{NodeHosts{from.node, message.epoch, message.control_epoch, {}}, 0};
-  if (message.page != whole.page || message.epoch != whole.epoch) {  // those before were lost
+    pages = Pages{
+        NodeHosts{from.node, message.epoch, message.control_epoch, {}, 0, false, message.number},
+        0};
+  if (message.page != whole.page || message.epoch != whole.epoch ||
+      message.number != whole.number) {  // those before were lost
     pages_.erase(from.node);
     return;
   }
@@ -541,7 +544,7 @@ void Service::on_node(const NodeUp& event, Time now) {
   info.suspect = record->state == NodeState::suspect;
   info.draining = record->draining;
   expected_.erase(event.node);
-  actors_.on_registered(event.node);
+  actors_.on_registered(event.node, event.number);
   if (first) {
     const auto early = early_reports_.extract(event.node);
     if (early) {

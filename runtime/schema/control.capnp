@@ -339,6 +339,7 @@ struct NodeHosts {
   actors @2 :List(HostedActor);  # at most 16384
   page @3 :UInt32;              # from 0 on
   more @4 :Bool;                # the next page follows
+  number @5 :UInt64;            # of the Registered that it follows
 }
 
 # --- jobs ---

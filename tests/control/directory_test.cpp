@@ -497,7 +497,7 @@ TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
   spawn(one);
   const auto life = bring_up(1, kA, 2);
   run(actors->on_kill(one.id, false, now));
-  actors->on_registered(kClient);
+  actors->on_registered(kClient, 0);
   hosts(kClient, 1);
   hosts(kB, 1);
   hosts(kA, 3);  // a process in the place of the one that it was on
@@ -511,7 +511,7 @@ TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
   spawn(spec(2));
   bring_up(2, kA, 2);
   run(actors->on_kill(actor_id(2), false, now));
-  actors->on_registered(kClient);
+  actors->on_registered(kClient, 0);
   hosts(kClient, 1);
   EXPECT_EQ(remembered(), 1u);
   hosts(kA, 2);
@@ -526,7 +526,7 @@ TEST_F(DirectoryTest, AKillIsKeptWhileTheStartIsOnItsWayToANodeThatSpeaksWithout
     const auto life = actors->find(id)->incarnation;
     run(actors->on_placed(id, life, kA, 1));
     run(actors->on_kill(id, false, now));
-    actors->on_registered(kClient);
+    actors->on_registered(kClient, 0);
     hosts(kClient, 1);
     hosts(kA, 1);  // said before the start has come
     EXPECT_EQ(remembered(), 1u);
@@ -790,7 +790,7 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
       EXPECT_TRUE(spawn(spec(2, "n")).created) << "its name is another's";
       run(actors->on_kill(actor_id(2), false, now));
       run(actors->on_unwatch(actor_id(2), kClient));
-      actors->on_registered(kClient);
+      actors->on_registered(kClient, 0);
       run(actors->on_spawn({kClient, 5, plain, false, true}, now));
       ASSERT_EQ(got<ActorReply>().size(), 1u) << "it waits for nobody";
       EXPECT_TRUE(got<ActorReply>()[0].created);
@@ -819,7 +819,7 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   // It dies while its maker's question waits for another node.
   life = live();
   restart({{kA, 1}, {kB, 1}, {kClient, 1}});
-  actors->on_registered(kClient);
+  actors->on_registered(kClient, 0);
   run(actors->on_spawn({kClient, 5, plain, false, true}, now));
   run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
   run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
@@ -827,7 +827,7 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   no_other_is_made();
 
   dead_by_itself(false);
-  actors->on_registered(kClient);
+  actors->on_registered(kClient, 0);
   run(actors->on_node_hosts({kClient, 1, store->epoch(), {}}, now));
   EXPECT_EQ(remembered(), 0u) << "it does not ask again";
   dead_by_itself(false);
@@ -836,6 +836,29 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   live();
   run(actors->on_job_ended(plain.job));
   EXPECT_EQ(remembered(), 0u) << "who asks then is refused";
+}
+
+TEST_F(DirectoryTest, WhatAMakerHostedBeforeItRegisteredAgainDoesNotSayThatItHasHeard) {
+  spawn(spec(1));
+  bring_up(1, kA);
+  actors->on_registered(kClient, 3);  // which overtakes what was said after registration 2
+  run(actors->on_kill(actor_id(1), false, now));
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}, 0, false, 2}, now));
+  hosts(kA, 1);
+  EXPECT_EQ(remembered(), 1u) << "it asks again";
+  run(actors->on_node_hosts({kClient, 1, store->epoch(), {}, 0, false, 3}, now));
+  EXPECT_EQ(remembered(), 0u);
+  spawn(spec(2));  // by a process in the place of that one
+  bring_up(2, kA);
+  run(actors->on_node_dead(kClient, 1, "silent", now));
+  actors->on_registered(kClient, 1);
+  spawn(spec(3));
+  bring_up(3, kA);
+  actors->on_registered(kClient, 2);
+  run(actors->on_kill(actor_id(3), false, now));
+  hosts(kA, 1);
+  run(actors->on_node_hosts({kClient, 2, store->epoch(), {}, 0, false, 2}, now));
+  EXPECT_EQ(remembered(), 0u);
 }
 
 TEST_F(DirectoryTest, HandlesThatGoBeforeTheNodeHasSpokenEndTheActorWhenItHas) {

@@ -109,7 +109,7 @@ void each(F& f, HostedActor& m) {
 template <class F>
 void each(F& f, NodeHosts& m) {
   f("epoch", m.epoch), f("control_epoch", m.control_epoch), f("actors", m.actors);
-  f("page", m.page), f("more", m.more);
+  f("page", m.page), f("more", m.more), f("number", m.number);
 }
 template <class F>
 void each(F& f, JobRecord& m) {

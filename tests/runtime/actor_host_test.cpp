@@ -366,7 +366,7 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   host.kill(kB, false);
   host.find(7, {5, "n", "s"});
   out.sent.clear();
-  host.registered(4, 2, now);
+  host.registered(4, 2, 0, now);
   ASSERT_EQ(out.got<control::SpawnActor>().size(), 2u) << "neither is known to live";
   EXPECT_EQ(out.got<control::SpawnActor>()[1].spec.id, kB);
   const auto hosts = out.got<control::NodeHosts>();
@@ -395,10 +395,10 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
 }
 
 TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
-  host.registered(1, 1, now);
+  host.registered(1, 1, 0, now);
   const auto said = [&] {
     out.sent.clear();
-    host.registered(1, 2, now);
+    host.registered(1, 2, 0, now);
     return out.got<control::KillActor>();
   };
   host.kill(kA, true);
@@ -431,7 +431,7 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
 }
 
 TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
-  host.registered(1, 1, now);
+  host.registered(1, 1, 0, now);
   order(made());
   live(kFirst, 3);
   out.sent.clear();
@@ -440,7 +440,7 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
   for (const Epoch control : {2, 3}) {
     out.sent.clear();
-    host.registered(1, control, now);
+    host.registered(1, control, 0, now);
     const auto hosts = out.got<control::NodeHosts>();
     ASSERT_EQ(hosts.size(), 1u);
     ASSERT_EQ(hosts[0].actors.size(), 1u);
@@ -453,11 +453,11 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   }
   locate(control::ActorState::alive, kFirst, kSelfNode);  // by a control that has not heard it
   out.sent.clear();
-  host.registered(1, 4, now);
+  host.registered(1, 4, 0, now);
   EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
   locate(control::ActorState::alive, kSecond, kOther);
   out.sent.clear();
-  host.registered(1, 5, now);
+  host.registered(1, 5, 0, now);
   EXPECT_TRUE(out.got<control::ActorGone>().empty());
   EXPECT_TRUE(out.got<control::NodeHosts>().at(0).actors.empty());
 }
@@ -466,7 +466,7 @@ TEST_F(Host, ALifeOlderThanTheWindowHasNoRestartsBehindIt) {
   auto spec = std::make_shared<control::ActorSpec>(*made());
   const auto told = [&] {
     out.sent.clear();
-    host.registered(1, 1, now);
+    host.registered(1, 1, 0, now);
     return out.got<control::NodeHosts>().at(0).actors.at(0).restarts;
   };
   spec->restart_window = std::chrono::seconds(60);
@@ -495,7 +495,7 @@ TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
     host.worker_died(3, died);
   }
   out.sent.clear();
-  host.registered(1, 1, now);
+  host.registered(1, 1, 0, now);
   ASSERT_EQ(out.got<control::NodeHosts>().at(0).actors.size(), 1u);
   EXPECT_EQ(out.got<control::NodeHosts>()[0].actors[0].incarnation, kFirst + 4);
   ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
@@ -529,11 +529,11 @@ TEST_F(Host, ControlIsToldWhenNoControlAfterItWillHearOfAnEnd) {
 }
 
 TEST_F(Host, AnotherControlHearsOfAKillBeforeTheSpawnThatItWouldCarryOutAgain) {
-  host.registered(4, 1, now);
+  host.registered(4, 1, 0, now);
   made();  // the answer is lost with control, which has begun a life of it and ended that
   host.kill(kA, false);
   out.sent.clear();
-  host.registered(4, 2, now);
+  host.registered(4, 2, 0, now);
   const auto at = [&](auto is) {
     return std::find_if(out.sent.begin(), out.sent.end(), is) - out.sent.begin();
   };
@@ -555,19 +555,19 @@ TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
 }
 
 TEST_F(Host, WhatWasMadeIsAskedForAgainUntilItLives) {
-  host.registered(4, 1, now);
+  host.registered(4, 1, 0, now);
   made();
   reply(kA, true);  // and control dies before the order to start it has left
   out.sent.clear();
-  host.registered(4, 1, now);
+  host.registered(4, 1, 0, now);
   EXPECT_FALSE(out.got<control::SpawnActor>().at(0).again) << "the same control knows";
-  host.registered(4, 2, now);
+  host.registered(4, 2, 0, now);
   EXPECT_TRUE(out.got<control::SpawnActor>().at(1).again);
   reply(kA, true);
   EXPECT_EQ(out.dropped, 0);
   locate(control::ActorState::alive, kFirst, kOther);
   out.sent.clear();
-  host.registered(4, 3, now);
+  host.registered(4, 3, 0, now);
   EXPECT_TRUE(out.got<control::SpawnActor>().empty());
 }
 
@@ -604,6 +604,51 @@ TEST_F(Host, WhoMakesANamedActorIsToldWhoHasTheNameOrWhyNobody) {
   EXPECT_EQ(out.answers[1].first.error->code, Code::no_space);
 }
 
+TEST_F(Host, WhatIsMadeWhenItIsSaidAgainAfterARefusalIsEnded) {
+  const auto refuse = [&] {
+    control::ActorReply answer;
+    answer.request = out.got<control::SpawnActor>().back().request;
+    answer.error = Error(Code::invalid_argument, "the name is taken").shared_info();
+    host.replied(answer);
+  };
+  host.registered(4, 1, 0, now);
+  made();
+  refuse();
+  EXPECT_TRUE(out.got<control::KillActor>().empty()) << "it was said once";
+  out.sent.clear();
+  made();  // after the connection was lost, before this node has registered again
+  host.registered(4, 1, 0, now);
+  refuse();  // and the name is free when the second comes
+  ASSERT_EQ(out.got<control::KillActor>().size(), 1u);
+  EXPECT_EQ(out.got<control::KillActor>()[0].actor, kA);
+  EXPECT_FALSE(out.got<control::KillActor>()[0].may_restart);
+  locate(control::ActorState::dead, kFirst);
+  EXPECT_EQ(host.watched(), 0u);
+}
+
+TEST_F(Host, WhoMakesAnActorIsAnsweredAlsoByTheNewsOfItsLifeOrDeath) {
+  for (const auto state : {control::ActorState::alive, control::ActorState::dead}) {
+    auto create = message(kA);
+    create.request = 11;
+    host.create(create, {}, JobId{0, 9}, 7);
+    host.watch(kA, 8);
+    locate(state, kFirst);  // by a control that has not answered
+    reply(kA, true);
+    ASSERT_EQ(out.answers.size(), 1u);
+    EXPECT_EQ(out.answers[0].first.request, 11u);
+    EXPECT_TRUE(out.answers[0].first.found);
+    EXPECT_EQ(out.answers[0].first.actor, kA);
+    EXPECT_EQ(out.answers[0].first.class_name, "Counter");
+    EXPECT_EQ(out.answers[0].first.lifetime, kLife);
+    EXPECT_EQ(out.answers[0].second, kSelfNode);
+    out.answers.clear();
+    out.sent.clear();
+    host.registered(4, 2, 0, now);
+    EXPECT_TRUE(out.got<control::SpawnActor>().empty());
+    if (state == control::ActorState::alive) locate(control::ActorState::dead, kFirst);
+  }
+}
+
 TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
   constexpr std::uint64_t kActors = 300;
   auto spec = std::make_shared<control::ActorSpec>(*made());
@@ -614,12 +659,13 @@ TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
     order(one, kFirst + i);
   }
   out.sent.clear();
-  host.registered(4, 2, now);
+  host.registered(4, 2, 5, now);
   const auto pages = out.got<control::NodeHosts>();
   EXPECT_GT(pages.size(), 4u);
   std::uint64_t actors = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     EXPECT_EQ(pages[i].page, i);
+    EXPECT_EQ(pages[i].number, 5u);
     EXPECT_EQ(pages[i].more, i + 1 < pages.size());
     EXPECT_LT(encode(control::ToControl(pages[i])).size(), std::size_t{1} << 20);
     for (const control::HostedActor& hosted : pages[i].actors)

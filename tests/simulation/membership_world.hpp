@@ -327,6 +327,7 @@ class ClusterSimulation {
       if (const auto* registered = std::get_if<Registered>(&message)) {
         run(env, cutoff_->on_registered(*registered, env.now()));
         NodeHosts hosting{sim_node_id(self_), cutoff_->epoch(), cutoff_->control_epoch(), {}};
+        hosting.number = registered->number;
         for (const auto& entry : hosted_) hosting.actors.push_back(entry.second);
         env.send(0, hosting);
       } else if (const auto* answer = std::get_if<HeartbeatAnswer>(&message)) {

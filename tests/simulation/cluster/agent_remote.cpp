@@ -49,7 +49,7 @@ void Agent::on_control(control::FromControl& message) {
       Cases{[&](control::Registered& m) {
               truth().epoch_given(m.epoch, id_);
               control_epoch_ = m.control_epoch;
-              actors_.registered(m.epoch, m.control_epoch, now());
+              actors_.registered(m.epoch, m.control_epoch, m.number, now());
               reporting_.forget();
               on_registered();
             },
