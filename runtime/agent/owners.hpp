@@ -320,8 +320,9 @@ class OwnerTable {
   std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;
   /// By process: what it has counted for a node, less what has left.
   std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::int64_t>> passing_;
-  /// By owner: what others passed on to us, and the owner has not said that it counts us.
-  std::map<ProcessIndex, std::map<std::pair<ProcessIndex, ObjectId>, std::uint64_t>> passed_by_;
+  /// By owner: what others passed on to us, and the owner has not said that it counts us; of each
+  /// object in the order in which the owner was told. kSelf: who did so has died.
+  std::map<ProcessIndex, std::multimap<ObjectId, ProcessIndex>> passed_by_;
   std::deque<ProcessIndex> dead_in_order_;  ///< the nodes of dead_
   /// By receiver: refs whose owner we had lost when they left. It may take us for the owner. Nobody
   /// says when it does not any more, so the older half goes when there are too many: what such a

@@ -53,7 +53,7 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     return;
   }
   if (from != owner && from != kSelf) {
-    ++passed_by_[owner][{from, object}];
+    passed_by_[owner].emplace(object, from);
     out_.peer_hold(owner, object, from, +1);
   }
   if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
@@ -114,16 +114,20 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }
 
-/// The owner has counted us, or is lost to us: who passed the ref on to us need not count us any
-/// more. False when it passed on nothing that waits for this.
+/// The owner has counted us: who passed the ref on to us need not count us any more. False when it
+/// passed on nothing that waits for this.
 bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
   const auto passed = passed_by_.find(owner);
   if (passed == passed_by_.end()) return false;
-  const auto entry = passed->second.find({sender, object});
-  if (entry == passed->second.end()) return false;
-  if (--entry->second == 0) passed->second.erase(entry);
+  const auto first = passed->second.lower_bound(object);
+  if (first == passed->second.end() || first->first != object) return false;
+  // Its answers come in order. One about a sender that has died names that one's node, under any
+  // index; but who owns the object for us is named by those to whom we passed it on.
+  const bool has_died = first->second == kSelf;
+  if (has_died ? owner_of(object) == sender : first->second != sender) return false;
+  passed->second.erase(first);
   if (passed->second.empty()) passed_by_.erase(passed);
-  out_.peer_hold(sender, object, owner, -1);
+  if (!has_died) out_.peer_hold(sender, object, owner, -1);
   return true;
 }
 
@@ -131,8 +135,8 @@ bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId objec
 void OwnerTable::relieve_all(ProcessIndex owner) {
   const auto passed = passed_by_.extract(owner);
   if (!passed) return;
-  for (const auto& [ref, count] : passed.mapped())
-    for (std::uint64_t n = 0; n < count; ++n) out_.peer_hold(ref.first, ref.second, owner, -1);
+  for (const auto& [object, sender] : passed.mapped())
+    if (sender != kSelf) out_.peer_hold(sender, object, owner, -1);
 }
 
 void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
@@ -186,10 +190,9 @@ std::optional<ProcessIndex> OwnerTable::node_died(ProcessIndex node, const Error
   for (auto* orphans : {&orphans_, &older_orphans_})
     orphans->erase(orphans->lower_bound({node, ObjectId{}}),
                    orphans->lower_bound({node + 1, ObjectId{}}));
-  for (auto passed = passed_by_.begin(); passed != passed_by_.end();) {
-    std::erase_if(passed->second, [node](const auto& entry) { return entry.first.first == node; });
-    passed = passed->second.empty() ? passed_by_.erase(passed) : std::next(passed);
-  }
+  for (auto& [owner, passed] : passed_by_)
+    for (auto& [object, sender] : passed)
+      if (sender == node) sender = kSelf;  // the owner's answer is still to come
   const wire::Value end = lost("the node that owned the object is gone", &reason);
   dead_[node] = end.error;
   dead_in_order_.push_back(node);

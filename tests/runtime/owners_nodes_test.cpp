@@ -430,6 +430,38 @@ TEST_F(OwnersBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerHasCountedUs) {
   EXPECT_EQ(out.take(), std::vector<Hold>{}) << "of nothing that was passed on to us";
 }
 
+// The owner names the node, and the sender has another index since its talk with us broke off.
+TEST_F(OwnersBetweenNodes, WhatTheOwnerSaysOfAPassRelievesNoLaterOne) {
+  constexpr ProcessIndex kAgain = 103;
+  owners.add_node(kAgain);
+  arrive(kX, kM);
+  let_go(kX);
+  owners.node_died(kM, death());
+  arrive(kX, kAgain);
+  out.take();
+  owners.peer_hold(kA, kX, kAgain, -1);
+  EXPECT_EQ(out.take(), std::vector<Hold>{}) << "the owner has not counted us for this one yet";
+  owners.peer_hold(kA, kX, kAgain, -1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kAgain, kX, kA, -1}}));
+  owners.peer_hold(kA, kX, kAgain, -1);
+  EXPECT_EQ(out.take(), std::vector<Hold>{});
+}
+
+// The same, but kX is kN's for us, and kA took itself for its owner when it passed it to kM.
+TEST_F(OwnersBetweenNodes, WhatAReceiverSaysOfAPassOfOursIsNoneOfADeadSenders) {
+  arrive(kX, kM);
+  let_go(kX);
+  owners.node_died(kM, death());
+  owners.borrow(kX, kN, kN);
+  owners.hold(kX, 1, +1);
+  owners.hold(kX, kA, +1, 1);
+  owners.depart(kX, kA, 1);
+  owners.peer_hold(kA, kX, kN, -1);
+  EXPECT_EQ(owners.total_holds(), 1) << "kN counts kA";
+  let_go(kX);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
 // Found by the simulated clusters: the talk between owner and receiver broke off, so that the owner
 // never heard of the receiver, and who had passed the ref on kept the object for ever.
 TEST_F(OwnersBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
