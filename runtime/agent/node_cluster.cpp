@@ -238,13 +238,13 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
     remote_.forget_node(*forgotten);
   }
   name_questions_.clear();  // the dead may have given a name since they were asked
-  replicas_.node_died(node, now);
   locating_.node_died(node);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);
   programs_->node_died(node, now);
   remote_.node_died(node, why, for_ever);
+  replicas_.node_died(node, now);  // may ask the node again, which has another index since then
   if (!for_ever) actors_.out_of_reach(node);
 }
 

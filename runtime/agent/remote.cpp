@@ -352,6 +352,10 @@ void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
 }
 
 void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) {
+  if (const auto at = nodes_.find(node); at != nodes_.end() && !for_ever) {
+    node_ids_.erase(at->second);  // first: what follows from the rest may name its next life
+    nodes_.erase(at);
+  }
   std::vector<ProcessIndex> gone;
   for (auto at = by_target_.lower_bound({node, 0});
        at != by_target_.end() && at->first.first == node; ++at)
@@ -368,10 +372,6 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
   }
   for (const auto& [key, wanted] : again)
     out_.spill_failed(key.process, key.key, wanted.shape, wanted.count, node);
-  if (const auto at = nodes_.find(node); at != nodes_.end() && !for_ever) {
-    node_ids_.erase(at->second);
-    nodes_.erase(at);
-  }
 }
 
 void RemoteTable::forget_node(ProcessIndex index) {

@@ -136,7 +136,8 @@ class Replicas {
   bool is_coming(ObjectId object) const;
 
   // --- life
-  /// After the OwnerTable heard of it.
+  /// After the OwnerTable heard of it, and when index_of() names the node's next life: it may be
+  /// asked again at once.
   void node_died(NodeId node, Time now);
   void carry_out(Time now);
   /// Something waits for carry_out().

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 
 namespace troupe::agent::remote_test {
 namespace {
@@ -40,6 +41,7 @@ class Agent final : public RemoteTable::Out {
   std::set<NodeId> dead_nodes;
   std::uint64_t next_lease = 1;
   int closed = 0;
+  std::function<void()> at_close;  ///< what follows from what the process has written
   RemoteTable table;
 
   ProcessIndex start() {
@@ -62,6 +64,7 @@ class Agent final : public RemoteTable::Out {
                     std::uint64_t) override {
     ASSERT_EQ(portals.erase({process, alias}), 1u) << "closed twice";
     ++closed;
+    if (at_close) at_close();
     // As a process does at PeerDied: the lease went with its worker.
     std::erase_if(held[process], [&](std::uint64_t lease) { return held_worker[lease] == alias; });
   }
@@ -246,6 +249,20 @@ TEST(RemoteTable, ADeadNodeKeepsItsIndexUntilItIsForgotten) {
   agent.table.forget_node(index);
   EXPECT_EQ(agent.table.node_of(index), std::nullopt);
   EXPECT_NE(agent.table.index_of(dead), index);
+}
+
+TEST(RemoteTable, WhoNamesALostNodeWhileItsPortalsCloseNamesItsNextLife) {
+  World world(11);
+  Agent& a = *world.agents[0];
+  const NodeId lost = world.agents[1]->self_;
+  a.table.connect(1, lost, 2, ActorId{1, 1}, 1);
+  const ProcessIndex before = a.table.index_of(lost);
+  ProcessIndex named = before;
+  a.at_close = [&] { named = a.table.index_of(lost); };
+  a.table.node_died(lost, "it is out of reach", false);
+  EXPECT_NE(named, before) << "what is counted for that one is dropped";
+  EXPECT_EQ(a.table.index_of(lost), named);
+  EXPECT_EQ(a.table.node_of(before), std::nullopt);
 }
 
 TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {
