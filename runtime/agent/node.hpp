@@ -264,6 +264,7 @@ class Node final : private OwnerTable::Out,
   std::uint64_t ask(Asked asked);
   std::optional<Asked> take_ask(std::uint64_t number);
   void forget_asks(const Process& process);
+  void forget_pulls(NodeId node);
   void give_extent(ProcessIndex process, std::uint64_t request,
                    Result<objectstore::ExtentGrant> grant);
   void take_extent(Result<objectstore::ExtentGrant> grant);

@@ -238,6 +238,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
     remote_.forget_node(*forgotten);
   }
   name_questions_.clear();  // the dead may have given a name since they were asked
+  forget_pulls(node);
   locating_.node_died(node);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));

@@ -185,6 +185,13 @@ void Node::forget_asks(const Process& process) {
   std::erase_if(asked_, [&](const auto& one) { return one.second.process == process.index; });
 }
 
+/// A node that is gone asks anew when it comes back, and knows nothing of what it asked before.
+void Node::forget_pulls(NodeId node) {
+  std::erase_if(asked_, [node](const auto& one) {
+    return one.second.what == Asked::What::pull && one.second.node == node;
+  });
+}
+
 void Node::may_spill(const wire::Location& at) {
   if (spiller_) spiller_->adopted(client::store_location(at), steady_now());
 }
