@@ -149,14 +149,14 @@ void Replicas::take_arrived(Time now) {
     const auto found = kept_.find(object);
     if (found == kept_.end()) continue;
     Kept& kept = found->second;
-    const NodeId from = kept.from;
-    if (value.kind == wire::Value::Kind::error) {
+    const bool failed = value.kind == wire::Value::Kind::error;
+    if (!owners_.is_dead(kept.index))  // who has asked anew takes it for the answer to that
+      out_.send(kept.from, wire::PeerKept{object, failed ? value.error : nullptr});
+    if (failed) {
       drop_copy(object);
-      out_.send(from, wire::PeerKept{object, value.error});
       continue;
     }
     const bool is_new = !std::exchange(kept.here, true);
-    if (!owners_.is_dead(kept.index)) out_.send(from, wire::PeerKept{object, nullptr});
     if (!is_orphan(kept)) continue;
     round_due_ = std::min(round_due_, now + pause_);
     if (!is_new) continue;

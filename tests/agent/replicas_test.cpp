@@ -234,6 +234,18 @@ TEST_F(ReplicasTest, ACopyWithoutOwnerEndsWhenAllSaidTwiceThatNobodyHoldsIt) {
   EXPECT_EQ(replicas.kept(), 0u);
 }
 
+TEST_F(ReplicasTest, AnOwnerThatWasLostMeanwhileHearsNoRefusalOfTheTalkBefore) {
+  replicas.on_keep(kA, {kObject, true, 2}, now);
+  wire::Value refusal;
+  refusal.kind = wire::Value::Kind::error;
+  refusal.error = Error(Code::object_lost, "it was freed").shared_info();
+  owners.ready_from_owner(index_of(kA), wire::copy_of(kObject), refusal, {});
+  lose(kA);
+  later(0s);
+  EXPECT_EQ(replicas.kept(), 0u);
+  EXPECT_TRUE(to_whom<wire::PeerKept>().empty()) << "it may have asked anew";
+}
+
 TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
   keep();
   lose(kA);
