@@ -156,6 +156,8 @@ struct Transport::Impl {
     if (now >= peer.doubt_deadline) went_down(peer, "its connection closed", now);
     if (now >= peer.knock_deadline) knock_failed(peer, "no answer", now);
     if (peer.data && !peer.up && peer.busy() && now >= peer.down_since + options.reconnect_grace) {
+      tell_down(peer, peer.bound ? "it does not come to this node's port for data"
+                                 : "its port for data cannot be reached");
       close_data(peer);
       peer.next_try = std::max(peer.next_try, now);
     }

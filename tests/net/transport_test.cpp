@@ -268,6 +268,29 @@ TEST(Transport, AWrongServerKeyGetsNowhereWithinItsBound) {
   EXPECT_TRUE(a.got.empty());
 }
 
+TEST(Transport, AnOpenDoorWithAPortForDataThatCannotBeReachedIsReportedOnBothSides) {
+  TransportOptions quick, walled;
+  quick.knock_timeout = 300ms;  // it gives up first: each knock makes it wait anew
+  walled.knock_timeout = 1s;
+  quick.reconnect_grace = walled.reconnect_grace = 50ms;
+  Host b(std::move(quick));
+  walled.dial = [door = b.transport->door()](const std::string& address) {
+    return address == door ? door : std::string("tcp://127.0.0.1:1");
+  };
+  Host a(std::move(walled));
+  a.transport->admit(b.info());
+  PeerInfo comes = a.info();
+  comes.door.clear();
+  b.transport->admit(comes);
+  for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)})
+    ASSERT_TRUE(from->transport->send(to->node, text("x"), steady_now()));
+  ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return a.count<PeerDown>() + b.count<PeerDown>() == 2; }));
+  EXPECT_EQ(a.last<PeerDown>()->why, "its port for data cannot be reached");
+  EXPECT_EQ(b.last<PeerDown>()->why, "it does not come to this node's port for data");
+  drive({&a, &b}, 600ms, [] { return false; });
+  EXPECT_EQ(a.count<PeerDown>() + b.count<PeerDown>(), 2u) << "it is said once";
+}
+
 TEST(Transport, StrangersOnEveryPortAreClosedAndHonestWorkGoesOn) {
   Host a, b;
   introduce(a, b);
