@@ -553,6 +553,8 @@ bool Programs::on_message(NodeId from, const wire::PeerMessage& message, BlobVie
 
 void Programs::node_died(NodeId node, Time now) {
   impl_->now = now;
+  // What it asked for is still to be read; what it asks for next is not to wait for that in vain.
+  std::erase_if(impl_->serving, [node](const auto& one) { return one.first == node; });
   std::vector<JobId> over;
   for (const auto& [job, fetch] : impl_->fetches)
     if (fetch.job.node == node && fetch.fresh) over.push_back(job);

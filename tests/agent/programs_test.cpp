@@ -258,6 +258,24 @@ TEST_F(ProgramsTest, TheEndOfTheDriversNodeInTheMiddleEndsTheFetch) {
   EXPECT_EQ(cached_files(), 0u);
 }
 
+TEST_F(ProgramsTest, WhoComesBackIsServedThoughWhatItAskedBeforeWaitsForTheDisk) {
+  const auto job = make_job();
+  std::vector<std::uint64_t> offsets;
+  filter = [&](Message& m) {
+    if (const auto* data = std::get_if<wire::ProgramData>(&m.message))
+      offsets.push_back(data->offset);
+    return false;
+  };
+  const auto ask = [&](std::uint64_t offset) {
+    driver->programs->on_message(other->id, wire::ProgramRequest{job.id, 0, offset}, {}, now);
+  };
+  ask(4096);
+  driver->programs->node_died(other->id, now);
+  ask(0);
+  run_until([&] { return !offsets.empty() && offsets.back() == 0; });
+  EXPECT_EQ(offsets, (std::vector<std::uint64_t>{4096, 0}));
+}
+
 TEST_F(ProgramsTest, SilenceEndsTheFetchAtItsDeadline) {
   const auto job = make_job();
   hide_files();
