@@ -444,7 +444,7 @@ void Cluster::check_placing(const control::Service& service) {
     truth.fail("an actor waits at control while a node has room for it");
 }
 
-/// Nobody waits there, and it takes every node for free.
+/// Nobody waits there, it takes every node for free, and its store has forgotten all actors.
 std::string Cluster::left_at_control() {
   std::string text;
   const control::Service& service = *control()->service();
@@ -453,7 +453,7 @@ std::string Cluster::left_at_control() {
     if (!node.accepts) text += " control sends nothing new to " + node.name;
     if (node.free != node.total) text += " control takes something of " + node.name + " for taken";
   }
-  return text;
+  return text + control()->left_in_store();
 }
 
 bool Cluster::done() {

@@ -227,6 +227,20 @@ void ControlNode::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
   env_ = nullptr;
 }
 
+/// A record of a kill stays until nobody can tell or ask of the actor any more. When no agent has
+/// anything left of any actor, that is so for all: what stays then would stay for ever.
+std::string ControlNode::left_in_store() const {
+  std::string text;
+  for (const char* prefix : {"killed/", "actor/", "name/"}) {
+    std::string first;
+    (void)store_->scan(prefix, [&](std::string_view key, std::string_view) {
+      if (first.empty()) first = key;
+    });
+    if (!first.empty()) text += " control's store keeps " + first;
+  }
+  return text;
+}
+
 // --- Service::Out
 
 void ControlNode::note(NodeId to, const control::FromControl& message) {

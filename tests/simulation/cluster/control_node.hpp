@@ -47,6 +47,8 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
 
   const control::Service* service() const noexcept { return service_.get(); }
+  /// What it still keeps of actors, all of which are over: a key of each kind, in words.
+  std::string left_in_store() const;
 
  private:
   struct Outbox {
