@@ -796,6 +796,10 @@ bool Agent::actor_lives(ActorId actor) {
   return cluster_.actor_lives(actor);
 }
 
+std::string Agent::outlived() {
+  return cluster_.outlived();
+}
+
 bool Agent::lives_beside(ActorId actor) {
   return cluster_.lives_beside(actor, self_index_);
 }
@@ -804,9 +808,10 @@ bool Agent::next_life_waits() {
   return cluster_.next_life_waits(self_index_);
 }
 
-bool Agent::has_process_of(ActorId actor) const {
+bool Agent::has_process_of(ActorId actor, std::uint64_t newest) const {
   return std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
-    return entry.second->process && entry.second->process->program().actor() == actor;
+    return entry.second->process && entry.second->process->program().actor() == actor &&
+           entry.second->process->program().incarnation() <= newest;
   });
 }
 

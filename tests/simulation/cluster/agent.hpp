@@ -62,7 +62,8 @@ class Agent final : public sim::Node<Packet>,
   // Observe.
   NodeId id() const noexcept { return id_; }
   bool drivers_done() const;
-  bool has_process_of(ActorId actor) const;
+  /// Of any life of it, up to that one.
+  bool has_process_of(ActorId actor, std::uint64_t newest = ~std::uint64_t{0}) const;
   bool has_callers_of_actors() const;
   /// Nothing of any job is left: what is, in words.
   std::string left_over() const;
@@ -146,6 +147,7 @@ class Agent final : public sim::Node<Packet>,
   std::vector<NodeId> nodes() const override;
   bool faulting() const override;
   bool actor_lives(ActorId actor) override;
+  std::string outlived() override;
   bool lives_beside(ActorId actor) override;
   bool next_life_waits() override;
   // Wire

@@ -40,6 +40,10 @@ void Agent::log(const std::string& line) {
 
 void Agent::send(control::ToControl message) {
   if (cluster_.verbose()) log("-> control " + said(message));
+  if (const auto* kill = std::get_if<control::KillActor>(&message); kill && kill->may_restart) {
+    std::uint64_t& life = truth().killed_lives[id_][kill->actor];
+    life = std::max(life, kill->life);
+  }
   network_->send_control(message);
 }
 

@@ -313,10 +313,22 @@ bool Cluster::next_life_waits(sim::NodeIndex at) {
   return true;
 }
 
-bool Cluster::actor_lives(ActorId actor) {
+bool Cluster::actor_lives(ActorId actor, std::uint64_t newest) {
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
-    if (world.alive(i) && agent(i)->has_process_of(actor)) return true;
+    if (world.alive(i) && agent(i)->has_process_of(actor, newest)) return true;
   return false;
+}
+
+std::string Cluster::outlived() {
+  std::string text;
+  for (const auto& [node, lives] : truth.killed_lives) {
+    if (is_gone(node)) continue;
+    for (const auto& [actor, life] : lives)
+      if (actor_lives(actor, life))
+        text += " a life of actor " + std::to_string(actor.low) + " that node " +
+                std::to_string(node.low) + " had killed";
+  }
+  return text;
 }
 
 bool Cluster::lives_beside(ActorId actor, sim::NodeIndex but) {
@@ -471,6 +483,7 @@ bool Cluster::done() {
   check_placing(*control()->service());
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
     if (!world.alive(i) || !agent(i)->registered() || !agent(i)->drivers_done()) return false;
+  if (!outlived().empty()) return false;
   end_detached();
   for (sim::NodeIndex i = 1; i < plan.machines; ++i)
     if (!agent(i)->left_over().empty()) return false;
@@ -490,7 +503,7 @@ std::string Cluster::why_not_done() {
     if (!agent(i)->registered()) text += " not registered;";
     text += agent(i)->why_busy() + agent(i)->left_over() + ";";
   }
-  return text;
+  return text + outlived();
 }
 
 sim::Report run_schedule(std::uint64_t seed, const Tuning& tuning, Truth* truth,

@@ -89,8 +89,11 @@ class Cluster {
   void taken_for_dead(NodeId node);
   /// A node ends itself, for what it says.
   void ends_itself(const std::string& why);
-  /// Whether any process hosts it.
-  bool actor_lives(ActorId actor);
+  /// Whether any process hosts a life of it, up to that one.
+  bool actor_lives(ActorId actor, std::uint64_t newest = ~std::uint64_t{0});
+  /// Lives that were killed, if another may follow, and go on: in words. Once a node has said such
+  /// a kill it holds, whatever becomes of control, unless that node dies.
+  std::string outlived();
   /// Whether it has a process on another node, whose agent stands still.
   bool lives_beside(ActorId actor, sim::NodeIndex but);
   /// Something is said to control that must not be lost with it.

@@ -404,6 +404,7 @@ void Program::wind_up() {
   if (!results_.empty() || !questions_.empty()) return;
   for (const ActorId actor : killed_)
     if (process_.machine().actor_lives(actor)) return;
+  if (!process_.machine().outlived().empty()) return;
   if (!std::exchange(spawned_last_, true) && spawn_last()) return;
   if (!winding_up_) {
     winding_up_ = true;

@@ -85,7 +85,9 @@ class Machine {
   virtual bool faulting() const = 0;
   /// Seen from outside: whether any process hosts it.
   virtual bool actor_lives(ActorId actor) = 0;
-  /// The same of other nodes whose agents stand still.
+  /// What lives though it is to end, in words: see Cluster.
+  virtual std::string outlived() = 0;
+  /// The same as actor_lives() of other nodes whose agents stand still.
   virtual bool lives_beside(ActorId actor) = 0;
   /// An actor's next life is known here, the end of the one before is not. Whether to make use of
   /// it: control then hears late of what this node says.

@@ -40,6 +40,7 @@ class Program {
   bool hosts_actor() const noexcept { return static_cast<bool>(actor_); }
   bool is_busy() const noexcept { return current_.has_value(); }
   ActorId actor() const noexcept { return actor_; }
+  std::uint64_t incarnation() const noexcept { return incarnation_; }
   /// What a driver still waits for, in words.
   std::string waits_for() const;
   std::string describe() const;  ///< what a worker does
