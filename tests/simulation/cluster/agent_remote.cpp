@@ -44,6 +44,8 @@ void Agent::send(control::ToControl message) {
     std::uint64_t& life = truth().killed_lives[id_][kill->actor];
     life = std::max(life, kill->life);
   }
+  if (const auto* spawn = std::get_if<control::SpawnActor>(&message))
+    spawned_[spawn->request] = spawn->spec.id;
   network_->send_control(message);
 }
 
@@ -63,7 +65,12 @@ void Agent::on_control(control::FromControl& message) {
               actors_.start(m, now());
             },
             [&](control::StopActorAt& m) { actors_.stop(m); },
-            [&](control::ActorReply& m) { actors_.replied(m); },
+            [&](control::ActorReply& m) {
+              const auto spawn = spawned_.find(m.request);
+              if (spawn != spawned_.end() && (m.error || m.actor != spawn->second))
+                truth().refused.insert(spawn->second);
+              actors_.replied(m);
+            },
             [&](control::ActorLocation& m) {
               if (m.state == control::ActorState::dead && m.incarnation != 0)
                 truth().said_dead(m.actor, m.incarnation, control_epoch_);

@@ -328,6 +328,9 @@ std::string Cluster::outlived() {
         text += " a life of actor " + std::to_string(actor.low) + " that node " +
                 std::to_string(node.low) + " had killed";
   }
+  for (const ActorId actor : truth.refused)
+    if (actor_lives(actor))
+      text += " actor " + std::to_string(actor.low) + ", which was refused to its maker";
   return text;
 }
 
@@ -396,7 +399,7 @@ void Cluster::acknowledged(const control::Service& service, ActorId actor) {
 
 void Cluster::check_acknowledged(const control::Service& service, bool) {
   for (const auto& [actor, name] : truth.acknowledged) {
-    if (truth.killed.count(actor) != 0) continue;
+    if (truth.killed.count(actor) != 0 || truth.refused.count(actor) != 0) continue;
     const auto location = service.actors().find(actor);
     if (!location) return truth.fail("an acknowledged detached actor is not known any more");
     if (location->state == control::ActorState::dead)
@@ -440,6 +443,7 @@ void Cluster::end_detached() {
   next_end_ = world.now() + 2s;
   for (const auto& [spec, location] : control()->service()->actors().list()) {
     if (!spec.detached || location.state == control::ActorState::dead) continue;
+    if (truth.refused.count(spec.id) != 0) continue;  // nobody knows of it
     truth.killed.insert(spec.id);
     const ActorId id = spec.id;
     world.with(1, [&](sim::Env<Packet>& env) { agent(1)->end_actor(env, id); });

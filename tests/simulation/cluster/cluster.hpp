@@ -91,8 +91,8 @@ class Cluster {
   void ends_itself(const std::string& why);
   /// Whether any process hosts a life of it, up to that one.
   bool actor_lives(ActorId actor, std::uint64_t newest = ~std::uint64_t{0});
-  /// Lives that were killed, if another may follow, and go on: in words. Once a node has said such
-  /// a kill it holds, whatever becomes of control, unless that node dies.
+  /// What lives though it is to end, in words: lives that were killed, if another may follow, for
+  /// which the node must live that has said so; and actors whose makers were refused them.
   std::string outlived();
   /// Whether it has a process on another node, whose agent stands still.
   bool lives_beside(ActorId actor, sim::NodeIndex but);
