@@ -62,6 +62,7 @@ struct Plan {
   Duration away_at{};              ///< control is silent from then on; zero: it dies when it may
   sim::NodeIndex slow_node = 0;    ///< its tasks take long, by what it tells control; 0: none tells
   std::size_t old_jobs = 0;        ///< ended long ago, as many as control keeps; 0: it keeps all
+  Duration restarts_apart = std::chrono::milliseconds(100);  ///< of an actor that has no limit
 };
 
 class Cluster {

@@ -270,9 +270,9 @@ Tuning shrink(std::uint64_t seed, Tuning tuning, const std::string& why) {
     if (planned != nullptr) *planned = one.planned;
     return kind_of(one.violation) == kind;
   };
-  std::vector<std::string> parts{"drivers",  "actors",       "nested",  "large",   "bulk",
-                                 "throws",   "names",        "seats",   "trouble", "lingers",
-                                 "long_cut", "control_away", "old_jobs"};
+  std::vector<std::string> parts{"drivers",  "actors",       "nested",   "large",         "bulk",
+                                 "throws",   "names",        "seats",    "trouble",       "lingers",
+                                 "long_cut", "control_away", "old_jobs", "restarts_apart"};
   for (std::size_t i = 0; i < fault_kinds; ++i)
     parts.emplace_back(sim::name_of(static_cast<Fault>(i)));
   for (std::size_t i = 0; i < kFaultMarks; ++i) parts.emplace_back(name_of(static_cast<Mark>(i)));

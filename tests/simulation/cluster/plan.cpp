@@ -184,6 +184,9 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   }
   Random old(seed ^ 0x6a6f6273ULL);
   if (old.chance(0.3)) plan.old_jobs = 16;
+  Random rests(seed ^ 0x7265737473ULL);
+  if (rests.chance(0.3) && !is_off("restarts_apart"))
+    plan.restarts_apart = 1ms * (500 + rests.below(4500));
   plan.late_passes = random.chance(0.2);
   plan.late_rings = random.chance(0.3);
   const bool breaks = plan.theme == Theme::talks_break;
