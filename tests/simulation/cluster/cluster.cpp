@@ -44,6 +44,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "transfers_small",
                                         "talk_dropped",
                                         "kill_control_aimed",
+                                        "kill_maker_aimed",
                                         "kill_idle_at_wish",
                                         "slow_news_of_death",
                                         "node_slow",
@@ -292,6 +293,18 @@ void Cluster::stop_is_told(NodeId node) {
   const Duration by = 100ms + Duration(aim_.below(300'000'000));
   world.slow_down(0, static_cast<sim::NodeIndex>(node.low), by, by);
   end_control(10ms + Duration(aim_.below(60'000'000)));
+}
+
+/// The node that has asked for it dies before control knows whether an earlier one has made it.
+void Cluster::spawn_waits(NodeId maker) {
+  if (!world.faulting() || plan.theme == Theme::control_dies || !aim_.chance(plan.maker_kills))
+    return;
+  const auto index = static_cast<sim::NodeIndex>(maker.low);
+  world.at(world.now() - Time{} + Duration(aim_.below(3'000'000)), [this, maker, index] {
+    if (!world.faulting() || is_gone(maker)) return;
+    truth.mark(Mark::kill_maker_aimed);
+    world.kill(index);
+  });
 }
 
 /// Control hears of a death; the other nodes only later.

@@ -54,6 +54,7 @@ struct Plan {
   double power_cuts = 0;           ///< how likely control's machine dies while it writes
   double idle_kills = 0;           ///< how likely an idle worker dies when another node wants one
   double gift_kills = 0;           ///< how likely a worker dies between a gift and its frame
+  double maker_kills = 0;          ///< how likely a node dies while control keeps its spawn
   double slow_news = 0;            ///< how likely an actor's death is heard late by other nodes
   Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not
   Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
@@ -103,6 +104,8 @@ class Cluster {
   void stop_is_told(NodeId node);
   /// Control writes to its disk, which takes so long.
   void commit_begins(Duration takes);
+  /// Control keeps a spawn until it has heard of all nodes of before.
+  void spawn_waits(NodeId maker);
   /// An actor has died on that machine.
   void slow_news(sim::NodeIndex from);
   bool next_life_waits(sim::NodeIndex at);

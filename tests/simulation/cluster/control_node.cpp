@@ -365,6 +365,9 @@ void ControlNode::on_frame(NodeId from, BlobView frame) {
   if (const auto* start = std::get_if<control::StartJob>(&*message))
     asked_jobs_[{from, start->request}] = start->job.id;
   service_->on_message(from, *message, env_->now());
+  if (const auto* spawn = std::get_if<control::SpawnActor>(&*message);
+      spawn && spawn->again && spawn->spec.detached && service_->actors().awaits_nodes())
+    cluster_.spawn_waits(from);
 }
 
 void ControlNode::pass() {

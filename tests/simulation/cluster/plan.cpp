@@ -158,6 +158,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.slow_news = some(0.3, 0.5);
   Random gifts(seed ^ 0x6769667473ULL);
   if (calm >= 0.15 && gifts.chance(0.3)) plan.gift_kills = gifts.uniform() * 0.5;
+  Random makers(seed ^ 0x6d616b657273ULL);
+  if (calm >= 0.15 && makers.chance(0.3)) plan.maker_kills = makers.uniform();
   Random power(seed ^ 0x706f776572ULL);
   if (calm >= 0.15 && power.chance(0.25)) plan.power_cuts = 0.02 + power.uniform() * 0.2;
   Random stops(seed ^ 0x73746f70ULL);
@@ -219,6 +221,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("ring_small")) plan.ring_capacity = 32;
   if (is_off("carry_window_small")) plan.carry_window = wire::kCarryWindow;
   if (is_off("kill_control_aimed")) plan.aim = 0;
+  if (is_off("kill_maker_aimed")) plan.maker_kills = 0;
   if (is_off("commit_torn")) plan.power_cuts = 0;
   if (is_off("kill_idle_at_wish")) plan.idle_kills = 0;
   if (is_off("killed_in_a_frame")) plan.gift_kills = 0;

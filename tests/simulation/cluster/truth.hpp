@@ -58,6 +58,7 @@ enum class Mark : std::uint8_t {
   transfers_small,
   talk_dropped,
   kill_control_aimed,
+  kill_maker_aimed,
   kill_idle_at_wish,
   slow_news_of_death,
   node_slow,
