@@ -154,7 +154,9 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
     never.error = error;
     located(never);
   }
-  if (may_be_made) kill(actor, false);
+  if (!may_be_made) return;
+  kill(actor, false);
+  watched_.at(actor).told_end = true;  // control waits for that from who has asked for it
 }
 
 /// Control knows of the actor, so that it was made, whatever has become of the answer.

@@ -120,7 +120,9 @@ class ActorHost {
     std::set<ProcessIndex> watchers;
     std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives
     std::uint64_t newest = 0;                     ///< life that was heard of, alive or not
-    bool told_end = false;  ///< of a life here: control is told when that is not said any more
+    /// Of a life here, or asked for after a refusal: control is told when that is not said any
+    /// more.
+    bool told_end = false;
   };
   using WatchedActors = std::map<ActorId, Watched>;
   struct Made {

@@ -418,6 +418,8 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
       actor.killed_life = std::max(actor.killed_life, life);
     else if (life != 0 && is_placed_now && !actor.node && !actor.place_at)
       place(actor, out);  // that life has never begun: whoever waits for its end hears of the next
+    else if (actor.node)
+      actor.killed_life = actor.incarnation;
   }
   return out;
 }
@@ -625,6 +627,8 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
     if (same && known.state != ActorState::dead) {  // it only registered again
       known.started_once = known.started_once || hosted.worker != 0;
+      if (!hosted.ended && known.killed_life >= known.incarnation)
+        stop(known, kKilled, out, Stop::may_restart);  // the word was lost with the talk, maybe
       return;
     }
     if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {

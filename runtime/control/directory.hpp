@@ -244,7 +244,7 @@ class Directory {
     std::uint64_t worker = 0;
     std::deque<Time> restarts;
     std::optional<Time> place_at;
-    /// A life up to this one that a node still tells of is to end, and may be followed by another.
+    /// A life up to this one that a node tells of is to end, and may be followed by another.
     std::uint64_t killed_life = 0;
     bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
     /// Of what that life died; judged when nobody is awaited.

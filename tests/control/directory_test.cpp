@@ -838,6 +838,29 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   EXPECT_EQ(remembered(), 0u) << "who asks then is refused";
 }
 
+TEST_F(DirectoryTest, AKillOfALifeIsSaidAgainToANodeThatRegistersWithIt) {
+  const ActorSpec plain = spec(1, "", 5);
+  spawn(plain);
+  const auto life = actors->find(plain.id)->incarnation;
+  run(actors->on_placed(plain.id, life, kA, 1));
+  const auto registers = [&](std::uint64_t one, std::uint64_t worker, bool ended = false) {
+    run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, one, worker, 0, ended}}}, now));
+    return got<StopActorAt>().size();
+  };
+  EXPECT_EQ(registers(life, 0), 0u) << "nobody has killed it";
+  run(actors->on_kill(plain.id, true, now, life));
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);
+  ASSERT_EQ(registers(life, 0), 1u) << "the first may be lost with the talk";
+  EXPECT_EQ(got<StopActorAt>()[0].incarnation, life);
+  EXPECT_FALSE(got<StopActorAt>()[0].for_good);
+  run(actors->on_started(plain.id, life, kA, 1, 42));
+  EXPECT_EQ(registers(life, 42), 1u);
+  EXPECT_EQ(registers(life, 42, true), 0u) << "it has ended";
+  run(actors->on_died(plain.id, life, Error(Code::worker_died, "killed"), false, now));
+  const auto next = bring_up(1);
+  EXPECT_EQ(registers(next, 42), 0u) << "no later life ends";
+}
+
 TEST_F(DirectoryTest, WhatAMakerHostedBeforeItRegisteredAgainDoesNotSayThatItHasHeard) {
   spawn(spec(1));
   bring_up(1, kA);

@@ -622,8 +622,11 @@ TEST_F(Host, WhatIsMadeWhenItIsSaidAgainAfterARefusalIsEnded) {
   ASSERT_EQ(out.got<control::KillActor>().size(), 1u);
   EXPECT_EQ(out.got<control::KillActor>()[0].actor, kA);
   EXPECT_FALSE(out.got<control::KillActor>()[0].may_restart);
+  out.sent.clear();
   locate(control::ActorState::dead, kFirst);
   EXPECT_EQ(host.watched(), 0u);
+  ASSERT_EQ(out.got<control::WatchActor>().size(), 1u) << "control waits for whoever asked for it";
+  EXPECT_FALSE(out.got<control::WatchActor>()[0].on);
 }
 
 TEST_F(Host, WhoMakesAnActorIsAnsweredAlsoByTheNewsOfItsLifeOrDeath) {
