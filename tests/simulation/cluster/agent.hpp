@@ -307,9 +307,10 @@ class Agent final : public sim::Node<Packet>,
   ProcessIndex next_process_ = 1;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
-  bool has_input_ = false;                    ///< something may have come since the rings were read
-  bool portal_waits_ = false;                 ///< one had work when they were read last
-  std::map<std::uint64_t, ActorId> spawned_;  ///< by the request to control
+  bool has_input_ = false;     ///< something may have come since the rings were read
+  bool portal_waits_ = false;  ///< one had work when they were read last
+  /// By the request to control; whether that has made it, as far as this node has heard.
+  std::map<std::uint64_t, std::pair<ActorId, bool>> spawned_;
   std::uint64_t passes_ = 0;
   std::uint32_t starting_ = 0, dead_ = 0;  ///< of its processes
 };

@@ -45,7 +45,7 @@ void Agent::send(control::ToControl message) {
     life = std::max(life, kill->life);
   }
   if (const auto* spawn = std::get_if<control::SpawnActor>(&message))
-    spawned_[spawn->request] = spawn->spec.id;
+    spawned_.try_emplace(spawn->request, spawn->spec.id, false);
   network_->send_control(message);
 }
 
@@ -67,8 +67,11 @@ void Agent::on_control(control::FromControl& message) {
             [&](control::StopActorAt& m) { actors_.stop(m); },
             [&](control::ActorReply& m) {
               const auto spawn = spawned_.find(m.request);
-              if (spawn != spawned_.end() && (m.error || m.actor != spawn->second))
-                truth().refused.insert(spawn->second);
+              if (spawn != spawned_.end()) {
+                auto& [actor, made] = spawn->second;
+                if (m.error || m.actor != actor) truth().refused.emplace(actor, made);
+                made |= m.created;
+              }
               actors_.replied(m);
             },
             [&](control::ActorLocation& m) {

@@ -341,7 +341,7 @@ std::string Cluster::outlived() {
         text += " a life of actor " + std::to_string(actor.low) + " that node " +
                 std::to_string(node.low) + " had killed";
   }
-  for (const ActorId actor : truth.refused)
+  for (const auto& [actor, made] : truth.refused)
     if (actor_lives(actor))
       text += " actor " + std::to_string(actor.low) + ", which was refused to its maker";
   return text;
@@ -412,7 +412,9 @@ void Cluster::acknowledged(const control::Service& service, ActorId actor) {
 
 void Cluster::check_acknowledged(const control::Service& service, bool) {
   for (const auto& [actor, name] : truth.acknowledged) {
-    if (truth.killed.count(actor) != 0 || truth.refused.count(actor) != 0) continue;
+    const auto refused = truth.refused.find(actor);
+    if (truth.killed.count(actor) != 0 || (refused != truth.refused.end() && !refused->second))
+      continue;
     const auto location = service.actors().find(actor);
     if (!location) return truth.fail("an acknowledged detached actor is not known any more");
     if (location->state == control::ActorState::dead)
