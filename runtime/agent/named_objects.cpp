@@ -26,8 +26,10 @@ void NamedObjects::ask(ProcessIndex process, const wire::NameObject& message, co
       what.bytes = facts.bytes;
       out_.hold_named(what.object, +1);
       break;
+    case wire::NameObject::Verb::forget:  // of what has the name now: said again, of nothing else
+      question.forgets = true;
+      [[fallthrough]];
     case wire::NameObject::Verb::find: question.message.verb = Verb::find; break;
-    case wire::NameObject::Verb::forget: question.message.verb = Verb::forget; break;
   }
   send(std::move(question));
 }
@@ -39,9 +41,9 @@ void NamedObjects::send(Question question) {
 }
 
 bool NamedObjects::replied(const control::NamedObject& reply) {
-  const auto gone = questions_.extract(reply.request);
+  auto gone = questions_.extract(reply.request);
   if (!gone) return false;
-  const auto& [process, request, message] = gone.mapped();
+  const auto& [process, request, message, forgets, again] = gone.mapped();
   const ObjectId object = message.what.object;
   if (process == kSelf) {
     const bool is_ours =
@@ -49,14 +51,17 @@ bool NamedObjects::replied(const control::NamedObject& reply) {
     if (!is_ours && !reply.error) let_go(message.what.name, object);
     return true;
   }
-  if (message.verb == Verb::detach) {
-    // Asked twice, it is kept once.
-    const bool kept = reply.done && kept_.emplace(message.what.name, object).second;
-    if (!kept) out_.hold_named(object, -1);
+  if (forgets && message.verb == Verb::find && reply.done) {
+    gone.mapped().message.verb = Verb::forget;
+    gone.mapped().message.what.object = reply.what.object;
+    send(std::move(gone.mapped()));
+    return true;
   }
+  if (message.verb == Verb::detach) keep(message.what.name, object, reply.done);
   wire::NamedObject answer;
   answer.request = request;
-  answer.found = reply.done;
+  // What had the name has it no more: whoever was asked before may have seen to that.
+  answer.found = reply.done || (message.verb == Verb::forget && again && !reply.error);
   answer.error = reply.error;
   if (message.verb == Verb::find && reply.done) {
     answer.object = reply.what.object;
@@ -65,6 +70,18 @@ bool NamedObjects::replied(const control::NamedObject& reply) {
   }
   out_.answer(process, answer, reply.what);
   return true;
+}
+
+/// It is held for the question. Asked twice, it is kept once; what had the name before has it no
+/// more, though nobody may have said so here.
+void NamedObjects::keep(const std::string& name, ObjectId object, bool done) {
+  ObjectId let_go = object;
+  if (done) {
+    const auto [at, fresh] = kept_.try_emplace(name, object);
+    if (fresh) return;
+    let_go = std::exchange(at->second, object);
+  }
+  out_.hold_named(let_go, -1);
 }
 
 void NamedObjects::forgotten(const control::ObjectForgotten& message) {
@@ -80,7 +97,10 @@ void NamedObjects::let_go(const std::string& name, ObjectId object) {
 
 void NamedObjects::registered() {
   std::erase_if(questions_, [](const auto& entry) { return entry.second.process == kSelf; });
-  for (const auto& [request, question] : questions_) out_.to_control(question.message);
+  for (auto& [request, question] : questions_) {
+    question.again = true;
+    out_.to_control(question.message);
+  }
   for (const auto& [name, object] : kept_) {
     Question question;
     question.message.verb = Verb::find;

@@ -67,8 +67,11 @@ class NamedObjects {
     ProcessIndex process = kSelf;  ///< kSelf: whether a name that is kept here is still there
     std::uint64_t request = 0;     ///< of the process
     control::NameObject message;
+    bool forgets = false;  ///< of a find: what it finds is to lose its name
+    bool again = false;    ///< it was said more than once
   };
   void send(Question question);
+  void keep(const std::string& name, ObjectId object, bool done);
   void let_go(const std::string& name, ObjectId object);
 
   Out& out_;

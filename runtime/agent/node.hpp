@@ -441,6 +441,7 @@ class Node final : private OwnerTable::Out,
   bool is_alive(ProcessIndex process) override;
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
   void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void read(ProcessIndex process) override;
   void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
                     std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;

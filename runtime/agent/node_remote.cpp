@@ -79,11 +79,14 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
 
 /// What came for the process enters its ring first; what it has written and nobody carried is
 /// dropped.
+void Node::read(ProcessIndex process) {
+  if (Process* living = find(process)) drain_ring(*living);
+}
+
 void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
                         std::uint64_t started) {
   const auto at = portals_.find({process, alias});
   if (at == portals_.end()) return;
-  if (Process* living = find(process)) drain_ring(*living);
   drop_unread(at->second);
   at->second.ending = Portal::Ending{reason, started};
   finish_portal(at);

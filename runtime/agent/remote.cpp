@@ -61,6 +61,8 @@ void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
 
 void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
                         std::uint64_t started) {
+  if (portals_.count({process, index}) == 0) return;
+  out_.read(process);  // it may ask for this way, which is not to be opened again while it closes
   if (portals_.erase({process, index}) == 0) return;
   aliases_.at(index).portals.erase(process);
   out_.close_portal(process, index, reason, started);
@@ -293,6 +295,10 @@ void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& messag
   out_.returned(message.lease);
 }
 
+void RemoteTable::lease_lost(std::uint64_t lease) {
+  if (const auto given = given_.extract(lease)) forget_if_unused(given.mapped());
+}
+
 // --- ends
 // --------------------------------------------------------------------------------------------------------
 
@@ -341,8 +347,8 @@ void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
 /// The process behind the alias is dead.
 void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
   drop_taken_with(0, index);
-  const std::set<ProcessIndex> locals = aliases_.at(index).portals;
-  for (const ProcessIndex local : locals) close(local, index, reason, wire::PeerDied::kUnknown);
+  while (!aliases_.at(index).portals.empty())  // what is read may open another
+    close(*aliases_.at(index).portals.begin(), index, reason, wire::PeerDied::kUnknown);
   for (auto at = given_.begin(); at != given_.end();)
     at = at->second == index ? given_.erase(at) : std::next(at);
   const Target target = aliases_.at(index).target;

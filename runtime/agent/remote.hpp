@@ -39,6 +39,8 @@ class RemoteTable {
     // local processes
     virtual bool is_alive(ProcessIndex process) = 0;
     virtual bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) = 0;
+    /// What it has written so far takes effect, before a portal of its is closed.
+    virtual void read(ProcessIndex /*process*/) {}
     virtual void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) = 0;
     /// The other side is dead; `started`: calls of `process` that it began, or PeerDied::kUnknown.
     virtual void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
@@ -93,7 +95,7 @@ class RemoteTable {
   /// Nothing of this job can run here: what others asked for it is refused.
   void refuse_job(JobId job, const std::string& why);
   /// The lease ended with its worker's death.
-  void lease_lost(std::uint64_t lease) { given_.erase(lease); }
+  void lease_lost(std::uint64_t lease);
   /// A channel from a local process to a process of another node, which hosts this actor. Returns
   /// its alias.
   ProcessIndex connect(ProcessIndex process, NodeId node, std::uint64_t worker, ActorId actor,

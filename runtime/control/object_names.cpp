@@ -58,7 +58,9 @@ void ObjectNames::add(ObjectName what) {
 }
 
 bool ObjectNames::writes(const NameObject& message) const {
-  return message.verb == NameObject::Verb::detach || message.verb == NameObject::Verb::forget;
+  const bool is_there = names_.count(message.what.name) != 0;
+  return (message.verb == NameObject::Verb::detach && !is_there) ||
+         (message.verb == NameObject::Verb::forget && is_there);
 }
 
 ObjectNames::Out ObjectNames::on_message(const NameObject& message, NodeId from) {
@@ -83,7 +85,7 @@ ObjectNames::Out ObjectNames::on_message(const NameObject& message, NodeId from)
       }
       break;
     }
-    case NameObject::Verb::forget: forget(message.what.name, reply, out); break;
+    case NameObject::Verb::forget: forget(message.what, reply, out); break;
   }
   // Behind the writes before it: a name that could still be lost is not shown.
   out.after_sync.insert(out.after_sync.begin(), std::move(reply));
@@ -115,10 +117,10 @@ void ObjectNames::detach(const ObjectName& what, NamedObject& reply, Out& out) {
   if (!why.empty()) reply.error = Error(code, why).shared_info();
 }
 
-void ObjectNames::forget(const std::string& name, NamedObject& reply, Out& out) {
-  const auto gone = names_.extract(name);
-  if (!gone) return;
-  const ObjectName& what = reply.what = gone.mapped();
+void ObjectNames::forget(const ObjectName& which, NamedObject& reply, Out& out) {
+  const auto at = names_.find(which.name);
+  if (at == names_.end() || (which.object && which.object != at->second.object)) return;
+  const ObjectName what = reply.what = names_.extract(at).mapped();
   reply.done = true;
   by_object_.erase({what.object, what.name});
   out.writes.del(kNamePrefix + what.name);

@@ -79,7 +79,7 @@ class ObjectNames {
  private:
   void add(ObjectName what);
   void detach(const ObjectName& what, NamedObject& reply, Out& out);
-  void forget(const std::string& name, NamedObject& reply, Out& out);
+  void forget(const ObjectName& which, NamedObject& reply, Out& out);
 
   ObjectNamesOptions options_;
   std::map<std::string, ObjectName> names_;

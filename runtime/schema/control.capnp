@@ -439,7 +439,7 @@ struct NameObject {
   # Agent -> control, answered by NamedObject, and repeated to another control until it is.
   request @0 :UInt64;
   verb @1 :UInt8;         # 0 detach: the object has this name; 1 find: what has it; 2 whose: a name of the object, if it
-                          # has one; 3 forget: nothing has it any more
+                          # has one; 3 forget: nothing has it any more (with an object: that one has not)
   what @2 :ObjectName;    # detach; else its name, or its object, alone
 }
 

@@ -87,11 +87,51 @@ TEST_F(NamedObjectsTest, WhatWasAskedIsAskedAgainOfANewControlInTheSameOrder) {
   ASSERT_EQ(asked.size(), 4u);
   EXPECT_EQ(asked[2].verb, Verb::detach);
   EXPECT_EQ(asked[2].request, asked[0].request);
-  EXPECT_EQ(asked[3].verb, Verb::forget);
+  EXPECT_EQ(asked[3].verb, Verb::find);
   EXPECT_TRUE(named.replied(reply_to(asked[0], true)));
   EXPECT_TRUE(named.replied(reply_to(asked[1], true)));
   EXPECT_FALSE(named.replied(reply_to(asked[1], true))) << "answered once";
+  ASSERT_EQ(asked.size(), 5u);
+  EXPECT_TRUE(named.replied(reply_to(asked[4], true)));
   EXPECT_EQ(answers.size(), 2u);
+}
+
+TEST_F(NamedObjectsTest, AForgetThatIsSaidAgainIsOfTheSameObject) {
+  for (const bool again : {false, true}) {
+    asked.clear();
+    answers.clear();
+    ask(wire::NameObject::Verb::forget);
+    EXPECT_TRUE(named.replied(reply_to(asked.at(0), true, kOtherObject, kOther)));
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_EQ(asked[1].verb, Verb::forget);
+    EXPECT_EQ(asked[1].what.object, kOtherObject);
+    EXPECT_TRUE(answers.empty());
+    if (again) {
+      named.registered();
+      ASSERT_EQ(asked.size(), 3u);
+      EXPECT_EQ(asked[2].what.object, kOtherObject);
+    }
+    EXPECT_TRUE(named.replied(reply_to(asked[1], false)));
+    ASSERT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[0].found, again) << "the control before has done it, maybe";
+    EXPECT_FALSE(answers[0].object);
+  }
+  ask(wire::NameObject::Verb::forget);
+  EXPECT_TRUE(named.replied(reply_to(asked.back(), false)));
+  EXPECT_FALSE(answers.at(1).found) << "there was none";
+}
+
+TEST_F(NamedObjectsTest, ANameThatChangesHandsWhileNobodyHearsItHoldsTheNewObject) {
+  detach();
+  EXPECT_TRUE(named.replied(reply_to(asked[0], true)));
+  detach(kOtherObject);  // another node has forgotten the first, which was not heard here
+  named.registered();
+  ASSERT_EQ(asked.size(), 4u);
+  EXPECT_TRUE(named.replied(reply_to(asked[1], true, kOtherObject)));
+  EXPECT_TRUE(named.replied(reply_to(asked[3], true, kOtherObject)));
+  EXPECT_EQ(held[kObject], 0);
+  EXPECT_EQ(held[kOtherObject], 1);
+  EXPECT_EQ(named.size(), 1u);
 }
 
 TEST_F(NamedObjectsTest, WhatControlForgotWhileNobodyHeardItIsLetGoOfWhenItIsHeardAgain) {

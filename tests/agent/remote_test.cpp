@@ -41,7 +41,7 @@ class Agent final : public RemoteTable::Out {
   std::set<NodeId> dead_nodes;
   std::uint64_t next_lease = 1;
   int closed = 0;
-  std::function<void()> at_close;  ///< what follows from what the process has written
+  std::function<void()> at_read;  ///< what follows from what the process has written
   RemoteTable table;
 
   ProcessIndex start() {
@@ -60,11 +60,13 @@ class Agent final : public RemoteTable::Out {
     ASSERT_TRUE(live.count(process)) << "a portal for a dead process";
     ASSERT_TRUE(portals.try_emplace({process, alias}).second) << "opened twice";
   }
+  void read(ProcessIndex) override {
+    if (at_read) at_read();
+  }
   void close_portal(ProcessIndex process, ProcessIndex alias, const std::string&,
                     std::uint64_t) override {
     ASSERT_EQ(portals.erase({process, alias}), 1u) << "closed twice";
     ++closed;
-    if (at_close) at_close();
     // As a process does at PeerDied: the lease went with its worker.
     std::erase_if(held[process], [&](std::uint64_t lease) { return held_worker[lease] == alias; });
   }
@@ -104,6 +106,8 @@ class Agent final : public RemoteTable::Out {
 
   void kill(ProcessIndex process) {
     live.erase(process);
+    held.erase(process);
+    table.process_died(process, "killed");
     for (auto at = lease_worker.begin(); at != lease_worker.end();) {
       if (at->second != process) {
         ++at;
@@ -113,8 +117,6 @@ class Agent final : public RemoteTable::Out {
       given.erase(at->first);
       at = lease_worker.erase(at);
     }
-    held.erase(process);
-    table.process_died(process, "killed");
   }
 };
 
@@ -258,11 +260,51 @@ TEST(RemoteTable, WhoNamesALostNodeWhileItsPortalsCloseNamesItsNextLife) {
   a.table.connect(1, lost, 2, ActorId{1, 1}, 1);
   const ProcessIndex before = a.table.index_of(lost);
   ProcessIndex named = before;
-  a.at_close = [&] { named = a.table.index_of(lost); };
+  a.at_read = [&] { named = a.table.index_of(lost); };
   a.table.node_died(lost, "it is out of reach", false);
   EXPECT_NE(named, before) << "what is counted for that one is dropped";
   EXPECT_EQ(a.table.index_of(lost), named);
   EXPECT_EQ(a.table.node_of(before), std::nullopt);
+}
+
+TEST(RemoteTable, NoPortalIsOpenedToAnAliasThatIsBeingDropped) {
+  for (const bool node : {true, false}) {
+    Agent a(node_id(1));
+    const NodeId lost = node_id(2);
+    const ProcessIndex first = a.start(), second = a.start();
+    a.table.connect(first, lost, 2, ActorId{1, 1}, 1);
+    // What the first has written asks for the same process, and so does another in its wake.
+    bool is_read = false;
+    a.at_read = [&] {
+      if (std::exchange(is_read, true)) return;
+      for (const ProcessIndex process : {first, second})
+        a.table.connect(process, lost, 2, ActorId{1, 2}, 1);
+    };
+    if (node)
+      a.table.node_died(lost, "it is out of reach", false);
+    else
+      a.table.on_message(lost, wire::PeerProcessGone{2, 0, 0, "killed"});
+    EXPECT_EQ(a.table.portal_count(), 0u);
+    EXPECT_EQ(a.table.alias_count(), 0u);
+    EXPECT_TRUE(a.portals.empty());
+    a.kill(first);
+    a.kill(second);
+  }
+}
+
+TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {
+  Agent a(node_id(1));
+  const ProcessIndex worker = a.start();
+  a.table.on_message(node_id(2), wire::PeerLeaseRequest{2, 7, 1, {}, {}});
+  ASSERT_EQ(a.backlog.size(), 1u);
+  const ProcessIndex alias = a.backlog.begin()->first.first;
+  a.given[1] = alias;
+  a.lease_worker[1] = worker;
+  a.table.granted_here(alias, 7, 1, worker, {});
+  EXPECT_EQ(a.table.alias_count(), 1u);
+  a.kill(worker);
+  EXPECT_EQ(a.table.alias_count(), 0u);
+  EXPECT_FALSE(a.table.talks_to(node_id(2)));
 }
 
 TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {

@@ -229,6 +229,28 @@ TEST_F(Records, ANameOfAnObjectIsThereAfterARestartUntilItIsForgotten) {
   EXPECT_EQ(ObjectNames::recover(*store).value().all().at("weights").object, (ObjectId{5, 2}));
 }
 
+TEST_F(Records, WhatIsAskedOfNamesAgainWritesNothingAndEndsNothingElse) {
+  ObjectNames names;
+  const auto ask = [&](Verb verb, const ObjectName& what) {
+    const NameObject message{3, verb, what};
+    const bool writes = names.writes(message);
+    auto out = names.on_message(message, kNode);
+    EXPECT_EQ(writes, !out.writes.writes().empty());
+    EXPECT_EQ(std::get<NamedObject>(out.after_sync.at(0)).done, writes || verb == Verb::detach);
+    run(std::move(out));
+    return writes;
+  };
+  EXPECT_TRUE(ask(Verb::detach, weights()));
+  EXPECT_FALSE(ask(Verb::detach, weights())) << "it is answered also when nothing can be written";
+  ObjectName other{"weights"};
+  other.object = ObjectId{5, 2};
+  EXPECT_TRUE(names.on_message({3, Verb::forget, other}, kNode).writes.writes().empty());
+  EXPECT_EQ(names.all().size(), 1u) << "the name is another's now";
+  EXPECT_TRUE(ask(Verb::forget, weights()));
+  EXPECT_FALSE(ask(Verb::forget, weights()));
+  EXPECT_TRUE(names.all().empty());
+}
+
 TEST_F(Records, NamesOfObjectsAreBoundedAndAnObjectMayHaveTwo) {
   ObjectNames names({.max_name = 8, .max_names = 2});
   const auto detach = [&](std::string name) {

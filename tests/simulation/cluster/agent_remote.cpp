@@ -223,11 +223,14 @@ void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   proc->process->connect(alias, End(channel, 1), true, portal.holder);
 }
 
+void Agent::read(ProcessIndex process) {
+  if (Proc* proc = find_proc(process)) drain_ring(*proc);
+}
+
 void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
                          std::uint64_t started) {
   const auto at = portals_.find({process, alias});
   if (at == portals_.end()) return;
-  if (Proc* proc = find_proc(process)) drain_ring(*proc);
   drop_unread(at->second);
   at->second.ending = Portal::Ending{reason, started};
   finish_portal(at);
