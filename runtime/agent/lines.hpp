@@ -1,6 +1,9 @@
 /// Which lines of a process's doorbell are taken.
 #pragma once
 
+#include "troupe/runtime/ring/doorbell.hpp"
+
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,5 +27,13 @@ class Lines {
   std::uint32_t next_;
   std::vector<std::uint32_t> free_;
 };
+
+/// The agent owns more lines than its doorbell has marks, in a large cluster: calls `look` with
+/// each that the mark of `line` may mean.
+template <class Look>
+void each_line_of_mark(std::uint32_t line, std::size_t lines, const Look& look) {
+  for (std::size_t at = line % ring::kMaxLines; at < lines; at += ring::kMaxLines)
+    look(static_cast<std::uint32_t>(at));
+}
 
 }  // namespace troupe::agent

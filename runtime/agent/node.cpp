@@ -305,15 +305,18 @@ void Node::prepare_memory(bool idle) {
 void Node::drain_bell() {
   // Until nothing is ready: settle() relies on everything published before having been read.
   for (int pass = 0; pass < 1000 && bell_.take(ready_lines_); ++pass) {
-    for (const std::uint32_t line : ready_lines_) {
-      if (line >= lines_.size() || lines_[line].process == 0) continue;
-      const Line whose = lines_[line];
-      if (whose.alias != 0)
-        drain_portal(portals_.at({whose.process, whose.alias}));
-      else if (Process* process = find(whose.process))
-        drain_ring(*process);
-    }
+    for (const std::uint32_t line : ready_lines_)
+      each_line_of_mark(line, lines_.size(), [this](std::uint32_t at) { drain_line(at); });
   }
+}
+
+void Node::drain_line(std::uint32_t line) {
+  const Line whose = lines_[line];
+  const auto portal = portals_.find({whose.process, whose.alias});
+  if (whose.alias != 0 && portal != portals_.end())
+    drain_portal(portal->second);
+  else if (Process* process = whose.alias == 0 ? find(whose.process) : nullptr)
+    drain_ring(*process);
 }
 
 void Node::drain_ring(Process& process) {
@@ -385,6 +388,11 @@ void Node::bury(Process& process) {
     drain_portal((at++)->second, true);
   closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
   process.doomed = true;
+  for (auto at = portals_.lower_bound({index, 0});
+       at != portals_.end() && at->first.first == index;) {
+    const auto portal = at++;
+    if (portal->second.ending) finish_portal(portal);  // nobody reads what is left in it
+  }
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   const Time now = steady_now();
   ErrorInfo info;

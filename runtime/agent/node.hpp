@@ -198,6 +198,7 @@ class Node final : private OwnerTable::Out,
   void prepare_memory(bool idle);
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
+  void drain_line(std::uint32_t line);
   void drain_ring(Process& process);
   void drain_socket(Process& process);
   void on_timer();
@@ -281,6 +282,7 @@ class Node final : private OwnerTable::Out,
   void begin_copy(ObjectId object, Time now);
   void write_copy(ObjectId object, Time now);
   void copy_failed(ObjectId object, const Error& why, Time now);
+  NodeId node_behind(ProcessIndex owner) const;
   void look_for_copy(ProcessIndex owner, ObjectId object);
   void want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes);
   bool may_read_copy() const;

@@ -84,12 +84,20 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
 
 // --- of nodes that are gone, and of this one when its own bytes have gone bad
 
+/// By which an owner's copies are found, also those of one that lives while its bytes cannot be
+/// had. Nobody's, when so many nodes have died since that it is forgotten: no copy is found.
+NodeId Node::node_behind(ProcessIndex owner) const {
+  if (owner == kSelf) return id_;
+  const auto dead = dead_nodes_.find(owner);
+  return dead != dead_nodes_.end() ? dead->second : remote_.node_of(owner).value_or(NodeId{});
+}
+
 /// Its value; answered by owners_.ready_from_owner().
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   const Time until = steady_now() + kAnswersWithin;
   looking_[object] = {owner, until, {}};
   copies_due_ = std::min(copies_due_, until);
-  copies_->look(dead_nodes_.at(owner), object);
+  copies_->look(node_behind(owner), object);
 }
 
 /// Its bytes; answered by owners_.pulled() or pull_failed().
@@ -99,7 +107,7 @@ void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
     if (at->second.given_up) too_late_.push_back(object);
     return;
   }
-  at->second.node = owner == kSelf ? id_ : dead_nodes_.at(owner);
+  at->second.node = node_behind(owner);
   at->second.bytes = bytes;
   at->second.until = steady_now() + kRoomAtMost;
   unread_.push_back(object);
@@ -188,8 +196,7 @@ void Node::expire_copies(Time now) {
     auto& [object, look] = *at;
     if (look.again && *look.again <= now) {
       look.again.reset();
-      if (const auto owner = dead_nodes_.find(look.owner); owner != dead_nodes_.end())
-        copies_->look(owner->second, object);
+      copies_->look(node_behind(look.owner), object);
     }
     if (look.until > now) {
       copies_due_ = std::min(copies_due_, look.again.value_or(look.until));

@@ -58,7 +58,13 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   if (process == nullptr) return;
   auto memory = ring::ChannelMemory::create();
   if (!memory) return break_off(*process, memory.error().message());
-  Portal& portal = portals_[{index, alias}];
+  const PortalKey key{index, alias};
+  if (const auto before = portals_.extract(key)) {  // only who breaks the rules brings it about
+    lines_[before.mapped().line] = {};
+    process->lines.give_back(before.mapped().its_line);
+    stalled_.erase(key);
+  }
+  Portal& portal = portals_[key];
   portal.process = index;
   portal.alias = alias;
   portal.node = node;
@@ -267,8 +273,10 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
     return network_->drop(from, "this node may have been declared dead and serves no calls");
   const auto alias = remote_.arrived(from, frame);
   if (!alias) return;
+  const auto found = portals_.find({frame.to, *alias});
+  if (found == portals_.end()) return;  // no memory for it was left: the process is at its end
   for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
-  Portal& portal = portals_.at({frame.to, *alias});
+  Portal& portal = found->second;
   ++portal.pushed;
   if (!portal.channel.send(payload))
     if (Process* process = find(frame.to)) break_off(*process, "it does not read its ring");

@@ -285,7 +285,8 @@ void Programs::Impl::begin(JobId job) {
   disk->post([this, job, files, cache = options.cache]() -> Disk::Then {
     std::vector<std::string> paths;
     for (const auto& [path, digest] : files) {
-      const std::string cached = cache + "/" + digest;
+      std::string cached = cache;
+      cached.append("/").append(digest);
       if (has_digest(path, digest))
         paths.push_back(path);
       else if (has_digest(cached, digest))

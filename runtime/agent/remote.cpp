@@ -366,7 +366,8 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
   for (auto at = by_target_.lower_bound({node, 0});
        at != by_target_.end() && at->first.first == node; ++at)
     gone.push_back(at->second);
-  for (const ProcessIndex index : gone) drop_alias(index, why);
+  for (const ProcessIndex index : gone)
+    if (is_alias(index)) drop_alias(index, why);  // what was read for another may have ended it
   std::vector<std::pair<WantedKey, Wanted>> again;
   for (auto at = wanted_.begin(); at != wanted_.end();) {
     if (at->first.node == node) {

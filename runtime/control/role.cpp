@@ -1,4 +1,5 @@
 // The process of control, from its launcher's first word to the last.
+#include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/process/launch.hpp"
@@ -50,6 +51,7 @@ ServerOptions options_of(process::ControlConfig config) {
 void run_control(Fd launcher, const std::string&) {
   prctl(PR_SET_NAME, "troupe-control");
   prctl(PR_SET_DUMPABLE, 0);
+  process::raise_file_limit();   // some five for each node
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
   auto config = process::receive_control_config(launcher.get(), 10s);

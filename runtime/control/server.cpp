@@ -266,6 +266,7 @@ struct Server::Impl : Service::Out {
   void on_message(const net::Message& message) {
     ++stats.messages_received;
     const NodeId from = message.from;
+    if (keys.count(from) == 0) return;  // dropped for what it said before
     std::optional<Error> bad;
     const Result<void> read =
         wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
@@ -291,7 +292,7 @@ struct Server::Impl : Service::Out {
     }
     if (const auto* registration = std::get_if<RegisterNode>(&*message)) {
       const NodeDescription& node = registration->node;
-      if (node.id != from || node.public_key != keys[from])
+      if (node.id != from || node.public_key != keys.at(from))
         return Error(Code::invalid_argument, "a registration in the name of another node");
     }
     service->on_message(from, *message, now);

@@ -292,6 +292,19 @@ TEST(RemoteTable, NoPortalIsOpenedToAnAliasThatIsBeingDropped) {
   }
 }
 
+TEST(RemoteTable, ANodeIsLostWhileTheJobOfItsWishesEnds) {
+  Agent a(node_id(1));
+  const NodeId lost = node_id(2);
+  const ProcessIndex driver = a.start();
+  const JobId job{1, 1};
+  a.table.connect(driver, lost, 2, ActorId{1, 1}, 1);
+  a.table.on_message(lost, wire::PeerLeaseRequest{3, 7, 1, job, {}});
+  ASSERT_EQ(a.table.alias_count(), 2u);
+  a.at_read = [&] { a.table.refuse_job(job, "its driver has ended"); };
+  a.table.node_died(lost, "it is out of reach", false);
+  EXPECT_EQ(a.table.alias_count(), 0u);
+}
+
 TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {
   Agent a(node_id(1));
   const ProcessIndex worker = a.start();

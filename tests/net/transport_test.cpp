@@ -64,7 +64,7 @@ struct Host {
 
 /// Runs the hosts as one event loop until `done` or the limit; sleeps only in poll(2).
 template <class Done>
-bool drive(std::vector<Host*> hosts, Duration limit, Done done) {
+bool drive(const std::vector<Host*>& hosts, Duration limit, Done done) {
   const Time end = steady_now() + limit;
   while (true) {
     for (Host* host : hosts) host->poll();
@@ -306,7 +306,7 @@ TEST(Transport, StrangersOnEveryPortAreClosedAndHonestWorkGoesOn) {
     for (const std::string& bytes :
          {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), noise, std::string(64, '\0'),
           std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0", 12),  // a ZMTP greeting that stops
-          std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), std::string()}) {
+          std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), std::string()}) {
       raw.push_back(connect_raw(port));
       ASSERT_TRUE(raw.back());
       (void)!write(raw.back().get(), bytes.data(), bytes.size());

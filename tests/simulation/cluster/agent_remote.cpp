@@ -69,7 +69,7 @@ void Agent::on_control(control::FromControl& message) {
               const auto spawn = spawned_.find(m.request);
               if (spawn != spawned_.end()) {
                 auto& [actor, made] = spawn->second;
-                if (m.error || m.actor != actor) truth().refused.emplace(actor, made);
+                if (m.error || m.actor != actor) truth().refused.try_emplace(actor, id_, made);
                 made |= m.created;
               }
               actors_.replied(m);

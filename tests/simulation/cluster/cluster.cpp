@@ -341,8 +341,8 @@ std::string Cluster::outlived() {
         text += " a life of actor " + std::to_string(actor.low) + " that node " +
                 std::to_string(node.low) + " had killed";
   }
-  for (const auto& [actor, made] : truth.refused)
-    if (actor_lives(actor))
+  for (const auto& [actor, refused] : truth.refused)
+    if (!is_gone(refused.maker) && actor_lives(actor))
       text += " actor " + std::to_string(actor.low) + ", which was refused to its maker";
   return text;
 }
@@ -413,7 +413,7 @@ void Cluster::acknowledged(const control::Service& service, ActorId actor) {
 void Cluster::check_acknowledged(const control::Service& service, bool) {
   for (const auto& [actor, name] : truth.acknowledged) {
     const auto refused = truth.refused.find(actor);
-    if (truth.killed.count(actor) != 0 || (refused != truth.refused.end() && !refused->second))
+    if (truth.killed.count(actor) != 0 || (refused != truth.refused.end() && !refused->second.made))
       continue;
     const auto location = service.actors().find(actor);
     if (!location) return truth.fail("an acknowledged detached actor is not known any more");
@@ -458,7 +458,9 @@ void Cluster::end_detached() {
   next_end_ = world.now() + 2s;
   for (const auto& [spec, location] : control()->service()->actors().list()) {
     if (!spec.detached || location.state == control::ActorState::dead) continue;
-    if (truth.refused.count(spec.id) != 0) continue;  // nobody knows of it
+    const auto refused = truth.refused.find(spec.id);
+    if (refused != truth.refused.end() && !is_gone(refused->second.maker))
+      continue;  // it sees to it
     truth.killed.insert(spec.id);
     const ActorId id = spec.id;
     world.with(1, [&](sim::Env<Packet>& env) { agent(1)->end_actor(env, id); });

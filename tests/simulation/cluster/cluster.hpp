@@ -94,7 +94,7 @@ class Cluster {
   /// Whether any process hosts a life of it, up to that one.
   bool actor_lives(ActorId actor, std::uint64_t newest = ~std::uint64_t{0});
   /// What lives though it is to end, in words: lives that were killed, if another may follow, for
-  /// which the node must live that has said so; and actors whose makers were refused them.
+  /// which the node must live that has said so; and actors whose makers were refused them and live.
   std::string outlived();
   /// Whether it has a process on another node, whose agent stands still.
   bool lives_beside(ActorId actor, sim::NodeIndex but);

@@ -263,7 +263,7 @@ void Program::on_found(std::uint64_t request, ActorId id, ObjectHandle lifetime)
   const auto at = std::find_if(questions_.begin(), questions_.end(),
                                [&](const Question& q) { return q.request == request; });
   if (at == questions_.end()) return;
-  const Question question = *at;
+  const Question question = std::move(*at);
   questions_.erase(at);
   if (!lifetime) return;
   process_.machine().truth().mark(Mark::found_by_name);

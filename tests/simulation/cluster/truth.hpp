@@ -276,8 +276,12 @@ struct Truth {
   std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
   std::set<JobId> acknowledged_jobs;
   std::set<ActorId> killed;
-  /// Their makers were told that there is no such actor; true: after they had heard that there is.
-  std::map<ActorId, bool> refused;
+  /// Its maker was told that there is no such actor, after it had heard that there is maybe.
+  struct Refused {
+    NodeId maker;
+    bool made = false;
+  };
+  std::map<ActorId, Refused> refused;
   /// The newest life that a node has told control to end, if another may follow.
   std::map<NodeId, std::map<ActorId, std::uint64_t>> killed_lives;
 
