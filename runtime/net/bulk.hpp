@@ -37,6 +37,8 @@ using BulkId = Id<struct BulkTag>;  ///< names a connection; random, not secret,
 inline constexpr std::size_t bulk_chunk = std::size_t{256} << 10;  ///< what send_object() cuts into
 inline constexpr std::size_t max_bulk_chunk = std::size_t{1} << 20;  ///< more is refused
 inline constexpr Duration bulk_first_frame{std::chrono::seconds(5)};
+/// How long the door is not looked at when no descriptor is left.
+inline constexpr Duration bulk_door_rest{std::chrono::milliseconds(100)};
 
 /// A fresh key from getrandom(2). Errors: Unavailable.
 Result<BulkKey> fresh_bulk_key();
@@ -146,6 +148,7 @@ class BulkDoor {
   std::uint16_t port_;
   std::map<int, Waiting> waiting_;
   std::map<BulkId, Time> expected_;
+  Time deaf_until_ = Time::max();  ///< with no descriptor left for who knocks; else max
   std::uint64_t refused_ = 0;
 };
 

@@ -112,7 +112,14 @@ Result<std::unique_ptr<BulkDoor>> BulkDoor::open(const std::string& host, std::u
 void BulkDoor::accept_new(Time now) {
   while (true) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) return;
+    if (!fd) {
+      const bool none_left =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      // Whoever knocks stays at the door: it is not looked at for a while.
+      if (none_left && epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) == 0)
+        deaf_until_ = now + bulk_door_rest;
+      return;
+    }
     if (waiting_.size() >= most_waiting) {
       // The one that has waited longest goes, so that a crowd of silent strangers keeps nobody out.
       const auto oldest =
@@ -154,6 +161,13 @@ bool BulkDoor::read_id(Waiting& waiting, Time now, std::vector<Arrived>& arrived
 
 std::vector<BulkDoor::Arrived> BulkDoor::poll(Time now) {
   std::vector<Arrived> arrived;
+  if (now >= deaf_until_) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = listener_.get();
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0)
+      deaf_until_ = Time::max();
+  }
   epoll_event events[64];
   const int n = epoll_wait(epoll_.get(), events, 64, 0);
   bool newcomers = false;
@@ -177,7 +191,7 @@ std::vector<BulkDoor::Arrived> BulkDoor::poll(Time now) {
 }
 
 Time BulkDoor::next_deadline() const noexcept {
-  Time due = Time::max();
+  Time due = deaf_until_;
   for (const auto& entry : waiting_) due = std::min(due, entry.second.by);
   return due;
 }

@@ -119,6 +119,7 @@ struct Transport::Impl {
     gate_watch = sockets.watch(gate.fd(), Watched::gate, {});
     door = sockets.serve(ZMQ_ROUTER, internal::door_domain, internal::max_door_message,
                          Watched::door, {});
+    if (!door) return Error(Code::unavailable, internal::Sockets::kNoneLeft);
     if (!door.socket.bind(options.listen))
       return Error(Code::unavailable, "cannot listen on " + options.listen + ": " +
                                           internal::Socket::error() +
@@ -187,6 +188,7 @@ struct Transport::Impl {
     peer.trouble.clear();
     peer.knock = sockets.dial(peer.info.key, options.keys, internal::max_door_message,
                               Watched::knock, peer.info.node, true);
+    if (!peer.knock) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
     peer.knock_deadline = now + options.knock_timeout;
     DoorMessage message{DoorKind::knock, options.protocol, options.build_id, {}};
     const Blob bytes = encode(message);
@@ -384,6 +386,7 @@ struct Transport::Impl {
     peer.data = sockets.dial(peer.info.key, options.keys, max_frame_size, Watched::data,
                              peer.info.node, false);
     peer.bound = false;
+    if (!peer.data) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
     peer.down_since = now + options.knock_timeout;  // the first handshake takes its time
     peer.data.socket.connect(dialled(without_port(peer.info.door) + ":" + std::to_string(port)));
     plan(peer);
@@ -451,6 +454,7 @@ struct Transport::Impl {
     peer.data = sockets.serve(ZMQ_DEALER, internal::peer_domain(peer.info.key), max_frame_size,
                               Watched::data, peer.info.node);
     peer.bound = true;
+    if (!peer.data) return refuse(routing_id, internal::Sockets::kNoneLeft);
     peer.down_since = now + options.knock_timeout;
     if (!peer.data.socket.bind(without_port(door_address) + ":*")) {
       close_data(peer);
@@ -604,6 +608,7 @@ void Transport::join(const JoinToken& token, Blob request, Time deadline) {
   join.keys = std::move(*keys);
   join.channel = impl_->sockets.dial(token.head, join.keys, internal::max_door_message,
                                      Watched::join, {}, true);
+  if (!join.channel) return impl_->join_failed(internal::Sockets::kNoneLeft);
   if (!join.channel.socket.connect(impl_->dialled(token.door)))
     return impl_->join_failed("its address cannot be used");
   const Blob bytes = internal::encode(DoorMessage{DoorKind::join, impl_->options.protocol,

@@ -242,6 +242,34 @@ TEST(Bulk, TheDoorClosesStrangersAndTakesEachIdOnce) {
   EXPECT_EQ(door->refused(), 5u);
 }
 
+TEST(Bulk, TheDoorRestsWhileNoDescriptorIsLeft) {
+  auto door = BulkDoor::open("127.0.0.1", 0).value();
+  const BulkId id = BulkId::random();
+  const Time now = steady_now();
+  door->expect(id, now + 1h);
+  const auto readable = [&](int ms) {
+    pollfd wait{door->fd(), POLLIN, 0};
+    return ::poll(&wait, 1, ms) == 1;
+  };
+  Fd good;
+  {
+    const test::Descriptors taken(1);
+    good = bulk_connect("127.0.0.1", door->port(), id, soon()).value();
+    ASSERT_TRUE(readable(1000));
+    EXPECT_TRUE(door->poll(now).empty());
+    EXPECT_FALSE(readable(0)) << "a loop would turn for nothing";
+    EXPECT_EQ(door->next_deadline(), now + bulk_door_rest);
+    EXPECT_TRUE(door->poll(now + bulk_door_rest).empty());
+  }
+  std::size_t arrived = 0;
+  for (int i = 0; i < 100 && arrived == 0; ++i) {
+    arrived += door->poll(now + 3 * bulk_door_rest).size();
+    readable(50);
+  }
+  EXPECT_EQ(arrived, 1u);
+  EXPECT_EQ(door->next_deadline(), Time::max());
+}
+
 TEST(Bulk, ABusyPortIsNamedAndAnUnreachableOneIsUnavailable) {
   auto door = BulkDoor::open("127.0.0.1", 0).value();
   const auto second = BulkDoor::open("127.0.0.1", door->port());

@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <atomic>
@@ -45,6 +46,26 @@ inline Fd connect_raw(const std::string& port) {
     return Fd();
   return fd;
 }
+
+/// All descriptors that this process may have, but for some.
+class Descriptors {
+ public:
+  explicit Descriptors(std::size_t spare) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit low = before_;
+    low.rlim_cur = std::min<rlim_t>(512, low.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &low);
+    while (Fd fd{open("/dev/null", O_RDONLY | O_CLOEXEC)}) held_.push_back(std::move(fd));
+    held_.resize(held_.size() - std::min(spare, held_.size()));
+  }
+  ~Descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<Fd> held_;
+};
 
 /// Whether the other side has closed; skips what it sent before.
 inline bool is_closed(int fd) {

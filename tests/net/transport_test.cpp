@@ -430,6 +430,19 @@ TEST(Transport, AJoinKeyCannotDoAnythingElse) {
   EXPECT_TRUE(head.got.empty());
 }
 
+TEST(Transport, WhoHasNoDescriptorLeftTriesAgainUntilItHasSome) {
+  Host a, b;
+  introduce(a, b);
+  ASSERT_TRUE(b.transport->send(a.node, text("patient"), steady_now()));
+  for (std::size_t spare = 0; spare < 24; ++spare) {  // each socket needs several
+    const test::Descriptors taken(spare);
+    drive({&a, &b}, 30ms, [&] { return !a.got.empty(); });
+    if (!a.got.empty()) break;
+  }
+  ASSERT_TRUE(drive({&a, &b}, 10s, [&] { return a.got.size() == 1; }));
+  EXPECT_EQ(a.got[0], "patient");
+}
+
 TEST(Transport, AThousandHalfOpenConnectionsDoNotKeepAnHonestPeerOut) {
   Host a, b;
   introduce(a, b);

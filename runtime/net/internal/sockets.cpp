@@ -1,5 +1,6 @@
 #include "troupe/runtime/net/internal/sockets.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 namespace troupe::net::internal {
@@ -42,6 +43,7 @@ Channel Sockets::serve(int type, const std::string& domain, std::size_t max_mess
                        NodeId node) {
   Channel channel;
   channel.socket = Socket(context_, type);
+  if (!channel) return channel;
   bound_everything(channel.socket, max_message);
   const bool secure = channel.socket.set(ZMQ_CURVE_SERVER, 1) &&
                       channel.socket.set(ZMQ_CURVE_SECRETKEY, keys_.secret_key.data(), 32) &&
@@ -49,6 +51,8 @@ Channel Sockets::serve(int type, const std::string& domain, std::size_t max_mess
   // A domain makes libzmq ask the ZAP handler, which is bound in this context since before.
   TROUPE_ASSERT(secure && !domain.empty(), "this libzmq cannot do CURVE");
   attach(channel, kind, node);
+  // libzmq looks at the network's interfaces while it binds, and ends the process when it cannot.
+  if (!Fd(open("/dev/null", O_RDONLY | O_CLOEXEC))) close(channel);
   return channel;
 }
 
@@ -56,6 +60,7 @@ Channel Sockets::dial(const PublicKey& server, const CurveKeys& as, std::size_t 
                       Watched kind, NodeId node, bool queue_before_connected) {
   Channel channel;
   channel.socket = Socket(context_, ZMQ_DEALER);
+  if (!channel) return channel;
   bound_everything(channel.socket, max_message);
   channel.socket.set(ZMQ_IMMEDIATE, queue_before_connected ? 0 : 1);
   const bool secure = channel.socket.set(ZMQ_CURVE_SERVERKEY, server.bytes.data(), 32) &&
@@ -70,11 +75,12 @@ void Sockets::attach(Channel& channel, Watched kind, NodeId node) {
   channel.watch = watch(channel.socket.fd(), kind, node);
   if (kind == Watched::door) return;  // a ROUTER's connections say nothing about one peer
   const std::string name = "inproc://monitor-" + std::to_string(channel.watch);
-  channel.socket.monitor(
+  const bool tells = channel.socket.monitor(
       name.c_str(), ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
-  channel.monitor = Socket(context_, ZMQ_PAIR);
+  if (tells) channel.monitor = Socket(context_, ZMQ_PAIR);
+  if (!channel.monitor) return close(channel);  // nobody would hear of its connections
   channel.monitor.connect(name);
   const auto monitor_kind = static_cast<Watched>(static_cast<int>(kind) + 1);
   channel.monitor_watch = watch(channel.monitor.fd(), monitor_kind, node);

@@ -49,13 +49,16 @@ class Sockets {
 
   Sockets(const CurveKeys& keys, int high_water_mark);
 
-  /// A socket that answers CURVE handshakes under that ZAP domain; not bound yet.
+  /// A socket that answers CURVE handshakes under that ZAP domain; not bound yet. Empty, as what
+  /// dial() returns: no descriptor is left.
   Channel serve(int type, const std::string& domain, std::size_t max_message, Watched kind,
                 NodeId node);
   /// A socket that proves these keys to the holder of `server`; not connected yet.
   Channel dial(const PublicKey& server, const CurveKeys& as, std::size_t max_message, Watched kind,
                NodeId node, bool queue_before_connected);
   void close(Channel& channel);
+  static constexpr const char* kNoneLeft =
+      "no socket is left: this process has as many open files as it may (ulimit -n)";
 
   std::uint64_t watch(int fd, Watched kind, NodeId node);
   const Watch* find(std::uint64_t id) const;
