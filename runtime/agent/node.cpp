@@ -312,11 +312,13 @@ void Node::drain_bell() {
 
 void Node::drain_line(std::uint32_t line) {
   const Line whose = lines_[line];
-  const auto portal = portals_.find({whose.process, whose.alias});
-  if (whose.alias != 0 && portal != portals_.end())
-    drain_portal(portal->second);
-  else if (Process* process = whose.alias == 0 ? find(whose.process) : nullptr)
+  if (whose.process == 0) return;
+  if (whose.alias != 0) {
+    const auto portal = portals_.find({whose.process, whose.alias});
+    if (portal != portals_.end()) drain_portal(portal->second);
+  } else if (Process* process = find(whose.process)) {
     drain_ring(*process);
+  }
 }
 
 void Node::drain_ring(Process& process) {
