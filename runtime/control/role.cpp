@@ -1,5 +1,4 @@
 // The process of control, from its launcher's first word to the last.
-#include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/process/launch.hpp"

@@ -4,6 +4,7 @@
 #include "troupe/runtime/process/local_socket.hpp"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <array>
@@ -343,6 +344,13 @@ Result<Ready> receive_ready(int socket, Duration limit, const std::string& who) 
   auto document = receive_packet(socket, limit, who, nullptr);
   if (!document) return document.error();
   return checked(*document, who, ready_of);
+}
+
+void raise_file_limit() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace troupe::process

@@ -103,4 +103,7 @@ Result<ControlConfig> receive_control_config(int socket, Duration limit);
 /// `who` is named in errors, like "the agent of node-0".
 Result<Ready> receive_ready(int socket, Duration limit, const std::string& who);
 
+/// Raises the soft limit of open files to the hard one.
+void raise_file_limit() noexcept;
+
 }  // namespace troupe::process

@@ -60,7 +60,4 @@ bool is_out_of_memory(const std::string& reason) noexcept;
 /// Threads of this process right now.
 int count_threads();
 
-/// Raises the soft limit of open files to the hard one.
-void raise_file_limit() noexcept;
-
 }  // namespace troupe::process

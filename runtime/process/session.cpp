@@ -6,6 +6,7 @@
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_cluster.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/own_program.hpp"
