@@ -62,6 +62,7 @@ struct Peer {
   std::string build;
   std::string trouble;  // why the present attempt gets nowhere
   Time knock_deadline = Time::max(), doubt_deadline = Time::max();
+  bool doubt_unread = false;  // frames from before the doubt may wait: they do not end it
   Time down_since{}, next_try{}, due = Time::max();
   Duration retry_after{};
 
@@ -225,6 +226,16 @@ struct Transport::Impl {
     tell_down(peer, why);
   }
 
+  /// On a socket that we bound it may be a stranger's connection that closed: asks the peer, and
+  /// once more when all that had come before is read.
+  void doubt(Peer& peer, Time now, bool unread) {
+    peer.doubt_deadline = now + doubt_for;
+    peer.doubt_unread = unread;
+    LinkOutput out;
+    peer.link.probe(out);
+    flush(peer, out, now);
+  }
+
   void came_up(Peer& peer, Time now) {
     peer.up = true;
     peer.doubt_deadline = Time::max();
@@ -322,13 +333,18 @@ struct Transport::Impl {
     for (int i = 0; i < messages_per_turn && bytes < bytes_per_turn; ++i) {
       Part part;
       if (!peer.data) return;
-      if (!peer.data.socket.receive(part)) return sockets.done(watch);
+      if (!peer.data.socket.receive(part)) {
+        sockets.done(watch);
+        if (peer.doubt_deadline != Time::max() && peer.doubt_unread) doubt(peer, now, false);
+        return;
+      }
       if (part.more()) {
         ++stats.bad_messages;
         return lose(peer, Error(Code::unavailable, "the peer sent a message of several parts"),
                     false);
       }
-      peer.doubt_deadline = Time::max();
+      if (peer.doubt_deadline != Time::max())
+        peer.doubt_deadline = peer.doubt_unread ? now + doubt_for : Time::max();
       bytes += part.bytes().size();
       LinkOutput out;
       peer.link.on_frame(part.bytes(), now, out);
@@ -342,15 +358,10 @@ struct Transport::Impl {
       if (item.kind == ConnectionNews::up) {
         came_up(peer, now);
       } else if (item.kind == ConnectionNews::down && peer.up) {
-        // On a socket that we bound it may be a stranger's connection that closed: ask the peer.
-        if (!peer.bound) {
+        if (!peer.bound)
           went_down(peer, "its connection closed", now);
-        } else if (peer.doubt_deadline == Time::max()) {
-          peer.doubt_deadline = now + doubt_for;
-          LinkOutput out;
-          peer.link.probe(out);
-          flush(peer, out, now);
-        }
+        else if (peer.doubt_deadline == Time::max())
+          doubt(peer, now, true);
       }
     }
     plan(peer);

@@ -190,6 +190,25 @@ TEST(Transport, ABrokenConnectionIsReportedAndSoIsItsReturn) {
   EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>(), 0u);
 }
 
+// What it had sent before does not count as a sign of life. In half of the rounds more is unread
+// than is read before the news of the close.
+TEST(Transport, APeerThatEndsWithMuchUnreadIsReportedAtOnce) {
+  for (int round = 0; round < 8; ++round) {
+    Host a;
+    auto b = std::make_unique<Host>();
+    introduce(a, *b);
+    ASSERT_TRUE(b->transport->send(a.node, text("0"), steady_now()));
+    ASSERT_TRUE(drive({&a, b.get()}, 5s, [&] { return a.got.size() == 1; }));
+    std::size_t sent = 1;
+    while (sent < 1000 && b->transport->send(a.node, text(std::string(100, 'x')), steady_now()))
+      ++sent;
+    ASSERT_GT(sent, 300u) << "one turn reads 256";
+    drive({b.get()}, 50ms, [] { return false; });
+    b.reset();
+    EXPECT_TRUE(drive({&a}, 2s, [&] { return a.count<PeerDown>() == 1; })) << a.got.size();
+  }
+}
+
 // With heartbeats of libzmq's own it aborted the process within a second of the reset.
 TEST(Transport, AHostThatSleepsOnUnreadMessagesSurvivesTheResetOfItsConnection) {
   Proxy proxy;
