@@ -66,6 +66,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
       return on_hello(from, *hello, descriptors);
     return break_off(from, "its first message was not a hello");
   }
+  if (from.kind == wire::ProcessKind::observer && !std::holds_alternative<wire::Inquire>(message))
+    return break_off(from, "an observer may only inquire");  // it has no ring for anything else
   const Time now = steady_now();
   from.heard = now;
   std::visit(Cases{[&](wire::RequestLease& m) { on_request_lease(from, m); },

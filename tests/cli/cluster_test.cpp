@@ -2,6 +2,12 @@
 #include "tests/cli/clusters.hpp"
 #include "tests/leeway.hpp"
 
+#include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <map>
@@ -55,6 +61,30 @@ TEST_F(Clusters, ABackgroundClusterIsShownAndStopped) {
   EXPECT_EQ(stopped.code, 0) << stopped.err;
   expect_ended(cluster);
   EXPECT_EQ(troupe_command({"status"}).code, 3);
+}
+
+// The agent has no ring to such a process, so nothing that it would be told there may reach one.
+TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
+  const json cluster = start({"--nodes", "1", "--cpus", "1"});
+  const auto file = process::read_cluster_file(cluster["file"].get<std::string>());
+  ASSERT_TRUE(file) << file.error().message();
+  wire::RequestLease lease;
+  lease.backlog = 1;
+  for (const wire::NodeMessage& wish : std::vector<wire::NodeMessage>{lease, wire::WatchActor{}}) {
+    auto visitor = process::knock(file->socket_name);
+    ASSERT_TRUE(visitor) << visitor.error().message();
+    process::LocalSocket socket(std::move(visitor->socket));
+    wire::Hello hello;
+    hello.protocol = kProtocolVersion;
+    hello.kind = wire::ProcessKind::observer;
+    wire::FrameWriter writer;
+    ASSERT_TRUE(socket.send(writer.encode(wire::NodeMessage(hello)), {}));
+    ASSERT_TRUE(socket.send(writer.encode(wish), {}));
+    std::vector<std::byte> packet(process::kMaxPacket);
+    EXPECT_TRUE(
+        eventually([&] { return socket.receive(packet).kind == process::Received::Kind::closed; }));
+  }
+  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "sum", "200"}).out, "2646700\n");
 }
 
 TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
