@@ -159,7 +159,7 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
   watched_.at(actor).told_end = true;  // control waits for that from who has asked for it
 }
 
-/// Control knows of the actor, so that it was made, whatever has become of the answer.
+/// Control has told the actor's fate, whatever has become of the answer to its maker.
 void ActorHost::was_made(ActorId actor) {
   const auto at = spawning_of_.find(actor);
   if (at == spawning_of_.end()) return;

@@ -1,4 +1,4 @@
-/// Which lines of a process's doorbell are taken.
+/// Which lines of a process's doorbell are taken, and which of all lines a mark may mean.
 #pragma once
 
 #include "troupe/runtime/ring/doorbell.hpp"

@@ -54,6 +54,7 @@ bool NamedObjects::replied(const control::NamedObject& reply) {
   if (forgets && message.verb == Verb::find && reply.done) {
     gone.mapped().message.verb = Verb::forget;
     gone.mapped().message.what.object = reply.what.object;
+    gone.mapped().again = false;  // so was the question before
     send(std::move(gone.mapped()));
     return true;
   }

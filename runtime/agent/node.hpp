@@ -428,7 +428,7 @@ class Node final : private OwnerTable::Out,
   static bool is_as_named(const wire::PeerFrame& frame, BlobView payload);
   void drop_unread(Portal& portal);
   void drop_written_since(PortalKey key);
-  void finish_portal(Portals::iterator portal);
+  void finish_portal(Portals::iterator portal, bool at_once = false);
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);

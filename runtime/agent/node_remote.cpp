@@ -59,11 +59,8 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   auto memory = ring::ChannelMemory::create();
   if (!memory) return break_off(*process, memory.error().message());
   const PortalKey key{index, alias};
-  if (const auto before = portals_.extract(key)) {  // only who breaks the rules brings it about
-    lines_[before.mapped().line] = {};
-    process->lines.give_back(before.mapped().its_line);
-    stalled_.erase(key);
-  }
+  if (const auto before = portals_.find(key); before != portals_.end())
+    finish_portal(before, true);  // its process has not read all of it, and does not any more
   Portal& portal = portals_[key];
   portal.process = index;
   portal.alias = alias;
@@ -83,12 +80,12 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   portal.channel.close_fd();
 }
 
-/// What came for the process enters its ring first; what it has written and nobody carried is
-/// dropped.
 void Node::read(ProcessIndex process) {
   if (Process* living = find(process)) drain_ring(*living);
 }
 
+/// What came for the process enters its ring first; what it has written and nobody carried is
+/// dropped.
 void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
                         std::uint64_t started) {
   const auto at = portals_.find({process, alias});
@@ -98,10 +95,10 @@ void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::str
   finish_portal(at);
 }
 
-void Node::finish_portal(Portals::iterator at) {
+void Node::finish_portal(Portals::iterator at, bool at_once) {
   Portal& portal = at->second;
   if (Process* process = find(portal.process)) {
-    if (!portal.channel.flush()) return;  // its line rings when there is room
+    if (!portal.channel.flush() && !at_once) return;  // its line rings when there is room
     send(*process, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
     process->lines.give_back(portal.its_line);
   }

@@ -40,7 +40,7 @@ class RemoteTable {
     virtual bool is_alive(ProcessIndex process) = 0;
     virtual bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) = 0;
     /// What it has written so far takes effect, before a portal of its is closed.
-    virtual void read(ProcessIndex /*process*/) {}
+    virtual void read(ProcessIndex process) = 0;
     virtual void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) = 0;
     /// The other side is dead; `started`: calls of `process` that it began, or PeerDied::kUnknown.
     virtual void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,

@@ -165,8 +165,8 @@ std::vector<BulkDoor::Arrived> BulkDoor::poll(Time now) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = listener_.get();
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0)
-      deaf_until_ = Time::max();
+    const bool hears = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
+    deaf_until_ = hears ? Time::max() : now + bulk_door_rest;
   }
   epoll_event events[64];
   const int n = epoll_wait(epoll_.get(), events, 64, 0);

@@ -220,7 +220,8 @@ TEST_F(ServerTest, WhoTalksNonsenseIsDroppedAlone) {
   Running head(options());
   join(a, head.server->door());
   join(b, head.server->door());
-  for (int times = 0; times < 3; ++times) a.send(wire::Talk::to_control, Blob(64, std::byte{0xAB}));
+  for (int times = 0; times < 32; ++times)
+    a.send(wire::Talk::to_control, Blob(64, std::byte{0xAB}));
   ASSERT_TRUE(drive({&a, &b}, [&] { return a.seen<net::PeerDown>() != nullptr; }));
   b.say(ListRequest{1, ListRequest::What::jobs});
   ASSERT_TRUE(drive({&b}, [&] { return b.last<ListReply>() != nullptr; }));

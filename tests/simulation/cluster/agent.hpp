@@ -214,7 +214,7 @@ class Agent final : public sim::Node<Packet>,
   void drop_unread(Portal& portal);
   void drop_written_since(PortalKey key);
   void check_unsent(const Proc& proc);
-  void finish_portal(Portals::iterator portal);
+  void finish_portal(Portals::iterator portal, bool at_once = false);
   void note_entered(Portal& portal);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);

@@ -211,7 +211,9 @@ ProcessIndex Agent::owner_index(NodeId owner) {
 void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   Proc* proc = find_proc(index);
   if (proc == nullptr || !proc->process) return;
-  Portal& portal = portals_[{index, alias}];
+  const PortalKey key{index, alias};
+  if (const auto before = portals_.find(key); before != portals_.end()) finish_portal(before, true);
+  Portal& portal = portals_[key];
   portal.process = index;
   portal.alias = alias;
   portal.node = node;
@@ -236,10 +238,10 @@ void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::st
   finish_portal(at);
 }
 
-void Agent::finish_portal(Portals::iterator at) {
+void Agent::finish_portal(Portals::iterator at, bool at_once) {
   Portal& portal = at->second;
   if (Proc* proc = find_proc(portal.process)) {
-    if (!portal.end.flush()) {
+    if (!portal.end.flush() && !at_once) {
       portal_waits_ = true;
       return;
     }

@@ -276,10 +276,10 @@ struct Truth {
   std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
   std::set<JobId> acknowledged_jobs;
   std::set<ActorId> killed;
-  /// Its maker was told that there is no such actor, after it had heard that there is maybe.
+  /// Its maker was told that there is no such actor.
   struct Refused {
     NodeId maker;
-    bool made = false;
+    bool made = false;  ///< it had been told before that control has made it
   };
   std::map<ActorId, Refused> refused;
   /// The newest life that a node has told control to end, if another may follow.
