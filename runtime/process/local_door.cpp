@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/local_door.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -34,6 +35,14 @@ Error system_error(Code code, const std::string& what) {
   return Error(code, what + ": " + std::strerror(errno));
 }
 
+Fd spare() {
+  return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+Fd next_at(int listener) {
+  return Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
 bool who(int socket, ucred& peer) {
   socklen_t size = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && size == sizeof peer;
@@ -44,6 +53,8 @@ bool who(int socket, ucred& peer) {
 std::string door_name(ClusterId cluster, NodeId node) {
   return "troupe-" + cluster.str() + "-" + node.str();
 }
+
+LocalDoor::LocalDoor(Fd fd) : fd_(std::move(fd)), spare_(spare()) {}
 
 Result<LocalDoor> LocalDoor::listen(const std::string& name) {
   auto address = address_of(name);
@@ -60,10 +71,17 @@ Result<LocalDoor> LocalDoor::listen(const std::string& name) {
 
 std::optional<Visitor> LocalDoor::accept() {
   for (;;) {
-    Visitor visitor{Fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), 0};
+    Visitor visitor{next_at(fd_.get()), 0};
     if (!visitor.socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      return std::nullopt;
+      if ((errno != EMFILE && errno != ENFILE) || !spare_) return std::nullopt;
+      // Without a descriptor the kernel does not say whether anybody waits.
+      spare_ = Fd();
+      const bool came = static_cast<bool>(Fd(next_at(fd_.get())));
+      spare_ = spare();
+      if (!came) return std::nullopt;
+      ++refused_;
+      continue;
     }
     ucred peer{};
     if (who(visitor.socket.get(), peer) && peer.uid == geteuid()) {

@@ -36,13 +36,15 @@ class LocalDoor {
   static Result<LocalDoor> listen(const std::string& name);
 
   int fd() const noexcept { return fd_.get(); }
-  /// The next one that waits, or nothing. Others than this user are closed and counted.
+  /// The next one that waits, or nothing. Closed and counted are others than this user, and who
+  /// comes while this process has no descriptor left: nobody keeps the door ready for nothing.
   std::optional<Visitor> accept();
   std::uint64_t refused() const noexcept { return refused_; }
 
  private:
-  explicit LocalDoor(Fd fd) : fd_(std::move(fd)) {}
+  explicit LocalDoor(Fd fd);
   Fd fd_;
+  Fd spare_;  ///< given up to close who cannot be let in
   std::uint64_t refused_ = 0;
 };
 

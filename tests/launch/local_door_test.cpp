@@ -1,5 +1,7 @@
 #include "troupe/runtime/process/local_door.hpp"
 
+#include "tests/net/proxy.hpp"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,9 +21,9 @@ std::string fresh_name() {
   return door_name(ClusterId::random(), NodeId::random());
 }
 
-bool readable(int fd) {
+bool readable(int fd, int limit_ms = 5000) {
   pollfd entry{fd, POLLIN, 0};
-  return poll(&entry, 1, 5000) == 1;
+  return poll(&entry, 1, limit_ms) == 1;
 }
 
 /// Runs the check as another user and gives its exit code.
@@ -85,6 +87,23 @@ TEST(LocalDoor, AnotherUserIsRefusedAndTheNextIsServed) {
   EXPECT_EQ(visitor->pid, getpid());
   EXPECT_EQ(door.refused(), 2u);
   EXPECT_FALSE(door.accept().has_value());
+}
+
+TEST(LocalDoor, WhoComesWhenNoDescriptorIsLeftIsClosedAndTheNextIsServed) {
+  const std::string name = fresh_name();
+  LocalDoor door = LocalDoor::listen(name).value();
+  const auto unlucky = knock(name);
+  ASSERT_TRUE(unlucky);
+  {
+    const test::Descriptors taken(0);
+    EXPECT_FALSE(door.accept());
+    EXPECT_EQ(door.refused(), 1u);
+    EXPECT_FALSE(readable(door.fd(), 0)) << "the loop that serves it would turn for nothing";
+    EXPECT_TRUE(readable(unlucky->socket.get())) << "it hears of it";
+  }
+  const auto lucky = knock(name);
+  ASSERT_TRUE(lucky);
+  EXPECT_TRUE(door.accept());
 }
 
 TEST(LocalDoor, ATakenNameAndAnEmptyOneAreRefused) {
