@@ -1,4 +1,5 @@
 #include "tests/eventually.hpp"
+#include "tests/process/tally.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -72,10 +73,6 @@ long sleeps() {
   getrusage(RUSAGE_THREAD, &used);
   return used.ru_nvcsw;
 }
-int slow_value(int x) {
-  std::this_thread::sleep_for(100ms);
-  return x;
-}
 int call_through(Context& ctx, Actor<Counter> counter, int k) {
   return ctx.get(counter.call<&Counter::add>(k));
 }
@@ -99,20 +96,26 @@ TEST(Actors, KeepStateAndAnswerInOrder) {
 TEST(Actors, ACallWhoseArgumentIsNotReadyHoldsBackLaterOnes) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
+  Scratch scratch;
   auto log = ctx.spawn<Log>();
-  auto late = ctx.submit<slow_value>(1);
+  auto late = ctx.submit<hold_until>(scratch.path, 1);
   log.tell<&Log::note>(late);
   log.tell<&Log::note>(2);
-  EXPECT_EQ(ctx.get(log.call<&Log::all>(), kBound), (std::vector<int>{1, 2}));
+  const auto all = log.call<&Log::all>();
+  EXPECT_THROW(ctx.get(all, 100ms), troupe::TimedOut);
+  Tally(scratch.path).add(1);
+  EXPECT_EQ(ctx.get(all, kBound), (std::vector<int>{1, 2}));
 }
 
 TEST(Actors, ASuspendedCoroutineAdmitsOtherCalls) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
+  Scratch scratch;
   auto counter = ctx.spawn<Counter>();
-  auto slow = ctx.submit<slow_value>(100);
+  auto slow = ctx.submit<hold_until>(scratch.path, 100);
   auto sum = counter.call<&Counter::add_when_ready>(slow);
   EXPECT_EQ(ctx.get(counter.call<&Counter::add>(1), kBound), 1) << "did not wait for the coroutine";
+  Tally(scratch.path).add(100);
   EXPECT_EQ(ctx.get(sum, kBound), 101);
 }
 

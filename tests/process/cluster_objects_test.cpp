@@ -1,12 +1,10 @@
 /// Values and refs on three nodes: real processes, agents that stand for hosts, a control process.
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
+#include "tests/process/tally.hpp"
 #include "troupe/troupe.hpp"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <atomic>
 #include <chrono>
@@ -37,35 +35,6 @@ struct Basket {
 constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// A number that processes of every node see, since all are on this machine.
-class Tally {
- public:
-  explicit Tally(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
-    if (fd < 0 || ::ftruncate(fd, sizeof(std::atomic<int>)) != 0) std::abort();
-    void* at = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (at == MAP_FAILED) std::abort();
-    value_ = static_cast<std::atomic<int>*>(at);
-  }
-  Tally(const Tally&) = delete;
-  Tally& operator=(const Tally&) = delete;
-  ~Tally() { ::munmap(value_, sizeof *value_); }
-  void add(int n) { value_->fetch_add(n); }
-  int value() const { return value_->load(); }
-  bool reaches(int n) const {
-    return eventually([&] { return value() >= n; });
-  }
-
- private:
-  std::atomic<int>* value_ = nullptr;
-};
-struct Scratch {
-  std::string path = testing::TempDir() + "troupe_objects_" + std::to_string(::getpid());
-  Scratch() { ::unlink(path.c_str()); }
-  ~Scratch() { ::unlink(path.c_str()); }
-};
-
 Bytes pattern(std::size_t n, unsigned seed) {
   Bytes bytes(n);
   std::uint32_t x = seed * 2654435761u + 1;
@@ -84,9 +53,6 @@ NodeId meet(Context& ctx, const std::string& path, int n) {
   Tally tally(path);
   tally.add(1);
   return tally.reaches(n) ? ctx.node() : NodeId{};
-}
-int hold_until(const std::string& path, int n) {
-  return Tally(path).reaches(n) ? n : -1;
 }
 struct RouteError : std::runtime_error {
   using std::runtime_error::runtime_error;

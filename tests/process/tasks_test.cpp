@@ -1,4 +1,5 @@
 #include "tests/eventually.hpp"
+#include "tests/process/tally.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -312,13 +313,18 @@ TEST(Tasks, ATaskThatKillsThreeWorkersIsQuarantined) {
 TEST(Tasks, WaitReturnsInOrderOfCompletionAndKeepsTheRest) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
-  auto slow = ctx.submit<nap>(300);
-  auto quick = ctx.submit<nap>(0);
+  Scratch scratch;
+  auto slow = ctx.submit<hold_until>(scratch.path, 1);
+  auto quick = ctx.submit<hold_until>(scratch.path, 0);
   auto [ready, pending] = ctx.wait(std::vector{slow, quick}, {.count = 1, .timeout = kBound});
   ASSERT_EQ(ready.size(), 1u);
   ASSERT_EQ(pending.size(), 1u);
+  EXPECT_TRUE(ready[0] == quick);
   auto [none, all] = ctx.wait(std::move(pending), {.count = 1, .timeout = 0s});
-  EXPECT_EQ(none.size() + all.size(), 1u);
+  EXPECT_EQ(none.size(), 0u);
+  ASSERT_EQ(all.size(), 1u);
+  Tally(scratch.path).add(1);
+  EXPECT_EQ(ctx.get(all[0], kBound), 1);
 }
 
 TEST(Tasks, ARefThatIsNamedTwiceCountsTwice) {
@@ -342,9 +348,11 @@ TEST(Tasks, ARefThatIsNamedTwiceCountsTwice) {
 TEST(Tasks, GetGivesUpAtItsTimeoutAndTheWorkGoesOn) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();
-  auto slow = ctx.submit<nap>(200);
+  Scratch scratch;
+  auto slow = ctx.submit<hold_until>(scratch.path, 1);
   EXPECT_THROW(ctx.get(slow, 5ms), troupe::TimedOut);
-  ctx.get(slow, kBound);
+  Tally(scratch.path).add(1);
+  EXPECT_EQ(ctx.get(slow, kBound), 1);
 }
 
 TEST(Tasks, WhatNoNodeHasIsRefusedWithASentence) {
