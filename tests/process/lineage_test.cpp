@@ -178,7 +178,6 @@ TEST_F(ClusterLineage, ARefThatOnlyOthersHoldIsComputedAgain) {
   Basket inner{{there(on(1).submit<made>(kLarge, 9u))}};
   const auto outer = ctx.put(inner);
   inner.refs.clear();  // the driver names it no more
-  std::this_thread::sleep_for(50ms);
   kill(1);
   EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(outer), kBound), sum_of(made(kLarge, 9)));
 }
@@ -265,8 +264,9 @@ TEST_F(ClusterLineage, ANodeIsKilledWhileItsValuesAreFetched) {
   std::vector<Ref<Bytes>> values;
   for (unsigned i = 0; i < 3; ++i) values.push_back(there(on(1).submit<made>(kHuge, 20 + i)));
   const int agent = processes::agent_of(ctx, nodes[1]);
-  std::thread killer([agent] {
-    std::this_thread::sleep_for(15ms);  // somewhere within the first or second
+  std::thread killer([agent, this] {
+    // The first has come, and the second comes.
+    (void)eventually([&] { return ctx.cluster().nodes.front().store_used.count >= kHuge; });
     processes::kill_now(agent);
   });
   for (unsigned i = 0; i < 3; ++i)
