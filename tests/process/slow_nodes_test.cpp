@@ -59,10 +59,13 @@ struct Cluster {
       : session({.cpus = cpus, .memory = {}, .nodes = nodes, .address = ""}),
         ctx(session.context()) {
     victim = other_nodes(ctx, nodes, kBound).at(0);
-    // As many at once as it has workers.
-    std::vector<Ref<Words>> all;
-    for (int i = 0; i < 2 * static_cast<int>(cpus); ++i) all.push_back(must_run(20));
-    for (const auto& one : all) workers.insert(static_cast<int>(ctx.get(one, kBound)[2]));
+    // Until each of its workers, of which one may start late, has had some of them.
+    (void)eventually([&] {
+      std::vector<Ref<Words>> all;
+      for (int i = 0; i < 2 * static_cast<int>(cpus); ++i) all.push_back(must_run(20));
+      for (const auto& one : all) workers.insert(static_cast<int>(ctx.get(one, kBound)[2]));
+      return workers.size() == static_cast<std::size_t>(cpus);
+    });
   }
   Ref<Words> must_run(int ms) const {
     return ctx.with(TaskOptions{.placement = Placement::on(victim)}).submit<where_after>(ms);
