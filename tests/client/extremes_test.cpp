@@ -1,6 +1,8 @@
 // What a process does at its limits: values nested as deep as one likes, callers and agents that
 // are gone, messages that nobody honest sends.
 #include "driver.hpp"
+#include "tests/eventually.hpp"
+#include "tests/process/processes.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -104,11 +106,14 @@ TEST_F(Extremes, WhatOneThreadEndsWakesTheOneThatWaits) {
   call.callable = &kMethod;
   detail::ObjectHandle result;
   engine().call(actor, std::move(call), {&result, 1});
-  auto get = getting(result);
-  std::this_thread::sleep_for(10ms);  // it sleeps now, or else sees it at once
-  const Time begun = steady_now();
-  engine().kill(actor, false);
-  EXPECT_EQ(get.get().error().code(), Code::actor_died);
+  Time begun{};
+  const auto killer = std::async(std::launch::async, [&] {
+    (void)eventually([] { return state_of(::getpid()) == 'S'; }, 5s);  // the one that waits
+    begun = steady_now();
+    engine().kill(actor, false);
+  });
+  EXPECT_EQ(engine().try_get(result, 10s).error().code(), Code::actor_died);
+  killer.wait();
   EXPECT_LT(steady_now() - begun, 5s);
 }
 
