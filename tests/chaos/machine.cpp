@@ -183,8 +183,12 @@ Chaos::Effect Chaos::disk_filled() {
   ::unlink(path.c_str());
   Injected injected;
   if (cluster_->control() != control) bad("disk_filled", "lost", "control ended on a full disk");
-  // A request may have been refused just before.
-  sleep(200ms);
+  // A request may have been refused just before: it has ended when a later one has not been.
+  const auto kept = driver_->work().records;
+  within(6s, [&] {
+    driver_->listen();
+    return driver_->work().records > kept;
+  });
   driver_->say("roomy");
   if (!seen) return std::nullopt;
   return injected;
