@@ -106,6 +106,7 @@ void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId
 
 void ActorHost::say(Spawning& spawning) {
   ++spawning.said;
+  spawning.may_be_lost = false;
   control_.send(spawning.message);
 }
 
@@ -316,7 +317,10 @@ bool ActorHost::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnat
 
 ActorHost::Watched& ActorHost::ask_for(ActorId actor) {
   const auto [at, fresh] = watched_.try_emplace(actor);
-  if (fresh) control_.send(control::WatchActor{actor, true});
+  if (!fresh) return at->second;
+  const auto spawning = spawning_of_.find(actor);
+  if (spawning == spawning_of_.end() || !spawning_.at(spawning->second).may_be_lost)
+    control_.send(control::WatchActor{actor, true});
   return at->second;
 }
 
@@ -426,6 +430,10 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   for (const auto& [actor, life] : killed_lives_)
     if (life != 0) control_.send(control::KillActor{actor, true, life});
   for (const auto& [request, question] : questions_) ask_again(request, question);
+}
+
+void ActorHost::control_lost() noexcept {
+  for (auto& [request, spawning] : spawning_) spawning.may_be_lost = true;
 }
 
 /// All lives, those that ended among them, in messages that a Link takes.

@@ -97,6 +97,10 @@ class ActorHost {
   /// by an earlier control, or for an earlier epoch of this node, are refused. `number`:
   /// Registered's.
   void registered(Epoch epoch, Epoch control_epoch, std::uint64_t number, Time now);
+  /// What was said to control and not answered may be lost; it is said again once registered. Until
+  /// then control is not asked about actors that it may not have been asked to make: it would say
+  /// after a while that nobody knows them.
+  void control_lost() noexcept;
 
   /// Whether this life of the actor is alive in that process.
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
@@ -137,7 +141,8 @@ class ActorHost {
   /// Until the actor is known to live, or is dead.
   struct Spawning {
     control::SpawnActor message;
-    std::uint32_t said = 0;  ///< how often
+    std::uint32_t said = 0;    ///< how often
+    bool may_be_lost = false;  ///< not said since control was lost last
     bool replied = false;
     ProcessIndex process = 0;   ///< who is to be told who has the name,
     std::uint64_t request = 0;  ///< ... if this is not 0

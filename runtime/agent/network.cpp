@@ -619,6 +619,9 @@ Time Network::serves_until() const noexcept {
 bool Network::hears_control(Time now) const {
   return impl_->cutoff.hears_control(now);
 }
+bool Network::has_roster() const noexcept {
+  return impl_->cutoff.has_roster();
+}
 Epoch Network::epoch() const noexcept {
   return impl_->cutoff.epoch();
 }

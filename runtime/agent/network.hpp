@@ -156,6 +156,8 @@ class Network {
   /// Whether control has answered within the last seconds.
   bool hears_control(Time now) const;
   /// Zero until registered.
+  /// Whether control has said who votes, since it registered this process first.
+  bool has_roster() const noexcept;
   Epoch epoch() const noexcept;
   Epoch control_epoch() const noexcept;
 

@@ -128,6 +128,7 @@ void Node::on_control(control::FromControl& message) {
 }
 
 void Node::on_control_reset(const std::string& why) {
+  actors_.control_lost();
   name_questions_.clear();  // they are asked again
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
 }

@@ -60,7 +60,7 @@ void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   if (!memory) return break_off(*process, memory.error().message());
   const PortalKey key{index, alias};
   if (const auto before = portals_.find(key); before != portals_.end())
-    finish_portal(before, true);  // its process has not read all of it, and does not any more
+    finish_portal(before, true);  // it ends; its process has not read all of it, and never will
   Portal& portal = portals_[key];
   portal.process = index;
   portal.alias = alias;

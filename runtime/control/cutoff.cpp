@@ -220,11 +220,12 @@ void Cutoff::judge(Out& out, Time now) {
     if (!heard) rejoin_since_.reset();
   }
   say_until(now);
-  if (now < until_) served_ = now;
+  // Before its roster it hosts no actor that control could start elsewhere.
+  if (now < until_ || roster_.version == 0) in_time_ = now;
   if (now - contact_ < options_.exit_after || carried(now)) return;
-  // Carried on until a moment ago: control, which is back and has condemned us meanwhile, takes
-  // that back when it hears us.
-  if (now - served_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
+  // Carried on, or without a roster, until a moment ago: control, which is back and may have
+  // condemned us meanwhile, takes that back when it hears us.
+  if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
   exit(out, why_cut_off(now, stood));
 }
 

@@ -12,9 +12,11 @@
 /// condemned, or when fewer than half of the voters answer (a tie goes to the side of the agent
 /// beside control): actor calls are refused from 8 s and the agent exits at 10 s. Otherwise control
 /// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so; when they
-/// do not any more, refuse, and exit 2.5 s later unless control has answered. An agent
-/// that wakes from a long stop finds its time over and its answers stale, so it exits before it
-/// serves anything: may_serve() depends on the clock, not on a tick.
+/// do not any more, refuse, and exit 2.5 s later unless control has answered. Who was registered
+/// and has no roster yet hosts no actor that could be started elsewhere: it refuses from 8 s, and
+/// waits for control for 60 s. An agent that wakes from a long stop finds its time over and its
+/// answers stale, so it exits before it serves anything: may_serve() depends on the clock, not on a
+/// tick.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -69,7 +71,8 @@ struct CutoffOptions {
   Duration exit_after = std::chrono::seconds(10);
   Duration carry_on = std::chrono::seconds(60);
   Duration answer_lasts = std::chrono::milliseconds(1500);  ///< from the sending of the question
-  /// Who was carried on and is not any more refuses at once, and exits after this.
+  /// Who was carried on and is not any more refuses at once, and exits after this; so does who got
+  /// its first roster too late.
   Duration doubt_for = std::chrono::milliseconds(2500);
   /// Carrying on, and a peer hears control again: time to register before we exit.
   Duration rejoin_within = std::chrono::seconds(10);
@@ -111,6 +114,8 @@ class Cutoff {
   bool has_exited() const noexcept { return exited_; }
   Epoch epoch() const noexcept { return epoch_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
+  /// Since it was registered first, control has said who votes.
+  bool has_roster() const noexcept { return roster_.version != 0; }
   bool hears_control(Time now) const {
     return registered_ && is_fresh() && now - contact_ < options_.ask_after;
   }
@@ -148,8 +153,8 @@ class Cutoff {
   std::map<std::uint64_t, Time> registrations_;       ///< likewise
   std::uint64_t registration_number_ = 0;
   Time next_beat_{}, next_ask_{}, last_tick_{};
-  Time served_{};  ///< when it was seen last that this node may serve
-  Time judged_{};  ///< when that was looked at last
+  Time in_time_{};  ///< when it was seen last that this node may serve, or has no roster yet
+  Time judged_{};   ///< when that was looked at last
   Time until_{};
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;

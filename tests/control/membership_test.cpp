@@ -686,5 +686,49 @@ TEST(Cutoff, WithoutARosterItHasNoVote) {
   EXPECT_TRUE(fresh.on_ask({node_id(2), 7, 1}, Time{} + 1s).empty());
 }
 
+TEST(Cutoff, WithoutARosterItRefusesAndWaitsForControl) {
+  Agent a;
+  a.take(a.cutoff.start(a.now));
+  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+  a.pass(8s, std::nullopt);
+  EXPECT_FALSE(a.cutoff.may_serve(a.now));
+  a.pass(51s, std::nullopt);
+  EXPECT_FALSE(a.exits());
+  a.pass(2s, std::nullopt);
+  EXPECT_NE(a.why().find("control was away for longer"), std::string::npos) << a.why();
+}
+
+TEST(Cutoff, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
+  for (const bool answered : {true, false}) {
+    Agent a;
+    a.take(a.cutoff.start(a.now));
+    const std::uint64_t asked = a.last_number;
+    a.now += 13s;  // control took that, and stood still
+    a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, asked}, a.now));
+    Roster roster;
+    roster.version = 1;
+    roster.voters = {node_id(1), node_id(2), node_id(3)};
+    a.take(a.cutoff.on_roster(roster, a.now));
+    EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it may be declared dead";
+    a.pass(2s, std::nullopt);
+    EXPECT_FALSE(a.exits());
+    const std::uint64_t beat = last_beat(a.out).sequence;
+    if (answered) a.take(a.cutoff.on_heartbeat_answer({1, beat}, a.now));
+    EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+    a.pass(1s, std::nullopt);
+    EXPECT_EQ(a.exits(), !answered);
+  }
+}
+
+TEST(Cutoff, WithoutARosterItEndsWhenControlHasDeclaredItDead) {
+  Agent a;
+  a.take(a.cutoff.start(a.now));
+  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+  a.pass(20s, std::nullopt);
+  ASSERT_FALSE(a.exits());
+  a.take(a.cutoff.on_fence({7, "it was silent for 10 s"}, a.now));
+  EXPECT_TRUE(a.exits());
+}
+
 }  // namespace
 }  // namespace troupe::control::membership_test

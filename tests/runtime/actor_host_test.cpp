@@ -652,6 +652,18 @@ TEST_F(Host, WhoMakesAnActorIsAnsweredAlsoByTheNewsOfItsLifeOrDeath) {
   }
 }
 
+TEST_F(Host, ControlIsNotAskedAboutAnActorThatItMayNotHaveBeenAskedToMake) {
+  made();
+  host.control_lost();
+  host.watch(kA, 5);
+  EXPECT_TRUE(out.got<control::WatchActor>().empty()) << "it knows nothing of the actor";
+  host.watch(kB, 5);
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 1U) << "somebody else makes that one";
+  host.registered(1, 1, 1, now);
+  ASSERT_TRUE(std::holds_alternative<control::SpawnActor>(out.sent.at(2)));
+  EXPECT_EQ(out.got<control::WatchActor>().size(), 3U) << "what was held back is said, too";
+}
+
 TEST_F(Host, AllThatIsHostedIsToldInMessagesThatALinkTakes) {
   constexpr std::uint64_t kActors = 300;
   auto spec = std::make_shared<control::ActorSpec>(*made());

@@ -71,6 +71,7 @@ class Agent final : public sim::Node<Packet>,
   std::string wishes() const;
   std::string seen_records() const;
   bool registered() const { return network_ && network_->epoch() != 0; }
+  bool has_roster() const { return network_ && network_->has_roster(); }
   bool exited() const noexcept { return over_; }
   /// If it ran now.
   bool may_serve(Time now, Time up) const {

@@ -108,6 +108,7 @@ void Agent::on_control(control::FromControl& message) {
 void Agent::on_control_reset(const std::string&) {
   truth().mark(Mark::control_reset);
   if (cluster_.verbose()) log("control is lost");
+  actors_.control_lost();
 }
 
 void Agent::on_nodes(const control::ClusterNodes& nodes) {
@@ -212,7 +213,10 @@ void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
   Proc* proc = find_proc(index);
   if (proc == nullptr || !proc->process) return;
   const PortalKey key{index, alias};
-  if (const auto before = portals_.find(key); before != portals_.end()) finish_portal(before, true);
+  if (const auto before = portals_.find(key); before != portals_.end()) {
+    env_->check(before->second.ending.has_value(), "a portal is opened that is open");
+    finish_portal(before, true);
+  }
   Portal& portal = portals_[key];
   portal.process = index;
   portal.alias = alias;

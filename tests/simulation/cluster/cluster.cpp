@@ -387,14 +387,14 @@ void Cluster::taken_in(NodeId node) {
 
 /// It may have carried on until a moment ago; one that is stopped exits when it wakes, one whose
 /// machine has slept when control tells it or after 10 s awake, and one that never heard that it
-/// was a member when a control reaches it.
+/// was a member, or who votes, when a control reaches it.
 void Cluster::expect_exit(NodeId node) {
   world.at(world.now() - Time{} + 3s, [this, node] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
     if (world.paused(index)) return expect_exit(node);
     if (world.now() < awake_from_[index] + 12s) return expect_exit(node);
-    if (!agent(index)->registered() && world.now() - Time{} < plan.faults_for + 15s)
+    if (!agent(index)->has_roster() && world.now() - Time{} < plan.faults_for + 15s)
       return expect_exit(node);
     truth.fail("a node that was declared dead lives on");
   });
