@@ -730,6 +730,8 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
   const Wishes::Wish& wish = wishes_.at(key);
   tell_agent(wire::RequestLease{key, backlog, wish.shape, wish.near, wish.bytes});
+  // Also when its arguments were ready long after the submission, and its last tick.
+  next_tick_ = std::min(next_tick_, steady_now() + TaskManager::kAskAgain);
 }
 /// It goes where most bytes of its large arguments are, if there is room.
 void ClientEngine::placed(Task& task) {

@@ -26,8 +26,6 @@ constexpr Duration kWarm = 50ms;
 /// that asks now, and send that elsewhere.
 constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
-/// A grant is lost when its worker dies before we hear of it: what is still wanted is asked again.
-constexpr Duration kAskAgain = 100ms;
 
 std::string_view name_of(const Task& task) {
   return task.call.callable != nullptr ? task.call.callable->name : "";

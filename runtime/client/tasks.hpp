@@ -65,6 +65,9 @@ class TaskManager {
   static constexpr std::uint32_t kPoison = 3;
   /// How many keys are remembered that nobody uses, with how long their tasks run.
   static constexpr std::size_t kUnusedKeys = 32;
+  /// A grant is lost when its worker dies before we hear of it: what is still wanted is asked
+  /// again.
+  static constexpr Duration kAskAgain = std::chrono::milliseconds(100);
   /// What follows from an input. Calls come while an input is handled; they must not call back in.
   class Out {
    public:
@@ -74,6 +77,7 @@ class TaskManager {
     virtual bool send(std::uint64_t worker, Task& task) = 0;
     /// Its arguments are ready: now task.key may be another one, of the same shape.
     virtual void placed(Task& /*task*/) {}
+    /// tick() is due kAskAgain from now, or sooner.
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
     /// No task of this key is left.
     virtual void unused(std::uint64_t /*key*/) {}

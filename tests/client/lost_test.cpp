@@ -126,6 +126,26 @@ TEST_F(Lost, AnArgumentThatIsParkedAndArrivesAgainIsTheSameObject) {
   EXPECT_TRUE(agent.finish(std::move(get)));
 }
 
+// Found by the simulated clusters: a worker died before its channel came, and with it the grant.
+TEST_F(Lost, AWishIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission) {
+  const auto holder = submit({});
+  lease_remote();
+  agent.next_from<wire::Call>(kThere);
+  reply_with_ref(1, kArgument);
+  const auto value = agent.finish(getting(holder)).value();
+  const auto result = submit({value.refs[0]});
+  agent.next<wire::Await>();
+  agent.next<wire::LeaseReturned>();  // idle for long enough: nothing is due any more, but for the
+  const Time ticked = steady_now() + 60ms;  // tick that follows from the submission
+  agent.run_until([&] { return steady_now() >= ticked; }, "the time of that tick");
+  agent.tell(wire::Ready{kArgument, far_away()});
+  EXPECT_EQ(agent.next<wire::RequestLease>().backlog, 1U);
+  const auto again = agent.next<wire::RequestLease>();
+  EXPECT_EQ(again.backlog, 1U) << "it is not said again";
+  agent.tell(wire::LeaseGranted{again.key, kThere, kThere, {}});
+  EXPECT_EQ(agent.next_from<wire::Call>(kThere).message.sequence, 2U);
+}
+
 TEST_F(Lost, TheErrorOfAFetchIsNotTheAnswerToARebuild) {
   const auto object = received(1, kArgument);
   auto get = getting(object);

@@ -366,7 +366,7 @@ void Cluster::declared_dead(NodeId node) {
   if (may_serve(index)) truth.fail("a node that may still serve is declared dead");
   if (agent(index)->serves_until() > world.up_time_of(index))
     truth.fail("processes of a node that is declared dead would serve if its agent did not run");
-  expect_exit(node);
+  expect_exit(node, agent(static_cast<sim::NodeIndex>(node.low))->has_roster());
 }
 
 /// By another node.
@@ -387,15 +387,16 @@ void Cluster::taken_in(NodeId node) {
 
 /// It may have carried on until a moment ago; one that is stopped exits when it wakes, one whose
 /// machine has slept when control tells it or after 10 s awake, and one that never heard that it
-/// was a member, or who votes, when a control reaches it.
-void Cluster::expect_exit(NodeId node) {
-  world.at(world.now() - Time{} + 3s, [this, node] {
+/// was a member, or who votes, when a control reaches it, or a moment after it has heard that.
+void Cluster::expect_exit(NodeId node, bool had_roster) {
+  world.at(world.now() - Time{} + 3s, [this, node, had_roster] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
-    if (world.paused(index)) return expect_exit(node);
-    if (world.now() < awake_from_[index] + 12s) return expect_exit(node);
-    if (!agent(index)->has_roster() && world.now() - Time{} < plan.faults_for + 15s)
-      return expect_exit(node);
+    if (world.paused(index)) return expect_exit(node, had_roster);
+    if (world.now() < awake_from_[index] + 12s) return expect_exit(node, had_roster);
+    const bool has_roster = agent(index)->has_roster();
+    const bool waits = !has_roster && world.now() - Time{} < plan.faults_for + 15s;
+    if (waits || (has_roster && !had_roster)) return expect_exit(node, has_roster);
     truth.fail("a node that was declared dead lives on");
   });
 }

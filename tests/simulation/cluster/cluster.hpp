@@ -125,7 +125,8 @@ class Cluster {
   std::unique_ptr<sim::Node<Packet>> make(sim::NodeIndex i);
   Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
   ControlNode* control() { return static_cast<ControlNode*>(world.node(0)); }
-  void expect_exit(NodeId node);
+  /// `had_roster`: when it was looked at last.
+  void expect_exit(NodeId node, bool had_roster);
   bool may_serve(sim::NodeIndex i);
   bool aims();
   void end_control(Duration after);

@@ -391,6 +391,7 @@ void Process::request_lease(std::uint64_t key, std::uint32_t backlog) {
     std::tie(shape.node, shape.soft) = node_keys_.at(key - kNodeKeys);
   }
   tell(wire::RequestLease{key, backlog, shape});
+  next_tick_ = std::min(next_tick_, machine_.now() + client::TaskManager::kAskAgain);
 }
 std::uint64_t Process::key_of(NodeId node, bool soft) {
   machine_.truth().mark(Mark::placed_on_node);
