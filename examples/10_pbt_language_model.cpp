@@ -20,6 +20,11 @@ struct Plan {
   long steps = 800, report_every = 50;
 };
 
+// One worker of trial 1 gets a SIGKILL there, between two checkpoints and in the middle of a step.
+long death_of(const Plan& plan) {
+  return plan.report_every + 7;
+}
+
 struct Learner {
   train::Gpt model{{.context = 64, .layers = 2, .heads = 2, .channels = 64}, /*seed=*/1};
   train::AdamW optimizer{model.map().size()};
@@ -47,8 +52,7 @@ void learn(train::Worker& w, Hp hp, Plan plan, long die_at, troupe::Ref<train::T
 }
 
 void trial(tune::Trial& t, Hp hp, Plan plan, troupe::Ref<train::TextDataset> text) {
-  const long die_at =
-      t.number() == 1 ? plan.report_every + 7 : 0;  // SIGKILL for one worker of trial 1, mid-step
+  const long die_at = t.number() == 1 ? death_of(plan) : 0;
   train::fit<learn>(t, {.workers = 2, .max_restarts = 2}, hp, plan, die_at, text);
 }
 
@@ -71,6 +75,8 @@ int main(int argc, char** argv) {
         file.empty() ? train::read_standard_headers(12 << 20) : train::read_text(file, 64 << 20),
         {.context = 64});
     const double entropy = train::unigram_entropy(text.text());
+    std::cout << "one worker of trial 1 kills itself in step " << death_of(plan)
+              << ": its gang starts again from the last checkpoint" << std::endl;
     auto space = tune::Space<Hp>{}.with(&Hp::rate, tune::log_uniform(3e-4, 2e-2));
     auto best =
         tune::optimize<trial, Hp, tune::Pbt>(ctx, space,
