@@ -234,8 +234,9 @@ TEST(RingProcess, AHostileWriterIsFoundAndNothingElseIsTouched) {
   // The exact size on the heap: ASan sees a byte too many.
   const std::unique_ptr<std::byte[]> buffer(new std::byte[kMaxFrame]);
   std::uint64_t frames = 0, corrupt = 0;
-  const Time end = steady_now() + 400ms;
-  while (steady_now() < end) {
+  const Time start = steady_now();
+  const auto seen_enough = [&] { return frames > 1'000 && corrupt > 1'000; };
+  while (!seen_enough() && steady_now() - start < kPatience) {
     Consumer victim(page.get());
     for (int i = 0; i < 200; ++i) {
       std::size_t size = 0;
@@ -251,8 +252,7 @@ TEST(RingProcess, AHostileWriterIsFoundAndNothingElseIsTouched) {
       }
     }
   }
-  EXPECT_GT(corrupt, 100u);
-  EXPECT_GT(frames, 10u);
+  EXPECT_TRUE(seen_enough()) << frames << " frames, " << corrupt << " times corrupt";
 }
 
 TEST(RingProcess, AHostileReaderIsFoundByItsWriter) {
@@ -267,8 +267,8 @@ TEST(RingProcess, AHostileReaderIsFoundByItsWriter) {
   });
   const Blob frame(kMaxFrame - 100);
   std::uint64_t broken = 0;
-  const Time end = steady_now() + 200ms;
-  while (steady_now() < end) {
+  const Time start = steady_now();
+  while (broken <= 100 && steady_now() - start < kPatience) {
     Producer victim(page.get());
     for (int i = 0; i < 50 && victim.sane(); ++i) victim.push(frame);
     broken += victim.sane() ? 0 : 1;
