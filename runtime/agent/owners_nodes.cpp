@@ -122,9 +122,11 @@ bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId objec
   const auto first = passed->second.lower_bound(object);
   if (first == passed->second.end() || first->first != object) return false;
   // Its answers come in order. One about a sender that has died names that one's node, under any
-  // index; but who owns the object for us is named by those to whom we passed it on.
+  // index. But a node to which we passed the ref on names so whom it has for the owner from us.
   const bool has_died = first->second == kSelf;
-  if (has_died ? owner_of(object) == sender : first->second != sender) return false;
+  if (has_died ? owner_of(object) == sender && was_passed_on(object, records_.at(object), owner)
+               : first->second != sender)
+    return false;
   passed->second.erase(first);
   if (passed->second.empty()) passed_by_.erase(passed);
   if (!has_died) out_.peer_hold(sender, object, owner, -1);

@@ -462,6 +462,26 @@ TEST_F(OwnersBetweenNodes, WhatAReceiverSaysOfAPassOfOursIsNoneOfADeadSenders) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
+// Found by the simulated clusters: the sender came back, had lost kA meanwhile, and passed the ref
+// on as its own. What kA said of the first pass was taken for its word on a pass of ours, the first
+// stayed, and kA's word on the next one that kM passed on was taken for that: kM counts us for
+// ever.
+TEST_F(OwnersBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenThatOneStandsIn) {
+  constexpr ProcessIndex kAgain = 103;
+  owners.add_node(kAgain);
+  arrive(kX, kM);
+  let_go(kX);
+  owners.node_died(kM, death());
+  owners.borrow(kX, kAgain, kAgain);
+  owners.hold(kX, 1, +1);
+  owners.peer_hold(kA, kX, kAgain, -1);  // of what kM passed on
+  let_go(kX);
+  arrive(kX, kAgain);
+  out.take();
+  owners.peer_hold(kA, kX, kAgain, -1);
+  EXPECT_EQ(out.take(), (std::vector<Hold>{{kAgain, kX, kA, -1}}));
+}
+
 // Found by the simulated clusters: the talk between owner and receiver broke off, so that the owner
 // never heard of the receiver, and who had passed the ref on kept the object for ever.
 TEST_F(OwnersBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
