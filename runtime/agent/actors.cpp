@@ -254,6 +254,13 @@ void ActorHost::no_worker(std::uint64_t incarnation, const Error& why) {
   if (at != lives_.end()) start_failed(at, why.shared_info());
 }
 
+void ActorHost::worker_ended_early(std::uint64_t incarnation) {
+  const auto at = lives_.find(incarnation);
+  if (at == lives_.end()) return;  // it was stopped, and wishes for none
+  const control::ActorSpec& spec = *at->second.spec;
+  out_.need_worker(incarnation, spec.shape, spec.job);
+}
+
 void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message) {
   const auto at = by_worker_.find(worker);
   if (at == by_worker_.end() || at->second != message.incarnation) return;

@@ -84,6 +84,8 @@ class ActorHost {
   // --- from the lease table
   void worker_ready(std::uint64_t life, ProcessIndex worker, std::vector<std::int32_t> gpus);
   void no_worker(std::uint64_t life, const Error& why);
+  /// The worker that was granted has ended before it was given to the life, which needs another.
+  void worker_ended_early(std::uint64_t life);
 
   // --- from control
   void start(const control::StartActorAt& order, Time now);

@@ -43,6 +43,7 @@ void Node::on_granted(const scheduling::Granted& grant) {
   if (options_.gpus > 0 && worker != nullptr)
     send(*worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus});
   if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
+  if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key);
   if (grant.owner == kSelf) {
     waiting_lives_.erase(grant.key);
     actor_leases_[grant.key] = grant.lease;

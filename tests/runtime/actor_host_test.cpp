@@ -196,6 +196,21 @@ TEST_F(Host, NoWorkerIsAFailedStartWithItsSentence) {
   EXPECT_EQ(out.released.size(), 2u);
 }
 
+// Found by the simulated clusters: nobody had heard of the life's worker when that one's death was
+// told, so that the life waited for its constructor for ever.
+TEST_F(Host, AWorkerThatEndsBeforeTheLifeHasItIsReplacedByAnother) {
+  order(made());
+  host.worker_died(3, died);
+  host.worker_ended_early(kFirst);
+  EXPECT_EQ(out.needed, (std::vector<std::uint64_t>{kFirst, kFirst}));
+  EXPECT_TRUE(out.got<control::ActorGone>().empty()) << "no restart is used up";
+  live(kFirst, 4);
+  EXPECT_TRUE(host.hosts(4, kA, kFirst));
+  host.worker_died(4, died);
+  host.worker_ended_early(kFirst);
+  EXPECT_EQ(out.needed.size(), 2u) << "nobody is left who needs one";
+}
+
 TEST_F(Host, ACreationThatCannotBeReadIsAFailedStart) {
   auto spec = std::make_shared<control::ActorSpec>(*made());
   spec->creation = "damaged";

@@ -538,12 +538,14 @@ void Agent::carry_out_leases() {
       std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated, e.job); },
                        [&](scheduling::StopWorker& e) { end_worker(e.worker); },
                        [&](scheduling::Granted& grant) {
+                         Proc* worker = find_proc(grant.worker);
+                         if (grant.owner == kSelf && worker == nullptr)
+                           return actors_.worker_ended_early(grant.key);
                          if (grant.owner == kSelf) {
                            waiting_lives_.erase(grant.key);
                            actor_leases_[grant.key] = grant.lease;
                            return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
                          }
-                         Proc* worker = find_proc(grant.worker);
                          if (worker == nullptr)  // the table hears of the death next
                            return remote_.wish_again(grant.owner, grant.key);
                          if (remote_.is_alias(grant.owner))
