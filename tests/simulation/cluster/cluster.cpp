@@ -362,6 +362,7 @@ bool Cluster::is_gone(NodeId node) {
 void Cluster::declared_dead(NodeId node) {
   dead_.insert(node);
   if (is_gone(node)) return;
+  ++truth.node_deaths;  // its actors are lost from now on, however long its agent lives on
   const auto index = static_cast<sim::NodeIndex>(node.low);
   if (may_serve(index)) truth.fail("a node that may still serve is declared dead");
   if (agent(index)->serves_until() > world.up_time_of(index))
