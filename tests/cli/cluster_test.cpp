@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace troupe::cli {
 namespace {
@@ -249,6 +250,32 @@ TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
   EXPECT_EQ(ask({"list", "nodes"}).size(), 1u);
   EXPECT_EQ(troupe_command({"stop"}).code, 0);
   expect_ended(first);
+}
+
+/// Two starts on one data folder: one serves, the other names the folder. 200 pairs with
+/// TROUPE_LONG_TESTS, else two.
+TEST_F(Clusters, OfTwoStartsOnOneDataFolderExactlyOneServes) {
+  const std::string data = (folder / "data").string();
+  const int pairs = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 200 : 2;
+  for (int pair = 0; pair < pairs; ++pair) {
+    const std::vector<std::string> arguments{
+        "start", "--head", "--json", "--memory", "64MiB", "--cpus", "1", "--data-folder", data};
+    Outcome outcomes[2];
+    {
+      std::jthread other([&] { outcomes[1] = troupe_command(arguments); });
+      outcomes[0] = troupe_command(arguments);
+    }
+    const int winner = outcomes[0].code == 0 ? 0 : 1;
+    const Outcome& lost = outcomes[1 - winner];
+    ASSERT_EQ(outcomes[winner].code, 0) << outcomes[0].err << outcomes[1].err;
+    ASSERT_NE(lost.code, 0) << "pair " << pair << ": both serve";
+    EXPECT_TRUE(says(lost.err, data)) << lost.err;
+    const json cluster = json::parse(outcomes[winner].out, nullptr, false);
+    EXPECT_EQ(ask({"list", "nodes"}).size(), 1u);
+    EXPECT_EQ(troupe_command({"stop"}).code, 0);
+    expect_ended(cluster);
+  }
+  fs::remove_all(data);
 }
 
 TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {

@@ -78,17 +78,24 @@ TEST(Driver, DISABLED_HoldsACluster) {
   (void)ctx.wait(all, {.timeout = 60s});
 }
 
-void nothing_is_left(const char* test, std::size_t processes) {
+enum class Victims { driver, all };
+
+/// Three rounds, or a hundred with TROUPE_LONG_TESTS. `all`: every process of it is killed at once.
+void nothing_is_left(const char* test, std::size_t processes, Victims victims = Victims::driver) {
   const std::set<int> before = ours();
-  for (int round = 0; round < 3; ++round) {
+  const int rounds = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 100 : 3;
+  for (int round = 0; round < rounds; ++round) {
     const pid_t driver = start_driver(test);
     ASSERT_GT(driver, 0);
     EXPECT_TRUE(eventually([&] { return ours().size() >= before.size() + processes; }));
+    if (victims == Victims::all)
+      for (const int pid : ours())
+        if (before.count(pid) == 0 && pid != driver) ::kill(pid, SIGKILL);
     ::kill(driver, SIGKILL);
     int status = 0;
     ::waitpid(driver, &status, 0);
     eventually([&] { return ours() == before; }, 5s);
-    EXPECT_EQ(ours(), before);
+    ASSERT_EQ(ours(), before) << "after round " << round;
   }
 }
 
@@ -98,6 +105,14 @@ TEST(Cleanup, NothingIsLeftAfterTheDriverIsKilled) {
 
 TEST(ClusterCleanup, NothingIsLeftAfterTheDriverIsKilled) {
   nothing_is_left("HoldsACluster", 11);  // driver, control; thrice agent, zygote, worker
+}
+
+TEST(Cleanup, NothingIsLeftAfterAllOfANodeIsKilled) {
+  nothing_is_left("HoldsANode", 5, Victims::all);
+}
+
+TEST(ClusterCleanup, NothingIsLeftAfterAllOfAClusterIsKilled) {
+  nothing_is_left("HoldsACluster", 11, Victims::all);
 }
 
 TEST(Cleanup, AnEndedSessionLeavesNoProcessAndNoDescriptor) {

@@ -70,5 +70,27 @@ TEST(OutOfMemory, WhoTakesMoreThanItAskedForEndsAndTheOthersAreRight) {
   ::unsetenv("TROUPE_NODE_MEMORY");
 }
 
+/// Neighbours of the hogs are right, and their agent lives: 200 hogs are killed with
+/// TROUPE_LONG_TESTS, else three.
+TEST(OutOfMemory, ManyHogsInARowCostTheNodeNothing) {
+  ::setenv("TROUPE_NODE_MEMORY", std::to_string(512 * kMiB).c_str(), 1);
+  const int hogs = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 200 : 3;
+  const std::string attempts = testing::TempDir() + "troupe_hogs_" + std::to_string(::getpid());
+  {
+    troupe::Session session({.cpus = 2, .memory = troupe::Bytes{64 * kMiB}});
+    Context ctx = session.context();
+    for (int i = 0; i < hogs; ++i) {
+      const auto big =
+          ctx.with({.memory = troupe::Bytes{64 * kMiB}, .max_retries = 0}).submit<hog>(attempts);
+      const auto neighbour = ctx.submit<slowly>(i);
+      EXPECT_EQ(ctx.get(neighbour, kBound), 2 * i);
+      EXPECT_THROW((void)ctx.get(big, kBound), troupe::OutOfMemory) << "hog " << i;
+    }
+  }
+  EXPECT_EQ(lines(attempts), static_cast<std::size_t>(hogs));
+  ::unlink(attempts.c_str());
+  ::unsetenv("TROUPE_NODE_MEMORY");
+}
+
 }  // namespace
 }  // namespace out_of_memory_test
