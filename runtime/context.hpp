@@ -263,7 +263,9 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
   std::optional<Actor<A>> find(const std::string& name) const {
     return Context(*engine_).find<A>(name);
   }
-  /// A handle to this actor; A must be its class. A kept one keeps the actor alive.
+  /// A handle to this actor; A must be its class. A kept one keeps the actor alive. What the actor
+  /// calls or tells itself runs in the order of the calls, after this method or while it awaits. To
+  /// block for such a result is InvalidArgument: co_await it, or return the Ref.
   template <class A>
   Actor<A> self() const {
     return detail::Access::make_actor<Actor<A>>(actor_);

@@ -115,6 +115,16 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   flush(peer);
 }
 
+void ActorCalls::lives_here(ActorId actor, std::uint64_t incarnation, std::uint64_t worker) {
+  peers_.try_emplace(actor);
+  wire::ActorUpdate alive;
+  alive.actor = actor;
+  alive.state = wire::ActorState::alive;
+  alive.incarnation = incarnation;
+  alive.worker = worker;
+  update(alive);
+}
+
 void ActorCalls::begin_life(Peer& peer, const wire::ActorUpdate& update) {
   peer.state = wire::ActorState::alive;
   peer.worker = update.worker;
@@ -161,6 +171,19 @@ std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t
   const std::size_t at = peer->in_flight.find(sequence);
   TROUPE_ASSERT(at != peer->in_flight.size(), "a call that is not in flight ended");
   return peer->in_flight.take(at);
+}
+
+bool ActorCalls::owes(ActorId actor, const detail::ObjectEntry& result) const {
+  const auto at = peers_.find(actor);
+  if (at == peers_.end()) return false;
+  const auto gives = [&result](const std::unique_ptr<ActorCall>& call) {
+    return std::any_of(call->results.begin(), call->results.end(),
+                       [&](const detail::ObjectHandle& made) { return made.entry() == &result; });
+  };
+  const Peer& peer = at->second;
+  for (std::size_t i = 0; i < peer.in_flight.size(); ++i)
+    if (gives(peer.in_flight[i])) return true;
+  return std::any_of(peer.queue.begin(), peer.queue.end(), gives);
 }
 
 void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {

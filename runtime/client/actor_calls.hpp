@@ -63,6 +63,8 @@ class ActorCalls {
   void argument_failed(ActorCall& call, const Error& error);
 
   void update(const wire::ActorUpdate& update);
+  /// This life of the actor is in this process, which is that worker: nobody needs to be asked.
+  void lives_here(ActorId actor, std::uint64_t incarnation, std::uint64_t worker);
   /// This process has killed it for good: later calls fail at once, those under way when its
   /// process has ended.
   void killed(ActorId actor);
@@ -73,6 +75,8 @@ class ActorCalls {
   /// `started`: the highest sequence that the worker began; its ring was drained before.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason);
   bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }
+  /// Whether a call to the actor that has not ended is to give this result. Linear in those calls.
+  bool owes(ActorId actor, const detail::ObjectEntry& result) const;
   std::size_t live() const noexcept { return live_; }
 
  private:

@@ -14,6 +14,7 @@
 #include "troupe/runtime/client/late_wake.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
+#include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/pump.hpp"
 #include "troupe/runtime/client/serving.hpp"
@@ -253,8 +254,10 @@ class ClientEngine final : public detail::Engine,
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
   bool take_plain(Peer& peer, BlobView frame, Time now);
+  const wire::Reply& general(const wire::PlainReply& reply);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
-  void end(Peer& peer, bool task, std::uint64_t sequence, Duration ran, Time now, bool light);
+  void end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran, Time now,
+           bool light);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void take_back_waiting(Peer& peer);
@@ -262,7 +265,9 @@ class ClientEngine final : public detail::Engine,
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
-  void on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now);
+  void on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload, Time now);
+  void deliver_here(ActorCall& call);
+  bool is_own_call(const Entry& entry) const;
   void grant(const wire::LeaseGranted& granted, Time now);
   void reclaim(std::uint64_t lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
@@ -493,6 +498,7 @@ class ClientEngine final : public detail::Engine,
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   ServingWatch serving_;  ///< of the actor that lives here
+  Loopback loopback_;     ///< its calls to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
   bool blocked_ = false;  ///< a worker that waits for others

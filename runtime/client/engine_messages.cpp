@@ -234,7 +234,8 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
 }
 
 void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
-  if (update.state == wire::ActorState::alive && peer_of(update.worker) == nullptr) {
+  if (update.state == wire::ActorState::alive && update.worker != process_ &&
+      peer_of(update.worker) == nullptr) {
     pending_updates_.push_back(update);  // the channel is on its way over the socket
     return;
   }
@@ -449,7 +450,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                      if (unwanted) hand_back_unstarted();
                      pump_->notify();
                    },
-                   [&](wire::Reply& m) { on_reply(peer, m, payload, now); },
+                   [&](wire::Reply& m) { on_reply(peer.process, m, payload, now); },
                    [&](wire::HandBack& m) {
                      tasks_.handed_back(peer.process, m.first, m.count, now);
                      next_tick_ = std::min(next_tick_, now + 1ms);
@@ -469,20 +470,20 @@ void ClientEngine::drop_spent() noexcept {
   spent_call_.reset();
 }
 
-void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload, Time now) {
+void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload,
+                            Time now) {
   std::span<const detail::ObjectHandle> results;
   // Of a call that is kept the agent hears first: this process may end between the two words.
   detail::ObjectHandle unsaid;
-  Task* task = tasks_.in_flight(peer.process, reply.sequence);
-  ActorCall* call = task == nullptr ? actors_.in_flight(peer.process, reply.sequence) : nullptr;
+  Task* task = tasks_.in_flight(worker, reply.sequence);
+  ActorCall* call = task == nullptr ? actors_.in_flight(worker, reply.sequence) : nullptr;
   if (task != nullptr) {
-    if (reply.value.kind == wire::Value::Kind::error &&
-        tasks_.yields(peer.process, reply.sequence, now))
+    if (reply.value.kind == wire::Value::Kind::error && tasks_.yields(worker, reply.sequence, now))
       return;
     if (reply.value.kind == wire::Value::Kind::error && task->request) {
       const auto& types = task->request->retry_on;
       if (std::find(types.begin(), types.end(), reply.value.error->type) != types.end() &&
-          tasks_.retry(peer.process, reply.sequence, now))
+          tasks_.retry(worker, reply.sequence, now))
         return;
     }
     results = task->results;
@@ -495,7 +496,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
   if (reply.value.kind == wire::Value::Kind::error) {
     Error error(*reply.value.error);
     if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
-        error.code() == Code::object_lost && argument_lost(*task, peer.process, reply, error, now))
+        error.code() == Code::object_lost && argument_lost(*task, worker, reply, error, now))
       return;
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
@@ -518,7 +519,7 @@ void ClientEngine::on_reply(Peer& peer, const wire::Reply& reply, BlobView paylo
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
   const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
-  end(peer, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
+  end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
   if (!unsaid) return;
   Entry& result = entry_of(unsaid);
   Blob record;
@@ -536,21 +537,25 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
-  // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
-  const auto over = [this] {
-    return agent_lost_ || (shutdown_ && tasks_.live() + actors_.live() == 0);
-  };
+  // What was accepted before the word to end is run, so calls of the actor to itself are, too.
   const auto has_work = [this] {
-    return !shutdown_ && !(resumable_.empty() && starts_.empty() && incoming_.empty());
+    const bool any = !resumable_.empty() || !incoming_.empty() || !(shutdown_ || starts_.empty());
+    return any && !agent_lost_ && !stopping_;
   };
-  if (!has_work()) pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
-  if (!over() && shutdown_) {  // what it waits for may need the very CPU that it has
+  // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
+  const auto over = [&] {
+    return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0);
+  };
+  if (!shutdown_ && !has_work())
+    pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
+  if (shutdown_ && !blocked_ && !over()) {  // what it waits for may need the very CPU that it has
     hand_back_unstarted();
     blocked_ = true;
     tell_agent(wire::Blocked{});
-    pump_->wait(lock, over, Time::max());
   }
-  const bool go_on = !shutdown_ && !stopping_;
+  if (shutdown_ && !has_work())
+    pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
+  const bool go_on = has_work();
   if (go_on) {
     if (gpus_told_) show_gpus();
     if (!resumable_.empty()) {
@@ -560,6 +565,8 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
       actor = std::move(starts_.front());
       starts_.pop_front();
       serving_.begin(agent_.peer_doorbell().said(), steady_now());
+      loopback_.begin(actor->start.actor);
+      actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
     } else if (!incoming_.empty()) {
       call = std::move(incoming_.front());
       incoming_.pop_front();
@@ -594,16 +601,23 @@ void ClientEngine::begin_call(std::uint64_t from, std::uint64_t sequence) {
 void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
-  if (Peer* peer = peer_of(to)) {
+  Peer* peer = peer_of(to);
+  if (peer != nullptr || to == process_) {
     payload_.clear();
     wire::Reply message;
     message.sequence = sequence;
     message.index = index;
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = outgoing(value, peer->receiver(), payload_);
+    message.value = outgoing(
+        value, peer != nullptr ? peer->receiver() : Receiver{.holder = process_}, payload_);
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;
+    if (peer == nullptr) {
+      const Blob bytes = payload_;  // who waits for it may send
+      on_reply(process_, message, bytes, steady_now());
+      return unlock_and_collect(lock);
+    }
     settle_agent_queue();
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);

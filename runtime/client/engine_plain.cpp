@@ -70,16 +70,16 @@ template std::uint64_t ClientEngine::send_ahead<ActorCall>(std::uint64_t, const 
 /// The last reply to a task, or to a call to an actor, has come. `light`: nobody can tell when what
 /// it held on to is let go, no more than one small value that only its handles know of. Then its
 /// record goes when there is time (drop_spent()).
-void ClientEngine::end(Peer& peer, bool task, std::uint64_t sequence, Duration ran, Time now,
-                       bool light) {
+void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran,
+                       Time now, bool light) {
   if (task) {
-    auto ended = tasks_.ended(peer.process, sequence, ran, now);
+    auto ended = tasks_.ended(worker, sequence, ran, now);
     if (light)
       spent_task_ = std::move(ended);
     else
       remember(std::move(ended));
   } else {
-    auto ended = actors_.ended(peer.process, sequence);
+    auto ended = actors_.ended(worker, sequence);
     ended->lifetime = {};
     if (light) spent_call_ = std::move(ended);
   }
@@ -107,23 +107,28 @@ void ClientEngine::end(Peer& peer, bool task, std::uint64_t sequence, Duration r
   result.value = std::move(stored);
   result.ready.store(true, std::memory_order_release);
   wake(result);
-  end(peer, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, is_alone(result));
+  end(peer.process, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, is_alone(result));
   return true;
+}
+
+/// A plain reply as the general way takes it.
+const wire::Reply& ClientEngine::general(const wire::PlainReply& reply) {
+  plain_reply_.sequence = reply.sequence;
+  plain_reply_.index = reply.index;
+  plain_reply_.ran_ns = reply.ran_ns;
+  plain_reply_.value.kind =
+      reply.has_value ? wire::Value::Kind::inline_bytes : wire::Value::Kind::pending;
+  plain_reply_.value.payload_offset = reply.value.offset;
+  plain_reply_.value.payload_size = reply.value.size;
+  return plain_reply_;
 }
 
 /// False: it is something else, or broken.
 bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
-    if (take_light(peer, reply, payload, now)) return true;
-    plain_reply_.sequence = reply.sequence;
-    plain_reply_.index = reply.index;
-    plain_reply_.ran_ns = reply.ran_ns;
-    plain_reply_.value.kind =
-        reply.has_value ? wire::Value::Kind::inline_bytes : wire::Value::Kind::pending;
-    plain_reply_.value.payload_offset = reply.value.offset;
-    plain_reply_.value.payload_size = reply.value.size;
-    on_reply(peer, plain_reply_, payload, now);
+    if (!take_light(peer, reply, payload, now))
+      on_reply(peer.process, general(reply), payload, now);
     return true;
   }
   wire::PlainCall plain;
@@ -151,6 +156,8 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
   if (Peer* peer = peer_of(to)) {
     peer->channel.count_completed(++peer->completed);
     if (peer->channel.post(wire::write_plain(reply, plain_), value)) wake_for_reply(*peer);
+  } else if (to == process_) {
+    on_reply(process_, general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
 }

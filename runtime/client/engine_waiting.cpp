@@ -131,6 +131,15 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   }
 }
 
+/// Whether it is the result of a call, not ended, to the actor whose methods this thread runs.
+bool ClientEngine::is_own_call(const Entry& entry) const {
+  if (!loopback_.on_actor_thread()) return false;
+  for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
+    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(loopback_.actor(), *at))
+      return true;
+  return false;
+}
+
 /// As try_get, but lost is lost. `now`: the time, if the caller knows it.
 Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object, Time deadline,
                                               Duration timeout, Time now) {
@@ -140,6 +149,7 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
     need(entry, true);
     bool ended = false;
     try {
+      if (is_own_call(entry)) raise(Loopback::waits_for_itself());
       ended = block_until(
           lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
     } catch (const Error& error) {
@@ -212,6 +222,12 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
+    if (timeout == detail::kNoTimeout && loopback_.on_actor_thread()) {
+      std::size_t possible = at_once;
+      for (std::size_t i = 0; i < objects.size(); ++i)
+        possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
+      if (possible < count) raise(Loopback::waits_for_itself());
+    }
     block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout, steady_now()));
   }
   if (order.size() > count) order.resize(count);

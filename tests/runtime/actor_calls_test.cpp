@@ -1,6 +1,7 @@
 // ActorCalls: A-1 a call is sent at most once to each life and never after it may have begun
 // elsewhere, A-2 order of sending is order of calling.
 #include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/objects.hpp"
 
 #include <gtest/gtest.h>
 
@@ -310,6 +311,34 @@ TEST_F(Calls, InventedInputsChangeNothing) {
   calls.worker_died(5, 1, died);
   calls.worker_died(5, 1, died);
   EXPECT_TRUE(out.failed.empty());
+}
+
+TEST_F(Calls, AnActorOfThisProcessIsCalledWithoutAskingAnybody) {
+  calls.lives_here(kA, 3, 9);
+  submit(1);
+  EXPECT_TRUE(out.watched.empty());
+  EXPECT_EQ(out.sent, (Sent{{9, 1}}));
+  update(ActorState::alive, 3, 9);  // it was watched before
+  update(ActorState::alive, 2, 5);
+  submit(2);
+  EXPECT_EQ(out.sent, (Sent{{9, 1}, {9, 2}}));
+  calls.ended(9, 1);
+  EXPECT_EQ(calls.live(), 1u);
+}
+
+TEST_F(Calls, OnlyCallsThatHaveNotEndedOweTheirResults) {
+  ObjectTable objects(1);
+  const auto under_way = objects.create(), queued = objects.create(), other = objects.create();
+  submit(1);
+  update(ActorState::alive, 1, 5);
+  submit(2)->results.push_back(under_way);
+  submit(3, 1)->results.push_back(queued);
+  EXPECT_TRUE(calls.owes(kA, *under_way.entry()));
+  EXPECT_TRUE(calls.owes(kA, *queued.entry()));
+  EXPECT_FALSE(calls.owes(kA, *other.entry()));
+  EXPECT_FALSE(calls.owes(kB, *queued.entry()));
+  calls.ended(5, 2);
+  EXPECT_FALSE(calls.owes(kA, *under_way.entry()));
 }
 
 }  // namespace
