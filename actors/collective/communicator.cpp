@@ -12,7 +12,17 @@ void require(bool condition, const char* message) {
 
 }  // namespace
 
+Communicator::Communicator(int rank, int size, Duration timeout) : rank_(rank), size_(size) {
+  set_timeout(timeout);
+}
+
 Communicator::~Communicator() = default;
+
+void Communicator::set_timeout(Duration timeout) {
+  require(timeout > Duration::zero(),
+          "a group's timeout must be positive; troupe::forever sets no limit");
+  timeout_ = timeout;
+}
 
 void Communicator::allreduce(std::span<float> data, Reduce reduce) {
   run({Kind::allreduce, Type::f32, reduce, 0, data.data(), data.data(), data.size()});

@@ -77,7 +77,9 @@ class TROUPE_API Communicator {
   int size() const noexcept { return size_; }
   /// Longest wait for another rank within one operation; at first the group's (30 s).
   Duration timeout() const noexcept { return timeout_; }
-  void set_timeout(Duration timeout) noexcept { timeout_ = timeout; }
+  /// `forever` sets no limit. Throws InvalidArgument for zero and less, which no operation could
+  /// meet.
+  void set_timeout(Duration timeout);
 
   /// Replaces data on every rank by the sum (or mean) over ranks.
   void allreduce(std::span<float> data, Reduce reduce = Reduce::sum);
@@ -105,8 +107,8 @@ class TROUPE_API Communicator {
   virtual std::vector<RankProgress> progress() const = 0;
 
  protected:
-  Communicator(int rank, int size, Duration timeout) noexcept
-      : rank_(rank), size_(size), timeout_(timeout) {}
+  /// Throws as set_timeout().
+  Communicator(int rank, int size, Duration timeout);
   /// Carries out an operation whose arguments are checked.
   virtual void run(const Operation& operation) = 0;
 

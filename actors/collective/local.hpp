@@ -14,13 +14,13 @@
 namespace troupe::collective {
 
 struct LocalOptions {
-  Duration timeout = std::chrono::seconds(30);
+  Duration timeout = std::chrono::seconds(30);  ///< positive; `forever` sets no limit
   /// Buffer of a rank; longer messages go in pieces. Bits do not depend on it.
   Bytes slot = {1 << 20};
 };
 
 /// `size` connected ends, index = rank. Each may go to a thread of its own. Throws InvalidArgument
-/// unless 1 <= size <= 1024. Memory: 2 * size * slot, touched as used.
+/// unless 1 <= size <= 1024 and the timeout is positive. Memory: 2 * size * slot, touched as used.
 TROUPE_API std::vector<std::unique_ptr<Communicator>> local_group(int size,
                                                                   const LocalOptions& options = {});
 

@@ -33,7 +33,8 @@ TROUPE_API Fd create_shm_group(const ShmOptions& options);
 
 /// Takes place `rank` of the group behind the descriptor, which may be closed afterwards. Does not
 /// wait for the other ranks. Errors: InvalidArgument when the memory is not a group's, has another
-/// generation, has no such rank, or the rank is taken already.
+/// generation, has no such rank, the rank is taken already, or the timeout is not positive
+/// (`forever` sets no limit).
 TROUPE_API std::unique_ptr<Communicator> join_shm_group(
     const Fd& memory, int rank, std::uint64_t generation,
     Duration timeout = std::chrono::seconds(30));

@@ -178,6 +178,25 @@ TEST_P(Contract, AMissingRankIsNamedInTime) {
         << errors[static_cast<std::size_t>(r)];
 }
 
+TEST_P(Contract, TimeoutsAtTheirEnds) {
+  for (const Duration endless : {Duration::max(), Duration::max() - Duration(1)}) {
+    Group group = make(2, endless);
+    expect_none(on_all(group, [](Communicator& c) { c.barrier(); }));
+    group[0]->set_timeout(Duration(1));
+    group[0]->set_timeout(endless);
+    const auto errors = on_all(group, [](Communicator& c) {
+      if (c.rank() == 1) return c.abort("enough");
+      c.barrier();
+    });
+    EXPECT_NE(errors[0].find("enough"), std::string::npos) << errors[0];
+  }
+  for (const Duration none : {Duration::zero(), Duration(-1), Duration::min()}) {
+    EXPECT_THROW(make(2, none), InvalidArgument);
+    Group group = make(1);
+    EXPECT_THROW(group[0]->set_timeout(none), InvalidArgument);
+  }
+}
+
 /// Waits until these ranks are in operation `sequence`.
 void await_inside(const Communicator& c, const std::vector<std::size_t>& ranks, std::uint64_t n) {
   const Time limit = steady_now() + std::chrono::seconds(20);

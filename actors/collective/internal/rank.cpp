@@ -1,6 +1,7 @@
 // One rank's waits, deaths and errors. The operations are in operations.cpp.
 #include "troupe/actors/collective/internal/arena.hpp"
 #include "troupe/actors/collective/internal/parking.hpp"
+#include "troupe/runtime/base/deadline.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -271,7 +272,7 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
   line.announcements[phase_ % 2] = mine;
   line.published.exchange(phase_, std::memory_order_seq_cst);
   if (line.sleepers.load(std::memory_order_seq_cst) != 0) unpark_all(line.published);
-  const Time deadline = steady_now() + timeout();
+  const Time deadline = deadline_after(steady_now(), timeout());
   for (int other = 0; other < size(); ++other)
     if (other != rank()) wait_for(other, deadline);
   settle();

@@ -1,0 +1,17 @@
+/// The end of a wait whose length a user gives.
+///
+///     const Time deadline = deadline_after(steady_now(), options.timeout);
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+
+namespace troupe {
+
+/// Never (Time::max()) for a wait that is too long to be counted, such as `forever`; at once for a
+/// negative one.
+constexpr Time deadline_after(Time now, Duration timeout) noexcept {
+  if (timeout <= Duration::zero()) return now;
+  return timeout >= Time::max() - now ? Time::max() : now + timeout;
+}
+
+}  // namespace troupe
