@@ -68,19 +68,44 @@ std::string in_quotes(std::string_view name) {
   return '"' + std::string(name.substr(0, 200)) + '"';
 }
 
-/// Checks one entry of the header against the type, the shape and the size of the data.
-Result<TensorView> check_entry(const internal::HeaderEntry& entry, BlobView data) {
+/// A header that fits its data: entries in the order of their bytes, and the type of each.
+struct Layout {
+  internal::Header header;
+  std::vector<DType> types;
+};
+
+/// Checks one entry against the type, the shape and the size of the data.
+Result<DType> check_entry(const internal::HeaderEntry& entry, std::uint64_t data_size) {
   const std::optional<DType> type = find_type(entry.type);
   if (!type)
     return broken("tensor " + in_quotes(entry.name) + " has unknown type " + in_quotes(entry.type));
   const std::optional<std::uint64_t> size = byte_size(*type, entry.shape);
   if (!size) return broken("tensor " + in_quotes(entry.name) + " has an impossible shape");
-  if (entry.begin > entry.end || entry.end > data.size() || entry.end - entry.begin != *size)
+  if (entry.begin > entry.end || entry.end > data_size || entry.end - entry.begin != *size)
     return broken("tensor " + in_quotes(entry.name) +
                   " has offsets that do not fit its shape or the file");
-  return TensorView{
-      entry.name, *type, entry.shape,
-      data.subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(*size))};
+  return *type;
+}
+
+Result<Layout> layout_of(std::string_view text, std::uint64_t data_size) {
+  Result<internal::Header> header = internal::parse_header(text);
+  if (!header) return broken(header.error().message());
+  Layout layout{std::move(*header), {}};
+  std::vector<internal::HeaderEntry>& entries = layout.header.entries;
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t covered = 0;
+  for (const internal::HeaderEntry& entry : entries) {
+    const Result<DType> type = check_entry(entry, data_size);
+    if (!type) return type.error();
+    if (entry.begin != covered)
+      return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
+    covered = entry.end;
+    layout.types.push_back(*type);
+  }
+  if (covered != data_size) return broken("bytes are left over after the last tensor");
+  return layout;
 }
 
 }  // namespace
@@ -129,36 +154,33 @@ Blob write_safetensors(std::span<const TensorView> tensors, const Metadata& meta
   return bytes;
 }
 
+Result<void> internal::check_header(std::string_view text, std::uint64_t data_size) {
+  const Result<Layout> layout = layout_of(text, data_size);
+  if (!layout) return layout.error();
+  return {};
+}
+
 Result<SafetensorsFile> parse_safetensors(Blob bytes) {
-  constexpr std::uint64_t max_header = 100'000'000;
   std::uint64_t length = 0;
   if (bytes.size() < sizeof length) return broken("it is shorter than 8 bytes");
   std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > max_header) return broken("its header claims more than 100,000,000 bytes");
+  if (length > internal::kMaxHeader) return broken("its header claims more than 100,000,000 bytes");
   if (length > bytes.size() - sizeof length) return broken("its header runs past the end");
   const auto size = static_cast<std::size_t>(length);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length, size);
-  Result<internal::Header> header = internal::parse_header(text);
-  if (!header) return broken(header.error().message());
+  Result<Layout> layout = layout_of(text, bytes.size() - sizeof length - size);
+  if (!layout) return layout.error();
 
   SafetensorsFile file;
   file.storage = std::move(bytes);
-  file.metadata = std::move(header->metadata);
-  std::vector<internal::HeaderEntry>& entries = header->entries;
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  file.metadata = std::move(layout->header.metadata);
   const BlobView data = BlobView(file.storage).subspan(sizeof length + size);
-  std::uint64_t covered = 0;
-  for (const internal::HeaderEntry& entry : entries) {
-    Result<TensorView> tensor = check_entry(entry, data);
-    if (!tensor) return tensor.error();
-    if (entry.begin != covered)
-      return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
-    covered = entry.end;
-    file.tensors.push_back(std::move(*tensor));
+  for (std::size_t i = 0; i < layout->types.size(); ++i) {
+    internal::HeaderEntry& entry = layout->header.entries[i];
+    file.tensors.push_back({std::move(entry.name), layout->types[i], std::move(entry.shape),
+                            data.subspan(static_cast<std::size_t>(entry.begin),
+                                         static_cast<std::size_t>(entry.end - entry.begin))});
   }
-  if (covered != data.size()) return broken("bytes are left over after the last tensor");
   return file;
 }
 

@@ -87,11 +87,13 @@ TROUPE_API Blob write_safetensors(std::span<const TensorView> tensors,
 TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
 
 /// Writes to path + ".tmp", syncs, renames over path, syncs the folder: a crash leaves the old file
-/// or the new. Errors: out_of_disk, unavailable.
+/// or the new. Errors: out_of_disk, unavailable (also where path + ".tmp" is no regular file).
 TROUPE_API Result<void> write_safetensors_file(const std::string& path,
                                                std::span<const TensorView> tensors,
                                                const Metadata& metadata = {});
-/// Reads a file of at most max_size. Errors: unavailable (cannot be read), and those of parse.
+/// Reads a file of at most max_size. Its header is checked against its size before memory is taken
+/// for its data. Errors: unavailable (cannot be read, or is no regular file, such as a FIFO, which
+/// is not waited for), out_of_memory (the machine has not so much free), and those of parse.
 TROUPE_API Result<SafetensorsFile> read_safetensors_file(const std::string& path,
                                                          Bytes max_size = {16ull << 30});
 

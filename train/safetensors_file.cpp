@@ -1,5 +1,6 @@
 // Safetensors files on disk: whole reads, atomic writes.
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/train/internal/safetensors_header.hpp"
 #include "troupe/train/safetensors.hpp"
 
 #include <fcntl.h>
@@ -8,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <new>
 
 namespace troupe::train {
 namespace {
@@ -37,11 +40,71 @@ Result<void> sync_folder_of(const std::string& path) {
 }
 
 Result<void> write_new(const std::string& path, BlobView bytes) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) return failed("create", path, errno);
+  // Without O_NONBLOCK a FIFO of that name would be waited for.
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
+  struct stat status{};
+  if (!file || ::fstat(file.get(), &status) != 0) return failed("create", path, errno);
+  if (!S_ISREG(status.st_mode))
+    return Error(Code::unavailable, "cannot write " + path + ": it is not a regular file");
   if (Result<void> written = write_all(file, bytes, path); !written) return written;
   if (::fsync(file.get()) != 0) return failed("sync", path, errno);
   return {};
+}
+
+/// Reads up to `size` bytes from there; fewer only at the end of the file.
+Result<std::size_t> read_some(const Fd& file, void* to, std::size_t size, std::uint64_t from,
+                              const std::string& path) {
+  std::size_t have = 0;
+  while (have < size) {
+    const ssize_t n =
+        ::pread(file.get(), static_cast<char*>(to) + have,
+                std::min<std::size_t>(size - have, 1 << 30), static_cast<off_t>(from + have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed("read", path, errno);
+    if (n == 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  return have;
+}
+
+/// Reads the header in pieces and checks it against the file's size. JSON has no bytes below a
+/// space but three, so a hole in a sparse file ends the reading with the first piece.
+Result<void> check_claims(const Fd& file, std::uint64_t file_size, const std::string& path) {
+  constexpr std::uint64_t kPiece = 1 << 16;
+  std::uint64_t length = 0;
+  const Result<std::size_t> first = read_some(file, &length, sizeof length, 0, path);
+  if (!first) return first.error();
+  if (*first != sizeof length || length > internal::kMaxHeader)
+    return Error(Code::invalid_argument,
+                 "not a safetensors file: its header claims more than 100,000,000 bytes");
+  if (length > file_size - sizeof length)
+    return Error(Code::invalid_argument, "not a safetensors file: its header runs past the end");
+  std::string text;
+  while (text.size() < length) {
+    const std::size_t have = text.size();
+    text.resize(static_cast<std::size_t>(std::min(length, have + kPiece)));
+    const Result<std::size_t> got =
+        read_some(file, text.data() + have, text.size() - have, sizeof length + have, path);
+    if (!got) return got.error();
+    text.resize(have + *got);
+    if (*got == 0) return {};  // it shrank meanwhile
+    const auto odd = [](unsigned char c) { return c < ' ' && c != '\t' && c != '\n' && c != '\r'; };
+    if (std::any_of(text.begin() + static_cast<std::ptrdiff_t>(have), text.end(), odd))
+      return Error(Code::invalid_argument, "not a safetensors file: its header is not JSON");
+  }
+  return internal::check_header(text, file_size - sizeof length - length);
+}
+
+/// What the machine has free now; 2^64 - 1 where that cannot be known.
+std::uint64_t free_memory() {
+  std::ifstream machine("/proc/meminfo");
+  std::string name;
+  std::uint64_t kilobytes = 0;
+  while (machine >> name >> kilobytes) {
+    if (name == "MemAvailable:") return kilobytes << 10;
+    std::getline(machine, name);
+  }
+  return ~std::uint64_t{0};
 }
 
 }  // namespace
@@ -61,25 +124,34 @@ Result<void> write_safetensors_file(const std::string& path, std::span<const Ten
 }
 
 Result<SafetensorsFile> read_safetensors_file(const std::string& path, Bytes max_size) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A FIFO is opened at once and then refused.
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status{};
   if (!file || ::fstat(file.get(), &status) != 0) return failed("open", path, errno);
   if (!S_ISREG(status.st_mode))
     return Error(Code::unavailable, "cannot read " + path + ": it is not a regular file");
-  if (static_cast<std::uint64_t>(status.st_size) > max_size.count)
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > max_size.count)
     return Error(Code::invalid_argument, path + " is larger than the limit of " +
                                              std::to_string(max_size.count) + " bytes");
-  Blob bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t n = ::read(file.get(), bytes.data() + have,
-                             std::min<std::size_t>(bytes.size() - have, 1 << 30));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("read", path, errno);
-    if (n == 0) break;  // it shrank meanwhile: the parser sees a short file
-    have += static_cast<std::size_t>(n);
+  Blob bytes;
+  constexpr std::uint64_t kSmall = 1 << 16;
+  if (size > kSmall) {
+    if (const Result<void> claims = check_claims(file, size, path); !claims) return claims.error();
+    if (size > free_memory())
+      return Error(Code::out_of_memory, path + " has " + std::to_string(size) +
+                                            " bytes, and the machine has not so many free");
   }
-  bytes.resize(have);
+  try {
+    bytes.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return Error(Code::out_of_memory,
+                 "no memory for the " + std::to_string(size) + " bytes of " + path);
+  }
+  // A file that shrank meanwhile is short, and the parser sees that.
+  const Result<std::size_t> have = read_some(file, bytes.data(), bytes.size(), 0, path);
+  if (!have) return have.error();
+  bytes.resize(*have);
   return parse_safetensors(std::move(bytes));
 }
 
