@@ -23,9 +23,15 @@ struct SavedModel {
   long step = 0;
   std::uint64_t hash = 0;  ///< hash_bytes of the model's bytes
   std::uint64_t bytes = 0;
+  /// Where a loop was in its data: passes that had ended, and batches of the one after them.
+  std::uint64_t passes = 0, batches = 0;
   explicit operator bool() const noexcept { return static_cast<bool>(model); }
-  friend auto fields(SavedModel& s) { return std::tie(s.model, s.step, s.hash, s.bytes); }
-  friend auto fields(const SavedModel& s) { return std::tie(s.model, s.step, s.hash, s.bytes); }
+  friend auto fields(SavedModel& s) {
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.passes, s.batches);
+  }
+  friend auto fields(const SavedModel& s) {
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.passes, s.batches);
+  }
 };
 
 namespace internal {
@@ -55,7 +61,8 @@ std::uint64_t hash_model(const M&... parts) {
   return hash_bytes(bytes.data(), bytes.size());
 }
 
-/// Writes the parts into a new object, in place. Throws OutOfMemory.
+/// Writes the parts into a new object, in place. Throws OutOfMemory. A training loop that starts
+/// from it goes on behind the first `step` batches of its first pass.
 template <class... M>
 SavedModel save_model(const Context& ctx, long step, const M&... parts) {
   std::optional<Builder<std::uint8_t>> builder;
@@ -67,6 +74,7 @@ SavedModel save_model(const Context& ctx, long step, const M&... parts) {
       },
       parts...);
   saved.step = step;
+  saved.batches = step > 0 ? static_cast<std::uint64_t>(step) : 0;
   saved.bytes = builder->size();
   saved.hash = hash_bytes(builder->data(), builder->size());
   saved.model = builder->seal();

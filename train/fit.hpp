@@ -6,35 +6,56 @@
 ///
 /// The workers are actors on one node. When one dies, the collective operation of the others ends
 /// in a typed error within 0.1 s, all are taken down, and a new gang starts from the last
-/// checkpoint. A loop that throws an error of its own is not started again: it would throw again.
+/// checkpoint. So it does when an error that leaves a loop tells of the cluster: ObjectLost,
+/// Unavailable, TimedOut, WorkerDied, ActorDied, ActorUnavailable, Overloaded, OutOfMemory,
+/// OutOfDisk, NoSpace. An error of the user's own ends the run at once, since it would come again:
+/// any other exception, calls that differ between ranks, a rank that returns before the others.
 #pragma once
 
 #include "troupe/train/detail/gang.hpp"
 #include "troupe/train/worker.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace troupe::train {
 
+/// How the values of a metric on the ranks become one.
+enum class MetricReduce : std::uint8_t { mean, sum, min, max };
+
 struct FitOptions {
   int workers = 1;
-  double gpus_per_worker = 0;  ///< in a cluster without GPUs the loop runs on CPUs, with a notice
-  int max_restarts = 0;        ///< of the whole gang, after deaths
-  double cpus_per_worker = 0;  ///< reserved; 0 reserves none
-  /// Longest wait for a rank in a collective operation; a death is noticed at once.
+  /// Reserved for each worker; in a cluster without GPUs the loop runs on CPUs, with a notice.
+  double gpus_per_worker = 0;
+  /// New gangs after failures of the cluster; -1: without limit. The first starts at once, and
+  /// those that make no new checkpoint wait longer each time, up to 10 s.
+  int max_restarts = 0;
+  /// Reserved for each worker; 0 reserves none. The gang runs on a node that has as many as all
+  /// workers need: this one if it can, else another, for which it waits. Infeasible if none has.
+  double cpus_per_worker = 0;
+  /// Longest wait for a rank in a collective operation; a death is noticed at once. `forever` sets
+  /// no limit; zero and less are refused (InvalidArgument).
   Duration timeout = std::chrono::seconds(30);
+  /// What the best checkpoint is judged by: "loss", or a name in Metrics::extra. Its value in a
+  /// step is taken from all ranks that reported it there.
+  std::string metric = "loss";
+  MetricReduce reduce = MetricReduce::mean;
+  bool maximize = false;  ///< the greatest value is the best
 };
 
 /// What a training run left.
 class TROUPE_API Fit {
  public:
-  /// Rank 0's last report; zeros when there was none.
+  /// The last report: rank 0's, its loss the mean over the ranks. Zeros when there was none.
   const Metrics& last() const noexcept { return last_; }
-  /// Rank 0's reports by step; steps that a restart repeated appear once.
+  /// The reports by step; steps that a restart repeated appear once.
   const std::vector<Metrics>& history() const noexcept { return history_; }
-  /// The checkpoint with the least reported loss, else the latest; false when none was made.
+  /// The checkpoint of the step with the best reported metric, else the latest; false when none was
+  /// made.
   const SavedModel& best_checkpoint() const noexcept { return best_ ? best_ : latest_; }
+  /// The metric of the best checkpoint; nothing when no step with a checkpoint had a finite one.
+  std::optional<double> best_value() const noexcept { return best_value_; }
   const SavedModel& latest_checkpoint() const noexcept { return latest_; }
   /// How often the gang was started again, and what each worker's end was, in words.
   int restarts() const noexcept { return restarts_; }
@@ -52,7 +73,7 @@ class TROUPE_API Fit {
   Metrics last_;
   std::vector<Metrics> history_;
   SavedModel best_, latest_;
-  double best_loss_ = 0;
+  std::optional<double> best_value_;
   int restarts_ = 0;
   std::vector<std::string> failures_;
 };
@@ -77,11 +98,12 @@ TROUPE_API Fit supervise(Context ctx, const FitOptions& options, const SpawnWork
 
 template <auto loop, class... X>
 Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&... arguments) {
-  using A = LoopActor<loop>;
+  using A = LoopActorOf<loop>;
   const SpawnWorker spawn = [&](const WorkerSetup& setup, const ActorOptions& with) {
     Actor<A> actor = ctx.with(with).template spawn<A>(setup, arguments...);
     WorkerHandle handle;
     handle.take = [actor] { return actor.template call<&A::take>(kTakeWait); };
+    handle.begin = [actor] { actor.template tell<&A::begin>(); };
     handle.reply = [actor](bool go_on) { actor.template tell<&A::reply>(go_on); };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
@@ -91,11 +113,20 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
 }  // namespace internal
 
 /// Runs `loop(Worker&, arguments…)` on every rank and blocks until all have ended. Arguments are
-/// copied to every worker; give large data as a Ref. Throws TaskFailed when a loop threw,
-/// WorkerDied when workers died more often than max_restarts, InvalidArgument for bad options.
+/// copied to every worker; give large data as a Ref. Throws TaskFailed when the user's own error
+/// ended the run (it names worker and step; is<E>() tells an exception of type E, and a
+/// troupe::Error stands behind it as its cause), WorkerDied when the cluster failed more often than
+/// max_restarts (the last failure stands behind it), Infeasible when no node has room for all
+/// workers, InvalidArgument for bad options.
 template <auto loop, class... X>
 Fit fit(Context& ctx, const FitOptions& options, X&&... arguments) {
   return internal::fit_on<loop>(ctx, options, nullptr, std::forward<X>(arguments)...);
+}
+/// The same with a lambda without captures.
+template <class L, class... X>
+  requires troupe::detail::code_only<L>
+Fit fit(Context& ctx, const FitOptions& options, L, X&&... arguments) {
+  return internal::fit_on<L{}>(ctx, options, nullptr, std::forward<X>(arguments)...);
 }
 
 }  // namespace troupe::train

@@ -52,7 +52,8 @@ bool readable_by(const Fd& socket, Time deadline) {
     pollfd look{socket.get(), POLLIN, 0};
     const int n = ::poll(&look, 1, static_cast<int>(std::clamp<long long>(left, 0, 1'000'000)));
     if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
+    if (n < 0 && errno != EINTR) return false;
+    if (n == 0 && steady_now() >= deadline) return false;
   }
 }
 

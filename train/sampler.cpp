@@ -74,7 +74,19 @@ std::vector<std::uint64_t> Sampler::next(int rank, int world) {
 }
 
 void Sampler::skip(std::uint64_t batches) {
+  const std::uint64_t per_epoch = batches_per_epoch();
+  if (position_ == 0 && per_epoch != 0 && batches > per_epoch) {
+    const std::uint64_t whole = (batches - 1) / per_epoch;  // the last epoch is walked to its end
+    epoch_ += whole;
+    batches -= whole * per_epoch;
+  }
   for (; batches > 0; --batches) position_ += begin_batch();
+}
+
+void Sampler::seek(std::uint64_t epoch, std::uint64_t batches) noexcept {
+  const std::uint64_t per_epoch = batches_per_epoch();
+  epoch_ = per_epoch == 0 ? epoch : epoch + batches / per_epoch;
+  position_ = per_epoch == 0 ? 0 : batches % per_epoch * batch_;
 }
 
 std::uint64_t Sampler::batches_per_epoch() const noexcept {

@@ -42,6 +42,8 @@ class TROUPE_API Sampler {
   std::vector<std::uint64_t> next(int rank, int world);
   /// Skips batches without computing them.
   void skip(std::uint64_t batches);
+  /// Goes to a batch of an epoch, both from 0; batches beyond the epoch belong to the next ones.
+  void seek(std::uint64_t epoch, std::uint64_t batches) noexcept;
 
   std::uint64_t epoch() const noexcept { return epoch_; }
   /// Samples of this epoch already handed out. With epoch() it is the whole state.

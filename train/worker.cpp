@@ -1,8 +1,10 @@
 #include "troupe/train/worker.hpp"
 
 #include "troupe/actors/collective/shm.hpp"
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/train/detail/gang.hpp"
 #include "troupe/train/internal/meeting.hpp"
+#include "troupe/train/internal/reject.hpp"
 
 namespace troupe::train {
 
@@ -13,7 +15,7 @@ int Worker::world() const noexcept {
   return host_->setup_.world;
 }
 long Worker::step() const noexcept {
-  return host_->step_;
+  return host_->step_.load(std::memory_order_relaxed);
 }
 int Worker::incarnation() const noexcept {
   return host_->setup_.incarnation;
@@ -25,54 +27,78 @@ Context Worker::context() const {
   return Context(troupe::detail::running_engine());
 }
 void Worker::next_step() noexcept {
-  ++host_->step_;
+  host_->step_.fetch_add(1, std::memory_order_release);
 }
 const SavedModel& Worker::start() const noexcept {
   return host_->setup_.start;
 }
+internal::PassBook& Worker::passes() noexcept {
+  return host_->passes_;
+}
 
 void Worker::all_reduce_mean(std::span<float> values) {
-  host_->guarded([&] {
-    if (host_->group_) host_->group_->allreduce(values, collective::Reduce::mean);
-  });
+  host_->operate(
+      [&](collective::Communicator& group) { group.allreduce(values, collective::Reduce::mean); });
 }
 
 bool Worker::report(const Metrics& metrics) {
+  internal::WorkerEvent event;
+  event.kind = internal::WorkerEvent::Kind::reported;
+  event.at = host_->position();
   if (rank() == 0) {
-    internal::WorkerEvent event;
-    event.kind = internal::WorkerEvent::Kind::reported;
     event.metrics = metrics;
-    host_->push(std::move(event));
+  } else {
+    event.metrics = {.step = metrics.step, .loss = metrics.loss};
+    const auto named = metrics.extra.find(host_->setup_.metric);
+    if (named != metrics.extra.end()) event.metrics.extra.insert(*named);
   }
+  host_->push(std::move(event));
   if (!host_->setup_.verdicts) return true;
   std::byte verdict{1};
   if (rank() == 0) verdict = host_->await_reply() ? std::byte{1} : std::byte{0};
   // The verdict is a person's or a scheduler's affair: it may take longer than a step.
-  host_->guarded([&] {
-    if (host_->group_) host_->group_->broadcast(std::span(&verdict, 1), 0);
-  });
+  host_->operate(
+      [&](collective::Communicator& group) { group.broadcast(std::span(&verdict, 1), 0); });
   return verdict == std::byte{1};
 }
 
 void Worker::saved(SavedModel model) {
+  const internal::PassCursor cursor = passes().cursor();
+  model.passes = cursor.passes;
+  model.batches = cursor.batches;
   internal::WorkerEvent event;
   event.kind = internal::WorkerEvent::Kind::saved;
+  event.at = host_->position();
   event.saved = std::move(model);
   host_->push(std::move(event));
 }
 
 void Worker::restored(std::uint64_t hash) {
-  host_->step_ = start().step;
+  host_->step_.store(start().step, std::memory_order_release);
+  passes().resume({.passes = start().passes, .batches = start().batches});
   if (rank() != 0) return;
   internal::WorkerEvent event;
   event.kind = internal::WorkerEvent::Kind::restored;
+  event.at = host_->position();
   event.hash = hash;
   host_->push(std::move(event));
 }
 
 namespace internal {
 
-LoopHost::LoopHost(WorkerSetup setup) : setup_(std::move(setup)) {}
+void check_shard(const ShardOptions& options) {
+  if (options.steps < 0)
+    reject("ShardOptions.steps is " + std::to_string(options.steps) +
+           ": give the step after which a pass ends, or 0 for whole epochs");
+  if (options.epochs < 0)
+    reject("ShardOptions.epochs is " + std::to_string(options.epochs) + ": give 0 or more");
+}
+
+LoopHost::LoopHost(WorkerSetup setup) : setup_(std::move(setup)) {
+  WorkerEvent ready;
+  ready.kind = WorkerEvent::Kind::ready;
+  events_.push_back(std::move(ready));
+}
 
 LoopHost::~LoopHost() {
   stop_.request_stop();
@@ -87,8 +113,8 @@ LoopHost::~LoopHost() {
 
 void LoopHost::connect() {
   if (setup_.world == 1) return;
-  const Duration timeout = std::chrono::milliseconds(setup_.timeout_ms);
-  const Time deadline = steady_now() + timeout;
+  const Duration timeout(setup_.timeout_ns);
+  const Time deadline = deadline_after(steady_now(), timeout);
   Fd memory;
   if (setup_.rank == 0) {
     memory = collective::create_shm_group({.size = setup_.world, .generation = setup_.generation});
@@ -101,32 +127,56 @@ void LoopHost::connect() {
   group_ = std::move(group);
 }
 
-void LoopHost::guarded(const std::function<void()>& collective) {
+/// Others that wait for this rank hear at once that it does not come any more.
+void LoopHost::leave(const std::vector<ToldError>& error) {
+  const std::lock_guard lock(mutex_);
+  if (!group_) return;
+  if (!error.empty()) group_->abort("the loop of another rank threw: " + error.front().message);
+  group_.reset();
+}
+
+void LoopHost::operate(const std::function<void(collective::Communicator&)>& operation) {
+  operations_.fetch_add(1, std::memory_order_release);
+  if (!group_) return;
   try {
-    collective();
+    operation(*group_);
+  } catch (const InvalidArgument&) {
+    throw;  // this rank or another asked for what the others did not
   } catch (...) {
-    others_failed_ = true;
+    missed();
     throw;
   }
 }
 
-void LoopHost::run(std::function<void(Worker&)> loop) {
-  thread_ = std::thread([this, loop = std::move(loop)] {
+/// Remembers who had left before the operation that all others are in.
+void LoopHost::missed() {
+  missed_others_ = true;
+  const std::vector<collective::RankProgress> all = group_->progress();
+  const collective::RankProgress& mine = all[static_cast<std::size_t>(setup_.rank)];
+  for (std::size_t rank = 0; rank < all.size() && missed_rank_ < 0; ++rank)
+    if (all[rank].state == collective::RankProgress::State::left &&
+        all[rank].sequence < mine.sequence)
+      missed_rank_ = static_cast<int>(rank);
+}
+
+void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {
+  thread_ = std::thread([this, name, loop = std::move(loop)] {
     WorkerEvent end;
     try {
-      guarded([this] { connect(); });
-      Worker worker(*this);
-      loop(worker);
-    } catch (const std::exception& error) {
-      end.failed = true;
-      end.by_others = others_failed_;
-      end.error = error.what();
+      if (await_begin()) {
+        connect();
+        Worker worker(*this);
+        loop(worker);
+      }
     } catch (...) {
-      end.failed = true;
-      end.error = "an exception that is no std::exception";
+      end.error = told(current_error(name));
+      end.missed_others = missed_others_;
+      end.missed_rank = missed_rank_;
     }
-    if (end.failed && group_) group_->abort("the loop of another rank threw: " + end.error);
+    end.at = position();
+    const std::vector<ToldError> error = end.error;
     push(std::move(end));
+    leave(error);
   });
 }
 
@@ -138,6 +188,12 @@ void LoopHost::push(WorkerEvent event) {
   changed_.notify_all();
 }
 
+bool LoopHost::await_begin() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return begun_ || stop_.stop_requested(); });
+  return begun_;
+}
+
 bool LoopHost::await_reply() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !replies_.empty(); });
@@ -146,13 +202,23 @@ bool LoopHost::await_reply() {
   return go_on;
 }
 
-std::vector<WorkerEvent> LoopHost::take(int wait_ms) {
+Taken LoopHost::take(int wait_ms) {
+  Taken taken;
+  taken.now = position();  // before the events: what happened until then is among them
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), [this] { return !events_.empty(); });
-  std::vector<WorkerEvent> events(std::make_move_iterator(events_.begin()),
-                                  std::make_move_iterator(events_.end()));
+  taken.events.assign(std::make_move_iterator(events_.begin()),
+                      std::make_move_iterator(events_.end()));
   events_.clear();
-  return events;
+  return taken;
+}
+
+void LoopHost::begin() {
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ = true;
+  }
+  changed_.notify_all();
 }
 
 void LoopHost::reply(bool go_on) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "troupe/train/checkpoint.hpp"
+#include "troupe/train/detail/passes.hpp"
 #include "troupe/train/metrics.hpp"
 #include "troupe/train/sampler.hpp"
 
@@ -31,10 +32,12 @@ namespace internal {
 class LoopHost;
 }
 
+/// Throws InvalidArgument in shard() when steps or epochs are negative, or the batch is 0.
 struct ShardOptions {
   std::uint64_t batch = 32;  ///< samples per step over all ranks
-  long steps = 0;            ///< ends after this step; 0: after `epochs`
-  long epochs = 1;
+  /// The step of the run, as Worker::step() counts, after which a pass ends; 0: after `epochs`.
+  long steps = 0;
+  long epochs = 1;         ///< of each pass
   std::uint64_t seed = 0;  ///< of the order
 };
 
@@ -54,8 +57,12 @@ class TROUPE_API Worker {
   std::stop_token stop_token() const;
   Context context() const;
 
-  /// This rank's part of the batches: a range that ends after the last step and goes on where a
-  /// restored checkpoint was. Data has size() and batch(span of indices); a Ref is fetched once.
+  /// This rank's part of the batches. Each `for` over it is a pass: an epoch, or as many as the
+  /// options say, and the next pass over the same data is the next epoch of its order, whether
+  /// shard() is called again or not. After restore() the passes that had ended yield nothing, and
+  /// the one in which the checkpoint was made goes on behind it: a loop makes the same passes in
+  /// the same order each time it starts. Data has size() and batch(span of indices); a Ref is
+  /// fetched once.
   template <class Data>
   Shard<Data> shard(const Ref<Data>& data, const ShardOptions& options = {}) {
     return {*this, std::make_shared<const Data>(context().get(data)), options};
@@ -68,11 +75,15 @@ class TROUPE_API Worker {
   void next_step() noexcept;
 
   /// The mean over all ranks, in place, the same bits on every rank. Throws WorkerDied, TimedOut or
-  /// Cancelled when a rank is missing; let it pass, the gang is then restarted.
+  /// Cancelled when a rank is missing, and InvalidArgument when another rank made another call or
+  /// gave another size; let it pass. A missing rank is a restart of the gang, the rest ends the
+  /// run.
   void all_reduce_mean(std::span<float> values);
 
-  /// Every rank calls it; rank 0's metrics count. Result: false when the gang should end here (a
-  /// trial that its scheduler stops), on every rank alike. Blocks only inside a trial.
+  /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
+  /// the other metrics are rank 0's; FitOptions::metric is reduced as its options say. Result:
+  /// false when the gang should end here (a trial that its scheduler stops), on every rank alike.
+  /// Blocks only inside a trial.
   bool report(const Metrics& metrics);
 
   /// Every rank calls it; rank 0 writes. The parts are what restore() will be given.
@@ -91,31 +102,51 @@ class TROUPE_API Worker {
 
  private:
   friend class internal::LoopHost;
+  template <class Data>
+  friend class Shard;
   explicit Worker(internal::LoopHost& host) noexcept : host_(&host) {}
+  internal::PassBook& passes() noexcept;
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
   void restored(std::uint64_t hash);
   internal::LoopHost* host_;
 };
 
-/// The batches of one rank, in a single pass; each step of the iteration is a training step.
+namespace internal {
+/// Throws InvalidArgument for negative ones.
+TROUPE_API void check_shard(const ShardOptions& options);
+}  // namespace internal
+
+/// The batches of one rank; each begin() starts a pass, and each step of it is a training step.
+/// For one pass at a time: a new one ends the one before it.
 template <class Data>
 class Shard {
+  /// A pass ends with the last iterator on it, also where the loop is left early.
+  struct Open {
+    Open(Worker& w, std::uint64_t n) noexcept : worker(w), number(n) {}
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+    ~Open() { worker.passes().end(number); }
+    Worker& worker;
+    std::uint64_t number;
+  };
+
  public:
   using Batch = decltype(std::declval<const Data&>().batch(std::span<const std::uint64_t>()));
   Shard(Worker& worker, std::shared_ptr<const Data> data, const ShardOptions& options)
       : worker_(&worker),
         data_(std::move(data)),
-        sampler_(data_->size(), {.seed = options.seed, .global_batch = options.batch}),
-        last_(options.steps != 0
-                  ? options.steps
-                  : options.epochs * static_cast<long>(sampler_.batches_per_epoch())) {
-    sampler_.skip(static_cast<std::uint64_t>(worker.step()));
+        options_(options),
+        sampler_(data_->size(), {.seed = options.seed, .global_batch = options.batch}) {
+    internal::check_shard(options);
   }
   struct End {};
   class Iterator {
    public:
-    explicit Iterator(Shard& shard) : shard_(&shard) { ++*this; }
+    explicit Iterator(Shard& shard)
+        : shard_(&shard), open_(std::make_shared<Open>(*shard.worker_, shard.start())) {
+      ++*this;
+    }
     const Batch& operator*() const { return *shard_->batch_; }
     Iterator& operator++() {
       shard_->advance();
@@ -125,23 +156,38 @@ class Shard {
 
    private:
     Shard* shard_;
+    std::shared_ptr<const Open> open_;
   };
   Iterator begin() { return Iterator(*this); }
   End end() const noexcept { return {}; }
   const Data& data() const noexcept { return *data_; }
 
  private:
+  std::uint64_t start() {
+    pass_ = worker_->passes().begin({.samples = data_->size(),
+                                     .batch = options_.batch,
+                                     .seed = options_.seed,
+                                     .per_epoch = sampler_.batches_per_epoch(),
+                                     .steps = static_cast<std::uint64_t>(options_.steps),
+                                     .epochs = static_cast<std::uint64_t>(options_.epochs)});
+    sampler_.seek(pass_.epoch, pass_.done);
+    return pass_.number;
+  }
   void advance() {
     batch_.reset();
-    if (worker_->step() >= last_) return;
+    if (pass_.done == pass_.batches) return;
+    if (options_.steps != 0 && worker_->step() >= options_.steps) return;
+    ++pass_.done;
+    worker_->passes().batch_done();
     worker_->next_step();
     const std::vector<std::uint64_t> indices = sampler_.next(worker_->rank(), worker_->world());
     batch_.emplace(data_->batch(std::span<const std::uint64_t>(indices)));
   }
   Worker* worker_;
   std::shared_ptr<const Data> data_;
+  ShardOptions options_;
   Sampler sampler_;
-  long last_;
+  internal::Pass pass_;
   std::optional<Batch> batch_;
 };
 

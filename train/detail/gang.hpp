@@ -2,11 +2,14 @@
 ///
 /// The loop runs on a thread of its own; the actor's methods only pass events and verdicts on. The
 /// supervisor keeps one take() open at each worker, which ends with the first event or after
-/// kTakeWait: no other call waits longer than that for the mailbox.
+/// kTakeWait: no other call waits longer than that for the mailbox. A loop begins when the
+/// supervisor says so: then every rank has its place.
 #pragma once
 
+#include "troupe/train/detail/told_error.hpp"
 #include "troupe/train/worker.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -29,25 +32,42 @@ struct WorkerSetup {
   int world = 1;
   int incarnation = 0;
   bool verdicts = false;  ///< reports wait for reply()
+  std::string metric;     ///< beside the loss, what ranks other than 0 report
   std::string meeting;    ///< abstract socket where rank 0 hands the shared memory out
   std::uint64_t generation = 1;
-  std::int64_t timeout_ms = 30000;
+  std::int64_t timeout_ns = 30'000'000'000;
   SavedModel start;
 };
 
+/// How far a rank's loop has come. Both numbers only rise, and are equal on all ranks at equal
+/// places of the loop.
+struct Position {
+  long step = 0;
+  std::uint64_t operations = 0;  ///< collective ones that it has begun
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
 struct WorkerEvent {
-  enum class Kind : std::uint8_t { reported, saved, restored, ended };
+  enum class Kind : std::uint8_t { ready, reported, saved, restored, ended };
   Kind kind = Kind::ended;
+  Position at;
   Metrics metrics;
   SavedModel saved;
   std::uint64_t hash = 0;
-  bool failed = false;
-  bool by_others = false;  ///< failed since another rank was missing
-  std::string error;
+  std::vector<ToldError> error;  ///< ended: what the loop let out; empty when it returned
+  bool missed_others = false;    ///< ended: a collective operation ended since others did
+  int missed_rank = -1;          ///< the rank that had left by then, before the operation
+};
+
+/// All that happened by the time when the loop was at `now`.
+struct Taken {
+  std::vector<WorkerEvent> events;
+  Position now;
 };
 
 struct WorkerHandle {
-  std::function<Ref<std::vector<WorkerEvent>>()> take;
+  std::function<Ref<Taken>()> take;
+  std::function<void()> begin;
   std::function<void(bool)> reply;
   std::function<void()> kill;
 };
@@ -62,42 +82,66 @@ class TROUPE_API LoopHost {
   LoopHost& operator=(const LoopHost&) = delete;
   ~LoopHost();
   /// What happened since; waits at most so many milliseconds for the first event.
-  std::vector<WorkerEvent> take(int wait_ms);
+  Taken take(int wait_ms);
+  void begin();
   void reply(bool go_on);
 
  protected:
-  void run(std::function<void(Worker&)> loop);
+  /// `name` is the loop's, for errors.
+  void run(const char* name, std::function<void(Worker&)> loop);
 
  private:
   friend class train::Worker;
   void push(WorkerEvent event);
+  bool await_begin();
   bool await_reply();
   void connect();
-  void guarded(const std::function<void()>& collective);
+  void leave(const std::vector<ToldError>& error);
+  void operate(const std::function<void(collective::Communicator&)>& operation);
+  void missed();
+  Position position() const noexcept {
+    return {step_.load(std::memory_order_acquire), operations_.load(std::memory_order_acquire)};
+  }
 
   WorkerSetup setup_;
-  long step_ = 0;
+  PassBook passes_;  // the loop's
+  std::atomic<long> step_ = 0;
+  std::atomic<std::uint64_t> operations_ = 0;
   std::unique_ptr<collective::Communicator> group_;
-  bool others_failed_ = false;
+  bool missed_others_ = false;
+  int missed_rank_ = -1;
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool begun_ = false;
   std::deque<WorkerEvent> events_;
   std::deque<bool> replies_;
   std::thread thread_;
 };
 
-template <auto loop, class Signature = std::remove_const_t<decltype(loop)>>
-class LoopActor;
+template <auto loop, class Parameters>
+class LoopActor {
+  static_assert(sizeof(Parameters) == 0,
+                "troupe: a training loop is a function or a lambda without captures whose first "
+                "parameter is train::Worker&");
+};
 template <auto loop, class... P>
-class LoopActor<loop, void (*)(Worker&, P...)> : public LoopHost {
+class LoopActor<loop, troupe::detail::List<Worker&, P...>> : public LoopHost {
+  using Target = troupe::detail::target_of<loop>;
+  static_assert(std::is_void_v<typename Target::Sig::Result>,
+                "troupe: a training loop returns nothing; what it finds goes into report()");
+
  public:
   LoopActor(WorkerSetup setup, std::decay_t<P>... arguments) : LoopHost(std::move(setup)) {
     auto kept = std::make_shared<std::tuple<std::decay_t<P>...>>(std::move(arguments)...);
-    run([kept](Worker& worker) {
-      std::apply([&](auto&... each) { loop(worker, std::move(each)...); }, *kept);
+    run(troupe::detail::readable_name(Target::text()), [kept](Worker& worker) {
+      std::apply([&](auto&... each) { Target::call(nullptr, worker, std::move(each)...); }, *kept);
     });
   }
 };
+template <auto loop>
+using LoopActorOf =
+    LoopActor<loop,
+              typename troupe::detail::Signature<std::remove_const_t<decltype(loop)>>::Parameters>;
 
 }  // namespace troupe::train::internal

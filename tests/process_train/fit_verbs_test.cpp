@@ -1,0 +1,224 @@
+// The verbs of a training loop as programs use them: several passes over the data, the best
+// checkpoint, loops of every kind, durations at their ends, and a gang on another node.
+#include "troupe/train/train.hpp"
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <csignal>
+#include <limits>
+#include <string>
+
+namespace fit_verbs {
+
+using namespace std::chrono_literals;
+namespace train = troupe::train;
+
+struct Numbers {
+  std::vector<int> values;
+  std::uint64_t size() const { return values.size(); }
+  std::vector<int> batch(std::span<const std::uint64_t> indices) const {
+    std::vector<int> chosen;
+    for (const std::uint64_t i : indices) chosen.push_back(values[i]);
+    return chosen;
+  }
+};
+Numbers numbers() {
+  Numbers made;
+  for (int i = 0; i < 64; ++i) made.values.push_back(i);
+  return made;
+}
+
+/// What a rank has seen, in order.
+struct Seen {
+  std::vector<int> values;
+  friend auto fields(Seen& s) { return std::tie(s.values); }
+  friend auto fields(const Seen& s) { return std::tie(s.values); }
+};
+
+struct Plan {
+  bool hoisted = false;
+  long die_at = 0;
+};
+
+/// Three epochs, with a look at other data after each; a checkpoint every five steps.
+void epochs(train::Worker& w, Plan plan, troupe::Ref<Numbers> data) {
+  Seen seen;
+  w.restore(seen);
+  const Numbers few{{100, 101, 102, 103}};
+  auto shard = w.shard(data, {.batch = 8, .seed = 3});
+  const auto step = [&](const std::vector<int>& batch) {
+    if (w.step() == plan.die_at && w.rank() == 1 && w.incarnation() == 0) ::raise(SIGKILL);
+    float mean = static_cast<float>(w.rank());
+    w.all_reduce_mean(std::span(&mean, 1));
+    seen.values.insert(seen.values.end(), batch.begin(), batch.end());
+    if (w.step() % 5 == 0) w.checkpoint(seen);
+    w.report({.step = w.step(), .loss = 1.0 / static_cast<double>(w.step())});
+  };
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    if (plan.hoisted)
+      for (const auto& batch : shard) step(batch);
+    else
+      for (const auto& batch : w.shard(data, {.batch = 8, .seed = 3})) step(batch);
+    for (const auto& batch : w.shard(few, {.batch = 2})) step(batch);
+  }
+  w.checkpoint(seen);
+}
+
+struct FitVerbs : testing::Test {
+  troupe::Session session{{.cpus = 2}};
+  troupe::Context ctx = session.context();
+};
+
+Seen latest(troupe::Context& ctx, const train::Fit& fit) {
+  Seen seen;
+  train::load_model(ctx, fit.latest_checkpoint(), 10s, seen);
+  return seen;
+}
+
+TEST_F(FitVerbs, EachPassIsAnEpochOfItsOwn) {
+  auto data = ctx.put(numbers());
+  const train::Fit fit = train::fit<epochs>(ctx, {.workers = 1}, Plan{}, data);
+  EXPECT_EQ(fit.last().step, 3 * (8 + 2));
+  const std::vector<int> seen = latest(ctx, fit).values;
+  ASSERT_EQ(seen.size(), 3u * (64 + 4));
+  std::vector<std::vector<int>> orders;
+  for (std::size_t epoch = 0; epoch < 3; ++epoch) {
+    const auto begin = seen.begin() + static_cast<std::ptrdiff_t>(epoch * 68);
+    std::vector<int> order(begin, begin + 64);
+    orders.push_back(order);
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order, numbers().values) << "epoch " << epoch;
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(orders[1], orders[2]);
+  const train::Fit hoisted = train::fit<epochs>(ctx, {.workers = 1}, Plan{.hoisted = true}, data);
+  EXPECT_EQ(latest(ctx, hoisted).values, seen);
+}
+
+TEST_F(FitVerbs, ARestartInAnyPassGoesOnBehindTheCheckpoint) {
+  auto data = ctx.put(numbers());
+  const train::FitOptions options{.workers = 2, .max_restarts = 1};
+  const train::Fit calm = train::fit<epochs>(ctx, options, Plan{}, data);
+  for (const long die_at : {4L, 9L, 13L, 19L, 24L, 30L}) {
+    const train::Fit fit = train::fit<epochs>(ctx, options, Plan{.die_at = die_at}, data);
+    EXPECT_EQ(fit.restarts(), 1) << die_at;
+    EXPECT_EQ(fit.history().size(), 30u) << die_at;
+    EXPECT_EQ(latest(ctx, fit).values, latest(ctx, calm).values) << die_at;
+  }
+}
+
+/// Rank 0 finds each step better than the one before; the mean is least in step 2. The accuracy is
+/// known to rank 1 alone.
+void judged(train::Worker& w) {
+  constexpr double other[] = {9, 1, 9, 9};
+  constexpr double accuracy[] = {0.1, 0.2, 0.9, 0.3};
+  for (int i = 0; i < 4; ++i) {
+    w.next_step();
+    w.checkpoint(i);
+    train::Metrics metrics{.step = w.step(), .loss = w.rank() == 0 ? 4.0 - i : other[i]};
+    if (w.rank() == 1) metrics.extra["accuracy"] = accuracy[i];
+    w.report(metrics);
+  }
+}
+
+TEST_F(FitVerbs, TheBestCheckpointHasTheBestMetricOfAllRanks) {
+  const train::Fit loss = train::fit<judged>(ctx, {.workers = 2});
+  EXPECT_EQ(loss.best_checkpoint().step, 2);
+  EXPECT_EQ(loss.best_value(), 2);
+  ASSERT_EQ(loss.history().size(), 4u);
+  EXPECT_EQ(loss.history()[0].loss, 6.5);
+  EXPECT_EQ(loss.last().loss, 5);
+  EXPECT_EQ(loss.latest_checkpoint().step, 4);
+  const train::Fit accuracy =
+      train::fit<judged>(ctx, {.workers = 2, .metric = "accuracy", .maximize = true});
+  EXPECT_EQ(accuracy.best_checkpoint().step, 3);
+  EXPECT_EQ(accuracy.best_value(), 0.9);
+  int kept = 0;
+  accuracy.restore(kept);
+  EXPECT_EQ(kept, 2);
+  const train::Fit least =
+      train::fit<judged>(ctx, {.workers = 2, .reduce = train::MetricReduce::min, .maximize = true});
+  EXPECT_EQ(least.best_checkpoint().step, 1) << "the smaller loss of the two is 4 there";
+  const train::Fit unknown = train::fit<judged>(ctx, {.workers = 2, .metric = "misspelt"});
+  EXPECT_FALSE(unknown.best_value());
+  EXPECT_EQ(unknown.best_checkpoint().step, 4);
+}
+
+void on_rank_0(train::Worker& w) {
+  for (int i = 0; i < 50; ++i) {
+    w.next_step();
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+    if (w.rank() == 0) w.report({.step = w.step(), .loss = 50.0 - i});
+  }
+}
+TEST_F(FitVerbs, ReportsOfRank0AloneCount) {
+  const train::Fit fit = train::fit<on_rank_0>(ctx, {.workers = 3});
+  EXPECT_EQ(fit.history().size(), 50u);
+  EXPECT_EQ(fit.last().loss, 1);
+}
+
+void quiet(train::Worker& w, int steps) noexcept {
+  for (int i = 0; i < steps; ++i) w.next_step();
+  w.report({.step = w.step()});
+}
+TEST_F(FitVerbs, NoexceptLoopsAndLambdasAreLoops) {
+  EXPECT_EQ(train::fit<quiet>(ctx, {}, 7).last().step, 7);
+  constexpr auto lambda = [](train::Worker& w, int steps) {
+    for (int i = 0; i < steps; ++i) w.next_step();
+    w.report({.step = w.step()});
+  };
+  EXPECT_EQ(train::fit<lambda>(ctx, {}, 8).last().step, 8);
+  EXPECT_EQ(train::fit(ctx, {}, lambda, 9).last().step, 9);
+  EXPECT_EQ(
+      train::fit(ctx, {}, [](train::Worker& w) noexcept { w.report({.step = 3}); }).last().step, 3);
+}
+
+TEST_F(FitVerbs, DurationsAndNumbersAtTheirEnds) {
+  for (const troupe::Duration timeout :
+       {troupe::forever, troupe::forever - 1ns, troupe::Duration(365 * 24h)}) {
+    const train::Fit fit = train::fit<on_rank_0>(ctx, {.workers = 2, .timeout = timeout});
+    EXPECT_EQ(fit.last().step, 50);
+  }
+  for (const troupe::Duration timeout : {troupe::Duration::zero(), troupe::Duration(-1ns),
+                                         troupe::Duration::min(), troupe::Duration(-1h)})
+    EXPECT_THROW(train::fit<on_rank_0>(ctx, {.timeout = timeout}), troupe::InvalidArgument);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double bad : {-1.0, nan, std::numeric_limits<double>::infinity()}) {
+    EXPECT_THROW(train::fit<on_rank_0>(ctx, {.gpus_per_worker = bad}), troupe::InvalidArgument);
+    EXPECT_THROW(train::fit<on_rank_0>(ctx, {.cpus_per_worker = bad}), troupe::InvalidArgument);
+  }
+  for (const int bad : {0, -1, 1025})
+    EXPECT_THROW(train::fit<on_rank_0>(ctx, {.workers = bad}), troupe::InvalidArgument);
+  EXPECT_THROW(train::fit<on_rank_0>(ctx, {.max_restarts = -2}), troupe::InvalidArgument);
+  EXPECT_THROW(train::fit<on_rank_0>(ctx, {.metric = ""}), troupe::InvalidArgument);
+}
+
+void shards(train::Worker& w, long steps, long epochs) {
+  const Numbers data = numbers();
+  for (const auto& batch : w.shard(data, {.batch = 8, .steps = steps, .epochs = epochs})) {
+    static_cast<void>(batch);
+    if (w.step() == 100) break;
+  }
+  w.report({.step = w.step()});
+}
+TEST_F(FitVerbs, ShardsAtTheirEnds) {
+  const long most = std::numeric_limits<long>::max();
+  EXPECT_EQ(train::fit<shards>(ctx, {}, 0L, most).last().step, 100);
+  EXPECT_EQ(train::fit<shards>(ctx, {}, most, 1L).last().step, 100);
+  EXPECT_EQ(train::fit<shards>(ctx, {}, 0L, 0L).last().step, 0);
+  EXPECT_THROW(train::fit<shards>(ctx, {}, -1L, 1L), troupe::TaskFailed);
+  EXPECT_THROW(train::fit<shards>(ctx, {}, 0L, -1L), troupe::TaskFailed);
+}
+
+/// Without limit of restarts: it dies three times and then goes through.
+void unlucky(train::Worker& w) {
+  if (w.incarnation() < 3) ::raise(SIGKILL);
+  w.next_step();
+  w.report({.step = w.step()});
+}
+TEST_F(FitVerbs, RestartsWithoutLimit) {
+  EXPECT_EQ(train::fit<unlucky>(ctx, {.max_restarts = -1}).restarts(), 3);
+}
+
+}  // namespace fit_verbs

@@ -1,0 +1,53 @@
+#include "troupe/train/detail/passes.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace troupe::train::internal {
+namespace {
+
+constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+std::uint64_t product(std::uint64_t a, std::uint64_t b) noexcept {
+  std::uint64_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) ? kMost : std::min(result, kMost);
+}
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
+  return a > kMost - std::min(b, kMost) ? kMost : a + b;
+}
+
+}  // namespace
+
+// The plan depends on the wishes alone and not on how far a pass came, so that a loop that starts
+// again finds each pass in the epoch in which it was.
+Pass PassBook::begin(const PassWish& wish) {
+  Pass pass;
+  pass.number = ++begun_;
+  std::uint64_t& begun = epochs_[{wish.samples, wish.batch, wish.seed}];
+  pass.epoch = begun;
+  std::uint64_t planned = 0, epochs = wish.epochs;
+  if (wish.steps == 0) {
+    planned = pass.batches = product(wish.epochs, wish.per_epoch);
+  } else {
+    pass.batches = kMost;
+    if (wish.steps > planned_steps_) planned = wish.steps - planned_steps_;
+    epochs = planned / wish.per_epoch + (planned % wish.per_epoch != 0 ? 1 : 0);
+  }
+  begun = sum(begun, epochs);
+  planned_steps_ = sum(planned_steps_, planned);
+  if (pass.number <= resumed_.passes)
+    pass.done = pass.batches;
+  else if (pass.number == resumed_.passes + 1)
+    pass.done = std::min(pass.batches, resumed_.batches);
+  batches_ = pass.done;
+  open_ = true;
+  return pass;
+}
+
+PassCursor PassBook::cursor() const noexcept {
+  if (begun_ <= resumed_.passes) return resumed_;
+  if (open_) return {begun_ - 1, batches_};
+  return {begun_, 0};
+}
+
+}  // namespace troupe::train::internal
