@@ -1,0 +1,220 @@
+// Training loops: what ranks share, report, save and restore, and how a run ends.
+#include "tests/programs/program.hpp"
+#include "troupe/train/train.hpp"
+
+#include <csignal>
+#include <numeric>
+#include <stdexcept>
+
+namespace {
+namespace loops {
+
+namespace train = troupe::train;
+
+struct Numbers {
+  std::vector<double> values;
+  std::uint64_t size() const { return values.size(); }
+  std::vector<double> batch(std::span<const std::uint64_t> indices) const {
+    std::vector<double> chosen;
+    for (const std::uint64_t i : indices) chosen.push_back(values[i]);
+    return chosen;
+  }
+};
+Numbers numbers() {
+  Numbers made;
+  for (int i = 0; i < 12; ++i) made.values.push_back(i);
+  return made;
+}
+
+/// Adds up what it is shown.
+struct Total {
+  double sum = 0;
+  long batches = 0;
+};
+
+void add_up(train::Worker& w, int epochs, troupe::Ref<Numbers> data) {
+  Total total;
+  w.restore(total);
+  for (int epoch = 0; epoch < epochs; ++epoch)
+    for (const auto& batch : w.shard(data, {.batch = 4})) {
+      if (w.rank() == 1 && w.step() == 4 && w.incarnation() == 0) ::raise(SIGKILL);
+      auto sum = static_cast<float>(std::accumulate(batch.begin(), batch.end(), 0.0));
+      w.all_reduce_mean(std::span(&sum, 1));
+      total.sum += static_cast<double>(sum) * w.world();
+      ++total.batches;
+      w.checkpoint(total);
+      w.report({.step = w.step(), .loss = 100 - total.sum, .extra = {{"sum", total.sum}}});
+    }
+}
+void add_up_and_say(troupe::Context& ctx, const train::FitOptions& options) {
+  const train::Fit fit = train::fit<add_up>(ctx, options, 2, ctx.put(numbers()));
+  Total total;
+  fit.restore(total);
+  std::cout << fit.last().step << " steps, sum " << fit.last().extra.at("sum") << ", restored "
+            << total.sum << " of " << total.batches << " batches, " << fit.restarts()
+            << " restarts\n";
+}
+
+const programs::Program one_worker{
+    "one_worker",
+    {.expect = "6 steps, sum 132, restored 132 of 6 batches, 0 restarts\n", .seconds = 15},
+    [](troupe::Context& ctx) { add_up_and_say(ctx, {.workers = 1}); }};
+
+const programs::Program a_killed_worker{
+    "a_killed_worker",
+    {.expect = "6 steps, sum 132, restored 132 of 6 batches, 1 restarts\n", .seconds = 20},
+    [](troupe::Context& ctx) { add_up_and_say(ctx, {.workers = 2, .max_restarts = 1}); }};
+
+/// The text of the TaskFailed in which a run ends.
+template <auto loop>
+void ends_in(troupe::Context& ctx, const train::FitOptions& options) {
+  try {
+    train::fit<loop>(ctx, options);
+    std::cout << "no error\n";
+  } catch (const troupe::Error& error) {
+    const std::string text = error.message();
+    std::cout << name_of(error.code()) << ": " << text.substr(0, text.find(": allreduce"))
+              << std::endl;
+  }
+}
+
+void sums(train::Worker& w, std::size_t odd) {
+  for (int i = 0; i < 12; ++i) {
+    w.next_step();
+    std::vector<float> values(w.rank() == 1 && w.step() == 10 ? odd : 100);
+    w.all_reduce_mean(values);
+  }
+}
+void differs(train::Worker& w) {
+  sums(w, 7);
+}
+const programs::Program sizes_that_differ{
+    "sizes_that_differ",
+    {.expect = "task_failed, invalid_argument: at step 10, rank 1 gave another size\n",
+     .seconds = 15},
+    [](troupe::Context& ctx) {
+      try {
+        train::fit<differs>(ctx, {.workers = 2, .max_restarts = 5});
+      } catch (const troupe::TaskFailed& error) {
+        const std::string text = error.message();
+        std::cout << "task_failed, " << name_of(error.cause()->code()) << ':'
+                  << (text.find(" at step 10: allreduce") != text.npos ? " at step 10," : text)
+                  << (text.find("rank 1 made another call or gave another size") != text.npos
+                          ? " rank 1 gave another size"
+                          : text)
+                  << '\n';
+      }
+    }};
+
+void throws(train::Worker& w) {
+  for (int i = 0; i < 12; ++i) {
+    w.next_step();
+    if (w.rank() == 1 && w.step() == 10) throw std::runtime_error("a bug of mine");
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+  }
+}
+const programs::Program a_loop_that_throws{
+    "a_loop_that_throws",
+    {.expect = "task_failed: train: the loop of worker 1 threw at step 10: a bug of mine\n",
+     .seconds = 15},
+    [](troupe::Context& ctx) { ends_in<throws>(ctx, {.workers = 2, .max_restarts = 5}); }};
+
+void leaves(train::Worker& w) {
+  for (int i = 0; i < 12; ++i) {
+    w.next_step();
+    if (w.rank() == 1 && w.step() == 10) return;
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+  }
+}
+const programs::Program a_rank_that_returns_early{
+    "a_rank_that_returns_early",
+    {.expect = "task_failed: train: worker 1 returned from the loop at step 10, and worker 0 waits "
+               "for it: every rank must make the same calls in the same order\n",
+     .seconds = 15},
+    [](troupe::Context& ctx) { ends_in<leaves>(ctx, {.workers = 2, .max_restarts = 5}); }};
+
+void meets_a_loss(train::Worker& w) {
+  if (w.incarnation() == 0)
+    throw troupe::ObjectLost(troupe::Code::object_lost, "the node of the weights has gone");
+  w.next_step();
+  w.report({.step = w.step()});
+}
+const programs::Program a_lost_object_is_a_restart{
+    "a_lost_object_is_a_restart",
+    {.expect = "1 restarts, 1 steps\n", .seconds = 15},
+    [](troupe::Context& ctx) {
+      const train::Fit fit = train::fit<meets_a_loss>(ctx, {.workers = 2, .max_restarts = 3});
+      std::cout << fit.restarts() << " restarts, " << fit.last().step << " steps\n";
+    }};
+
+void does_nothing(train::Worker&) {}
+const programs::Program more_cpus_than_a_node_has{
+    "more_cpus_than_a_node_has",
+    {.expect = "infeasible\ninfeasible\n", .seconds = 15},
+    [](troupe::Context& ctx) {
+      double most = 0;
+      for (const auto& node : ctx.cluster().nodes) most = std::max(most, node.cpus);
+      for (const int workers : {2, 1}) try {
+          train::fit<does_nothing>(
+              ctx, {.workers = workers, .max_restarts = 5, .cpus_per_worker = most + workers % 2});
+        } catch (const troupe::Infeasible&) {
+          std::cout << "infeasible" << std::endl;
+        }
+    }};
+
+void finds(train::Worker& w) {
+  constexpr double mine[] = {4, 3, 2, 1}, other[] = {9, 1, 9, 9};
+  for (int i = 0; i < 4; ++i) {
+    w.next_step();
+    w.checkpoint(i);
+    w.report({.step = w.step(),
+              .loss = w.rank() == 0 ? mine[i] : other[i],
+              .extra = {{"accuracy", 0.1 * (i == 2) + 0.5}}});
+  }
+}
+const programs::Program the_best_checkpoint{
+    "the_best_checkpoint",
+    {.expect = "step 2, loss 2\nstep 3, accuracy 0.6\n", .seconds = 15},
+    [](troupe::Context& ctx) {
+      const train::Fit loss = train::fit<finds>(ctx, {.workers = 2});
+      std::cout << "step " << loss.best_checkpoint().step << ", loss " << *loss.best_value()
+                << '\n';
+      const train::Fit best =
+          train::fit<finds>(ctx, {.workers = 2, .metric = "accuracy", .maximize = true});
+      std::cout << "step " << best.best_checkpoint().step << ", accuracy " << *best.best_value()
+                << '\n';
+    }};
+
+void short_one(train::Worker& w, int steps) noexcept {
+  for (int i = 0; i < steps; ++i) w.next_step();
+  w.report({.step = w.step()});
+}
+const programs::Program noexcept_loops_and_lambdas{
+    "noexcept_loops_and_lambdas", {.expect = "3 4 5\n", .seconds = 15}, [](troupe::Context& ctx) {
+      constexpr auto lambda = [](train::Worker& w, int steps) { short_one(w, steps); };
+      std::cout << train::fit<short_one>(ctx, {}, 3).last().step << ' '
+                << train::fit<lambda>(ctx, {}, 4).last().step << ' '
+                << train::fit(ctx, {}, lambda, 5).last().step << '\n';
+    }};
+
+const programs::Program timeouts_at_their_ends{
+    "timeouts_at_their_ends",
+    {.expect = "12\nrefused\nrefused\n", .seconds = 15},
+    [](troupe::Context& ctx) {
+      constexpr auto loop = [](train::Worker& w) {
+        sums(w, 100);
+        w.report({.step = w.step()});
+      };
+      std::cout << train::fit<loop>(ctx, {.workers = 2, .timeout = troupe::forever}).last().step
+                << '\n';
+      for (const troupe::Duration timeout : {troupe::Duration(0), troupe::Duration(-1)}) try {
+          train::fit<loop>(ctx, {.workers = 2, .timeout = timeout});
+        } catch (const troupe::InvalidArgument&) {
+          std::cout << "refused" << std::endl;
+        }
+    }};
+
+}  // namespace loops
+}  // namespace
