@@ -3,9 +3,15 @@
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
+#include "tests/eventually.hpp"
+
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 namespace fit_verbs {
@@ -219,6 +225,55 @@ void unlucky(train::Worker& w) {
 }
 TEST_F(FitVerbs, RestartsWithoutLimit) {
   EXPECT_EQ(train::fit<unlucky>(ctx, {.max_restarts = -1}).restarts(), 3);
+}
+
+/// Keeps the CPUs of its node.
+struct Holder {
+  int hold() { return 0; }
+};
+/// The agent of the node of this process: its zygote's parent.
+int agent_of_this_node() {
+  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
+  std::string pid, name, state;
+  int parent = 0;
+  stat >> pid >> name >> state >> parent;
+  return parent;
+}
+/// Says on which node it runs; in step 10 of the first gang that node goes.
+void on_a_node(train::Worker& w, troupe::NodeId driver, bool node_goes) {
+  int kept = 0;
+  w.restore(kept);
+  if (w.context().node() == driver) throw std::runtime_error("it runs on the driver's node");
+  while (w.step() < 20) {
+    w.next_step();
+    if (node_goes && w.rank() == 0 && w.step() == 10 && w.incarnation() == 0)
+      ::kill(agent_of_this_node(), SIGKILL);
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+    if (w.step() % 4 == 0) w.checkpoint(kept = static_cast<int>(w.step()));
+    w.report({.step = w.step()});
+  }
+}
+
+TEST(FitNodes, RanksGoWhereCpusAreAndALostNodeIsARestart) {
+  troupe::Session session({.cpus = 2, .nodes = 3});
+  troupe::Context ctx = session.context();
+  ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 3; }));
+  auto holder =
+      ctx.with({.cpus = 2, .placement = troupe::Placement::on(ctx.node())}).spawn<Holder>();
+  ctx.get(holder.call<&Holder::hold>());
+  const train::FitOptions two{.workers = 2, .max_restarts = 3, .cpus_per_worker = 1};
+  const train::Fit calm = train::fit<on_a_node>(ctx, two, ctx.node(), false);
+  EXPECT_EQ(calm.restarts(), 0);
+  EXPECT_EQ(calm.history().size(), 20u);
+  // The checkpoints go with the node: the run begins again on the last one.
+  const train::Fit fit = train::fit<on_a_node>(ctx, two, ctx.node(), true);
+  EXPECT_GE(fit.restarts(), 1);
+  EXPECT_EQ(fit.history().size(), 20u);
+  EXPECT_EQ(fit.latest_checkpoint().step, 20);
+  int kept = 0;
+  fit.restore(kept);
+  EXPECT_EQ(kept, fit.best_checkpoint().step);
 }
 
 }  // namespace fit_verbs
