@@ -236,6 +236,16 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
   expect_ended(head);
 }
 
+TEST_F(Clusters, ADriverOnAHostWithoutANodeTrainsWhereTheCpusAre) {
+  const json head = start({"--nodes", "2", "--cpus", "1"});
+  const std::string token = head["join_tokens"][0];
+  const Outcome fit =
+      command({TROUPE_PROGRAM, "fit"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
+  EXPECT_EQ(fit.out, "3 steps\n3 steps\n") << fit.err;
+  EXPECT_EQ(troupe_command({"stop"}).code, 0);
+  expect_ended(head);
+}
+
 TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
   const json first = start(
       {"--nodes", "1", "--cpus", "1", "--listen", "127.0.0.1:" + std::to_string(free_port())});

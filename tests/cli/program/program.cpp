@@ -1,5 +1,6 @@
 // What the tests of the command line run on clusters.
 #include "soak.hpp"
+#include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
 #include <algorithm>
@@ -38,6 +39,22 @@ int sum(troupe::Context& ctx, int count) {
   int total = 0;
   for (auto& part : parts) total += ctx.get(part);
   std::cout << total << "\n";
+  return 0;
+}
+
+void three_steps(troupe::train::Worker& w) {
+  for (int i = 0; i < 3; ++i) {
+    w.next_step();
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+  }
+  w.report({.step = w.step()});
+}
+/// Trains with CPUs reserved and without.
+int fit(troupe::Context& ctx) {
+  for (const auto& options : {troupe::train::FitOptions{.workers = 1, .cpus_per_worker = 1},
+                              troupe::train::FitOptions{.workers = 2}})
+    std::cout << troupe::train::fit<three_steps>(ctx, options).last().step << " steps\n";
   return 0;
 }
 
@@ -187,6 +204,7 @@ int main(int argc, char** argv) {
     const std::string verb = argc > 1 ? argv[1] : "";
     if (verb == "sum") return sum(ctx, argc > 2 ? std::stoi(argv[2]) : 100);
     if (verb == "nodes") return nodes(ctx);
+    if (verb == "fit") return fit(ctx);
     if (verb == "hold") return hold(ctx);
     if (verb == "keep") return keep(ctx);
     if (verb == "spread") return spread(ctx);
