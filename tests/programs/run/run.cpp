@@ -116,7 +116,9 @@ std::map<pid_t, Process> descendants() {
 
 std::string described(const std::map<pid_t, Process>& processes) {
   std::string text;
+  std::size_t shown = 0;
   for (const auto& [pid, process] : processes) {
+    if (++shown > 12) return text + "  and " + std::to_string(processes.size() - 12) + " more\n";
     const std::string wait = file_text("/proc/" + std::to_string(pid) + "/wchan");
     text += "  " + std::to_string(pid) + " " + process.name + ", state " + process.state +
             ", child of " + std::to_string(process.parent) +
@@ -248,7 +250,9 @@ class Running {
   Clock::duration stood_{};
 };
 
-std::string framed(const std::string& title, const std::string& text) {
+std::string framed(const std::string& title, std::string text) {
+  constexpr std::size_t kMost = 4000;
+  if (text.size() > kMost) text = "...\n" + text.substr(text.size() - kMost);
   return "---- " + title + "\n" + text + (text.empty() || text.back() == '\n' ? "" : "\\\n");
 }
 

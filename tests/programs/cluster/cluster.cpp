@@ -1,0 +1,215 @@
+#include "tests/programs/program.hpp"
+
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <set>
+#include <thread>
+
+namespace cluster {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace troupe::literals;
+using programs::Program;
+using troupe::Context;
+using troupe::NodeId;
+using troupe::Placement;
+using troupe::Ref;
+
+NodeId here(Context& ctx) {
+  return ctx.node();
+}
+struct Sitting {
+  NodeId where(troupe::ActorContext& ctx) { return ctx.node(); }
+  int twice(int x) { return 2 * x; }
+};
+int same(int x) {
+  return x;
+}
+int waits(int x) {
+  std::this_thread::sleep_for(20ms);
+  return x;
+}
+
+// --- nodes ---
+
+void nodes(Context& ctx) {
+  const auto all = ctx.cluster().nodes;
+  std::set<NodeId> ids;
+  bool sane = true;
+  for (const auto& node : all) {
+    ids.insert(node.id);
+    sane = sane && node.alive && node.cpus > 0 && node.gpus == 0 && !node.name.empty();
+  }
+  std::cout << all.size() << ids.size() << sane << ids.count(ctx.node()) << ctx.gpu_ids().size()
+            << '\n';
+}
+const Program three_nodes{"three_nodes", {.expect = "33110\n", .nodes = 3}, nodes};
+const Program one_node{"one_node", {.expect = "11110\n", .nodes = 1}, nodes};
+
+void placed(Context& ctx) {
+  int right = 0;
+  for (const auto& node : ctx.cluster().nodes) {
+    const troupe::Options there{.placement = Placement::on(node.id)};
+    for (int i = 0; i < 3; ++i) right += ctx.get(ctx.with(there).submit<here>()) == node.id ? 1 : 0;
+    auto actor = ctx.with(there).spawn<Sitting>();
+    right += ctx.get(actor.call<&Sitting::where>()) == node.id ? 1 : 0;
+  }
+  std::cout << right << '\n';
+  try {
+    ctx.get(ctx.with({.placement = Placement::on(NodeId{})}).submit<here>(), 5s);
+    std::cout << "ran\n";
+  } catch (const troupe::Error& e) {
+    std::cout << troupe::name_of(e.code()) << '\n';
+  }
+  const auto soft = Placement::on(NodeId{}, true);
+  std::cout << (ctx.get(ctx.with({.placement = soft}).submit<here>()) == NodeId{}) << '\n';
+}
+const Program placement{"placed_on_a_node", {.expect = "12\ninfeasible\n0\n", .nodes = 3}, placed};
+
+void spread(Context& ctx) {
+  std::set<NodeId> nodes;
+  std::vector<troupe::Actor<Sitting>> actors;
+  for (int i = 0; i < 6; ++i)
+    actors.push_back(ctx.with(troupe::ActorOptions{.cpus = 0.5, .placement = Placement::spread})
+                         .spawn<Sitting>());
+  for (auto& actor : actors) nodes.insert(ctx.get(actor.call<&Sitting::where>()));
+  std::cout << nodes.size() << '\n';
+}
+const Program spreads{"actors_spread", {.expect = "3\n", .nodes = 3}, spread};
+
+std::vector<double> numbers(std::size_t n) {
+  return std::vector<double>(n, 0.5);
+}
+double sum(const std::vector<double>& all) {
+  double total = 0;
+  for (const double x : all) total += x;
+  return total;
+}
+void between(Context& ctx) {
+  // Each node makes a value, and each other one reads it.
+  const auto all = ctx.cluster().nodes;
+  long total = 0;
+  std::vector<Ref<double>> sums;
+  std::vector<Ref<std::vector<double>>> made;
+  for (const auto& node : all)
+    made.push_back(
+        ctx.with({.placement = Placement::on(node.id)}).submit<numbers>(std::size_t{500'000}));
+  for (const auto& node : all)
+    for (const auto& value : made)
+      sums.push_back(ctx.with({.placement = Placement::on(node.id)}).submit<sum>(value));
+  for (const double x : ctx.get(sums)) total += static_cast<long>(x);
+  std::cout << total << '\n';
+}
+const Program transfer{
+    "values_between_nodes", {.expect = "2250000\n", .seconds = 20, .nodes = 3}, between};
+
+void actors_between(Context& ctx) {
+  const auto all = ctx.cluster().nodes;
+  std::vector<troupe::Actor<Sitting>> actors;
+  for (const auto& node : all)
+    actors.push_back(ctx.with({.placement = Placement::on(node.id)}).spawn<Sitting>());
+  Ref<int> x = ctx.put(1);
+  for (int i = 0; i < 9; ++i) x = actors[static_cast<std::size_t>(i) % 3].call<&Sitting::twice>(x);
+  std::cout << ctx.get(x) << '\n';
+}
+const Program chain{
+    "a_chain_of_actors_on_three_nodes", {.expect = "512\n", .nodes = 3}, actors_between};
+
+// --- what a session says of its nodes ---
+
+int described(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::SessionOptions options;
+  options.cpus = 4;
+  options.gpus = 2;
+  options.memory = 256_MiB;
+  options.resources = {{"licence", 1}};
+  options.labels = {{"kind", "fast"}};
+  troupe::Session session(options);
+  Context ctx = session.context();
+  const auto node = ctx.cluster().nodes.at(0);
+  std::cout << node.cpus << ' ' << node.gpus << ' '
+            << ctx.get(ctx.with({.labels = {{"kind", "fast"}}}).submit<same>(1)) << ' '
+            << ctx.get(ctx.with({.gpus = 2}).submit([](Context& c) { return c.gpu_ids().size(); }))
+            << ' ';
+  // One licence: one at a time, and all get it.
+  std::vector<Ref<int>> refs;
+  for (int i = 0; i < 5; ++i)
+    refs.push_back(ctx.with({.resources = {{"licence", 1}}}).submit<waits>(i));
+  int total = 0;
+  for (const int x : ctx.get(refs)) total += x;
+  std::cout << total << '\n';
+  return 0;
+}
+const Program descriptions{"resources_and_labels", {.expect = "4 2 1 2 10\n"}, described};
+
+int two_cpus(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  // Two that hold a CPU each leave none.
+  const troupe::ActorOptions one{.cpus = 1.5};
+  auto a = ctx.with(one).spawn<Sitting>();
+  std::cout << ctx.get(a.call<&Sitting::twice>(1));
+  auto b = ctx.with(one).spawn<Sitting>();
+  auto late = b.call<&Sitting::twice>(2);
+  std::cout << ctx.try_get(late, 200ms).ok();
+  a = {};
+  std::cout << ctx.get(late) << '\n';
+  return 0;
+}
+const Program reserved{"actors_reserve_cpus", {.expect = "204\n", .nodes = 1}, two_cpus};
+
+int explicit_one(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto a = ctx.with(troupe::ActorOptions{.cpus = 1}).spawn<Sitting>();
+  std::cout << ctx.get(a.call<&Sitting::twice>(1));
+  auto b = ctx.with(troupe::ActorOptions{.cpus = 1}).spawn<Sitting>();
+  auto late = b.call<&Sitting::twice>(2);
+  std::cout << ctx.try_get(late, 200ms).ok();
+  a = {};
+  std::cout << ctx.get(late) << '\n';
+  return 0;
+}
+const Program one_cpu{"an_actor_reserves_one_cpu", {.expect = "204\n", .nodes = 1}, explicit_one};
+
+// --- a node dies ---
+
+int ends_its_agent(int) {
+  // The agent is the parent of the zygote that forked this worker.
+  char text[64];
+  std::snprintf(text, sizeof text, "/proc/%d/stat", static_cast<int>(::getppid()));
+  FILE* file = std::fopen(text, "r");
+  int agent = 0;
+  if (file == nullptr || std::fscanf(file, "%*d (%*[^)]) %*c %d", &agent) != 1) return -1;
+  std::fclose(file);
+  ::kill(agent, SIGKILL);
+  std::this_thread::sleep_for(20s);
+  return 0;
+}
+void node_dies(Context& ctx) {
+  const auto all = ctx.cluster().nodes;
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& node) { return !(node.id == ctx.node()); });
+  const auto there = Placement::on(other->id);
+  auto safe = ctx.put(numbers(10'000), {.replicas = 3});
+  troupe::TaskOptions options;
+  options.placement = there;
+  options.max_retries = 0;
+  try {
+    ctx.get(ctx.with(options).submit<ends_its_agent>(1));
+  } catch (const troupe::WorkerDied& e) {
+    std::cout << "WorkerDied " << e.maybe_executed() << ' ';
+  }
+  std::cout << ctx.get(ctx.submit<sum>(safe)) << '\n';
+}
+const Program node_death{
+    "a_node_dies", {.expect = "WorkerDied 1 5000\n", .seconds = 20, .nodes = 3}, node_dies};
+
+}  // namespace
+}  // namespace cluster
