@@ -19,7 +19,10 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   spec.owner = self;
   spec.shape = shape_of(message.shape);
   spec.max_restarts = message.max_restarts;
-  spec.restart_window = Duration(static_cast<Duration::rep>(message.restart_window_ns));
+  // Control refuses a negative one together with the message that has it.
+  constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
+  spec.restart_window =
+      Duration(static_cast<Duration::rep>(std::min(message.restart_window_ns, kLongest)));
   spec.detached = message.detached;
   return spec;
 }

@@ -114,6 +114,13 @@ struct Host : testing::Test {
   }
 };
 
+TEST_F(Host, AWindowThatNoDurationHoldsIsTheLongest) {
+  wire::CreateActor create = message(kA);
+  create.restart_window_ns = ~std::uint64_t{0};
+  host.create(create, Blob(3), JobId{0, 9});
+  EXPECT_EQ(out.got<control::SpawnActor>().back().spec.restart_window, Duration::max());
+}
+
 TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
   const auto spec = made();
   EXPECT_EQ(spec->id, kA);
