@@ -194,7 +194,7 @@ void ActorHost::unreferenced(ActorId actor) {
   control_.send(control::HandlesGone{actor});
 }
 
-void ActorHost::kill(ActorId actor, bool may_restart) {
+void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer) {
   const Watched& watched = ask_for(actor);  // until it is over the kill may have to be said again
   if (!may_restart) {
     killed_.insert(actor);
@@ -204,7 +204,21 @@ void ActorHost::kill(ActorId actor, bool may_restart) {
   // Said to another control it must not end the life that followed.
   std::uint64_t& life = killed_lives_[actor];
   life = std::max(life, watched.newest);
-  if (life != 0) control_.send(control::KillActor{actor, true, life});
+  if (life != 0) {
+    control_.send(control::KillActor{actor, true, life});
+    tell_killed_life(actor, life, killer);
+  } else if (killer != 0) {
+    killers_[actor].push_back(killer);
+  }
+}
+
+void ActorHost::tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer) {
+  if (killer == 0) return;
+  wire::ActorUpdate update;
+  update.actor = actor;
+  update.state = wire::ActorState::restarting;
+  update.incarnation = life;
+  out_.publish(killer, update);
 }
 
 /// Control knows of this life, alive or on its way to it.
@@ -213,10 +227,13 @@ void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
   watched.newest = std::max(watched.newest, incarnation);
   const auto killed = killed_lives_.find(actor);
   if (killed == killed_lives_.end() || incarnation <= killed->second) return;
-  if (std::exchange(killed->second, incarnation) == 0)
-    control_.send(control::KillActor{actor, true, incarnation});
-  else
+  if (std::exchange(killed->second, incarnation) != 0) {
     killed_lives_.erase(killed);
+    return;
+  }
+  control_.send(control::KillActor{actor, true, incarnation});
+  if (const auto killers = killers_.extract(actor))
+    for (const ProcessIndex killer : killers.mapped()) tell_killed_life(actor, incarnation, killer);
 }
 
 // --- hosted here
@@ -397,6 +414,7 @@ void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);
+  killers_.erase(actor);
   was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);

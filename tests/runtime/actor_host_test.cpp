@@ -452,6 +452,28 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
   EXPECT_EQ(host.watched(), 0u);
 }
 
+TEST_F(Host, WhoEndsALifeHearsWhichOneBeforeItHearsThatOneIsAlive) {
+  host.registered(1, 1, 0, now);
+  const auto said_to = [&](ProcessIndex process) {
+    std::vector<std::pair<wire::ActorState, std::uint64_t>> said;
+    for (const auto& [watcher, update] : out.published)
+      if (watcher == process) said.emplace_back(update.state, update.incarnation);
+    return said;
+  };
+  host.watch(kA, 7);
+  host.kill(kA, true, 7);
+  EXPECT_TRUE(said_to(7).empty()) << "nobody here knows which life that is";
+  locate(control::ActorState::alive, kFirst, kSelfNode);
+  ASSERT_EQ(said_to(7).size(), 2u);
+  EXPECT_EQ(said_to(7)[0], std::pair(wire::ActorState::restarting, kFirst));
+  EXPECT_EQ(said_to(7)[1], std::pair(wire::ActorState::alive, kFirst));
+  out.published.clear();
+  host.kill(kA, true, 8);
+  ASSERT_EQ(said_to(8).size(), 1u) << "known now: it is answered at once";
+  EXPECT_EQ(said_to(8)[0], std::pair(wire::ActorState::restarting, kFirst));
+  EXPECT_TRUE(said_to(7).empty());
+}
+
 TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   host.registered(1, 1, 0, now);
   order(made());
