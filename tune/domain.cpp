@@ -27,7 +27,14 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   if (low > high) reject(what, "the lower bound is above the upper one");
   if (log && low <= 0) reject(what, "a log scale needs a lower bound above 0");
   if (!(step >= 0) || !std::isfinite(step)) reject(what, "the step must be a positive number");
+  if (!std::isfinite(high - low)) reject(what, "the range is wider than a double can hold");
+  if (kind == Domain::Kind::integer && std::max(std::abs(low), std::abs(high)) > 0x1p53)
+    reject(what, "whole numbers beyond 2^53 are not told apart");
   if (step > high - low && high > low) reject(what, "the step is larger than the range");
+  if (step > 0) {  // the last value that there is: what lies above it is no value and draws none
+    const double last = low + std::floor((high - low) / step * (1 + 1e-12)) * step;
+    if (last < high - 1e-9 * step) domain.high = last;
+  }
   return domain;
 }
 
@@ -101,6 +108,10 @@ Domain normal(double mean, double deviation, double step) {
   if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
     reject("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
            "the mean must be finite and the deviation above 0");
+  }
+  if (!std::isfinite(std::abs(mean) + 40 * deviation)) {
+    reject("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
+           "its values are larger than a double can hold");
   }
   if (!(step >= 0)) reject("tune::normal", "the step must not be negative");
   Domain domain;
@@ -189,6 +200,13 @@ std::string show(const Domain& d, double value) {
   return number(value);
 }
 
+std::string show_number(double value) {
+  return exact(value);
+}
+std::string show_number(long long value) {
+  return std::to_string(value);
+}
+
 std::string show(const Domain& d) {
   if (d.kind == Domain::Kind::choice) {
     std::string text = d.grid ? "grid(" : "choice(";
@@ -221,8 +239,10 @@ void SearchSpace::check(const Point& point) const {
   }
   for (std::size_t i = 0; i < size(); ++i) {
     if (contains(parameters[i].domain, point[i])) continue;
-    reject(parameters[i].name + " = " + tune::show(parameters[i].domain, point[i]),
-           "outside " + tune::show(parameters[i].domain));
+    const Domain& domain = parameters[i].domain;
+    const bool choice = domain.kind == Domain::Kind::choice;
+    reject(parameters[i].name + " = " + (choice ? tune::show(domain, point[i]) : exact(point[i])),
+           "outside " + tune::show(domain));
   }
 }
 

@@ -112,6 +112,12 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
     sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
   }
   centers_.push_back((low_ + high_) / 2);  // the prior: all of the range
+  for (std::size_t k = 0; k <= n; ++k) {
+    const double s = sigmas_[k];
+    const double mass = normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s);
+    offsets_.push_back(std::log(weights_[k]) - std::log(std::max(mass, eps)) -
+                       (domain_.step > 0 ? 0 : std::log(s) + 0.91893853320467274178));
+  }
 }
 
 /// Each row has probability 1/(n+1) of prior per option and 1 on the observed one, normalised.
@@ -144,26 +150,24 @@ double ParzenEstimator::draw(Random& random) const {
 double ParzenEstimator::log_pdf(double value) const {
   std::vector<double> terms;
   terms.reserve(weights_.size());
+  if (domain_.kind == Domain::Kind::choice) {
+    for (std::size_t k = 0; k < weights_.size(); ++k)
+      terms.push_back(std::log(weights_[k]) + std::log(rows_[k][static_cast<std::size_t>(value)]));
+    return log_sum_exp(terms);
+  }
+  const double from = value - domain_.step / 2;
+  const bool discrete = domain_.step > 0;
+  const double at = inner(value);
+  const double a = domain_.log && from <= 0 ? low_ : std::max(inner(from), low_);
+  const double b = std::min(inner(value + domain_.step / 2), high_);
   for (std::size_t k = 0; k < weights_.size(); ++k) {
-    double term = std::log(weights_[k]);
-    if (domain_.kind == Domain::Kind::choice) {
-      terms.push_back(term + std::log(rows_[k][static_cast<std::size_t>(value)]));
-      continue;
-    }
     const double s = sigmas_[k];
-    term -=
-        std::log(std::max(normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s), eps));
-    if (domain_.step > 0) {
-      const double from = value - domain_.step / 2;
-      const double a = domain_.log && from <= 0 ? low_ : std::max(inner(from), low_);
-      const double b = std::min(inner(value + domain_.step / 2), high_);
-      term +=
-          std::log(std::max(normal_mass((a - centers_[k]) / s, (b - centers_[k]) / s), eps * eps));
-    } else {
-      const double z = (inner(value) - centers_[k]) / s;
-      term -= 0.5 * z * z + std::log(s) + 0.91893853320467274178;
-    }
-    terms.push_back(term);
+    const double z = (at - centers_[k]) / s;
+    const double term =
+        discrete ? std::log(std::max(normal_mass((a - centers_[k]) / s, (b - centers_[k]) / s),
+                                     eps * eps))
+                 : -0.5 * z * z;
+    terms.push_back(offsets_[k] + term);
   }
   return log_sum_exp(terms);
 }

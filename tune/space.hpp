@@ -13,7 +13,11 @@
 #include "troupe/tune/detail/member_name.hpp"
 #include "troupe/tune/domain.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -43,9 +47,59 @@ std::string shown(const T& value) {
     return std::to_string(static_cast<long long>(value));
   } else {
     std::ostringstream out;
+    out.imbue(std::locale::classic());
     out << value;
     return out.str();
   }
+}
+
+/// A value of a domain in a member. What a scheduler took out of the domain and the member cannot
+/// hold becomes the nearest that it can.
+template <class M>
+M member_value(double value) {
+  if constexpr (std::is_integral_v<M>) {
+    if (std::isnan(value)) return M{};
+    // As doubles the limits of wide types round up, past what the type holds.
+    if (value >= static_cast<double>(std::numeric_limits<M>::max()))
+      return std::numeric_limits<M>::max();
+    if (value <= static_cast<double>(std::numeric_limits<M>::min()))
+      return std::numeric_limits<M>::min();
+  } else if constexpr (sizeof(M) < sizeof(double)) {
+    constexpr auto top = static_cast<double>(std::numeric_limits<M>::max());
+    if (!std::isnan(value)) value = std::min(std::max(value, -top), top);
+  }
+  return static_cast<M>(value);
+}
+
+/// A member's value in the domain: the domain's own nearest one where the member cannot tell them
+/// apart, as 0.1f and 0.1.
+template <class M>
+double domain_value(const Domain& domain, M member) {
+  const auto value = static_cast<double>(member);
+  if constexpr (std::is_floating_point_v<M> && sizeof(M) < sizeof(double)) {
+    const double nearest = clamp(domain, value);
+    if (member_value<M>(nearest) == member) return nearest;
+  }
+  return value;
+}
+
+/// Refuses values that the member cannot hold.
+template <class M>
+void check_range(const std::string& name, const Domain& domain) {
+  const bool normal = domain.kind == Domain::Kind::normal;
+  const double low = normal ? domain.mean - 40 * domain.deviation : domain.low;
+  const double high = normal ? domain.mean + 40 * domain.deviation : domain.high;
+  const auto least = static_cast<double>(std::numeric_limits<M>::lowest());
+  const auto most = static_cast<double>(std::numeric_limits<M>::max());
+  if (low >= least && high <= most) return;
+  const std::string range = std::is_integral_v<M>
+                                ? std::to_string(std::numeric_limits<M>::lowest()) + " to " +
+                                      std::to_string(std::numeric_limits<M>::max())
+                                : show_number(least) + " to " + show_number(most);
+  throw InvalidArgument(Code::invalid_argument,
+                        "tune::Space: " + (name.empty() ? "the member" : name) + " holds " + range +
+                            " and " + show(domain) +
+                            " goes beyond; narrow it, or take a larger type");
 }
 }  // namespace detail
 
@@ -66,8 +120,8 @@ class Space {
                 "troupe: the struct of hyper-parameters needs a default constructor");
 
  public:
-  /// Adds a parameter. Throws InvalidArgument when the member is already a parameter or when a
-  /// domain of fractions meets a whole-number member.
+  /// Adds a parameter. Throws InvalidArgument when the member is already a parameter, when a domain
+  /// of fractions meets a whole-number member, or when it has values that the member cannot hold.
   template <class M>
   Space& with(M Hp::* member, const Domain& domain) & {
     return add(detail::member_name(member), member, domain);
@@ -83,6 +137,12 @@ class Space {
     } else {
       return add_choice(std::move(name), member, domain);
     }
+  }
+  /// The same with a member of a base class.
+  template <class M, class B, class D>
+    requires(std::is_base_of_v<B, Hp> && !std::is_same_v<B, Hp>)
+  Space& with(M B::* member, const D& domain) & {
+    return with(detail::member_name(member), static_cast<M Hp::*>(member), domain);
   }
   /// The same with the member in angle brackets; its name is known for every class.
   template <auto Member, class D>
@@ -190,10 +250,11 @@ class Space {
                                 " is a whole number and " + show(domain) +
                                 " makes fractions; use tune::integers(low, high)");
     }
+    detail::check_range<M>(name, domain);
     bind(
         std::move(name), member, domain,
-        [member](Hp& hp, double v) { hp.*member = static_cast<M>(v); },
-        [member](const Hp& hp) { return static_cast<double>(hp.*member); });
+        [member](Hp& hp, double v) { hp.*member = detail::member_value<M>(v); },
+        [member, domain](const Hp& hp) { return detail::domain_value(domain, hp.*member); });
     return *this;
   }
 

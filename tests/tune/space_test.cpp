@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <set>
 
 namespace troupe::tune {
@@ -94,6 +96,95 @@ TEST(Space, MistakesAreExplained) {
             "lr = 7: outside log_uniform(1e-05, 0.1)");
   EXPECT_EQ(message_of([] { full_space().start_at({.lr = 1e-3, .width = 20, .optimizer = "x"}); }),
             "tune::Space: optimizer holds none of its options");
+}
+
+struct Narrow {
+  std::uint8_t byte = 0;
+  int whole = 0;
+  float ratio = 0;
+  long long wide = 0;
+};
+
+TEST(Space, AMemberThatCannotHoldTheDomainIsRefused) {
+  EXPECT_EQ(
+      message_of([] { Space<Narrow>{}.with(&Narrow::byte, integers(0, 300)); }),
+      "tune::Space: byte holds 0 to 255 and integers(0, 300) goes beyond; narrow it, or take a "
+      "larger type");
+  EXPECT_NE(
+      message_of([] { Space<Narrow>{}.with(&Narrow::byte, integers(-1, 3)); }).find("0 to 255"),
+      std::string::npos);
+  EXPECT_NE(message_of([] {
+              Space<Narrow>{}.with(&Narrow::whole, integers(0, 5'000'000'000));
+            }).find("whole holds"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              Space<Narrow>{}.with(&Narrow::ratio, uniform(0, 1e39));
+            }).find("ratio holds"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { uniform(-1.7e308, 1.7e308); }).find("wider than a double"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { integers(0, 1LL << 60); }).find("2^53"), std::string::npos);
+  EXPECT_NE(message_of([] { normal(0, 1e308); }).find("larger than a double"), std::string::npos);
+  EXPECT_EQ(message_of([] { Space<Narrow>{}.with(&Narrow::byte, integers(0, 255)); }), "no error");
+  // A scheduler may leave the domain: never into undefined behaviour.
+  const auto space = Space<Narrow>{}
+                         .with(&Narrow::byte, integers(0, 255))
+                         .with(&Narrow::whole, integers(0, 9))
+                         .with(&Narrow::wide, integers(0, 9));
+  const Narrow far = space.from_point({300, 1e12, 1e30});
+  EXPECT_EQ(far.byte, 255);
+  EXPECT_EQ(far.whole, std::numeric_limits<int>::max());
+  EXPECT_EQ(far.wide, std::numeric_limits<long long>::max());
+}
+
+TEST(Space, AFloatIsInsideWhereItsDoubleIs) {
+  auto space = Space<Narrow>{}.with(&Narrow::ratio, uniform(0, 0.1));
+  EXPECT_NO_THROW(space.start_at({.ratio = 0.1F}));
+  EXPECT_EQ(space.starts()[0][0], 0.1);
+  auto steps = Space<Narrow>{}.with(&Narrow::ratio, quantized(0, 1, 0.1));
+  EXPECT_NO_THROW(steps.start_at({.ratio = 0.3F}));
+  EXPECT_EQ(message_of([&] { space.start_at({.ratio = 0.100001F}); }),
+            "ratio = " + show_number(double(0.100001F)) + ": outside uniform(0, 0.1)");
+}
+
+struct WithArray {
+  double lr = 0;
+  double betas[2] = {0.9, 0.99};
+  int width = 1;
+  double grid[2][2] = {};
+  bool flag = false;
+};
+struct Common {
+  double lr = 0;
+  int steps = 0;
+};
+struct Derived : Common {
+  double extra = 0;
+};
+
+TEST(Space, ArraysAndBaseClassesInTheStruct) {
+  const auto space = Space<WithArray>{}
+                         .with(&WithArray::lr, uniform(0, 1))
+                         .with(&WithArray::width, integers(1, 9))
+                         .with(&WithArray::flag, choice(false, true));
+  EXPECT_EQ(space.search().parameters[0].name, "lr");
+  EXPECT_EQ(space.search().parameters[1].name, "width");
+  EXPECT_EQ(space.search().parameters[2].name, "flag");
+  EXPECT_EQ(space.from_point({0.5, 3, 1}).betas[1], 0.99);
+  const auto derived =
+      Space<Derived>{}.with(&Derived::steps, integers(1, 9)).with(&Derived::extra, uniform(0, 1));
+  EXPECT_EQ(derived.search().parameters[0].name, "steps");
+  EXPECT_EQ(derived.search().parameters[1].name, "p1");
+  EXPECT_EQ(derived.from_point({4, 0.5}).steps, 4);
+  EXPECT_EQ(derived.from_point({4, 0.5}).extra, 0.5);
+}
+
+TEST(Domain, TheLastStepOfAQuantizedRangeIsAsLikelyAsTheRest) {
+  Random random(3);
+  int ones = 0;
+  for (int i = 0; i < 20000; ++i) ones += sample(quantized(0, 1.9, 1), random) == 1;
+  EXPECT_NEAR(ones / 20000.0, 0.5, 0.015);
+  EXPECT_EQ(grid_values(quantized(0, 1.9, 1), 5), (std::vector<double>{0, 1}));
 }
 
 TEST(Domain, SamplesFollowTheirDistribution) {

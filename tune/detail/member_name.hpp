@@ -1,6 +1,7 @@
 /// The name of a data member, read by the compiler from its own spelling of a pointer to it.
 ///
 ///     member_name<Hp>(&Hp::lr)    // "lr"; empty when Hp is no aggregate of up to 16 members
+///                             // (an array counts each element) or has a base class
 ///
 /// A pointer into an object that is never defined is a valid template argument; both g++ and clang
 /// print it with the member's name (the idea of Boost.PFR's and reflect-cpp's field names).
@@ -66,9 +67,57 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{((void)I, AnyMember{})...}; };
 }
 
-/// Members of an aggregate, at most 16; 0 when T is none or has more.
+template <class T>
+struct AnyBase {
+  template <class B>
+    requires(std::is_base_of_v<B, T> && !std::is_same_v<B, T>)
+  operator B() const;
+};
+
+/// Whether the first that an aggregate is made of is a base class.
+template <class T>
+constexpr bool has_base() {
+  return requires { T{AnyBase<T>{}}; };
+}
+
+template <class T, std::size_t... A, std::size_t... K, std::size_t... R>
+constexpr bool takes_nested(std::index_sequence<A...>, std::index_sequence<K...>,
+                            std::index_sequence<R...>) {
+  return requires {
+    T{((void)A, AnyMember{})..., {((void)K, AnyMember{})...}, ((void)R, AnyMember{})...};
+  };
+}
+
+/// How many of the N initialisers the member at place I takes: those of an array are written
+/// without their own braces.
+template <class T, std::size_t N, std::size_t I, std::size_t K>
+constexpr std::size_t extent_at() {
+  if constexpr (K < 2) {
+    return 1;
+  } else if constexpr (takes_nested<T>(std::make_index_sequence<I>{}, std::make_index_sequence<K>{},
+                                       std::make_index_sequence<N - I - K>{}) &&
+                       !takes_nested<T>(std::make_index_sequence<I>{},
+                                        std::make_index_sequence<K>{},
+                                        std::make_index_sequence<N - I - K + 1>{})) {
+    return K;
+  } else {
+    return extent_at<T, N, I, K - 1>();
+  }
+}
+
+/// Members from place I of N initialisers on.
+template <class T, std::size_t N, std::size_t I = 0>
+constexpr std::size_t members_from() {
+  if constexpr (I >= N) {
+    return 0;
+  } else {
+    return 1 + members_from<T, N, I + extent_at<T, N, I, N - I>()>();
+  }
+}
+
+/// Initialisers of an aggregate, at most 16; 0 when T is none or has more.
 template <class T, std::size_t N = 16>
-constexpr std::size_t member_count() {
+constexpr std::size_t initialiser_count() {
   if constexpr (!std::is_aggregate_v<T>) {
     return 0;
   } else if constexpr (N == 16 && takes<T>(std::make_index_sequence<17>{})) {
@@ -76,7 +125,19 @@ constexpr std::size_t member_count() {
   } else if constexpr (N == 0 || takes<T>(std::make_index_sequence<N>{})) {
     return N;
   } else {
-    return member_count<T, N - 1>();
+    return initialiser_count<T, N - 1>();
+  }
+}
+
+/// Members of an aggregate; 0 when T is none, has a base class or takes more than 16 initialisers.
+template <class T>
+constexpr std::size_t member_count() {
+  if constexpr (!std::is_aggregate_v<T>) {
+    return 0;
+  } else if constexpr (has_base<T>()) {
+    return 0;
+  } else {
+    return members_from<T, initialiser_count<T>()>();
   }
 }
 

@@ -31,6 +31,7 @@ class ParzenEstimator {
   std::vector<double> weights_;
   std::vector<double> centers_;
   std::vector<double> sigmas_;
+  std::vector<double> offsets_;            ///< log weight less the logs that normalise a kernel
   std::vector<std::vector<double>> rows_;  ///< choice only: probability of each option
 };
 
