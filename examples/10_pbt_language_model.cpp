@@ -2,9 +2,11 @@
 // processes that average their gradients through shared memory. A worker is killed in the middle of
 // a step; its trial goes on all the same.
 // Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER]; curves.svg, report.html
-// and more are written into FOLDER (here when none is named).
+// and more are written into FOLDER, which must be new (one named after the time when none is
+// named).
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <iostream>
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -59,7 +61,7 @@ void trial(tune::Trial& t, Hp hp, Plan plan, troupe::Ref<train::TextDataset> tex
 int main(int argc, char** argv) {
   return troupe::run(argc, argv, [&](troupe::Context& ctx) {
     Plan plan;
-    std::string file, results = ".";
+    std::string file, results = "language_model-" + std::to_string(std::time(nullptr));
     for (int i = 1; i < argc; ++i) {
       if (std::strcmp(argv[i], "--smoke") == 0)
         plan = {.steps = 120, .report_every = 20};

@@ -62,14 +62,24 @@ struct TrialInfo {
   std::vector<Sample> history;
   std::vector<Copy> copies;
   std::map<std::string, double> metrics;  ///< of the last report
-  std::optional<Checkpoint> checkpoint;   ///< the latest
-  std::string note;                       ///< why it ended, in plain words
-  double created = 0;                     ///< seconds since the experiment began
+  /// The latest, while the trial lives; of a completed one with Options::save_at_end.
+  std::optional<Checkpoint> checkpoint;
+  std::string note;    ///< why it ended, in plain words
+  double created = 0;  ///< seconds since the experiment began
 
   double score() const noexcept {
     return history.empty() ? std::numeric_limits<double>::quiet_NaN() : history.back().score;
   }
   long step() const noexcept { return history.empty() ? 0 : history.back().step; }
+};
+
+/// The best state that a trial reported, and its model.
+struct BestReport {
+  int trial = 0;
+  long step = 0;
+  double score = 0;
+  Point params;                          ///< with which the trial came there
+  std::optional<Checkpoint> checkpoint;  ///< of this very state; none: no report offered a model
 };
 
 struct Board {
@@ -86,11 +96,30 @@ struct Board {
   double seconds = 0;  ///< since the experiment began
   bool over = false;
   std::string why_over;
-  int best = -1;  ///< trial with the best last score, or -1
+  std::string error;  ///< the mistake in the program for which it could not go on; else empty
+  int best = -1;      ///< the trial of best_report, or -1
+  /// The best report of all. Those that offered a model go before those that did not, so that the
+  /// score and the model belong together.
+  std::optional<BestReport> best_report;
   std::vector<TrialInfo> trials;
   std::uint64_t reports = 0;      ///< received so far
   std::uint64_t events_seen = 0;  ///< that were ever in `events`
   std::deque<Event> events;       ///< the latest 1,000 that people care about (no plain reports)
+
+  /// Of best_report; of a board made by hand the best trial's last score; NaN without one.
+  double best_score() const noexcept {
+    if (best_report) return best_report->score;
+    return best < 0 ? std::numeric_limits<double>::quiet_NaN()
+                    : trials[static_cast<std::size_t>(best)].score();
+  }
+  long best_step() const noexcept {
+    if (best_report) return best_report->step;
+    return best < 0 ? 0 : trials[static_cast<std::size_t>(best)].step();
+  }
+  /// There must be a best trial.
+  const Point& best_params() const noexcept {
+    return best_report ? best_report->params : trials[static_cast<std::size_t>(best)].params;
+  }
 };
 
 }  // namespace troupe::tune

@@ -1,19 +1,21 @@
 #include "troupe/tune/event.hpp"
 
 #include "troupe/tune/internal/json.hpp"
+#include "troupe/tune/internal/text.hpp"
 
 #include <array>
-#include <nlohmann/json.hpp>
+#include <cmath>
 
 namespace troupe::tune {
 namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::array<std::string_view, 23> kind_names = {
-    "begin",   "report",  "save",      "restore", "end",      "tick", "cancel",  "interrupt",
-    "created", "started", "exploit",   "copied",  "mismatch", "held", "yielded", "paused",
-    "resumed", "stopped", "completed", "retry",   "failed",   "best", "over"};
+constexpr std::array<std::string_view, 25> kind_names = {
+    "begin",     "report",  "save",    "restore", "end",       "tick",     "cancel",
+    "interrupt", "created", "started", "exploit", "copied",    "mismatch", "held",
+    "yielded",   "paused",  "resumed", "stopped", "completed", "retry",    "failed",
+    "best",      "over",    "kept",    "repeated"};
 
 struct Fields {
   bool trial, attempt, step, score, donor, can_save, ok, checkpoint, params, donor_params, metrics,
@@ -31,7 +33,7 @@ Fields fields_of(Kind kind) {
            kind == Kind::retry;
   f.score = kind == Kind::report || kind == Kind::best || kind == Kind::stopped ||
             kind == Kind::completed;
-  f.donor = kind == Kind::exploit || kind == Kind::copied;
+  f.donor = kind == Kind::exploit || kind == Kind::copied || kind == Kind::kept;
   f.can_save = kind == Kind::report;
   f.ok = kind == Kind::end;
   f.checkpoint = kind == Kind::save || kind == Kind::restore || kind == Kind::started ||
@@ -42,11 +44,12 @@ Fields fields_of(Kind kind) {
   f.metrics = kind == Kind::report;
   f.text = kind == Kind::end || kind == Kind::exploit || kind == Kind::mismatch ||
            kind == Kind::stopped || kind == Kind::completed || kind == Kind::retry ||
-           kind == Kind::failed || kind == Kind::over;
+           kind == Kind::failed || kind == Kind::over || kind == Kind::repeated;
   return f;
 }
 
-double number_in(const nlohmann::json& j) {
+double number_in(const Json& j) {
+  if (j.is_null()) return std::nan("");
   if (j.is_string()) {
     const auto text = j.get<std::string>();
     if (text == "nan") return std::nan("");
@@ -56,17 +59,19 @@ double number_in(const nlohmann::json& j) {
   return j.get<double>();
 }
 
-Point point_in(const nlohmann::json& j) {
+Point point_in(const Json& j) {
   Point point;
   for (const auto& v : j) point.push_back(number_in(v));
   return point;
 }
 
-std::string point_out(const Point& point) {
-  return json_array(point, json_number);
+Json point_out(const Point& point) {
+  Json out = Json::array();
+  for (const double v : point) out.push_back(json_number(v));
+  return out;
 }
 
-Event read_fields(const nlohmann::json& j, Kind kind) {
+Event read_fields(const Json& j, Kind kind) {
   Event e;
   e.kind = kind;
   e.micros = std::llround(j.at("t").get<double>() * 1e6);
@@ -92,13 +97,6 @@ Event read_fields(const nlohmann::json& j, Kind kind) {
   return e;
 }
 
-std::string seconds_text(std::int64_t micros) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%lld.%06lld", static_cast<long long>(micros / 1000000),
-                static_cast<long long>(micros % 1000000));
-  return text;
-}
-
 /// `lr 0.0031 → 0.0037, width 64 → 80` for the parameters that differ.
 std::string changes(const SearchSpace& space, const Point& from, const Point& to) {
   std::string text;
@@ -121,77 +119,43 @@ std::string_view name_of(Event::Kind kind) noexcept {
   return i < kind_names.size() ? kind_names[i] : "?";
 }
 
-std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    char escape[8];
-    if (c == '"' || c == '\\') {
-      out += {'\\', static_cast<char>(c)};
-    } else if (c < 0x20 || c == '<' || c == 0x7f) {
-      std::snprintf(escape, sizeof escape, "\\u%04x", c);
-      out += escape;
-    } else if (c < 0x80) {
-      out += static_cast<char>(c);
-    } else {
-      const std::size_t length = c >= 0xF0 && c < 0xF5 ? 4 : c >= 0xE0 ? 3 : c >= 0xC2 ? 2 : 0;
-      bool valid = length > 0 && c < 0xF5 && i + length <= text.size();
-      for (std::size_t k = 1; valid && k < length; ++k) {
-        valid = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-      }
-      if (valid) {  // no overlong forms, no surrogates, nothing past U+10FFFF
-        const auto next = static_cast<unsigned char>(text[i + 1]);
-        valid = !(c == 0xE0 && next < 0xA0) && !(c == 0xED && next >= 0xA0) &&
-                !(c == 0xF0 && next < 0x90) && !(c == 0xF4 && next >= 0x90);
-      }
-      if (valid) {
-        out += text.substr(i, length);
-        i += length - 1;
-      } else {
-        out += '?';
-      }
-    }
-  }
-  return out + "\"";
-}
-
 std::string to_json(const Event& e) {
-  JsonObject out;
-  out.raw("t", seconds_text(e.micros)).text("event", name_of(e.kind));
+  Json out;
+  out["t"] = e.seconds();
+  out["event"] = name_of(e.kind);
   const Fields f = fields_of(e.kind);
-  if (f.trial) out.whole("trial", e.trial);
-  if (f.attempt) out.whole("attempt", e.attempt);
-  if (f.step) out.whole("step", e.step);
-  if (f.score) out.number("score", e.score);
-  if (f.donor) out.whole("donor", e.donor);
-  if (f.can_save) out.flag("can_save", e.can_save);
-  if (f.ok) out.flag("ok", e.ok);
+  if (f.trial) out["trial"] = e.trial;
+  if (f.attempt) out["attempt"] = e.attempt;
+  if (f.step) out["step"] = e.step;
+  if (f.score) out["score"] = json_number(e.score);
+  if (f.donor) out["donor"] = e.donor;
+  if (f.can_save) out["can_save"] = e.can_save;
+  if (f.ok) out["ok"] = e.ok;
   if (f.checkpoint) {
-    JsonObject c;
-    c.text("key", e.checkpoint.key).text("hash", e.checkpoint.hash);
-    c.raw("bytes", std::to_string(e.checkpoint.bytes)).whole("step", e.checkpoint.step);
-    out.raw("checkpoint", c.str());
+    out["checkpoint"] = {{"key", e.checkpoint.key},
+                         {"hash", e.checkpoint.hash},
+                         {"bytes", e.checkpoint.bytes},
+                         {"step", e.checkpoint.step}};
   }
-  if (f.params) out.raw("params", point_out(e.params));
-  if (f.donor_params) out.raw("donor_params", point_out(e.donor_params));
+  if (f.params) out["params"] = point_out(e.params);
+  if (f.donor_params) out["donor_params"] = point_out(e.donor_params);
   if (f.metrics) {
-    JsonObject metrics;
-    for (const auto& [key, value] : e.metrics) metrics.number(key, value);
-    out.raw("metrics", metrics.str());
+    Json& metrics = out["metrics"] = Json::object();
+    for (const auto& [key, value] : e.metrics) metrics[key] = json_number(value);
   }
-  if (f.text) out.text("text", e.text);
-  return out.str();
+  if (f.text) out["text"] = e.text;
+  return json_line(out);
 }
 
 Result<Event> event_from_json(std::string_view line) {
   try {
-    const auto j = nlohmann::json::parse(line);
+    const auto j = Json::parse(line);
     const auto name = j.at("event").get<std::string>();
     for (std::size_t i = 0; i < kind_names.size(); ++i) {
       if (kind_names[i] == name) return read_fields(j, static_cast<Kind>(i));
     }
     return Error(Code::invalid_argument, "no experiment event: unknown kind " + name);
-  } catch (const nlohmann::json::exception& e) {
+  } catch (const Json::exception& e) {
     return Error(Code::invalid_argument, std::string("no experiment event: ") + e.what());
   }
 }
@@ -218,6 +182,10 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
              (e.step > 0 ? "step " + std::to_string(e.step) : std::string("the beginning")) + ": " +
              e.text;
     case Kind::failed: return who + " failed: " + e.text;
+    case Kind::kept:
+      return who + " keeps its weights and parameters: trial " + std::to_string(e.donor) +
+             " ended before it had saved";
+    case Kind::repeated: return who + " " + e.text;
     case Kind::best: return who + " is the best so far: " + score + at;
     case Kind::over: return "the experiment is over: " + e.text;
     case Kind::interrupt: return "the experiment was interrupted and goes on";

@@ -53,6 +53,8 @@ struct Event {
     failed,
     best,
     over,
+    kept,      ///< an exploit that did not happen: its donor ended before it had saved
+    repeated,  ///< a trial failed several times in a row in the same way
   };
   Kind kind = Kind::tick;
   std::int64_t micros = 0;  ///< since the experiment began
@@ -69,7 +71,7 @@ struct Event {
   std::map<std::string, double> metrics;
   std::string text;  ///< an error or a reason
 
-  double seconds() const noexcept { return static_cast<double>(micros) * 1e-6; }
+  double seconds() const noexcept { return static_cast<double>(micros) / 1e6; }
 };
 
 TROUPE_API std::string_view name_of(Event::Kind kind) noexcept;
@@ -78,7 +80,8 @@ constexpr bool is_input(Event::Kind kind) noexcept {
   return kind <= Event::Kind::interrupt;
 }
 
-/// One line without a newline; only the fields that the kind uses. Numbers come back unchanged.
+/// One line without a newline; only the fields that the kind uses. Numbers come back unchanged (NaN
+/// is null, infinities are strings); bytes that are no UTF-8 become U+FFFD.
 TROUPE_API std::string to_json(const Event& event);
 /// InvalidArgument when the line is no event (unknown kinds and missing fields included).
 TROUPE_API Result<Event> event_from_json(std::string_view line);

@@ -2,6 +2,7 @@
 
 #include "troupe/tune/internal/experiment_core.hpp"
 #include "troupe/tune/internal/json.hpp"
+#include "troupe/tune/internal/text.hpp"
 
 #include <algorithm>
 
@@ -19,8 +20,15 @@ void check(const SearchSpace& space, const ExperimentOptions& o) {
   if (o.max_steps < 0) reject("max_steps must not be negative");
   if (o.save_every < 0) reject("save_every must not be negative");
   if (o.time_limit < Duration::zero()) reject("time_limit must not be negative");
+  if (o.stop_grace < Duration::zero()) reject("stop_grace must not be negative");
   if (o.target && !std::isfinite(*o.target)) reject("target must be a number");
   for (const Point& point : o.starts) space.check(point);
+  const auto* halving = std::get_if<AsyncHyperBand>(&o.scheduler);
+  if (halving != nullptr && halving->stop_at_max && halving->max_steps && o.max_steps > 0 &&
+      *halving->max_steps != o.max_steps) {
+    reject("max_steps is " + std::to_string(o.max_steps) + " and AsyncHyperBand::max_steps is " +
+           std::to_string(*halving->max_steps) + ": give one of them, or the same to both");
+  }
 }
 
 }  // namespace
@@ -46,28 +54,35 @@ Experiment::Core::Core(SearchSpace space, ExperimentOptions o) : options(std::mo
   board.max_steps = options.max_steps;
   std::uint64_t seed = options.seed;
   searcher_ = make_searcher(options.searcher, board.space, options.goal, splitmix64(seed));
-  scheduler_ = make_scheduler(options.scheduler,
-                              {board.space, options.goal, options.trials, splitmix64(seed)});
+  scheduler_ = make_scheduler(options.scheduler, {board.space, options.goal, options.trials,
+                                                  splitmix64(seed), options.max_steps});
 }
 
 std::string Experiment::Core::header() const {
-  JsonObject out;
-  out.text("event", "experiment").whole("version", 1).text("name", board.name);
-  out.text("metric", board.metric).text("goal", options.goal.larger() ? "maximize" : "minimize");
-  out.raw("space", json_array(board.space.parameters, [](const Parameter& p) {
-            return JsonObject().text("name", p.name).text("domain", show(p.domain)).str();
-          }));
-  out.whole("trials", options.trials).text("scheduler", board.scheduler);
-  out.text("searcher", board.searcher).whole("concurrent", options.concurrent);
-  out.whole("max_failures", options.max_failures).flag("fail_fast", options.fail_fast);
-  out.whole("max_steps", options.max_steps);
-  if (options.target) out.number("target", *options.target);
-  out.number("time_limit", std::chrono::duration<double>(options.time_limit).count());
-  out.whole("save_every", options.save_every).flag("save_at_end", options.save_at_end);
-  out.raw("seed", std::to_string(options.seed));
-  out.raw("starts",
-          json_array(options.starts, [](const Point& p) { return json_array(p, json_number); }));
-  return out.str();
+  Json out;
+  out["event"] = "experiment";
+  out["version"] = 2;
+  out["name"] = board.name;
+  out["metric"] = board.metric;
+  out["goal"] = options.goal.larger() ? "maximize" : "minimize";
+  Json& parameters = out["space"] = Json::array();
+  for (const Parameter& p : board.space.parameters)
+    parameters.push_back({{"name", p.name}, {"domain", show(p.domain)}});
+  out["trials"] = options.trials;
+  out["scheduler"] = board.scheduler;
+  out["searcher"] = board.searcher;
+  out["concurrent"] = options.concurrent;
+  out["max_failures"] = options.max_failures;
+  out["fail_fast"] = options.fail_fast;
+  out["max_steps"] = options.max_steps;
+  if (options.target) out["target"] = *options.target;
+  out["time_limit"] = std::chrono::duration<double>(options.time_limit).count();
+  out["stop_grace"] = std::chrono::duration<double>(options.stop_grace).count();
+  out["save_every"] = options.save_every;
+  out["save_at_end"] = options.save_at_end;
+  out["seed"] = options.seed;
+  out["starts"] = options.starts;
+  return json_line(out);
 }
 
 std::int64_t Experiment::Core::micros(Time time) {
@@ -92,6 +107,7 @@ Event input(Event::Kind kind, int trial, int attempt) {
 }  // namespace
 
 void Experiment::begin(Time now) {
+  if (core_->begun()) return;
   core_->epoch = now;
   core_->apply(input(Event::Kind::begin, -1, 0));
 }
@@ -101,22 +117,26 @@ void Experiment::reported(int trial, int attempt, const TrialReport& report, Tim
   e.micros = core_->micros(now);
   e.step = report.step;
   e.score = report.score;
-  e.metrics = report.metrics;
+  for (const auto& [name, value] : report.metrics) e.metrics[valid_utf8(name)] = value;
   e.can_save = report.can_save;
-  core_->apply(e);
+  const std::string refusal = core_->refusal(e);
+  if (refusal.empty()) return core_->apply(e);
+  core_->commands.emplace_back(Kill{trial, attempt});
+  ended(trial, attempt, refusal, now);
 }
 
 void Experiment::saved(int trial, int attempt, Checkpoint checkpoint, Time now) {
   Event e = input(Event::Kind::save, trial, attempt);
   e.micros = core_->micros(now);
-  e.checkpoint = std::move(checkpoint);
+  e.checkpoint = {valid_utf8(checkpoint.key), valid_utf8(checkpoint.hash), checkpoint.bytes,
+                  checkpoint.step};
   core_->apply(e);
 }
 
 void Experiment::restored(int trial, int attempt, const std::string& hash, Time now) {
   Event e = input(Event::Kind::restore, trial, attempt);
   e.micros = core_->micros(now);
-  e.checkpoint.hash = hash;
+  e.checkpoint.hash = valid_utf8(hash);
   core_->apply(e);
 }
 
@@ -124,7 +144,7 @@ void Experiment::ended(int trial, int attempt, const std::string& error, Time no
   Event e = input(Event::Kind::end, trial, attempt);
   e.micros = core_->micros(now);
   e.ok = error.empty();
-  e.text = error;
+  e.text = valid_utf8(error);
   core_->apply(e);
 }
 
@@ -135,6 +155,12 @@ void Experiment::tick(Time now) {
   core_->apply(e);
 }
 
+std::optional<Time> Experiment::next_tick() const {
+  const auto at = core_->next_tick();
+  if (!at || core_->board.over) return std::nullopt;
+  return core_->epoch + std::chrono::microseconds(*at);
+}
+
 void Experiment::cancel(Time now) {
   Event e = input(Event::Kind::cancel, -1, 0);
   e.micros = core_->micros(now);
@@ -142,6 +168,7 @@ void Experiment::cancel(Time now) {
 }
 
 void Experiment::interrupted(Time now) {
+  if (!core_->begun()) return begin(now);
   core_->epoch = now - std::chrono::microseconds(core_->now);  // the clock goes on where it stopped
   Event e = input(Event::Kind::interrupt, -1, 0);
   e.micros = core_->now;
@@ -152,7 +179,16 @@ std::vector<Command> Experiment::take_commands() {
   return std::exchange(core_->commands, {});
 }
 std::vector<std::string> Experiment::take_log() {
-  return std::exchange(core_->log, {});
+  std::vector<std::string> lines;
+  if (core_->header_due && !core_->log.empty()) {
+    core_->header_due = false;
+    lines.push_back(core_->header());
+  }
+  for (const Event& event : std::exchange(core_->log, {})) lines.push_back(to_json(event));
+  return lines;
+}
+void Experiment::without_log() {
+  core_->keep_log = false;
 }
 bool Experiment::over() const noexcept {
   return core_->board.over;
@@ -172,16 +208,23 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
     return Error(Code::invalid_argument,
                  "the experiment's log, line " + std::to_string(line + 1) + ": " + why);
   };
-  if (lines.empty()) return bad(0, "the log is empty");
-  if (lines[0] != core.header()) {
-    return bad(0, "it describes another experiment: " + lines[0] + " is not " + core.header());
+  const std::string header = core.header();
+  if (lines.empty()) return experiment;
+  if (lines[0] != header) {
+    if (lines.size() == 1 && header.starts_with(lines[0])) return experiment;  // torn by a crash
+    return bad(0, "it describes another experiment: " + lines[0] + " is not " + header);
   }
-  std::size_t expected = 0;  // of core.log: lines that replay has produced and the file must have
+  core.header_due = false;
+  std::size_t expected = 0;  // of core.log: records that replay has produced and the file must have
   for (std::size_t i = 1; i < lines.size(); ++i) {
     if (expected < core.log.size()) {
-      if (core.log[expected++] == lines[i]) continue;
-      if (i + 1 == lines.size() && !event_from_json(lines[i])) break;  // torn by a crash
-      return bad(i, "replay gives " + core.log[expected - 1] + ", the log says " + lines[i]);
+      const std::string line = to_json(core.log[expected]);
+      if (line != lines[i]) {
+        if (i + 1 == lines.size() && line.starts_with(lines[i])) break;  // torn by a crash
+        return bad(i, "replay gives " + line + ", the log says " + lines[i]);
+      }
+      ++expected;
+      continue;
     }
     const auto event = event_from_json(lines[i]);
     if (!event && i + 1 == lines.size()) break;
@@ -190,10 +233,10 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
     if (event->micros < core.now) return bad(i, "time runs backwards");
     core.log.clear();
     core.apply(*event);
-    if (i == 1 && !core.log.empty()) core.log.erase(core.log.begin());  // the header
-    if (core.log.empty()) return bad(i, "it has no effect: " + lines[i]);
-    if (core.log[0] != lines[i]) return bad(i, "replay reads it as " + core.log[0]);
     expected = 1;
+    if (core.log.empty()) return bad(i, "it has no effect: " + lines[i]);
+    if (to_json(core.log[0]) != lines[i])
+      return bad(i, "replay reads it as " + to_json(core.log[0]));
   }
   core.log.erase(core.log.begin(), core.log.begin() + static_cast<std::ptrdiff_t>(expected));
   core.commands.clear();

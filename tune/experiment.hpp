@@ -12,6 +12,8 @@
 ///
 /// The life of a trial's attempt: Start → (reported → [Save → saved] → Reply)* → ended. A trial
 /// inside report() waits for the Reply; a Save that comes first asks it to save its model there.
+/// A report that offers a model and is the best so far is saved always. An attempt that was told to
+/// return and does not is killed after Options::stop_grace; its reports change nothing.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -32,26 +34,30 @@ struct Options {
   int trials = 1;
   S scheduler = {};
   AnySearcher searcher = {};
-  int concurrent = 0;                 ///< trials that run at a time; 0: all
+  /// Trials that run at a time. 0: all; in optimize() as many as the cluster has CPUs.
+  int concurrent = 0;
   int max_failures = 0;               ///< retries of a trial whose attempt failed; -1: endless
   bool fail_fast = false;             ///< the first trial that fails for good ends the experiment
   long max_steps = 0;                 ///< a trial that reports this step is complete; 0: no limit
   std::optional<double> target = {};  ///< a score at least as good ends the experiment
   Duration time_limit = {};           ///< of the whole experiment; 0: none
-  long save_every = 0;      ///< reports between checkpoints; 0: only when the scheduler asks
-  bool save_at_end = true;  ///< a trial that completes leaves a checkpoint
+  long save_every = 0;       ///< reports between checkpoints; 0: only when the scheduler asks
+  bool save_at_end = false;  ///< every trial that completes keeps its last model, not only the best
   std::uint64_t seed = 0;
   std::string name = "experiment";
   std::string metric = "score";    ///< how the score is called, for people
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
   bool show = true;                ///< optimize(): a live table, or a line now and then
-  std::string results = {};        ///< optimize(): folder for log, pictures, page; empty: none
+  /// optimize(): a folder of this experiment's own for log, pictures, page; empty: none.
+  std::string results = {};
+  /// A trial that was told to return and has not after this long is killed; forever: never.
+  Duration stop_grace = std::chrono::seconds(5);
 
   /// The same with the scheduler's type erased.
   Options<AnyScheduler> any() const {
-    return {goal,      trials,    scheduler, searcher,   concurrent, max_failures,
-            fail_fast, max_steps, target,    time_limit, save_every, save_at_end,
-            seed,      name,      metric,    starts,     show,       results};
+    return {goal,      trials, scheduler,  searcher,   concurrent,  max_failures, fail_fast,
+            max_steps, target, time_limit, save_every, save_at_end, seed,         name,
+            metric,    starts, show,       results,    stop_grace};
   }
 };
 using ExperimentOptions = Options<>;
@@ -105,7 +111,9 @@ class TROUPE_API Experiment {
   Experiment& operator=(Experiment&&) noexcept;
 
   /// An experiment as its log describes it. The first line must describe these very options and
-  /// this space; a torn last line is ignored. InvalidArgument with the line's number when the log
+  /// this space; a torn last line is ignored, and a log that was cut anywhere is one that ended
+  /// there: what is missing of the last record's consequences comes out of take_log(). Without a
+  /// whole first line it is a new experiment. InvalidArgument with the line's number when the log
   /// is damaged or was written by other options or another algorithm. Commands of the past are
   /// gone: call interrupted() to start what was running again from its last checkpoints.
   static Result<Experiment> restore(SearchSpace space, ExperimentOptions options,
@@ -120,16 +128,20 @@ class TROUPE_API Experiment {
   void restored(int trial, int attempt, const std::string& hash, Time now);
   /// The attempt is gone: its function returned (no error), threw, or its processes died.
   void ended(int trial, int attempt, const std::string& error, Time now);
-  /// Checks the time limit; about once a second is enough.
+  /// Checks the time limit, attempts that do not return and retries that wait; next_tick() says
+  /// when there will be something to do, about once a second is enough as well.
   void tick(Time now);
+  std::optional<Time> next_tick() const;
   void cancel(Time now);
-  /// After restore(): every attempt of the log is gone.
+  /// After restore(): every attempt of the log is gone. Begins an experiment that had not begun.
   void interrupted(Time now);
 
   /// What to do, in order; each command is given once.
   std::vector<Command> take_commands();
   /// Lines to append to the log, without newlines; the first describes the experiment.
   std::vector<std::string> take_log();
+  /// Before begin(): nobody will ask for the log, so no line is kept.
+  void without_log();
   bool over() const noexcept;
   const Board& board() const noexcept;
   /// Brings Board::seconds up to date, for views.

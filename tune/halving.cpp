@@ -7,6 +7,8 @@
 namespace troupe::tune {
 namespace {
 
+constexpr long default_horizon = 100;
+
 Decision stop(int trial, std::string why) {
   Decision decision{.trial = trial, .action = Decision::Action::stop};
   decision.why = std::move(why);
@@ -29,7 +31,9 @@ std::optional<double> percentile(std::vector<double> values, double percent) {
 std::vector<double> AsyncHyperBandScheduler::rung_steps(const AsyncHyperBand& o, int bracket) {
   const double grace = static_cast<double>(o.grace);
   const auto count = static_cast<int>(
-      std::log(static_cast<double>(o.max_steps) / grace) / std::log(o.eta) - bracket + 1);
+      std::log(static_cast<double>(o.max_steps.value_or(default_horizon)) / grace) /
+          std::log(o.eta) -
+      bracket + 1);
   std::vector<double> steps;
   for (int k = 0; k < count; ++k) steps.push_back(grace * std::pow(o.eta, k + bracket));
   return steps;
@@ -38,15 +42,17 @@ std::vector<double> AsyncHyperBandScheduler::rung_steps(const AsyncHyperBand& o,
 AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
                                                  const SchedulerSetup& setup)
     : options_(options), goal_(setup.goal), random_(setup.seed) {
-  if (options.max_steps < 1) refuse("AsyncHyperBand", "max_steps must be at least 1");
-  if (options.grace < 1 || options.grace > options.max_steps) {
+  if (!options.max_steps)
+    options_.max_steps = setup.max_steps > 0 ? setup.max_steps : default_horizon;
+  if (*options_.max_steps < 1) refuse("AsyncHyperBand", "max_steps must be at least 1");
+  if (options.grace < 1 || options.grace > *options_.max_steps) {
     refuse("AsyncHyperBand", "grace must be from 1 to max_steps");
   }
   if (!(options.eta > 1)) refuse("AsyncHyperBand", "eta must be above 1");
   if (options.brackets < 1) refuse("AsyncHyperBand", "brackets must be at least 1");
   for (int b = 0; b < options.brackets; ++b) {
     std::vector<RungState> rungs;
-    for (const double steps : rung_steps(options, b)) rungs.push_back({steps, {}});
+    for (const double steps : rung_steps(options_, b)) rungs.push_back({steps, {}});
     brackets_.push_back(std::move(rungs));
   }
 }
@@ -82,7 +88,7 @@ void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decisio
   place.step = report.step;
   place.gain = goal_.gain(report.score);
   place.reported = true;
-  if (options_.stop_at_max && report.step >= options_.max_steps) {
+  if (options_.stop_at_max && report.step >= *options_.max_steps) {
     out.push_back({.trial = report.trial, .action = Decision::Action::complete});
     out.back().why = "reached max_steps";
     return;

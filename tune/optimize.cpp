@@ -3,20 +3,34 @@
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <deque>
 #include <map>
+#include <thread>
 
 namespace troupe::tune::internal {
 namespace {
 
+constexpr std::size_t note_limit = 10'000;
+
 std::string hexadecimal(std::uint64_t hash) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return fmt::format("{:016x}", hash);
+}
+
+/// Without a number of its own, an experiment runs as many trials at a time as there are CPUs.
+ExperimentOptions with_slots(ExperimentOptions options, const Context& ctx) {
+  if (options.concurrent != 0) return options;
+  double cpus = 0;
+  for (const NodeInfo& node : ctx.cluster().nodes) cpus += node.cpus;
+  options.concurrent =
+      std::clamp(static_cast<int>(std::min(cpus, 1e6)), 1, std::max(options.trials, 1));
+  return options;
 }
 
 double unix_seconds() {
@@ -34,11 +48,15 @@ class Runner {
   Runner(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
          const SpawnTrial& spawn)
       : ctx_(ctx),
-        options_(options),
+        options_(with_slots(options, ctx)),
         spawn_(spawn),
-        experiment_(space, options),
+        experiment_(space, options_),
         view_(terminal_of(STDOUT_FILENO)) {
-    if (!options.results.empty()) log_.emplace(options.results + "/experiment.jsonl");
+    if (options.results.empty()) {
+      experiment_.without_log();
+    } else {
+      log_.emplace(options.results + "/experiment.jsonl", LogFile::Mode::create);
+    }
   }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -50,9 +68,18 @@ class Runner {
     const double began = unix_seconds();
     experiment_.begin(steady_now());
     while (settle()) watch();
-    if (options_.show) print(view_.finish(experiment_.board()));
-    if (log_) write_results(options_.results, experiment_.board(), began);
-    return {experiment_.board(), best_model(), std::move(notes_)};
+    const Board& board = experiment_.board();
+    const std::string no_model = why_no_model(board);
+    if (!no_model.empty()) add_note(no_model);
+    if (options_.show) print(view_.finish(board));
+    if (log_) write_results(options_.results, board, began);
+    if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
+    Outcome outcome{board, {}, no_model, {}, {notes_.begin(), notes_.end()}};
+    if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key);
+    for (const TrialInfo& t : board.trials) {
+      if (t.checkpoint) outcome.models[t.number] = stored_.at(t.checkpoint->key);
+    }
+    return outcome;
   }
 
  private:
@@ -67,6 +94,7 @@ class Runner {
   /// Carries out what follows from the last inputs; false when all is over.
   bool settle() {
     experiment_.tick(steady_now());
+    say_what_repeats();
     for (const Command& command : experiment_.take_commands()) carry_out(command);
     const std::vector<std::string> lines = experiment_.take_log();
     if (log_ && !lines.empty()) log_->append(lines);
@@ -133,7 +161,11 @@ class Runner {
       open.push_back(attempt.next);
       trials.push_back(number);
     }
-    static_cast<void>(ctx_.wait(open, {.count = 1, .timeout = std::chrono::milliseconds(100)}));
+    Duration longest = std::chrono::milliseconds(100);
+    if (const auto due = experiment_.next_tick())
+      longest = std::clamp(*due - steady_now(), Duration::zero(), longest);
+    if (open.empty()) return std::this_thread::sleep_for(longest);  // all retries pause
+    static_cast<void>(ctx_.wait(open, {.count = 1, .timeout = longest}));
     for (const int trial : trials) {
       Attempt& attempt = running_[trial];
       const auto messages = ctx_.try_get(attempt.next, Duration::zero());
@@ -167,7 +199,6 @@ class Runner {
                                 std::to_string(attempt.number) + "-" +
                                 std::to_string(message.saved.step);
         stored_[key] = message.saved;
-        latest_[trial] = message.saved;
         experiment_.saved(
             trial, attempt.number,
             {key, hexadecimal(message.saved.hash), message.saved.bytes, message.saved.step}, now);
@@ -180,25 +211,50 @@ class Runner {
   }
 
   void noted(int trial, const std::string& what) {
-    notes_.push_back("trial " + std::to_string(trial) + ": " + what);
-    view_.note(notes_.back());
+    add_note("trial " + std::to_string(trial) + ": " + what);
   }
 
-  train::SavedModel best_model() const {
-    const auto found = latest_.find(experiment_.board().best);
-    return found == latest_.end() ? train::SavedModel{} : found->second;
+  void add_note(std::string note) {
+    if (options_.show) view_.note(note);
+    notes_.push_back(std::move(note));
+    if (notes_.size() > note_limit) notes_.pop_front();
+  }
+
+  /// A trial that fails again and again in the same way is said to do so also where nobody watches.
+  void say_what_repeats() {
+    const Board& board = experiment_.board();
+    const std::uint64_t fresh =
+        std::min<std::uint64_t>(board.events_seen - events_seen_, board.events.size());
+    events_seen_ = board.events_seen;
+    for (auto e = board.events.end() - static_cast<std::ptrdiff_t>(fresh); e != board.events.end();
+         ++e) {
+      if (e->kind != Event::Kind::repeated) continue;
+      notes_.push_back(plain_words(*e, board.space, board.metric));
+      if (!options_.show) std::fprintf(stderr, "tune: %s\n", notes_.back().c_str());
+    }
+  }
+
+  /// Why Best::restore() would have nothing to load; empty when it has.
+  std::string why_no_model(const Board& board) const {
+    if (!board.best_report) return "no trial reported a score, so there is no model";
+    if (board.best_report->checkpoint && stored_.count(board.best_report->checkpoint->key) > 0)
+      return {};
+    return "no report came with a model that was saved (the best one is trial " +
+           std::to_string(board.best) + "'s at step " + std::to_string(board.best_step()) +
+           "), so there is none to restore: call t.report(score, model), or w.checkpoint(model) "
+           "before w.report() in a gang";
   }
 
   Context ctx_;
-  const ExperimentOptions& options_;
+  const ExperimentOptions options_;
   const SpawnTrial& spawn_;
   Experiment experiment_;
   LiveView view_;
-  std::vector<std::string> notes_;
+  std::deque<std::string> notes_;
+  std::uint64_t events_seen_ = 0;
   std::optional<LogFile> log_;
   std::map<int, Attempt> running_;
   std::map<std::string, train::SavedModel> stored_;
-  std::map<int, train::SavedModel> latest_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 
 namespace troupe::tune {
 
@@ -27,18 +28,22 @@ inline constexpr long kDefaultSteps = 100;
 /// What an experiment found.
 template <class Hp>
 struct Best {
-  double score = 0;  ///< NaN when no trial reported
-  Hp params{};
+  double score = 0;  ///< of the best report; NaN when no trial reported
+  Hp params{};       ///< with which the trial came there
   int trial = -1;
-  Board board;                     ///< everything else
-  train::SavedModel model;         ///< the best trial's last checkpoint; may be empty
-  std::vector<std::string> notes;  ///< what trials said by Trial::note(), gangs' restarts among it
+  Board board;              ///< everything else
+  train::SavedModel model;  ///< the very state that has this score; empty: see no_model
+  std::string no_model;     ///< why there is none, in words; empty when there is one
+  /// With Options::save_at_end the last model of every trial that completed with one.
+  std::map<int, train::SavedModel> models;
+  /// What trials said by Trial::note(), gangs' restarts among it, and what the end of the run says
+  /// of itself; the latest 10,000.
+  std::vector<std::string> notes;
 
-  /// Loads the best trial's weights. Throws InvalidArgument when it saved none.
+  /// Loads the model that has this score. Throws InvalidArgument with no_model when there is none.
   template <class... M>
   void restore(const Context& ctx, M&... parts) const {
-    if (!model)
-      throw InvalidArgument(Code::invalid_argument, "tune: the best trial saved no model");
+    if (!model) throw InvalidArgument(Code::invalid_argument, "tune: " + no_model);
     static_cast<void>(train::load_model(ctx, model, std::chrono::seconds(30), parts...));
   }
 };
@@ -54,6 +59,8 @@ using SpawnTrial = std::function<TrialHandle(const TrialSetup&, const Point&)>;
 struct Outcome {
   Board board;
   train::SavedModel model;
+  std::string no_model;
+  std::map<int, train::SavedModel> models;
   std::vector<std::string> notes;
 };
 /// Sets max_steps to kDefaultSteps, with a notice, when nothing else would end the trials.
@@ -63,9 +70,12 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 }  // namespace internal
 
 /// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
-/// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, and
-/// OutOfDisk when the results cannot be written; failed trials do not throw, see board. Options
-/// without max_steps, target and time_limit end every trial at step 100 and say so on stderr.
+/// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, for a
+/// results folder that holds another experiment or is in use, and when Pbt has to copy a trial that
+/// reports without a model; OutOfDisk when the results cannot be written. Failed trials do not
+/// throw, see board. Without `concurrent` as many trials run at a time as the cluster has CPUs.
+/// Options without max_steps, target and time_limit end every trial at step 100 and say so on
+/// stderr.
 template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
           class S = AnyScheduler, class... X>
 Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {
@@ -85,13 +95,14 @@ Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& option
   Best<Hp> best;
   best.board = std::move(outcome.board);
   best.model = std::move(outcome.model);
+  best.no_model = std::move(outcome.no_model);
+  best.models = std::move(outcome.models);
   best.notes = std::move(outcome.notes);
   best.trial = best.board.best;
   best.score = std::numeric_limits<double>::quiet_NaN();
   if (best.trial < 0) return best;
-  const TrialInfo& info = best.board.trials[static_cast<std::size_t>(best.trial)];
-  best.score = info.score();
-  best.params = space.from_point(info.params);
+  best.score = best.board.best_score();
+  best.params = space.from_point(best.board.best_params());
   return best;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace troupe::tune {
 namespace {
@@ -15,6 +16,16 @@ void check(const Pbt& o, const SchedulerSetup& setup) {
   if (!(o.resample >= 0 && o.resample <= 1)) refuse("Pbt", "resample is a probability");
   if (!(o.grow > 0 && o.shrink > 0)) refuse("Pbt", "the factors grow and shrink must be above 0");
   if (setup.trials < 2) refuse("Pbt", "a population needs at least 2 trials");
+}
+
+/// There is nothing to copy: the program has to give its models to report().
+Decision without_model(int reporter, int trial, long step) {
+  Decision decision{.trial = reporter, .action = Decision::Action::refuse};
+  decision.why = "population-based training copies models, and trial " + std::to_string(trial) +
+                 " reported step " + std::to_string(step) +
+                 " without one: call t.report(score, model), or w.checkpoint(model) before "
+                 "w.report() in a gang";
+  return decision;
 }
 
 }  // namespace
@@ -36,27 +47,29 @@ void PbtScheduler::created(int trial, const Point& params) {
 void PbtScheduler::reported(const Report& report, std::vector<Decision>& out) {
   Member& me = members_[report.trial];
   me.can_save = report.can_save;
+  me.offered |= report.can_save;
   me.last_step = report.step;
+  me.sick = std::isnan(report.score);
   const bool due = options_.synchronous
                        ? report.step >= next_sync_
                        : report.step >= options_.burn_in &&
                              report.step - me.last_perturb >= options_.perturb_every;
-  if (!due || std::isnan(report.score)) {
-    const bool yield = due && report.others_wait && report.can_save;
-    out.push_back({.trial = report.trial,
-                   .action = yield ? Decision::Action::yield : Decision::Action::go_on});
+  if (!due) {
+    out.push_back({.trial = report.trial});
     return;
   }
   me.has_score = true;
-  me.gain = goal_.gain(report.score);
+  me.gain = me.sick ? -std::numeric_limits<double>::infinity() : goal_.gain(report.score);
   if (!options_.synchronous) return decide(report.trial, report, out);
+  if (!me.offered) return out.push_back(without_model(report.trial, report.trial, report.step));
   me.held = true;
-  me.saved = me.can_save;
+  me.saved = me.can_save && !me.sick;
   out.push_back({.trial = report.trial, .action = Decision::Action::hold, .save = me.can_save});
   try_barrier(out);
 }
 
-/// Ray's _checkpoint_or_exploit for one asynchronous reporter.
+/// Ray's _checkpoint_or_exploit for one asynchronous reporter. A sick member is replaced whatever
+/// the quantiles are.
 void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>& out) {
   Member& me = members_[trial];
   me.last_perturb = report.step;
@@ -64,11 +77,17 @@ void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>
   Decision decision{.trial = trial};
   const bool top = std::find(q.top.begin(), q.top.end(), trial) != q.top.end();
   const bool bottom = std::find(q.bottom.begin(), q.bottom.end(), trial) != q.bottom.end();
-  if (bottom && exploit(trial, q.top, decision)) {
+  if (bottom && !me.offered) return out.push_back(without_model(trial, trial, report.step));
+  if (bottom && !q.top.empty() && std::none_of(q.top.begin(), q.top.end(), [this](int donor) {
+        return members_.at(donor).offered;
+      })) {
+    return out.push_back(without_model(trial, q.top.front(), members_[q.top.front()].last_step));
+  }
+  if ((bottom || me.sick) && exploit(trial, q.top, decision)) {
     out.push_back(std::move(decision));
     return;
   }
-  decision.save = me.can_save && (top || options_.save_all);
+  decision.save = me.can_save && (top || options_.save_all) && !me.sick;
   me.saved = decision.save;
   if (report.others_wait && me.can_save) decision.action = Decision::Action::yield;
   out.push_back(std::move(decision));
@@ -92,22 +111,50 @@ PbtScheduler::Quantiles PbtScheduler::quantiles() const {
           {order.end() - static_cast<std::ptrdiff_t>(q), order.end()}};
 }
 
+/// Whom of the top one may copy: no score that is not finite, and, where all save, none that has
+/// not.
+std::vector<int> PbtScheduler::donors(const std::vector<int>& top) const {
+  std::vector<int> fit;
+  for (const int trial : top) {
+    const Member& m = members_.at(trial);
+    if (!m.sick && std::isfinite(m.gain) && (m.saved || !options_.save_all)) fit.push_back(trial);
+  }
+  return fit;
+}
+
 bool PbtScheduler::exploit(int trial, const std::vector<int>& top, Decision& decision) {
-  const int donor = top[random_.below(top.size())];
+  const std::vector<int> fit = donors(top);
+  if (fit.empty()) return false;
+  const int donor = fit[random_.below(fit.size())];
   const Member& from = members_[donor];
   Member& me = members_[trial];
-  if (!from.saved || !me.can_save || donor == trial) return false;
+  if (!from.saved || !me.offered || donor == trial) return false;
   decision.action = Decision::Action::exploit;
   decision.donor = donor;
   decision.donor_params = from.params;
   decision.params = explore(from.params);
-  decision.why = "score " + number(goal_.gain(me.gain)) + " is in the bottom quantile, trial " +
-                 std::to_string(donor) + " has " + number(goal_.gain(from.gain));
+  decision.why =
+      (me.sick ? "its score is no number, trial "
+               : "score " + number(goal_.gain(me.gain)) + " is in the bottom quantile, trial ") +
+      std::to_string(donor) + " has " + number(goal_.gain(from.gain));
   me.params = decision.params;
   me.last_perturb = from.last_perturb;
   me.last_step = from.last_step;
   me.saved = false;
+  me.sick = false;
   return true;
+}
+
+/// A number multiplied by one of the two factors. Where a domain has steps, it moves by one at
+/// least: small whole numbers would be rounded back.
+double PbtScheduler::moved(const Domain& domain, double value) {
+  const double factor = random_.chance(0.5) ? options_.grow : options_.shrink;
+  const double exact = value * factor;
+  const double next = domain.kind == Domain::Kind::integer ? std::trunc(exact) : exact;
+  if (!options_.clamp) return next;
+  const double kept = clamp(domain, next);
+  if (domain.step <= 0 || exact == value || kept != clamp(domain, value)) return kept;
+  return clamp(domain, value + (exact > value ? domain.step : -domain.step));
 }
 
 Point PbtScheduler::explore(const Point& donor) {
@@ -120,9 +167,7 @@ Point PbtScheduler::explore(const Point& donor) {
     } else if (domain.kind == Domain::Kind::choice) {
       params[i] = clamp(domain, params[i] + (random_.chance(0.5) ? 1 : -1));
     } else {
-      params[i] *= random_.chance(0.5) ? options_.grow : options_.shrink;
-      if (domain.kind == Domain::Kind::integer) params[i] = std::trunc(params[i]);
-      if (options_.clamp) params[i] = clamp(domain, params[i]);
+      params[i] = moved(domain, params[i]);
     }
   }
   return params;
@@ -133,6 +178,15 @@ void PbtScheduler::finished(int trial, std::vector<Decision>& out) {
 }
 void PbtScheduler::failed(int trial, std::vector<Decision>& out) {
   leave(trial, out);
+}
+
+/// The barrier waits for nobody who will never be there.
+void PbtScheduler::population(int trials, std::vector<Decision>& out) {
+  population_ = trials;
+  if (options_.synchronous) try_barrier(out);
+}
+void PbtScheduler::kept(int trial, const Point& params) {
+  members_[trial].params = params;
 }
 
 void PbtScheduler::leave(int trial, std::vector<Decision>& out) {
@@ -169,7 +223,7 @@ void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
   for (const int trial : held) {
     Decision decision{.trial = trial, .action = Decision::Action::resume};
     const bool bottom = std::find(q.bottom.begin(), q.bottom.end(), trial) != q.bottom.end();
-    if (bottom && exploit(trial, q.top, decision)) {
+    if ((bottom || members_[trial].sick) && exploit(trial, q.top, decision)) {
       copies.push_back(std::move(decision));
     } else {
       out.push_back(std::move(decision));

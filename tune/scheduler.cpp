@@ -47,8 +47,9 @@ std::string text(const Pbt& o) {
          (o.save_all ? "" : ", only the top saves") + ")";
 }
 std::string text(const AsyncHyperBand& o) {
-  return "async_hyperband(max_steps " + std::to_string(o.max_steps) + ", grace " +
-         std::to_string(o.grace) + ", eta " + number(o.eta) + ", brackets " +
+  return "async_hyperband(max_steps " +
+         (o.max_steps ? std::to_string(*o.max_steps) : std::string("of the experiment")) +
+         ", grace " + std::to_string(o.grace) + ", eta " + number(o.eta) + ", brackets " +
          std::to_string(o.brackets) + (o.stop_at_max ? "" : ", last trials go on") + ")";
 }
 std::string text(const SuccessiveHalving& o) {
@@ -74,6 +75,8 @@ Scheduler::~Scheduler() = default;
 void Scheduler::created(int, const Point&) {}
 void Scheduler::finished(int, std::vector<Decision>&) {}
 void Scheduler::failed(int, std::vector<Decision>&) {}
+void Scheduler::population(int, std::vector<Decision>&) {}
+void Scheduler::kept(int, const Point&) {}
 int Scheduler::pick(const std::vector<int>& waiting) {
   return waiting.front();
 }

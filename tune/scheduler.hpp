@@ -41,7 +41,8 @@ struct Pbt {
 /// grace * eta^k a trial stops when its score is strictly worse than the 1 - 1/eta percentile of
 /// those that came before. One fix: a rung that a trial skipped does not judge it later.
 struct AsyncHyperBand {
-  long max_steps = 100;
+  /// Absent: Options::max_steps, or 100 without. Another one than that is refused.
+  std::optional<long> max_steps = {};
   long grace = 1;
   double eta = 4;
   int brackets = 1;         ///< more: later first rungs, drawn with softmax over rung counts
@@ -101,6 +102,7 @@ struct Decision {
     hold,      ///< save and wait inside the report until resume, exploit or stop
     resume,    ///< ends a hold
     exploit,   ///< restart from the donor's latest checkpoint with `params`
+    refuse,  ///< the program cannot be run by this scheduler: the experiment ends, `why` says more
   };
   int trial = 0;
   Action action = Action::go_on;
@@ -108,7 +110,7 @@ struct Decision {
   int donor = -1;      ///< exploit only
   Point donor_params;  ///< exploit only: before they were changed
   Point params;        ///< exploit only
-  std::string why;     ///< stop and exploit: in plain words
+  std::string why;     ///< stop, exploit, refuse: in plain words
 };
 
 class TROUPE_API Scheduler {
@@ -126,6 +128,10 @@ class TROUPE_API Scheduler {
   virtual void finished(int trial, std::vector<Decision>& out);
   /// As finished, for a trial that failed for good.
   virtual void failed(int trial, std::vector<Decision>& out);
+  /// There will be no more trials than these many that were created.
+  virtual void population(int trials, std::vector<Decision>& out);
+  /// An exploit did not happen: the trial goes on with these parameters and its own weights.
+  virtual void kept(int trial, const Point& params);
   /// Which of the waiting trials runs next; not empty, in the order of their waiting.
   virtual int pick(const std::vector<int>& waiting);
 };
@@ -135,6 +141,7 @@ struct SchedulerSetup {
   Goal goal;
   int trials = 0;
   std::uint64_t seed = 0;
+  long max_steps = 0;  ///< at which trials end anyway; 0: none
 };
 
 /// Throws InvalidArgument when an option is out of its range; the message names it.

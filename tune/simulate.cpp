@@ -1,5 +1,6 @@
 #include "troupe/tune/simulate.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
 
@@ -18,9 +19,7 @@ std::string hash_of(const std::vector<double>& weights) {
     std::memcpy(bytes, &w, sizeof w);
     for (const unsigned char b : bytes) hash = (hash ^ b) * 0x100000001b3ULL;
   }
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return fmt::format("{:016x}", hash);
 }
 
 }  // namespace
@@ -48,7 +47,7 @@ void Simulator::next_step(int trial) {
 void Simulator::carry_out(const Command& command) {
   if (const auto* start = std::get_if<Start>(&command)) {
     Attempt& a = attempts_[start->trial];
-    a = {start->attempt, start->params, simulation_.weights, 0, true, now_};
+    a = {start->attempt, start->params, simulation_.weights, 0, true, now_, {}};
     if (start->from) {
       const auto found = stored_.find(start->from->key);
       if (found == stored_.end()) {
@@ -64,12 +63,12 @@ void Simulator::carry_out(const Command& command) {
     Attempt& a = attempts_[save->trial];
     const std::string key = "trial" + std::to_string(save->trial) + "-" + std::to_string(a.number) +
                             "-" + std::to_string(a.step);
-    stored_[key] = a.weights;
+    a.saving = a.weights;
     a.busy_until = now_ + seconds(simulation_.save_seconds);
     at(a.busy_until, What::saved, save->trial,
        {key, hash_of(a.weights), a.weights.size() * sizeof(double), a.step});
   } else if (const auto* reply = std::get_if<Reply>(&command)) {
-    if (reply->go_on) return next_step(reply->trial);
+    if (reply->go_on || !simulation_.obeys) return next_step(reply->trial);
     at(std::max(now_, attempts_[reply->trial].busy_until), What::ended, reply->trial);
   } else if (const auto* kill = std::get_if<Kill>(&command)) {
     at(now_, What::ended, kill->trial, {}, "killed");
@@ -83,7 +82,9 @@ void Simulator::happen(const Pending& p) {
   if (!a.alive || a.number != p.attempt) return;
   switch (p.what) {
     case What::restored: return experiment_.restored(p.trial, p.attempt, p.checkpoint.hash, now_);
-    case What::saved: return experiment_.saved(p.trial, p.attempt, p.checkpoint, now_);
+    case What::saved:
+      stored_[p.checkpoint.key] = a.saving;
+      return experiment_.saved(p.trial, p.attempt, p.checkpoint, now_);
     case What::ended: a.alive = false; return experiment_.ended(p.trial, p.attempt, p.error, now_);
     case What::report: break;
   }
@@ -97,16 +98,18 @@ void Simulator::happen(const Pending& p) {
 
 void Simulator::run(std::size_t events) {
   if (!std::exchange(begun_, true)) {
-    if (experiment_.board().trials.empty()) {
-      experiment_.begin(now_);
-    } else {
-      experiment_.interrupted(now_);
-    }
+    experiment_.interrupted(now_);
   }
   for (std::size_t n = 0;; ++n) {
     for (const Command& c : experiment_.take_commands()) carry_out(c);
     for (std::string& line : experiment_.take_log()) log_.push_back(std::move(line));
     if (experiment_.over() || n >= events) return;
+    const std::optional<Time> due = experiment_.next_tick();
+    if (due && (pending_.empty() || *due <= pending_.top().at)) {
+      now_ = std::max(now_, *due);
+      experiment_.tick(now_);
+      continue;
+    }
     if (pending_.empty()) {
       throw InvalidArgument(Code::invalid_argument, "tune: the simulated experiment is stuck");
     }

@@ -26,6 +26,7 @@ struct Simulation {
   std::function<std::string(int trial, int attempt, long step)> fault = {};
   double save_seconds = 0.01;
   bool can_save = true;
+  bool obeys = true;  ///< false: trials that are told to return go on until they are killed
 };
 
 class TROUPE_API Simulator {
@@ -64,6 +65,7 @@ class TROUPE_API Simulator {
     long step = 0;
     bool alive = false;
     Time busy_until{};  ///< saving
+    std::vector<double> saving;
   };
   void at(Time when, What what, int trial, Checkpoint checkpoint = {}, std::string error = {});
   void next_step(int trial);

@@ -69,6 +69,7 @@ PercentileScheduler::PercentileScheduler(const PercentileStopping& options,
 
 void PercentileScheduler::reported(const Report& report, std::vector<Decision>& out) {
   Curve& mine = curves_[report.trial];
+  mine.gains.erase(mine.gains.lower_bound(report.step), mine.gains.end());  // after a restore
   mine.gains[report.step] = goal_.gain(report.score);
   out.push_back({.trial = report.trial});
   if (complete_ < std::max(options_.startup_trials, 1) || report.step < options_.warmup) return;
@@ -112,15 +113,18 @@ PatienceScheduler::PatienceScheduler(const Patience& options, const SchedulerSet
 }
 
 void PatienceScheduler::reported(const Report& report, std::vector<Decision>& out) {
-  std::vector<double>& gains = gains_[report.trial];
+  std::map<long, double>& gains = gains_[report.trial];
   const double gain = goal_.gain(report.score);
-  gains.push_back(std::isnan(gain) ? worst : gain);
+  gains.erase(gains.lower_bound(report.step), gains.end());  // after a restore
+  gains[report.step] = std::isnan(gain) ? worst : gain;
   const auto window = static_cast<std::size_t>(options_.patience) + 1;
   bool stopped = false;
   if (gains.size() > window) {
-    const auto split = gains.end() - static_cast<std::ptrdiff_t>(window);
-    const double before = *std::max_element(gains.begin(), split);
-    const double lately = *std::max_element(split, gains.end());
+    const auto split = std::prev(gains.end(), static_cast<std::ptrdiff_t>(window));
+    double before = worst;
+    double lately = worst;
+    for (auto it = gains.begin(); it != split; ++it) before = std::max(before, it->second);
+    for (auto it = split; it != gains.end(); ++it) lately = std::max(lately, it->second);
     stopped = before - options_.min_delta > lately;
   }
   out.push_back(verdict(report.trial, stopped,

@@ -38,6 +38,13 @@ void Trial::note(const std::string& what) {
 }
 
 bool Trial::report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save) {
+  if (host_->stopped_) return false;  // said already: nothing that follows counts
+  if (metrics.step < 1 || (host_->reported_ && metrics.step <= host_->step_))
+    throw InvalidArgument(Code::invalid_argument,
+                          "tune: report() of step " + std::to_string(metrics.step) +
+                              " after step " + std::to_string(host_->reported_ ? host_->step_ : 0) +
+                              ": steps start at 1 and rise");
+  host_->reported_ = true;
   host_->step_ = metrics.step;
   TrialMessage message;
   message.kind = TrialMessage::Kind::reported;
@@ -46,6 +53,7 @@ bool Trial::report(const train::Metrics& metrics, const std::function<train::Sav
   host_->push(std::move(message));
   for (;;) {
     const Verdict verdict = host_->await_verdict();
+    if (verdict == Verdict::stop) host_->stopped_ = true;
     if (verdict != Verdict::save) return verdict == Verdict::go_on;
     TrialMessage saved;
     saved.kind = TrialMessage::Kind::saved;

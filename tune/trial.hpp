@@ -44,7 +44,8 @@ class TROUPE_API Trial {
     return true;
   }
   /// One step further, with this score. Blocks until the scheduler has decided; saves the parts
-  /// when it asks. Result: false when the function should return.
+  /// when it asks. Result: false when the function should return: what it reports from then on
+  /// changes nothing, and it is killed after Options::stop_grace.
   template <class... M>
   bool report(double score, const M&... parts) {
     if constexpr (sizeof...(M) == 0)
@@ -53,7 +54,8 @@ class TROUPE_API Trial {
       return report({.step = step() + 1, .loss = score},
                     [&] { return train::save_model(context(), step(), parts...); });
   }
-  /// The general form: `loss` is the score, steps must rise, `save` is empty without a model.
+  /// The general form: `loss` is the score, `save` is empty without a model. Steps start at 1 and
+  /// rise within an attempt; others throw InvalidArgument.
   bool report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save);
 
   const train::SavedModel& start() const noexcept;

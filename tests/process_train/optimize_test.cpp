@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
 
 namespace {
 
@@ -113,6 +116,104 @@ TEST(Optimize, AGangWorkersDeathDoesNotEndItsTrial) {
   EXPECT_GE(proven, 1);
   ASSERT_EQ(best.notes.size(), 1u);
   EXPECT_NE(best.notes[0].find("trial 1: worker 1 "), std::string::npos) << best.notes[0];
+}
+
+/// Its best state is in the middle, and it ends in a way of its own.
+void hill(tune::Trial& t, Hp, int ending) {
+  Net net;
+  for (int step = 1; step <= 9; ++step) {
+    net.weight[0] = step <= 5 ? 10.0 - step : step;
+    if (ending == 1 && step == 8) throw std::runtime_error("boom");
+    if (ending == 2 && step == 8) ::raise(SIGKILL);
+    if (!t.report(net.weight[0], net)) return;
+  }
+}
+
+TEST(Optimize, TheBestModelIsThereHoweverATrialEnds) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  for (const int ending : {0, 1, 2}) {
+    const auto best = tune::optimize<hill, Hp>(
+        ctx, space(), {.goal = tune::minimize, .trials = 2, .show = false}, ending);
+    EXPECT_EQ(best.score, 5.0) << ending;
+    EXPECT_EQ(best.no_model, "");
+    Net net;
+    best.restore(ctx, net);
+    EXPECT_EQ(net.weight[0], best.score) << ending;
+  }
+}
+
+void deaf(tune::Trial& t, Hp) {
+  Net net;
+  for (long step = 1;; ++step) {
+    net.weight[0] = step <= 3 ? 94.0 : 70.0;
+    static_cast<void>(t.report(net.weight[0], net));
+  }
+}
+
+TEST(Optimize, ATrialThatIgnoresTheStopIsKilledAndWhatItReportsIsIgnored) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<deaf, Hp>(ctx, space(),
+                                             {.goal = tune::maximize,
+                                              .trials = 2,
+                                              .max_steps = 3,
+                                              .show = false,
+                                              .stop_grace = std::chrono::milliseconds(300)});
+  for (const tune::TrialInfo& info : best.board.trials) {
+    EXPECT_EQ(info.state, tune::TrialState::completed) << info.note;
+    EXPECT_EQ(info.score(), 94.0);
+    EXPECT_EQ(info.step(), 3);
+  }
+  Net net;
+  best.restore(ctx, net);
+  EXPECT_EQ(net.weight[0], 94.0);
+}
+
+void without_model(tune::Trial& t, Hp hp) {
+  while (t.report(hp.rate)) {
+  }
+}
+
+TEST(Optimize, AMissingModelIsNamedAtTheEndAndByPbtAtItsFirstCopy) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<without_model, Hp>(
+      ctx, space(), {.goal = tune::minimize, .trials = 2, .max_steps = 3, .show = false});
+  EXPECT_NE(best.no_model.find("t.report(score, model)"), std::string::npos) << best.no_model;
+  ASSERT_EQ(best.notes.size(), 1u);
+  EXPECT_EQ(best.notes[0], best.no_model);
+  Net net;
+  EXPECT_THROW(best.restore(ctx, net), troupe::InvalidArgument);
+  const tune::Options<tune::Pbt> options{.goal = tune::minimize,
+                                         .trials = 4,
+                                         .scheduler = {.perturb_every = 2, .synchronous = true},
+                                         .max_steps = 50,
+                                         .show = false};
+  try {
+    static_cast<void>(tune::optimize<without_model, Hp>(ctx, space(), options));
+    FAIL() << "nothing can be copied";
+  } catch (const troupe::InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("without one"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Optimize, AResultsFolderHoldsOneExperiment) {
+  char folder[] = "/tmp/troupe-results-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  const tune::Options<> options{
+      .goal = tune::minimize, .trials = 1, .max_steps = 2, .show = false, .results = folder};
+  const auto first = tune::optimize<trial, Hp>(ctx, space(), options);
+  EXPECT_EQ(first.board.trials.size(), 1u);
+  EXPECT_THROW((tune::optimize<trial, Hp>(ctx, space(), options)), troupe::InvalidArgument);
+  auto as_run = options;  // as many slots as the cluster has CPUs for the trials
+  as_run.concurrent = 1;
+  const auto lines = tune::read_log(std::string(folder) + "/experiment.jsonl");
+  ASSERT_TRUE(lines.ok());
+  EXPECT_TRUE(tune::Experiment::restore(space().search(), as_run, *lines).ok());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

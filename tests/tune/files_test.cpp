@@ -79,6 +79,19 @@ TEST_F(Files, ResultsAreAllThereAndNoDraftsRemain) {
   }
 }
 
+TEST_F(Files, ALogHasOneWriterAndOneExperiment) {
+  const std::string path = (folder / "experiment.jsonl").string();
+  {
+    LogFile first(path, LogFile::Mode::create);
+    first.append({"line"});
+    EXPECT_THROW(LogFile(path, LogFile::Mode::append), InvalidArgument);
+  }
+  EXPECT_THROW(LogFile(path, LogFile::Mode::create), InvalidArgument);
+  LogFile(path).append({"more"});
+  std::ofstream(path, std::ios::app) << "torn";
+  EXPECT_EQ(*read_log(path), (std::vector<std::string>{"line", "more"}));
+}
+
 TEST_F(Files, ErrorsSayWhatAndWhere) {
   EXPECT_FALSE(read_log((folder / "none").string()).ok());
   std::ofstream(folder / "file") << "x";

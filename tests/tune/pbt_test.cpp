@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace troupe::tune {
 namespace {
@@ -150,13 +151,83 @@ TEST(Pbt, TheWorstCopiesTheBestAndInheritsItsClock) {
 }
 
 TEST(Pbt, WithoutADonorCheckpointTheTrialGoesOn) {
-  auto s = make_scheduler(Pbt{.perturb_every = 1}, {unit_plane(), maximize, 2, 1});
+  auto s = make_scheduler(Pbt{.perturb_every = 2}, {unit_plane(), maximize, 2, 1});
   std::vector<Decision> out;
   s->created(0, {0.5, 0.5});
   s->created(1, {0.5, 0.5});
-  s->reported({.trial = 0, .step = 1, .score = 2, .can_save = false}, out);
-  s->reported({.trial = 1, .step = 1, .score = 1, .can_save = true}, out);
+  s->reported({.trial = 0, .step = 1, .score = 2, .can_save = true}, out);
+  s->reported({.trial = 0, .step = 2, .score = 2, .can_save = false}, out);  // not at its interval
+  s->reported({.trial = 1, .step = 2, .score = 1, .can_save = true}, out);
   for (const Decision& d : out) EXPECT_EQ(d.action, Action::go_on);
+}
+
+TEST(Pbt, AModelThatIsNeverOfferedIsNamedAtTheFirstExploit) {
+  for (const bool synchronous : {false, true}) {
+    for (const bool donor_offers : {false, true}) {
+      auto s = make_scheduler(Pbt{.perturb_every = 1, .synchronous = synchronous},
+                              {unit_plane(), maximize, 2, 1});
+      std::vector<Decision> out;
+      s->created(0, {0.5, 0.5});
+      s->created(1, {0.5, 0.5});
+      s->reported({.trial = 0, .step = 1, .score = 2, .can_save = donor_offers}, out);
+      s->reported({.trial = 1, .step = 1, .score = 1, .can_save = false}, out);
+      ASSERT_EQ(out.back().action, Action::refuse);
+      EXPECT_NE(out.back().why.find("trial 1"), std::string::npos) << out.back().why;
+      EXPECT_NE(out.back().why.find("report(score, model)"), std::string::npos);
+    }
+  }
+}
+
+TEST(Pbt, AMemberWithoutANumberIsReplacedAtTheNextIntervalAndNeverCopied) {
+  for (const bool synchronous : {false, true}) {
+    auto s = make_scheduler(Pbt{.perturb_every = 5, .synchronous = synchronous},
+                            {unit_plane(), maximize, 4, 1});
+    for (int i = 0; i < 4; ++i) s->created(i, {0.5, 0.5});
+    std::vector<Decision> out;
+    // 0 was the best by far at step 5; then it and 1 have no score.
+    for (int i = 0; i < 4; ++i)
+      s->reported({.trial = i, .step = 5, .score = i == 0 ? 100.0 : i, .can_save = true}, out);
+    out.clear();
+    for (int i = 0; i < 2; ++i)
+      s->reported({.trial = i, .step = 8, .score = std::nan(""), .can_save = true}, out);
+    for (const int i : {2, 3, 0, 1})
+      s->reported(
+          {.trial = i, .step = 10, .score = i < 2 ? std::nan("") : double(i), .can_save = true},
+          out);
+    std::set<int> replaced;
+    for (const Decision& d : out) {
+      if (d.action != Action::exploit || d.trial > 1) continue;
+      replaced.insert(d.trial);
+      EXPECT_EQ(d.donor, 3) << synchronous;
+    }
+    EXPECT_EQ(replaced, (std::set<int>{0, 1})) << synchronous;
+  }
+}
+
+TEST(Pbt, ABarrierWaitsForNobodyWhoWillNeverBeThere) {
+  auto s =
+      make_scheduler(Pbt{.perturb_every = 5, .synchronous = true}, {unit_plane(), maximize, 9, 1});
+  for (int i = 0; i < 2; ++i) s->created(i, {0.5, 0.5});
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(report(*s, {.trial = i, .step = 5, .score = double(i)})[0].action, Action::hold);
+  std::vector<Decision> out;
+  s->population(2, out);
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[1].action, Action::exploit);
+}
+
+TEST(Pbt, SmallWholeNumbersAndCoarseStepsMoveBothWays) {
+  for (const Domain& domain : {integers(1, 4), quantized(0.5, 2, 0.5), integers(-4, -1)}) {
+    PbtScheduler s(Pbt{.resample = 0}, {{{{"n", domain}}}, maximize, 2, 5});
+    std::set<double> seen;
+    Point p = {domain.low};
+    for (int i = 0; i < 200; ++i) {
+      p = s.explore(p);
+      EXPECT_TRUE(contains(domain, p[0]));
+      seen.insert(p[0]);
+    }
+    EXPECT_EQ(seen.size(), 4U) << show(domain);
+  }
 }
 
 TEST(Pbt, ReportersYieldWhenOthersWaitAndTheLeastTrainedIsNext) {

@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <clocale>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -214,6 +217,104 @@ TEST(Curves, OddScoresDoNotBreakThem) {
     EXPECT_FALSE(has(svg, "\"nan")) << svg;
   }
   EXPECT_FALSE(report_html(board).empty());
+}
+
+TEST(Views, EveryRangeEndsSoon) {
+  const double tiny = std::numeric_limits<double>::denorm_min();
+  const double top = std::numeric_limits<double>::max();
+  const std::vector<std::pair<double, double>> ranges = {
+      {0.3, 0.1 + 0.2},  {0, 0},         {0, tiny},     {tiny, 2 * tiny},      {tiny, 1},
+      {-top, top},       {1, top},       {tiny, top},   {-tiny, tiny},         {1e300, 1.0001e300},
+      {1e17, 1e17 + 16}, {-HUGE_VAL, 1}, {1, HUGE_VAL}, {-HUGE_VAL, HUGE_VAL}, {NAN, NAN},
+      {1e-300, 1e-299},  {top, top}};
+  for (const auto& [a, b] : ranges) {
+    Board board;
+    board.name = "range";
+    board.space = {{{"x", uniform(0, 1)}, {"y", log_uniform(1e-3, 1)}}};
+    for (int i = 0; i < 2; ++i) {
+      TrialInfo t;
+      t.number = i;
+      t.params = {i == 0 ? a : b, i == 0 ? std::abs(a) : std::abs(b)};
+      t.history = {{1, i == 0 ? a : b, 0, 1}, {2, i == 0 ? b : a, 1, 1}};
+      board.trials.push_back(t);
+    }
+    board.best = 1;
+    for (const std::string& svg : {curves_svg(board), lineage_svg(board), parallel_svg(board)}) {
+      expect_balanced(svg);
+      EXPECT_FALSE(has(svg, "\"nan")) << a << " " << b;
+      EXPECT_LT(svg.size(), 200'000U);
+    }
+    EXPECT_FALSE(report_html(board).empty());
+    EXPECT_FALSE(joined(table(board, {})).empty());
+    EXPECT_EQ(columns(sparkline(board.trials[0].history, 8)), 2U);
+    for (const bool log : {false, true}) {
+      EXPECT_LE(ticks(a, b, 6, log).size(), 64U);
+      EXPECT_LE(ticks(b, a, 1000000, log).size(), 64U);
+    }
+  }
+}
+
+TEST(Views, TenThousandTrialsMakeAPictureOfTheBest) {
+  Board board;
+  board.name = "many";
+  board.space = {{{"x", uniform(0, 1)}}};
+  for (int i = 0; i < 10000; ++i) {
+    TrialInfo t;
+    t.number = i;
+    t.params = {0.5};
+    for (int k = 0; k < 50; ++k)
+      t.history.push_back({k + 1, double(i % 97) + 1.0 / (k + 1), double(k), 1});
+    board.trials.push_back(t);
+  }
+  const std::string svg = curves_svg(board);
+  EXPECT_LT(svg.size(), 1'000'000U);
+  EXPECT_TRUE(has(svg, "9800 not drawn"));
+  EXPECT_LT(report_html(board).size(), 3'000'000U);
+}
+
+TEST(Views, TextThatIsNoUtf8IsMadeSo) {
+  Board board;
+  board.name = "a\xff\xc3(\xed\xa0\x80\xef\xbf\xbf";
+  board.metric = "m\xfe";
+  TrialInfo t;
+  t.history = {{1, 5, 0, 1}};
+  board.trials.push_back(t);
+  for (const std::string& text : {curves_svg(board), report_html(board), trials_csv(board)}) {
+    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(text).dump()));  // it throws for such bytes
+    EXPECT_FALSE(has(text, "\xef\xbf\xbf"));
+  }
+  EXPECT_EQ(fit("a\xc2\x9b"
+                "2Jb",
+                10),
+            "a?2Jb");
+}
+
+TEST(Exports, NamesOfMetricsNeverHideAField) {
+  Board board = sample_board(2);
+  board.trials[0].metrics = {{"config", 1}, {"done", 2}, {"metrics/done", 3}, {"x", std::nan("")}};
+  const auto line = trials_jsonl(board);
+  const auto row = nlohmann::json::parse(line.substr(0, line.find('\n')));
+  EXPECT_TRUE(row.at("config").is_object());
+  EXPECT_EQ(row.at("done"), true);
+  EXPECT_EQ(row.at("metrics/config"), 1);
+  EXPECT_EQ(row.at("metrics/done"), 2);
+  EXPECT_TRUE(row.at("x").is_null());
+}
+
+/// Whoever sets a locale with a decimal comma gets the same bytes.
+TEST(Exports, NoLocaleChangesANumber) {
+  const Board board = sample_board(3);
+  const auto all = [&] {
+    return trials_jsonl(board) + trials_csv(board) + progress_csv(board) + curves_svg(board) +
+           report_html(board) + joined(table(board, {}));
+  };
+  const std::string before = all();
+  for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"}) {
+    if (std::setlocale(LC_ALL, name) == nullptr) continue;
+    EXPECT_EQ(all(), before) << name;
+  }
+  std::setlocale(LC_ALL, "C");
+  EXPECT_FALSE(has(before, "nan"));
 }
 
 TEST(Ticks, AreRound) {

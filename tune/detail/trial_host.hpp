@@ -50,6 +50,8 @@ class TROUPE_API TrialHost {
 
   TrialSetup setup_;
   long step_ = 0;
+  bool reported_ = false;  ///< in this attempt; these three belong to the function's thread
+  bool stopped_ = false;   ///< report() has said false
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<TrialMessage> messages_;

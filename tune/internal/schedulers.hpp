@@ -19,6 +19,8 @@ class PbtScheduler final : public Scheduler {
   void reported(const Report& report, std::vector<Decision>& out) override;
   void finished(int trial, std::vector<Decision>& out) override;
   void failed(int trial, std::vector<Decision>& out) override;
+  void population(int trials, std::vector<Decision>& out) override;
+  void kept(int trial, const Point& params) override;
   int pick(const std::vector<int>& waiting) override;
 
   /// Parameters of a copy: each drawn anew or moved a little.
@@ -33,8 +35,10 @@ class PbtScheduler final : public Scheduler {
     long last_step = 0;
     long last_perturb = 0;
     bool can_save = false;
-    bool saved = false;  ///< has (or was told to make) a checkpoint of its last interval
+    bool offered = false;  ///< some report of it offered a model
+    bool saved = false;    ///< has (or was told to make) a checkpoint of its last interval
     bool held = false;
+    bool sick = false;  ///< its last score was no number: worst of all, and nobody copies it
   };
   struct Quantiles {
     std::vector<int> top;
@@ -42,7 +46,9 @@ class PbtScheduler final : public Scheduler {
   };
   Quantiles quantiles() const;
   void decide(int trial, const Report& report, std::vector<Decision>& out);
+  std::vector<int> donors(const std::vector<int>& top) const;
   bool exploit(int trial, const std::vector<int>& top, Decision& decision);
+  double moved(const Domain& domain, double value);
   void leave(int trial, std::vector<Decision>& out);
   void try_barrier(std::vector<Decision>& out);
   void pass_barrier(std::vector<Decision>& out);
@@ -141,7 +147,7 @@ class PatienceScheduler final : public Scheduler {
  private:
   Patience options_;
   Goal goal_;
-  std::map<int, std::vector<double>> gains_;
+  std::map<int, std::map<long, double>> gains_;  ///< by trial and step
 };
 
 /// The linear-interpolation percentile (numpy's default) of values that are not NaN; nothing

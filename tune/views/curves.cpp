@@ -13,6 +13,8 @@ constexpr double right = width - 178;
 constexpr double top = 62;
 constexpr double bottom = height - 52;
 constexpr std::size_t named = 12;
+constexpr std::size_t drawn = 200;        ///< trials, best first
+constexpr std::size_t arrow_limit = 500;  ///< the latest copies of the trials that are drawn
 
 struct Frame {
   Axis x;
@@ -36,9 +38,12 @@ Frame frame_of(const Board& board) {
   f.x = {0, static_cast<double>(last), false, left, right};
   if (low > high) return f;
   f.empty = false;
-  const bool log = low > 0 && high / low > 30;
-  const double pad = log ? 0 : 0.04 * (high > low ? high - low : std::abs(high) + 1);
+  const bool log = low > 0 && high / 30 > low;
+  const double pad = 0.04 * (high > low ? high - low : std::abs(high) + 1);
   f.y = {log ? low / 1.1 : low - pad, log ? high * 1.1 : high + pad, log, bottom, top};
+  // Near the ends of what a double holds there is no room around the curves.
+  if (!std::isfinite(f.y.low) || !std::isfinite(f.y.high) || (log && !(f.y.low > 0)))
+    f.y = {low, high, log, bottom, top};
   return f;
 }
 
@@ -102,10 +107,13 @@ std::string curve_path(const Board& board, const TrialInfo& t, const Frame& f) {
   return d;
 }
 
+/// The latest copies of a trial, as many as there is room for.
 std::string copy_arrows(const Board& board, const TrialInfo& t, const Frame& f,
-                        const std::string& stroke) {
+                        const std::string& stroke, std::size_t& room) {
   std::string out;
-  for (const Copy& c : t.copies) {
+  for (std::size_t i = t.copies.size() - std::min(room, t.copies.size()); i < t.copies.size();
+       ++i, --room) {
+    const Copy& c = t.copies[i];
     const double from = score_at(t, c.own_step, c.seconds);
     const TrialInfo& donor = board.trials[static_cast<std::size_t>(c.donor)];
     const double to = score_at(donor, c.donor_step, c.seconds);
@@ -143,7 +151,13 @@ std::string legend(const Board& board, const std::vector<int>& order,
                     t.number == board.best ? "font-weight=\"700\"" : "");
   }
   if (order.size() > named) {
-    out += svg_text(right + 18, y, std::to_string(order.size() - named) + " more in grey", "start",
+    out += svg_text(right + 18, y,
+                    std::to_string(std::min(order.size(), drawn) - named) + " more in grey",
+                    "start", "class=\"soft\"");
+    y += 20;
+  }
+  if (order.size() > drawn) {
+    out += svg_text(right + 18, y, std::to_string(order.size() - drawn) + " not drawn", "start",
                     "class=\"soft\"");
     y += 20;
   }
@@ -184,7 +198,9 @@ std::string curves_svg(const Board& board) {
   const std::vector<int> order = ranking(board);
   const std::vector<std::size_t> shade = shades(board);
   std::string arrows;
-  for (std::size_t i = order.size(); i-- > 0;) {  // the best one is drawn last, on top
+  std::size_t room = arrow_limit;
+  for (std::size_t i = std::min(order.size(), drawn);
+       i-- > 0;) {  // the best one is drawn last, on top
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
     if (t.history.empty()) continue;
     const bool grey = i >= named;
@@ -209,7 +225,7 @@ std::string curves_svg(const Board& board) {
              coordinate(f.y.at(end.score)) + "\" r=\"" + (best ? "4.5" : "2.5") + "\" fill=\"" +
              stroke + "\"/>";
     }
-    arrows += copy_arrows(board, t, f, stroke);
+    arrows += copy_arrows(board, t, f, stroke, room);
   }
   return out + arrows + legend(board, order, shade) + "</svg>\n";
 }

@@ -4,6 +4,7 @@
 #include "troupe/tune/views/tables.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
@@ -20,6 +21,10 @@ constexpr std::uint64_t log_limit = std::uint64_t{4} << 30;
   const std::string message = "tune: cannot " + what + " " + path + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) throw OutOfDisk(Code::out_of_disk, message);
   throw InvalidArgument(Code::invalid_argument, message);
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw InvalidArgument(Code::invalid_argument, "tune: " + path + " " + why);
 }
 
 void write_all(int fd, std::string_view bytes, const std::string& path) {
@@ -64,14 +69,25 @@ off_t whole_lines(int fd, off_t size) {
 
 }  // namespace
 
-LogFile::LogFile(const std::string& path) : path_(path) {
+LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
   make_folder(std::filesystem::path(path).parent_path());
   file_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file_.get() < 0) fail("open", path, errno);
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      refuse(path,
+             "is written by another experiment at this moment; give this one a folder of its "
+             "own");
+    if (errno != ENOLCK && errno != EOPNOTSUPP) fail("lock", path, errno);
+  }
   struct stat info{};
   if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
   const off_t whole = whole_lines(file_.get(), info.st_size);
   if (whole != info.st_size && ::ftruncate(file_.get(), whole) != 0) fail("repair", path, errno);
+  if (mode == Mode::create && whole > 0)
+    refuse(path,
+           "is the log of an experiment that ran before; give this one a folder of its own, or "
+           "move that one away");
 }
 
 void LogFile::append(const std::vector<std::string>& lines) {
@@ -91,7 +107,9 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
   }
   std::ifstream file(path);
   std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(std::move(line));
+  for (std::string line; std::getline(file, line);) {
+    if (!file.eof()) lines.push_back(std::move(line));  // else it has no newline
+  }
   if (!file.eof()) return Error(Code::invalid_argument, "tune: cannot read all of " + path);
   return lines;
 }

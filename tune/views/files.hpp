@@ -17,11 +17,14 @@
 namespace troupe::tune {
 
 /// Appends lines. A line is in the kernel's hands when append() returns: it survives this process.
+/// The file is locked as long as this lives: two processes never write one log.
 class TROUPE_API LogFile {
  public:
+  enum class Mode { append, create };
   /// Opens or creates the file, and its folder. A torn last line of an earlier run is cut off.
-  /// Throws InvalidArgument when it cannot be opened.
-  explicit LogFile(const std::string& path);
+  /// Throws InvalidArgument when it cannot be opened, when another writes it, and, with create,
+  /// when it has lines.
+  explicit LogFile(const std::string& path, Mode mode = Mode::append);
   /// Throws OutOfDisk when there is no space, InvalidArgument for other errors.
   void append(const std::vector<std::string>& lines);
 
@@ -30,8 +33,8 @@ class TROUPE_API LogFile {
   Fd file_;
 };
 
-/// The lines of a log, for Experiment::restore(). InvalidArgument when it cannot be read or is
-/// larger than 4 GiB.
+/// The whole lines of a log, for Experiment::restore(); a torn last one is left out.
+/// InvalidArgument when it cannot be read or is larger than 4 GiB.
 TROUPE_API Result<std::vector<std::string>> read_log(const std::string& path);
 
 /// Writes curves.svg, report.html, progress.csv, trials.csv, trials.jsonl and one TensorBoard run

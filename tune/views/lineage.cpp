@@ -11,6 +11,8 @@ constexpr double lane = 26;
 constexpr double left = 92;
 constexpr double right = width - 150;
 constexpr double top = 62;
+constexpr std::size_t change_limit = 2000;  ///< copies that are drawn, the latest
+constexpr std::size_t ring_limit = 200;     ///< restarts that are drawn in a lane
 
 struct Change {
   double seconds;
@@ -49,13 +51,15 @@ double end_of(const TrialInfo& t) {
 /// Where an attempt failed and began again: the sample before a new attempt that is no copy.
 std::string restarts(const TrialInfo& t, const Axis& x, double y) {
   std::string out;
-  for (std::size_t i = 1; i < t.history.size(); ++i) {
+  std::size_t copy = 0;  // copies and samples are in the order of time
+  std::size_t rings = 0;
+  for (std::size_t i = 1; i < t.history.size() && rings < ring_limit; ++i) {
     const Sample& a = t.history[i - 1];
     const Sample& b = t.history[i];
     if (a.attempt == b.attempt) continue;
-    bool copied = false;
-    for (const Copy& c : t.copies) copied |= c.seconds >= a.seconds && c.seconds <= b.seconds;
-    if (copied) continue;
+    while (copy < t.copies.size() && t.copies[copy].seconds < a.seconds) ++copy;
+    if (copy < t.copies.size() && t.copies[copy].seconds <= b.seconds) continue;
+    ++rings;
     out += "<circle cx=\"" + coordinate(x.at(a.seconds)) + "\" cy=\"" + coordinate(y) +
            "\" r=\"5\" fill=\"var(--bg)\" stroke=\"#c94d4d\" stroke-width=\"2.5\"><title>" +
            "began again" + "</title></circle>";
@@ -98,15 +102,19 @@ std::string lineage_svg(const Board& board) {
     since[static_cast<std::size_t>(t.number)] = t.created;
   }
   std::string arrows;
-  for (const Change& change : changes_of(board)) {
+  const std::vector<Change> changes = changes_of(board);
+  std::size_t hidden = changes.size() - std::min(changes.size(), change_limit);
+  for (const Change& change : changes) {
     const auto i = static_cast<std::size_t>(change.trial);
     const auto donor = static_cast<std::size_t>(change.copy->donor);
     const double at = x.at(change.seconds);
-    if (y_of[i] >= 0)
+    const bool shown = hidden == 0;
+    if (!shown) --hidden;
+    if (y_of[i] >= 0 && shown)
       out += segment(x.at(since[i]), at, y_of[i], shade[static_cast<std::size_t>(root[i])]);
     root[i] = root[donor];
     since[i] = change.seconds;
-    if (y_of[i] < 0 || y_of[donor] < 0) continue;
+    if (!shown || y_of[i] < 0 || y_of[donor] < 0) continue;
     const double gap = y_of[i] > y_of[donor] ? -5 : 5;
     arrows += "<line x1=\"" + coordinate(at) + "\" x2=\"" + coordinate(at) + "\" y1=\"" +
               coordinate(y_of[donor]) + "\" y2=\"" + coordinate(y_of[i] + gap) +

@@ -7,6 +7,7 @@ namespace troupe::tune {
 namespace {
 
 constexpr std::size_t table_limit = 500;
+constexpr std::size_t donor_limit = 20;  ///< the latest of a trial
 
 constexpr const char* style = R"(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2430;--soft:#667085;--line:#e4e7ec;
@@ -55,9 +56,9 @@ std::string cards(const Board& board) {
   }
   std::string out = "<div class=\"cards\">";
   if (board.best >= 0) {
-    const TrialInfo& t = board.trials[static_cast<std::size_t>(board.best)];
-    out += card(number(t.score()), "best " + board.metric + ", trial " + std::to_string(t.number) +
-                                       " at step " + std::to_string(t.step()));
+    out += card(number(board.best_score()), "best " + board.metric + ", trial " +
+                                                std::to_string(board.best) + " at step " +
+                                                std::to_string(board.best_step()));
   }
   out += card(std::to_string(board.trials.size()), "trials of " + std::to_string(board.planned) +
                                                        ", " + std::to_string(board.slots) +
@@ -103,8 +104,10 @@ std::string trials_table(const Board& board) {
     for (std::size_t i = 0; i < board.space.size(); ++i) {
       out += cell(show(board.space.parameters[i].domain, t.params[i]));
     }
-    std::string donors;
-    for (const Copy& c : t.copies) donors += (donors.empty() ? "" : ", ") + std::to_string(c.donor);
+    std::string donors = t.copies.size() > donor_limit ? "\u2026" : "";
+    for (std::size_t i = t.copies.size() - std::min(t.copies.size(), donor_limit);
+         i < t.copies.size(); ++i)
+      donors += (donors.empty() ? "" : ", ") + std::to_string(t.copies[i].donor);
     if (copied) out += cell(donors, " class=\"l\"");
     if (notes) out += cell(t.state == TrialState::completed ? "" : t.note, " class=\"note\"");
     out += "</tr>\n";
@@ -144,8 +147,7 @@ std::string report_html(const Board& board) {
          "</div>\n";
   out += cards(board);
   if (board.best >= 0) {
-    const TrialInfo& best = board.trials[static_cast<std::size_t>(board.best)];
-    out += "<p>Best parameters: <b>" + escape(board.space.show(best.params)) + "</b></p>\n";
+    out += "<p>Best parameters: <b>" + escape(board.space.show(board.best_params())) + "</b></p>\n";
   }
   out += "<h2>Curves</h2><div class=\"box\">" + curves_svg(board) + "</div>\n";
   bool copied = false;

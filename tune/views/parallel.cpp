@@ -37,9 +37,11 @@ struct Columns {
     double low = HUGE_VAL;
     double high = -HUGE_VAL;
     for (const int row : rows) {
+      if (!std::isfinite(value(row, k))) continue;  // a scheduler may have left the domain
       low = std::min(low, value(row, k));
       high = std::max(high, value(row, k));
     }
+    if (low > high) low = high = 0;
     if (is_choice(k)) low = domain(k)->low, high = domain(k)->high;
     const bool log = !is_score(k) && domain(k)->log && low > 0;
     const bool turned = is_score(k) && !board.goal.larger();  // better is up
@@ -57,7 +59,8 @@ std::vector<double> marks_of(const Columns& columns, std::size_t k, const Axis& 
     return marks;
   }
   if (!(axis.high > axis.low)) return {axis.low};
-  const double middle = axis.log ? std::sqrt(axis.low * axis.high) : (axis.low + axis.high) / 2;
+  const double middle =
+      axis.log ? std::sqrt(axis.low) * std::sqrt(axis.high) : axis.low / 2 + axis.high / 2;
   return {axis.low, middle, axis.high};
 }
 

@@ -1,14 +1,22 @@
 #include "troupe/tune/internal/svg.hpp"
 
+#include "troupe/tune/internal/text.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 namespace troupe::tune {
 
 std::string escape(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  std::string valid = valid_utf8(text);
+  for (const std::string_view none : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) {  // XML has no such two
+    for (std::size_t at; (at = valid.find(none)) != std::string::npos;)
+      valid.replace(at, none.size(), "\xef\xbf\xbd");
+  }
+  for (const char c : valid) {
     switch (c) {
       case '&': out += "&amp;"; break;
       case '<': out += "&lt;"; break;
@@ -22,43 +30,65 @@ std::string escape(std::string_view text) {
 }
 
 std::string coordinate(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", std::isfinite(value) ? value : 0.0);
-  return text;
+  // What lies far outside the picture is as well drawn just outside of it.
+  return fmt::format("{:.1f}", std::isfinite(value) ? std::clamp(value, -1e6, 1e6) : 0.0);
 }
 
-std::vector<double> ticks(double low, double high, int count, bool log) {
+namespace {
+
+constexpr int most_ticks = 64;
+
+/// 1, 2, 5 times powers of ten where the range is short, else powers of ten; few enough to be read.
+std::vector<double> log_ticks(double low, double high) {
+  const double first = std::floor(std::log10(low));
+  const double last = std::ceil(std::log10(high));
+  const bool fine = last - first < 4 && std::log10(high) - std::log10(low) < 2.5;
+  const double stride = std::max(1.0, std::ceil((last - first) / 12));
   std::vector<double> out;
-  if (!(high > low) || count < 1) return {low};
-  if (log) {
-    const double decades = std::log10(high / low);
-    const bool fine = decades < 2.5;
-    for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
-      for (const double m : {1.0, 2.0, 5.0}) {
-        if (m > 1 && !fine) break;
-        const double v = m * power;
-        if (v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9)) out.push_back(v);
-      }
+  for (double exponent = first; exponent <= last; exponent += stride) {
+    for (const double m : {1.0, 2.0, 5.0}) {
+      if (m > 1 && !fine) break;
+      const double v = m * std::pow(10, exponent);
+      if (v >= low * (1 - 1e-9) && v / (1 + 1e-9) <= high) out.push_back(v);
     }
-    if (out.size() >= 2) return out;
-    out.clear();
   }
-  const double rough = (high - low) / count;
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> ticks(double low, double high, int count, bool log) {
+  if (!std::isfinite(low) || !std::isfinite(high)) return {};
+  if (!(high > low) || count < 1) return {low};
+  if (log && low > 0) {
+    std::vector<double> out = log_ticks(low, high);
+    if (out.size() >= 2) return out;
+  }
+  const double rough = high / count - low / count;  // the difference itself may be too large
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double m : {5.0, 2.0, 1.0}) {
     if (m * power >= rough) step = m * power;
   }
-  for (double k = std::ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k) {
-    out.push_back(k == 0 ? 0 : k * step);
+  // A step that is no normal number, or that vanishes beside the values, divides nothing.
+  if (!(step >= 1e-300) || !std::isfinite(step)) return {low, high};
+  const double first = std::ceil(low / step - 1e-9);
+  std::vector<double> out;
+  for (int i = 0; i < std::min(most_ticks, 2 * count + 2); ++i) {
+    const double v = (first + i) * step;
+    if (!std::isfinite(v) || v > high + step * 1e-9) break;
+    if (out.empty() || v > out.back()) out.push_back(first + i == 0 ? 0 : v);
   }
-  return out;
+  return out.empty() ? std::vector<double>{low, high} : out;
 }
 
 double Axis::at(double value) const {
-  const double u = log ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
-                       : (value - low) / (high - low);
-  return high > low ? from + u * (to - from) : (from + to) / 2;
+  if (!(high > low)) return (from + to) / 2;
+  // Halves: the span of two large numbers is no number.
+  const double u = log && low > 0
+                       ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
+                       : (value / 2 - low / 2) / (high / 2 - low / 2);
+  return from + u * (to - from);
 }
 
 const char* colour(std::size_t index) {

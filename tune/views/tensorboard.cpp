@@ -1,5 +1,8 @@
 #include "troupe/tune/views/tables.hpp"
 
+#include "troupe/tune/internal/text.hpp"
+
+#include <fmt/format.h>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -65,10 +68,8 @@ std::uint32_t crc32c(std::string_view bytes) noexcept {
 }
 
 std::string tensorboard_file_name(double unix_seconds, std::string_view host, int pid) {
-  char seconds[24];
-  std::snprintf(seconds, sizeof seconds, "%010lld", static_cast<long long>(unix_seconds));
-  return std::string("events.out.tfevents.") + seconds + "." + std::string(host) + "." +
-         std::to_string(pid);
+  return fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<long long>(unix_seconds), host,
+                     pid);
 }
 
 std::string tensorboard_header(double unix_seconds) {
@@ -76,7 +77,7 @@ std::string tensorboard_header(double unix_seconds) {
 }
 
 std::string tensorboard_scalar(double unix_seconds, long step, std::string_view tag, float value) {
-  const std::string point = field(1, tag) + "\x15" + little_endian(value);
+  const std::string point = field(1, valid_utf8(tag)) + "\x15" + little_endian(value);
   return framed(event_at(unix_seconds) + "\x10" + varint(static_cast<std::uint64_t>(step)) +
                 field(5, field(1, point)));
 }

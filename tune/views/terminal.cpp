@@ -57,9 +57,9 @@ std::string counts(const Board& board) {
 
 std::string best_words(const Board& board) {
   if (board.best < 0) return "no score yet";
-  const TrialInfo& t = board.trials[static_cast<std::size_t>(board.best)];
-  return "best trial " + std::to_string(t.number) + ": " + board.metric + " " + number(t.score()) +
-         (t.params.empty() ? "" : ", " + board.space.show(t.params));
+  const Point& params = board.best_params();
+  return "best trial " + std::to_string(board.best) + ": " + board.metric + " " +
+         number(board.best_score()) + (params.empty() ? "" : ", " + board.space.show(params));
 }
 
 /// `0+3+1`: the trials it copied, in order; only the last few.
@@ -160,9 +160,12 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
     double sum = 0;
     int count = 0;
     for (std::size_t k = i * n / shown; k < (i + 1) * n / shown; ++k) {
-      if (std::isfinite(history[k].score)) sum += history[k].score, ++count;
+      if (std::isfinite(history[k].score)) ++count;
     }
-    values.push_back(count ? sum / count : std::nan(""));
+    for (std::size_t k = i * n / shown; k < (i + 1) * n / shown; ++k) {
+      if (std::isfinite(history[k].score)) sum += history[k].score / count;  // no overflow
+    }
+    values.push_back(count ? sum : std::nan(""));
   }
   double low = HUGE_VAL;
   double high = -HUGE_VAL;
@@ -173,8 +176,10 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
   }
   std::string text;
   for (const double v : values) {
-    const double at = high > low ? (v - low) / (high - low) : 0.5;
-    text += std::isnan(v) ? " " : bars[std::clamp(static_cast<int>(at * 7.999), 0, 7)];
+    const double at = high > low ? (v / 2 - low / 2) / (high / 2 - low / 2) : 0.5;
+    text += !std::isfinite(v) || !std::isfinite(at)
+                ? " "
+                : bars[std::clamp(static_cast<int>(at * 7.999), 0, 7)];
   }
   return text;
 }
@@ -224,12 +229,11 @@ std::string summary(const Board& board) {
   std::string text = board.name + ": " + (board.over ? board.why_over : "running") + " after " +
                      duration_text(board.seconds) + ", " + counts(board) + "\n";
   if (board.best < 0) return text + "no trial reported a score\n";
-  const TrialInfo& t = board.trials[static_cast<std::size_t>(board.best)];
-  text += "best: trial " + std::to_string(t.number) + ", " + board.metric + " " +
-          number(t.score()) + " at step " + std::to_string(t.step()) + "\n";
-  for (std::size_t i = 0; i < board.space.size(); ++i) {
+  text += "best: trial " + std::to_string(board.best) + ", " + board.metric + " " +
+          number(board.best_score()) + " at step " + std::to_string(board.best_step()) + "\n";
+  for (std::size_t i = 0; i < board.space.size() && i < board.best_params().size(); ++i) {
     const Parameter& p = board.space.parameters[i];
-    text += "  " + p.name + " = " + show(p.domain, t.params[i]) + "\n";
+    text += "  " + p.name + " = " + show(p.domain, board.best_params()[i]) + "\n";
   }
   return text;
 }

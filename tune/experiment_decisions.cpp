@@ -1,0 +1,189 @@
+#include "troupe/tune/internal/experiment_core.hpp"
+
+#include <algorithm>
+
+namespace troupe::tune {
+namespace {
+
+using Kind = Event::Kind;
+using Action = Decision::Action;
+
+}  // namespace
+
+void Experiment::Core::carry_out(const Decision& d) {
+  TrialInfo& t = info(d.trial);
+  const bool inside = control(d.trial).in_report;
+  switch (d.action) {
+    case Action::go_on:
+      if (d.save) ask_to_save(d.trial);
+      return reply(d.trial, true);
+    case Action::stop:
+      if (inside) return leave(d.trial, Next::stop, d.why);
+      waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), d.trial), waiting_.end());
+      return close_trial(d.trial, TrialState::stopped, d.why);
+    case Action::complete:
+      if (options.save_at_end && control(d.trial).can_save) ask_to_save(d.trial);
+      return leave(d.trial, Next::complete, d.why);
+    case Action::yield:
+      ask_to_save(d.trial);
+      record(note(Kind::yielded, d.trial));
+      return leave(d.trial, Next::wait, "");
+    case Action::hold:
+      if (d.save) ask_to_save(d.trial);
+      t.state = TrialState::holding;
+      holders_.insert(d.trial);
+      record(note(Kind::held, d.trial));
+      return;
+    case Action::resume:
+      record(note(Kind::resumed, d.trial));
+      if (t.state == TrialState::holding) {
+        holders_.erase(d.trial);
+        t.state = TrialState::running;
+        return reply(d.trial, true);
+      }
+      if (t.state == TrialState::leaving) {
+        control(d.trial).next = Next::wait;
+      } else if (t.state == TrialState::paused) {
+        t.state = TrialState::waiting;
+        waiting_.push_back(d.trial);
+      }
+      return;
+    case Action::refuse:
+      board.error = d.why;
+      if (inside) leave(d.trial, Next::stop, d.why);
+      return end_all(d.why);
+    case Action::exploit: return do_exploit(d);
+  }
+}
+
+void Experiment::Core::do_exploit(const Decision& d) {
+  TrialInfo& t = info(d.trial);
+  Control& c = control(d.trial);
+  const TrialInfo& donor = info(d.donor);
+  Event e = note(Kind::exploit, d.trial);
+  e.donor = d.donor;
+  e.step = t.step();
+  e.params = d.params;
+  e.donor_params = d.donor_params;
+  e.text = d.why;
+  if (donor.checkpoint) e.checkpoint = *donor.checkpoint;
+  record(e);
+  forget_copy(d.trial);
+  t.copies.push_back({d.donor, t.step(), 0, board.seconds, "", false, d.donor_params, d.params});
+  c.donor = d.donor;
+  copiers_.push_back(d.trial);
+  if (t.state == TrialState::running || t.state == TrialState::holding) {
+    leave(d.trial, Next::restart, "");
+  } else if (t.state == TrialState::leaving) {
+    c.next = Next::restart;
+  } else if (t.state == TrialState::waiting) {  // not before its donor's weights are there
+    waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), d.trial), waiting_.end());
+    t.state = TrialState::paused;
+  }
+  const bool coming = control(d.donor).saving;
+  if (!coming && donor.checkpoint) set_source(d.trial, *donor.checkpoint);
+  if (!coming && !donor.checkpoint) donor_gone(d.donor);
+}
+
+/// The donor's checkpoint is there: the copier's next attempt starts from it, with the parameters
+/// that go with it.
+void Experiment::Core::set_source(int trial, const Checkpoint& source) {
+  TrialInfo& t = info(trial);
+  adopt(trial, source);  // a retry starts from here too
+  Copy& copy = t.copies.back();
+  copy.hash = source.hash;
+  copy.donor_step = source.step;
+  t.params = copy.params;
+  control(trial).copy_ready = true;
+  stop_waiting_for_donor(trial);
+}
+
+void Experiment::Core::stop_waiting_for_donor(int trial) {
+  TrialInfo& t = info(trial);
+  control(trial).donor = -1;
+  copiers_.erase(std::remove(copiers_.begin(), copiers_.end(), trial), copiers_.end());
+  if (t.state == TrialState::paused) {
+    t.state = TrialState::waiting;
+    waiting_.push_back(trial);
+  }
+}
+
+/// A copy that no attempt has begun with is none.
+void Experiment::Core::forget_copy(int trial) {
+  Control& c = control(trial);
+  if (c.donor < 0 && !c.copy_ready) return;
+  info(trial).copies.pop_back();
+  c.copy_ready = false;
+  c.donor = -1;
+  copiers_.erase(std::remove(copiers_.begin(), copiers_.end(), trial), copiers_.end());
+}
+
+/// The donor ended before its save arrived: who waits for it takes an older one, or keeps its own
+/// weights and parameters.
+void Experiment::Core::donor_gone(int donor) {
+  if (control(donor).saving) return;
+  const std::vector<int> copiers = copiers_;
+  for (const int trial : copiers) {
+    if (control(trial).donor != donor) continue;
+    if (info(donor).checkpoint) {
+      set_source(trial, *info(donor).checkpoint);
+      continue;
+    }
+    info(trial).copies.pop_back();
+    scheduler_->kept(trial, info(trial).params);
+    Event e = note(Kind::kept, trial);
+    e.donor = donor;
+    record(e);
+    stop_waiting_for_donor(trial);
+  }
+}
+
+// --- checkpoints ---
+
+void Experiment::Core::use(const Checkpoint& checkpoint) {
+  ++checkpoint_uses_[checkpoint.key];
+}
+
+void Experiment::Core::release(const Checkpoint& checkpoint) {
+  const auto found = checkpoint_uses_.find(checkpoint.key);
+  if (--found->second > 0) return;
+  checkpoint_uses_.erase(found);
+  commands.emplace_back(Drop{checkpoint});
+}
+
+/// The trial's next attempt starts from this checkpoint; its former one may be dropped.
+void Experiment::Core::adopt(int trial, const Checkpoint& checkpoint) {
+  TrialInfo& t = info(trial);
+  use(checkpoint);
+  if (t.checkpoint) release(*t.checkpoint);
+  t.checkpoint = checkpoint;
+}
+
+/// Once for a report, whoever wants it. `due`: not only as the best state.
+void Experiment::Core::ask_to_save(int trial, bool due) {
+  Control& c = control(trial);
+  if (due) c.reports_since_save = 0;
+  if (std::exchange(c.saving, true)) return;
+  const TrialInfo& t = info(trial);
+  c.candidate = BestReport{trial, t.step(), t.score(), t.params, {}};
+  commands.emplace_back(Save{trial, t.attempt});
+}
+
+void Experiment::Core::reply(int trial, bool go_on) {
+  Control& c = control(trial);
+  c.in_report = false;
+  if (!go_on) c.told = true;
+  commands.emplace_back(Reply{trial, info(trial).attempt, go_on});
+}
+
+void Experiment::Core::leave(int trial, Next next, std::string why) {
+  Control& c = control(trial);
+  info(trial).state = TrialState::leaving;
+  c.next = next;
+  c.why = std::move(why);
+  const auto grace = std::chrono::ceil<std::chrono::microseconds>(options.stop_grace).count();
+  if (grace < never) timers_.emplace(now + grace, trial);
+  if (c.in_report) reply(trial, false);
+}
+
+}  // namespace troupe::tune

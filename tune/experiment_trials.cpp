@@ -1,0 +1,243 @@
+#include "troupe/tune/internal/experiment_core.hpp"
+
+#include <algorithm>
+
+namespace troupe::tune {
+namespace {
+
+using Kind = Event::Kind;
+
+constexpr std::int64_t first_pause = 100'000;  ///< microseconds
+constexpr std::int64_t longest_pause = 30'000'000;
+constexpr int alike_limit = 3;  ///< failures of a kind before it is said that they are
+
+bool occupies_slot(TrialState s) {
+  return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
+}
+
+/// How long a retry waits after so many attempts in a row that failed before a report.
+std::int64_t pause_after(int fruitless) {
+  if (fruitless == 0) return 0;
+  return std::min(first_pause << std::min(fruitless - 1, 20), longest_pause);
+}
+
+}  // namespace
+
+bool Experiment::Core::may_create() const {
+  return !ending_ && !space_used_up_ && static_cast<int>(board.trials.size()) < options.trials;
+}
+
+bool Experiment::Core::others_wait() const {
+  return !waiting_.empty() || may_create();
+}
+
+bool Experiment::Core::create_trial() {
+  const auto number = static_cast<int>(board.trials.size());
+  std::optional<Point> point;
+  if (next_start_ < options.starts.size()) {
+    point = options.starts[next_start_++];
+    searcher_->take(number, *point);
+  } else {
+    point = searcher_->ask(number);
+  }
+  if (!point) {
+    space_used_up_ = true;
+    std::vector<Decision> out;
+    scheduler_->population(number, out);
+    for (const Decision& d : out) carry_out(d);
+    return false;
+  }
+  TrialInfo t;
+  t.number = number;
+  t.params = *point;
+  t.created = board.seconds;
+  board.trials.push_back(std::move(t));
+  controls_.emplace_back();
+  scheduler_->created(number, *point);
+  Event e = note(Kind::created, number);
+  e.params = *point;
+  record(e);
+  start(number);
+  return true;
+}
+
+void Experiment::Core::start(int trial) {
+  TrialInfo& t = info(trial);
+  Control& c = control(trial);
+  t.state = TrialState::running;
+  ++t.attempt;
+  ++used_slots_;
+  c.in_report = c.saving = c.kill_sent = c.urgent = c.told = c.overdue = false;
+  c.last_step = 0;
+  c.restores = t.checkpoint ? t.checkpoint->hash : "";
+  if (std::exchange(c.copy_ready, false)) c.copying = static_cast<int>(t.copies.size()) - 1;
+  commands.emplace_back(Start{trial, t.attempt, t.params, t.checkpoint});
+  Event e = note(Kind::started, trial);
+  e.attempt = t.attempt;
+  e.params = t.params;
+  if (t.checkpoint) e.checkpoint = *t.checkpoint;
+  record(e);
+}
+
+/// Fills the slots: retries first, then new trials, then whom the scheduler picks. Retries whose
+/// pause is not over wait for their timer.
+void Experiment::Core::schedule() {
+  while (begun_ && !ending_ && used_slots_ < board.slots) {
+    std::vector<int> ready;
+    int trial = -1;
+    for (const int w : waiting_) {
+      if (control(w).retry_at > now) continue;
+      ready.push_back(w);
+      if (trial < 0 && control(w).urgent) trial = w;
+    }
+    if (trial < 0 && may_create() && create_trial()) continue;
+    if (ending_ || used_slots_ >= board.slots) break;
+    if (trial < 0 && ready.empty()) break;
+    if (trial < 0) trial = scheduler_->pick(ready);
+    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), trial));
+    start(trial);
+  }
+  make_room();
+}
+
+/// A trial that holds inside report() with its checkpoint saved hands its slot to one that waits.
+void Experiment::Core::make_room() {
+  if (ending_ || used_slots_ < board.slots || !others_wait()) return;
+  int saved = -1;
+  for (const int trial : holders_) {
+    if (info(trial).state == TrialState::leaving) return;  // a slot comes free anyway
+    const bool ready = info(trial).state == TrialState::holding && !control(trial).saving;
+    if (saved < 0 && ready && info(trial).checkpoint) saved = trial;
+  }
+  if (saved >= 0) leave(saved, Next::pause, "");
+}
+
+void Experiment::Core::after_attempt(int trial) {
+  TrialInfo& t = info(trial);
+  Control& c = control(trial);
+  switch (c.next) {
+    case Next::complete: return close_trial(trial, TrialState::completed, c.why);
+    case Next::stop: return close_trial(trial, TrialState::stopped, c.why);
+    case Next::pause:
+      t.state = TrialState::paused;
+      record(note(Kind::paused, trial));
+      return;
+    case Next::restart:
+    case Next::wait: break;
+  }
+  if (ending_) return close_trial(trial, TrialState::stopped, board.why_over);
+  const bool donor_saves = c.donor >= 0;
+  t.state = donor_saves ? TrialState::paused : TrialState::waiting;
+  if (!donor_saves) waiting_.push_back(trial);
+}
+
+void Experiment::Core::attempt_failed(int trial, const std::string& error) {
+  TrialInfo& t = info(trial);
+  Control& c = control(trial);
+  ++t.failures;
+  const bool again = !ending_ && (options.max_failures < 0 || t.failures <= options.max_failures);
+  if (!again) return failed_for_good(trial, error);
+  Event e = note(Kind::retry, trial);
+  e.attempt = t.attempt;
+  e.step = t.checkpoint ? t.checkpoint->step : 0;
+  e.text = error;
+  record(e);
+  if (c.last_step == 0) {
+    ++c.fruitless;
+    c.alike = error == c.last_error ? c.alike + 1 : 1;
+    c.last_error = error;
+  }
+  if (c.alike == alike_limit && c.last_step == 0) {
+    Event same = note(Kind::repeated, trial);
+    same.text = "failed " + std::to_string(c.alike) +
+                " times in a row before its first report, each time with: " + error;
+    record(same);
+  }
+  c.retry_at = now + pause_after(c.fruitless);
+  if (t.state == TrialState::leaving && c.next == Next::pause) {
+    t.state = TrialState::paused;
+    return;
+  }
+  const bool donor_saves = c.donor >= 0;
+  t.state = donor_saves ? TrialState::paused : TrialState::waiting;
+  c.urgent = true;
+  if (c.retry_at > now) timers_.emplace(c.retry_at, trial);
+  if (!donor_saves) waiting_.push_back(trial);
+}
+
+void Experiment::Core::failed_for_good(int trial, const std::string& error) {
+  close_trial(trial, TrialState::failed, error);
+  if (options.fail_fast) end_all("trial " + std::to_string(trial) + " failed");
+}
+
+void Experiment::Core::close_trial(int trial, TrialState state, const std::string& why) {
+  TrialInfo& t = info(trial);
+  t.state = state;
+  t.note = why;
+  Event e = note(state == TrialState::failed      ? Kind::failed
+                 : state == TrialState::completed ? Kind::completed
+                                                  : Kind::stopped,
+                 trial);
+  e.step = t.step();
+  e.score = t.score();
+  e.text = why;
+  record(e);
+  forget_copy(trial);
+  donor_gone(trial);  // the last time that somebody may take its checkpoint
+  if (t.checkpoint && !(options.save_at_end && state == TrialState::completed)) {
+    release(*t.checkpoint);
+    t.checkpoint.reset();
+  }
+  searcher_->tell({trial,
+                   state == TrialState::failed      ? Ended::State::failed
+                   : state == TrialState::completed ? Ended::State::complete
+                                                    : Ended::State::pruned,
+                   t.score(), t.step()});
+  std::vector<Decision> out;
+  if (state == TrialState::failed) {
+    scheduler_->failed(trial, out);
+  } else {
+    scheduler_->finished(trial, out);
+  }
+  if (ending_) return;
+  for (const Decision& d : out) carry_out(d);
+}
+
+// --- the end ---
+
+/// Who is inside report() is told to return; who saves may end that; everybody else is killed.
+void Experiment::Core::end_all(const std::string& why) {
+  if (ending_) return;
+  ending_ = true;
+  board.why_over = why;
+  waiting_.clear();
+  for (TrialInfo& t : board.trials) {
+    Control& c = control(t.number);
+    if (is_over(t.state)) continue;
+    if (!occupies_slot(t.state)) {
+      close_trial(t.number, TrialState::stopped, why);
+    } else if (c.in_report) {
+      leave(t.number, Next::stop, why);
+    } else if (t.state != TrialState::leaving) {
+      leave(t.number, Next::stop, why);
+      if (c.saving) continue;
+      if (!c.kill_sent) commands.emplace_back(Kill{t.number, t.attempt});
+      c.kill_sent = true;
+    }
+  }
+}
+
+void Experiment::Core::finish_if_done() {
+  if (!begun_ || board.over || used_slots_ > 0 || !waiting_.empty() || may_create()) return;
+  for (const TrialInfo& t : board.trials) {
+    if (!is_over(t.state)) return;
+  }
+  board.over = true;
+  if (board.why_over.empty()) board.why_over = "all trials are done";
+  Event e = note(Kind::over);
+  e.text = board.why_over;
+  record(e);
+  commands.emplace_back(Finished{board.why_over});
+}
+
+}  // namespace troupe::tune
