@@ -1,6 +1,8 @@
 #include "troupe/tune/internal/experiment_core.hpp"
 #include "troupe/tune/internal/text.hpp"
 
+#include <algorithm>
+
 namespace troupe::tune {
 namespace {
 
