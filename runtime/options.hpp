@@ -161,7 +161,8 @@ struct ActorOptions {
   /// New lives after a death, made by the same constructor arguments; -1: without limit. Default 0:
   /// ActorDied.
   int max_restarts = 0;
-  /// Restarts are counted over this time.
+  /// Restarts are counted over this time; 0 and forever: over its whole life. Negative:
+  /// InvalidArgument. Default one minute.
   Duration restart_window = std::chrono::seconds(60);
 };
 

@@ -14,9 +14,9 @@ inline scheduling::Shape shape_of(const wire::Shape& from) {
   scheduling::Shape shape;
   shape.need.cpus = from.cpus;
   shape.need.gpus = from.gpus;
-  shape.need.memory = static_cast<std::int64_t>(from.memory_bytes);
-  for (const auto& [name, amount] : from.resources) shape.need.custom.emplace_back(name, amount);
-  std::sort(shape.need.custom.begin(), shape.need.custom.end());
+  shape.need.memory = scheduling::at_most_amount(from.memory_bytes);
+  shape.need.custom = from.resources;
+  scheduling::normalize(shape.need);
   shape.labels = from.labels;
   shape.placement = static_cast<scheduling::Placement>(from.placement);
   shape.node = from.node;
@@ -29,7 +29,7 @@ inline wire::Shape wire_shape(const scheduling::Shape& from) {
   wire::Shape shape;
   shape.cpus = from.need.cpus;
   shape.gpus = from.need.gpus;
-  shape.memory_bytes = static_cast<std::uint64_t>(from.need.memory);
+  shape.memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, from.need.memory));
   shape.resources = from.need.custom;
   shape.labels = from.labels;
   shape.placement = static_cast<std::uint8_t>(from.placement);

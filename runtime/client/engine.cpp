@@ -46,12 +46,17 @@ wire::Shape shape_of(const detail::Request& request) {
   return shape;
 }
 
+/// What would not fit, or would round to nothing, is refused here: nobody behind this looks again.
 void check_amounts(const detail::Request& request) {
+  constexpr double kMost = 1e9, kLeast = 0.0001;
   const auto check = [](const char* what, double amount) {
-    if (std::isfinite(amount) && amount >= 0 && amount <= 1e9) return;
-    throw InvalidArgument(Code::invalid_argument, std::string("option '") + what + "' is " +
-                                                      std::to_string(amount) +
-                                                      ": give a number from 0 to 1e9");
+    if (amount == 0 || (amount >= kLeast && amount <= kMost)) return;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", amount);
+    throw InvalidArgument(Code::invalid_argument,
+                          std::string("option '") + what + "' is " + text +
+                              ": give 0, or a number from 0.0001 to 1e9",
+                          Outcome::not_executed);
   };
   check("cpus", request.cpus);
   check("gpus", request.gpus);

@@ -6,7 +6,7 @@ namespace troupe::control::internal {
 namespace {
 
 constexpr std::size_t kMaxPublicKey = 256;
-constexpr std::int64_t kMaxAmount = std::int64_t{1} << 61;  ///< so that sums do not overflow
+constexpr std::int64_t kMaxAmount = scheduling::kMostAmount;
 
 std::int64_t clamp(std::int64_t amount) {
   return std::clamp(amount, -kMaxAmount, kMaxAmount);
@@ -133,6 +133,7 @@ void read(troupe::schema::Shape::Reader in, scheduling::Shape& shape) {
   shape.need.memory = static_cast<std::int64_t>(plain.memory_bytes);
   for (const auto& amount : plain.resources) read_amount(amount.second, "resource amount");
   shape.need.custom = std::move(plain.resources);
+  scheduling::normalize(shape.need);
   shape.labels = std::move(plain.labels);
   shape.placement = static_cast<scheduling::Placement>(plain.placement);
   shape.node = plain.node;

@@ -46,7 +46,7 @@ Decision explained(const ClusterView& view, const NodeView& self, const Shape& s
 
 LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
     : options_(std::move(options)), self_(self) {
-  std::sort(options_.total.custom.begin(), options_.total.custom.end());
+  normalize(options_.total);
   total_ = {options_.total.cpus, options_.total.memory};
   for (const auto& [name, amount] : options_.total.custom) {
     custom_names_.push_back(name);
@@ -154,6 +154,7 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
       wish.since = now;
     }
     wish.shape = shape;
+    normalize(wish.shape.need);
     wish.count = backlog;
     wish.kind = kind;
     spilled_here_ += kind.spilled ? 1 : 0;

@@ -11,10 +11,15 @@ namespace {
 
 constexpr double kPackUntil = 0.5;
 
+/// Nobody has less than nothing.
+bool enough(std::int64_t have, std::int64_t need) {
+  return need >= 0 && need <= have;
+}
+
 bool enough(const Resources& have, const Resources& need) {
-  if (have.cpus < need.cpus || have.memory < need.memory) return false;
+  if (!enough(have.cpus, need.cpus) || !enough(have.memory, need.memory)) return false;
   return std::all_of(need.custom.begin(), need.custom.end(), [&](const auto& want) {
-    return want.second <= have.custom_amount(want.first);
+    return enough(have.custom_amount(want.first), want.second);
   });
 }
 
@@ -204,6 +209,31 @@ const NodeView* place_to_wait(const ClusterView& view, const Shape& shape, bool 
 }
 
 }  // namespace
+
+void normalize(Resources& need) {
+  const auto within = [](std::int64_t& amount) {
+    amount = std::clamp(amount, -kMostAmount, kMostAmount);
+  };
+  within(need.cpus);
+  within(need.gpus);
+  within(need.memory);
+  for (auto& [name, amount] : need.custom) within(amount);
+  const auto by_name = [](const auto& a, const auto& b) { return a.first < b.first; };
+  if (!std::is_sorted(need.custom.begin(), need.custom.end(), by_name))
+    std::stable_sort(need.custom.begin(), need.custom.end(), by_name);
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  if (std::adjacent_find(need.custom.begin(), need.custom.end(), same) == need.custom.end()) return;
+  std::vector<std::pair<std::string, Amount>> once;
+  for (auto& one : need.custom) {
+    if (once.empty() || once.back().first != one.first) {
+      once.push_back(std::move(one));
+      continue;
+    }
+    once.back().second += one.second;
+    within(once.back().second);
+  }
+  need.custom = std::move(once);
+}
 
 std::string amount_text(Amount amount, const std::string& unit) {
   char text[48];

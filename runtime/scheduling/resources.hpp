@@ -17,6 +17,14 @@ namespace troupe::scheduling {
 /// 1/10000 of a unit.
 using Amount = std::int64_t;
 inline constexpr Amount kUnit = 10'000;
+/// No amount is larger: sums of some do not overflow, and no node has as much.
+inline constexpr std::int64_t kMostAmount = std::int64_t{1} << 61;
+
+/// An amount from outside, as the largest that there is when it is larger.
+constexpr std::int64_t at_most_amount(std::uint64_t amount) {
+  constexpr auto most = static_cast<std::uint64_t>(kMostAmount);
+  return static_cast<std::int64_t>(amount < most ? amount : most);
+}
 
 /// Rounds to the nearest 1/10000. Precondition: finite and within ±9e14.
 inline Amount amount_of(double units) {
@@ -39,6 +47,10 @@ struct Resources {
     return 0;
   }
 };
+
+/// Makes of a need from outside one that the policy and the lease table read alike: amounts within
+/// ±kMostAmount, custom ones sorted by name, each name once (the amounts of equal names add up).
+void normalize(Resources& need);
 
 /// "2 GPU", "0.5 CPU", "3 license", "512 MiB memory": for sentences.
 std::string amount_text(Amount amount, const std::string& unit);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <limits>
 
 namespace troupe::scheduling {
 namespace {
@@ -135,6 +136,28 @@ TEST(Policy, InfeasibleSaysWhat) {
   s.need.memory = 9ll << 30;
   EXPECT_EQ(place(view, s).why, "needs 9 GiB memory, no node has more than 8 GiB");
   EXPECT_EQ(place(ClusterView{}, shape(1)).why, "there are no nodes");
+}
+
+TEST(Policy, WhatNobodyCanHaveIsInfeasibleAndNeverOverflows) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  ClusterView view = cluster({node(1, 4)});
+  view.find(node_id(1))->total.custom = {{"tpu", kUnit}};
+  view.find(node_id(1))->free = view.find(node_id(1))->total;
+  std::vector<Resources> needs(6);
+  needs[0].memory = -1;  // what all bits set were, narrowed
+  needs[1].memory = kMost;
+  needs[2].cpus = -kUnit;
+  needs[3].custom = {{"tpu", kUnit}, {"tpu", kUnit}};
+  needs[4].custom = {{"tpu", kMost}, {"tpu", kMost}, {"tpu", 2}};
+  needs[5].custom = {{"tpu", -1}};
+  for (Resources& need : needs) {
+    normalize(need);
+    EXPECT_EQ(place(view, {.need = need}).kind, Decision::Kind::infeasible) << &need - needs.data();
+  }
+  EXPECT_EQ(needs[3].custom, (decltype(needs[3].custom){{"tpu", 2 * kUnit}}));
+  EXPECT_EQ(needs[4].custom, (decltype(needs[4].custom){{"tpu", kMostAmount}}));
+  EXPECT_EQ(at_most_amount(~std::uint64_t{0}), kMostAmount);
+  EXPECT_EQ(at_most_amount(7), 7);
 }
 
 TEST(Policy, BusyIsNotInfeasible) {
@@ -729,6 +752,32 @@ TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   events = table.settle();
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 101u);
+}
+
+TEST(Leases, AWishThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
+  LeaseOptions options;
+  options.total = {.cpus = 2 * kUnit, .memory = 1 << 30, .custom = {{"tpu", kUnit}}};
+  options.infeasible_timeout = 0s;
+  LeaseTable table(options, node_id(1));
+  std::vector<Shape> wishes(4);
+  wishes[0].need.memory = -1;
+  wishes[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // the policy took them one by one
+  wishes[2].need.cpus = std::numeric_limits<std::int64_t>::min();
+  wishes[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
+  std::uint64_t key = 0;
+  for (const Shape& wish : wishes) table.request(1, ++key, wish, 1, Time{});
+  table.worker_started(7, Time{});
+  std::size_t refused = 0;
+  for (const auto& event : table.take_events()) {
+    EXPECT_FALSE(std::holds_alternative<Granted>(event));
+    refused += std::holds_alternative<Refused>(event) ? 1 : 0;
+  }
+  EXPECT_EQ(refused, wishes.size());
+  table.request(1, ++key, shape(1), 1, Time{});
+  bool granted = false;
+  for (const auto& event : table.take_events())
+    granted = granted || std::holds_alternative<Granted>(event);
+  EXPECT_TRUE(granted) << "an honest wish after them";
 }
 
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
