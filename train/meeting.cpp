@@ -1,6 +1,7 @@
 #include "troupe/train/internal/meeting.hpp"
 
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -34,7 +35,7 @@ Address address_of(const std::string& name) {
 }
 
 Fd new_socket() {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd socket = make_fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw Unavailable(Code::unavailable, "train: no socket for the gang's meeting");
   return socket;
 }
@@ -91,7 +92,7 @@ Fd receive_descriptor(const Fd& socket) {
     return Fd();
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(part), sizeof fd);
-  return Fd(fd);
+  return make_fd(fd);
 }
 
 [[noreturn]] void nobody(const char* who) {
@@ -122,7 +123,7 @@ void hand_out(const std::string& name, const Fd& memory, int peers, Time deadlin
                       std::string("train: the gang's meeting: ") + std::strerror(errno));
   while (peers > 0) {
     if (!readable_by(door, deadline)) nobody("a rank");
-    const Fd peer(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const Fd peer = make_fd(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!peer || !is_ours(peer)) continue;
     send_descriptor(peer, memory);
     --peers;

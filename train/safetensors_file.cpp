@@ -1,5 +1,5 @@
 // Safetensors files on disk: whole reads, atomic writes.
-#include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/train/internal/safetensors_header.hpp"
 #include "troupe/train/safetensors.hpp"
 
@@ -34,14 +34,15 @@ Result<void> write_all(const Fd& file, BlobView bytes, const std::string& path) 
 Result<void> sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const Fd handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Fd handle = make_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!handle || ::fsync(handle.get()) != 0) return failed("sync the folder of", path, errno);
   return {};
 }
 
 Result<void> write_new(const std::string& path, BlobView bytes) {
   // Without O_NONBLOCK a FIFO of that name would be waited for.
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
+  const Fd file =
+      make_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
   struct stat status{};
   if (!file || ::fstat(file.get(), &status) != 0) return failed("create", path, errno);
   if (!S_ISREG(status.st_mode))
@@ -125,7 +126,7 @@ Result<void> write_safetensors_file(const std::string& path, std::span<const Ten
 
 Result<SafetensorsFile> read_safetensors_file(const std::string& path, Bytes max_size) {
   // A FIFO is opened at once and then refused.
-  const Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const Fd file = make_fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat status{};
   if (!file || ::fstat(file.get(), &status) != 0) return failed("open", path, errno);
   if (!S_ISREG(status.st_mode))

@@ -1,6 +1,7 @@
 #include "troupe/actors/collective/shm.hpp"
 
 #include "troupe/actors/collective/internal/arena.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -58,7 +59,7 @@ Fd create_shm_group(const ShmOptions& options) {
   if (options.size < 1 || !in_range(static_cast<std::uint64_t>(options.size), options.slot.count))
     reject("a group has 1 to 1024 ranks and slots of 4 KiB to 1 GiB");
   const std::uint64_t bytes = internal::Arena::bytes(options.size, options.slot.count);
-  Fd memory(::memfd_create("troupe-group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd memory = make_fd(::memfd_create("troupe-group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw NoSpace(Code::no_space, "cannot make shared memory of " + std::to_string(bytes) +

@@ -1,5 +1,7 @@
 #include "troupe/objectstore/internal/shared_memory.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -46,8 +48,8 @@ Error memory_error(const char* what, std::uint64_t bytes, int error) {
 }
 
 Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
-  Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-  if (!fd && errno == EINVAL) fd = Fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd fd = make_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+  if (!fd && errno == EINVAL) fd = make_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     return memory_error("create a segment", bytes, errno);
   return fd;
@@ -110,7 +112,7 @@ Result<void> check_sealed(int fd, std::uint64_t bytes, const char* what) {
 }
 
 Result<Fd> duplicate(int fd) {
-  Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  Fd copy = make_fd(fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy) return memory_error("pass a descriptor", 0, errno);
   return copy;
 }

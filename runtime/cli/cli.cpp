@@ -1,5 +1,6 @@
 #include "troupe/runtime/cli/cli.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/version.hpp"
 
@@ -264,6 +265,7 @@ int report(const CommandLine& line, Exit exit, const Error& error) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  fill_standard_descriptors();
   CommandLine line;
   try {
     line.app.parse(argc, argv);

@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/pump.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -65,7 +67,7 @@ Pump::Pump(Host& host, ring::Doorbell& bell, EngineLock& lock)
       bell_(bell),
       lock_(lock),
       spin_(worth_spinning() ? kSpin : Duration(0)),
-      kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      kick_(make_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
       leader_bed_(make_bed()),
       io_bed_(make_bed()) {
   epoll_event event{};
@@ -99,7 +101,7 @@ void Pump::stop() {
 
 Pump::Bed Pump::make_bed() const {
   Bed bed;
-  bed.set = Fd(epoll_create1(EPOLL_CLOEXEC));
+  bed.set = make_fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.u32 = kBell;

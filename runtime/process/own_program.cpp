@@ -1,6 +1,7 @@
 #include "troupe/runtime/process/own_program.hpp"
 
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
 #include <link.h>
@@ -45,7 +46,7 @@ int note_library(dl_phdr_info* info, std::size_t, void* closure) {
 
 std::vector<std::string> own_arguments() {
   std::vector<std::string> arguments;
-  const Fd file(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  const Fd file = make_fd(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
   std::string all;
   char buffer[4096];
   for (ssize_t n = 0; file && (n = read(file.get(), buffer, sizeof buffer)) > 0;)

@@ -1,6 +1,7 @@
 #include "troupe/runtime/process/role.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/process/own_program.hpp"
 
@@ -76,6 +77,8 @@ Inherited read_role() {
 /// Runs when the library is loaded, before any constructor of the program's own.
 __attribute__((constructor)) void take_role() {
   Inherited& mine = inherited();
+  if (mine.role == Role::driver) return;
+  fill_standard_descriptors();
   if (mine.role != Role::agent && mine.role != Role::control) return;
   if (mine.text.rfind(kCluster, 0) == 0)
     die_with_parent(

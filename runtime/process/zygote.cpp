@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/zygote.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/process/role.hpp"
 
 #include <poll.h>
@@ -76,7 +77,7 @@ Forked run_zygote(Fd fd) {
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
   sigprocmask(SIG_BLOCK, &set, &before);
-  Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  Fd signals = make_fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   const bool lonely = count_threads() == 1;
   if (!lonely)
     std::fprintf(

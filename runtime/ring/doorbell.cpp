@@ -1,5 +1,6 @@
 #include "troupe/runtime/ring/doorbell.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/ring/ring.hpp"
 
 #include <fcntl.h>
@@ -26,12 +27,12 @@ std::uint64_t bit_of(std::uint32_t number) noexcept {
 }  // namespace
 
 Result<Doorbell> Doorbell::create() {
-  Fd memory(memfd_create("troupe-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd memory = make_fd(memfd_create("troupe-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return system_error(Code::out_of_memory, "cannot create a doorbell (memfd_create)");
   if (ftruncate(memory.get(), sizeof(DoorbellPage)) != 0)
     return system_error(Code::out_of_memory, "cannot size a doorbell (ftruncate)");
   fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd event = make_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) return system_error(Code::out_of_memory, "cannot create a doorbell (eventfd)");
   return attach(std::move(memory), std::move(event));
 }

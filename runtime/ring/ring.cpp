@@ -1,5 +1,7 @@
 #include "troupe/runtime/ring/ring.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -195,7 +197,7 @@ void Consumer::count_completed(std::uint64_t total) noexcept {
 }
 
 Result<ChannelMemory> ChannelMemory::create() {
-  Fd memory(memfd_create("troupe-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd memory = make_fd(memfd_create("troupe-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || ftruncate(memory.get(), 2 * sizeof(RingPage)) != 0)
     return Error(
         Code::out_of_memory,

@@ -1,5 +1,6 @@
 #include "troupe/tune/views/files.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/tune/views/report.hpp"
 #include "troupe/tune/views/tables.hpp"
 
@@ -45,7 +46,7 @@ void make_folder(const std::filesystem::path& folder) {
 /// Through a neighbouring file, so that readers never see half of it.
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   const std::string draft = path.string() + ".new";
-  const Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const Fd fd = make_fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) fail("create", draft, errno);
   write_all(fd.get(), bytes, draft);
   if (::rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft, errno);
@@ -71,7 +72,7 @@ off_t whole_lines(int fd, off_t size) {
 
 LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
   make_folder(std::filesystem::path(path).parent_path());
-  file_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  file_ = make_fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file_.get() < 0) fail("open", path, errno);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)

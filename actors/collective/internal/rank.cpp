@@ -2,6 +2,7 @@
 #include "troupe/actors/collective/internal/arena.hpp"
 #include "troupe/actors/collective/internal/parking.hpp"
 #include "troupe/runtime/base/deadline.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -45,7 +46,7 @@ std::uint64_t pid_namespace() noexcept {
 
 Fd open_process(int pid, bool& gone) noexcept {
 #ifdef SYS_pidfd_open
-  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  Fd fd = make_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   // The number of a dead leader of a process group or session lives on: EINVAL, or ENOENT.
   gone = !fd && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
   return fd;
@@ -60,7 +61,7 @@ Fd open_process(int pid, bool& gone) noexcept {
 bool is_stopped(int pid) noexcept {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const Fd file = make_fd(::open(path, O_RDONLY | O_CLOEXEC));
   const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : 0;
   if (size <= 0) return false;
   text[size] = '\0';
