@@ -1,5 +1,6 @@
 #include "troupe/tune/trial.hpp"
 
+#include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/detail/trial_host.hpp"
 
 namespace troupe::tune {
@@ -86,11 +87,8 @@ void TrialHost::run(std::function<void(Trial&)> body) {
     try {
       Trial trial(*this);
       body(trial);
-    } catch (const std::exception& error) {
-      end.error = error.what();
-      if (end.error.empty()) end.error = "an exception without words";
     } catch (...) {
-      end.error = "an exception that is no std::exception";
+      end.error = words_of_current_exception();
     }
     push(std::move(end));
   });
