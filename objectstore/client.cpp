@@ -4,6 +4,7 @@
 #include "troupe/objectstore/internal/mutex.hpp"
 #include "troupe/objectstore/internal/segments.hpp"
 #include "troupe/objectstore/internal/shared_memory.hpp"
+#include "troupe/runtime/base/process_mark.hpp"
 
 #include <algorithm>
 #include <map>
@@ -56,6 +57,7 @@ struct Range {
 }  // namespace
 
 struct Client::Impl {
+  const ProcessMark mark;
   Layout layout;
   std::uint32_t process = 0;
   std::uint32_t incarnation = 0;
@@ -285,6 +287,7 @@ Location Client::seal(Allocation allocation, std::uint32_t tag, std::uint64_t le
 }
 
 void Client::abort(std::uint32_t slot) noexcept {
+  if (impl_->mark.in_fork()) return;  // it is the parent who writes there
   Lock lock(impl_->mutex);
   impl_->free_slot(slot);
 }
@@ -393,6 +396,7 @@ Opened Client::Impl::view(const Location& at, const Publication& publication) no
 }
 
 void Client::unpin(const Location& at) noexcept {
+  if (impl_->mark.in_fork()) return;  // the view is the parent's
   const Publication* base = impl_->segments[at.process].base.load(std::memory_order_acquire);
   ReaderMemory memory = impl_->reader(at, base);
   impl_->after_unpin(at, PinProtocol<ReaderMemory>::unpin(memory, at.generation));

@@ -160,6 +160,7 @@ Node::~Node() = default;
 void Node::serve(Fd driver) {
   auto process = std::make_unique<Process>();
   process->index = next_process_++;
+  process->life = process::life_of_peer(driver.get());
   process->socket = process::LocalSocket(std::move(driver));
   Job& job = job_of(JobId::random());
   job.state = Job::State::ready;
@@ -239,6 +240,7 @@ bool Node::has_unread() const {
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
+  for (const auto& [number, job] : jobs_) until = std::min(until, job.zygote_due);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min(until, preparing_.next_deadline());
@@ -269,6 +271,12 @@ void Node::poll_once(Time until) {
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
     if (job.zygote) set.add(job.zygote.fd(), number);
+  const std::size_t first_zygote_life = set.size();
+  for (const auto& [number, job] : jobs_)
+    if (job.zygote) set.add(job.zygote_life.get(), number);
+  const std::size_t first_life = set.size();
+  for (const auto& [index, process] : processes_)
+    if (process->life && !process->doomed) set.add(process->life.get(), index);
   const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_)
     if (!process->doomed)  // nobody reads what is left there, and a closed socket is always ready
@@ -282,13 +290,23 @@ void Node::poll_once(Time until) {
   spill_ready_ = set.ready(spill);
   copies_ready_ |= set.ready(copies);
   if (!ending_zygotes_.empty()) reap_zygotes();
+  for (auto& [number, job] : jobs_)
+    if (job.zygote_due <= steady_now()) zygote_gone(job);
   if (ready <= 0) return;
-  for (std::size_t i = first_zygote; i < first_process; ++i)
+  for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
     if (set.ready(i))
       if (const auto job = jobs_.find(set.whose(i)); job != jobs_.end()) on_zygote(job->second);
+  for (std::size_t i = first_zygote_life; i < first_life; ++i)
+    if (set.ready(i))
+      if (const auto job = jobs_.find(set.whose(i)); job != jobs_.end())
+        zygote_process_ended(job->second);
   for (std::size_t i = first_process; i < set.size(); ++i)
     if (set.ready(i))
       if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
+  for (std::size_t i = first_life; i < first_process; ++i)  // after its last words
+    if (set.ready(i))
+      if (Process* process = find(static_cast<ProcessIndex>(set.whose(i))))
+        break_off(*process, "its process ended");
 }
 
 /// Some memory for later. (A nice thread's work would be taken from the programs, too, and a

@@ -99,6 +99,7 @@ class Node final : private OwnerTable::Out,
     std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
     bool introduced = false;     ///< said hello
     pid_t pid = 0;               ///< of a child of ours
+    Fd life;                     ///< readable when a driver or observer has ended
     std::uint32_t told_pid = 0;  ///< for people
     std::string sentence;        ///< why it is killed, when that is decided here
     Time heard{};                ///< when it last said something
@@ -125,8 +126,10 @@ class Node final : private OwnerTable::Out,
     std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
     process::ZygoteLink zygote;
     pid_t zygote_pid = 0;
-    bool zygote_ready = false;  ///< it has reached troupe::run
-    int failed_starts = 0;      ///< since a worker last said hello
+    Fd zygote_life;                 ///< readable when it has ended
+    bool zygote_ready = false;      ///< it has reached troupe::run
+    Time zygote_due = Time::max();  ///< its process ended before that, and left another to go on
+    int failed_starts = 0;          ///< since a worker last said hello
   };
   /// A zygote that is about to be dead. Who was or was to be its child is buried then, and not
   /// earlier: nobody else reports it.
@@ -362,6 +365,8 @@ class Node final : private OwnerTable::Out,
   void start_worker(bool dedicated, scheduling::JobNumber job);
   void on_zygote(Job& job);
   void zygote_gone(Job& job);
+  void watch_zygote(Job& job, pid_t pid);
+  void zygote_process_ended(Job& job);
   void worker_gone(std::uint64_t token, const std::string& reason);
   void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why);
   void go_down(const std::string& why);

@@ -88,7 +88,8 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
     if (!visitor) break;
     auto process = std::make_unique<Process>();
     process->index = next_process_++;
-    process->pid = 0;  // not our child: its end is its socket's
+    process->pid = 0;  // not our child
+    process->life = process::life_of_peer(visitor->socket.get());
     process->socket = process::LocalSocket(std::move(visitor->socket));
     processes_.emplace(process->index, std::move(process));
   }

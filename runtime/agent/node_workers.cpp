@@ -14,6 +14,15 @@ namespace troupe::agent {
 namespace {
 
 constexpr Duration kZygoteEnds = std::chrono::seconds(2);
+/// For a program that becomes a daemon, from the end of its first process until troupe::run.
+constexpr Duration kZygoteGoesOn = std::chrono::seconds(10);
+
+/// Reaps it, if it is our child: a program that became a daemon is not.
+bool has_ended(pid_t pid, const Fd& life) {
+  if (const pid_t reaped = waitpid(pid, nullptr, WNOHANG); reaped >= 0) return reaped > 0;
+  pollfd entry{life.get(), POLLIN, 0};
+  return !life || poll(&entry, 1, 0) == 1;
+}
 
 }  // namespace
 
@@ -34,9 +43,27 @@ bool Node::start_zygote(Job& job) {
     return false;
   }
   job.zygote = process::ZygoteLink(std::move(ends->first));
-  job.zygote_pid = *pid;
   job.zygote_ready = false;
+  watch_zygote(job, *pid);
   return true;
+}
+
+void Node::watch_zygote(Job& job, pid_t pid) {
+  job.zygote_pid = pid;
+  job.zygote_life = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  job.zygote_due = Time::max();
+}
+
+/// Its socket may stay open in a process that it has forked. One that ends well before it is ready
+/// may have left a child to go on in its place, as daemon() does: that one says that it is ready.
+void Node::zygote_process_ended(Job& job) {
+  job.zygote_life.reset();
+  siginfo_t how{};
+  const bool ended_well =
+      waitid(P_PID, static_cast<id_t>(job.zygote_pid), &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      how.si_code == CLD_EXITED && how.si_status == 0;
+  if (job.zygote_ready || !ended_well) return zygote_gone(job);
+  job.zygote_due = steady_now() + kZygoteGoesOn;
 }
 
 /// The job is without a zygote from here on; the one that it had, and with it every worker of the
@@ -44,6 +71,8 @@ bool Node::start_zygote(Job& job) {
 void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why) {
   if (!job.zygote) return;
   job.zygote = process::ZygoteLink();
+  job.zygote_life.reset();
+  job.zygote_due = Time::max();
   EndingZygote& ending = ending_zygotes_.emplace_back();
   ending.pid = job.zygote_pid;
   ending.handle = Fd(static_cast<int>(syscall(SYS_pidfd_open, job.zygote_pid, 0)));
@@ -57,7 +86,7 @@ void Node::reap_zygotes() {
   const Time now = steady_now();
   for (std::size_t i = 0; i < ending_zygotes_.size();) {
     EndingZygote& ending = ending_zygotes_[i];
-    if (waitpid(ending.pid, nullptr, WNOHANG) != 0) {
+    if (has_ended(ending.pid, ending.handle)) {
       const EndingZygote over = std::move(ending);
       ending_zygotes_.erase(ending_zygotes_.begin() + static_cast<std::ptrdiff_t>(i));
       for (const ProcessIndex index : over.orphans) worker_gone(index, over.why);
@@ -119,7 +148,12 @@ void Node::on_zygote(Job& job) {
   bool gone = false;
   for (const process::ZygoteEvent& event : job.zygote.read(gone)) {
     switch (event.kind) {
-      case process::ZygoteEvent::Kind::ready: job.zygote_ready = true; break;
+      case process::ZygoteEvent::Kind::ready:
+        job.zygote_ready = true;
+        if (event.pid == job.zygote_pid) break;
+        (void)waitpid(job.zygote_pid, nullptr, WNOHANG);
+        watch_zygote(job, event.pid);
+        break;
       case process::ZygoteEvent::Kind::note: break;
       case process::ZygoteEvent::Kind::forked:
         if (const auto found = processes_.find(event.token); found != processes_.end()) {

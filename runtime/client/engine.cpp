@@ -186,6 +186,7 @@ void ClientEngine::finish() {
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   pump_->stop();
+  socket_.shut_down();  // closed is not enough where a fork of this process has it as well
   // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
   // may handles be dropped behind our back.
   const Guard lock = guard();
@@ -412,6 +413,9 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
                           "a detached actor needs a name: nobody could find it again");
   shrink_arguments(call);
   takes_objects(call);
+  // The constructor's arguments travel with the actor: refs among them are resolved first.
+  for (const auto& argument : call.arguments)
+    if (argument.object) await_ready(argument.object).value();
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   wire::CreateActor message;
@@ -500,10 +504,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
 void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
   Guard lock = guard();
   tell_agent(wire::KillActor{actor.id, may_restart});
-  if (may_restart)
-    actors_.ending_life(actor.id);
-  else
-    actors_.killed(actor.id);
+  if (!may_restart) actors_.killed(actor.id);
   unlock_and_collect(lock);
 }
 
@@ -831,7 +832,9 @@ void delete_later(client::Entry* entry) noexcept {
 
 void release_object(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
-  if (auto* engine = client::ClientEngine::current(); engine && !engine->is_foreign(*record))
+  auto* engine = client::ClientEngine::current();
+  if (engine != nullptr && engine->in_fork()) return;  // it is the parent's to tell of it
+  if (engine != nullptr && !engine->is_foreign(*record))
     engine->release(record);
   else
     delete_later(record);

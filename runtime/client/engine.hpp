@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
+#include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/late_wake.hpp"
 #include "troupe/runtime/client/lineage.hpp"
@@ -165,6 +166,8 @@ class ClientEngine final : public detail::Engine,
   void tell_pace(std::vector<wire::SitePace> sites);
 
   void release(Entry* entry) noexcept;
+  /// This process is a fork of the one that the engine works in: it must not be touched here.
+  bool in_fork() const noexcept { return mark_.in_fork(); }
   /// It was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
 
@@ -401,7 +404,11 @@ class ClientEngine final : public detail::Engine,
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
-  Guard guard() { return Guard(lock_); }
+  /// Throws in a fork, where the thread that had the lock does not exist.
+  Guard guard() {
+    mark_.expect_own();
+    return Guard(lock_);
+  }
   static std::uint64_t next_serial() noexcept;
   std::uint32_t number_of(detail::CallSite at);
   /// Frees what was let go meanwhile; who lets go while another holds the lock leaves it to that.
@@ -415,6 +422,7 @@ class ClientEngine final : public detail::Engine,
   }
   void collect_and_unlock(Guard& guard);
 
+  const ProcessMark mark_;
   EngineLock lock_;
   std::atomic<Entry*> released_{
       nullptr};  ///< entries whose last handle is gone, waiting for the lock

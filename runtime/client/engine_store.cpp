@@ -149,6 +149,7 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
 }
 
 Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
+  if (in_fork()) return ProcessMark::error_in_fork();
   bool given = false;
   for (Time until = Time::max();;) {
     auto created = store_->create(size);
@@ -212,6 +213,7 @@ std::uint32_t ClientEngine::number_of(detail::CallSite at) {
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
+  mark_.expect_own();
   for (const auto& ref : refs) expect_ours(ref);
   if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
@@ -415,6 +417,7 @@ void ClientEngine::give_way() {
 }
 
 Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
+  if (in_fork()) return ProcessMark::error_in_fork();
   objectstore::Location place = store_location(at);
   Time until = Time::max();
   for (int mapped = 0; mapped < 8;) {

@@ -105,6 +105,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   if (!object)
     return Error(Code::invalid_argument,
                  "get of an empty Ref: it was moved from or never assigned");
+  if (in_fork()) return ProcessMark::error_in_fork();
   Entry& entry = entry_of(object);
   const auto is_final = [&entry](const Result<detail::Value>& value) {
     return value || value.error().code() != Code::object_lost ||
@@ -170,6 +171,7 @@ detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration tim
 
 bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (!object) return true;
+  mark_.expect_own();
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();

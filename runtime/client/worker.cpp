@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/worker.hpp"
 
+#include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
@@ -141,6 +142,14 @@ struct Arguments {
   }
 };
 
+/// User code forked, and the child came out of it: it ends as if it had called exit(). The call and
+/// all that follows are the parent's.
+void end_if_fork(const ClientEngine& engine, int code) {
+  if (!engine.in_fork()) return;
+  std::fflush(nullptr);
+  _exit(code);
+}
+
 class Run final : public detail::Invocation {
  public:
   Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,
@@ -170,12 +179,15 @@ class Run final : public detail::Invocation {
   bool deferred() const noexcept { return deferred_; }
 
   std::span<std::byte> allocate(std::size_t i, std::size_t n) override {
+    end_if_fork(engine_, 0);
     return sink_->allocate(i, n);
   }
   void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
+    end_if_fork(engine_, 0);
     sink_->publish(i, refs);
   }
   void forward(std::size_t i, const detail::ObjectHandle& object) override {
+    end_if_fork(engine_, 0);
     sink_->forward(i, object);
   }
   void fail(const Error& error) override { sink_->fail(error); }
@@ -293,12 +305,14 @@ class Worker {
       Run run(engine_, arguments_, nullptr, restarted_, nothing);
       run.belongs_to(actor_, lifetime_);
       class_->thunk(run);
+      end_if_fork(engine_, 0);
       instance_ = run.self();
       engine_.created(actor_, order.start.incarnation, nullptr);
     } catch (const BadArgument& bad) {
       const Error error = located(bad.error, name, 1);
       engine_.created(actor_, order.start.incarnation, &error);
     } catch (...) {
+      end_if_fork(engine_, 1);
       const Error error = located(detail::error_from_current_exception(name), name, 1);
       engine_.created(actor_, order.start.incarnation, &error);
     }
@@ -329,6 +343,7 @@ class Worker {
     } catch (const BadArgument& bad) {
       sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
     } catch (...) {
+      end_if_fork(engine_, 1);
       if (sink == nullptr) sink = next_replier(call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";
       sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
@@ -423,14 +438,10 @@ Error error_from_current_exception(const char* function) noexcept {
     info.message = std::string(name_of(error.code())) + " inside: " + error.message();
     info.type = typeid(error).name();
     info.cause = error.shared_info();
-  } catch (const std::exception& error) {
-    info.message = error.what();
-    info.type = typeid(error).name();
   } catch (...) {
     const std::type_info* type = abi::__cxa_current_exception_type();
     info.type = type != nullptr ? type->name() : "";
-    info.message =
-        "an exception of type " + (type != nullptr ? readable_type(type->name()) : "unknown");
+    info.message = words_of_current_exception();
   }
   return Error(std::move(info));
 }

@@ -2,6 +2,7 @@
 
 #include "troupe/objectstore/arena.hpp"
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/process/join_cluster.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
@@ -10,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +41,12 @@ struct Child {
   Fd pidfd, socket;
   Time deadline{}, since{};
 };
+
+/// The end of its socket; closed alone it would stay open in a fork of this process.
+void tell_to_end(Child& child) {
+  if (child.socket) ::shutdown(child.socket.get(), SHUT_RDWR);
+  child.socket.reset();
+}
 
 /// How the child ended; empty while it runs.
 std::optional<std::string> reap(Child& child) {
@@ -158,7 +166,7 @@ Result<void> LocalCluster::Supervisor::begin() {
   }
   control_.who = "control";
   agents_.resize(options_.nodes);
-  wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  wake_ = make_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_)
     return Error(Code::out_of_memory,
                  std::string("cannot watch processes: ") + std::strerror(errno));
@@ -194,7 +202,7 @@ Result<void> LocalCluster::Supervisor::make_control() {
   control_config_.keys = std::move(*keys);
   control_config_.data_folder = options_.data_folder;
   if (options_.data_folder.empty()) {
-    known_ = Fd(memfd_create("troupe-control", MFD_CLOEXEC));
+    known_ = make_fd(memfd_create("troupe-control", MFD_CLOEXEC));
     if (!known_)
       return Error(Code::out_of_memory,
                    std::string("no memory for control's store: ") + std::strerror(errno));
@@ -328,7 +336,7 @@ Result<void> LocalCluster::Supervisor::start_child(Child& child, Role role, Dura
   if (!pid) return pid.error();
   child.pid = *pid;
   child.socket = std::move(ends->first);
-  child.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, *pid, 0)));
+  child.pidfd = make_fd(static_cast<int>(syscall(SYS_pidfd_open, *pid, 0)));
   child.state = Child::State::starting;
   child.since = steady_now();
   child.deadline = child.since + within;
@@ -490,9 +498,9 @@ void LocalCluster::Supervisor::end_all() {
   std::vector<Child*> agents;
   for (Child* child : living())
     if (!is_control(*child)) agents.push_back(child);
-  for (Child* child : agents) child->socket.reset();  // their sign to end
+  for (Child* child : agents) tell_to_end(*child);
   wait_for_ends(agents, until);
-  control_.socket.reset();
+  tell_to_end(control_);
   if (control_.state == Child::State::starting || control_.state == Child::State::serving)
     wait_for_ends({&control_}, std::max(until, steady_now() + 1s));
 }

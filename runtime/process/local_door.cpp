@@ -1,7 +1,10 @@
 #include "troupe/runtime/process/local_door.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <cerrno>
@@ -13,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxNameSize = 100;
 constexpr int kQueue = 256;
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
 
 struct Address {
   sockaddr_un data{};
@@ -36,11 +40,11 @@ Error system_error(Code code, const std::string& what) {
 }
 
 Fd spare() {
-  return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return make_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 Fd next_at(int listener) {
-  return Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  return make_fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 bool who(int socket, ucred& peer) {
@@ -49,6 +53,15 @@ bool who(int socket, ucred& peer) {
 }
 
 }  // namespace
+
+Fd life_of_peer(int socket) {
+  int life = -1;
+  socklen_t size = sizeof life;
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &life, &size) == 0) return make_fd(life);
+  ucred peer{};
+  if (!who(socket, peer) || peer.pid <= 0) return Fd();
+  return make_fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
 
 std::string door_name(ClusterId cluster, NodeId node) {
   return "troupe-" + cluster.str() + "-" + node.str();
@@ -59,7 +72,7 @@ LocalDoor::LocalDoor(Fd fd) : fd_(std::move(fd)), spare_(spare()) {}
 Result<LocalDoor> LocalDoor::listen(const std::string& name) {
   auto address = address_of(name);
   if (!address) return address.error();
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd fd = make_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error(Code::out_of_memory, "cannot make a unix socket");
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address->data), address->size) != 0)
     return system_error(Code::unavailable,
@@ -95,7 +108,7 @@ std::optional<Visitor> LocalDoor::accept() {
 Result<Visitor> knock(const std::string& name) {
   auto address = address_of(name);
   if (!address) return address.error();
-  Visitor visitor{Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
+  Visitor visitor{make_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
   if (!visitor.socket) return system_error(Code::out_of_memory, "cannot make a unix socket");
   if (connect(visitor.socket.get(), reinterpret_cast<const sockaddr*>(&address->data),
               address->size) != 0)

@@ -48,6 +48,11 @@ class LocalDoor {
   std::uint64_t refused_ = 0;
 };
 
+/// The life of the process at the other end of a unix socket, as a descriptor that can be read
+/// when it has ended; the socket itself also stays open in each fork of that process. The process
+/// is who connected, or who made the pair. None: it is of another PID namespace.
+Fd life_of_peer(int socket);
+
 /// Goes to a door. Never blocks: a door whose queue is full counts as nobody there. Errors:
 /// Unavailable (nobody listens there); InvalidArgument (another user does, or it is no name).
 Result<Visitor> knock(const std::string& name);

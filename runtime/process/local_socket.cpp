@@ -1,5 +1,7 @@
 #include "troupe/runtime/process/local_socket.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -13,7 +15,7 @@ Result<std::pair<Fd, Fd>> LocalSocket::pair() {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return Error(Code::out_of_memory,
                  std::string("cannot make a socket pair: ") + std::strerror(errno));
-  return std::pair<Fd, Fd>(Fd(ends[0]), Fd(ends[1]));
+  return std::pair<Fd, Fd>(make_fd(ends[0]), make_fd(ends[1]));
 }
 
 LocalSocket::Sent LocalSocket::try_send(BlobView packet, std::span<const int> descriptors) {
@@ -51,7 +53,7 @@ bool LocalSocket::send(BlobView packet, std::span<const int> descriptors) {
   if (queue_.size() >= 1024) return false;
   Queued queued{Blob(packet.begin(), packet.end()), {}};
   for (const int fd : descriptors) {
-    Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    Fd copy = make_fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) return false;
     queued.descriptors.push_back(std::move(copy));
   }
@@ -70,6 +72,10 @@ bool LocalSocket::flush() {
     }
   }
   return true;
+}
+
+void LocalSocket::shut_down() noexcept {
+  if (fd_) ::shutdown(fd_.get(), SHUT_RDWR);
 }
 
 Received LocalSocket::receive(std::span<std::byte> buffer) {
@@ -95,7 +101,7 @@ Received LocalSocket::receive(std::span<std::byte> buffer) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof fd);
-      received.descriptors.emplace_back(fd);
+      received.descriptors.push_back(make_fd(fd));
     }
   }
   const bool cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;

@@ -42,6 +42,8 @@ class LocalSocket {
   /// Sends what waits; false when the peer is gone.
   bool flush();
   bool has_queued() const noexcept { return !queue_.empty(); }
+  /// Ends the connection for both ends, whoever else has a copy of this one. What was sent arrives.
+  void shut_down() noexcept;
   Received receive(std::span<std::byte> buffer);
 
  private:

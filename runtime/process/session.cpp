@@ -1,7 +1,10 @@
 #include "troupe/runtime/session.hpp"
 
 #include "troupe/objectstore/arena.hpp"
+#include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/base/size_text.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
@@ -13,6 +16,7 @@
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"
 
+#include <cxxabi.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -138,7 +142,10 @@ void take_flags(int& argc, char** argv) {
 void enter(int& argc, char** argv) {
   process::Inherited& inherited = process::inherited();
   if (inherited.role == process::Role::zygote) {
-    process::die_with_parent(static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10)));
+    // After a fork before this line (daemon()) the agent is not the parent. The end of its socket,
+    // which only it has, ends a zygote in any case.
+    const auto agent = static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10));
+    if (getppid() == agent) process::die_with_parent(agent);
     process::Forked forked = process::run_zygote(std::move(inherited.socket));
     client::run_worker(std::move(forked.socket), forked.token);
   }
@@ -179,6 +186,7 @@ bool describes_nodes(const SessionOptions& options) {
 }  // namespace
 
 struct Session::State {
+  const ProcessMark mark;
   pid_t agent = 0;  ///< of a private one-node cluster
   Fd agent_pidfd;
   std::unique_ptr<process::LocalCluster> cluster;  ///< a private one of several nodes
@@ -218,7 +226,7 @@ void Session::State::start_node(const SessionOptions& options) {
   auto ends = process::LocalSocket::pair().value();
   const std::string offer = process::offer_text(offer_of(options)).value();
   agent = process::spawn(process::Role::agent, std::move(ends.second), offer).value();
-  agent_pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, agent, 0)));
+  agent_pidfd = make_fd(static_cast<int>(syscall(SYS_pidfd_open, agent, 0)));
   attach(std::move(ends.first), {});
 }
 
@@ -286,16 +294,23 @@ void Session::State::join(const std::string& address, const std::string& source)
                      "): it has ended, or its node on this host has; see 'troupe status'"));
   if (!visitor) cannot(visitor.error());
   attach(std::move(visitor->socket), std::move(hello));
-  std::fprintf(stderr, "troupe: joined cluster %s of %u node%s at %s (%s)\n",
-               file->cluster.str().substr(0, 8).c_str(), file->nodes, file->nodes == 1 ? "" : "s",
+  // Not as many as the file says: others may have joined since, or have ended.
+  const auto nodes = engine->nodes();
+  const auto alive = std::count_if(nodes.begin(), nodes.end(),
+                                   [](const detail::NodeInfo& node) { return node.alive; });
+  std::fprintf(stderr, "troupe: joined cluster %s of %td node%s at %s (%s)\n",
+               file->cluster.str().substr(0, 8).c_str(), alive, alive == 1 ? "" : "s",
                file->node_name.c_str(), source.c_str());
 }
 
 Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
+  fill_standard_descriptors();
   if (!g_entered)
     throw InvalidArgument(
         Code::invalid_argument,
         "troupe::enter(argc, argv) must be the first line of main before a Session");
+  if (client::ClientEngine::current() != nullptr && client::ClientEngine::current()->in_fork())
+    raise(ProcessMark::error_in_fork());
   if (client::ClientEngine::current() != nullptr)
     throw InvalidArgument(Code::invalid_argument,
                           "this process has a Session already: one at a time");
@@ -340,7 +355,10 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     state_->start_node(options);
 }
 
-Session::~Session() = default;
+/// A fork has a copy of the parent's: what it would end is the parent's.
+Session::~Session() {
+  if (state_ && state_->mark.in_fork()) (void)state_.release();
+}
 
 Context Session::context() {
   return Context(*state_->engine);
@@ -363,7 +381,12 @@ int run_body(int& argc, char** argv, int (*body)(void*, Context&), void* closure
     std::fprintf(stderr, "%s: %s\n", argc > 0 ? argv[0] : "troupe", explain(error).c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s: %s\n", argc > 0 ? argv[0] : "troupe",
-                 readable_type(typeid(error).name()).c_str(), error.what());
+                 readable_type(typeid(error).name()).c_str(), words_of_current_exception().c_str());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // pthread_exit() ends this thread, not the program
+  } catch (...) {
+    std::fprintf(stderr, "%s: %s left the body of troupe::run\n", argc > 0 ? argv[0] : "troupe",
+                 words_of_current_exception().c_str());
   }
   return 1;
 }
