@@ -204,12 +204,16 @@ class Supervisor {
     for (int rank = 0; rank < options_.workers; ++rank)
       members_.push_back({spawn_(setup(rank, meeting), with_), {}, false});
     for (Member& m : members_) m.next = m.worker.take();
-    Time limit = Time::max();
+    Time limit = Time::max();  // those that reserve nothing cannot hold what others wait for
+    const bool reserves = with_.cpus > 0 || with_.gpus > 0;
     const auto ready = [](const Member& m) { return m.ready; };
     while (verdict_->end() == End::open && !std::all_of(members_.begin(), members_.end(), ready)) {
-      if (limit == Time::max() && std::any_of(members_.begin(), members_.end(), ready))
-        limit = steady_now() + seconds(30);
-      if (steady_now() >= limit && !verdict_->troubled()) return false;
+      if (reserves && limit == Time::max() && std::any_of(members_.begin(), members_.end(), ready))
+        limit = steady_now() + gather_within_;
+      if (steady_now() >= limit && !verdict_->troubled()) {
+        gather_within_ = std::min<Duration>(2 * gather_within_, seconds(30));
+        return false;
+      }
       watch(limit);
     }
     return true;
@@ -351,9 +355,10 @@ class Supervisor {
   std::vector<Member> members_;
   std::optional<GangVerdict> verdict_;  // of the present gang, as the next two
   std::optional<Reports> reports_;
-  Time grace_ = Time::max();          // for the others, after a failure
-  std::vector<SavedModel> unjudged_;  // whose reports are not complete
-  std::optional<double> valued_;      // of the last report, if it had a finite one
+  Duration gather_within_ = seconds(1);  // longer each time: starts may be slow
+  Time grace_ = Time::max();             // for the others, after a failure
+  std::vector<SavedModel> unjudged_;     // whose reports are not complete
+  std::optional<double> valued_;         // of the last report, if it had a finite one
   long valued_step_ = 0;
   long judged_ = 0;
   long restarted_from_ = 0;

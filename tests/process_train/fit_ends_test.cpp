@@ -7,6 +7,7 @@
 #include <csignal>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace fit_ends {
 
@@ -162,6 +163,25 @@ TEST_F(FitEnds, AnArgumentThatCannotBeMadeEndsTheRun) {
   const auto error =
       error_of<troupe::TaskFailed>([&] { train::fit<takes_picky>(ctx, three, Picky{.value = 1}); });
   EXPECT_TRUE(says(error.message(), "Picky cannot be made here")) << error.message();
+}
+
+int fails(int) {
+  throw std::runtime_error("no data today");
+}
+int slow(int x) {
+  std::this_thread::sleep_for(300ms);
+  return x;
+}
+void takes_number(train::Worker& w, int x) {
+  w.next_step();
+  w.report({.step = x});
+}
+
+TEST_F(FitEnds, AnArgumentThatIsATasksResultIsWaitedFor) {
+  EXPECT_EQ(train::fit<takes_number>(ctx, three, ctx.submit<slow>(5)).last().step, 5);
+  const auto error = error_of<troupe::TaskFailed>(
+      [&] { train::fit<takes_number>(ctx, three, ctx.submit<fails>(5)); });
+  EXPECT_TRUE(says(error.message(), "no data today")) << error.message();
 }
 
 TEST_F(FitEnds, WhatNoNodeHasIsInfeasible) {
