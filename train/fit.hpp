@@ -103,7 +103,8 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
     Actor<A> actor = ctx.with(with).template spawn<A>(setup, arguments...);
     WorkerHandle handle;
     handle.take = [actor] { return actor.template call<&A::take>(kTakeWait); };
-    handle.begin = [actor] { actor.template tell<&A::begin>(); };
+    // A call whose result is dropped, since a tell to a rank that dies is told on stderr.
+    handle.begin = [actor] { static_cast<void>(actor.template call<&A::begin>()); };
     handle.reply = [actor](bool go_on) { actor.template tell<&A::reply>(go_on); };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
