@@ -17,6 +17,7 @@
 namespace troupe::tune::internal {
 namespace {
 
+constexpr const char* kLog = "/experiment.jsonl";
 constexpr std::size_t note_limit = 10'000;
 
 std::string hexadecimal(std::uint64_t hash) {
@@ -55,7 +56,7 @@ class Runner {
     if (options.results.empty()) {
       experiment_.without_log();
     } else {
-      log_.emplace(options.results + "/experiment.jsonl", LogFile::Mode::create);
+      log_.emplace(options.results + kLog, LogFile::Mode::create);
     }
   }
   Runner(const Runner&) = delete;
@@ -72,7 +73,7 @@ class Runner {
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
     if (options_.show) print(view_.finish(board));
-    if (log_) write_results(options_.results, board, began);
+    if (log_) write_results(options_.results, board, began, options_.results + kLog);
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
     Outcome outcome{board, {}, no_model, {}, {notes_.begin(), notes_.end()}};
     if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key);

@@ -1,7 +1,9 @@
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/simulate.hpp"
+#include "troupe/tune/views/tables.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +92,30 @@ TEST_F(Files, ALogHasOneWriterAndOneExperiment) {
   LogFile(path).append({"more"});
   std::ofstream(path, std::ios::app) << "torn";
   EXPECT_EQ(*read_log(path), (std::vector<std::string>{"line", "more"}));
+}
+
+TEST_F(Files, EveryReportIsThereAndNothingOfAnOlderRun) {
+  Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 9000});
+  Simulator sim(e, falling());
+  sim.run();
+  const std::string path = (folder / "experiment.jsonl").string();
+  LogFile(path).append(sim.log());
+  EXPECT_LT(e.board().trials[0].history.size(), 5000U);
+  const fs::path old =
+      folder / "tensorboard" / "trial-1" / "events.out.tfevents.1600000000.troupe.1";
+  fs::create_directories(old.parent_path());
+  std::ofstream(old) << "x";
+  write_results(folder.string(), e.board(), 1.7e9, path);
+  const std::string rows = content(folder / "progress.csv");
+  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 2 * 9000 + 1);
+  EXPECT_FALSE(fs::exists(old));
+  std::size_t bytes = 0;
+  for (long step = 1; step <= 9000; ++step)
+    bytes += tensorboard_scalar(1.7e9, step, "score", 1).size();
+  EXPECT_EQ(content(folder / "tensorboard/trial-1/events.out.tfevents.1700000000.troupe.1").size(),
+            tensorboard_header(1.7e9).size() + bytes);
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    EXPECT_NE(entry.path().extension(), ".draft");
 }
 
 TEST_F(Files, ErrorsSayWhatAndWhere) {

@@ -115,20 +115,124 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
   return lines;
 }
 
-void write_results(const std::string& folder, const Board& board, double began) {
+namespace {
+
+/// The reports of a whole log as progress.csv and as TensorBoard runs: every one of them, where a
+/// board keeps a part. Drafts take their names at the end.
+class ReportFiles {
+ public:
+  ReportFiles(const std::filesystem::path& root, const Board& board, double began)
+      : board_(board), began_(began) {
+    progress_ = root / "progress.csv";
+    write_file(draft(progress_), progress_csv_header(board));
+    for (const TrialInfo& t : board.trials) {
+      const auto run = root / "tensorboard" / ("trial-" + std::to_string(t.number));
+      make_folder(run);
+      events_.push_back(run / tensorboard_file_name(began, "troupe", t.number));
+      write_file(draft(events_.back()), tensorboard_header(began + t.created));
+    }
+    pending_.resize(events_.size());
+  }
+
+  void add(std::size_t trial, const Sample& sample) {
+    if (trial >= events_.size()) return;
+    const std::string row = progress_csv_row(static_cast<int>(trial), sample);
+    const std::string record = tensorboard_scalar(began_ + sample.seconds, sample.step,
+                                                  board_.metric, static_cast<float>(sample.score));
+    rows_ += row;
+    pending_[trial] += record;
+    size_ += row.size() + record.size();
+    if (size_ > (std::size_t{8} << 20)) flush();
+  }
+
+  void finish() {
+    flush();
+    publish(progress_);
+    for (const auto& file : events_) {
+      forget_others(file);
+      publish(file);
+    }
+  }
+
+ private:
+  static std::filesystem::path draft(const std::filesystem::path& path) {
+    return path.string() + ".draft";
+  }
+
+  static void append(const std::filesystem::path& path, std::string& bytes) {
+    if (bytes.empty()) return;
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (fd.get() < 0) fail("open", path, errno);
+    write_all(fd.get(), bytes, path);
+    bytes.clear();
+  }
+
+  static void publish(const std::filesystem::path& path) {
+    if (::rename(draft(path).c_str(), path.c_str()) != 0) fail("rename", draft(path), errno);
+  }
+
+  /// TensorBoard joins all event files of a folder: those of an earlier run go.
+  static void forget_others(const std::filesystem::path& file) {
+    std::error_code error;
+    std::vector<std::filesystem::path> old;
+    for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), error)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("events.out.tfevents.") && entry.path() != file &&
+          entry.path() != draft(file))
+        old.push_back(entry.path());
+    }
+    for (const auto& path : old) std::filesystem::remove(path, error);
+  }
+
+  void flush() {
+    append(draft(progress_), rows_);
+    for (std::size_t i = 0; i < events_.size(); ++i) append(draft(events_[i]), pending_[i]);
+    size_ = 0;
+  }
+
+  const Board& board_;
+  double began_;
+  std::filesystem::path progress_;
+  std::vector<std::filesystem::path> events_;  ///< by trial
+  std::string rows_;
+  std::vector<std::string> pending_;
+  std::size_t size_ = 0;  ///< bytes that are not written yet
+};
+
+void add_board(ReportFiles& files, const Board& board) {
+  for (const TrialInfo& t : board.trials) {
+    for (const Sample& s : t.history) files.add(static_cast<std::size_t>(t.number), s);
+  }
+}
+
+void add_log(ReportFiles& files, const std::string& log) {
+  std::ifstream file(log);
+  if (!file) fail("read", log, errno);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"event\":\"report\"") == std::string::npos) continue;
+    const auto e = event_from_json(line);
+    if (!e || e->kind != Event::Kind::report || e->trial < 0) continue;
+    files.add(static_cast<std::size_t>(e->trial), {e->step, e->score, e->seconds(), e->attempt});
+  }
+}
+
+}  // namespace
+
+void write_results(const std::string& folder, const Board& board, double began,
+                   const std::string& log) {
   const std::filesystem::path root = folder;
   make_folder(root);
   write_file(root / "curves.svg", curves_svg(board));
   write_file(root / "report.html", report_html(board));
-  write_file(root / "progress.csv", progress_csv(board));
   write_file(root / "trials.csv", trials_csv(board));
   write_file(root / "trials.jsonl", trials_jsonl(board));
-  for (const TrialInfo& t : board.trials) {
-    const auto run = root / "tensorboard" / ("trial-" + std::to_string(t.number));
-    make_folder(run);
-    write_file(run / tensorboard_file_name(began, "troupe", t.number),
-               tensorboard_events(t, board, began));
+  ReportFiles files(root, board, began);
+  if (log.empty()) {
+    add_board(files, board);
+  } else {
+    add_log(files, log);
   }
+  files.finish();
 }
 
 }  // namespace troupe::tune

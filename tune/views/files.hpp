@@ -38,9 +38,12 @@ class TROUPE_API LogFile {
 TROUPE_API Result<std::vector<std::string>> read_log(const std::string& path);
 
 /// Writes curves.svg, report.html, progress.csv, trials.csv, trials.jsonl and one TensorBoard run
-/// per trial (tensorboard/trial-N) into the folder, which is made when missing. Each file appears
-/// whole or not at all. Errors as LogFile::append. The experiment began at `began`, in seconds of
-/// the Unix epoch.
-TROUPE_API void write_results(const std::string& folder, const Board& board, double began);
+/// per trial (tensorboard/trial-N, whose older event files are removed) into the folder, which is
+/// made when missing. Each file appears whole or not at all. Errors as LogFile::append. The
+/// experiment began at `began`, in seconds of the Unix epoch. `log` is the path of its log: with it
+/// progress.csv and the runs have every report, in the order of their arrival, and without it those
+/// that the board keeps.
+TROUPE_API void write_results(const std::string& folder, const Board& board, double began,
+                              const std::string& log = {});
 
 }  // namespace troupe::tune

@@ -20,13 +20,19 @@ std::string value_text(const Domain& domain, double value) {
 
 }  // namespace
 
+std::string progress_csv_header(const Board& board) {
+  return "trial,attempt,step,seconds," + csv_text(board.metric) + "\n";
+}
+
+std::string progress_csv_row(int trial, const Sample& s) {
+  return std::to_string(trial) + "," + std::to_string(s.attempt) + "," + std::to_string(s.step) +
+         "," + number(s.seconds) + "," + exact(s.score) + "\n";
+}
+
 std::string progress_csv(const Board& board) {
-  std::string out = "trial,attempt,step,seconds," + csv_text(board.metric) + "\n";
+  std::string out = progress_csv_header(board);
   for (const TrialInfo& t : board.trials) {
-    for (const Sample& s : t.history) {
-      out += std::to_string(t.number) + "," + std::to_string(s.attempt) + "," +
-             std::to_string(s.step) + "," + number(s.seconds) + "," + exact(s.score) + "\n";
-    }
+    for (const Sample& s : t.history) out += progress_csv_row(t.number, s);
   }
   return out;
 }

@@ -13,6 +13,9 @@ namespace troupe::tune {
 
 /// One row per report: trial, attempt, step, seconds, score. Text is quoted (RFC 4180).
 TROUPE_API std::string progress_csv(const Board& board);
+/// Its first line, and the line of one report, with their newlines.
+TROUPE_API std::string progress_csv_header(const Board& board);
+TROUPE_API std::string progress_csv_row(int trial, const Sample& sample);
 /// One row per trial: state, steps, score, parameters, failures, copies, note.
 TROUPE_API std::string trials_csv(const Board& board);
 /// One JSON object per trial and line, in the names of Ray's result.json where they mean the same.
