@@ -101,17 +101,22 @@ Cutoff::Out Cutoff::on_refused(const std::string& why, Time) {
 Cutoff::Out Cutoff::on_slept(Time now) {
   Out out;
   if (exited_) return out;
+  judge(out, now);
+  if (!exited_) ask_anew(out, now);
+  return out;
+}
+
+/// What was heard before says nothing any more.
+void Cutoff::ask_anew(Out& out, Time now) {
   woke_ = now;
   answers_.clear();
   asks_.clear();
   next_beat_ = next_ask_ = now;
-  judge(out, now);
-  if (exited_) return out;
+  say_until(now);
   if (connected_)
     beat(out, now);
   else
     reconnect(out, now);
-  return out;
 }
 
 Cutoff::Out Cutoff::on_closed(Time now) {
@@ -219,6 +224,13 @@ void Cutoff::judge(Out& out, Time now) {
     if (heard && !rejoin_since_) rejoin_since_ = now;
     if (!heard) rejoin_since_.reset();
   }
+  // Control may have stood still with this node, and then has declared nobody dead. It says so
+  // within a heartbeat.
+  if (stood >= options_.answer_lasts && now - contact_ >= options_.refuse_after && !carried(now)) {
+    stood_ = stood;
+    proves_until_ = now + options_.heartbeat;
+    ask_anew(out, now);
+  }
   say_until(now);
   // Before its roster it hosts no actor that control could start elsewhere.
   if (now < until_ || roster_.version == 0) in_time_ = now;
@@ -226,12 +238,14 @@ void Cutoff::judge(Out& out, Time now) {
   // Carried on, or without a roster, until a moment ago: control, which is back and may have
   // condemned us meanwhile, takes that back when it hears us.
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
-  exit(out, why_cut_off(now, stood));
+  if (now < proves_until_) return;
+  exit(out, why_cut_off(now));
 }
 
 /// By which of the rules, for people.
-std::string Cutoff::why_cut_off(Time now, Duration stood) const {
-  if (now - contact_ >= options_.carry_on)
+std::string Cutoff::why_cut_off(Time now) const {
+  const bool stood_still = now - proves_until_ < options_.answer_lasts;
+  if (!stood_still && now - contact_ >= options_.carry_on)
     return "control was away for longer than this node carries on";
   std::size_t answered = 0;
   bool condemned = false, heard = false;
@@ -242,10 +256,10 @@ std::string Cutoff::why_cut_off(Time now, Duration stood) const {
     heard = heard || answer.hears_control;
   }
   std::string why = "this node is cut off from control, and its actors may be started elsewhere: ";
-  if (stood >= options_.answer_lasts)
+  if (stood_still)
     return why + "it stood still itself for " +
-           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(stood).count()) +
-           " ms";
+           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(stood_).count()) +
+           " ms, and control has not answered since";
   if (condemned) return why + "control had not heard it for so long that it gave this node up";
   if (heard) return why + "others hear control";
   const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), self_);

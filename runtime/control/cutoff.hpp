@@ -15,8 +15,9 @@
 /// do not any more, refuse, and exit 2.5 s later unless control has answered. Who was registered
 /// and has no roster yet hosts no actor that could be started elsewhere: it refuses from 8 s, and
 /// waits for control for 60 s. An agent that wakes from a long stop finds its time over and its
-/// answers stale, so it exits before it serves anything: may_serve() depends on the clock, not on a
-/// tick.
+/// answers stale: it serves nothing, since may_serve() depends on the clock and not on a tick. It
+/// asks control, which may have stood still with it, and exits when no answer with its epoch comes
+/// within a heartbeat.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -135,7 +136,8 @@ class Cutoff {
   void judge(Out& out, Time now);
   Time reckon_until(Time now) const;
   void say_until(Time now);
-  std::string why_cut_off(Time now, Duration stood) const;
+  std::string why_cut_off(Time now) const;
+  void ask_anew(Out& out, Time now);
 
   CutoffOptions options_;
   NodeId self_;
@@ -156,6 +158,8 @@ class Cutoff {
   Time in_time_{};  ///< when it was seen last that this node may serve, or has no roster yet
   Time judged_{};   ///< when that was looked at last
   Time until_{};
+  Duration stood_{};     ///< the last standstill after which control had to answer
+  Time proves_until_{};  ///< when it must have answered
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;
   std::map<NodeId, Answer> answers_;

@@ -454,7 +454,8 @@ TEST(Cutoff, ItSaysByWhichRuleItEnds) {
   EXPECT_TRUE(says(why(1s, condemned, 0s), "it gave this node up"));
   EXPECT_TRUE(says(why(1s, hears, 0s), "others hear control"));
   EXPECT_TRUE(says(why(1s, std::nullopt, 0s), "0 of 2 other nodes that vote answer"));
-  EXPECT_TRUE(says(why(9s, ControlAnswer{}, 3s), "it stood still itself for 3250 ms"));
+  EXPECT_TRUE(says(why(9s, std::nullopt, 3s), "it stood still itself for 3250 ms"));
+  EXPECT_TRUE(says(why(9s, ControlAnswer{}, 3s), "control was away for longer"));
   EXPECT_TRUE(says(why(1s, ControlAnswer{}, 0s), "control was away for longer"));
 }
 
@@ -578,6 +579,13 @@ TEST(Cutoff, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
   }
 }
 
+Heartbeat last_beat(const Cutoff::Out& out) {
+  Heartbeat beat;
+  for (const auto& event : out)
+    if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
+  return beat;
+}
+
 TEST(Cutoff, AfterALongStopNothingIsServed) {
   Agent a;
   a.registered();
@@ -586,14 +594,44 @@ TEST(Cutoff, AfterALongStopNothingIsServed) {
   ControlAnswer late;
   late.node = node_id(1);
   a.take(a.cutoff.on_answer(late, a.now));
-  EXPECT_TRUE(a.exits());
+  EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "that answer is of before";
+  EXPECT_FALSE(a.exits()) << "control may have stood still with it";
+  a.pass(999ms, std::nullopt);
+  EXPECT_FALSE(a.cutoff.may_serve(a.now));
+  a.pass(1ms, std::nullopt);
+  EXPECT_TRUE(a.exits()) << "a heartbeat later";
 }
 
-Heartbeat last_beat(const Cutoff::Out& out) {
-  Heartbeat beat;
-  for (const auto& event : out)
-    if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
-  return beat;
+TEST(Cutoff, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
+  for (const auto stood : {9s, 12s, 90s}) {
+    Agent a;
+    a.registered();
+    a.pass(1s, ControlAnswer{});
+    const std::uint64_t before = last_beat(a.out).sequence;
+    a.now += stood;
+    a.pass(250ms, std::nullopt);
+    a.take(a.cutoff.on_heartbeat_answer({1, before}, a.now));
+    EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it answers what was sent before";
+    const std::uint64_t since = last_beat(a.out).sequence;
+    ASSERT_GT(since, before) << "it asks at once";
+    a.take(a.cutoff.on_heartbeat_answer({1, since}, a.now));
+    EXPECT_TRUE(a.cutoff.may_serve(a.now));
+    a.pass(4s, ControlAnswer{});
+    EXPECT_FALSE(a.exits());
+  }
+}
+
+TEST(Cutoff, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
+  Agent a;
+  a.registered();
+  a.now += 12s;
+  a.pass(250ms, std::nullopt);
+  EXPECT_FALSE(a.exits());
+  Fence fence;
+  fence.epoch = 7;
+  fence.why = "it was silent for 10 s";
+  a.take(a.cutoff.on_fence(fence, a.now));
+  EXPECT_TRUE(a.exits());
 }
 
 TEST(Cutoff, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSentSince) {
