@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/process/join_cluster.hpp"
+#include "troupe/runtime/process/listen_address.hpp"
 #include "troupe/runtime/process/local_door.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 
@@ -184,7 +185,7 @@ Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
   static_cast<NodeOffer&>(config) = options_;
   config.without_slots = options_.without_slots;
   config.keys = std::move(*keys);
-  config.listen = options_.listen;
+  config.listen = options_.listen.empty() ? kListenHere : options_.listen;
   config.together = options_.nodes;
   config.beside_control = options_.join.empty();
   config.embedded = options_.embedded;
@@ -209,8 +210,9 @@ Result<void> LocalCluster::Supervisor::make_control() {
     control_config_.data_folder =
         "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(known_.get());
   }
-  control_config_.listen =
-      options_.control_listen.empty() ? options_.listen : options_.control_listen;
+  control_config_.listen = !options_.control_listen.empty() ? options_.control_listen
+                           : !options_.listen.empty()       ? options_.listen
+                                                            : kListenHere;
   for (std::uint32_t i = 0; i < options_.join_tokens; ++i) {
     auto one_time = net::CurveKeys::generate();
     if (!one_time) return one_time.error();
@@ -224,7 +226,10 @@ Result<void> LocalCluster::Supervisor::join() {
   auto token = net::decode_join_token(options_.join);
   net::wipe(options_.join.data(), options_.join.size());
   if (!token) return token.error();
-  const AgentConfig& node = agent_configs_.front();
+  AgentConfig& node = agent_configs_.front();
+  auto listen = listen_address(options_.listen, token->door);  // before the token is spent
+  if (!listen) return listen.error();
+  node.listen = std::move(*listen);
   auto joined =
       join_cluster(*token, node.node, node.name, node.keys.public_key, options_.start_within);
   if (!joined) return joined.error();

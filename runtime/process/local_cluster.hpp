@@ -41,8 +41,9 @@ struct LocalClusterOptions : NodeOffer {
 
   /// Control's; empty: it keeps everything in memory of this process, and is started again on it.
   std::string data_folder;
-  /// Of each agent, which takes any free port.
-  std::string listen = "tcp://127.0.0.1:*";
+  /// Of each agent, which takes any free port. Empty: the loopback address, and where `join` is
+  /// given the address by which this machine reaches control.
+  std::string listen;
   std::string control_listen;  ///< of control; empty: like `listen`. A port may be named here.
   Program executable;          ///< of the children; empty: this process's own
   bool embedded = false;       ///< as AgentConfig says
