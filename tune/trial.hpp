@@ -94,4 +94,10 @@ Fit fit(tune::Trial& trial, const FitOptions& options, X&&... arguments) {
   tune::internal::TrialObserver observer(trial);
   return internal::fit_on<loop>(trial.context(), options, &observer, std::forward<X>(arguments)...);
 }
+/// The same with a lambda without captures.
+template <class L, class... X>
+  requires troupe::detail::code_only<L>
+Fit fit(tune::Trial& trial, const FitOptions& options, L, X&&... arguments) {
+  return fit<L{}>(trial, options, std::forward<X>(arguments)...);
+}
 }  // namespace troupe::train

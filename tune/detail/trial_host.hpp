@@ -59,10 +59,18 @@ class TROUPE_API TrialHost {
   std::thread thread_;
 };
 
-template <auto trial, class Signature = std::remove_const_t<decltype(trial)>>
-class TrialActor;
+template <auto trial,
+          class Parameters =
+              typename troupe::detail::Signature<std::remove_const_t<decltype(trial)>>::Parameters>
+class TrialActor {
+  static_assert(sizeof(Parameters) == 0,
+                "troupe: a trial is a function or a lambda without captures whose first parameters "
+                "are tune::Trial& and the struct of its hyper-parameters");
+};
 template <auto trial, class Hp, class... P>
-class TrialActor<trial, void (*)(Trial&, Hp, P...)> : public TrialHost {
+class TrialActor<trial, troupe::detail::List<Trial&, Hp, P...>> : public TrialHost {
+  using Target = troupe::detail::target_of<trial>;
+
  public:
   using Params = std::decay_t<Hp>;
   TrialActor(TrialSetup setup, Params hp, std::decay_t<P>... arguments)
@@ -70,7 +78,7 @@ class TrialActor<trial, void (*)(Trial&, Hp, P...)> : public TrialHost {
     auto kept = std::make_shared<std::tuple<Params, std::decay_t<P>...>>(std::move(hp),
                                                                          std::move(arguments)...);
     run([kept](Trial& t) {
-      std::apply([&](auto&... each) { trial(t, std::move(each)...); }, *kept);
+      std::apply([&](auto&... each) { Target::call(nullptr, t, std::move(each)...); }, *kept);
     });
   }
 };

@@ -1,0 +1,58 @@
+// Trials of every kind of function, and gangs inside them.
+#include "troupe/troupe.hpp"
+#include "troupe/tune/tune.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trial_kinds {
+
+namespace tune = troupe::tune;
+namespace train = troupe::train;
+
+struct Hp {
+  double rate = 0.1;
+};
+tune::Space<Hp> space() {
+  return tune::Space<Hp>{}.with(&Hp::rate, tune::log_uniform(1e-2, 0.3));
+}
+
+void quiet(tune::Trial& t, Hp hp) noexcept {
+  double score = 1;
+  do score *= 1 - hp.rate;
+  while (t.report(score));
+}
+constexpr auto lambda = [](tune::Trial& t, const Hp& hp) { quiet(t, hp); };
+/// A gang of two whose ranks lose differently: the trial's score is the mean.
+constexpr auto gang = [](tune::Trial& t, Hp, double loss) {
+  train::fit(
+      t, {.workers = 2},
+      [](train::Worker& w, double mine) noexcept {
+        do w.next_step();
+        while (w.report({.step = w.step(), .loss = w.rank() == 0 ? mine : 3 * mine}));
+      },
+      loss);
+};
+
+template <auto trial, class... X>
+double best_score(X... passed) {
+  troupe::Session session({.cpus = 2});
+  troupe::Context ctx = session.context();
+  return tune::optimize<trial, Hp>(
+             ctx, space(),
+             tune::Options<>{
+                 .goal = tune::minimize, .trials = 2, .max_steps = 3, .seed = 1, .show = false},
+             passed...)
+      .score;
+}
+
+TEST(TrialKinds, NoexceptFunctionsAndLambdasAreTrials) {
+  const double score = best_score<quiet>();
+  EXPECT_LT(score, 1);
+  EXPECT_EQ(best_score<lambda>(), score);
+}
+
+TEST(TrialKinds, TheScoreOfAGangIsTheMeanOfItsRanks) {
+  EXPECT_EQ(best_score<gang>(0.5), 1.0);
+}
+
+}  // namespace trial_kinds
