@@ -72,8 +72,8 @@ class Runner {
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
+    if (log_) write_files(board, began);
     if (options_.show) print(view_.finish(board));
-    if (log_) write_results(options_.results, board, began, options_.results + kLog);
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
     Outcome outcome{board, {}, no_model, {}, {notes_.begin(), notes_.end()}};
     if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key);
@@ -219,6 +219,16 @@ class Runner {
     if (options_.show) view_.note(note);
     notes_.push_back(std::move(note));
     if (notes_.size() > note_limit) notes_.pop_front();
+  }
+
+  /// What was found is not lost for a picture that cannot be written.
+  void write_files(const Board& board, double began) {
+    try {
+      write_results(options_.results, board, began, options_.results + kLog);
+    } catch (const Error& error) {
+      add_note("not all of the results were written: " + error.message());
+      std::fprintf(stderr, "%s\n", notes_.back().c_str());
+    }
   }
 
   /// A trial that fails again and again in the same way is said to do so also where nobody watches.

@@ -72,10 +72,10 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 /// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
 /// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, for a
 /// results folder that holds another experiment or is in use, and when Pbt has to copy a trial that
-/// reports without a model; OutOfDisk when the results cannot be written. Failed trials do not
-/// throw, see board. Without `concurrent` as many trials run at a time as the cluster has CPUs.
-/// Options without max_steps, target and time_limit end every trial at step 100 and say so on
-/// stderr.
+/// reports without a model; OutOfDisk when the log cannot be written. Failed trials do not throw,
+/// see board, and pictures and tables that cannot be written are a note. Without `concurrent` as
+/// many trials run at a time as the cluster has CPUs. Options without max_steps, target and
+/// time_limit end every trial at step 100 and say so on stderr.
 template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
           class S = AnyScheduler, class... X>
 Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {

@@ -213,6 +213,16 @@ TEST(Optimize, AResultsFolderHoldsOneExperiment) {
   const auto lines = tune::read_log(std::string(folder) + "/experiment.jsonl");
   ASSERT_TRUE(lines.ok());
   EXPECT_TRUE(tune::Experiment::restore(space().search(), as_run, *lines).ok());
+  // A picture that cannot be written takes nothing away from what was found.
+  auto in_the_way = options;
+  in_the_way.results = std::string(folder) + "/other";
+  std::filesystem::create_directories(in_the_way.results + "/curves.svg/x");
+  const auto found = tune::optimize<trial, Hp>(ctx, space(), in_the_way);
+  Net net;
+  found.restore(ctx, net);
+  EXPECT_EQ(net.weight[0], found.score);
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("curves.svg"), std::string::npos) << found.notes[0];
   std::filesystem::remove_all(folder);
 }
 
