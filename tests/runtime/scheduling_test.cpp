@@ -1,5 +1,6 @@
-// Placement: what each strategy chooses and what each refusal says. Leases: amounts always add up,
-// blocked chains finish, nobody starves, the dead give everything back.
+// Leases: amounts always add up, blocked chains finish, nobody starves, the dead give everything
+// back.
+#include "tests/runtime/views.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
@@ -12,178 +13,6 @@ namespace troupe::scheduling {
 namespace {
 
 using namespace std::chrono_literals;
-
-NodeId node_id(std::uint64_t n) {
-  return NodeId{0, n};
-}
-
-NodeView node(std::uint64_t id, double cpus, double gpus = 0) {
-  NodeView view;
-  view.id = node_id(id);
-  view.name = "n" + std::to_string(id);
-  view.total = {.cpus = amount_of(cpus), .gpus = amount_of(gpus), .memory = 8ll << 30};
-  view.free = view.total;
-  view.gpu_free.assign(static_cast<std::size_t>(gpus), kUnit);
-  return view;
-}
-
-ClusterView cluster(std::vector<NodeView> nodes, std::uint64_t self = 1) {
-  ClusterView view;
-  for (auto& n : nodes) view.update(std::move(n));
-  view.self = node_id(self);
-  return view;
-}
-
-Shape shape(double cpus, double gpus = 0) {
-  Shape s;
-  s.need.cpus = amount_of(cpus);
-  s.need.gpus = amount_of(gpus);
-  return s;
-}
-
-// --- policy
-
-TEST(Policy, PacksToHalfUseThenSpreads) {
-  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 2);
-  std::vector<std::uint64_t> order;
-  for (int i = 0; i < 8; ++i) {
-    const Decision d = place(view, shape(1));
-    ASSERT_EQ(d.kind, Decision::Kind::place);
-    order.push_back(d.node.low);
-    take(*view.find(d.node), shape(1).need);
-  }
-  // Here up to half, then the others in order up to half, then the least used, here first.
-  EXPECT_EQ(order, (std::vector<std::uint64_t>{2, 2, 1, 1, 3, 3, 2, 1}));
-}
-
-TEST(Policy, PackAndSpread) {
-  ClusterView view = cluster({node(1, 4), node(2, 4)}, 1);
-  take(*view.find(node_id(2)), shape(2).need);
-  Shape s = shape(1);
-  s.placement = Placement::pack;
-  EXPECT_EQ(place(view, s).node, node_id(2));
-  s.placement = Placement::spread;
-  EXPECT_EQ(place(view, s).node, node_id(1));
-}
-
-TEST(Policy, NodeWishHardAndSoft) {
-  ClusterView view = cluster({node(1, 4), node(2, 1)});
-  Shape s = shape(2);
-  s.placement = Placement::node;
-  s.node = node_id(2);
-  EXPECT_EQ(place(view, s).why, "needs 2 CPU, node n2 has only 1");
-  s.soft = true;
-  EXPECT_EQ(place(view, s).node, node_id(1));
-  s.need.cpus = kUnit;
-  EXPECT_EQ(place(view, s).node, node_id(2));
-  s.soft = false;
-  s.node = node_id(9);
-  EXPECT_EQ(place(view, s).kind, Decision::Kind::infeasible);
-  EXPECT_NE(place(view, s).why.find("which is not here"), std::string::npos);
-}
-
-TEST(Policy, ASlowNodeGetsOnlyWhatNobodyElseCouldEverTake) {
-  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 8)}, 1);
-  view.find(node_id(1))->slow = true;
-  EXPECT_EQ(place(view, shape(1)).node, node_id(2)) << "though it asks itself";
-  Shape wish = shape(1);
-  wish.placement = Placement::node;
-  wish.node = node_id(1);
-  EXPECT_EQ(place(view, wish).node, node_id(1)) << "it must";
-  wish.soft = true;
-  EXPECT_EQ(place(view, wish).node, node_id(2));
-  take(*view.find(node_id(2)), shape(4).need);
-  take(*view.find(node_id(3)), shape(8).need);
-  EXPECT_EQ(place(view, shape(1)).kind, Decision::Kind::busy) << "it waits for others";
-  view.find(node_id(3))->slow = true;
-  EXPECT_EQ(place(view, shape(5)).kind, Decision::Kind::busy);
-  give_back(*view.find(node_id(3)), shape(8).need);
-  EXPECT_EQ(place(view, shape(5)).node, node_id(3)) << "nobody else is large enough";
-  view.find(node_id(2))->accepts = false;
-  EXPECT_EQ(place(view, shape(1)).node, node_id(1)) << "all that accept are slow";
-}
-
-TEST(Policy, LocalityBeatsTheAskingNode) {
-  ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 1);
-  Shape s = shape(1);
-  s.locality = {{node_id(2), 100}, {node_id(3), 5000}};
-  EXPECT_EQ(place(view, s).node, node_id(3));
-  take(*view.find(node_id(3)), shape(4).need);
-  EXPECT_EQ(place(view, s).node, node_id(2));  // the next best, not a queue
-}
-
-TEST(Policy, LabelsMustAllMatch) {
-  ClusterView view = cluster({node(1, 4), node(2, 4)});
-  view.nodes[1].labels = {{"zone", "b"}, {"disk", "ssd"}};
-  Shape s = shape(1);
-  s.labels = {{"zone", "b"}, {"disk", "ssd"}};
-  EXPECT_EQ(place(view, s).node, node_id(2));
-  s.labels = {{"zone", "a"}};
-  EXPECT_EQ(place(view, s).why, "needs label zone=a, no node has it");
-}
-
-TEST(Policy, InfeasibleSaysWhat) {
-  ClusterView view = cluster({node(1, 4, 1), node(2, 8)});
-  EXPECT_EQ(place(view, shape(1, 2)).why, "needs 2 GPU, no node has more than 1");
-  EXPECT_EQ(place(view, shape(16)).why, "needs 16 CPU, no node has more than 8");
-  EXPECT_EQ(place(view, shape(8, 1)).why, "needs 1 GPU, 8 CPU, no single node has all of it");
-  EXPECT_EQ(place(view, shape(1, 1.5)).why,
-            "needs 1.5 GPU: more than one GPU must be a whole number");
-  Shape s = shape(1);
-  s.need.custom = {{"license", kUnit}};
-  EXPECT_EQ(place(view, s).why, "needs 1 license, no node has more than 0");
-  s = shape(0);
-  s.need.memory = 9ll << 30;
-  EXPECT_EQ(place(view, s).why, "needs 9 GiB memory, no node has more than 8 GiB");
-  EXPECT_EQ(place(ClusterView{}, shape(1)).why, "there are no nodes");
-}
-
-TEST(Policy, WhatNobodyCanHaveIsInfeasibleAndNeverOverflows) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  ClusterView view = cluster({node(1, 4)});
-  view.find(node_id(1))->total.custom = {{"tpu", kUnit}};
-  view.find(node_id(1))->free = view.find(node_id(1))->total;
-  std::vector<Resources> needs(6);
-  needs[0].memory = -1;  // what all bits set were, narrowed
-  needs[1].memory = kMost;
-  needs[2].cpus = -kUnit;
-  needs[3].custom = {{"tpu", kUnit}, {"tpu", kUnit}};
-  needs[4].custom = {{"tpu", kMost}, {"tpu", kMost}, {"tpu", 2}};
-  needs[5].custom = {{"tpu", -1}};
-  for (Resources& need : needs) {
-    normalize(need);
-    EXPECT_EQ(place(view, {.need = need}).kind, Decision::Kind::infeasible) << &need - needs.data();
-  }
-  EXPECT_EQ(needs[3].custom, (decltype(needs[3].custom){{"tpu", 2 * kUnit}}));
-  EXPECT_EQ(needs[4].custom, (decltype(needs[4].custom){{"tpu", kMostAmount}}));
-  EXPECT_EQ(at_most_amount(~std::uint64_t{0}), kMostAmount);
-  EXPECT_EQ(at_most_amount(7), 7);
-}
-
-TEST(Policy, BusyIsNotInfeasible) {
-  ClusterView view = cluster({node(1, 2), node(2, 2)});
-  for (auto& n : view.nodes) take(n, shape(1.5).need);
-  const Decision d = place(view, shape(1));
-  EXPECT_EQ(d.kind, Decision::Kind::busy);
-  EXPECT_EQ(d.node, view.self);
-  EXPECT_EQ(d.why, "waits for 1 CPU: of the 2 node(s) that have it, none has more than 0.5 free");
-  for (auto& n : view.nodes) n.accepts = false;
-  EXPECT_EQ(place(view, shape(0.1)).kind, Decision::Kind::busy);
-}
-
-TEST(Policy, GpuSharesStayOnOneDevice) {
-  EXPECT_EQ(choose_gpus({kUnit, kUnit / 2}, kUnit / 2),
-            (std::vector<std::int32_t>{1}));  // best fit
-  EXPECT_EQ(choose_gpus({kUnit * 4 / 10, kUnit * 4 / 10}, kUnit / 2),
-            (std::vector<std::int32_t>{}));
-  EXPECT_EQ(choose_gpus({kUnit, kUnit / 2, kUnit}, 2 * kUnit), (std::vector<std::int32_t>{0, 2}));
-  ClusterView view = cluster({node(1, 4, 2)});
-  for (auto& free : view.nodes[0].gpu_free) free = kUnit * 4 / 10;
-  view.nodes[0].free.gpus = kUnit * 8 / 10;
-  EXPECT_EQ(place(view, shape(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 free, but not on one
-}
-
-// --- leases
 
 template <class Event>
 std::vector<Event> pick(const std::vector<LeaseEvent>& events) {
@@ -547,17 +376,6 @@ TEST(Leases, ASpilledWishThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   table.now += 10s;
   table.on_timer(table.now);
   EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // it must run here
-}
-
-TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
-  ClusterView view;
-  view.self = node_id(1);
-  view.update(node(1, 0));
-  NodeView crowded = node(2, 4);
-  crowded.waiting = 1;  // for a worker that is being started: its resources count as free
-  view.update(crowded);
-  view.update(node(3, 4));
-  EXPECT_EQ(place(view, shape(1)).node, node_id(3));
 }
 
 TEST(Leases, ShapesOfLessThanACpuRunSideBySide) {
