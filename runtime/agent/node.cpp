@@ -270,7 +270,7 @@ void Node::poll_once(Time until) {
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
-    if (job.zygote) set.add(job.zygote.fd(), number);
+    if (job.zygote) set.add(job.zygote.fd(), number, job.zygote.events());
   const std::size_t first_zygote_life = set.size();
   for (const auto& [number, job] : jobs_)
     if (job.zygote) set.add(job.zygote_life.get(), number);
@@ -280,8 +280,7 @@ void Node::poll_once(Time until) {
   const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_)
     if (!process->doomed)  // nobody reads what is left there, and a closed socket is always ready
-      set.add(process->socket.fd(), index,
-              process->socket.has_queued() ? POLLIN | POLLOUT : POLLIN);
+      set.add(process->socket.fd(), index, process->socket.events());
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   prepare_memory(ready == 0 && left > Duration(0));

@@ -136,8 +136,8 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
   process->job_number = job.number;
   process->socket = process::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
-  // The socket buffers the order until the zygote has come up.
-  if (!job.zygote.fork_worker(process->index, ends->second.get())) {
+  // The link keeps the order until the zygote has come up.
+  if (!job.zygote.fork_worker(process->index, std::move(ends->second))) {
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
   }

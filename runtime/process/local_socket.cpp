@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <cerrno>
@@ -50,7 +51,7 @@ bool LocalSocket::send(BlobView packet, std::span<const int> descriptors) {
       case Sent::later: break;
     }
   }
-  if (queue_.size() >= 1024) return false;
+  if (queue_.size() >= kMaxQueued) return false;
   Queued queued{Blob(packet.begin(), packet.end()), {}};
   for (const int fd : descriptors) {
     Fd copy = make_fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -59,6 +60,10 @@ bool LocalSocket::send(BlobView packet, std::span<const int> descriptors) {
   }
   queue_.push_back(std::move(queued));
   return true;
+}
+
+short LocalSocket::events() const noexcept {
+  return has_queued() ? POLLIN | POLLOUT : POLLIN;
 }
 
 bool LocalSocket::flush() {

@@ -18,6 +18,9 @@ namespace troupe::process {
 
 inline constexpr std::size_t kMaxPacket = 32 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 4;
+/// Packets that wait for a peer. A process that does not read for a while may be told of a channel
+/// to each of 4,096 others meanwhile, and of as many extents.
+inline constexpr std::size_t kMaxQueued = 8 * 1024;
 
 struct Received {
   enum class Kind { packet, empty, closed } kind = Kind::empty;
@@ -37,13 +40,16 @@ class LocalSocket {
   int fd() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   /// Sends or queues; the descriptors are borrowed (duplicated when queued). False when the peer is
-  /// gone or the queue of 1,024 packets is full: then the peer is to be dropped.
+  /// gone or the queue of kMaxQueued packets is full: then the peer is to be dropped.
   bool send(BlobView packet, std::span<const int> descriptors);
   /// Sends what waits; false when the peer is gone.
   bool flush();
   bool has_queued() const noexcept { return !queue_.empty(); }
   /// Ends the connection for both ends, whoever else has a copy of this one. What was sent arrives.
   void shut_down() noexcept;
+  /// What its owner polls for: room as well while packets wait for it. Whoever polls for anything
+  /// else leaves what waits where it is until the peer speaks next, which may be never.
+  short events() const noexcept;
   Received receive(std::span<std::byte> buffer);
 
  private:

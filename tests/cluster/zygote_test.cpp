@@ -1,0 +1,112 @@
+/// A zygote between an agent that the test plays and children that end at once: more orders and
+/// more ends than any socket buffer holds.
+#include "troupe/runtime/process/zygote.hpp"
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/process/role.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <set>
+
+namespace troupe::process {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Well above what a socket of the default size takes (about 280 packets).
+constexpr std::uint64_t kWorkers = 900;
+
+/// A zygote as a child of this test; its workers call `work` and end.
+class ZygoteBursts : public testing::Test {
+ protected:
+  /// With a second thread here it would start its workers by exec: this test's program, which is
+  /// none.
+  void SetUp() override {
+    if (count_threads() != 1) GTEST_SKIP() << "this process has threads of its own";
+  }
+  void start(const std::function<void(Forked)>& work) {
+    auto ends = LocalSocket::pair().value();
+    pid_ = fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ == 0) {
+      ends.first.reset();
+      work(run_zygote(std::move(ends.second)));
+      _exit(0);
+    }
+    ends.second.reset();
+    link_ = ZygoteLink(std::move(ends.first));
+  }
+  void TearDown() override {
+    link_ = ZygoteLink();  // it buries its children and ends
+    const Time until = steady_now() + 10s;
+    while (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) {
+      if (steady_now() > until) {
+        ADD_FAILURE() << "the zygote has not ended";
+        ::kill(pid_, SIGKILL);
+      }
+      usleep(1000);
+    }
+  }
+  /// Takes what comes until so many have been forked, and have ended.
+  void expect(std::size_t forked, std::size_t exited) {
+    const Time until = steady_now() + 30s;
+    while (forked_.size() < forked || exited_.size() < exited) {
+      ASSERT_LT(steady_now(), until) << forked_.size() << " forked, " << exited_.size() << " ended";
+      pollfd entry{link_.fd(), link_.events(), 0};
+      poll(&entry, 1, 100);
+      bool gone = false;
+      for (const ZygoteEvent& event : link_.read(gone)) {
+        if (event.kind == ZygoteEvent::Kind::forked) EXPECT_TRUE(forked_.insert(event.pid).second);
+        if (event.kind == ZygoteEvent::Kind::exited)
+          EXPECT_TRUE(exited_.insert(event.token).second);
+        EXPECT_NE(event.kind, ZygoteEvent::Kind::failed);
+      }
+      ASSERT_FALSE(gone);
+    }
+  }
+  void order(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t token = first; token <= last; ++token) {
+      auto ends = LocalSocket::pair().value();
+      ASSERT_TRUE(link_.fork_worker(token, std::move(ends.second)));
+    }
+  }
+
+  pid_t pid_ = 0;
+  ZygoteLink link_;
+  std::set<std::int32_t> forked_;
+  std::set<std::uint64_t> exited_;
+};
+
+TEST_F(ZygoteBursts, AnyNumberOfOrdersAtOnceIsCarriedOut) {
+  start([](const Forked&) {});
+  order(1, 4000);
+  expect(4000, 4000);
+}
+
+TEST_F(ZygoteBursts, EachOfManyEndsAtOnceIsReported) {
+  start([](const Forked&) {
+    for (;;) pause();
+  });
+  order(1, kWorkers);
+  expect(kWorkers, 0);
+  // They all die while nobody reads the reports.
+  for (const std::int32_t pid : forked_) ::kill(pid, SIGKILL);
+  const Time until = steady_now() + 30s;
+  const auto reaped = [&] {
+    return std::count_if(forked_.begin(), forked_.end(),
+                         [](const std::int32_t pid) { return ::kill(pid, 0) != 0; });
+  };
+  while (reaped() < 200 && steady_now() < until) usleep(1000);
+  EXPECT_GE(reaped(), 200);
+  expect(kWorkers, kWorkers);
+}
+
+}  // namespace
+}  // namespace troupe::process
