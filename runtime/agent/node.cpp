@@ -1,4 +1,6 @@
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/process_limit.hpp"
+#include "troupe/runtime/process/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/client/lineage.hpp"
@@ -52,6 +54,9 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
   lease.name = options.name;
   lease.max_workers = static_cast<std::uint32_t>(std::max(1.0, options.cpus));
   lease.extra_worker_interval = 10ms;
+  const ProcessLimit limit = process_limit(objectstore::Layout{}.processes, process::file_limit());
+  lease.max_processes = limit.workers;
+  lease.process_limit = limit.why;
   lease.total.custom.reserve(options.resources.size());
   for (const auto& [name, amount] : options.resources)
     lease.total.custom.emplace_back(name, scheduling::amount_of(amount));
@@ -168,7 +173,8 @@ void Node::serve(Fd driver) {
   process->job = job.id;
   process->job_number = job.number;
   processes_.emplace(process->index, std::move(process));
-  if (start_zygote(job)) loop();
+  (void)start_zygote(job);  // early; if it fails, the first worker tries again
+  loop();
   end_zygotes();
 }
 
@@ -241,6 +247,7 @@ Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   for (const auto& [number, job] : jobs_) until = std::min(until, job.zygote_due);
+  until = std::min(until, orphans_due_);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min(until, preparing_.next_deadline());
@@ -291,6 +298,7 @@ void Node::poll_once(Time until) {
   if (!ending_zygotes_.empty()) reap_zygotes();
   for (auto& [number, job] : jobs_)
     if (job.zygote_due <= steady_now()) zygote_gone(job);
+  if (orphans_due_ <= steady_now()) end_orphans();
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
     if (set.ready(i))
@@ -452,6 +460,7 @@ void run_agent(Fd socket, const std::string& options) {
   prctl(PR_SET_DUMPABLE, 0);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
+  process::adopt_orphans();
   process::raise_file_limit();
   int code = 0;
   try {

@@ -103,6 +103,7 @@ class Node final : private OwnerTable::Out,
     std::uint32_t told_pid = 0;  ///< for people
     std::string sentence;        ///< why it is killed, when that is decided here
     Time heard{};                ///< when it last said something
+    bool at_limit = false;       ///< it ends since the node or the system has no room for it
     bool doomed = false;         ///< to be buried after this pass
     bool leaving = false;        ///< was told to end itself
     bool halted = false;         ///< SIGSTOP: see halt_actors()
@@ -358,7 +359,7 @@ class Node final : private OwnerTable::Out,
   void break_off(Process& process, const std::string& why);
 
   // workers (node_workers.cpp)
-  bool start_zygote(Job& job);
+  Result<void> start_zygote(Job& job);
   void leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why);
   void reap_zygotes();
   void end_zygotes();
@@ -368,7 +369,10 @@ class Node final : private OwnerTable::Out,
   void watch_zygote(Job& job, pid_t pid);
   void zygote_process_ended(Job& job);
   void worker_gone(std::uint64_t token, const std::string& reason);
-  void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why);
+  void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why,
+                    bool at_limit = false);
+  bool is_zygote(pid_t pid) const;
+  void end_orphans();
   void go_down(const std::string& why);
   void serve_kept_calls(const scheduling::Granted& grant);
 
@@ -539,6 +543,7 @@ class Node final : private OwnerTable::Out,
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;
   std::vector<EndingZygote> ending_zygotes_;
+  Time orphans_due_ = Time::max();  ///< children of dead zygotes are looked for
   std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
   std::deque<control::ToControl> driver_ends_;  ///< said again when control is another process
   /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.

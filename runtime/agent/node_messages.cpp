@@ -148,11 +148,15 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
   auto membership = host_->register_process();
-  if (!bell || !memory || !membership)
-    return refuse(from, (!bell     ? bell.error()
-                         : !memory ? memory.error()
-                                   : membership.error())
-                            .message());
+  if (!bell || !memory || !membership) {
+    const std::string why = (!bell     ? bell.error()
+                             : !memory ? memory.error()
+                                       : membership.error())
+                                .message();
+    from.at_limit = is_worker;
+    from.sentence = why;
+    return refuse(from, why);
+  }
   from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
   from.line = take_line();
   lines_[from.line] = {from.index, 0};

@@ -1,11 +1,14 @@
 /// Workers: asked of the zygote, introduced by their hello, buried when it has reaped them.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/process/orphans.hpp"
 #include "troupe/runtime/process/role.hpp"
 
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -24,12 +27,32 @@ bool has_ended(pid_t pid, const Fd& life) {
   return !life || poll(&entry, 1, 0) == 1;
 }
 
+constexpr Duration kOrphansEnd = std::chrono::milliseconds(10);  ///< then they are looked for again
+
+/// What passes when processes, memory or descriptors come free.
+bool is_limit(int error) {
+  return error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
+}
+
+bool lacked_resources(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == process::kLacksResources;
+}
+
+std::string why_not_forked(int error) {
+  std::string why = std::string("fork failed: ") + std::strerror(error);
+  if (error == EAGAIN)
+    why +=
+        " (the limit of processes of this user, ulimit -u, or of its control group, pids.max): let "
+        "go of actors, end other programs, or raise it";
+  return why;
+}
+
 }  // namespace
 
-bool Node::start_zygote(Job& job) {
-  if (job.zygote) return true;
+Result<void> Node::start_zygote(Job& job) {
+  if (job.zygote) return {};
   auto ends = process::LocalSocket::pair();
-  if (!ends) return false;
+  if (!ends) return ends.error();
   // A local driver's file is the one that it was started from, also when another has its path now.
   process::Program program = job.program;
   if (auto local = programs_ ? programs_->local(job.id) : std::nullopt) {
@@ -38,14 +61,11 @@ bool Node::start_zygote(Job& job) {
   }
   auto pid = process::spawn(process::Role::zygote, std::move(ends->second),
                             std::to_string(::getpid()), program);
-  if (!pid) {
-    job_failed(job, pid.error().message());
-    return false;
-  }
+  if (!pid) return pid.error();
   job.zygote = process::ZygoteLink(std::move(ends->first));
   job.zygote_ready = false;
   watch_zygote(job, *pid);
-  return true;
+  return {};
 }
 
 void Node::watch_zygote(Job& job, pid_t pid) {
@@ -57,6 +77,8 @@ void Node::watch_zygote(Job& job, pid_t pid) {
 /// Its socket may stay open in a process that it has forked. One that ends well before it is ready
 /// may have left a child to go on in its place, as daemon() does: that one says that it is ready.
 void Node::zygote_process_ended(Job& job) {
+  pollfd life{job.zygote_life.get(), POLLIN, 0};
+  if (!job.zygote_life || poll(&life, 1, 0) != 1) return;  // that child has just said so
   job.zygote_life.reset();
   siginfo_t how{};
   const bool ended_well =
@@ -89,6 +111,7 @@ void Node::reap_zygotes() {
     if (has_ended(ending.pid, ending.handle)) {
       const EndingZygote over = std::move(ending);
       ending_zygotes_.erase(ending_zygotes_.begin() + static_cast<std::ptrdiff_t>(i));
+      orphans_due_ = now;
       for (const ProcessIndex index : over.orphans) worker_gone(index, over.why);
       continue;
     }
@@ -98,6 +121,27 @@ void Node::reap_zygotes() {
     }
     ++i;
   }
+}
+
+bool Node::is_zygote(pid_t pid) const {
+  const auto ends = [pid](const EndingZygote& ending) { return ending.pid == pid; };
+  const auto has = [pid](const auto& job) {
+    return job.second.zygote && job.second.zygote_pid == pid;
+  };
+  return std::any_of(ending_zygotes_.begin(), ending_zygotes_.end(), ends) ||
+         std::any_of(jobs_.begin(), jobs_.end(), has);
+}
+
+/// What a zygote that was killed could not end. Does not block. A zygote that becomes a daemon is
+/// such a child for a moment, until it says that it is ready.
+void Node::end_orphans() {
+  const auto starts = [](const auto& job) { return job.second.zygote && !job.second.zygote_ready; };
+  if (std::any_of(jobs_.begin(), jobs_.end(), starts)) {
+    orphans_due_ = steady_now() + kOrphansEnd;
+    return;
+  }
+  const std::size_t left = process::end_orphans([this](pid_t pid) { return is_zygote(pid); });
+  orphans_due_ = left == 0 ? Time::max() : steady_now() + kOrphansEnd;
 }
 
 /// At the end of the node: every zygote, and waits for it, since its workers must not outlive it.
@@ -112,6 +156,9 @@ void Node::end_zygotes() {
     waitpid(ending.pid, nullptr, 0);
   }
   ending_zygotes_.clear();
+  const Time until = steady_now() + kZygoteEnds;
+  while (process::end_orphans([](pid_t) { return false; }) != 0 && steady_now() < until)
+    poll(nullptr, 0, 1);
 }
 
 void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
@@ -127,8 +174,12 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
     return need_program(job);
   }
   auto ends = process::LocalSocket::pair();
-  if (!ends) return start_failed(dedicated, number, ends.error().message());
-  if (!start_zygote(job)) return start_failed(dedicated, number, "its zygote cannot be started");
+  if (!ends) return start_failed(dedicated, number, ends.error().message(), true);
+  if (const auto started = start_zygote(job); !started) {
+    const bool at_limit = started.error().code() == Code::out_of_memory;
+    if (!at_limit) job_failed(job, started.error().message());
+    return start_failed(dedicated, number, started.error().message(), at_limit);
+  }
   auto process = std::make_unique<Process>();
   process->index = next_process_++;
   process->kind = wire::ProcessKind::worker;
@@ -162,10 +213,21 @@ void Node::on_zygote(Job& job) {
         }
         break;
       case process::ZygoteEvent::Kind::exited:
+        if (Process* worker = find(event.token); worker && lacked_resources(event.status)) {
+          worker->at_limit = true;
+          worker->sentence =
+              "it got no thread, memory or descriptor (ulimit -u, -v, -n, or its control group; "
+              "its "
+              "error output says which)";
+        }
         worker_gone(event.token, process::describe_status(event.status));
         break;
       case process::ZygoteEvent::Kind::failed:
-        worker_gone(event.token, std::string("fork failed: ") + std::strerror(event.status));
+        if (Process* worker = find(event.token); worker && is_limit(event.status)) {
+          worker->at_limit = true;
+          worker->sentence = why_not_forked(event.status);
+        }
+        worker_gone(event.token, why_not_forked(event.status));
         break;
     }
   }
@@ -189,8 +251,13 @@ void Node::zygote_gone(Job& job) {
   if (!was_ready && !job.ended) job_failed(job, why);
 }
 
-/// One failure may pass (descriptors, memory); ten in a row, about two seconds, will not.
-void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why) {
+/// At a limit only who waits for the worker is refused, in time. Another failure may pass; ten in a
+/// row, about two seconds, will not.
+void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why,
+                        bool at_limit) {
+  if (at_limit)
+    return leases_.worker_start_refused(steady_now(), dedicated, number,
+                                        "a worker could not be started: " + why);
   leases_.worker_start_failed(steady_now(), dedicated, number);
   const auto at = jobs_.find(number);
   if (at == jobs_.end() || at->second.ended) return;
@@ -255,7 +322,10 @@ void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   if (starting != starting_.end()) {
     const bool dedicated = starting->second;
     starting_.erase(starting);
-    start_failed(dedicated, process.job_number, "it ended before it said hello: " + reason);
+    start_failed(
+        dedicated, process.job_number,
+        process.sentence.empty() ? "it ended before it said hello: " + reason : process.sentence,
+        process.at_limit);
   }
   process.pid = 0;
   process.reason = process.sentence.empty() ? reason : process.sentence;

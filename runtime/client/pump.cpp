@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/pump.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/process/signals.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -13,6 +14,8 @@
 #include <array>
 #include <cerrno>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace troupe::client {
@@ -81,7 +84,15 @@ Pump::~Pump() {
 }
 
 void Pump::start() {
-  io_ = std::thread([this] { io_loop(); });
+  const process::NoSignals quiet;  // they are for the program's threads
+  try {
+    io_ = std::thread([this] { io_loop(); });
+  } catch (const std::system_error& error) {
+    raise(Error(Code::out_of_memory,
+                std::string("cannot start a thread: ") + error.what() +
+                    " (the limit of processes and threads of this user, ulimit -u, or of its "
+                    "control group, pids.max): end other programs, or raise it"));
+  }
   pthread_setname_np(io_.native_handle(), "troupe-io");
 }
 

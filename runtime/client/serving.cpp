@@ -52,16 +52,22 @@ void stand_still(int /*signal*/) {
   errno = before;
 }
 
-/// One that nobody has a use for here; 0: there is none.
+/// One that nobody has a use for here; 0: there is none. Who blocks a signal may wait for it, so
+/// one that is free comes first; it is blocked as well when the driver blocked all.
 int take_signal() {
-  for (int signal = SIGRTMAX - 1; signal > SIGRTMIN; --signal) {
-    struct sigaction action{};
-    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
-    action.sa_handler = stand_still;
-    action.sa_flags = SA_RESTART;
-    sigfillset(&action.sa_mask);
-    if (sigaction(signal, &action, nullptr) == 0) return signal;
-  }
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  for (const int also_blocked : {0, 1})
+    for (int signal = SIGRTMAX - 1; signal > SIGRTMIN; --signal) {
+      if (sigismember(&blocked, signal) != also_blocked) continue;
+      struct sigaction action{};
+      if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+      action.sa_handler = stand_still;
+      action.sa_flags = SA_RESTART;
+      sigfillset(&action.sa_mask);
+      if (sigaction(signal, &action, nullptr) == 0) return signal;
+    }
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
 
 #include <cxxabi.h>
@@ -410,7 +411,7 @@ void run_worker(Fd socket, std::uint64_t token) {
     code = 1;  // the node went down meanwhile: whoever waits for this worker hears of it there
   } catch (const Error& error) {
     std::fprintf(stderr, "troupe: a worker could not start: %s\n", error.what());
-    code = 1;
+    code = error.code() == Code::out_of_memory ? process::kLacksResources : 1;
   }
   std::fflush(nullptr);
   _exit(code);  // static destructors belong to the driver

@@ -353,4 +353,9 @@ void raise_file_limit() noexcept {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::uint64_t file_limit() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
 }  // namespace troupe::process

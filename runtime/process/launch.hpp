@@ -105,5 +105,7 @@ Result<Ready> receive_ready(int socket, Duration limit, const std::string& who);
 
 /// Raises the soft limit of open files to the hard one.
 void raise_file_limit() noexcept;
+/// How many files this process may have open.
+std::uint64_t file_limit() noexcept;
 
 }  // namespace troupe::process

@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/control/server.hpp"
+#include "troupe/runtime/process/orphans.hpp"
 #include "troupe/runtime/process/own_program.hpp"
 
 #include <dirent.h>
@@ -26,6 +27,7 @@ namespace troupe::process {
 namespace {
 
 constexpr const char* kVariable = "TROUPE_ROLE";
+constexpr const char* kSignals = "TROUPE_SIGNALS";  // of the driver; signals_text()
 constexpr const char* kCluster = "cluster,";
 constexpr const char* kKilled = "killed by signal ";
 constexpr const char* kExited = "exited with code ";
@@ -55,10 +57,14 @@ bool is_our_socket(int fd) {
 /// "role:fd:text"
 Inherited read_role() {
   Inherited inherited;
+  inherited.signals = current_signals();
   const char* value = getenv(kVariable);
   if (value == nullptr) return inherited;
   const std::string text = value;
   unsetenv(kVariable);
+  const char* signals = getenv(kSignals);
+  const std::optional<SignalState> given = parse_signals(signals != nullptr ? signals : "");
+  unsetenv(kSignals);
   const auto first = text.find(':');
   const auto second = text.find(':', first + 1);
   if (first == std::string::npos || second == std::string::npos) return inherited;
@@ -71,14 +77,51 @@ Inherited read_role() {
   if (inherited.role == Role::driver) return inherited;
   inherited.socket = Fd(fd);
   inherited.text = text.substr(second + 1);
+  inherited.signals = given.value_or(inherited.signals);
   return inherited;
 }
+
+bool is_variable(std::string_view entry, std::string_view name) {
+  return entry.size() > name.size() && entry.substr(0, name.size()) == name &&
+         entry[name.size()] == '=';
+}
+
+/// The signals that a child begins with. Who runs code of the program gets those of its driver;
+/// what is to be ignored it ignores itself, in take_role().
+class SpawnSignals {
+ public:
+  explicit SpawnSignals(Role role) noexcept {
+    posix_spawnattr_init(&attributes_);
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGCHLD);
+    short flags = POSIX_SPAWN_SETSIGDEF;
+    if (role == Role::zygote || role == Role::worker) {
+      sigfillset(&defaults);
+      const sigset_t blocked = signal_set(inherited_signals().blocked);
+      posix_spawnattr_setsigmask(&attributes_, &blocked);
+      flags |= POSIX_SPAWN_SETSIGMASK;
+    }
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setflags(&attributes_, flags);
+  }
+  ~SpawnSignals() { posix_spawnattr_destroy(&attributes_); }
+  SpawnSignals(const SpawnSignals&) = delete;
+  const posix_spawnattr_t* attributes() const noexcept { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+};
 
 /// Runs when the library is loaded, before any constructor of the program's own.
 __attribute__((constructor)) void take_role() {
   Inherited& mine = inherited();
   if (mine.role == Role::driver) return;
   fill_standard_descriptors();
+  if (mine.role == Role::zygote || mine.role == Role::worker) {
+    adopt_orphans();
+    apply_signals(mine.signals);
+  }
   if (mine.role != Role::agent && mine.role != Role::control) return;
   if (mine.text.rfind(kCluster, 0) == 0)
     die_with_parent(
@@ -94,6 +137,10 @@ Inherited& inherited() {
   return *role;
 }
 
+const SignalState& inherited_signals() {
+  return inherited().signals;
+}
+
 std::string cluster_text() {
   return kCluster + std::to_string(getpid());
 }
@@ -105,12 +152,13 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
                                    socket.get());  // same number: clears CLOEXEC
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
+  const std::string signals = std::string(kSignals) + "=" + signals_text(inherited_signals());
   const std::string_view library_path = "LD_LIBRARY_PATH=";
   std::string libraries = std::string(library_path) + program.libraries;
   std::vector<char*> environment;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry = *at;
-    if (entry.substr(0, std::strlen(kVariable)) == kVariable) continue;
+    if (is_variable(entry, kVariable) || is_variable(entry, kSignals)) continue;
     if (!program.libraries.empty() && entry.substr(0, library_path.size()) == library_path)
       libraries += ":" + std::string(entry.substr(library_path.size()));
     else
@@ -118,6 +166,7 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   }
   if (!program.libraries.empty()) environment.push_back(libraries.data());
   environment.push_back(const_cast<char*>(variable.c_str()));
+  environment.push_back(const_cast<char*>(signals.c_str()));
   environment.push_back(nullptr);
   const bool own = program.path.empty();
   std::vector<std::string> arguments = own ? own_arguments() : program.arguments;
@@ -125,9 +174,10 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  const SpawnSignals given(role);
   pid_t pid = 0;
   const int failed = posix_spawn(&pid, own ? "/proc/self/exe" : program.path.c_str(), &actions,
-                                 nullptr, argv.data(), environment.data());
+                                 given.attributes(), argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed == 0) return pid;
   const std::string why =

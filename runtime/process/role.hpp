@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/process/signals.hpp"
 
 #include <sys/types.h>
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class Role { driver, agent, control, zygote, worker };
 struct Inherited {
   Role role = Role::driver;
   Fd socket;
-  std::string text;  ///< role-specific options
+  std::string text;     ///< role-specific options
+  SignalState signals;  ///< see inherited_signals()
 };
 
 /// What this process was started as; the socket can be taken once.
@@ -37,17 +39,27 @@ struct Program {
   std::string libraries;  ///< put before LD_LIBRARY_PATH; may be empty
 };
 
+/// Which signals were ignored and blocked when this program was started, before any code of its
+/// own. In an agent, a zygote or a worker: when the driver was that they are there for.
+const SignalState& inherited_signals();
+
 /// The text of an agent or control that gets the rest by launch.hpp; "cluster,<pid>". Such a
 /// process dies with the thread that started it.
 std::string cluster_text();
 
 /// Starts the program in the role. Does not copy the parent's memory (vfork semantics), about 4 ms.
+/// A zygote and a worker begin with inherited_signals(), agent and control with the caller's own
+/// but for SIGCHLD, which is not ignored.
 /// Errors: out_of_memory (processes, descriptors), unavailable (the program cannot be executed,
 /// with its path).
 Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program& program = {});
 
 /// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.
 void die_with_parent(pid_t parent) noexcept;
+
+/// A worker that ends with it could not begin for want of something that the system bounds: threads,
+/// memory, descriptors. It has said what on its error output.
+inline constexpr int kLacksResources = 75;
 
 /// "killed by signal 9 (Killed)" or "exited with code 3".
 std::string describe_status(int status);

@@ -245,6 +245,7 @@ void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber
   worker.dedicated = dedicated;
   worker.job = job;
   Worker& added = workers_.emplace(id, worker).first->second;
+  shortage_.over();
   if (start_answered(dedicated, job) && !(dedicated && has_wish(job, true)))
     stop(id, added, "its job is over");
   pump(now);
@@ -254,6 +255,11 @@ void LeaseTable::worker_start_failed(Time now, bool dedicated, JobNumber job) {
   start_answered(dedicated, job);
   no_start_before_ = now + options_.restart_delay;
   pump(now);
+}
+
+void LeaseTable::worker_start_refused(Time now, bool dedicated, JobNumber job, std::string why) {
+  shortage_.met(now, std::move(why));
+  worker_start_failed(now, dedicated, job);
 }
 
 /// One start of the job has been answered. Returns whether the job has ended meanwhile.
@@ -286,6 +292,7 @@ void LeaseTable::worker_died(WorkerId id, Time now) {
   if (at == workers_.end()) return;
   const LeaseId held = at->second.lease;
   workers_.erase(at);
+  shortage_.moved(now);
   if (held != 0) {
     const Lease& lease = leases_.at(held);
     if (!lease.ending) emit(LeaseLost{lease.owner, held, id});
@@ -500,6 +507,10 @@ void LeaseTable::pump(Time now) {
     waiting.push_back({entry->first, entry->second, decide(entry->second)});
   start_workers(waiting, now);
   reclaim_for_waiting(waiting, now);
+  while (const auto key = hopeless(now)) {
+    emit(Refused{key->first, key->second, shortage_.why(), wishes_.at(*key).count});
+    wishes_.erase(*key);
+  }
   trim_idle();
   refresh_view();
   check();
@@ -621,9 +632,14 @@ void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   }
   if (all == 0) return;
   if (now < no_start_before_) return wake_at(no_start_before_);
-  for (const auto& [job, needed] : dedicated)
-    for (auto& count = starting_[job].dedicated; count < needed; ++count)
+  for (const auto& [job, needed] : dedicated) {
+    const auto starting = starting_.find(job);
+    std::uint32_t count = starting == starting_.end() ? 0 : starting->second.dedicated;
+    for (; count < needed && may_start_another(now); ++count) {
+      ++starting_[job].dedicated;
       emit(StartWorker{true, job});
+    }
+  }
   pool.insert(pool.end(), more.begin(), more.end());
   start_pool_workers(pool, now);
 }
@@ -645,7 +661,7 @@ void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time n
       --coming;
       continue;
     }
-    if (running >= options_.max_workers) return;
+    if (running >= options_.max_workers || !may_start_another(now)) return;
     if (processes >= options_.max_workers) {
       if (now < next_extra_start_) return wake_at(next_extra_start_);
       next_extra_start_ = now + options_.extra_worker_interval;
@@ -655,6 +671,32 @@ void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time n
     ++processes;
     emit(StartWorker{false, job});
   }
+}
+
+/// Whether there may be one process more. A shortage that the table itself has noticed ends here.
+bool LeaseTable::may_start_another(Time now) {
+  std::size_t processes = workers_.size();
+  for (const auto& [job, starting] : starting_) processes += starting.pool + starting.dedicated;
+  if (processes < options_.max_processes) return true;
+  shortage_.met(now, "the node runs " + std::to_string(processes) +
+                         " workers and actors, and has room for no more: " +
+                         options_.process_limit + "; let go of actors, or use more nodes");
+  return false;
+}
+
+/// A wish that waits for a process which it will not get: none has come or gone for long, and no
+/// worker of its job runs that could serve it.
+std::optional<LeaseTable::WishKey> LeaseTable::hopeless(Time now) {
+  if (!shortage_) return std::nullopt;
+  for (const auto& [key, wish] : wishes_) {
+    if (!wish.kind.dedicated && running_pool_workers(wish.kind.job) > 0) continue;
+    const Decision decision = decide(wish);
+    if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
+    const Time until = *shortage_.patience_ends(wish.since);
+    if (until <= now) return key;
+    wake_at(until);
+  }
+  return std::nullopt;
 }
 
 /// Asks for back as many leases as there are waiting wishes, oldest leases first. Never a key's own
@@ -757,6 +799,7 @@ std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
       return decision.why + "; tasks that were blocked run again and come first";
     return decision.why;
   }
+  if (shortage_) return "waits for a process: " + shortage_.why();
   if (const auto starting = starting_.find(wish.kind.job);
       starting != starting_.end() && starting->second.pool + starting->second.dedicated > 0)
     return "waits for a worker that is being started";

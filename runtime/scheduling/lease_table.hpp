@@ -18,6 +18,10 @@
 /// in turn; one that has waited over `patience` keeps younger ones back in every second period of
 /// it.
 ///
+/// Processes are bounded as well: no more workers than max_processes run and start at a time, and
+/// the system may refuse one. A wish that lacks a worker then waits while others come and go, or
+/// while workers of its job run; else it is refused, and the reason names the limit.
+///
 /// A worker belongs to one job for life and serves only its wishes. When all places are taken, an
 /// idle worker is stopped for a job that lacks one if its own job waits for nothing, has more
 /// workers than would even out, or has kept the other without any for `patience`.
@@ -25,6 +29,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/scheduling/shortage.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -48,6 +53,11 @@ struct LeaseOptions {
   std::string name;
   /// Workers that are not blocked and serve leases of a CPU or more; of smaller ones 15 times more.
   std::uint32_t max_workers = 4;
+  /// Workers of all kinds, blocked ones and those that start among them.
+  std::uint32_t max_processes = ~std::uint32_t{0};
+  std::string process_limit;  ///< what that number comes from: part of a sentence
+  /// How long a wish that lacks a process waits while none starts and none ends.
+  Duration process_patience = std::chrono::seconds(5);
   /// Least time between two starts beyond max_workers.
   Duration extra_worker_interval = std::chrono::milliseconds(100);
   /// After a failed start, before the next one.
@@ -148,6 +158,9 @@ class LeaseTable {
   // --- workers
   void worker_started(WorkerId worker, Time now, bool dedicated = false, JobNumber job = 0);
   void worker_start_failed(Time now, bool dedicated = false, JobNumber job = 0);
+  /// The same, since the system or the node has no room for another process; `why` says which
+  /// limit.
+  void worker_start_refused(Time now, bool dedicated, JobNumber job, std::string why);
   void worker_died(WorkerId worker, Time now);
   /// All its threads wait for others / one runs again. Repeats and unknown workers are ignored.
   void blocked(WorkerId worker, Time now);
@@ -269,6 +282,8 @@ class LeaseTable {
   std::uint32_t starting_pool(JobNumber job) const;
   /// Pool workers that run or start and are not blocked, of one job; of all: places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
+  bool may_start_another(Time now);
+  std::optional<WishKey> hopeless(Time now);
   void reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now);
   void wake_at(Time time);
   void trim_idle();
@@ -315,6 +330,7 @@ class LeaseTable {
   LeaseId next_lease_ = 1;
   Time next_extra_start_{};
   Time no_start_before_{};
+  Shortage shortage_{options_.process_patience};
   std::optional<Time> deadline_;
   std::vector<LeaseEvent> events_;
 };

@@ -63,9 +63,12 @@ class ZygoteBursts : public testing::Test {
       poll(&entry, 1, 100);
       bool gone = false;
       for (const ZygoteEvent& event : link_.read(gone)) {
-        if (event.kind == ZygoteEvent::Kind::forked) EXPECT_TRUE(forked_.insert(event.pid).second);
-        if (event.kind == ZygoteEvent::Kind::exited)
+        if (event.kind == ZygoteEvent::Kind::forked) {
+          EXPECT_TRUE(forked_.insert(event.pid).second);
+        }
+        if (event.kind == ZygoteEvent::Kind::exited) {
           EXPECT_TRUE(exited_.insert(event.token).second);
+        }
         EXPECT_NE(event.kind, ZygoteEvent::Kind::failed);
       }
       ASSERT_FALSE(gone);

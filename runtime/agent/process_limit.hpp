@@ -1,0 +1,30 @@
+/// How many workers a node can have: what its object store serves, and what its agent can keep
+/// open.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace troupe::agent {
+
+struct ProcessLimit {
+  std::uint32_t workers = 0;
+  std::string why;  ///< which limit, as part of a sentence
+};
+
+/// `store`: processes of the object store; `files`: descriptors that the agent may have.
+inline ProcessLimit process_limit(std::uint32_t store, std::uint64_t files) {
+  constexpr std::uint32_t kOthers = 16;      // the agent, drivers
+  constexpr std::uint64_t kOwnFiles = 64;    // of the agent itself
+  constexpr std::uint64_t kFilesOfEach = 6;  // socket, doorbell, tables, extents, and on their way
+  const std::uint64_t by_files =
+      files > kOwnFiles ? std::max<std::uint64_t>((files - kOwnFiles) / kFilesOfEach, 1) : 1;
+  const std::uint32_t by_store = store > kOthers ? store - kOthers : 1;
+  if (by_store <= by_files)
+    return {by_store, "its object store serves " + std::to_string(store) + " processes"};
+  return {static_cast<std::uint32_t>(by_files),
+          "its agent may have " + std::to_string(files) + " files open (ulimit -n)"};
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,139 @@
+/// Many processes at once, more than fit, and what they inherit and leave behind.
+#include "tests/programs/program.hpp"
+
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+namespace processes_limits {
+namespace {
+
+using namespace std::chrono_literals;
+using programs::Program;
+using troupe::Actor;
+using troupe::Context;
+using troupe::Ref;
+
+struct Worker {
+  int pid() { return ::getpid(); }
+};
+
+bool is_running(int pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return static_cast<bool>(stat >> number >> name >> state) && state != "Z" && state != "X";
+}
+
+bool ends_within(int pid, std::chrono::seconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (is_running(pid) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(10ms);
+  return !is_running(pid);
+}
+
+const Program many_die_at_once{"many_die_at_once",
+                               {.expect = "600\n", .seconds = 60, .nodes = 1, .plain_only = true},
+                               [](Context& ctx) {
+                                 std::vector<Actor<Worker>> actors;
+                                 std::vector<Ref<int>> calls;
+                                 for (int i = 0; i < 600; ++i)
+                                   actors.push_back(ctx.spawn<Worker>());
+                                 for (auto& actor : actors)
+                                   calls.push_back(actor.call<&Worker::pid>());
+                                 for (const Ref<int>& call : calls) ::kill(ctx.get(call), SIGKILL);
+                                 calls.clear();
+                                 for (auto& actor : actors)
+                                   calls.push_back(actor.call<&Worker::pid>());
+                                 int ended = 0;
+                                 for (const Ref<int>& call : calls) try {
+                                     (void)ctx.get(call, 30s);
+                                     ++ended;  // it was answered before the signal came
+                                   } catch (const troupe::TimedOut&) {
+                                   } catch (const troupe::Error&) {
+                                     ++ended;
+                                   }
+                                 std::cout << ended << '\n';
+                               }};
+
+const Program more_actors_than_fit{
+    "more_actors_than_fit",
+    {.expect = "refused by name\nfirst answers\n", .seconds = 60, .nodes = 1, .plain_only = true},
+    [](Context& ctx) {
+      std::vector<Actor<Worker>> actors;
+      std::vector<Ref<int>> calls;
+      for (int i = 0; i < 1100; ++i) actors.push_back(ctx.spawn<Worker>());
+      for (auto& actor : actors) calls.push_back(actor.call<&Worker::pid>());
+      int refused = 0, named = 0;
+      for (const Ref<int>& call : calls) try {
+          (void)ctx.get(call, 50s);
+        } catch (const troupe::Error& error) {
+          ++refused;
+          const std::string text = error.what();
+          named += text.find("processes") != std::string::npos ||
+                           text.find("ulimit") != std::string::npos
+                       ? 1
+                       : 0;
+        }
+      std::cout << (refused > 0 && refused == named ? "refused by name\n" : "not refused\n");
+      std::cout << (ctx.get(actors.front().call<&Worker::pid>(), 10s) > 0 ? "first answers\n" : "");
+    }};
+
+int run_in_shell(const std::string& command) {
+  return std::system(command.c_str());
+}
+
+/// How it ended nobody can know who ignores SIGCHLD.
+const Program a_pipe_in_a_task{
+    "a_pipe_in_a_task", {.expect = "ended\n"}, [](Context& ctx) {
+      (void)ctx.get(ctx.submit<run_in_shell>("yes 2>/dev/null | head -1 >/dev/null"), 8s);
+      std::cout << "ended\n";
+    }};
+
+/// The program ignores the end of children, for reasons of its own.
+const Program children_are_ignored{
+    "children_are_ignored", {.expect = "died\n", .seconds = 20}, [](int& argc, char** argv) {
+      std::signal(SIGCHLD, SIG_IGN);
+      return troupe::run(argc, argv, [](Context& ctx) {
+        auto actor = ctx.spawn<Worker>();
+        const int pid = ctx.get(actor.call<&Worker::pid>());
+        ::kill(pid, SIGKILL);
+        ends_within(pid, 5s);
+        try {
+          for (int i = 0; i < 100; ++i) (void)ctx.get(actor.call<&Worker::pid>(), 5s);
+          std::cout << "lives\n";
+        } catch (const troupe::ActorDied&) {
+          std::cout << "died\n";
+        }
+      });
+    }};
+
+struct Starter {
+  /// Leaves a child in a session of its own.
+  int start() {
+    const std::string file = "/tmp/programs_" + std::to_string(::getpid());
+    if (std::system(("setsid sleep 1000 >/dev/null 2>&1 & echo $! > " + file).c_str()) != 0)
+      return 0;
+    int pid = 0;
+    std::ifstream(file) >> pid;
+    ::unlink(file.c_str());
+    return pid;
+  }
+  int pid() { return ::getpid(); }
+};
+
+const Program what_a_worker_started_ends_with_it{
+    "what_a_worker_started_ends_with_it",
+    {.expect = "runs\nended\n", .seconds = 20},
+    [](Context& ctx) {
+      auto starter = ctx.spawn<Starter>();
+      const int child = ctx.get(starter.call<&Starter::start>());
+      std::cout << (child > 0 && is_running(child) ? "runs\n" : "does not run\n");
+      ::kill(ctx.get(starter.call<&Starter::pid>()), SIGKILL);
+      std::cout << (ends_within(child, 5s) ? "ended\n" : "is left\n");
+    }};
+
+}  // namespace
+}  // namespace processes_limits

@@ -1,0 +1,125 @@
+/// A node that is short of processes: who waits for one, and who is refused.
+#include "troupe/runtime/agent/process_limit.hpp"
+#include "troupe/runtime/scheduling/lease_table.hpp"
+
+#include <gtest/gtest.h>
+
+namespace shortage_test {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace troupe::scheduling;
+using troupe::NodeId;
+using troupe::Time;
+
+constexpr JobNumber kJob = 1;
+
+struct ShortOfProcesses : testing::Test {
+  /// Every start that is asked for answers at once, as long as `system_room` lasts.
+  void serve() {
+    for (auto events = table.take_events(); !events.empty(); events = table.take_events())
+      for (auto& event : events) {
+        if (const auto* start = std::get_if<StartWorker>(&event)) {
+          if (system_room == 0) {
+            table.worker_start_refused(now, start->dedicated, start->job, "fork failed");
+          } else {
+            --system_room;
+            table.worker_started(++last_worker, now, start->dedicated, start->job);
+          }
+        }
+        if (const auto* grant = std::get_if<Granted>(&event)) granted.push_back(*grant);
+        if (const auto* no = std::get_if<Refused>(&event)) refused.push_back(*no);
+      }
+  }
+  void actor(std::uint64_t key) {
+    table.request(7, key, {}, 1, now, {.spilled = false, .dedicated = true, .job = kJob});
+    serve();
+  }
+  void pass(troupe::Duration time) {
+    const Time until = now + time;
+    for (auto due = table.next_deadline(); due && *due <= until; due = table.next_deadline()) {
+      now = std::max(now, *due);
+      table.on_timer(now);
+      serve();
+    }
+    now = until;
+  }
+
+  Time now{1s};
+  int system_room = 1000;
+  LeaseTable table{{.total = {.cpus = 4 * kUnit},
+                    .max_workers = 4,
+                    .max_processes = 3,
+                    .process_limit = "the test allows 3"},
+                   NodeId{0, 1}};
+  WorkerId last_worker = 0;
+  std::vector<Granted> granted;
+  std::vector<Refused> refused;
+};
+
+TEST_F(ShortOfProcesses, OnlyWhoDoesNotFitIsRefusedByTheNameOfTheLimit) {
+  for (std::uint64_t key = 1; key <= 4; ++key) actor(key);
+  EXPECT_EQ(granted.size(), 3u);
+  EXPECT_NE(table.explain(7, 4).find("the test allows 3"), std::string::npos);
+  pass(4s);
+  EXPECT_TRUE(refused.empty());
+  pass(2s);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].key, 4u);
+  EXPECT_NE(refused[0].why.find("the test allows 3"), std::string::npos);
+}
+
+TEST_F(ShortOfProcesses, APlaceThatComesFreeIsUsed) {
+  for (std::uint64_t key = 1; key <= 5; ++key) actor(key);
+  pass(4s);
+  table.worker_died(granted[0].worker, now);
+  serve();
+  EXPECT_EQ(granted.size(), 4u);
+  pass(4s);  // the patience of the other began anew
+  EXPECT_TRUE(refused.empty());
+  pass(2s);
+  EXPECT_EQ(refused.size(), 1u);
+}
+
+TEST_F(ShortOfProcesses, ATaskWaitsForAWorkerOfItsJobThatRuns) {
+  Shape shape;
+  shape.need.cpus = kUnit;
+  table.request(7, 1, shape, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
+  serve();
+  ASSERT_EQ(granted.size(), 1u);
+  actor(2);
+  actor(3);
+  table.request(8, 1, shape, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
+  serve();
+  pass(60s);
+  EXPECT_TRUE(refused.empty());
+  table.blocked(granted[0].worker, now);  // nobody is left who could run it
+  serve();
+  pass(6s);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].owner, 8u);
+}
+
+TEST_F(ShortOfProcesses, AForkThatTheSystemRefusesIsTriedAgainAndThenRefused) {
+  system_room = 0;
+  actor(1);
+  pass(1s);
+  system_room = 1;
+  pass(1s);
+  EXPECT_EQ(granted.size(), 1u);
+  actor(2);
+  pass(6s);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].why, "fork failed");
+}
+
+TEST(ProcessLimit, NamesTheSmallerOne) {
+  EXPECT_EQ(troupe::agent::process_limit(1024, 1 << 20).workers, 1008u);
+  EXPECT_NE(troupe::agent::process_limit(1024, 1 << 20).why.find("1024"), std::string::npos);
+  EXPECT_EQ(troupe::agent::process_limit(1024, 256).workers, 32u);
+  EXPECT_NE(troupe::agent::process_limit(1024, 256).why.find("ulimit -n"), std::string::npos);
+  EXPECT_EQ(troupe::agent::process_limit(1024, 10).workers, 1u);
+}
+
+}  // namespace
+}  // namespace shortage_test
