@@ -257,7 +257,7 @@ const Program code{
     }};
 int early(int& argc, char** argv) {
   return troupe::run(argc, argv, [](Context& ctx) {
-    ctx.submit([] { std::this_thread::sleep_for(60s); });
+    ctx.with({.cpus = 0}).submit([] { std::this_thread::sleep_for(60s); });
     std::cout << ctx.get(ctx.submit<same>(2)) << std::endl;
     std::exit(5);
   });

@@ -256,7 +256,9 @@ std::string framed(const std::string& title, std::string text) {
   return "---- " + title + "\n" + text + (text.empty() || text.back() == '\n' ? "" : "\\\n");
 }
 
+/// Whether it ended with an error that says why: ours, or an exception that nobody caught.
 bool refused(int code, const std::string& errors) {
+  if (code == 128 + SIGABRT) return errors.find("what():") != std::string::npos;
   return code == 1 && errors.find(": ") != std::string::npos;
 }
 
