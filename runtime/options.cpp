@@ -66,6 +66,8 @@ Request request_of(const ActorOptions& options) {
   request.detached = options.detached;
   request.get_if_exists = options.get_if_exists;
   request.max_restarts = checked_count("max_restarts", options.max_restarts);
+  if (options.restart_window < Duration::zero())
+    refuse("options: restart_window must not be negative; 0 counts restarts over the whole life");
   request.restart_window = options.restart_window;
   if (options.get_if_exists && options.name.empty()) refuse("options: get_if_exists needs a name");
   return request;

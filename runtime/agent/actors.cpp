@@ -19,7 +19,10 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   spec.owner = self;
   spec.shape = shape_of(message.shape);
   spec.max_restarts = message.max_restarts;
-  spec.restart_window = Duration(static_cast<Duration::rep>(message.restart_window_ns));
+  // Control refuses a negative one together with the message that has it.
+  constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
+  spec.restart_window =
+      Duration(static_cast<Duration::rep>(std::min(message.restart_window_ns, kLongest)));
   spec.detached = message.detached;
   return spec;
 }
@@ -191,7 +194,7 @@ void ActorHost::unreferenced(ActorId actor) {
   control_.send(control::HandlesGone{actor});
 }
 
-void ActorHost::kill(ActorId actor, bool may_restart) {
+void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer) {
   const Watched& watched = ask_for(actor);  // until it is over the kill may have to be said again
   if (!may_restart) {
     killed_.insert(actor);
@@ -201,7 +204,21 @@ void ActorHost::kill(ActorId actor, bool may_restart) {
   // Said to another control it must not end the life that followed.
   std::uint64_t& life = killed_lives_[actor];
   life = std::max(life, watched.newest);
-  if (life != 0) control_.send(control::KillActor{actor, true, life});
+  if (life != 0) {
+    control_.send(control::KillActor{actor, true, life});
+    tell_killed_life(actor, life, killer);
+  } else if (killer != 0) {
+    killers_[actor].push_back(killer);
+  }
+}
+
+void ActorHost::tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer) {
+  if (killer == 0) return;
+  wire::ActorUpdate update;
+  update.actor = actor;
+  update.state = wire::ActorState::restarting;
+  update.incarnation = life;
+  out_.publish(killer, update);
 }
 
 /// Control knows of this life, alive or on its way to it.
@@ -210,10 +227,13 @@ void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
   watched.newest = std::max(watched.newest, incarnation);
   const auto killed = killed_lives_.find(actor);
   if (killed == killed_lives_.end() || incarnation <= killed->second) return;
-  if (std::exchange(killed->second, incarnation) == 0)
-    control_.send(control::KillActor{actor, true, incarnation});
-  else
+  if (std::exchange(killed->second, incarnation) != 0) {
     killed_lives_.erase(killed);
+    return;
+  }
+  control_.send(control::KillActor{actor, true, incarnation});
+  if (const auto killers = killers_.extract(actor))
+    for (const ProcessIndex killer : killers.mapped()) tell_killed_life(actor, incarnation, killer);
 }
 
 // --- hosted here
@@ -394,6 +414,7 @@ void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);
+  killers_.erase(actor);
   was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);

@@ -74,7 +74,9 @@ class ActorHost {
               ProcessIndex process = 0, BytesByNode near = {});
   void created(ProcessIndex worker, const wire::ActorCreated& message);
   void watch(ActorId actor, ProcessIndex process);
-  void kill(ActorId actor, bool may_restart);
+  /// `killer` hears which life a kill ends that may be followed by another: its later calls are the
+  /// next life's. 0: nobody.
+  void kill(ActorId actor, bool may_restart, ProcessIndex killer = 0);
   void find(ProcessIndex process, const wire::FindActor& message);
   /// No handle is left of an actor that was made here: it ends when what it was asked is done.
   void unreferenced(ActorId actor);
@@ -160,6 +162,7 @@ class ActorHost {
   void dead(ActorId actor);
   void lives(ActorId actor, std::uint64_t incarnation);
   void heard_of(ActorId actor, std::uint64_t incarnation);
+  void tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer);
   void drop_made(ActorId actor);
   void say(Spawning& spawning);
   void spawn_replied(Spawning& spawning, const control::ActorReply& reply);
@@ -183,6 +186,7 @@ class ActorHost {
   /// Killed, and may be restarted: the life that is to end, not known to be over; 0: the first that
   /// is heard of.
   std::map<ActorId, std::uint64_t> killed_lives_;
+  std::map<ActorId, std::vector<ProcessIndex>> killers_;  ///< of those 0, who are to hear which
   std::uint64_t next_request_ = 0;
   std::map<std::uint64_t, Spawning> spawning_;    ///< by request
   std::map<ActorId, std::uint64_t> spawning_of_;  ///< the same by actor

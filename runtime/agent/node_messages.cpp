@@ -374,7 +374,7 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
-                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart); },
+                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, from.index); },
                    [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
              message);
 }

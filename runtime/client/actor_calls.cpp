@@ -88,6 +88,14 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   // Death is final, also from a control that knows of no life because it was restarted.
   if (peer.state == wire::ActorState::dead) return;
   const bool ends = update.state == wire::ActorState::dead;
+  if (update.state == wire::ActorState::restarting && peer.endings != 0) {
+    --peer.endings;
+    peer.ended_life = std::max(peer.ended_life, update.incarnation);
+  }
+  // Of what was said before an answer none is later than the life that the answer names.
+  if (update.state == wire::ActorState::alive &&
+      (peer.endings != 0 || update.incarnation <= peer.ended_life))
+    return;
   if (!ends && update.incarnation < peer.incarnation) return;
   // The same life under a later index: the way to its node was lost and is there again.
   const bool again = update.state == wire::ActorState::alive &&
@@ -138,6 +146,16 @@ void ActorCalls::killed(ActorId actor) {
   if (!peer.error)
     peer.error = std::make_shared<const Error>(Code::actor_died, "the actor was killed");
   flush(peer);
+}
+
+void ActorCalls::ending_life(ActorId actor) {
+  const auto [at, fresh] = peers_.try_emplace(actor);
+  Peer& peer = at->second;
+  if (peer.state == wire::ActorState::dead) return;
+  ++peer.endings;
+  peer.state = wire::ActorState::restarting;
+  peer.next.reset();
+  if (fresh) out_.watch(actor);
 }
 
 void ActorCalls::writable(std::uint64_t worker) {

@@ -68,6 +68,9 @@ class ActorCalls {
   /// This process has killed it for good: later calls fail at once, those under way when its
   /// process has ended.
   void killed(ActorId actor);
+  /// This process has asked to end its present life. Later calls wait for the next one: the agent
+  /// answers each such word by an update `restarting` of the life that it has taken it for.
+  void ending_life(ActorId actor);
   void writable(std::uint64_t worker);
   ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
   /// Its last reply came. The call is the caller's from here on.
@@ -89,6 +92,8 @@ class ActorCalls {
     /// known which calls this one had begun.
     std::optional<wire::ActorUpdate> next;
     bool full = false;
+    std::uint32_t endings = 0;     ///< ending_life() that the agent has not answered
+    std::uint64_t ended_life = 0;  ///< no call goes to this one, nor to earlier ones
     std::shared_ptr<const Error> error;
     std::deque<std::unique_ptr<ActorCall>> queue;
     FlightQueue<std::unique_ptr<ActorCall>> in_flight;

@@ -413,9 +413,6 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
                           "a detached actor needs a name: nobody could find it again");
   shrink_arguments(call);
   takes_objects(call);
-  // The constructor's arguments travel with the actor: refs among them are resolved first.
-  for (const auto& argument : call.arguments)
-    if (argument.object) await_ready(argument.object).value();
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   wire::CreateActor message;
@@ -504,7 +501,10 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
 void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
   Guard lock = guard();
   tell_agent(wire::KillActor{actor.id, may_restart});
-  if (!may_restart) actors_.killed(actor.id);
+  if (may_restart)
+    actors_.ending_life(actor.id);
+  else
+    actors_.killed(actor.id);
   unlock_and_collect(lock);
 }
 

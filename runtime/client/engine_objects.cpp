@@ -418,14 +418,14 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, const Receiver& to, Blob&
 }
 
 /// The value of a ready object as the receiver can use it: who cannot look at our memory, and what
-/// lies in another node's, gets a reference.
+/// lies in another node's, gets a reference. So does who gets one that is not ready.
 wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Receiver& to,
                                    Blob& payload) {
   Entry& entry = entry_of(handle);
   const bool in_memory = entry.kind == wire::Value::Kind::shared;
   const bool moved = entry.heir.load(std::memory_order_relaxed) != nullptr;
-  if (!to.only_references && entry.kind != wire::Value::Kind::remote && !moved &&
-      !(in_memory && to.by_reference))
+  if (!to.only_references && entry.ready.load(std::memory_order_relaxed) &&
+      entry.kind != wire::Value::Kind::remote && !moved && !(in_memory && to.by_reference))
     return outgoing_entry(entry, to, payload);
   Entry* at = &entry;
   while (!(to.recovers && at->made_by != nullptr) && next_of(*at) != nullptr) at = next_of(*at);

@@ -81,8 +81,9 @@ class Verbs {
     return refs;
   }
   /// Makes an actor of class A: A(arguments…), or A{arguments…} for an aggregate. Result: its
-  /// handle, at once. Never blocks. A constructor that throws, or a request that no node can
-  /// satisfy, ends every call on the actor in ActorDied with that as its cause.
+  /// handle, at once; with a name when that is answered, within 10 s. The constructor waits for Ref
+  /// arguments that are not ready. One that throws, an argument that ends in an error, or a request
+  /// that no node can satisfy ends every call on the actor in ActorDied with that as its cause.
   template <class A, class... Arguments>
   Actor<A> spawn(Arguments&&... arguments) const {
     static_assert(

@@ -58,6 +58,12 @@ TEST(Options, reach_the_engine_whole) {
 
   ctx.with({.max_restarts = 3}).spawn<Counter>(1);
   EXPECT_EQ(engine.last_request().max_restarts, 3);
+  for (const troupe::Duration window : {troupe::forever, troupe::Duration(0)}) {
+    ctx.with({.restart_window = window}).spawn<Counter>(1);
+    EXPECT_EQ(engine.last_request().restart_window, window);
+  }
+  for (const troupe::Duration window : {troupe::Duration(-1), troupe::Duration::min()})
+    EXPECT_THROW(ctx.with({.restart_window = window}).spawn<Counter>(1), troupe::InvalidArgument);
   ctx.with({.gpus = 0.5}).spawn<Counter>(1);
   EXPECT_EQ(engine.last_request().gpus, 0.5);
   ctx.with({.placement = troupe::Placement::on({1, 1}, true)}).submit<twice>(1);

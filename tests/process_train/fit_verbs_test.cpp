@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace fit_verbs {
 
@@ -225,6 +227,20 @@ void unlucky(train::Worker& w) {
 }
 TEST_F(FitVerbs, RestartsWithoutLimit) {
   EXPECT_EQ(train::fit<unlucky>(ctx, {.max_restarts = -1}).restarts(), 3);
+}
+
+TEST(FitNodes, GangsThatShareCpusWaitForEachOther) {
+  troupe::Session session({.cpus = 4});
+  std::atomic<int> done{0};
+  std::vector<std::thread> drivers;
+  for (int i = 0; i < 4; ++i)
+    drivers.emplace_back([&] {
+      troupe::Context own = session.context();
+      const train::FitOptions two{.workers = 2, .cpus_per_worker = 2};
+      if (train::fit<on_rank_0>(own, two).last().step == 50) done.fetch_add(1);
+    });
+  for (std::thread& driver : drivers) driver.join();
+  EXPECT_EQ(done.load(), 4);
 }
 
 /// Keeps the CPUs of its node.

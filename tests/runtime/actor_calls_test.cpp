@@ -313,6 +313,34 @@ TEST_F(Calls, InventedInputsChangeNothing) {
   EXPECT_TRUE(out.failed.empty());
 }
 
+TEST_F(Calls, AfterAWordToEndALifeTheNextOneIsCalled) {
+  submit(1);
+  update(ActorState::alive, 5, 50);
+  calls.ending_life(kA);
+  submit(2);
+  EXPECT_EQ(calls.open_way(kA), 0u);
+  update(ActorState::alive, 5, 51);  // said before the agent heard the word
+  EXPECT_EQ(out.sent, (Sent{{50, 1}}));
+  update(ActorState::restarting, 5);  // its answer
+  update(ActorState::alive, 5, 52);   // of a channel that was late
+  EXPECT_EQ(out.sent, (Sent{{50, 1}}));
+  calls.worker_died(50, 1, died);
+  update(ActorState::alive, 6, 60);
+  EXPECT_EQ(out.sent, (Sent{{50, 1}, {60, 2}}));
+  EXPECT_EQ(out.failed, (Failed{{1, "died"}}));
+}
+
+TEST_F(Calls, OfAnActorThatWasNeverCalledTheLifeThatTheAgentNamesIsEnded) {
+  calls.ending_life(kA);
+  EXPECT_EQ(out.watched, std::vector<ActorId>{kA});
+  submit(1);
+  update(ActorState::restarting, 7);
+  update(ActorState::alive, 7, 70);
+  EXPECT_TRUE(out.sent.empty());
+  update(ActorState::alive, 8, 80);
+  EXPECT_EQ(out.sent, (Sent{{80, 1}}));
+}
+
 TEST_F(Calls, AnActorOfThisProcessIsCalledWithoutAskingAnybody) {
   calls.lives_here(kA, 3, 9);
   submit(1);

@@ -114,6 +114,13 @@ struct Host : testing::Test {
   }
 };
 
+TEST_F(Host, AWindowThatNoDurationHoldsIsTheLongest) {
+  wire::CreateActor create = message(kA);
+  create.restart_window_ns = ~std::uint64_t{0};
+  host.create(create, Blob(3), JobId{0, 9});
+  EXPECT_EQ(out.got<control::SpawnActor>().back().spec.restart_window, Duration::max());
+}
+
 TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
   const auto spec = made();
   EXPECT_EQ(spec->id, kA);
@@ -443,6 +450,28 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
   locate(control::ActorState::dead, kSecond);
   EXPECT_TRUE(said().empty());
   EXPECT_EQ(host.watched(), 0u);
+}
+
+TEST_F(Host, WhoEndsALifeHearsWhichOneBeforeItHearsThatOneIsAlive) {
+  host.registered(1, 1, 0, now);
+  const auto said_to = [&](ProcessIndex process) {
+    std::vector<std::pair<wire::ActorState, std::uint64_t>> said;
+    for (const auto& [watcher, update] : out.published)
+      if (watcher == process) said.emplace_back(update.state, update.incarnation);
+    return said;
+  };
+  host.watch(kA, 7);
+  host.kill(kA, true, 7);
+  EXPECT_TRUE(said_to(7).empty()) << "nobody here knows which life that is";
+  locate(control::ActorState::alive, kFirst, kSelfNode);
+  ASSERT_EQ(said_to(7).size(), 2u);
+  EXPECT_EQ(said_to(7)[0], std::pair(wire::ActorState::restarting, kFirst));
+  EXPECT_EQ(said_to(7)[1], std::pair(wire::ActorState::alive, kFirst));
+  out.published.clear();
+  host.kill(kA, true, 8);
+  ASSERT_EQ(said_to(8).size(), 1u) << "known now: it is answered at once";
+  EXPECT_EQ(said_to(8)[0], std::pair(wire::ActorState::restarting, kFirst));
+  EXPECT_TRUE(said_to(7).empty());
 }
 
 TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {

@@ -338,7 +338,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
                    [&](wire::KillActor& m) {
-                     actors_.kill(m.actor, m.may_restart);
+                     actors_.kill(m.actor, m.may_restart, from.index);
                      cluster_.moment();
                    },
                    [&](wire::FindActor& m) {

@@ -566,7 +566,10 @@ std::uint64_t Process::find(const std::string& name) {
 
 void Process::kill(ActorId actor, bool may_restart) {
   tell(wire::KillActor{actor, may_restart});
-  if (!may_restart) actors_.killed(actor);
+  if (may_restart)
+    actors_.ending_life(actor);
+  else
+    actors_.killed(actor);
 }
 
 void Process::created(ActorId actor, std::uint64_t incarnation, const Error* error) {

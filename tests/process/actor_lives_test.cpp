@@ -1,0 +1,134 @@
+// How actors begin, end and begin anew: what a handle promises meanwhile.
+#include "tests/eventually.hpp"
+#include "tests/process/nodes.hpp"
+#include "tests/process/tally.hpp"
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace actor_lives_test {
+namespace {
+
+using namespace std::chrono_literals;
+using troupe::Actor;
+using troupe::Context;
+using troupe::Ref;
+
+constexpr auto kBound = 20s;
+
+struct Holder {
+  explicit Holder(int x) : value(x) {}
+  int value;
+  int get() const { return value; }
+  int pid() const { return ::getpid(); }
+};
+struct Maker {
+  /// Spawns with an argument that only a later method of its own gives.
+  int make(troupe::ActorContext& ctx) {
+    held = ctx.spawn<Holder>(ctx.self<Maker>().call<&Maker::give>());
+    return 1;
+  }
+  int give() { return 77; }
+  Actor<Holder> made() const { return held; }
+  void forget() { held = {}; }
+  Actor<Holder> held;
+};
+int fail() {
+  throw std::runtime_error("no argument");
+}
+
+void expect_late_arguments_work(Context& ctx) {
+  Scratch scratch;
+  auto late = ctx.submit<hold_until>(scratch.path, 5);
+  const auto begun = std::chrono::steady_clock::now();
+  auto holder = ctx.spawn<Holder>(late);
+  auto named = ctx.with({.name = "late"}).spawn<Holder>(late);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 10s);
+  auto value = holder.call<&Holder::get>();
+  EXPECT_THROW(ctx.get(value, 100ms), troupe::TimedOut);
+  Tally(scratch.path).add(5);
+  EXPECT_EQ(ctx.get(value, kBound), 5);
+  EXPECT_EQ(ctx.get(named.call<&Holder::get>(), kBound), 5);
+}
+
+TEST(ActorLives, SpawnReturnsBeforeItsArgumentsAreReady) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  expect_late_arguments_work(ctx);
+}
+
+TEST(ActorLives, AnActorSpawnsWithTheResultOfItsOwnLaterMethod) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto maker = ctx.spawn<Maker>();
+  EXPECT_EQ(ctx.get(maker.call<&Maker::make>(), kBound), 1);
+  auto holder = ctx.get(maker.call<&Maker::made>(), kBound);
+  EXPECT_EQ(ctx.get(holder.call<&Holder::get>(), kBound), 77);
+  maker.tell<&Maker::forget>();
+}
+
+TEST(ActorLives, AnArgumentThatFailsIsTheCauseOfTheActorsDeath) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto holder = ctx.spawn<Holder>(ctx.submit<fail>());
+  try {
+    ctx.get(holder.call<&Holder::get>(), kBound);
+    FAIL() << "it has no argument";
+  } catch (const troupe::ActorDied& error) {
+    EXPECT_NE(troupe::explain(error).find("no argument"), std::string::npos) << error.what();
+  }
+}
+
+/// Reserves all CPUs while its argument needs one.
+TEST(ActorLives, AnActorThatWaitsForItsArgumentsLendsItsCpus) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  Scratch scratch;
+  auto late = ctx.submit<hold_until>(scratch.path, 5);
+  auto holder = ctx.with(troupe::ActorOptions{.cpus = 2}).spawn<Holder>(late);
+  Tally(scratch.path).add(5);
+  EXPECT_EQ(ctx.get(holder.call<&Holder::get>(), kBound), 5);
+}
+
+void expect_the_next_life_answers(Context& ctx, Actor<Holder> holder) {
+  int last = ctx.get(holder.call<&Holder::pid>(), kBound);
+  for (int i = 0; i < 10; ++i) {
+    ctx.kill(holder, true);
+    const int next = ctx.get(holder.call<&Holder::pid>(), kBound);
+    ASSERT_NE(next, last) << "kill " << i << ": the life that was killed has answered";
+    last = next;
+  }
+}
+
+TEST(ActorLives, AfterAKillThatMayRestartTheNextLifeAnswers) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  auto holder = ctx.with({.max_restarts = 100}).spawn<Holder>(3);
+  expect_the_next_life_answers(ctx, holder);
+  auto fresh = ctx.with({.max_restarts = 1}).spawn<Holder>(4);
+  ctx.kill(fresh, true);  // nobody has called it
+  EXPECT_EQ(ctx.get(fresh.call<&Holder::get>(), kBound), 4);
+  ctx.kill(fresh, true);
+  EXPECT_THROW(ctx.get(fresh.call<&Holder::get>(), kBound), troupe::ActorDied);
+}
+
+using ActorLivesOnNodes = ClusterOfNodes;
+
+TEST_F(ActorLivesOnNodes, LateArgumentsAndNextLivesOnThreeNodes) {
+  start(3, {.cpus = 2});
+  Context ctx = cluster->context();
+  expect_late_arguments_work(ctx);
+  auto holder = ctx.with(troupe::ActorOptions{.placement = troupe::Placement::on(others[0]),
+                                              .max_restarts = 100})
+                    .spawn<Holder>(3);
+  expect_the_next_life_answers(ctx, holder);
+}
+
+}  // namespace
+}  // namespace actor_lives_test
