@@ -145,10 +145,13 @@ struct Arguments {
 
 /// User code forked, and the child came out of it: it ends as if it had called exit(). The call and
 /// all that follows are the parent's.
-void end_if_fork(const ClientEngine& engine, int code) {
-  if (!engine.in_fork()) return;
+[[noreturn, gnu::cold, gnu::noinline]] void end_fork(int code) {
   std::fflush(nullptr);
   _exit(code);
+}
+inline void end_if_fork(const ClientEngine& engine, int code) {
+  if (engine.in_fork()) [[unlikely]]
+    end_fork(code);
 }
 
 class Run final : public detail::Invocation {
@@ -183,8 +186,8 @@ class Run final : public detail::Invocation {
     end_if_fork(engine_, 0);
     return sink_->allocate(i, n);
   }
+  /// After allocate(), which has looked.
   void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
-    end_if_fork(engine_, 0);
     sink_->publish(i, refs);
   }
   void forward(std::size_t i, const detail::ObjectHandle& object) override {

@@ -133,7 +133,6 @@ void read(troupe::schema::Shape::Reader in, scheduling::Shape& shape) {
   shape.need.memory = static_cast<std::int64_t>(plain.memory_bytes);
   for (const auto& amount : plain.resources) read_amount(amount.second, "resource amount");
   shape.need.custom = std::move(plain.resources);
-  scheduling::normalize(shape.need);
   shape.labels = std::move(plain.labels);
   shape.placement = static_cast<scheduling::Placement>(plain.placement);
   shape.node = plain.node;

@@ -329,6 +329,7 @@ void Service::on(const DrainRequest& message, Sender from, Time now) {
 
 void Service::on(SpawnActor message, Sender from, Time now) {
   message.from = from.node;
+  scheduling::normalize(message.spec.shape.need);
   const ActorSpec& spec = message.spec;
   std::shared_ptr<const ErrorInfo> error;
   // What was taken before is not refused when it is said again: it may live.

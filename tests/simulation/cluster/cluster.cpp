@@ -386,14 +386,16 @@ void Cluster::taken_in(NodeId node) {
   if (dead_.count(node) != 0) truth.fail("a node that was declared dead is taken in as a new one");
 }
 
-/// It may have carried on until a moment ago; one that is stopped exits when it wakes, one whose
-/// machine has slept when control tells it or after 10 s awake, and one that never heard that it
-/// was a member, or who votes, when a control reaches it, or a moment after it has heard that.
+/// It may have carried on until a moment ago; one that is stopped exits a heartbeat after it wakes,
+/// one whose machine has slept when control tells it or after 10 s awake, and one that never heard
+/// that it was a member, or who votes, when a control reaches it, or a moment after it has heard
+/// that.
 void Cluster::expect_exit(NodeId node, bool had_roster) {
   world.at(world.now() - Time{} + 3s, [this, node, had_roster] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
-    if (world.paused(index)) return expect_exit(node, had_roster);
+    if (world.paused(index) || world.now() < world.resumed_at(index) + 1500ms)
+      return expect_exit(node, had_roster);
     if (world.now() < awake_from_[index] + 12s) return expect_exit(node, had_roster);
     const bool has_roster = agent(index)->has_roster();
     const bool waits = !has_roster && world.now() - Time{} < plan.faults_for + 15s;

@@ -186,6 +186,8 @@ class World {
   }
   bool alive(NodeIndex i) const noexcept { return members_[i].node != nullptr; }
   bool paused(NodeIndex i) const noexcept { return members_[i].paused; }
+  /// When it went on after its last pause; the beginning of time: it was never paused.
+  Time resumed_at(NodeIndex i) const noexcept { return members_[i].resumed; }
   bool stopped_alone(NodeIndex i) const noexcept { return members_[i].alone; }
   bool faulting() const noexcept { return faulting_; }
   /// Larger faults that the schedule held so far, muted ones included.
@@ -249,7 +251,7 @@ class World {
     bool started = false, paused = false, exiting = false;
     bool alone = false;  // paused, and what is beside it goes on
     bool asleep = false;
-    Time asleep_since{};
+    Time asleep_since{}, resumed{};
     std::vector<std::pair<std::uint64_t, Duration>> asleep_timers;  // id, what is left
     Duration clock_offset{}, slept{};
     std::int64_t wall_offset = 0;

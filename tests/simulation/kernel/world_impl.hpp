@@ -390,6 +390,7 @@ void World<M>::stop(NodeIndex i, Duration length) {
 template <class M>
 void World<M>::resume(NodeIndex i) {
   members_[i].paused = members_[i].alone = false;
+  members_[i].resumed = now_;
   wake_up(i);
   std::deque<Event> held = std::move(members_[i].held);
   members_[i].held.clear();
