@@ -259,7 +259,7 @@ class Space {
   }
 
   template <class M, class T>
-  Space& add_choice(std::string name, M Hp::* member, const Choice<T>& options) {
+  Space& add_choice(const std::string& name, M Hp::* member, const Choice<T>& options) {
     static_assert(std::is_convertible_v<T, M>,
                   "troupe: the options of this choice do not convert to the member's type");
     std::vector<std::string> shown;

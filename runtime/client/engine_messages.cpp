@@ -539,23 +539,27 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   Guard lock = guard();
   // What was accepted before the word to end is run, so calls of the actor to itself are, too.
   const auto has_work = [this] {
-    const bool any = !resumable_.empty() || !incoming_.empty() || !(shutdown_ || starts_.empty());
-    return any && !agent_lost_ && !stopping_;
+    if (agent_lost_ || stopping_) return false;
+    return !incoming_.empty() || !resumable_.empty() || !(shutdown_ || starts_.empty());
   };
   // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
   const auto over = [&] {
     return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0);
   };
-  if (!shutdown_ && !has_work())
+  bool go_on = has_work();
+  if (!go_on && !shutdown_) {
     pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
-  if (shutdown_ && !blocked_ && !over()) {  // what it waits for may need the very CPU that it has
-    hand_back_unstarted();
-    blocked_ = true;
-    tell_agent(wire::Blocked{});
+    go_on = has_work();
   }
-  if (shutdown_ && !has_work())
-    pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
-  const bool go_on = has_work();
+  if (shutdown_) [[unlikely]] {
+    if (!blocked_ && !over()) {  // what it waits for may need the very CPU that it has
+      hand_back_unstarted();
+      blocked_ = true;
+      tell_agent(wire::Blocked{});
+    }
+    if (!has_work()) pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
+    go_on = has_work();
+  }
   if (go_on) {
     if (gpus_told_) show_gpus();
     if (!resumable_.empty()) {

@@ -108,13 +108,13 @@ class LocalCluster::Supervisor {
   void fail(Code code, const std::string& why);
   void succeed_when_all_serve();
   void end_all();
-  void wait_for_ends(std::vector<Child*> children, Time until);
+  void wait_for_ends(const std::vector<Child*>& children, Time until);
   std::vector<Child*> living();
   bool is_control(const Child& child) const { return &child == &control_; }
   std::size_t index_of(const Child& child) const {
     return static_cast<std::size_t>(&child - agents_.data());
   }
-  void tell(ClusterEvent event) {
+  void tell(const ClusterEvent& event) {
     if (options_.on_event) options_.on_event(event);
   }
 
@@ -182,7 +182,7 @@ Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
   config.node = NodeId::random();
   config.name = options_.join.empty() ? "node-" + std::to_string(index)
                                       : "node-" + config.node.str().substr(0, 6);
-  static_cast<NodeOffer&>(config) = options_;
+  static_cast<NodeOffer&>(config) = static_cast<const NodeOffer&>(options_);
   config.without_slots = options_.without_slots;
   config.keys = std::move(*keys);
   config.listen = options_.listen.empty() ? kListenHere : options_.listen;
@@ -510,7 +510,7 @@ void LocalCluster::Supervisor::end_all() {
     wait_for_ends({&control_}, std::max(until, steady_now() + 1s));
 }
 
-void LocalCluster::Supervisor::wait_for_ends(std::vector<Child*> children, Time until) {
+void LocalCluster::Supervisor::wait_for_ends(const std::vector<Child*>& children, Time until) {
   for (Child* child : children) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
         std::max<Duration>(until - steady_now(), Duration(0)));

@@ -357,7 +357,8 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
 
 /// A fork has a copy of the parent's: what it would end is the parent's.
 Session::~Session() {
-  if (state_ && state_->mark.in_fork()) (void)state_.release();
+  if (!state_ || !state_->mark.in_fork()) return;
+  [[maybe_unused]] const State* parents = state_.release();
 }
 
 Context Session::context() {

@@ -60,8 +60,9 @@ std::string signals_text(const SignalState& state) {
 
 std::optional<SignalState> parse_signals(std::string_view text) noexcept {
   SignalState state;
-  const char* end = text.data() + text.size();
-  const auto ignored = std::from_chars(text.data(), end, state.ignored, 16);
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const auto ignored = std::from_chars(begin, end, state.ignored, 16);
   if (ignored.ec != std::errc{} || ignored.ptr == end || *ignored.ptr != ',') return std::nullopt;
   const auto blocked = std::from_chars(ignored.ptr + 1, end, state.blocked, 16);
   if (blocked.ec != std::errc{} || blocked.ptr != end) return std::nullopt;

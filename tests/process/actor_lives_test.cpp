@@ -18,7 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using troupe::Actor;
 using troupe::Context;
-using troupe::Ref;
 
 constexpr auto kBound = 20s;
 

@@ -50,7 +50,7 @@ struct Silent : std::exception {
 };
 
 /// Twenty steps with one sum each; `plan` says which rank goes wrong in step 10, and how.
-void loop(train::Worker& w, Plan plan) {
+void loop(train::Worker& w, const Plan& plan) {
   std::vector<float> values(1000);
   while (w.step() < 20) {
     w.next_step();

@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using programs::Program;
 using troupe::Context;
-namespace train = troupe::train;
 namespace tune = troupe::tune;
 
 struct Hp {
