@@ -125,7 +125,7 @@ void Experiment::reported(int trial, int attempt, const TrialReport& report, Tim
   ended(trial, attempt, refusal, now);
 }
 
-void Experiment::saved(int trial, int attempt, Checkpoint checkpoint, Time now) {
+void Experiment::saved(int trial, int attempt, const Checkpoint& checkpoint, Time now) {
   Event e = input(Event::Kind::save, trial, attempt);
   e.micros = core_->micros(now);
   e.checkpoint = {valid_utf8(checkpoint.key), valid_utf8(checkpoint.hash), checkpoint.bytes,

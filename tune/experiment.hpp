@@ -123,7 +123,7 @@ class TROUPE_API Experiment {
   void begin(Time now);
   // What trials say. Unknown trials and past attempts are ignored: late messages do no harm.
   void reported(int trial, int attempt, const TrialReport& report, Time now);
-  void saved(int trial, int attempt, Checkpoint checkpoint, Time now);
+  void saved(int trial, int attempt, const Checkpoint& checkpoint, Time now);
   /// The attempt loaded weights with this hash; it must be the one that was saved.
   void restored(int trial, int attempt, const std::string& hash, Time now);
   /// The attempt is gone: its function returned (no error), threw, or its processes died.

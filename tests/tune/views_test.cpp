@@ -169,8 +169,6 @@ void expect_balanced(const std::string& xml) {
     const std::size_t end = xml.find('>', i);
     ASSERT_NE(end, std::string::npos);
     const std::string tag = xml.substr(i + 1, end - i - 1);
-    const std::string name =
-        tag.substr(tag[0] == '/' ? 1 : 0, tag.find_first_of(" /", 1) - (tag[0] == '/' ? 1 : 0));
     if (tag[0] == '/') {
       ASSERT_FALSE(open.empty());
       ASSERT_EQ(open.back(), tag.substr(1));

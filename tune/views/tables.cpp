@@ -7,7 +7,7 @@ namespace troupe::tune {
 namespace {
 
 std::string csv_text(std::string_view raw) {
-  const std::string text = valid_utf8(raw);
+  std::string text = valid_utf8(raw);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
