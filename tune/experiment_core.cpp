@@ -11,10 +11,6 @@ using Action = Decision::Action;
 constexpr std::size_t history_limit = 4096;
 constexpr std::size_t event_limit = 1000;
 
-bool occupies_slot(TrialState s) {
-  return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
-}
-
 }  // namespace
 
 bool Experiment::Core::current(const Event& e) const {

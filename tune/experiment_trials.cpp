@@ -11,10 +11,6 @@ constexpr std::int64_t first_pause = 100'000;  ///< microseconds
 constexpr std::int64_t longest_pause = 30'000'000;
 constexpr int alike_limit = 3;  ///< failures of a kind before it is said that they are
 
-bool occupies_slot(TrialState s) {
-  return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
-}
-
 /// How long a retry waits after so many attempts in a row that failed before a report.
 std::int64_t pause_after(int fruitless) {
   if (fruitless == 0) return 0;

@@ -10,6 +10,11 @@ namespace troupe::tune {
 /// Microseconds that no experiment lasts: longer durations mean that something never happens.
 constexpr std::int64_t never = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
 
+/// A trial in this state has processes.
+inline bool occupies_slot(TrialState s) {
+  return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
+}
+
 struct Experiment::Core {
   Core(SearchSpace space, ExperimentOptions options);
 
