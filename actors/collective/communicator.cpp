@@ -32,6 +32,10 @@ void Communicator::allreduce(std::span<double> data, Reduce reduce) {
   run({Kind::allreduce, Type::f64, reduce, 0, data.data(), data.data(), data.size()});
 }
 
+void Communicator::allreduce(std::span<std::int64_t> data) {
+  run({Kind::allreduce, Type::i64, Reduce::sum, 0, data.data(), data.data(), data.size()});
+}
+
 void Communicator::reduce_scatter(std::span<const float> in, std::span<float> out, Reduce reduce) {
   require(in.size() == out.size() * static_cast<std::size_t>(size_),
           "reduce_scatter: in must have size() parts as long as out");

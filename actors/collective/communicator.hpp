@@ -38,7 +38,7 @@ enum class Reduce : std::uint8_t { sum, mean };
 /// What a back end is asked to do; `count` is in elements of `type`.
 struct Operation {
   enum class Kind : std::uint8_t { barrier, broadcast, allreduce, reduce_scatter, all_gather };
-  enum class Type : std::uint8_t { bytes, f32, f64 };
+  enum class Type : std::uint8_t { bytes, f32, f64, i64 };
   Kind kind = Kind::barrier;
   Type type = Type::bytes;
   Reduce reduce = Reduce::sum;
@@ -84,6 +84,8 @@ class TROUPE_API Communicator {
   /// Replaces data on every rank by the sum (or mean) over ranks.
   void allreduce(std::span<float> data, Reduce reduce = Reduce::sum);
   void allreduce(std::span<double> data, Reduce reduce = Reduce::sum);
+  /// Replaces counts on every rank by their sum.
+  void allreduce(std::span<std::int64_t> data);
 
   /// Rank r gets the sum over ranks of part r; in has size() parts as long as out.
   void reduce_scatter(std::span<const float> in, std::span<float> out, Reduce reduce = Reduce::sum);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Includes go down the house only, stay out of other packages' internals, and keep third-party headers out of what
 # users include (they see the standard library and troupe).
-#   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, train on kernels; floors may be skipped.
+#   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, actors on kernels; floors may be skipped.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Rooms that a room may include. Everybody may include runtime/base.
@@ -10,7 +10,7 @@ declare -A below=(
   [objectstore]='objectstore'
   [kernels]='kernels'
   [runtime]='runtime objectstore'
-  [actors]='actors runtime objectstore'
+  [actors]='actors kernels runtime objectstore'
   [train]='train kernels actors runtime objectstore'
   [tune]='tune train actors runtime objectstore'
   [examples]='train tune kernels actors runtime objectstore'

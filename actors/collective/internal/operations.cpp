@@ -1,5 +1,6 @@
 // The operations as sequences of phases.
 #include "troupe/actors/collective/internal/arena.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -133,6 +134,7 @@ void ArenaCommunicator::broadcast(const Operation& o) {
 }
 
 void ArenaCommunicator::run(const Operation& operation) {
+  const kernels::FlushDenormals flush;  // whatever the caller's mode, all ranks add alike
   current_ = operation;
   ++operations_;
   note_progress(true);
@@ -142,10 +144,12 @@ void ArenaCommunicator::run(const Operation& operation) {
     case Operation::Kind::reduce_scatter: reduce_scatter(operation); break;
     case Operation::Kind::all_gather: all_gather(operation); break;
     case Operation::Kind::allreduce:
-      if (operation.type == Operation::Type::f64)
-        allreduce<double>(operation);
-      else
-        allreduce<float>(operation);
+      switch (operation.type) {
+        case Operation::Type::f64: allreduce<double>(operation); break;
+        case Operation::Type::i64: allreduce<std::int64_t>(operation); break;
+        case Operation::Type::f32:
+        case Operation::Type::bytes: allreduce<float>(operation); break;
+      }
       break;
   }
   note_progress(false);
