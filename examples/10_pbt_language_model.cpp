@@ -1,5 +1,5 @@
 // Population-based training of a small language model: four trials, each a gang of two worker
-// processes that average their gradients through shared memory. A worker is killed in the middle of
+// processes that add their gradients through shared memory. A worker is killed in the middle of
 // a step; its trial goes on all the same.
 // Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER]; curves.svg, report.html
 // and more are written into FOLDER, which must be new (one named after the time when none is
@@ -39,10 +39,11 @@ void learn(train::Worker& w, Hp hp, Plan plan, long die_at, troupe::Ref<train::T
   w.restore(l);
   auto shard = w.shard(text, {.batch = 16, .steps = plan.steps, .seed = 7});
   for (const train::Batch& batch : shard) {
+    const std::int64_t targets = w.all_reduce_sum(train::counted_targets(batch));
     l.model.zero_gradients();
-    l.model.forward_backward(batch);
+    l.model.accumulate(batch, {.targets = targets});
     if (w.step() == die_at && w.rank() == 1 && w.incarnation() == 0) ::raise(SIGKILL);
-    w.all_reduce_mean(l.model.gradients());
+    w.all_reduce_sum(l.model.gradients());
     const float rate = train::cosine_rate(
         {static_cast<float>(hp.rate), 20, plan.steps, static_cast<float>(hp.rate) / 10}, w.step());
     l.optimizer.update(l.model.map(), l.model.parameters(), l.model.gradients(), {.rate = rate});

@@ -14,7 +14,18 @@
 
 namespace troupe::train {
 
-/// Euclidean norm of all gradients, in double and in a fixed order. Not finite when one is not.
+/// Elements of a chunk of the global norm.
+inline constexpr std::int64_t kNormChunk = 1024;
+
+/// The squared sum of each chunk of a range of a unit, in double; the last chunk may be short. The
+/// range begins at a chunk of its unit. Ranks that own ranges of a unit get the same numbers as one
+/// that has it whole.
+TROUPE_API std::vector<double> chunk_squares(std::span<const float> gradients);
+/// Euclidean norm of all gradients in double: the chunks' squares, added by (unit, chunk), units in
+/// forward order. So the bits depend neither on buckets nor on which rank owns what. Not finite
+/// when a gradient is not. Throws InvalidArgument when the gradients do not fit the map.
+TROUPE_API double global_norm(const ParameterMap& map, std::span<const float> gradients);
+/// The same for gradients that are one unit.
 TROUPE_API double global_norm(std::span<const float> gradients);
 /// What to multiply gradients with so that their norm is at most max_norm (torch's formula, epsilon
 /// 1e-6); 1 when max_norm is 0 (no clip).

@@ -60,14 +60,15 @@ std::string generate(Gpt& model, const std::string& prompt, int count,
 double held_out_loss(Gpt& model, const TextDataset& data, std::uint64_t max_windows) {
   constexpr std::uint64_t rows = 16;
   const std::uint64_t all = data.held_out_size(), count = std::min(max_windows, all);
-  double total = 0;
+  LossSum total;
   for (std::uint64_t first = 0; first < count; first += rows) {
     std::vector<std::uint64_t> indices;
     for (std::uint64_t i = first; i < std::min(first + rows, count); ++i)
       indices.push_back(i * all / count);
-    total += model.loss(data.held_out(indices)) * static_cast<double>(indices.size());
+    const LossSum part = model.loss_sum(data.held_out(indices));
+    total = {total.sum + part.sum, total.count + part.count};
   }
-  return count == 0 ? 0.0 : total / static_cast<double>(count);
+  return total.mean();
 }
 
 }  // namespace troupe::train

@@ -24,8 +24,10 @@ void check_config(const GptConfig& c) {
   internal::require(c.channels % c.heads == 0, "GptConfig.heads must divide channels");
 }
 
+}  // namespace
+
 /// Counts the tensors of each bucket that are still open and reports a bucket when none is.
-class BucketCounter {
+class Gpt::BucketCounter {
  public:
   BucketCounter(const ParameterMap& map, const BucketReady& on_ready)
       : map_(map), on_ready_(on_ready) {
@@ -44,8 +46,6 @@ class BucketCounter {
   std::size_t next_ = 0;
 };
 
-}  // namespace
-
 /// The map and the layers that point into it: made once, never moved.
 struct Gpt::Layers {
   ParameterMap map;
@@ -57,14 +57,18 @@ struct Gpt::Layers {
   Layers& operator=(const Layers&) = delete;
   Layers(const GptConfig& c, const BucketOptions& buckets) {
     check_config(c);
+    map.begin_unit();
     tokens = map.add("transformer.wte.weight", {c.vocabulary, c.channels}, true);
     positions = map.add("transformer.wpe.weight", {c.context, c.channels}, true);
     const BlockConfig block{.channels = c.channels,
                             .heads = c.heads,
                             .bias = c.bias,
                             .residual_deviation = residual_deviation(c)};
-    for (std::int64_t i = 0; i < c.layers; ++i)
+    for (std::int64_t i = 0; i < c.layers; ++i) {
+      map.begin_unit();
       blocks.emplace_back(map, "transformer.h." + std::to_string(i), block);
+    }
+    map.begin_unit();
     norm = std::make_unique<LayerNorm>(map, "transformer.ln_f", c.channels, c.bias);
     map.seal(buckets);
   }
@@ -136,6 +140,7 @@ const ParameterMap& Gpt::map() const noexcept {
 
 void Gpt::zero_gradients() {
   std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  head_waits_ = false;
 }
 
 std::span<float> Gpt::gradients(int bucket) {
@@ -178,67 +183,88 @@ void Gpt::forward(const std::int32_t* tokens, Extent e) {
 
 namespace {
 
-std::int64_t counted_targets(const std::vector<std::int32_t>& targets) {
-  return std::count_if(targets.begin(), targets.end(),
-                       [](std::int32_t t) { return t != kernels::kIgnore; });
-}
-
-double mean(const std::vector<float>& losses, std::int64_t count) {
-  double total = 0;
-  for (const float loss : losses) total += loss;
-  return count == 0 ? 0.0 : total / static_cast<double>(count);
+LossSum sum_of(const std::vector<float>& losses, std::int64_t count) {
+  LossSum sum{0, count};
+  for (const float loss : losses) sum.sum += loss;
+  return sum;
 }
 
 }  // namespace
 
-double Gpt::loss(const Batch& batch) {
+LossSum Gpt::loss_sum(const Batch& batch) {
   const kernels::FlushDenormals flush;
   check(batch);
-  if (batch.rows == 0) return 0;
+  if (batch.rows == 0) return {};
   Activations& a = *activations_;
   const Extent extent{batch.rows, batch.time};
   forward(batch.inputs.data(), extent);
   kernels::cross_entropy_forward(a.losses.data(), a.logits.data(), batch.targets.data(),
                                  extent.rows(), config_.vocabulary);
-  return mean(a.losses, counted_targets(batch.targets));
+  return sum_of(a.losses, counted_targets(batch));
 }
 
 double Gpt::forward_backward(const Batch& batch, float weight, const BucketReady& on_ready) {
+  const std::int64_t counted = counted_targets(batch);
+  const auto count = static_cast<float>(std::max<std::int64_t>(counted, 1));
+  return run_backward(batch, counted, weight / count, true, on_ready).mean();
+}
+
+LossSum Gpt::accumulate(const Batch& batch, const StepPart& part) {
+  internal::require(part.targets >= 0, "StepPart.targets must not be negative");
+  const std::int64_t counted = counted_targets(batch);
+  const std::int64_t all = part.targets > 0 ? part.targets : std::max<std::int64_t>(counted, 1);
+  return run_backward(batch, counted, 1.0f / static_cast<float>(all), part.last, part.on_ready);
+}
+
+LossSum Gpt::run_backward(const Batch& batch, std::int64_t counted, float scale, bool last,
+                          const BucketReady& on_ready) {
   const kernels::FlushDenormals flush;
   check(batch);
-  const std::int64_t count = counted_targets(batch.targets);
-  if (count == 0) {
-    BucketCounter(map(), on_ready).finished(0, static_cast<int>(map().tensors().size()));
-    return 0;
+  BucketCounter counter(map(), on_ready);
+  BucketCounter* ready = last ? &counter : nullptr;
+  if (counted == 0) {
+    if (!last) return {};
+    if (head_waits_) add_head_gradient();
+    counter.finished(0, static_cast<int>(map().tensors().size()));
+    return {};
   }
   Activations& a = *activations_;
   const Extent extent{batch.rows, batch.time};
   forward(batch.inputs.data(), extent);
   kernels::cross_entropy_fused(a.losses.data(), a.logits.data(), batch.targets.data(),
-                               extent.rows(), config_.vocabulary,
-                               weight / static_cast<float>(count));
-  backward(batch.inputs.data(), extent, on_ready);
-  return mean(a.losses, count);
+                               extent.rows(), config_.vocabulary, scale);
+  backward(batch.inputs.data(), extent, ready);
+  return sum_of(a.losses, counted);
 }
 
-void Gpt::backward(const std::int32_t* tokens, Extent e, const BucketReady& on_ready) {
+void Gpt::add_head_gradient() {
+  float* wte = gradients_.data() + map()[layers_->tokens].offset;
+  kernels::add(wte, wte, head_gradient_.data(), static_cast<std::int64_t>(head_gradient_.size()));
+  head_waits_ = false;
+}
+
+void Gpt::backward(const std::int32_t* tokens, Extent e, BucketCounter* ready) {
   Activations& a = *activations_;
-  BucketCounter counter(map(), on_ready);
   const std::int64_t c = config_.channels, layers = config_.layers, rows = e.rows(),
                      vocabulary = config_.vocabulary;
   const float* p = parameters_.data();
   float* g = gradients_.data();
   const std::int64_t wte = map()[layers_->tokens].offset;
+  const auto finished = [ready](int first, int end) {
+    if (ready != nullptr) ready->finished(first, end);
+  };
   kernels::gemm(Op::none, Op::none, rows, c, vocabulary, a.logits.data(), vocabulary, p + wte, c,
                 0.0f, a.dnorm.data(), c);
+  head_gradient_.resize(static_cast<std::size_t>(vocabulary * c));
   kernels::gemm(Op::transpose, Op::none, vocabulary, c, rows, a.logits.data(), vocabulary,
-                a.norm_out.data(), c, 1.0f, g + wte, c);
+                a.norm_out.data(), c, head_waits_ ? 1.0f : 0.0f, head_gradient_.data(), c);
+  head_waits_ = true;
   float *dy = a.dy.data(), *dx = a.dx.data();
   kernels::fill(dy, 0.0f, rows * c);
   const LayerNorm& norm = *layers_->norm;
   norm.backward_input(p, a.dnorm.data(), a.input(layers, c), a.norm_saved.data(), dy, rows);
   norm.backward_weight(g, a.dnorm.data(), a.input(layers, c), a.norm_saved.data(), rows);
-  counter.finished(norm.first_tensor(), norm.end_tensor());
+  finished(norm.first_tensor(), norm.end_tensor());
   for (std::int64_t i = layers; i-- > 0;) {
     const Block& block = layers_->blocks[static_cast<std::size_t>(i)];
     float* saved = a.block_saved(*this, i);
@@ -247,12 +273,14 @@ void Gpt::backward(const std::int32_t* tokens, Extent e, const BucketReady& on_r
     if (config_.recompute) block.forward(p, x, dx, saved, e);
     block.backward_input(p, dy, x, saved, a.scratch.data(), dx, e);
     block.backward_weight(g, dy, x, saved, a.scratch.data(), e);
-    counter.finished(block.first_tensor(), block.end_tensor());
+    finished(block.first_tensor(), block.end_tensor());
     std::swap(dx, dy);
   }
   kernels::embedding_backward(g + wte, g + map()[layers_->positions].offset, dy, tokens, e.batch,
                               e.time, c);
-  counter.finished(layers_->tokens, layers_->positions + 1);
+  if (ready == nullptr) return;
+  add_head_gradient();
+  finished(layers_->tokens, layers_->positions + 1);
 }
 
 std::span<const float> Gpt::next_logits(std::span<const std::int32_t> tokens) {

@@ -42,6 +42,24 @@ TROUPE_API ParameterMap parameters_of(const GptConfig& config, const BucketOptio
 /// buckets come in ascending order, each once.
 using BucketReady = std::function<void(int bucket)>;
 
+/// Losses of the targets of a batch that are not kernels::kIgnore, in nats. Sums of several batches
+/// or ranks add up; a mean of their means would weigh their targets unequally.
+struct LossSum {
+  double sum = 0;
+  std::int64_t count = 0;
+  double mean() const noexcept { return count == 0 ? 0.0 : sum / static_cast<double>(count); }
+};
+
+/// One micro-batch of a step, on one of the ranks that share the step.
+struct StepPart {
+  /// What the sum of the losses is divided by for the gradients: the targets of the whole step,
+  /// over all micro-batches and ranks. 0: those of this batch.
+  std::int64_t targets = 0;
+  /// No micro-batch of this step follows on this rank.
+  bool last = true;
+  BucketReady on_ready = {};  ///< called with the last micro-batch only
+};
+
 class TROUPE_API Gpt {
  public:
   /// Weights are a function of (seed, tensor name, element): normal with deviation 0.02, the
@@ -54,10 +72,18 @@ class TROUPE_API Gpt {
 
   /// Mean loss over the targets that are not kernels::kIgnore, in nats; 0 when there are none.
   /// Throws InvalidArgument for tokens outside the vocabulary or rows longer than the context.
-  double loss(const Batch& batch);
-  /// The same, and adds weight * d(loss) to the gradients. With micro-batches, weight is their
-  /// share of the batch; give on_ready with the last one only. A batch of no rows has loss 0,
-  /// leaves the gradients, and still reports every bucket.
+  double loss(const Batch& batch) { return loss_sum(batch).mean(); }
+  /// The same as a sum and a count.
+  LossSum loss_sum(const Batch& batch);
+  /// Adds d(sum of losses) / part.targets to the gradients. Ranks with unequal shares or
+  /// micro-batches get the exact gradient of the step's mean loss when their gradients are summed:
+  /// part.targets is then counted_targets() summed over all of them, before the first backward.
+  /// A batch of no rows adds nothing, and still reports every bucket. The gradients are complete
+  /// after the last part: the shared embedding has one from the output layer and one from the
+  /// input, which are added once. Throws as loss().
+  LossSum accumulate(const Batch& batch, const StepPart& part);
+  /// Mean loss, and adds weight * d(loss) to the gradients, as a step of one part. With
+  /// micro-batches, weight is their share of the batch.
   double forward_backward(const Batch& batch, float weight = 1.0f,
                           const BucketReady& on_ready = {});
   /// The logits that follow the last of these tokens (at most the last `context` count).
@@ -88,15 +114,21 @@ class TROUPE_API Gpt {
   friend ParameterMap parameters_of(const GptConfig& config, const BucketOptions& buckets);
   struct Layers;
   struct Activations;
+  class BucketCounter;
   void check(const Batch& batch) const;
   /// Fills the activations up to the logits.
   void forward(const std::int32_t* tokens, Extent extent);
-  void backward(const std::int32_t* tokens, Extent extent, const BucketReady& on_ready);
+  LossSum run_backward(const Batch& batch, std::int64_t counted, float scale, bool last,
+                       const BucketReady& on_ready);
+  void backward(const std::int32_t* tokens, Extent extent, BucketCounter* ready);
+  void add_head_gradient();
 
   GptConfig config_;
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<Activations> activations_;
   std::vector<float> parameters_, gradients_;
+  std::vector<float> head_gradient_;  // of the shared embedding as output layer
+  bool head_waits_ = false;           // it is not in gradients_ yet
 };
 
 struct GenerateOptions {

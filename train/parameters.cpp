@@ -20,6 +20,10 @@ std::int64_t product(const std::vector<std::int64_t>& shape, const std::string& 
 
 }  // namespace
 
+void ParameterMap::begin_unit() {
+  unit_is_open_ = has_units_ = true;
+}
+
 int ParameterMap::add(std::string name, std::vector<std::int64_t> shape, bool decay) {
   internal::require(buckets_.empty(), "a parameter was added after the map was sealed");
   if (find(name)) internal::reject("two parameters are named " + name);
@@ -28,8 +32,13 @@ int ParameterMap::add(std::string name, std::vector<std::int64_t> shape, bool de
   tensor.name = std::move(name);
   tensor.shape = std::move(shape);
   tensor.decay = decay;
+  const int index = static_cast<int>(tensors_.size());
+  if (unit_is_open_ || !has_units_) units_.push_back({.first_tensor = index});
+  unit_is_open_ = false;
+  units_.back().end_tensor = index + 1;
+  tensor.unit = static_cast<int>(units_.size()) - 1;
   tensors_.push_back(std::move(tensor));
-  return static_cast<int>(tensors_.size()) - 1;
+  return index;
 }
 
 void ParameterMap::seal(const BucketOptions& options) {
@@ -37,16 +46,21 @@ void ParameterMap::seal(const BucketOptions& options) {
   internal::require(options.pad > 0, "BucketOptions.pad must be positive");
   Bucket open;
   auto close = [&] {
-    open.size = (open.size + options.pad - 1) / options.pad * options.pad;
     buckets_.push_back(open);
     open = {open.offset + open.size, 0, 0};
   };
-  for (std::size_t i = tensors_.size(); i-- > 0;) {
-    Parameter& tensor = tensors_[i];
-    tensor.offset = open.offset + open.size;
-    tensor.bucket = static_cast<int>(buckets_.size());
-    open.size += tensor.size;
-    ++open.tensors;
+  for (std::size_t u = units_.size(); u-- > 0;) {
+    Unit& unit = units_[u];
+    unit.offset = open.offset + open.size;
+    for (int i = unit.end_tensor; i-- > unit.first_tensor;) {
+      Parameter& tensor = tensors_[static_cast<std::size_t>(i)];
+      tensor.offset = unit.offset + unit.size;
+      tensor.bucket = static_cast<int>(buckets_.size());
+      unit.size += tensor.size;
+    }
+    unit.size = (unit.size + options.pad - 1) / options.pad * options.pad;
+    open.size += unit.size;
+    open.tensors += unit.end_tensor - unit.first_tensor;
     if (open.size >= (buckets_.empty() ? options.first_elements : options.elements)) close();
   }
   if (open.tensors > 0 || buckets_.empty()) close();

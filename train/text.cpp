@@ -1,5 +1,6 @@
 #include "troupe/train/text.hpp"
 
+#include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 #include <algorithm>
@@ -35,6 +36,11 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::int64_t counted_targets(const Batch& batch) noexcept {
+  return std::count_if(batch.targets.begin(), batch.targets.end(),
+                       [](std::int32_t target) { return target != kernels::kIgnore; });
+}
 
 double unigram_entropy(std::string_view text) {
   std::array<std::uint64_t, 256> counts{};

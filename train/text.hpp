@@ -24,6 +24,9 @@ struct Batch {
   std::int64_t time = 0;
 };
 
+/// Targets that are not kernels::kIgnore: what the loss of a batch is a mean over.
+TROUPE_API std::int64_t counted_targets(const Batch& batch) noexcept;
+
 /// Entropy of the single bytes of a text in nats: the loss of a model that knows only how frequent
 /// each byte is. 0 for an empty text.
 TROUPE_API double unigram_entropy(std::string_view text);

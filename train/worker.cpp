@@ -1,6 +1,7 @@
 #include "troupe/train/worker.hpp"
 
 #include "troupe/actors/collective/shm.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/train/detail/gang.hpp"
 #include "troupe/train/internal/meeting.hpp"
@@ -39,6 +40,20 @@ internal::PassBook& Worker::passes() noexcept {
 void Worker::all_reduce_mean(std::span<float> values) {
   host_->operate(
       [&](collective::Communicator& group) { group.allreduce(values, collective::Reduce::mean); });
+}
+
+void Worker::all_reduce_sum(std::span<float> values) {
+  host_->operate([&](collective::Communicator& group) { group.allreduce(values); });
+}
+
+std::int64_t Worker::all_reduce_sum(std::int64_t value) {
+  host_->operate([&](collective::Communicator& group) { group.allreduce(std::span(&value, 1)); });
+  return value;
+}
+
+double Worker::all_reduce_sum(double value) {
+  host_->operate([&](collective::Communicator& group) { group.allreduce(std::span(&value, 1)); });
+  return value;
 }
 
 bool Worker::report(const Metrics& metrics) {
@@ -165,6 +180,7 @@ void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {
     try {
       if (await_begin()) {
         connect();
+        const kernels::FlushDenormals flush;  // the loop computes here
         Worker worker(*this);
         loop(worker);
       }

@@ -14,6 +14,7 @@
 ///
 /// Every rank runs the loop in a process of its own and must make the same calls in the same order.
 /// The loop may block: it has a thread of its own, beside the one that serves its actor's mailbox.
+/// That thread flushes subnormal numbers to zero.
 #pragma once
 
 #include "troupe/train/checkpoint.hpp"
@@ -79,6 +80,17 @@ class TROUPE_API Worker {
   /// gave another size; let it pass. A missing rank is a restart of the gang, the rest ends the
   /// run.
   void all_reduce_mean(std::span<float> values);
+
+  /// The sum over all ranks, in place or as the result; otherwise as all_reduce_mean(). With
+  /// unequal shares, sums of gradients that were divided by the count of the whole step are exact,
+  /// and means of means are not:
+  ///
+  ///     const std::int64_t targets = w.all_reduce_sum(counted_targets(batch));
+  ///     const LossSum loss = model.accumulate(batch, {.targets = targets});
+  ///     w.all_reduce_sum(model.gradients());
+  void all_reduce_sum(std::span<float> values);
+  std::int64_t all_reduce_sum(std::int64_t value);
+  double all_reduce_sum(double value);
 
   /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
   /// the other metrics are rank 0's; FitOptions::metric is reduced as its options say. Result:

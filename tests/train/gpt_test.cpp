@@ -90,7 +90,7 @@ TEST_F(GptTest, GradientsAddUpAndMicroBatchesMakeTheBatch) {
 }
 
 TEST_F(GptTest, BucketsBecomeReadyOnceInOrderAndComplete) {
-  Gpt model(kTiny, 1, {.first_elements = 64, .elements = 300, .pad = 16});
+  Gpt model(kTiny, 1, {.first_elements = 16, .elements = 300, .pad = 16});
   const Batch batch = random_batch(2, 6, 11, 3);
   std::vector<int> order;
   std::vector<std::vector<float>> seen;

@@ -10,16 +10,24 @@
 namespace troupe::train {
 namespace {
 
-TEST(Parameters, LieInReverseOrderInPaddedBuckets) {
+TEST(Parameters, LieInReverseOrderInPaddedUnits) {
   ParameterMap map;
-  const int a = map.add("a", {10, 10}, true), b = map.add("b", {50}, false),
-            c = map.add("c", {7}, false);
+  map.begin_unit();
+  const int a = map.add("a", {10, 10}, true), b = map.add("b", {50}, false);
+  map.begin_unit();
+  const int c = map.add("c", {7}, false);
   map.seal({.first_elements = 7, .elements = 100, .pad = 16});
   EXPECT_EQ(map[c].offset, 0);
   EXPECT_EQ(map[c].bucket, 0);
+  EXPECT_EQ(map[c].unit, 1);
   EXPECT_EQ(map[b].offset, 16);
   EXPECT_EQ(map[a].offset, 66);
   EXPECT_EQ(map[a].bucket, 1);
+  EXPECT_EQ(map[a].unit, 0);
+  ASSERT_EQ(map.units().size(), 2u);
+  EXPECT_EQ(map.units()[0].offset, 16);
+  EXPECT_EQ(map.units()[0].size, 160);
+  EXPECT_EQ(map.units()[1].size, 16);
   ASSERT_EQ(map.buckets().size(), 2u);
   EXPECT_EQ(map.buckets()[0].size, 16);
   EXPECT_EQ(map.buckets()[1].offset, 16);
@@ -28,6 +36,32 @@ TEST(Parameters, LieInReverseOrderInPaddedBuckets) {
   EXPECT_EQ(map.parameter_count(), 157);
   EXPECT_EQ(map.find("b"), b);
   EXPECT_FALSE(map.find("d"));
+}
+
+TEST(Parameters, WithoutUnitsEachTensorIsOne) {
+  ParameterMap map;
+  map.add("a", {10}, true);
+  map.add("b", {50}, false);
+  map.begin_unit();
+  map.begin_unit();  // the one before stayed empty
+  map.add("c", {7}, false);
+  map.add("d", {7}, false);
+  map.seal();
+  ASSERT_EQ(map.units().size(), 3u);
+  for (const Unit& unit : map.units()) EXPECT_EQ(unit.offset % 1024, 0);
+  EXPECT_EQ(map[2].unit, map[3].unit);
+}
+
+TEST(Parameters, UnitsOfAModelAreItsEmbeddingItsBlocksAndItsHead) {
+  const ParameterMap map = parameters_of({.layers = 3});
+  ASSERT_EQ(map.units().size(), 5u);
+  EXPECT_EQ(map[*map.find("transformer.wpe.weight")].unit, 0);
+  EXPECT_EQ(map[*map.find("transformer.h.0.ln_1.weight")].unit, 1);
+  EXPECT_EQ(map[*map.find("transformer.h.2.mlp.c_proj.bias")].unit, 3);
+  EXPECT_EQ(map[*map.find("transformer.ln_f.weight")].unit, 4);
+  std::int64_t size = 0;
+  for (const Unit& unit : map.units()) size += unit.size;
+  EXPECT_EQ(size, map.size());
 }
 
 TEST(Parameters, BucketsCoverTheSlabWithoutOverlap) {
