@@ -7,7 +7,10 @@
 ///     troupe::call<&A::m>(actor, x);                             // the same in generic code
 ///
 /// A handle may be copied, passed, stored in values and returned; a default one is empty. An actor
-/// that is not detached ends when no handle is left anywhere.
+/// that is not detached ends when no handle is left anywhere; a call under way is one. It runs what
+/// it has told itself, then its destructor, and what that sends is delivered; after 10 s its process
+/// is killed. Until the process has ended its name is taken: a spawn waits for that, 8 s at most,
+/// then it is Unavailable. kill, the end of the job and the end of the cluster run no destructor.
 #pragma once
 
 #include "troupe/runtime/detail/send.hpp"

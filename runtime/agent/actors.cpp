@@ -27,6 +27,8 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   return spec;
 }
 
+/// About a name, while the answers name an actor that is ending.
+constexpr std::uint32_t kMostQuestions = 100;
 /// Of one message of lives: well below what a Link takes, whatever a field's text is.
 constexpr std::size_t kPageBytes = 256 << 10;
 constexpr std::size_t kPageRows = 1024;
@@ -122,9 +124,23 @@ void ActorHost::ask_again(std::uint64_t request, const Question& question) {
   control_.send(control::FindActor{request, question.find.name_space, question.find.name});
 }
 
+/// Whether no handle of it is left. Control has been told, after it answered: the next answer
+/// knows.
+bool ActorHost::is_ending(const control::ActorReply& reply) const {
+  if (reply.error || !reply.actor || reply.created || reply.owner != self_) return false;
+  const auto made = made_.find(reply.actor);
+  return made == made_.end() || made->second.handles_gone;
+}
+
 void ActorHost::replied(const control::ActorReply& reply) {
-  if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end())
+  const bool ending = is_ending(reply);
+  if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
+    if (ending && spawn->second.said < kMostQuestions) return say(spawn->second);
     return spawn_replied(spawn->second, reply);
+  }
+  if (const auto asked = questions_.find(reply.request);
+      ending && asked != questions_.end() && ++asked->second.asked < kMostQuestions)
+    return ask_again(reply.request, asked->second);
   const auto question = questions_.extract(reply.request);
   if (question)
     out_.answer(question.mapped().process, found(question.mapped().find.request, reply),
@@ -299,17 +315,33 @@ void ActorHost::start_failed(Lives::iterator life, std::shared_ptr<const ErrorIn
   out_.release_worker(incarnation);
 }
 
-void ActorHost::stop(const control::StopActorAt& order) {
+void ActorHost::on_tick(Time now) {
+  for (auto& [incarnation, life] : lives_) {
+    if (life.kill_at > now) continue;
+    life.kill_at = Time::max();
+    out_.kill_worker(life.worker);
+  }
+}
+
+Time ActorHost::next_deadline() const {
+  Time next = Time::max();
+  for (const auto& [incarnation, life] : lives_) next = std::min(next, life.kill_at);
+  return next;
+}
+
+void ActorHost::stop(const control::StopActorAt& order, Time now) {
   const auto at = lives_.find(order.incarnation);
   if (at == lives_.end()) return;  // its death is on its way to control
   at->second.ending = order.graceful || order.for_good;
   const ProcessIndex worker = at->second.worker;
   if (worker == 0)
     return gone(at, Error(Code::worker_died, order.why + " before it had a process"));
-  if (order.graceful)
+  if (order.graceful) {
+    at->second.kill_at = std::min(at->second.kill_at, now + kEndGrace);
     out_.end_worker(worker);
-  else
+  } else {
     out_.kill_worker(worker);
+  }
 }
 
 void ActorHost::worker_died(ProcessIndex worker, const Error& reason) {

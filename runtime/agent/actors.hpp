@@ -89,9 +89,16 @@ class ActorHost {
   /// The worker that was granted has ended before it was given to the life, which needs another.
   void worker_ended_early(std::uint64_t life);
 
+  /// How long an actor that nobody holds may take to end: to run what it has told itself, its
+  /// destructor, and what that sends.
+  static constexpr Duration kEndGrace = std::chrono::seconds(10);
+  void on_tick(Time now);
+  Time next_deadline() const;
+
   // --- from control
   void start(const control::StartActorAt& order, Time now);
-  void stop(const control::StopActorAt& order);
+  /// One that may finish what it was asked is killed kEndGrace later.
+  void stop(const control::StopActorAt& order, Time now = {});
   void replied(const control::ActorReply& reply);
   void located(const control::ActorLocation& location);
   /// The way to that node was lost and it is not dead: who calls its actors needs another.
@@ -122,6 +129,7 @@ class ActorHost {
     ProcessIndex worker = 0;
     bool alive = false;
     bool ending = false;  ///< told to end, and no other follows
+    Time kill_at = Time::max();
   };
   using Lives = std::map<std::uint64_t, Life>;
   struct Watched {
@@ -154,6 +162,7 @@ class ActorHost {
   struct Question {
     ProcessIndex process = 0;
     wire::FindActor find;
+    std::uint32_t asked = 0;
   };
   Watched& ask_for(ActorId actor);
   void tell(ProcessIndex watcher, const control::ActorLocation& location);
@@ -171,6 +180,7 @@ class ActorHost {
   WatchedActors::iterator stop_watching(WatchedActors::iterator watched);
   void forget_spawning(ActorId actor);
   void ask_again(std::uint64_t request, const Question& question);
+  bool is_ending(const control::ActorReply& reply) const;
   void tell_hosted(std::uint64_t number, Time now);
 
   Out& out_;

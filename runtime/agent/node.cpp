@@ -217,9 +217,9 @@ void Node::loop() {
     guard_memory();
     send_notices();
     tell_memory();
-    const bool again = (!has_unread() && (owners_.settle() || !frees_.empty())) ||
-                       kept_.pending() || replicas_.pending() || !readers_.empty() ||
-                       (control_ && control_->pending());
+    const bool again = (!has_unread() && (settle() || !frees_.empty())) ||
+                       named_spawns_.pending() || kept_.pending() || replicas_.pending() ||
+                       !readers_.empty() || (control_ && control_->pending());
     if (network_) {
       report(steady_now());
       tell_pace(steady_now());
@@ -236,6 +236,19 @@ void Node::loop() {
   }
 }
 
+/// True: there is more to settle.
+bool Node::settle() {
+  const bool more = owners_.settle();
+  for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
+    const Process* process = find(spawn.process);
+    if (process == nullptr || process->doomed)
+      drop_creation(spawn.message.creation);  // nobody waits for the answer
+    else
+      actors_.create(spawn.message, spawn.payload, spawn.job, spawn.process, spawn.near);
+  }
+  return more || named_spawns_.pending();
+}
+
 /// The ring of a worker that is about to be reaped has not been read: it may count a holder, or
 /// hold an adoption.
 bool Node::has_unread() const {
@@ -250,7 +263,7 @@ Time Node::next_deadline() const {
   until = std::min(until, orphans_due_);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  until = std::min(until, preparing_.next_deadline());
+  until = std::min({until, preparing_.next_deadline(), actors_.next_deadline()});
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
   until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
@@ -378,6 +391,7 @@ void Node::on_timer() {
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
   if (inquiries_due_ <= now) expire_inquiries(now);
+  actors_.on_tick(now);
 }
 
 /// The process is to go: a driver by its own will, a worker by force. Its burial follows when all

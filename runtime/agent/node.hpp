@@ -20,6 +20,7 @@
 #include "troupe/runtime/agent/locating.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/named_objects.hpp"
+#include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/object_books.hpp"
 #include "troupe/runtime/agent/owners.hpp"
@@ -210,6 +211,7 @@ class Node final : private OwnerTable::Out,
   void bury(Process& process);
   Process* find(ProcessIndex index);
   bool has_unread() const;
+  bool settle();
   std::uint32_t take_line();
   Time next_deadline() const;
 
@@ -529,6 +531,7 @@ class Node final : private OwnerTable::Out,
   ToNetwork to_network_{*this};                ///< else
   std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so
   ActorHost actors_;
+  NamedSpawns named_spawns_;
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;

@@ -114,7 +114,7 @@ void Node::on_control(control::FromControl& message) {
                      named_.registered();
                    },
                    [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
-                   [&](control::StopActorAt& m) { actors_.stop(m); },
+                   [&](control::StopActorAt& m) { actors_.stop(m, steady_now()); },
                    [&](control::ActorReply& m) { actors_.replied(m); },
                    [&](control::ActorLocation& m) { actors_.located(m); },
                    [&](control::JobReply& m) { on_job_reply(m); },

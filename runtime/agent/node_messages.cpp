@@ -370,7 +370,11 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
   std::visit(Cases{[&](wire::CreateActor& m) {
                      owners_.stands_for(m.lifetime, m.actor, from.index);
                      hold_creation(m.creation);
-                     actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));
+                     if (m.name.empty())
+                       return actors_.create(m, payload, from.job, from.index,
+                                             bytes_near(m.creation));
+                     named_spawns_.add({from.index, m, Blob(payload.begin(), payload.end()),
+                                        from.job, bytes_near(m.creation), 0});
                    },
                    [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
                    [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },

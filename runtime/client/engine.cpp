@@ -415,6 +415,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   takes_objects(call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  collect_released();  // the name may be that of an actor whose last handle was let go just now
   wire::CreateActor message;
   message.actor = ActorId{objects_->high(), ++next_actor_};
   detail::ObjectHandle lifetime = objects_->create();

@@ -139,6 +139,9 @@ class ClientEngine final : public detail::Engine,
   void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
   void begin_call(std::uint64_t from, std::uint64_t sequence);
+  /// Waits until what this process has sent was answered, or its agent is gone, which ends the
+  /// process when that takes too long.
+  void finish_sends();
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
   /// Values that arrived with a call, made readable; refs in them become handles. Blocks as get()
   /// until forwarded ones are here. Throws the typed error when one is gone.

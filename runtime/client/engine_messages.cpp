@@ -582,6 +582,13 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   return go_on ? std::optional(waited) : std::nullopt;
 }
 
+void ClientEngine::finish_sends() {
+  Guard lock = guard();
+  pump_->wait(
+      lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
+  unlock_and_collect(lock);
+}
+
 /// Under the lock, by the thread that runs user code: libraries that look at their first use see
 /// the devices of the lease and no others.
 void ClientEngine::show_gpus() {

@@ -235,6 +235,7 @@ class Worker {
     }
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
+    engine_.finish_sends();
   }
 
  private:

@@ -155,8 +155,30 @@ void Directory::answer_waiting(Out& out, Time now) {
     out.append(on_spawn(spawn, now));
 }
 
-Directory::Out Directory::on_spawn(const SpawnActor& message, Time) {
+bool Directory::is_ending(const SpawnActor& message) const {
+  const ActorSpec& spec = message.spec;
+  const auto at = spec.name.empty() ? ending_.end() : ending_.find({spec.name_space, spec.name});
+  return at != ending_.end() && at->second != spec.id;
+}
+
+/// Those of actors whose processes have ended.
+void Directory::free_names(Out& out) {
+  const auto freed = std::erase_if(ending_, [this](const auto& name) {
+    const auto at = condemned_.find(name.second);
+    return at == condemned_.end() || !at->second.node;
+  });
+  if (freed != 0) answer_waiting(out, Time{});
+}
+
+Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   Out out;
+  if (condemned_.count(message.spec.id) == 0 && is_ending(message)) {
+    const std::pair who{message.from, message.request};
+    waiting_spawns_.insert_or_assign(who, message);
+    ending_until_.try_emplace(who, now + options_.ending_name_kept);
+    return out;
+  }
+  ending_until_.erase({message.from, message.request});
   const ActorSpec& spec = message.spec;
   const Name name{spec.name_space, spec.name};
   const auto condemned = condemned_.find(spec.id);
@@ -427,6 +449,11 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
 void Directory::end(Actor& actor, Stop how, Out& out) {
   stop(actor, how == Stop::gracefully ? kUnheld : kKilled, out, how);
   condemn(actor, actor.node || !awaited_.empty(), out, how);
+  const ActorSpec& spec = *actor.spec;
+  const auto may_live = condemned_.find(spec.id);
+  if (how == Stop::gracefully && !spec.name.empty() && may_live != condemned_.end() &&
+      may_live->second.node)
+    ending_[{spec.name_space, spec.name}] = spec.id;
   bury(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
 }
 
@@ -468,6 +495,7 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
   const NodeId node = std::exchange(at->second.node, {});
   if (node && told_again) at->second.tellers.insert(node);
   absolve(at, out);
+  free_names(out);
 }
 
 /// It hosts these actors, tells of lives of those that ended there, and asks for those for which it
@@ -490,6 +518,7 @@ void Directory::node_spoke(const NodeHosts& message, const std::set<ActorId>& th
     if (ended.count(id) == 0) condemned.tellers.erase(node);
     if (has_asked && condemned.maker.spoke(node)) condemned.maker = {};
   }
+  free_names(out);
 }
 
 void Directory::on_registered(NodeId node, std::uint64_t number) {
@@ -820,11 +849,30 @@ Directory::Out Directory::on_tick(Time now) {
   Out out;
   while (!due_.empty() && due_.begin()->first <= now) place(actors_.at(due_.begin()->second), out);
   expire_unknown(now, out);
+  for (auto at = ending_until_.begin(); at != ending_until_.end();) {
+    const auto spawn = waiting_spawns_.find(at->first);
+    const bool waits = spawn != waiting_spawns_.end();
+    if (waits && at->second > now) {
+      ++at;
+      continue;
+    }
+    if (waits) {
+      reply_error(spawn->second,
+                  Error(Code::unavailable,
+                        "the name \"" + spawn->second.spec.name +
+                            "\" is still that of an actor which nobody holds any more: its process "
+                            "has not ended; try again, or choose another"),
+                  out);
+      waiting_spawns_.erase(spawn);
+    }
+    at = ending_until_.erase(at);
+  }
   return out;
 }
 
 std::optional<Time> Directory::next_deadline() const {
   std::optional<Time> next;
+  for (const auto& [who, until] : ending_until_) next = std::min(next.value_or(until), until);
   if (!due_.empty()) next = due_.begin()->first;
   if (awaited_.empty() && !unknown_since_.empty()) {
     const Time until = unknown_until(unknown_since_.begin()->first);

@@ -154,6 +154,8 @@ struct DirectoryOptions {
   /// Who asks about an actor may be heard before who made it: when all nodes have been heard for
   /// this long, nobody has made the actor.
   Duration unknown_kept = std::chrono::seconds(5);
+  /// A spawn waits so long for the end of an actor that has its name.
+  Duration ending_name_kept = std::chrono::seconds(8);
   /// Who was cut off or asleep is back after this long, or has been declared dead.
   Duration unknown_longest = std::chrono::seconds(15);
 };
@@ -170,8 +172,10 @@ class Directory {
   /// Call once, before any other: makes the detached actors anew when no node is awaited.
   Out start();
   /// Registers an actor. The name is taken atomically: with get_if_exists the reply names the
-  /// holder, otherwise it is invalid_argument. Repeating a request is harmless: one that an earlier
-  /// control had waits until every node of before has said whether it has a life of it.
+  /// holder, otherwise it is invalid_argument. While the process of an actor that nobody holds any
+  /// more has not ended, the name is that one's: the spawn waits, and is `unavailable` after a
+  /// while. Repeating a request is harmless: one that an earlier control had waits until every node
+  /// of before has said whether it has a life of it.
   Out on_spawn(const SpawnActor& message, Time now);
   Out on_placed(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch);
   /// No node can ever take it: dead with this cause.
@@ -303,6 +307,8 @@ class Directory {
   void node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
                   const std::set<ActorId>& ended, Out& out);
   Unknown take_unknown(Actor& actor);
+  bool is_ending(const SpawnActor& message) const;
+  void free_names(Out& out);
   Time unknown_until(Time since) const;
   void expire_unknown(Time now, Out& out);
 
@@ -322,6 +328,10 @@ class Directory {
   /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.
   std::map<std::pair<NodeId, std::uint64_t>, Name> waiting_finds_;
   std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
+  /// Names of actors that nobody holds and whose processes have not ended.
+  std::map<Name, ActorId> ending_;
+  /// Of the waiting spawns those for such a name, by when they are answered.
+  std::map<std::pair<NodeId, std::uint64_t>, Time> ending_until_;
 };
 
 }  // namespace troupe::control

@@ -6,10 +6,13 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace actor_lives_test {
@@ -18,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using troupe::Actor;
 using troupe::Context;
+using troupe::Ref;
 
 constexpr auto kBound = 20s;
 
@@ -36,6 +40,9 @@ struct Maker {
   int give() { return 77; }
   Actor<Holder> made() const { return held; }
   void forget() { held = {}; }
+  void count() { ++n; }
+  int counted() const { return n; }
+  int n = 0;
   Actor<Holder> held;
 };
 int fail() {
@@ -117,6 +124,102 @@ TEST(ActorLives, AfterAKillThatMayRestartTheNextLifeAnswers) {
   EXPECT_THROW(ctx.get(fresh.call<&Holder::get>(), kBound), troupe::ActorDied);
 }
 
+void expect_names_come_and_go(Context& ctx) {
+  const troupe::ActorOptions shared{.name = "shared", .get_if_exists = true};
+  std::atomic<int> right{0};
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 25; ++i) try {
+          auto one = ctx.with(shared).spawn<Holder>(4);
+          right += ctx.get(one.call<&Holder::get>(), kBound) == 4;
+        } catch (const troupe::Error& error) {
+          const std::lock_guard lock(mutex);
+          wrong.push_back(error.what());
+        }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(right, 200);
+  for (const auto& what : wrong) ADD_FAILURE() << what;
+  for (int i = 0; i < 50; ++i) {
+    auto one = ctx.with({.name = "again"}).spawn<Holder>(i);
+    ASSERT_EQ(ctx.get(one.call<&Holder::get>(), kBound), i);
+  }
+}
+
+TEST(ActorLives, ANameIsALiveActorsOrFree) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  expect_names_come_and_go(ctx);
+}
+
+/// Ends when the file says so.
+struct Slow {
+  explicit Slow(std::string file) : path(std::move(file)) {}
+  ~Slow() {
+    for (int i = 0; i < 20'000 && Tally(path).value() == 0; ++i) std::this_thread::sleep_for(1ms);
+  }
+  int get() { return 1; }
+  std::string path;
+};
+
+TEST(ActorLives, ANameIsKeptUntilTheProcessOfItsActorHasEnded) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  Scratch scratch;
+  auto slow = ctx.with({.name = "slow"}).spawn<Slow>(scratch.path);
+  ASSERT_EQ(ctx.get(slow.call<&Slow::get>(), kBound), 1);
+  slow = {};
+  try {
+    auto next = ctx.with({.name = "slow"}).spawn<Holder>(2);
+    ADD_FAILURE() << "two have the name";
+  } catch (const troupe::Unavailable& error) {
+    EXPECT_NE(std::string(error.what()).find("has not ended"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(ctx.find<Slow>("slow"));
+  Tally(scratch.path).add(1);
+  auto next = ctx.with({.name = "slow"}).spawn<Holder>(2);
+  EXPECT_EQ(ctx.get(next.call<&Holder::get>(), kBound), 2);
+}
+
+/// Its destructor never ends by itself: the process is killed within a bound.
+struct Endless {
+  ~Endless() {
+    for (;;) ::pause();
+  }
+  int pid() { return ::getpid(); }
+};
+
+TEST(ActorLives, AnActorThatDoesNotEndIsKilled) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  auto endless = ctx.spawn<Endless>();
+  const int pid = ctx.get(endless.call<&Endless::pid>(), kBound);
+  endless = {};
+  EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; }, 30s));
+}
+
+struct Tells {
+  explicit Tells(Actor<Maker> actor) : to(actor) {}
+  ~Tells() {
+    for (int i = 0; i < 100; ++i) to.tell<&Maker::count>();
+  }
+  int get() { return 1; }
+  Actor<Maker> to;
+};
+
+TEST(ActorLives, WhatADestructorTellsIsDelivered) {
+  troupe::Session session({.cpus = 2});
+  Context ctx = session.context();
+  auto maker = ctx.spawn<Maker>();
+  auto tells = ctx.spawn<Tells>(maker);
+  ASSERT_EQ(ctx.get(tells.call<&Tells::get>(), kBound), 1);
+  tells = {};
+  EXPECT_TRUE(eventually([&] { return ctx.get(maker.call<&Maker::counted>(), kBound) == 100; }));
+}
+
 using ActorLivesOnNodes = ClusterOfNodes;
 
 TEST_F(ActorLivesOnNodes, LateArgumentsAndNextLivesOnThreeNodes) {
@@ -127,6 +230,7 @@ TEST_F(ActorLivesOnNodes, LateArgumentsAndNextLivesOnThreeNodes) {
                                               .max_restarts = 100})
                     .spawn<Holder>(3);
   expect_the_next_life_answers(ctx, holder);
+  expect_names_come_and_go(ctx);
 }
 
 }  // namespace
