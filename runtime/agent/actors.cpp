@@ -135,7 +135,9 @@ bool ActorHost::is_ending(const control::ActorReply& reply) const {
 void ActorHost::replied(const control::ActorReply& reply) {
   const bool ending = is_ending(reply);
   if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
-    if (ending && spawn->second.said < kMostQuestions) return say(spawn->second);
+    // Nobody may want it any more: one that is detached would stay.
+    const bool again = spawn->second.request != 0 && !spawn->second.message.spec.detached;
+    if (ending && again && spawn->second.said < kMostQuestions) return say(spawn->second);
     return spawn_replied(spawn->second, reply);
   }
   if (const auto asked = questions_.find(reply.request);
@@ -155,6 +157,9 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
     out_.answer(process, found(request, reply), reply.owner);
   if (reply.created) {
     ask_for(actor);  // to know when it lives, and when its arguments are not needed any more
+    // Said while control did not know it, that was for nobody.
+    if (const auto made = made_.find(actor); made != made_.end() && made->second.handles_gone)
+      control_.send(control::HandlesGone{actor});
     return;
   }
   // With the name of another, who made it finds that one under it; unless it was told otherwise.

@@ -161,6 +161,17 @@ bool Directory::is_ending(const SpawnActor& message) const {
   return at != ending_.end() && at->second != spec.id;
 }
 
+/// Spawns that wait for the end of an actor with their name, and are not to be made any more.
+template <class Which>
+void Directory::give_up_waiting(Which is_meant, const Error& why, Out& out) {
+  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
+    if (ending_until_.count(waiting.first) == 0 || !is_meant(waiting.second)) return false;
+    ending_until_.erase(waiting.first);
+    reply_error(waiting.second, why, out);
+    return true;
+  });
+}
+
 /// Those of actors whose processes have ended.
 void Directory::free_names(Out& out) {
   const auto freed = std::erase_if(ending_, [this](const auto& name) {
@@ -425,7 +436,11 @@ void Directory::stop(const Actor& actor, const std::string& why, Out& out, Stop 
 Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::uint64_t life) {
   Out out;
   const auto at = actors_.find(id);
-  if (at == actors_.end() && !may_restart) unknown(id, now).killed = true;
+  if (at == actors_.end() && !may_restart) {
+    unknown(id, now).killed = true;
+    give_up_waiting([id](const SpawnActor& spawn) { return spawn.spec.id == id; },
+                    Error(Code::actor_died, kKilled), out);
+  }
   if (at == actors_.end() && may_restart && life != 0) unknown(id, now).killed_life = life;
   if (at == actors_.end() || at->second.state == ActorState::dead) return out;
   Actor& actor = at->second;
@@ -539,6 +554,10 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
   const auto at = actors_.find(id);
   if (at == actors_.end() && !awaited_.empty())
     unknown(id, Time{}).killed = true;  // once its node says that it lives there
+  if (at == actors_.end())
+    give_up_waiting(
+        [id](const SpawnActor& spawn) { return spawn.spec.id == id && !spawn.spec.detached; },
+        Error(Code::actor_died, kUnheld), out);
   if (at == actors_.end() || at->second.state == ActorState::dead || at->second.spec->detached)
     return out;
   end(at->second, Stop::gracefully, out);
@@ -547,6 +566,8 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
 
 Directory::Out Directory::on_job_ended(JobId job) {
   Out out;
+  give_up_waiting([job](const SpawnActor& spawn) { return spawn.spec.job == job; },
+                  Error(Code::cancelled, "the actor's job " + job.str() + " has ended"), out);
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     const ActorSpec& spec = waiting.second.spec;
     if (spec.job != job || spec.detached) return false;
@@ -584,6 +605,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
     fail(actor, cause.message(), cause, lived, out, now);
   }
   // Nobody there waits for an answer, nor could anybody use what it would have made.
+  give_up_waiting([node](const SpawnActor& spawn) { return spawn.from == node; }, cause, out);
   std::erase_if(waiting_finds_, [&](const auto& find) { return find.first.first == node; });
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     return waiting.first.first == node && !waiting.second.spec.detached;

@@ -309,6 +309,8 @@ class Directory {
   Unknown take_unknown(Actor& actor);
   bool is_ending(const SpawnActor& message) const;
   void free_names(Out& out);
+  template <class Which>
+  void give_up_waiting(Which is_meant, const Error& why, Out& out);
   Time unknown_until(Time since) const;
   void expire_unknown(Time now, Out& out);
 
