@@ -98,7 +98,7 @@ class ActorHost {
   // --- from control
   void start(const control::StartActorAt& order, Time now);
   /// One that may finish what it was asked is killed kEndGrace later.
-  void stop(const control::StopActorAt& order, Time now = {});
+  void stop(const control::StopActorAt& order, Time now);
   void replied(const control::ActorReply& reply);
   void located(const control::ActorLocation& location);
   /// The way to that node was lost and it is not dead: who calls its actors needs another.

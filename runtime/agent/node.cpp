@@ -241,7 +241,7 @@ bool Node::settle() {
   const bool more = owners_.settle();
   for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
     const Process* process = find(spawn.process);
-    if (process == nullptr || process->doomed)
+    if (process == nullptr)
       drop_creation(spawn.message.creation);  // nobody waits for the answer
     else
       actors_.create(spawn.message, spawn.payload, spawn.job, spawn.process, spawn.near);

@@ -178,11 +178,12 @@ void Directory::free_names(Out& out) {
     const auto at = condemned_.find(name.second);
     return at == condemned_.end() || !at->second.node;
   });
-  if (freed != 0) answer_waiting(out, Time{});
+  if (freed != 0) answer_waiting(out, latest_);
 }
 
 Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   Out out;
+  latest_ = std::max(latest_, now);
   if (condemned_.count(message.spec.id) == 0 && is_ending(message)) {
     const std::pair who{message.from, message.request};
     waiting_spawns_.insert_or_assign(who, message);
@@ -871,6 +872,7 @@ Directory::Out Directory::on_tick(Time now) {
   Out out;
   while (!due_.empty() && due_.begin()->first <= now) place(actors_.at(due_.begin()->second), out);
   expire_unknown(now, out);
+  const auto kept = std::chrono::duration_cast<std::chrono::seconds>(options_.ending_name_kept);
   for (auto at = ending_until_.begin(); at != ending_until_.end();) {
     const auto spawn = waiting_spawns_.find(at->first);
     const bool waits = spawn != waiting_spawns_.end();
@@ -883,7 +885,10 @@ Directory::Out Directory::on_tick(Time now) {
                   Error(Code::unavailable,
                         "the name \"" + spawn->second.spec.name +
                             "\" is still that of an actor which nobody holds any more: its process "
-                            "has not ended; try again, or choose another"),
+                            "has not ended within " +
+                            std::to_string(kept.count()) +
+                            " s, and is killed 10 s after the actor was told to end; try again, or "
+                            "choose another"),
                   out);
       waiting_spawns_.erase(spawn);
     }

@@ -332,6 +332,7 @@ class Directory {
   std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
   /// Names of actors that nobody holds and whose processes have not ended.
   std::map<Name, ActorId> ending_;
+  Time latest_{};  ///< at which a spawn was asked for
   /// Of the waiting spawns those for such a name, by when they are answered.
   std::map<std::pair<NodeId, std::uint64_t>, Time> ending_until_;
 };

@@ -232,24 +232,92 @@ TEST_F(Host, StopsEndOrKillAndAreReportedAsDeaths) {
   const auto spec = made();
   order(spec);
   live(kFirst, 3);
-  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"});
+  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"}, now);
   EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
   host.worker_died(3, died);
   EXPECT_TRUE(out.got<control::ActorGone>().at(0).intended);
   order(spec, kSecond);
   live(kSecond, 4);
   EXPECT_TRUE(out.started.back().second.restarted);
-  host.stop({kSelfNode, 1, kA, kFirst, false, "it was killed"});  // of the life before
+  host.stop({kSelfNode, 1, kA, kFirst, false, "it was killed"}, now);  // of the life before
   EXPECT_TRUE(out.killed.empty());
-  host.stop({kSelfNode, 1, kA, kSecond, false, "it was killed"});
+  host.stop({kSelfNode, 1, kA, kSecond, false, "it was killed"}, now);
   EXPECT_EQ(out.killed, std::vector<ProcessIndex>{4});
   host.worker_died(4, died);
   EXPECT_FALSE(out.got<control::ActorGone>().at(1).intended) << "it may be restarted";
   order(spec, kSecond + 1);
-  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"});  // has no worker yet
+  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"}, now);  // has no worker yet
   EXPECT_EQ(out.got<control::ActorGone>().size(), 3u);
   EXPECT_EQ(out.released.back(), kSecond + 1);
   EXPECT_EQ(host.hosted(), 0u);
+}
+
+TEST_F(Host, AnActorThatDoesNotEndIsKilledInTime) {
+  order(made());
+  live(kFirst, 3);
+  EXPECT_EQ(host.next_deadline(), Time::max());
+  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"}, now);
+  EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
+  EXPECT_EQ(host.next_deadline(), now + ActorHost::kEndGrace);
+  now += std::chrono::seconds(4);
+  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"}, now);  // said again
+  EXPECT_EQ(host.next_deadline(), now + ActorHost::kEndGrace - std::chrono::seconds(4));
+  now += ActorHost::kEndGrace - std::chrono::seconds(5);
+  host.on_tick(now);
+  EXPECT_TRUE(out.killed.empty());
+  now += std::chrono::seconds(1);
+  host.on_tick(now);
+  EXPECT_EQ(out.killed, std::vector<ProcessIndex>{3});
+  EXPECT_EQ(host.next_deadline(), Time::max()) << "once is enough";
+  host.worker_died(3, died);
+  ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
+  EXPECT_TRUE(out.got<control::ActorGone>().at(0).intended) << "no other life follows";
+  EXPECT_EQ(out.released, std::vector<std::uint64_t>{kFirst}) << "what it had is free";
+}
+
+TEST_F(Host, AnAnswerThatNamesAnActorWhichIsEndingIsAskedForAgain) {
+  (void)made();
+  reply(kA, true);
+  host.unreferenced(kA);
+  const auto asked = [&] { return out.got<control::SpawnActor>().size(); };
+  const auto spawn = [&](ActorId actor) {
+    wire::CreateActor create = message(actor);
+    create.get_if_exists = true;
+    create.request = 5;
+    host.create(create, {}, JobId{0, 9}, 4);
+  };
+  const auto answered = [&](ActorId actor) {
+    control::ActorReply answer;
+    answer.request = out.got<control::SpawnActor>().back().request;
+    answer.actor = actor;
+    answer.owner = kSelfNode;
+    answer.created = actor == kB;
+    host.replied(answer);
+  };
+  spawn(kB);
+  ASSERT_EQ(asked(), 2u);
+  answered(kA);  // control has not heard that nobody holds it
+  EXPECT_EQ(asked(), 3u);
+  EXPECT_TRUE(out.answers.empty());
+  answered(kB);
+  EXPECT_EQ(asked(), 3u);
+  ASSERT_EQ(out.answers.size(), 1u);
+  EXPECT_EQ(out.answers[0].first.actor, kB);
+
+  host.find(4, {6, "n", "s"});
+  const auto found = [&](ActorId actor) {
+    control::ActorReply answer;
+    answer.request = out.got<control::FindActor>().back().request;
+    answer.actor = actor;
+    answer.owner = kSelfNode;
+    host.replied(answer);
+  };
+  found(kA);
+  EXPECT_EQ(out.got<control::FindActor>().size(), 2u);
+  EXPECT_EQ(out.answers.size(), 1u);
+  found(ActorId{});
+  ASSERT_EQ(out.answers.size(), 2u);
+  EXPECT_FALSE(out.answers[1].first.found);
 }
 
 TEST_F(Host, TwoLivesOfOneActorAreApart) {
@@ -591,7 +659,7 @@ TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
   order(made());
   live(kFirst, 3);
   control::StopActorAt stop{kSelfNode, 1, kA, kFirst, false, "it was killed", true};
-  host.stop(stop);
+  host.stop(stop, now);
   EXPECT_EQ(out.killed, std::vector<ProcessIndex>{3});
   host.worker_died(3, died);
   EXPECT_TRUE(out.got<control::ActorGone>().at(0).intended)

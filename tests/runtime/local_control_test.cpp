@@ -60,7 +60,7 @@ struct PrivateNode : testing::Test {
       for (auto& answer : answers) {
         if (const auto* start = std::get_if<control::StartActorAt>(&answer))
           host.start(*start, now);
-        if (const auto* stop = std::get_if<control::StopActorAt>(&answer)) host.stop(*stop);
+        if (const auto* stop = std::get_if<control::StopActorAt>(&answer)) host.stop(*stop, now);
         if (const auto* reply = std::get_if<control::ActorReply>(&answer)) host.replied(*reply);
         if (const auto* at = std::get_if<control::ActorLocation>(&answer)) host.located(*at);
       }

@@ -222,6 +222,7 @@ void Agent::pass() {
   }
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
+  actors_.on_tick(now);
   moves_.on_tick(now);
   reap();
   carry_out_leases();
@@ -242,8 +243,8 @@ void Agent::pass() {
 
 Time Agent::next_deadline() const {
   Time until = leases_.next_deadline().value_or(Time::max());
-  until = std::min(
-      {until, network_->next_deadline(), moves_.next_deadline(), reporting_.next_deadline()});
+  until = std::min({until, network_->next_deadline(), moves_.next_deadline(),
+                    reporting_.next_deadline(), actors_.next_deadline()});
   if (cluster_.plan.slow_node != 0 && network_->epoch() != 0) until = std::min(until, next_pace_);
   if (starting_ + dead_ == 0) return until;
   for (const auto& [index, proc] : processes_) {

@@ -64,7 +64,7 @@ void Agent::on_control(control::FromControl& message) {
               truth().made(m.spec->id, m.incarnation, control_epoch_);
               actors_.start(m, now());
             },
-            [&](control::StopActorAt& m) { actors_.stop(m); },
+            [&](control::StopActorAt& m) { actors_.stop(m, now()); },
             [&](control::ActorReply& m) {
               const auto spawn = spawned_.find(m.request);
               if (spawn != spawned_.end()) {
