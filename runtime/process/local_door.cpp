@@ -43,8 +43,8 @@ Fd spare() {
   return make_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-Fd next_at(int listener) {
-  return make_fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+int accept_one(int listener) {
+  return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
 bool who(int socket, ucred& peer) {
@@ -67,9 +67,10 @@ std::string door_name(ClusterId cluster, NodeId node) {
   return "troupe-" + cluster.str() + "-" + node.str();
 }
 
-LocalDoor::LocalDoor(Fd fd) : fd_(std::move(fd)), spare_(spare()) {}
+LocalDoor::LocalDoor(Fd fd, Accept accept)
+    : fd_(std::move(fd)), accept_(accept != nullptr ? accept : accept_one), spare_(spare()) {}
 
-Result<LocalDoor> LocalDoor::listen(const std::string& name) {
+Result<LocalDoor> LocalDoor::listen(const std::string& name, Accept accept) {
   auto address = address_of(name);
   if (!address) return address.error();
   Fd fd = make_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -79,20 +80,30 @@ Result<LocalDoor> LocalDoor::listen(const std::string& name) {
                         "the local door @" + name + " cannot be opened: another process has it");
   if (::listen(fd.get(), kQueue) != 0)
     return system_error(Code::unavailable, "the local door @" + name + " cannot be opened");
-  return LocalDoor(std::move(fd));
+  return LocalDoor(std::move(fd), accept);
+}
+
+std::optional<Visitor> LocalDoor::rest() {
+  opens_at_ = steady_now() + kRest;
+  return std::nullopt;
 }
 
 std::optional<Visitor> LocalDoor::accept() {
   for (;;) {
-    Visitor visitor{next_at(fd_.get()), 0};
+    Visitor visitor{make_fd(accept_(fd_.get())), 0};
     if (!visitor.socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if ((errno != EMFILE && errno != ENFILE) || !spare_) return std::nullopt;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+      if (errno != EMFILE && errno != ENFILE) return rest();
+      if (!spare_) spare_ = spare();
+      if (!spare_) return rest();
       // Without a descriptor the kernel does not say whether anybody waits.
       spare_ = Fd();
-      const bool came = static_cast<bool>(Fd(next_at(fd_.get())));
+      const Fd came(accept_(fd_.get()));
+      const int why = came ? 0 : errno;
       spare_ = spare();
-      if (!came) return std::nullopt;
+      if (!came && (why == EAGAIN || why == EWOULDBLOCK)) return std::nullopt;
+      if (!came) return rest();
       ++refused_;
       continue;
     }

@@ -9,6 +9,7 @@
 /// (SO_PEERCRED) and close at once when it is another user.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/result.hpp"
@@ -32,20 +33,32 @@ struct Visitor {
 /// Not thread-safe; never blocks.
 class LocalDoor {
  public:
+  /// The next connection at a listening socket, as accept4() gives it: -1 with errno.
+  using Accept = int (*)(int listener);
+  /// How long the door rests when the kernel can let nobody in.
+  static constexpr Duration kRest = std::chrono::milliseconds(100);
+
   /// Errors: Unavailable when the name is taken; InvalidArgument when it is empty or too long.
-  static Result<LocalDoor> listen(const std::string& name);
+  /// `accept`: null for the kernel's.
+  static Result<LocalDoor> listen(const std::string& name, Accept accept = nullptr);
 
   int fd() const noexcept { return fd_.get(); }
+  /// From when on it is of use to poll: who waits keeps the socket ready while the kernel lacks
+  /// memory to let him in.
+  Time opens_at() const noexcept { return opens_at_; }
   /// The next one that waits, or nothing. Closed and counted are others than this user, and who
   /// comes while this process has no descriptor left: nobody keeps the door ready for nothing.
   std::optional<Visitor> accept();
   std::uint64_t refused() const noexcept { return refused_; }
 
  private:
-  explicit LocalDoor(Fd fd);
+  LocalDoor(Fd fd, Accept accept);
+  std::optional<Visitor> rest();
   Fd fd_;
+  Accept accept_;
   Fd spare_;  ///< given up to close who cannot be let in
   std::uint64_t refused_ = 0;
+  Time opens_at_{};
 };
 
 /// The life of the process at the other end of a unix socket, as a descriptor that can be read

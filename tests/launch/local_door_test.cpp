@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -104,6 +105,33 @@ TEST(LocalDoor, WhoComesWhenNoDescriptorIsLeftIsClosedAndTheNextIsServed) {
   const auto lucky = knock(name);
   ASSERT_TRUE(lucky);
   EXPECT_TRUE(door.accept());
+}
+
+int accept_error = 0;
+int accept_or_fail(int listener) {
+  if (accept_error == 0) return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  errno = accept_error;
+  return -1;
+}
+
+TEST(LocalDoor, RestsWhileTheKernelLetsNobodyIn) {
+  const std::string name = fresh_name();
+  LocalDoor door = LocalDoor::listen(name, accept_or_fail).value();
+  const auto patient = knock(name);
+  ASSERT_TRUE(patient);
+  for (const int error : {ENOMEM, ENOBUFS, EPERM, EPROTO, EMFILE}) {
+    accept_error = error;
+    const Time before = steady_now();
+    EXPECT_FALSE(door.accept());
+    EXPECT_TRUE(readable(door.fd(), 0)) << "so who polls it now turns for nothing";
+    EXPECT_GE(door.opens_at(), before + LocalDoor::kRest) << error;
+    EXPECT_LT(door.opens_at(), steady_now() + 2 * LocalDoor::kRest) << error;
+  }
+  accept_error = 0;
+  EXPECT_TRUE(door.accept()) << "who waited is not lost";
+  const Time open = door.opens_at();
+  EXPECT_FALSE(door.accept());
+  EXPECT_EQ(door.opens_at(), open) << "nobody waits: the next one rings";
 }
 
 TEST(LocalDoor, ATakenNameAndAnEmptyOneAreRefused) {
