@@ -121,8 +121,8 @@ class Network {
   /// has at most kMaxPeerPayload bytes.
   /// Cost: encoding and one copy; no allocation once the buffers have grown.
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload = {});
-  /// The error (InvalidArgument), when it is larger than a Link takes (nearly 1 MiB): nothing was
-  /// sent.
+  /// The error (InvalidArgument), when it is larger than a Link takes (nearly 1 MiB), or control
+  /// would not take it for a message: nothing was sent.
   std::optional<Error> send_control(const control::ToControl& message);
   /// Back-pressure: false while much waits for this node. Messages are accepted nevertheless, up
   /// to max_backlog; on_can_send() tells when it is over. O(log nodes), mostly O(1).

@@ -224,7 +224,9 @@ struct Server::Impl : Service::Out {
   /// It is not heard any more, and dies as a silent node does.
   void drop(NodeId node, const std::string& why) {
     ++stats.dropped_nodes;
-    log("node " + node.str() + " is dropped: " + why);
+    const std::string line = "node " + node.str() + " is dropped: " + why;
+    say(line);  // its processes end with it, and somebody asks why
+    log(line);
     revoke(node);
     gone_silent.push_back(node);
   }

@@ -147,6 +147,21 @@ TEST(Network, WhatFitsNoLinkIsRefusedAndTheNextOneGoes) {
   EXPECT_TRUE(drive({&control, &a}, 5s, [&] { return control.got[a.node].size() == 1; }));
 }
 
+// Control gives up a node that says what cannot be read, and a program's words go there as they
+// are.
+TEST(Network, WhatControlCouldNotReadIsRefusedAndTheNextOneGoes) {
+  FakeControl control;
+  Agent a(control, lively());
+  control::SpawnActor odd;
+  odd.spec.max_restarts = -77;
+  const auto refused = a.network->send_control(odd);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code(), Code::invalid_argument);
+  EXPECT_NE(refused->message().find("restarts"), std::string::npos) << refused->message();
+  EXPECT_FALSE(a.network->send_control(control::GetJob{1, {}}));
+  EXPECT_TRUE(drive({&control, &a}, 5s, [&] { return control.got[a.node].size() == 1; }));
+}
+
 TEST(Network, AFullWindowHoldsThePortalsBackAndLetsThemGo) {
   FakeControl control;
   NetworkOptions small = lively();
