@@ -117,6 +117,8 @@ class ActorHost {
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
   /// Whether that process is some actor's, alive or on its way to it.
   bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
+  /// Whether it was made by a process of this node, and is not known to be dead.
+  bool was_made_here(ActorId actor) const { return made_.count(actor) != 0; }
   std::size_t hosted() const noexcept { return lives_.size(); }
   std::size_t watched() const noexcept { return watched_.size(); }
 

@@ -269,6 +269,8 @@ Time Node::next_deadline() const {
   until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
+  if (local_door_ && local_door_->opens_at() > steady_now())
+    until = std::min(until, local_door_->opens_at());
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
                       programs_->next_deadline(), reporting_.next_deadline()});
@@ -285,7 +287,8 @@ void Node::poll_once(Time until) {
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
   const std::size_t copies = set.add(copies_ ? copies_->fd() : -1);
-  const std::size_t door = set.add(local_door_ ? local_door_->fd() : -1);
+  const bool is_open = local_door_ && local_door_->opens_at() <= steady_now();
+  const std::size_t door = set.add(is_open ? local_door_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();

@@ -13,6 +13,7 @@
 #include "troupe/objectstore/shared_copies.hpp"
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/kept_calls.hpp"
 #include "troupe/runtime/agent/lines.hpp"
@@ -108,6 +109,8 @@ class Node final : private OwnerTable::Out,
     bool doomed = false;         ///< to be buried after this pass
     bool leaving = false;        ///< was told to end itself
     bool halted = false;         ///< SIGSTOP: see halt_actors()
+    Talker speaks_as = Talker::stranger;
+    std::uint64_t objections = 0;  ///< to what it has said
     std::string reason;
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their lines there
     std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
@@ -250,6 +253,16 @@ class Node final : private OwnerTable::Out,
     std::optional<Time> again;  ///< the folder could not say
   };
 
+  /// What is known to be another's.
+  struct Claims final : Authority::Facts {
+    explicit Claims(const Node& n) : node(n) {}
+    bool may_return(ProcessIndex who, std::uint64_t lease) const override;
+    bool may_count(ProcessIndex who, const wire::Hold& hold) const override;
+    bool may_make(ProcessIndex who, ObjectId object) const override;
+    bool may_place(ProcessIndex who, const wire::Location& place) const override;
+    bool may_create(ProcessIndex who, const wire::CreateActor& create) const override;
+    const Node& node;
+  };
   /// Who makes the calls of processes that have ended.
   struct Heirs final : KeptCalls::Out {
     explicit Heirs(Node& n) : node(n) {}
@@ -328,6 +341,11 @@ class Node final : private OwnerTable::Out,
   std::vector<NodeId> nodes_to_ask() override;
   void ask_place(NodeId node, const wire::PeerLocate& message) override;
   void located(ProcessIndex process, const wire::Located& answer) override;
+
+  // the door (node_door.cpp)
+  bool may_say(Process& from, const wire::NodeMessage& message);
+  std::string account_of(Process& from, const std::string& said) const;
+  void object_to(Process& from, const wire::NodeMessage& message, Objection objection);
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -532,6 +550,8 @@ class Node final : private OwnerTable::Out,
   std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so
   ActorHost actors_;
   NamedSpawns named_spawns_;
+  Claims claims_{*this};
+  Authority authority_{claims_};
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   Portals portals_;

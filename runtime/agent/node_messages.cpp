@@ -61,16 +61,11 @@ void Node::connect(Process& a, Process& b) {
 
 void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                   std::vector<Fd>& descriptors) {
-  if (!from.introduced) {
-    if (const auto* hello = std::get_if<wire::Hello>(&message))
-      return on_hello(from, *hello, descriptors);
-    return break_off(from, "its first message was not a hello");
-  }
-  if (from.kind == wire::ProcessKind::observer && !std::holds_alternative<wire::Inquire>(message))
-    return break_off(from, "an observer may only inquire");  // it has no ring for anything else
+  if (!may_say(from, message)) return;
   const Time now = steady_now();
   from.heard = now;
-  std::visit(Cases{[&](wire::RequestLease& m) { on_request_lease(from, m); },
+  std::visit(Cases{[&](wire::Hello& m) { on_hello(from, m, descriptors); },
+                   [&](wire::RequestLease& m) { on_request_lease(from, m); },
                    [&](wire::LeaseReturned& m) {
                      if (!remote_.lease_returned(from.index, m.lease))
                        leases_.returned(m.lease, now);
@@ -110,9 +105,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::Locate& m) { on_locate(from, m); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
-                   [&](wire::Shutdown&) {
-                     if (from.kind == wire::ProcessKind::driver) driver_gone(from, true);
-                   },
+                   [&](wire::Shutdown&) { driver_gone(from, true); },
                    [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
                    [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
                    [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
@@ -123,8 +116,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
 }
 
 void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {
+  from.speaks_as = Talker::nobody;  // until it is welcome
   from.told_pid = hello.pid;
-  from.heard = steady_now();
   if (hello.protocol != kProtocolVersion)
     return refuse(from, "protocol " + std::to_string(hello.protocol) + " is not protocol " +
                             std::to_string(kProtocolVersion));
@@ -133,6 +126,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   from.kind = hello.kind == wire::ProcessKind::observer ? hello.kind : wire::ProcessKind::driver;
   if (from.kind == wire::ProcessKind::driver) return on_driver(from, hello, std::move(descriptors));
   from.introduced = true;
+  from.speaks_as = Talker::observer;
   wire::Welcome answer;
   answer.protocol = kProtocolVersion;
   answer.node = id_;
@@ -162,6 +156,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   lines_[from.line] = {from.index, 0};
   from.store_index = membership->process;
   from.introduced = true;
+  from.speaks_as = is_worker ? Talker::worker : Talker::driver;
   wire::Welcome welcome;
   welcome.protocol = kProtocolVersion;
   welcome.node = id_;
@@ -240,7 +235,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                    },
                    [&](wire::Free& m) { free(m.location); },
                    [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
-                   [&](auto&) { break_off(from, "it sent a message that only agents send"); }},
+                   [](auto&) {}},  // only agents say them: see may_say()
              message);
 }
 

@@ -342,6 +342,9 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
+  if (!Authority::may_ask(from.speaks_as, *decoded))
+    return refuse(Code::invalid_argument,
+                  account_of(from, "to control what such a process may not ask of it"));
   const std::uint64_t number = next_inquiry_;
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },

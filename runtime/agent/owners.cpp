@@ -349,6 +349,17 @@ void OwnerTable::let_go(const wire::Value& value) {
   if (value.kind == wire::Value::Kind::shared) out_.free(value.location);
 }
 
+bool OwnerTable::is_made(ObjectId object) const {
+  const auto found = records_.find(object);
+  return found != records_.end() && found->second.known;
+}
+
+bool OwnerTable::is_anothers(ObjectId object, ProcessIndex who) const {
+  const auto found = records_.find(object);
+  return found != records_.end() && found->second.known && found->second.owner == kSelf &&
+         (found->second.producer != who || found->second.actor);
+}
+
 std::int64_t OwnerTable::total_holds() const {
   std::int64_t total = 0;
   for (const auto& [object, record] : records_)
@@ -361,6 +372,13 @@ std::int64_t OwnerTable::unsent(ProcessIndex by) const {
   if (const auto found = passing_.find(by); found != passing_.end())
     for (const auto& [ref, count] : found->second) total += count;
   return total;
+}
+
+std::int64_t OwnerTable::unsent(ProcessIndex by, ProcessIndex node, ObjectId object) const {
+  const auto passing = passing_.find(by);
+  if (passing == passing_.end()) return 0;
+  const auto count = passing->second.find({node, object});
+  return count == passing->second.end() ? 0 : count->second;
 }
 
 }  // namespace troupe::agent

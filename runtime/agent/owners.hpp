@@ -224,6 +224,11 @@ class OwnerTable {
   /// A ready object, whoever owns it; else null.
   Abroad held_here(ObjectId object) const;
   bool knows(ObjectId object) const { return records_.count(object) != 0; }
+  /// Whether it has escaped here, stands for an actor, or is borrowed: not merely counted.
+  bool is_made(ObjectId object) const;
+  /// Whether an object of ours is known to be of another's making.
+  bool is_anothers(ObjectId object, ProcessIndex who) const;
+  bool is_node(ProcessIndex index) const { return nodes_.count(index) != 0; }
   /// It is a node, or a process, that has died.
   bool is_dead(ProcessIndex index) const { return dead_.count(index) != 0; }
   std::size_t size() const noexcept { return records_.size(); }
@@ -248,6 +253,8 @@ class OwnerTable {
   /// Of the counts that the process took for nodes, those whose frames have not left: as many as
   /// refs are in what it has written and nobody has read.
   std::int64_t unsent(ProcessIndex by) const;
+  /// The same of one object, for this node.
+  std::int64_t unsent(ProcessIndex by, ProcessIndex node, ObjectId object) const;
 
  private:
   struct Waiting {

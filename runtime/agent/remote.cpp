@@ -187,6 +187,12 @@ void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message)
   if (at != taken_by_remote_.end()) out_.reclaim(taken_.at(at->second).process, at->second);
 }
 
+std::optional<ProcessIndex> RemoteTable::taker_of(std::uint64_t lease) const {
+  const auto at = taken_.find(lease);
+  if (at == taken_.end()) return std::nullopt;
+  return at->second.process;
+}
+
 bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
   const auto at = taken_.find(lease);
   if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);

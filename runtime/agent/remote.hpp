@@ -82,6 +82,8 @@ class RemoteTable {
   std::uint32_t outstanding(ProcessIndex process, std::uint64_t key) const;
   /// The process wants no more leases of this key.
   void withdrawn(ProcessIndex process, std::uint64_t key);
+  /// Who has this lease of another node; nullopt: it is over, or none of those.
+  std::optional<ProcessIndex> taker_of(std::uint64_t lease) const;
   /// True when the lease was another node's; it is told.
   bool lease_returned(ProcessIndex process, std::uint64_t lease);
   /// Our lease table served a request of an alias.

@@ -24,6 +24,19 @@ void Transit::taken_back(Process from, Process to, Frame frame, ObjectId object)
   if (last != all->rend()) all->erase(std::next(last).base());
 }
 
+bool Transit::is_anothers(Process who, const wire::Location& location) const {
+  const auto found = objects_.find(key_of(location));
+  return found != objects_.end() && found->second.owner != 0 && found->second.owner != who;
+}
+
+bool Transit::gave(Process from, Process to, Frame frame, ObjectId object) const {
+  const auto all = gifts_.find({from, to});
+  return all != gifts_.end() &&
+         std::any_of(all->second.begin(), all->second.end(), [&](const Gift& gift) {
+           return gift.frame == frame.number && gift.count == object;
+         });
+}
+
 bool Transit::adopted(Process from, Process to, Frame frame, const wire::Location& location) {
   const auto [at, fresh] = objects_.try_emplace(key_of(location), Object{location, 0});
   if (!fresh) return false;  // the owner table's, or to be freed

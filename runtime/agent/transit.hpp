@@ -68,6 +68,13 @@ class Transit {
   /// So many frames of the dead have reached `to`.
   Undone arrived(Process to, Process dead, std::uint64_t frames);
 
+  /// Whether it is known to be another process's: adopted, and neither the owner table's nor to be
+  /// freed.
+  bool is_anothers(Process who, const wire::Location& location) const;
+  /// Whether that count is in a frame that may not be in the ring, so that it may be taken back.
+  bool gave(Process from, Process to, Frame frame, ObjectId object) const;
+  bool is_dead(Process process) const { return dead_.count(process) != 0; }
+
   std::size_t objects() const noexcept { return objects_.size(); }
   std::size_t gifts() const noexcept { return gifts_.size(); }
   std::size_t dead() const noexcept { return dead_.size(); }

@@ -200,6 +200,12 @@ bool LeaseTable::forget_unheard(std::deque<Unheard>& all, const Shape& shape) {
   return true;
 }
 
+std::optional<OwnerId> LeaseTable::holder_of(LeaseId lease) const {
+  const auto at = leases_.find(lease);
+  if (at == leases_.end()) return std::nullopt;
+  return at->second.owner;
+}
+
 void LeaseTable::returned(LeaseId id, Time now) {
   const auto at = leases_.find(id);
   if (at == leases_.end() || at->second.ending) return;

@@ -191,6 +191,8 @@ class LeaseTable {
   const NodeView& self_view() const { return *view_.find(self_); }
   const ClusterView& view() const noexcept { return view_; }
   std::size_t lease_count() const noexcept { return leases_.size(); }
+  /// Who has the lease; nullopt: it is over, or never was.
+  std::optional<OwnerId> holder_of(LeaseId lease) const;
   std::size_t worker_count() const noexcept { return workers_.size(); }
   /// A worker that works.
   struct Busy {

@@ -47,6 +47,26 @@ struct Owners : testing::Test {
   }
 };
 
+TEST_F(Owners, KnowsWhoseMakingAnObjectIs) {
+  EXPECT_FALSE(owners.is_made(kX));
+  EXPECT_FALSE(owners.is_anothers(kX, 2)) << "nobody is known to make it";
+  owners.hold(kX, 2, +1);
+  EXPECT_FALSE(owners.is_made(kX)) << "it is merely counted";
+  owners.escape(1, kX, {}, {});
+  EXPECT_TRUE(owners.is_made(kX));
+  EXPECT_TRUE(owners.is_anothers(kX, 2));
+  EXPECT_FALSE(owners.is_anothers(kX, 1));
+  owners.stands_for(kY, kActor, 1);
+  EXPECT_TRUE(owners.is_anothers(kY, 1)) << "an actor's lifetime has no value";
+  const ProcessIndex node = 50;
+  owners.add_node(node);
+  owners.hold(kX, node, +1, 1);
+  EXPECT_EQ(owners.unsent(1, node, kX), 1);
+  EXPECT_EQ(owners.unsent(2, node, kX), 0);
+  owners.depart(kX, node, 1);
+  EXPECT_EQ(owners.unsent(1, node, kX), 0) << "it has left";
+}
+
 TEST_F(Owners, FreedAtTheSecondLookOnly) {
   owners.escape(1, kX, shared(7), {});
   EXPECT_FALSE(owners.settle());

@@ -58,7 +58,9 @@ TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
   ASSERT_EQ(grants.size(), 2u);
   EXPECT_EQ(table.explain(10, 1),
             "waits for 1 CPU: of the 1 node(s) that have it, none has more than 0 free");
+  EXPECT_EQ(table.holder_of(grants[0].lease), 10u);
   table.returned(grants[0].lease, table.now);
+  EXPECT_FALSE(table.holder_of(grants[0].lease));
   const auto next = pick<Granted>(table.settle());
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].worker, grants[0].worker);

@@ -43,6 +43,23 @@ TEST(Transit, WhatCameIsTheReceivers) {
   EXPECT_EQ(transit.died(kReceiver).free, std::vector<wire::Location>{place(1)});
 }
 
+TEST(Transit, KnowsWhatIsAnothersAndWhatMayBeTakenBack) {
+  Transit transit;
+  EXPECT_FALSE(transit.is_anothers(kOther, place(1))) << "nobody is known to own it";
+  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
+  EXPECT_FALSE(transit.is_anothers(kReceiver, place(1)));
+  EXPECT_TRUE(transit.is_anothers(kSender, place(1))) << "it gave it away";
+  EXPECT_TRUE(transit.is_anothers(kOther, place(1)));
+  transit.owned(place(1));
+  EXPECT_FALSE(transit.is_anothers(kOther, place(1))) << "the owner table's is no process's";
+  transit.counted(kSender, kReceiver, {2, 0}, kX);
+  EXPECT_TRUE(transit.gave(kSender, kReceiver, {2, 0}, kX));
+  EXPECT_FALSE(transit.gave(kSender, kReceiver, {2, 0}, kY));
+  EXPECT_FALSE(transit.gave(kOther, kReceiver, {2, 0}, kX));
+  transit.taken_back(kSender, kReceiver, {2, 0}, kX);
+  EXPECT_FALSE(transit.gave(kSender, kReceiver, {2, 0}, kX)) << "once";
+}
+
 TEST(Transit, RemembersNoFrameThatIsInTheRing) {
   Transit transit;
   for (std::uint64_t frame = 1; frame <= 100; ++frame)

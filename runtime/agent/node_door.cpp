@@ -1,0 +1,77 @@
+/// The door of the agent: what a process says passes here, or does nothing.
+#include "troupe/runtime/agent/node.hpp"
+
+#include <bit>
+#include <cstdio>
+
+namespace troupe::agent {
+
+// --- what is known to be another's
+
+bool Node::Claims::may_return(ProcessIndex who, std::uint64_t lease) const {
+  const auto holder = node.leases_.holder_of(lease);
+  const auto taker = holder ? holder : node.remote_.taker_of(lease);
+  return !taker || *taker == who;
+}
+
+/// A process counts for another what it gives to it, and takes back what did not leave.
+bool Node::Claims::may_count(ProcessIndex who, const wire::Hold& hold) const {
+  if (hold.process == who) return true;
+  if (hold.process == kSelf || hold.process >= node.next_process_) return false;
+  if (hold.delta >= 0 || node.owners_.is_dead(hold.process)) return true;
+  if (node.owners_.is_node(hold.process))
+    return node.owners_.unsent(who, hold.process, hold.object) + hold.delta >= 0;
+  return hold.delta == -1 &&
+         node.transit_.gave(who, hold.process, {hold.frame, hold.waiting}, hold.object);
+}
+
+bool Node::Claims::may_make(ProcessIndex who, ObjectId object) const {
+  return !node.owners_.is_anothers(object, who);
+}
+
+bool Node::Claims::may_place(ProcessIndex who, const wire::Location& place) const {
+  return !node.transit_.is_anothers(who, place);
+}
+
+bool Node::Claims::may_create(ProcessIndex, const wire::CreateActor& create) const {
+  return !node.owners_.is_made(create.lifetime) && !node.actors_.was_made_here(create.actor);
+}
+
+// --- the door
+
+/// Without a word that it may not say, true. Else what follows has been done.
+bool Node::may_say(Process& from, const wire::NodeMessage& message) {
+  const Objection objection = authority_.objection({from.index, from.speaks_as}, message);
+  if (objection == Objection::none) [[likely]]
+    return true;
+  object_to(from, message, objection);
+  return false;
+}
+
+/// Counts and logs what a process may not say, each time twice as many as before: a process that
+/// goes on so does not fill the disk. Returns the sentence.
+std::string Node::account_of(Process& from, const std::string& said) const {
+  const std::string sentence = "a " + std::string(agent::name_of(from.speaks_as)) + " (process " +
+                               std::to_string(from.told_pid) + " of job " + from.job.str() +
+                               ") said " + said;
+  if (std::has_single_bit(++from.objections))
+    std::fprintf(stderr, "troupe: %s: refused, %llu so far: %s\n", options_.name.c_str(),
+                 static_cast<unsigned long long>(from.objections), sentence.c_str());
+  return sentence;
+}
+
+void Node::object_to(Process& from, const wire::NodeMessage& message, Objection objection) {
+  if (objection == Objection::never)
+    return break_off(
+        from, account_of(from, agent::name_of(message) + ", which such a process never says"));
+  const std::string why =
+      account_of(from, agent::name_of(message) + " about what is another process's");
+  const auto* create = std::get_if<wire::CreateActor>(&message);
+  if (create == nullptr || create->request == 0) return;
+  wire::FoundActor answer;
+  answer.request = create->request;
+  answer.error = Error(Code::invalid_argument, why, Outcome::not_executed).shared_info();
+  send(from, answer);
+}
+
+}  // namespace troupe::agent

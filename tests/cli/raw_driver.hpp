@@ -1,0 +1,154 @@
+/// A driver without an engine: it says to an agent what it likes, over a valid connection.
+///
+///     RawDriver driver(door);                                  // welcome, with a job
+///     driver.say(wire::LeaseReturned{7});
+///     auto nodes = driver.hear<wire::Nodes>();
+#pragma once
+
+#include "tests/eventually.hpp"
+#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/ring/channel.hpp"
+#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/wire/messages.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::cli {
+
+class RawDriver {
+ public:
+  struct Heard {
+    wire::NodeMessage message;
+    Blob payload;
+  };
+
+  /// `program`: what its workers are started from. It has to be another program than the test: a
+  /// zygote of the test's own would run the tests.
+  RawDriver(const std::string& door, const std::string& program) {
+    auto visitor = process::knock(door);
+    auto bell = ring::Doorbell::create();
+    if (!visitor || !bell) return;
+    socket_ = process::LocalSocket(std::move(visitor->socket));
+    bell_ = std::make_shared<ring::Doorbell>(std::move(*bell));
+    wire::Hello hello;
+    hello.protocol = kProtocolVersion;
+    hello.pid = static_cast<std::uint32_t>(getpid());
+    hello.program = program;
+    hello.job_name = "raw";
+    say_hello(hello);
+  }
+
+  /// The greeting, or another one.
+  void say_hello(const wire::Hello& hello) {
+    (void)socket_.send(writer_.encode(wire::NodeMessage(hello)),
+                       std::array<int, 2>{bell_->memory_fd(), bell_->event_fd()});
+  }
+  /// Waits for its welcome.
+  bool is_welcome() {
+    return eventually([this] { return listen(), channel_ || cut_off_; }) && !cut_off_;
+  }
+  std::uint64_t index() const noexcept { return welcome_.process; }
+  bool is_cut_off() {
+    return eventually([this] { return listen(), cut_off_; });
+  }
+  bool is_cut_off_now() {
+    listen();
+    return cut_off_;
+  }
+
+  void say(const wire::NodeMessage& message, BlobView payload = {}) {
+    Blob frame = frame_of(message, payload);
+    say_bytes(frame);
+  }
+  /// Whatever they are; `by_socket`: as with descriptors, without any.
+  void say_bytes(BlobView frame, bool by_socket = false) {
+    if (by_socket)
+      (void)(frame.size() <= process::kMaxPacket && socket_.send(frame, {}));
+    else if (channel_ && frame.size() <= ring::kMaxFrame)
+      (void)channel_.send(frame);
+  }
+  Blob frame_of(const wire::NodeMessage& message, BlobView payload) {
+    const BlobView head = writer_.encode(message);
+    Blob frame(head.begin(), head.end());
+    frame.insert(frame.end(), payload.begin(), payload.end());
+    return frame;
+  }
+
+  /// The next message of this kind that the agent has sent, or sends in time; those before it are
+  /// dropped.
+  template <class Message>
+  std::optional<Message> hear(Blob* payload = nullptr) {
+    std::optional<Message> found;
+    eventually([&] {
+      listen();
+      while (!heard_.empty() && !found) {
+        if (auto* one = std::get_if<Message>(&heard_.front().message)) {
+          found = std::move(*one);
+          if (payload != nullptr) *payload = heard_.front().payload;
+        }
+        heard_.pop_front();
+      }
+      return found || cut_off_;
+    });
+    return found;
+  }
+  /// Takes in what has come; keeps no more than the last thousand.
+  void listen() {
+    while (!cut_off_) {
+      auto received = socket_.receive(packet_);
+      if (received.kind == process::Received::Kind::empty) break;
+      if (received.kind == process::Received::Kind::closed) {
+        cut_off_ = true;
+        break;
+      }
+      take(BlobView(packet_.data(), received.size), std::move(received.descriptors));
+    }
+    std::size_t size = 0;
+    if (!channel_) return;
+    channel_.flush();
+    while (channel_.receive(frame_.data(), size) == ring::Pop::frame)
+      take(BlobView(frame_.data(), size), {});
+  }
+
+ private:
+  void take(BlobView bytes, std::vector<Fd> descriptors) {
+    auto decoded = wire::decode_node(bytes);
+    if (!decoded) return;
+    if (const auto* welcome = std::get_if<wire::Welcome>(&decoded->message);
+        welcome != nullptr && descriptors.size() == 3) {
+      welcome_ = *welcome;
+      auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
+      auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
+      if (memory && bell)
+        channel_ =
+            ring::Channel(std::move(*memory), 1, std::make_shared<ring::Doorbell>(std::move(*bell)),
+                          welcome->agent_line);
+    }
+    heard_.push_back(
+        {std::move(decoded->message), Blob(decoded->payload.begin(), decoded->payload.end())});
+    if (heard_.size() > 1000) heard_.pop_front();
+  }
+
+  process::LocalSocket socket_;
+  std::shared_ptr<ring::Doorbell> bell_;
+  ring::Channel channel_;
+  wire::Welcome welcome_;
+  wire::FrameWriter writer_;
+  std::deque<Heard> heard_;
+  bool cut_off_ = false;
+  std::array<std::byte, process::kMaxPacket> packet_{};
+  alignas(16) std::array<std::byte, ring::kMaxFrame> frame_{};
+};
+
+}  // namespace troupe::cli
