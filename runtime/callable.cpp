@@ -1,5 +1,8 @@
 #include "troupe/runtime/detail/callable.hpp"
 
+#include "troupe/runtime/base/words.hpp"
+
+#include <cxxabi.h>
 #include <cctype>
 #include <cstring>
 #include <string>
@@ -51,6 +54,20 @@ bool mentions_closure(std::string_view name) {
     if (digits < name.size() && name[digits] == '_') return true;
   }
   return false;
+}
+
+/// An error inside errors of tasks that wait for tasks says once more what has gone wrong, and so
+/// does its message: both stay bounded however deep the tasks are nested.
+constexpr int kMostCauses = 8;
+
+std::string words_of(const Error& inner) {
+  if (inner.code() == Code::task_failed && inner.info().cause) return inner.message();
+  return std::string(name_of(inner.code())) + " inside: " + inner.message();
+}
+std::shared_ptr<const ErrorInfo> bounded_cause(const Error& inner) {
+  int depth = 0;
+  for (const ErrorInfo* one = &inner.info(); one != nullptr; one = one->cause.get()) ++depth;
+  return depth > kMostCauses ? inner.info().cause : inner.shared_info();
 }
 
 }  // namespace
@@ -106,6 +123,40 @@ void lay_out(Call& call, std::span<const std::size_t> sizes) {
     end = begin + sizes[i];
   }
   call.bytes.resize(end);
+}
+
+Error error_from_current_exception(const char* function, Phase phase) noexcept {
+  ErrorInfo info;
+  info.code = Code::task_failed;
+  info.outcome = phase == Phase::arguments ? Outcome::not_executed : Outcome::executed;
+  info.origin.function = function;
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (phase != Phase::running) {
+      ErrorInfo same = error.info();
+      same.outcome = info.outcome;
+      if (same.origin.function.empty()) same.origin.function = function;
+      return Error(std::move(same));
+    }
+    info.message = words_of(error);
+    info.type = typeid(error).name();
+    info.cause = bounded_cause(error);
+  } catch (...) {
+    const std::type_info* type = abi::__cxa_current_exception_type();
+    info.type = type != nullptr ? type->name() : "";
+    info.message = words_of_current_exception();
+  }
+  return Error(std::move(info));
+}
+
+std::optional<Error> run_thunk(const Callable& callable, Invocation& invocation) noexcept {
+  try {
+    callable.thunk(invocation);
+    return std::nullopt;
+  } catch (...) {
+    return error_from_current_exception(callable.name, invocation.phase());
+  }
 }
 
 Engine& running_engine() {

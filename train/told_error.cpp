@@ -2,8 +2,6 @@
 
 #include "troupe/runtime/detail/engine.hpp"
 
-#include <typeinfo>
-
 namespace troupe::train::internal {
 
 std::vector<ToldError> told(const Error& error) {
@@ -47,17 +45,8 @@ Error current_error(const char* loop) {
     throw;
   } catch (const Error& error) {
     return error;
-  } catch (const std::exception& error) {
-    if (error.what() != nullptr) return troupe::detail::error_from_current_exception(loop);
-    ErrorInfo info;
-    info.code = Code::task_failed;
-    info.outcome = Outcome::executed;
-    info.type = typeid(error).name();
-    info.message = "an exception of type " + readable_type(info.type.c_str()) + " without words";
-    info.origin.function = loop;
-    return Error(std::move(info));
   } catch (...) {
-    return troupe::detail::error_from_current_exception(loop);
+    return troupe::detail::error_from_current_exception(loop, troupe::detail::Phase::running);
   }
 }
 

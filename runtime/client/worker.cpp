@@ -6,7 +6,6 @@
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
 
-#include <cxxabi.h>
 #include <sched.h>
 #include <unistd.h>
 #include <algorithm>
@@ -309,7 +308,11 @@ class Worker {
       const std::shared_ptr<detail::ResultSink> nothing = std::make_shared<NoResult>();
       Run run(engine_, arguments_, nullptr, restarted_, nothing);
       run.belongs_to(actor_, lifetime_);
-      class_->thunk(run);
+      if (const std::optional<Error> error = detail::run_thunk(*class_, run)) {
+        end_if_fork(engine_, 1);
+        const Error here = located(*error, name, 1);
+        return engine_.created(actor_, order.start.incarnation, &here);
+      }
       end_if_fork(engine_, 0);
       instance_ = run.self();
       engine_.created(actor_, order.start.incarnation, nullptr);
@@ -318,7 +321,8 @@ class Worker {
       engine_.created(actor_, order.start.incarnation, &error);
     } catch (...) {
       end_if_fork(engine_, 1);
-      const Error error = located(detail::error_from_current_exception(name), name, 1);
+      const Error error =
+          located(detail::error_from_current_exception(name, detail::Phase::arguments), name, 1);
       engine_.created(actor_, order.start.incarnation, &error);
     }
   }
@@ -341,9 +345,12 @@ class Worker {
       waited = engine_.waited();
       Run run(engine_, arguments_, instance_, restarted_, sink_);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
-      callable->thunk(run);
-      if (!run.deferred() && !sink->finished())
+      if (const std::optional<Error> error = detail::run_thunk(*callable, run)) {
+        end_if_fork(engine_, 1);
+        sink->fail(located(*error, callable->name, call.call.attempt));
+      } else if (!run.deferred() && !sink->finished()) {
         sink->fail(Error(Code::internal, std::string(callable->name) + " ended without a result"));
+      }
       deferred = run.deferred();
     } catch (const BadArgument& bad) {
       sink->fail(located(bad.error, callable->name, call.call.attempt), bad.lost);
@@ -351,7 +358,8 @@ class Worker {
       end_if_fork(engine_, 1);
       if (sink == nullptr) sink = next_replier(call, 1);
       const char* name = callable != nullptr ? callable->name : "unknown function";
-      sink->fail(located(detail::error_from_current_exception(name), name, call.call.attempt));
+      sink->fail(located(detail::error_from_current_exception(name, detail::Phase::arguments), name,
+                         call.call.attempt));
     }
     const Time begun = std::max(free_since_, opened_);
     free_since_ = deferred ? steady_now() : sink->ended();
@@ -422,33 +430,3 @@ void run_worker(Fd socket, std::uint64_t token) {
 }
 
 }  // namespace troupe::client
-
-namespace troupe::detail {
-
-Error error_from_current_exception(const char* function) noexcept {
-  ErrorInfo info;
-  info.code = Code::task_failed;
-  info.outcome = Outcome::executed;
-  info.origin.function = function;
-  try {
-    throw;
-  } catch (const Error& error) {
-    // Arguments that could not be opened, wrong builds: the call did not run. All else came out
-    // of user code.
-    if (error.outcome() == Outcome::not_executed && error.code() != Code::task_failed) {
-      ErrorInfo same = error.info();
-      if (same.origin.function.empty()) same.origin.function = function;
-      return Error(std::move(same));
-    }
-    info.message = std::string(name_of(error.code())) + " inside: " + error.message();
-    info.type = typeid(error).name();
-    info.cause = error.shared_info();
-  } catch (...) {
-    const std::type_info* type = abi::__cxa_current_exception_type();
-    info.type = type != nullptr ? type->name() : "";
-    info.message = words_of_current_exception();
-  }
-  return Error(std::move(info));
-}
-
-}  // namespace troupe::detail

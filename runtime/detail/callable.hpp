@@ -205,33 +205,40 @@ class Running final : public CoroutineRoot {
   /// Runs to the first wait. The result of a coroutine that does not wait goes straight to the
   /// invocation.
   void start(Invocation& invocation) {
+    invocation.enter(Phase::running);
     task_.emplace(frame_.call(invocation.self()));
     auto coroutine = Access::coroutine(*task_);
     coroutine.promise().root = this;
     coroutine.resume();
     if (coroutine.done())
-      deliver(invocation);
+      deliver(invocation, [&] { invocation.enter(Phase::results); });
     else
       sink_ = invocation.defer();
   }
   void resumed() noexcept override {
     if (!sink_ || !Access::coroutine(*task_).done()) return;
     const std::shared_ptr<ResultSink> sink = std::move(sink_);
+    Phase phase = Phase::running;
     try {
-      deliver(*sink);
+      deliver(*sink, [&] { phase = Phase::results; });
     } catch (...) {
-      sink->fail(error_from_current_exception(name_));
+      sink->fail(error_from_current_exception(name_, phase));
     }
   }
 
  private:
-  void deliver(ResultSink& sink) {
+  /// Says when user code has ended well.
+  template <class Ended>
+  void deliver(ResultSink& sink, Ended&& ended) {
     auto& promise = Access::coroutine(*task_).promise();
     if constexpr (std::is_void_v<T>) {
       promise.take();
+      ended();
       publish_nothing(sink);
     } else {
-      Results::finish(sink, promise.take());
+      const T result = promise.take();
+      ended();
+      Results::finish(sink, result);
     }
   }
   const char* name_;
@@ -268,11 +275,15 @@ class Entry {
       running->start(invocation);
     } else {
       F frame(invocation);
+      invocation.enter(Phase::running);
       if constexpr (std::is_void_v<R>) {
         frame.call(invocation.self());
+        invocation.enter(Phase::results);
         publish_nothing(invocation);
       } else {
-        Results::finish(invocation, frame.call(invocation.self()));
+        const auto& result = frame.call(invocation.self());
+        invocation.enter(Phase::results);
+        Results::finish(invocation, result);
       }
     }
   }
@@ -311,6 +322,7 @@ class ConstructorEntry {
     if (views.size() != sizeof...(W))
       throw_malformed("a call has another number of arguments than its constructor");
     std::tuple<W...> values{decode_value<W>(views[I].bytes, views[I].refs, views[I].keep)...};
+    invocation.enter(Phase::running);
     if constexpr (std::is_aggregate_v<A>)
       invocation.set_self(new A{std::move(std::get<I>(values))...});
     else if constexpr (std::is_constructible_v<A, W...>)

@@ -190,8 +190,11 @@ class ResultSink {
 
 class Engine;
 
-/// One run of a thunk. An exception that leaves the thunk becomes TaskFailed at exactly one place,
-/// its caller.
+/// How far a run has come: it decodes its arguments, is inside user code, or encodes its results.
+enum class Phase : std::uint8_t { arguments = 0, running = 1, results = 2 };
+
+/// One run of a thunk. An exception that leaves the thunk becomes an Error at exactly one place,
+/// run_thunk().
 class Invocation : public ResultSink {
  public:
   virtual std::span<const ArgumentView> arguments() const = 0;
@@ -205,6 +208,13 @@ class Invocation : public ResultSink {
   virtual bool restarted() const = 0;
   /// The actor that runs this method, for self<A>(); empty elsewhere.
   virtual ActorHandle actor() const { return {}; }
+
+  /// The thunk says so.
+  void enter(Phase phase) noexcept { phase_ = phase; }
+  Phase phase() const noexcept { return phase_; }
+
+ private:
+  Phase phase_ = Phase::arguments;
 };
 
 /// On how many nodes an object is to be, and how long whoever makes it waits for that.
@@ -253,9 +263,15 @@ struct ObjectLocation {
   std::vector<NodeId> nodes;  ///< that have it, the asking one first if it does; at most 64
 };
 
-/// Turns an exception into the Error that travels; call inside a catch block. Keeps a troupe::Error
-/// as the cause.
-TROUPE_API Error error_from_current_exception(const char* function) noexcept;
+/// Turns an exception into the Error that travels; call inside a catch block. What leaves user code
+/// is TaskFailed, executed; a troupe::Error is its cause then, and its outcome says nothing of this
+/// run. An error of the runtime stays what it is: before user code not executed, behind it
+/// executed. A chain of causes keeps its innermost eight.
+TROUPE_API Error error_from_current_exception(const char* function, Phase phase) noexcept;
+
+/// Calls the thunk. The error that an exception became, if one left it.
+TROUPE_API std::optional<Error> run_thunk(const Callable& callable,
+                                          Invocation& invocation) noexcept;
 
 /// The process's runtime. All members may be called from any thread unless they say otherwise.
 class TROUPE_API Engine {

@@ -274,16 +274,13 @@ void InlineEngine::run(Job job, Room* room) {
   for (const detail::Argument& argument : job.arguments)
     if (argument.object && object_of(argument.object).error)
       return errors.fail(*object_of(argument.object).error);
-  try {
-    Run invocation(*this, job, room);
-    job.callable->thunk(invocation);
-  } catch (...) {
-    const Error error = detail::error_from_current_exception(job.callable->name);
-    if (job.callable->kind == detail::CallableKind::constructor)
-      room->dead = Error(Code::actor_died, error.message(), Outcome::not_executed);
-    else
-      errors.fail(error);
-  }
+  Run invocation(*this, job, room);
+  const std::optional<Error> error = detail::run_thunk(*job.callable, invocation);
+  if (!error) return;
+  if (job.callable->kind == detail::CallableKind::constructor)
+    room->dead = Error(Code::actor_died, error->message(), Outcome::not_executed);
+  else
+    errors.fail(*error);
 }
 
 bool InlineEngine::step() {
@@ -461,23 +458,6 @@ void release_object(ObjectEntry* entry) noexcept {
 
 void register_callable(const Callable* callable) {
   testing::registry().push_back(callable);
-}
-
-Error error_from_current_exception(const char* function) noexcept {
-  ErrorInfo info{
-      .code = Code::task_failed, .outcome = Outcome::executed, .origin = {.function = function}};
-  try {
-    throw;
-  } catch (const Error& error) {
-    info.message = error.message();
-    info.cause = error.shared_info();
-  } catch (const std::exception& error) {
-    info.message = error.what();
-    info.type = typeid(error).name();
-  } catch (...) {
-    info.message = "an exception of unknown type";
-  }
-  return Error(info);
 }
 
 }  // namespace troupe::detail
