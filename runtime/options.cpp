@@ -24,7 +24,7 @@ template <class O>
 Request common(const O& o) {
   Request request;
   request.name = o.name;
-  request.cpus = checked("cpus", o.cpus);
+  if (const std::optional<double> cpus = o.cpus) request.cpus = checked("cpus", *cpus);
   request.gpus = checked("gpus", o.gpus);
   request.memory = o.memory;
   for (const Resource& resource : o.resources)

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <typeinfo>
 
@@ -108,9 +109,9 @@ struct Options {
   /// Shown by `troupe list` and in errors; an actor is found by it. Default: none (the function's
   /// name is shown).
   std::string_view name = {};
-  /// CPUs reserved, down to 0.0001; 0 reserves none. Admission, not a limit. Default 1, as most
-  /// code uses one.
-  double cpus = 1;
+  /// CPUs reserved, down to 0.0001; 0 reserves none. Admission, not a limit. Default 1 for a task,
+  /// as most code uses one; none for an actor, as most actors mostly wait.
+  std::optional<double> cpus = {};
   /// GPUs reserved, fractions share a device; a worker sees its own only. Default 0.
   double gpus = 0;
   /// Memory reserved. Admission, not a limit; 0 reserves none.
@@ -145,8 +146,9 @@ struct TaskOptions {
 /// For actors.
 struct ActorOptions {
   std::string_view name = {};
-  /// Reserved as long as it lives; the default of 1 reserves nothing, as most actors mostly wait.
-  double cpus = 1;
+  /// Reserved as long as it lives, idle or not. Default: none, as most actors mostly wait; 1
+  /// reserves one.
+  std::optional<double> cpus = {};
   double gpus = 0;
   Bytes memory = {};
   Resources resources = {};

@@ -29,12 +29,12 @@ constexpr Duration kTick = 1ms;
 constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
 
-wire::Shape shape_of(const detail::Request& request) {
+wire::Shape shape_of(const detail::Request& request, double default_cpus) {
   const auto fixed = [](double amount) {
     return static_cast<std::int64_t>(std::llround(amount * 10'000));
   };
   wire::Shape shape;
-  shape.cpus = fixed(request.cpus);
+  shape.cpus = fixed(request.cpus.value_or(default_cpus));
   shape.gpus = fixed(request.gpus);
   shape.memory_bytes = request.memory.count;
   for (const auto& [name, amount] : request.resources)
@@ -58,7 +58,7 @@ void check_amounts(const detail::Request& request) {
                               ": give 0, or a number from 0.0001 to 1e9",
                           Outcome::not_executed);
   };
-  check("cpus", request.cpus);
+  check("cpus", request.cpus.value_or(0));
   check("gpus", request.gpus);
   for (const auto& [name, amount] : request.resources) check(name.c_str(), amount);
 }
@@ -325,7 +325,7 @@ Error ClientEngine::of_another_session() {
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
-  return wishes_.key_for(shape_of(*options));
+  return wishes_.key_for(shape_of(*options, 1));
 }
 
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
@@ -404,8 +404,6 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
     check_amounts(*options);
     request = *options;
   }
-  if (request.cpus == 1)
-    request.cpus = 0;  // an actor that asks for nothing special reserves nothing
   if (request.get_if_exists && request.name.empty())
     throw InvalidArgument(Code::invalid_argument, "get_if_exists needs a name");
   if (request.detached && request.name.empty())
@@ -428,7 +426,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.get_if_exists = request.get_if_exists;
   message.max_restarts = request.max_restarts;
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
-  message.shape = shape_of(request);
+  message.shape = shape_of(request, 0);
   // What the agent is to keep is owned by it from here on.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
   message.creation = call_that_fits(

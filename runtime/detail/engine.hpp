@@ -134,7 +134,7 @@ struct Call {
 /// Options of a task or actor with everything owned; a null pointer to it means all defaults.
 struct Request {
   std::string name;
-  double cpus = 1;
+  std::optional<double> cpus;  ///< empty: 1 for a task, none for an actor
   double gpus = 0;
   Bytes memory{};
   std::vector<std::pair<std::string, double>> resources;

@@ -178,6 +178,27 @@ int explicit_one(int& argc, char** argv) {
 }
 const Program one_cpu{"an_actor_reserves_one_cpu", {.expect = "204\n", .nodes = 1}, explicit_one};
 
+/// Options that serve every verb: an actor of them reserves what they say, and nothing by default.
+int any_options(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  std::vector<troupe::Actor<Sitting>> sitting;
+  for (int i = 0; i < 3; ++i) sitting.push_back(ctx.with({.memory = {}}).spawn<Sitting>());
+  sitting.push_back(ctx.with({.cpus = 0}).spawn<Sitting>());
+  sitting.push_back(ctx.spawn<Sitting>());
+  for (const auto& one : sitting) std::cout << ctx.get(one.call<&Sitting::twice>(1));
+  auto holds = ctx.with({.cpus = 1}).spawn<Sitting>();
+  std::cout << ctx.get(holds.call<&Sitting::twice>(2));
+  auto task = ctx.submit<same>(5);
+  std::cout << ctx.try_get(task, 200ms).ok();
+  holds = {};
+  std::cout << ctx.get(task) << '\n';
+  return 0;
+}
+const Program by_default{
+    "actors_reserve_nothing_by_default", {.expect = "22222405\n", .nodes = 1}, any_options};
+
 // --- a node dies ---
 
 int ends_its_agent(int) {

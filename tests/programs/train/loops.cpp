@@ -164,6 +164,25 @@ const programs::Program more_cpus_than_a_node_has{
         }
     }};
 
+/// One CPU: two workers that reserve one each fit nowhere, one does, and two that reserve none.
+int on_one_cpu(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::Session session({.cpus = 1});
+  troupe::Context ctx = session.context();
+  try {
+    train::fit<does_nothing>(ctx, {.workers = 2, .max_restarts = 5, .cpus_per_worker = 1});
+  } catch (const troupe::Infeasible&) {
+    std::cout << "infeasible" << std::endl;
+  }
+  std::cout << train::fit<does_nothing>(ctx, {.workers = 1, .cpus_per_worker = 1}).restarts()
+            << train::fit<does_nothing>(ctx, {.workers = 2}).restarts() << std::endl;
+  return 0;
+}
+const programs::Program workers_that_reserve_a_cpu{
+    "workers_that_reserve_a_cpu",
+    {.expect = "infeasible\n00\n", .seconds = 15, .nodes = 1},
+    on_one_cpu};
+
 void finds(train::Worker& w) {
   constexpr double mine[] = {4, 3, 2, 1}, other[] = {9, 1, 9, 9};
   for (int i = 0; i < 4; ++i) {
