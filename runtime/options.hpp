@@ -106,8 +106,8 @@ Errors errors() {
 
 /// For tasks and actors alike.
 struct Options {
-  /// Shown by `troupe list` and in errors; an actor is found by it. Default: none (the function's
-  /// name is shown).
+  /// A task's stands before its function in errors (`nightly: area(double)`). An actor is found by
+  /// it, and `troupe list actors` shows it. Default: none.
   std::string_view name = {};
   /// CPUs reserved, down to 0.0001; 0 reserves none. Admission, not a limit. Default 1 for a task,
   /// as most code uses one; none for an actor, as most actors mostly wait.

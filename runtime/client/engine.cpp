@@ -65,12 +65,13 @@ void check_amounts(const detail::Request& request) {
 
 /// The error of a call that ended without its worker's word, with the name of what was called. A
 /// lost argument arose elsewhere.
-Error located(const Error& reason, const detail::Call& call, int attempt) {
+Error located(const Error& reason, const detail::Call& call, const detail::Request* request,
+              int attempt) {
   if (!reason.where().function.empty() || reason.code() == Code::object_lost ||
       call.callable == nullptr)
     return reason;
   ErrorInfo info = reason.info();
-  info.origin.function = call.callable->name;
+  info.origin.function = place_of(call, request);
   info.origin.attempt = attempt;
   return Error(std::move(info));
 }
@@ -780,7 +781,7 @@ void ClientEngine::recall(std::uint64_t worker) {
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 void ClientEngine::fail(Task& task, const Error& reason) {
-  Error error = located(reason, task.call, static_cast<int>(task.attempt));
+  Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
   if (task.spec != nullptr) {
     lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
     error = cannot_run_again(error);
@@ -793,7 +794,7 @@ void ClientEngine::watch(ActorId actor) {
   tell_agent(wire::WatchActor{actor});
 }
 void ClientEngine::fail(ActorCall& call, const Error& reason) {
-  const Error error = located(reason, call.call, 0);
+  const Error error = located(reason, call.call, nullptr, 0);
   if (call.results.empty())
     std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name,
                  error.what());

@@ -495,6 +495,7 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
   }
   if (reply.value.kind == wire::Value::Kind::error) {
     Error error(*reply.value.error);
+    if (task != nullptr) error = with_its_name(error, *task);
     if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
         error.code() == Code::object_lost && argument_lost(*task, worker, reply, error, now))
       return;

@@ -41,6 +41,19 @@ Error poisoned(const Error& last) {
 
 }  // namespace
 
+std::string place_of(const detail::Call& call, const detail::Request* request) {
+  if (request == nullptr || request->name.empty()) return call.callable->name;
+  return request->name + ": " + call.callable->name;
+}
+
+Error with_its_name(const Error& error, const Task& task) {
+  if (!task.request || task.request->name.empty() || error.where().function != name_of(task))
+    return error;
+  ErrorInfo info = error.info();
+  info.origin.function = place_of(task.call, task.request.get());
+  return Error(std::move(info));
+}
+
 TaskManager::~TaskManager() {
   while (first_ != nullptr) {
     Task* task = first_;

@@ -29,6 +29,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,6 +60,11 @@ struct Task final : Recycled<Task> {
   /// until waiting is 0, or its worker answers.
   enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;
 };
+
+/// What stands in errors for where a call ran: its function, behind the name that the user gave.
+std::string place_of(const detail::Call& call, const detail::Request* request);
+/// The error of an attempt with the name that its task has, if it arose in that.
+Error with_its_name(const Error& error, const Task& task);
 
 class TaskManager {
  public:
