@@ -30,10 +30,12 @@ class Actor {
 
   /// Runs the method on the actor. Result: a Ref to what it returns. Calls of one caller start in
   /// the order in which they were made; one whose Ref argument is not ready holds back the later
-  /// ones. Never blocks; throws Overloaded when the actor's queue is full, InvalidArgument for an
-  /// empty handle. At get/co_await: TaskFailed (the method threw), ActorDied, ActorUnavailable,
-  /// each with its outcome; runs at most once. Arguments are copied or moved out before return.
-  /// Cost: one message; an argument above 4 KiB goes through the object store once.
+  /// ones. Waits for no value and no worker; an argument above 4 KiB waits as submit's. Throws
+  /// Overloaded when 1,048,576 calls of this process wait for the actor, InvalidArgument for an
+  /// empty handle. At get/co_await: TaskFailed (an exception left the method, a troupe::Error as
+  /// its cause), ActorDied, ActorUnavailable, each with its outcome; runs at most once. Arguments
+  /// are copied or moved out before return. Cost: one message; an argument above 4 KiB goes through
+  /// the object store once.
   template <auto Method, class... Arguments>
   auto call(Arguments&&... arguments) const {
     if constexpr (detail::check_method<A, Method, Arguments&&...>())

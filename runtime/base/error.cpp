@@ -24,7 +24,7 @@ CodeText text_of(Code code) noexcept {
     case Code::actor_died: return {"actor_died", "spawn the actor anew, or give it max_restarts"};
     case Code::actor_unavailable:
       return {"actor_unavailable",
-              "the actor may come back: call again, or mark the call .retry if it may run twice"};
+              "the actor may come back: call again, if the call may run twice"};
     case Code::object_lost:
       return {
           "object_lost",
@@ -33,8 +33,7 @@ CodeText text_of(Code code) noexcept {
     case Code::cancelled: return {"cancelled", "somebody asked for this; nothing to do"};
     case Code::timed_out:
       return {"timed_out", "the work goes on: get the same ref again, or cancel it"};
-    case Code::overloaded:
-      return {"overloaded", "wait for results before submitting more, or raise the limit"};
+    case Code::overloaded: return {"overloaded", "wait for results before submitting more"};
     case Code::unavailable:
       return {"unavailable",
               "look at `troupe status`; the call may be repeated once the part is back"};

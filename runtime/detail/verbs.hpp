@@ -14,8 +14,10 @@ template <class Self, Purpose purpose>
 class Verbs {
  public:
   /// Runs F(arguments…) on some worker. Result: a handle to what it returns; it completes when the
-  /// result is sealed. Two submits are not ordered. Never blocks; throws Overloaded when the job's
-  /// queue limit is reached. At get/co_await: TaskFailed (F threw), ObjectLost, TimedOut,
+  /// result is sealed. Two submits are not ordered. Waits for no value and no worker; an argument
+  /// above 4 KiB waits for room in the object store when that is full, then OutOfMemory or
+  /// OutOfDisk. Throws Overloaded when 4,194,304 tasks of this process wait. At get/co_await:
+  /// TaskFailed (an exception left F, a troupe::Error as its cause), ObjectLost, TimedOut,
   /// Infeasible. Retried up to max_retries when its worker or node dies, even if it may have run;
   /// late attempts are fenced. Arguments are copied or moved out before return; Ref arguments stay
   /// alive until F has ended. Cost: one message; an argument above 4 KiB goes through the object
@@ -81,7 +83,8 @@ class Verbs {
     return refs;
   }
   /// Makes an actor of class A: A(arguments…), or A{arguments…} for an aggregate. Result: its
-  /// handle, at once; with a name when that is answered, within 10 s. The constructor waits for Ref
+  /// handle, at once; with a name it blocks until that is answered, at most 10 s, then Unavailable.
+  /// An argument above 4 KiB waits as submit's. The constructor waits for Ref
   /// arguments that are not ready. One that throws, an argument that ends in an error, or a request
   /// that no node can satisfy ends every call on the actor in ActorDied with that as its cause.
   template <class A, class... Arguments>
