@@ -12,18 +12,19 @@
 /// ActorContext& (it has no get and no wait: methods co_await, so that they hold no thread).
 #pragma once
 
-#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/detail/verbs.hpp"
 #include "troupe/runtime/view.hpp"
 
 namespace troupe {
 
-/// As long as it takes.
+/// As long as it takes. So is every timeout that is too long to be counted from now; zero and
+/// negative ones only look.
 inline constexpr Duration forever = detail::kNoTimeout;
 
 struct WaitOptions {
   std::size_t count = 1;       ///< how many must be ready; more than there are means all
-  Duration timeout = forever;  ///< 0 only looks
+  Duration timeout = forever;  ///< 0 and less only look
 };
 
 /// How a value that is put outlives the node where that is done.
@@ -36,7 +37,7 @@ struct PutOptions {
   /// they could not take it; nothing is kept then. Costs a transfer and the bytes once more for
   /// each. Default 1: no message and no wait, and the value goes with its node (ObjectLost).
   int replicas = 1;
-  /// How long that may take, then Unavailable. Default 60 s.
+  /// How long that may take, then Unavailable; 0 and less: not at all. Default 60 s.
   Duration timeout = std::chrono::seconds(60);
 };
 
@@ -316,16 +317,6 @@ inline constexpr bool callable_remotely_with =
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// What is left until `end`; no timeout stays none.
-inline Duration remaining(Time end) noexcept {
-  if (end == Time::max()) return kNoTimeout;
-  const Duration left = end - steady_now();
-  return left > Duration::zero() ? left : Duration::zero();
-}
-inline Time deadline(Duration timeout) noexcept {
-  const Time now = steady_now();
-  return timeout >= Time::max() - now ? Time::max() : now + timeout;
-}
 /// The handle inside a Ref that is waited for.
 template <class T>
 const ObjectHandle& handle_of(const Ref<T>& ref) {
@@ -401,13 +392,13 @@ T Context::get(const Ref<T>& ref, Duration timeout) const {
 
 template <class T>
 auto Context::get(const std::vector<Ref<T>>& refs, Duration timeout) const {
-  const Time end = detail::deadline(timeout);
+  const Time end = deadline_after(steady_now(), timeout);
   if constexpr (std::is_void_v<T>) {
-    for (const Ref<T>& ref : refs) get(ref, detail::remaining(end));
+    for (const Ref<T>& ref : refs) get(ref, time_left(end, steady_now()));
   } else {
     std::vector<T> values;
     values.reserve(refs.size());
-    for (const Ref<T>& ref : refs) values.push_back(get(ref, detail::remaining(end)));
+    for (const Ref<T>& ref : refs) values.push_back(get(ref, time_left(end, steady_now())));
     return values;
   }
 }

@@ -224,8 +224,8 @@ class Supervisor {
     std::vector<Ref<Taken>> open;
     for (std::size_t rank = 0; rank < members_.size(); ++rank)
       if (!verdict_->over(static_cast<int>(rank))) open.push_back(members_[rank].next);
-    static_cast<void>(ctx_.wait(
-        open, {.count = 1, .timeout = troupe::detail::remaining(std::min(until, grace_))}));
+    static_cast<void>(
+        ctx_.wait(open, {.count = 1, .timeout = time_left(std::min(until, grace_), steady_now())}));
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       if (verdict_->over(static_cast<int>(rank))) continue;
       Member& m = members_[rank];

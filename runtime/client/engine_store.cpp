@@ -1,5 +1,6 @@
 /// Shared memory as the engine uses it: room for large values, views of others' values, and the
 /// descriptors that the agent must hand over first.
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -270,21 +271,18 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
   struct Leave {
     ~Leave() { inside = false; }
   } const leave;
-  Duration left = timeout;
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
     Guard lock = guard();  // all of them are asked for at once
     for (const auto& bundle : bundles) need(entry_of(bundle), true);
     unlock_and_collect(lock);
   }
-  const Time begun = steady_now();
+  const Time deadline = deadline_after(steady_now(), timeout);
   std::vector<detail::ObjectHandle> refs;
   for (const auto& bundle : bundles) {
-    const auto part = try_get(bundle, left);
+    const auto part = try_get(bundle, time_left(deadline, steady_now()));
     if (!part) return part.error();
     refs.insert(refs.end(), part->refs.begin(), part->refs.end());
-    if (timeout != detail::kNoTimeout)
-      left = std::max<Duration>(timeout - (steady_now() - begun), Duration(0));
   }
   return refs;
 }
@@ -315,10 +313,10 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
                              static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
-  const bool bounded = how.timeout < Time::max() - now - kReplicaAnswers;
+  const Time until = deadline_after(now, how.timeout);
   idle_until(
       lock, [&] { return answer.has_value() || agent_lost_; },
-      bounded ? now + how.timeout + kReplicaAnswers : Time::max(), kReplicaGrace, now);
+      deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
   const auto answered = std::move(replications_.extract(request).mapped());
   std::optional<Error> error;
   if (!answered)

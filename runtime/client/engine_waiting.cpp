@@ -1,4 +1,5 @@
 /// Waiting for values: get, wait, coroutines; a worker that waits gives its CPU back.
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
 
 #include <sched.h>
@@ -12,10 +13,6 @@ using namespace std::chrono_literals;
 
 /// A get that lasts longer gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
-
-Time deadline_after(Duration timeout, Time now) {
-  return timeout >= Time::max() - now ? Time::max() : now + timeout;
-}
 
 }  // namespace
 
@@ -45,7 +42,7 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
     return;
   }
   const Time begun = steady_now();
-  const Time patient_until = std::min(deadline, deadline_after(grace, begun));
+  const Time patient_until = std::min(deadline, deadline_after(begun, grace));
   if (!pump_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
     const Blocking blocking(*this);
     pump_->wait(guard, done, deadline);
@@ -94,7 +91,7 @@ void ClientEngine::hand_back_unstarted() {
 namespace {
 
 Error no_result_after(Duration timeout) {
-  const double seconds = std::chrono::duration<double>(timeout).count();
+  const double seconds = std::chrono::duration<double>(std::max(timeout, Duration(0))).count();
   return Error(Code::timed_out, "no result after " + std::to_string(seconds) + " s",
                Outcome::unknown);
 }
@@ -116,7 +113,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   if (is_foreign(entry)) return of_another_session();
   // Who waits without end reads no clock for that.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
-  const Time deadline = deadline_after(timeout, now);
+  const Time deadline = deadline_after(now, timeout);
   for (;;) {
     const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
     auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
@@ -230,7 +227,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
         possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
       if (possible < count) raise(Loopback::waits_for_itself());
     }
-    block_until(lock, [&] { return order.size() >= count; }, deadline_after(timeout, steady_now()));
+    block_until(lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
   }
   if (order.size() > count) order.resize(count);
   unlock_and_collect(lock);

@@ -17,6 +17,12 @@ int late(int x) {
   std::this_thread::sleep_for(300ms);
   return x;
 }
+std::vector<troupe::Ref<int>> refs(troupe::Context& ctx, int n) {
+  std::this_thread::sleep_for(50ms);
+  std::vector<troupe::Ref<int>> made;
+  for (int i = 0; i < n; ++i) made.push_back(ctx.put(i));
+  return made;
+}
 struct Counter {
   int n = 0;
   int add(int k) { return n += k; }
@@ -51,6 +57,12 @@ const programs::Program waits_at_their_ends{
         } catch (const troupe::TimedOut&) {
         }
         only_looked = only_looked && ctx.get(ref) == 1 && ctx.get(ref, timeout) == 1;
+        only_looked = only_looked && ctx.get(std::vector{ref, ref}, timeout).size() == 2;
+        // A value whose refs come apart from it.
+        const auto many = ctx.submit<refs>(1000);
+        only_looked = only_looked && !ctx.try_get(many, timeout).ok();
+        ctx.get(many);
+        only_looked = only_looked && ctx.get(many, timeout).size() == 1000;
         std::cout << (only_looked ? "looked" : "waited") << std::endl;
       }
     }};
