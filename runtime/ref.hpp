@@ -6,7 +6,8 @@
 ///
 /// Refs may be copied, stored, passed as arguments, returned and put into values; the value lives
 /// as long as some Ref to it does, in whatever process; a detached actor's outlives the program. A
-/// Ref that is left when run() or a Session ends may be dropped, and is refused by the next one.
+/// Ref that is left when run() or a Session ends may be dropped; each verb of the next one refuses
+/// it (InvalidArgument), and wait() takes it for ready.
 #pragma once
 
 #include "troupe/runtime/detail/engine.hpp"

@@ -104,13 +104,13 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
                  "get of an empty Ref: it was moved from or never assigned");
   if (in_fork()) return ProcessMark::error_in_fork();
   Entry& entry = entry_of(object);
+  if (is_foreign(entry)) return of_another_session();
   const auto is_final = [&entry](const Result<detail::Value>& value) {
     return value || value.error().code() != Code::object_lost ||
            entry.kind == wire::Value::Kind::error;
   };
   if (is_here(entry))  // mostly, and then nobody asks for the time
     if (auto value = materialise(object, timeout); is_final(value)) return value;
-  if (is_foreign(entry)) return of_another_session();
   // Who waits without end reads no clock for that.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);

@@ -135,7 +135,7 @@ TEST(Misuse, OfARefOfAnEarlierSessionIsToldAndHarmsNobody) {
   told([&] { (void)ctx.submit<open>(Holds{large}); });
   told([&] { (void)actor.call<&Counter::add>(1); });
   EXPECT_EQ(ctx.wait({result}).ready.size(), 1u);
-  EXPECT_EQ(ctx.get(small_value), 7) << "its value is in the program";
+  told([&] { (void)ctx.get(small_value); });
   large = {};
   const auto other = ctx.put(numbers(3, kMiB));
   EXPECT_TRUE(ctx.get(mine) == numbers(2, kMiB));
