@@ -18,8 +18,8 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   spec.lifetime = message.lifetime;
   spec.owner = self;
   spec.shape = shape_of(message.shape);
-  spec.max_restarts = message.max_restarts;
-  // Control refuses a negative one together with the message that has it.
+  // Control refuses fewer than -1, and a negative window, together with the message that has it.
+  spec.max_restarts = std::max(message.max_restarts, -1);
   constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
   spec.restart_window =
       Duration(static_cast<Duration::rep>(std::min(message.restart_window_ns, kLongest)));

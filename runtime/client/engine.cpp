@@ -61,6 +61,12 @@ void check_amounts(const detail::Request& request) {
   check("cpus", request.cpus.value_or(0));
   check("gpus", request.gpus);
   for (const auto& [name, amount] : request.resources) check(name.c_str(), amount);
+  if (request.max_restarts < -1 || request.max_retries < -1)
+    throw InvalidArgument(
+        Code::invalid_argument,
+        "options 'max_restarts' and 'max_retries' are -1 (without limit), 0 or more, not " +
+            std::to_string(std::min(request.max_restarts, request.max_retries)),
+        Outcome::not_executed);
 }
 
 /// The error of a call that ended without its worker's word, with the name of what was called. A

@@ -126,6 +126,31 @@ Duration used_cpu() {
   return length(usage.ru_utime) + length(usage.ru_stime);
 }
 
+TEST_F(Extremes, NumbersOfAttemptsBelowMinusOneAreRefused) {
+  static const detail::Callable kEntry{[](detail::Invocation&) {}};
+  detail::Request request;
+  request.max_restarts = -2;
+  EXPECT_THROW((void)engine().spawn({.callable = &kEntry}, &request), InvalidArgument);
+  request.max_restarts = 0;
+  request.max_retries = -2;
+  detail::ObjectHandle result;
+  EXPECT_THROW(engine().submit({.callable = &kEntry}, &request, {&result, 1}), InvalidArgument);
+}
+
+TEST_F(Extremes, ATimeoutOfNothingOrLessOnlyLooks) {
+  const auto pending = submit({});
+  const auto ready = put("it is here");
+  for (const Duration timeout : {Duration(0), Duration(-1), Duration(-1h), Duration::min()}) {
+    const auto got = engine().try_get(pending, timeout);
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code(), Code::timed_out);
+    EXPECT_EQ(got.error().message().find('-'), std::string::npos) << got.error().message();
+    EXPECT_TRUE(engine().wait({&pending, 1}, 1, timeout).empty());
+    EXPECT_EQ(engine().wait({&ready, 1}, 1, timeout).size(), 1u);
+    EXPECT_TRUE(engine().try_get(ready, timeout).ok());
+  }
+}
+
 TEST_F(Extremes, NobodySpinsOnAConnectionThatHasEnded) {
   const auto result = submit({});
   agent.die();

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace troupe::agent::actor_host_test {
 namespace {
 
@@ -113,6 +115,13 @@ struct Host : testing::Test {
     host.located(location);
   }
 };
+
+TEST_F(Host, AnyNegativeNumberOfRestartsIsWithoutLimit) {
+  wire::CreateActor create = message(kA);
+  create.max_restarts = std::numeric_limits<std::int32_t>::min();
+  host.create(create, Blob(3), JobId{0, 9});
+  EXPECT_EQ(out.got<control::SpawnActor>().back().spec.max_restarts, -1);
+}
 
 TEST_F(Host, AWindowThatNoDurationHoldsIsTheLongest) {
   wire::CreateActor create = message(kA);
