@@ -58,6 +58,8 @@ Request request_of(const TaskOptions& options) {
   request.max_retries = checked_count("max_retries", options.max_retries);
   for (const char* name : options.retry_on.names()) request.retry_on.emplace_back(name);
   request.second_attempt = options.second_attempt;
+  if (options.second_attempt && options.max_retries == 0)
+    refuse("options: second_attempt runs the function twice, and max_retries 0 forbids that");
   return request;
 }
 

@@ -139,7 +139,7 @@ struct TaskOptions {
   /// Runs on a second worker, too, when it takes three times as long as the function's other tasks
   /// of this process (the median of the last 31, at least five and at least 100 ms); the first that
   /// ends well counts, and the other runs to its end for nothing. For functions that may run twice
-  /// at once; not with max_retries 0. Costs the CPU time of both.
+  /// at once; InvalidArgument with max_retries 0. Costs the CPU time of both.
   bool second_attempt = false;
 };
 

@@ -66,6 +66,9 @@ TEST(Options, reach_the_engine_whole) {
     EXPECT_THROW(ctx.with({.restart_window = window}).spawn<Counter>(1), troupe::InvalidArgument);
   ctx.with({.gpus = 0.5}).spawn<Counter>(1);
   EXPECT_EQ(engine.last_request().gpus, 0.5);
+  EXPECT_EQ(engine.last_request().cpus, std::nullopt) << "1 for a task, none for an actor";
+  ctx.with({.cpus = 1}).spawn<Counter>(1);
+  EXPECT_EQ(engine.last_request().cpus, 1);
   ctx.with({.placement = troupe::Placement::on({1, 1}, true)}).submit<twice>(1);
   EXPECT_TRUE(engine.last_request().soft);
   EXPECT_EQ(engine.last_request().node, (troupe::NodeId{1, 1}));
@@ -75,6 +78,7 @@ TEST(Options, reach_the_engine_whole) {
   EXPECT_EQ(engine.last_request().cpus, 4);
   EXPECT_THROW(ctx.with({.cpus = -1}), troupe::InvalidArgument);
   EXPECT_THROW(ctx.with({.get_if_exists = true}), troupe::InvalidArgument);
+  EXPECT_THROW(ctx.with({.max_retries = 0, .second_attempt = true}), troupe::InvalidArgument);
 }
 
 TEST(Entries, static_functions_of_one_name_in_another_file_stay_apart) {
