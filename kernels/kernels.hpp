@@ -25,6 +25,7 @@
 #include "troupe/kernels/gelu/gelu.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
 #include "troupe/kernels/gemm/gemm.hpp"
+#include "troupe/kernels/half/half.hpp"
 #include "troupe/kernels/layernorm/layernorm.hpp"
 #include "troupe/kernels/norm/norm.hpp"
 #include "troupe/kernels/philox/philox.hpp"

@@ -38,21 +38,24 @@ internal::PassBook& Worker::passes() noexcept {
 }
 
 void Worker::all_reduce_mean(std::span<float> values) {
-  host_->operate(
-      [&](collective::Communicator& group) { group.allreduce(values, collective::Reduce::mean); });
+  host_->operate([&](collective::Communicator& group) {
+    return group.all_reduce(values, collective::Reduce::mean);
+  });
 }
 
 void Worker::all_reduce_sum(std::span<float> values) {
-  host_->operate([&](collective::Communicator& group) { group.allreduce(values); });
+  host_->operate([&](collective::Communicator& group) { return group.all_reduce(values); });
 }
 
 std::int64_t Worker::all_reduce_sum(std::int64_t value) {
-  host_->operate([&](collective::Communicator& group) { group.allreduce(std::span(&value, 1)); });
+  host_->operate(
+      [&](collective::Communicator& group) { return group.all_reduce(std::span(&value, 1)); });
   return value;
 }
 
 double Worker::all_reduce_sum(double value) {
-  host_->operate([&](collective::Communicator& group) { group.allreduce(std::span(&value, 1)); });
+  host_->operate(
+      [&](collective::Communicator& group) { return group.all_reduce(std::span(&value, 1)); });
   return value;
 }
 
@@ -73,7 +76,7 @@ bool Worker::report(const Metrics& metrics) {
   if (rank() == 0) verdict = host_->await_reply() ? std::byte{1} : std::byte{0};
   // The verdict is a person's or a scheduler's affair: it may take longer than a step.
   host_->operate(
-      [&](collective::Communicator& group) { group.broadcast(std::span(&verdict, 1), 0); });
+      [&](collective::Communicator& group) { return group.broadcast(std::span(&verdict, 1), 0); });
   return verdict == std::byte{1};
 }
 
@@ -150,11 +153,12 @@ void LoopHost::leave(const std::vector<ToldError>& error) {
   group_.reset();
 }
 
-void LoopHost::operate(const std::function<void(collective::Communicator&)>& operation) {
+void LoopHost::operate(
+    const std::function<collective::Work(collective::Communicator&)>& operation) {
   operations_.fetch_add(1, std::memory_order_release);
   if (!group_) return;
   try {
-    operation(*group_);
+    operation(*group_).wait();
   } catch (const InvalidArgument&) {
     throw;  // this rank or another asked for what the others did not
   } catch (...) {

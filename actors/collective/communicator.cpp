@@ -1,16 +1,78 @@
 #include "troupe/actors/collective/communicator.hpp"
 
+#include "troupe/actors/collective/internal/flight.hpp"
+
+#include <exception>
+#include <optional>
+
 namespace troupe::collective {
 namespace {
 
-using Kind = Operation::Kind;
-using Type = Operation::Type;
+using Kind = OperationKind;
 
+/// Places in Communicator::traffic_.
+enum Counter : std::size_t {
+  kAllReduce,
+  kScatter,
+  kGather,
+  kBroadcast,
+  kSend,
+  kNorm,
+  kCount,
+  kPad
+};
+
+[[noreturn]] void reject(std::string message) {
+  throw InvalidArgument(Code::invalid_argument, std::move(message));
+}
 void require(bool condition, const char* message) {
-  if (!condition) throw InvalidArgument(Code::invalid_argument, message);
+  if (!condition) reject(message);
+}
+void require_count(std::int64_t count) {
+  require(count >= 0, "a buffer's count is negative");
+}
+void require_reducible(DType type, Reduce reduce) {
+  const bool integer = type == DType::i32 || type == DType::i64 || type == DType::u8;
+  if (integer && reduce == Reduce::mean)
+    reject("a mean of " + std::string(kernels::name_of(type)) +
+           " is no integer: take the sum and divide it");
+}
+
+internal::Operation operation_of(Kind kind, DType type, std::int64_t count, const Terms& terms) {
+  require_count(count);
+  require(terms.padding >= 0, "Terms.padding is negative");
+  internal::Operation operation;
+  operation.kind = kind;
+  operation.type = type;
+  operation.count = static_cast<std::uint64_t>(count);
+  operation.terms = terms;
+  return operation;
 }
 
 }  // namespace
+
+std::string_view name_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::barrier: return "barrier";
+    case Kind::broadcast: return "broadcast";
+    case Kind::all_reduce: return "all_reduce";
+    case Kind::reduce_scatter: return "reduce_scatter";
+    case Kind::all_gather: return "all_gather";
+    case Kind::split: return "split";
+    case Kind::send: return "send";
+    case Kind::receive: return "receive";
+    case Kind::exchange: return "exchange";
+    case Kind::group: return "group";
+  }
+  return "?";
+}
+
+void Transfers::send(ConstBuffer data, int to) {
+  all_.push_back({true, to, data.type, data.count, data.data, nullptr});
+}
+void Transfers::receive(Buffer data, int from) {
+  all_.push_back({false, from, data.type, data.count, nullptr, data.data});
+}
 
 Communicator::Communicator(int rank, int size, Duration timeout) : rank_(rank), size_(size) {
   set_timeout(timeout);
@@ -21,49 +83,188 @@ Communicator::~Communicator() = default;
 void Communicator::set_timeout(Duration timeout) {
   require(timeout > Duration::zero(),
           "a group's timeout must be positive; troupe::forever sets no limit");
-  timeout_ = timeout;
+  timeout_.store(timeout, std::memory_order_relaxed);
 }
 
-void Communicator::allreduce(std::span<float> data, Reduce reduce) {
-  run({Kind::allreduce, Type::f32, reduce, 0, data.data(), data.data(), data.size()});
+void Communicator::start(Progress progress) {
+  if (progress == Progress::thread)
+    queue_ = std::make_shared<internal::FlightQueue>(
+        [this](internal::Flight& flight) { carry_out(flight); },
+        [this](std::string_view reason) { abort(reason); });
 }
 
-void Communicator::allreduce(std::span<double> data, Reduce reduce) {
-  run({Kind::allreduce, Type::f64, reduce, 0, data.data(), data.data(), data.size()});
+void Communicator::stop() noexcept {
+  if (queue_) queue_->stop();
 }
 
-void Communicator::allreduce(std::span<std::int64_t> data) {
-  run({Kind::allreduce, Type::i64, Reduce::sum, 0, data.data(), data.data(), data.size()});
+Work Communicator::all_reduce(Buffer data, Reduce reduce, const Terms& terms) {
+  require_reducible(data.type, reduce);
+  internal::Operation operation = operation_of(Kind::all_reduce, data.type, data.count, terms);
+  operation.reduce = reduce;
+  operation.in = operation.out = data.data;
+  return submit(std::move(operation));
 }
 
-void Communicator::reduce_scatter(std::span<const float> in, std::span<float> out, Reduce reduce) {
-  require(in.size() == out.size() * static_cast<std::size_t>(size_),
+Work Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduce reduce, const Terms& terms) {
+  require(in.type == out.type, "reduce_scatter: in and out have different types");
+  require(in.count == out.count * size_,
           "reduce_scatter: in must have size() parts as long as out");
-  run({Kind::reduce_scatter, Type::f32, reduce, 0, in.data(), out.data(), out.size()});
+  require_reducible(in.type, reduce);
+  internal::Operation operation = operation_of(Kind::reduce_scatter, in.type, out.count, terms);
+  operation.reduce = reduce;
+  operation.in = in.data;
+  operation.out = out.data;
+  return submit(std::move(operation));
 }
 
-void Communicator::run_gather(Type type, const void* in, void* out, std::size_t in_count,
-                              std::size_t out_count) {
-  require(out_count == in_count * static_cast<std::size_t>(size_),
-          "all_gather: out must be size() times as long as in");
-  run({Kind::all_gather, type, Reduce::sum, 0, in, out, in_count});
+Work Communicator::all_gather(ConstBuffer in, Buffer out, const Terms& terms) {
+  require(in.type == out.type, "all_gather: in and out have different types");
+  require(out.count == in.count * size_, "all_gather: out must be size() times as long as in");
+  internal::Operation operation = operation_of(Kind::all_gather, in.type, in.count, terms);
+  operation.in = in.data;
+  operation.out = out.data;
+  return submit(std::move(operation));
 }
 
-void Communicator::all_gather(std::span<const float> in, std::span<float> out) {
-  run_gather(Type::f32, in.data(), out.data(), in.size(), out.size());
-}
-
-void Communicator::all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
-  run_gather(Type::bytes, in.data(), out.data(), in.size(), out.size());
-}
-
-void Communicator::broadcast(std::span<std::byte> data, int root) {
+Work Communicator::broadcast(Buffer data, int root, const Terms& terms) {
   require(root >= 0 && root < size_, "broadcast: root is not a rank of the group");
-  run({Kind::broadcast, Type::bytes, Reduce::sum, root, data.data(), data.data(), data.size()});
+  internal::Operation operation = operation_of(Kind::broadcast, data.type, data.count, terms);
+  operation.root = root;
+  operation.in = operation.out = data.data;
+  return submit(std::move(operation));
+}
+
+Work Communicator::send(ConstBuffer data, int to, const Terms& terms) {
+  Transfers transfers;
+  transfers.send(data, to);
+  return transfer(Kind::send, transfers, terms);
+}
+
+Work Communicator::receive(Buffer data, int from, const Terms& terms) {
+  Transfers transfers;
+  transfers.receive(data, from);
+  return transfer(Kind::receive, transfers, terms);
+}
+
+Work Communicator::exchange(ConstBuffer out, int to, Buffer in, int from, const Terms& terms) {
+  Transfers transfers;
+  transfers.send(out, to);
+  transfers.receive(in, from);
+  return transfer(Kind::exchange, transfers, terms);
+}
+
+Work Communicator::transfer(Kind kind, const Transfers& transfers, const Terms& terms) {
+  for (const Transfers::One& one : transfers.all()) {
+    require_count(one.count);
+    if (one.peer < 0 || one.peer >= size_)
+      reject(std::string(name_of(kind)) + ": rank " + std::to_string(one.peer) +
+             " is not in a group of " + std::to_string(size_));
+  }
+  internal::Operation operation = operation_of(kind, DType::u8, 0, terms);
+  operation.transfers = transfers.all();
+  return submit(std::move(operation));
 }
 
 void Communicator::barrier() {
-  run({});
+  submit({}).wait();
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key, Progress progress) {
+  internal::Operation operation = operation_of(Kind::split, DType::u8, 0, {});
+  operation.color = color;
+  operation.key = key;
+  const Work work = submit(std::move(operation));
+  const std::shared_ptr<internal::Flight> flight = work.flight_;
+  flight->wait(Time::max());
+  if (flight->error()) raise(*flight->error());
+  const internal::Operation& done = flight->operation;
+  if (done.lane == 0)
+    throw NoSpace(
+        Code::no_space,
+        "the group has had all the splits that it was made for: make it with more of them "
+        "(ShmOptions::splits, LocalOptions::splits)");
+  return color < 0 ? nullptr : join_split(done, progress);
+}
+
+Work Communicator::submit(internal::Operation operation) {
+  auto flight = std::make_shared<internal::Flight>();
+  flight->operation = std::move(operation);
+  flight->operation.limit = &flight->limit;
+  if (queue_) {
+    flight->queue = queue_;
+    queue_->submit(flight);
+  } else {
+    carry_out(*flight);
+  }
+  return Work(std::move(flight));
+}
+
+void Communicator::carry_out(internal::Flight& flight) noexcept {
+  std::optional<Error> error;
+  try {
+    run(flight.operation);
+    count(flight.operation);
+  } catch (const Error& e) {
+    error = e;
+  } catch (const std::exception& e) {
+    abort(e.what());
+    error =
+        Error(Code::internal, std::string("a collective operation: ") + e.what(), Outcome::unknown);
+  }
+  flight.settle(std::move(error));
+}
+
+void Communicator::count(const internal::Operation& o) noexcept {
+  const auto ranks = static_cast<std::uint64_t>(size_);
+  std::uint64_t all = o.bytes(), factor = 0;  // bytes of the larger side; sent of each, by ranks
+  Counter counter = kSend;
+  switch (o.kind) {
+    case Kind::all_reduce:
+      counter = kAllReduce;
+      factor = 2 * (ranks - 1);
+      break;
+    case Kind::reduce_scatter:
+    case Kind::all_gather:
+      counter = o.kind == Kind::all_gather ? kGather : kScatter;
+      all *= ranks;
+      factor = ranks - 1;
+      break;
+    case Kind::broadcast:
+      counter = kBroadcast;
+      factor = rank_ == o.root ? (ranks - 1) * ranks : 0;
+      break;
+    case Kind::send:
+    case Kind::receive:
+    case Kind::exchange:
+    case Kind::group:
+      factor = ranks;
+      for (const Transfers::One& one : o.transfers)
+        if (one.sends) all += static_cast<std::uint64_t>(one.count * kernels::size_of(one.type));
+      break;
+    case Kind::barrier:
+    case Kind::split: return;
+  }
+  std::uint64_t padding = static_cast<std::uint64_t>(
+      o.terms.padding * kernels::size_of(o.transfers.empty() ? o.type : o.transfers.front().type));
+  if (padding > all) padding = all;
+  if (o.terms.purpose == Purpose::norm) counter = kNorm;
+  if (o.terms.purpose == Purpose::count) counter = kCount;
+  traffic_[counter].fetch_add((all - padding) * factor, std::memory_order_relaxed);
+  traffic_[kPad].fetch_add(padding * factor, std::memory_order_relaxed);
+}
+
+Traffic Communicator::traffic() const noexcept {
+  const auto bytes = [this](Counter counter) {
+    return traffic_[counter].load(std::memory_order_relaxed) / static_cast<std::uint64_t>(size_);
+  };
+  return {.all_reduce = bytes(kAllReduce),
+          .reduce_scatter = bytes(kScatter),
+          .all_gather = bytes(kGather),
+          .broadcast = bytes(kBroadcast),
+          .send = bytes(kSend),
+          .norm = bytes(kNorm),
+          .count = bytes(kCount),
+          .padding = bytes(kPad)};
 }
 
 }  // namespace troupe::collective

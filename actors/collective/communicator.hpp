@@ -1,54 +1,81 @@
 /// Collective operations of a group of ranks: one interface, several back ends (local.hpp: threads
 /// of one process; shm.hpp: processes of one node).
 ///
-///     communicator.allreduce(model.gradients(), Reduce::mean);   // every rank calls it
-///     communicator.broadcast(model.parameters(), /*root=*/0);
+///     communicator.all_reduce(model.gradients(), Reduce::mean).wait();   // every rank calls it
+///     communicator.broadcast(model.parameters(), /*root=*/0).wait();
+///     Work sent = communicator.send(activations, /*to=*/rank + 1);
 ///
 /// Rules:
-///  C-1  every rank makes the same calls in the same order with the same sizes; a difference is
-///       found and ends the group with InvalidArgument, it never gives a wrong result;
+///  C-1  every rank makes the same calls in the same order with the same sizes, and sends match
+///       receives; a difference is found and ends the group with InvalidArgument, it never gives a
+///       wrong result;
 ///  C-2  sums run over ranks in ascending order, so every rank gets the same bits, and the same
-///       inputs give the same bits on every back end of this kind;
-///  C-3  every wait ends: in the result, or in an error. After an error the group is over for all
-///       ranks: make a new one. The rank that finds what is wrong says it for all of them, so all
-///       end with the same code and the same words: who is missing, and how far each rank has come.
+///       inputs give the same bits on every back end of this kind. Subnormal numbers count as zero;
+///  C-3  every wait ends: in the result, or in an error. After an error the group, the group that
+///       it was split from and all of their splits are over for all ranks: make a new one. The rank
+///       that finds what is wrong says it for all of them, so all end with the same code and the
+///       same words: who is missing, and how far each rank has come;
+///  C-6  the operations of a communicator run in the order of the calls. Only those of one group()
+///       run side by side.
 ///
-/// Errors of every operation: TimedOut (a rank did not come within the timeout), WorkerDied (its
-/// process died), Cancelled (some rank aborted or left), InvalidArgument (C-1). What the outputs
-/// hold after an error is unspecified.
+/// Errors of every operation, thrown by Work::wait(): TimedOut (a rank did not come within the
+/// timeout), WorkerDied (its process died), Cancelled (some rank aborted or left), InvalidArgument
+/// (C-1). What the outputs hold after an error is unspecified. Arguments that are wrong by
+/// themselves are refused by the call: InvalidArgument, and the group goes on.
 ///
 /// A rank that leaves out one of several equal calls is not found there: its next one is taken for
 /// it. It is found where calls differ, or at the latest where it has one less than the others.
 #pragma once
 
+#include "troupe/actors/collective/traffic.hpp"
+#include "troupe/actors/collective/work.hpp"
+#include "troupe/kernels/device.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/units.hpp"
 
-#include <cstddef>
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe::collective {
 
-enum class Reduce : std::uint8_t { sum, mean };
+using kernels::Buffer;
+using kernels::ConstBuffer;
+using kernels::DType;
+using kernels::Event;
 
-/// What a back end is asked to do; `count` is in elements of `type`.
-struct Operation {
-  enum class Kind : std::uint8_t { barrier, broadcast, allreduce, reduce_scatter, all_gather };
-  enum class Type : std::uint8_t { bytes, f32, f64, i64 };
-  Kind kind = Kind::barrier;
-  Type type = Type::bytes;
-  Reduce reduce = Reduce::sum;
-  int root = 0;
-  const void* in = nullptr;
-  void* out = nullptr;
-  std::uint64_t count = 0;  ///< of the smaller side: one rank's share in a scatter or gather
+/// Sums and means of 16-bit numbers are made in f32 and rounded once; sums of integers wrap; a mean
+/// of integers is refused. The least and the greatest of values with a NaN among them is a NaN.
+enum class Reduce : std::uint8_t { sum, mean, max, min };
+
+/// Where the operations of a communicator run.
+enum class Progress : std::uint8_t {
+  /// In the call, on the calling thread: a call returns when its operation is done. A send may wait
+  /// for its receiver.
+  caller,
+  /// On a thread of the communicator, which takes no signals: a call returns at once.
+  thread,
 };
 
-TROUPE_API std::string_view name_of(Operation::Kind kind) noexcept;
+enum class OperationKind : std::uint8_t {
+  barrier,
+  broadcast,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  split,
+  send,
+  receive,
+  exchange,
+  group,
+};
+TROUPE_API std::string_view name_of(OperationKind kind) noexcept;
 
 /// How far one rank has come.
 struct RankProgress {
@@ -57,69 +84,132 @@ struct RankProgress {
   int pid = 0;
   bool stopped = false;  ///< its process stands still (SIGSTOP, a debugger)
   bool inside = false;   ///< in the operation; else after it
-  Operation::Kind kind = Operation::Kind::barrier;
+  OperationKind kind = OperationKind::barrier;
   std::uint64_t sequence = 0;  ///< number of the operation, from 1; 0: none yet
 };
 
-/// In words, equal ones together: "ranks 0, 2-7 in allreduce #13; rank 1 (process 71, stopped)
-/// after allreduce #12".
+/// In words, equal ones together: "ranks 0, 2-7 in all_reduce #13; rank 1 (process 71, stopped)
+/// after all_reduce #12".
 TROUPE_API std::string text_of(std::span<const RankProgress> ranks);
 
-/// One rank's end of a group. For one thread at a time, but for abort() and progress().
+/// What may be said of an operation beside its arguments.
+struct Terms {
+  Event after = {};  ///< the memory may be used from then on; the wait for it has the timeout, too
+  Purpose purpose = Purpose::payload;
+  std::int64_t padding = 0;  ///< elements of the larger side that are no payload
+};
+
+/// Sends and receives for Communicator::group. Those between two ranks in one direction run in
+/// their order, all others side by side.
+class TROUPE_API Transfers {
+ public:
+  struct One {
+    bool sends = false;
+    int peer = 0;
+    DType type = DType::u8;
+    std::int64_t count = 0;
+    const void* from = nullptr;
+    void* to = nullptr;
+  };
+  void send(ConstBuffer data, int to);
+  void receive(Buffer data, int from);
+  const std::vector<One>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<One> all_;
+};
+
+namespace internal {
+struct Operation;
+class FlightQueue;
+}  // namespace internal
+
+/// One rank's end of a group. For one thread at a time, but for abort(), progress() and traffic().
 class TROUPE_API Communicator {
  public:
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the group: ranks that still wait for this one end with Cancelled.
+  /// Leaves the group: ranks that still wait for this one end with Cancelled. Operations that have
+  /// not ended end the group.
   virtual ~Communicator();
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   /// Longest wait for another rank within one operation; at first the group's (30 s).
-  Duration timeout() const noexcept { return timeout_; }
+  Duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   /// `forever` sets no limit. Throws InvalidArgument for zero and less, which no operation could
   /// meet.
   void set_timeout(Duration timeout);
 
-  /// Replaces data on every rank by the sum (or mean) over ranks.
-  void allreduce(std::span<float> data, Reduce reduce = Reduce::sum);
-  void allreduce(std::span<double> data, Reduce reduce = Reduce::sum);
-  /// Replaces counts on every rank by their sum.
-  void allreduce(std::span<std::int64_t> data);
-
-  /// Rank r gets the sum over ranks of part r; in has size() parts as long as out.
-  void reduce_scatter(std::span<const float> in, std::span<float> out, Reduce reduce = Reduce::sum);
-
+  /// Replaces data on every rank by what `reduce` says of the ranks' data.
+  Work all_reduce(Buffer data, Reduce reduce = Reduce::sum, const Terms& terms = {});
+  /// Rank r gets part r of the same; in has size() parts as long as out. out may be that part.
+  Work reduce_scatter(ConstBuffer in, Buffer out, Reduce reduce = Reduce::sum,
+                      const Terms& terms = {});
   /// Every rank gets the parts of all ranks in ascending order; out is size() times as long as in.
-  void all_gather(std::span<const float> in, std::span<float> out);
-  void all_gather(std::span<const std::byte> in, std::span<std::byte> out);
-
+  /// in may be its part of out.
+  Work all_gather(ConstBuffer in, Buffer out, const Terms& terms = {});
   /// Copies root's data to every rank.
-  void broadcast(std::span<std::byte> data, int root);
-  void broadcast(std::span<float> data, int root) { broadcast(std::as_writable_bytes(data), root); }
+  Work broadcast(Buffer data, int root, const Terms& terms = {});
 
-  /// Returns when every rank has called it.
+  /// To one rank, which receives as many elements of the same type. Messages from one rank to
+  /// another arrive in the order of their sends. A send is done when its memory may be used again,
+  /// which may be before the receiver has it.
+  Work send(ConstBuffer data, int to, const Terms& terms = {});
+  Work receive(Buffer data, int from, const Terms& terms = {});
+  /// Sends and receives side by side, so that neighbours may call it at the same time.
+  Work exchange(ConstBuffer out, int to, Buffer in, int from, const Terms& terms = {});
+  /// The sends and receives that `calls` asks of its Transfers&, side by side.
+  template <class F>
+  Work group(F&& calls, const Terms& terms = {}) {
+    Transfers transfers;
+    std::forward<F>(calls)(transfers);
+    return transfer(OperationKind::group, transfers, terms);
+  }
+
+  /// Returns when every rank has called it; throws as wait() does.
   void barrier();
 
-  /// Ends the group: every rank's running and later operations throw Cancelled with this reason
-  /// (cut at 200 bytes). From any thread; never blocks. The first abort counts.
+  /// Makes a group of the ranks that give the same color, in the order of (key, rank here); nullptr
+  /// for those that give a negative one. Every rank calls it; blocks. A group has a fixed number of
+  /// splits, theirs counted in, which are not handed back: NoSpace, on all ranks, when it has had
+  /// them, and the group goes on.
+  std::unique_ptr<Communicator> split(int color, int key, Progress progress = Progress::caller);
+
+  /// Ends the group, and those that C-3 names: every rank's running and later operations end in
+  /// Cancelled with this reason (cut at 200 bytes). From any thread; never blocks. The first abort
+  /// counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
   /// Of every rank, index = rank. From any thread; never waits.
   virtual std::vector<RankProgress> progress() const = 0;
 
+  /// Of this rank's operations that were done. From any thread.
+  Traffic traffic() const noexcept;
+
  protected:
   /// Throws as set_timeout().
   Communicator(int rank, int size, Duration timeout);
-  /// Carries out an operation whose arguments are checked.
-  virtual void run(const Operation& operation) = 0;
+  /// Carries out an operation whose arguments are checked, on one thread at a time.
+  virtual void run(internal::Operation& operation) = 0;
+  virtual std::unique_ptr<Communicator> join_split(const internal::Operation& done,
+                                                   Progress progress) = 0;
+  /// A back end calls it at the end of its constructor, and stop() first in its destructor: run()
+  /// is not called any more.
+  void start(Progress progress);
+  void stop() noexcept;
 
  private:
-  void run_gather(Operation::Type type, const void* in, void* out, std::size_t in_count,
-                  std::size_t out_count);
+  Work transfer(OperationKind kind, const Transfers& transfers, const Terms& terms);
+  Work submit(internal::Operation operation);
+  void carry_out(internal::Flight& flight) noexcept;
+  void count(const internal::Operation& operation) noexcept;
+
   int rank_;
   int size_;
-  Duration timeout_;
+  std::atomic<Duration> timeout_;
+  std::shared_ptr<internal::FlightQueue> queue_;         // none: Progress::caller
+  std::array<std::atomic<std::uint64_t>, 8> traffic_{};  // in 1/size() bytes
 };
 
 }  // namespace troupe::collective

@@ -17,10 +17,15 @@ struct LocalOptions {
   Duration timeout = std::chrono::seconds(30);  ///< positive; `forever` sets no limit
   /// Buffer of a rank; longer messages go in pieces. Bits do not depend on it.
   Bytes slot = {1 << 20};
+  /// Times that split() may be called, in the group and in its splits together; at most 64. Each
+  /// reserves address space, and takes memory when it is used.
+  int splits = 8;
+  Progress progress = Progress::caller;  ///< of every rank's communicator
 };
 
 /// `size` connected ends, index = rank. Each may go to a thread of its own. Throws InvalidArgument
-/// unless 1 <= size <= 1024 and the timeout is positive. Memory: 2 * size * slot, touched as used.
+/// unless 1 <= size <= 1024, 0 <= splits <= 64 and the timeout is positive. Memory: 2 * size * slot
+/// for the group and for each split, 64 KiB for each pair of ranks that sends; touched as used.
 TROUPE_API std::vector<std::unique_ptr<Communicator>> local_group(int size,
                                                                   const LocalOptions& options = {});
 

@@ -29,17 +29,6 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 
 }  // namespace
 
-std::string_view name_of(Operation::Kind kind) noexcept {
-  switch (kind) {
-    case Operation::Kind::barrier: return "barrier";
-    case Operation::Kind::broadcast: return "broadcast";
-    case Operation::Kind::allreduce: return "allreduce";
-    case Operation::Kind::reduce_scatter: return "reduce_scatter";
-    case Operation::Kind::all_gather: return "all_gather";
-  }
-  return "?";
-}
-
 std::string text_of(std::span<const RankProgress> ranks) {
   std::string text;
   std::vector<bool> said(ranks.size());

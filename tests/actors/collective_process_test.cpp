@@ -53,7 +53,7 @@ TEST(CollectiveProcesses, AllreduceBetweenProcesses) {
       auto c = join_shm_group(memory, rank, 1, seconds(20));
       for (int round = 0; round < 200; ++round) {
         std::vector<float> x(20000, static_cast<float>(rank + round));
-        c->allreduce(std::span<float>(x));
+        c->all_reduce(x).wait();
         for (const float value : x)
           if (value != static_cast<float>(3 + 3 * round)) return 1;
       }
@@ -76,7 +76,7 @@ TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
       std::vector<float> x(100000);
       try {
         while (true) {
-          c->allreduce(std::span<float>(x));
+          c->all_reduce(x).wait();
           if (rank == 0) rounds->fetch_add(1);
         }
       } catch (const WorkerDied& e) {
@@ -91,6 +91,46 @@ TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
   EXPECT_EQ(wait_for(children[2]), 7);
   EXPECT_LT(steady_now() - killed, seconds(5));
   ::munmap(rounds, 4096);
+}
+
+// Ranks 0 and 1 are a split. Rank 1 is killed while 0 receives from it, and 2 waits in the whole.
+TEST(CollectiveProcesses, AKilledSenderEndsItsReceiverAndTheWholeGroup) {
+  constexpr int size = 3;
+  const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
+  auto* messages = static_cast<std::atomic<int>*>(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank)
+    children.push_back(start([&, rank] {
+      auto c = join_shm_group(memory, rank, 1, seconds(60), Progress::thread);
+      const auto part = c->split(rank / 2, 0, rank == 0 ? Progress::thread : Progress::caller);
+      std::vector<float> x(30000, 1);
+      try {
+        for (int i = 0; rank < 2 && i < 1'000'000'000; ++i) {
+          if (rank == 1) {
+            part->send(x, 0).wait();
+          } else {
+            part->receive(x, 1).wait();
+            messages->fetch_add(1);
+          }
+        }
+        c->barrier();
+      } catch (const WorkerDied& e) {
+        // who notices first says it, in the whole group or in the split
+        const bool named = e.message().find(": rank 1 ") != std::string::npos &&
+                           e.message().find(") died; ") != std::string::npos;
+        return named ? 7 : 1;
+      }
+      return 2;
+    }));
+  ASSERT_TRUE(eventually([&] { return messages->load() >= 20; })) << "no message arrives";
+  const Time killed = steady_now();
+  ::kill(children[1], SIGKILL);
+  EXPECT_EQ(wait_for(children[1]), -SIGKILL);
+  EXPECT_EQ(wait_for(children[0]), 7);
+  EXPECT_EQ(wait_for(children[2]), 7);
+  EXPECT_LT(steady_now() - killed, seconds(5));
+  ::munmap(messages, 4096);
 }
 
 // Rank 2 stands still before its third call. Only rank 0 has a short timeout, and starts it when
@@ -108,8 +148,8 @@ TEST(CollectiveProcesses, AStoppedRankEndsTheOthersWithOneErrorThatNamesIt) {
     children.push_back(start([&, rank] {
       auto c = join_shm_group(memory, rank, 1, seconds(60));
       std::vector<float> x(1000);
-      c->allreduce(std::span<float>(x));
-      c->allreduce(std::span<float>(x));
+      c->all_reduce(x).wait();
+      c->all_reduce(x).wait();
       const auto all_set = [&] {
         const auto all = c->progress();
         return all[1].sequence == 3 && all[3].sequence == 3 && all[2].stopped;
@@ -134,7 +174,7 @@ TEST(CollectiveProcesses, AStoppedRankEndsTheOthersWithOneErrorThatNamesIt) {
   EXPECT_EQ(wait_for(children[2]), 7);
   const std::string verdict =
       " of 4: rank 2 did not arrive within 100 ms; ranks 0, 1, 3 in barrier #3; rank 2 (process " +
-      std::to_string(children[2]) + ", stopped) after allreduce #2";
+      std::to_string(children[2]) + ", stopped) after all_reduce #2";
   for (int rank = 0; rank < size; ++rank)
     EXPECT_EQ(shared->error[rank], "barrier #3 on rank " + std::to_string(rank) + verdict);
   ::munmap(shared, sizeof(Shared));
@@ -165,6 +205,8 @@ TEST(CollectiveProcesses, OptionsOutOfRangeAreRefused) {
   EXPECT_THROW(create_shm_group({.size = 0}), InvalidArgument);
   EXPECT_THROW(create_shm_group({.size = 1025}), InvalidArgument);
   EXPECT_THROW(create_shm_group({.size = 2, .slot = {100}}), InvalidArgument);
+  EXPECT_THROW(create_shm_group({.size = 2, .splits = -1}), InvalidArgument);
+  EXPECT_THROW(create_shm_group({.size = 2, .splits = 65}), InvalidArgument);
 }
 
 TEST(CollectiveProcesses, MemoryThatIsNoGroupIsRefused) {

@@ -1,66 +1,21 @@
 // One contract suite for every back end: right sums, equal bits, and an error instead of a wait for
 // ever.
-#include "troupe/actors/collective/local.hpp"
-#include "troupe/actors/collective/shm.hpp"
+#include "tests/actors/contract.hpp"
 
+#include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/clock.hpp"
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <numeric>
-#include <string>
-#include <thread>
+#include <optional>
 
 namespace troupe::collective {
 namespace {
 
 using std::chrono::milliseconds;
-using Group = std::vector<std::unique_ptr<Communicator>>;
 
-struct BackEnd {
-  const char* name;
-  Group (*make)(int size, Bytes slot, Duration timeout);
-};
-
-Group make_local(int size, Bytes slot, Duration timeout) {
-  return local_group(size, {.timeout = timeout, .slot = slot});
-}
-Group make_shm(int size, Bytes slot, Duration timeout) {
-  const Fd memory = create_shm_group({.size = size, .generation = 3, .slot = slot});
-  Group group;
-  for (int rank = 0; rank < size; ++rank) group.push_back(join_shm_group(memory, rank, 3, timeout));
-  return group;
-}
-
-class Contract : public testing::TestWithParam<BackEnd> {
- protected:
-  static constexpr Bytes kSlot{4096};  // small, so that messages go in pieces
-  Group make(int size, Duration timeout = std::chrono::seconds(20)) {
-    return GetParam().make(size, kSlot, timeout);
-  }
-  /// Runs f(rank's communicator) on a thread per rank; the first exception text per rank.
-  static std::vector<std::string> on_all(Group& group,
-                                         const std::function<void(Communicator&)>& f) {
-    std::vector<std::string> errors(group.size());
-    std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < group.size(); ++r)
-      threads.emplace_back([&, r] {
-        try {
-          f(*group[r]);
-        } catch (const Error& e) {
-          errors[r] = std::string(name_of(e.code())) + ": " + e.message();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-  static void expect_none(const std::vector<std::string>& errors) {
-    for (const std::string& error : errors) EXPECT_EQ(error, "");
-  }
-};
+class Contract : public OnEveryBackEnd {};
 
 // Integers up to 2^24 add exactly in any order, so every wrong, lost or doubled element shows.
 float element(int rank, std::size_t i) {
@@ -83,7 +38,7 @@ TEST_P(Contract, AllreduceAddsExactly) {
     expect_none(on_all(group, [&](Communicator& c) {
       for (const std::size_t n : {0u, 1u, 31u, 1024u, 1025u, 5000u}) {
         std::vector<float> x = elements(c.rank(), n);
-        c.allreduce(std::span<float>(x));
+        c.all_reduce(x).wait();
         for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(x[i], total(size, i)) << i;
       }
     }));
@@ -94,7 +49,7 @@ TEST_P(Contract, MeanDivides) {
   Group group = make(4);
   expect_none(on_all(group, [](Communicator& c) {
     std::vector<double> x = {static_cast<double>(c.rank()), 8};
-    c.allreduce(std::span<double>(x), Reduce::mean);
+    c.all_reduce(x, Reduce::mean).wait();
     EXPECT_EQ(x, (std::vector<double>{1.5, 8}));
   }));
 }
@@ -108,7 +63,7 @@ TEST_P(Contract, SumsAreAscendingAndEqualOnAllRanks) {
     expect_none(on_all(group, [&](Communicator& c) {
       std::vector<float> x(3000);
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = value(c.rank(), i);
-      c.allreduce(std::span<float>(x));
+      c.all_reduce(x).wait();
       for (std::size_t i = 0; i < x.size(); ++i) {
         float expected = value(0, i);
         for (int r = 1; r < size; ++r) expected += value(r, i);
@@ -123,9 +78,9 @@ TEST_P(Contract, ReduceScatterThenAllGatherIsAllreduce) {
   expect_none(on_all(group, [](Communicator& c) {
     const std::vector<float> in = elements(c.rank(), 3 * 1111);
     std::vector<float> part(1111), gathered(3 * 1111), reduced = in;
-    c.reduce_scatter(in, part);
-    c.all_gather(std::span<const float>(part), std::span<float>(gathered));
-    c.allreduce(std::span<float>(reduced));
+    c.reduce_scatter(in, part).wait();
+    c.all_gather(std::span<const float>(part), std::span<float>(gathered)).wait();
+    c.all_reduce(reduced).wait();
     EXPECT_EQ(gathered, reduced);
   }));
 }
@@ -135,7 +90,7 @@ TEST_P(Contract, BroadcastCopiesFromTheRoot) {
   expect_none(on_all(group, [](Communicator& c) {
     for (int root = 0; root < 3; ++root) {
       std::vector<float> x = elements(c.rank(), 2500);
-      c.broadcast(std::span<float>(x), root);
+      c.broadcast(std::span<float>(x), root).wait();
       EXPECT_EQ(x, elements(root, 2500));
     }
   }));
@@ -160,7 +115,7 @@ TEST_P(Contract, ManySmallOperationsInARow) {
   expect_none(on_all(group, [](Communicator& c) {
     for (int i = 0; i < 500; ++i) {
       float x = static_cast<float>(c.rank() + i);
-      c.allreduce(std::span<float>(&x, 1));
+      c.all_reduce(std::span<float>(&x, 1)).wait();
       ASSERT_EQ(x, static_cast<float>(2 * i + 1));
     }
   }));
@@ -214,7 +169,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
   std::atomic<bool> over{false};
   const auto errors = on_all(group, [&](Communicator& c) {
     std::vector<float> x(3000);
-    for (int i = 0; i < 3; ++i) c.allreduce(std::span<float>(x));
+    for (int i = 0; i < 3; ++i) c.all_reduce(x).wait();
     if (c.rank() == 0) {
       await_inside(c, {1, 3}, 4);
       const auto is_after_three = [&] {
@@ -237,7 +192,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
   EXPECT_LT(steady_now() - start, std::chrono::seconds(20));
   const std::string verdict =
       " of 4: rank 2 did not arrive within 500 ms; ranks 0, 1, 3 in barrier #4; rank 2 after "
-      "allreduce #3";
+      "all_reduce #3";
   for (std::size_t r = 0; r < 4; ++r)
     EXPECT_EQ(errors[r], "timed_out: barrier #4 on rank " + std::to_string(r) + verdict);
 }
@@ -250,13 +205,13 @@ TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
     const auto errors = on_all(group, [&](Communicator& c) {
       for (int i = 1; i <= 6; ++i) {
         std::vector<float> x(static_cast<std::size_t>(i));
-        if (c.rank() != culprit || i != skipped) c.allreduce(std::span<float>(x));
+        if (c.rank() != culprit || i != skipped) c.all_reduce(x).wait();
       }
     });
     const std::string expected = ": rank " + std::to_string(culprit) +
                                  " made another call or gave another size than the others; ";
     for (const std::string& error : errors) {
-      EXPECT_EQ(error.find("invalid_argument: allreduce #" + std::to_string(skipped)), 0) << error;
+      EXPECT_EQ(error.find("invalid_argument: all_reduce #" + std::to_string(skipped)), 0) << error;
       EXPECT_NE(error.find(expected), std::string::npos) << error;
     }
   }
@@ -266,7 +221,8 @@ TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
 // too.
 TEST_P(Contract, ARankThatComesAtTheLastMomentCountsForAllOrForNone) {
   int met = 0, missed = 0;
-  for (int round = 0; round < 1500; ++round) {
+  const int rounds = GetParam().progress == Progress::thread ? 300 : 1500;
+  for (int round = 0; round < rounds; ++round) {
     Group group = make(2, std::chrono::microseconds(200));
     const Time start = steady_now();
     const Duration delay = std::chrono::microseconds(round % 300);
@@ -312,7 +268,7 @@ TEST_P(Contract, LeavingAfterTheLastOperationIsFine) {
     Group group = make(2);
     expect_none(on_all(group, [&](Communicator& c) {
       float x = 1;
-      c.allreduce(std::span<float>(&x, 1));
+      c.all_reduce(std::span<float>(&x, 1)).wait();
       EXPECT_EQ(x, 2);
       group[static_cast<std::size_t>(c.rank())].reset();
     }));
@@ -323,7 +279,7 @@ TEST_P(Contract, DifferentCallsAreAnErrorNotAResult) {
   Group group = make(2);
   const auto errors = on_all(group, [](Communicator& c) {
     std::vector<float> x(c.rank() == 0 ? 10 : 11);
-    c.allreduce(std::span<float>(x));
+    c.all_reduce(x).wait();
   });
   for (const std::string& error : errors)
     EXPECT_NE(error.find("made another call"), std::string::npos) << error;
@@ -332,20 +288,39 @@ TEST_P(Contract, DifferentCallsAreAnErrorNotAResult) {
 TEST_P(Contract, WrongArgumentsAreRefusedBeforeAnythingHappens) {
   Group group = make(2);
   std::vector<float> x(3), y(2);
-  EXPECT_THROW(group[0]->reduce_scatter(x, y), InvalidArgument);
-  EXPECT_THROW(group[0]->all_gather(std::span<const float>(y), std::span<float>(x)),
-               InvalidArgument);
-  EXPECT_THROW(group[0]->broadcast(std::span<float>(x), 2), InvalidArgument);
+  std::vector<double> wide(1);
+  std::vector<std::int64_t> counts(1);
+  Communicator& c = *group[0];
+  EXPECT_THROW(c.reduce_scatter(x, y).wait(), InvalidArgument);
+  EXPECT_THROW(c.all_gather(y, x).wait(), InvalidArgument);
+  EXPECT_THROW(c.reduce_scatter(y, wide).wait(), InvalidArgument);
+  EXPECT_THROW(c.broadcast(x, 2).wait(), InvalidArgument);
+  EXPECT_THROW(c.send(x, 2).wait(), InvalidArgument);
+  EXPECT_THROW(c.receive(x, -1).wait(), InvalidArgument);
+  EXPECT_THROW(c.all_reduce(counts, Reduce::mean).wait(), InvalidArgument);
+  EXPECT_THROW(c.all_reduce(Buffer{x.data(), DType::f32, -1}).wait(), InvalidArgument);
   expect_none(on_all(group, [](Communicator& c) { c.barrier(); }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Collective, Contract,
-                         testing::Values(BackEnd{"local", make_local}, BackEnd{"shm", make_shm}),
-                         [](const auto& info) { return info.param.name; });
+// One rank's thread flushes subnormal numbers and the other's does not.
+TEST_P(Contract, TheThreadsModesChangeNoBit) {
+  Group group = make(2);
+  std::vector<float> sums(2);
+  expect_none(on_all(group, [&](Communicator& c) {
+    std::optional<kernels::FlushDenormals> flush;
+    if (c.rank() == 0) flush.emplace();
+    std::vector<float> x = {1e-39f};
+    c.all_reduce(x).wait();
+    sums[static_cast<std::size_t>(c.rank())] = x[0];
+  }));
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Collective, Contract, kBackEnds, name_of_back_end);
 
 TEST(Collective, ProgressReadsAsASentence) {
   using State = RankProgress::State;
-  const auto kind = Operation::Kind::allreduce;
+  const auto kind = OperationKind::all_reduce;
   std::vector<RankProgress> ranks(9, {State::joined, 0, false, true, kind, 13});
   ranks[1] = {State::joined, 71, true, false, kind, 12};
   ranks[3] = {State::left, 0, false, false, kind, 12};
@@ -353,15 +328,16 @@ TEST(Collective, ProgressReadsAsASentence) {
   ranks[5] = {State::joined, 0, false, false, kind, 0};
   EXPECT_EQ(
       text_of(ranks),
-      "ranks 0, 2, 6-8 in allreduce #13; rank 1 (process 71, stopped) after allreduce #12; "
-      "rank 3 left after allreduce #12; rank 4 not joined; rank 5 before its first operation");
+      "ranks 0, 2, 6-8 in all_reduce #13; rank 1 (process 71, stopped) after all_reduce #12; "
+      "rank 3 left after all_reduce #12; rank 4 not joined; rank 5 before its first operation");
   EXPECT_EQ(text_of({}), "");
 }
 
 TEST(Collective, BackEndsAgreeBitwise) {
   std::vector<std::vector<float>> results;
   for (const auto make : {make_local, make_shm}) {
-    Group group = make(4, Bytes{make == make_shm ? 4096u : 1u << 20}, std::chrono::seconds(20));
+    Group group = make(4, Bytes{make == make_shm ? 4096u : 1u << 20}, std::chrono::seconds(20),
+                       Progress::caller);
     std::vector<std::thread> threads;
     results.emplace_back();
     for (auto& c : group)
@@ -369,7 +345,7 @@ TEST(Collective, BackEndsAgreeBitwise) {
         std::vector<float> x(4321);
         for (std::size_t i = 0; i < x.size(); ++i)
           x[i] = 1.0f / static_cast<float>(i + 1 + 17 * static_cast<std::size_t>(c->rank()));
-        c->allreduce(std::span<float>(x), Reduce::mean);
+        c->all_reduce(x, Reduce::mean).wait();
         if (c->rank() == 0) results.back() = x;
       });
     for (std::thread& thread : threads) thread.join();

@@ -115,12 +115,12 @@ struct Learner {
     const std::int64_t rank = comm ? comm->rank() : 0, world = comm ? comm->size() : 1;
     const Batch batch = batch_of(number, kRows * rank / world, kRows * (rank + 1) / world);
     std::int64_t targets = counted_targets(batch);
-    if (comm) comm->allreduce(std::span(&targets, 1));
+    if (comm) comm->all_reduce(std::span(&targets, 1)).wait();
     model.zero_gradients();
     LossSum loss = model.accumulate(batch, {.targets = targets});
     if (comm) {
-      comm->allreduce(model.gradients());
-      comm->allreduce(std::span(&loss.sum, 1));
+      comm->all_reduce(model.gradients()).wait();
+      comm->all_reduce(std::span(&loss.sum, 1)).wait();
     }
     losses.push_back(loss.sum / static_cast<double>(targets));
     norms.push_back(optimizer.update(

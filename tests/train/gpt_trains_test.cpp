@@ -47,10 +47,10 @@ struct Learner {
     model.zero_gradients();
     BucketReady reduce;
     if (comm && early)
-      reduce = [&](int bucket) { comm->allreduce(model.gradients(bucket), Reduce::mean); };
+      reduce = [&](int bucket) { comm->all_reduce(model.gradients(bucket), Reduce::mean).wait(); };
     double loss = model.forward_backward(batch, 1.0f, reduce);
-    if (comm && !early) comm->allreduce(model.gradients(), Reduce::mean);
-    if (comm) comm->allreduce(std::span<double>(&loss, 1), Reduce::mean);
+    if (comm && !early) comm->all_reduce(model.gradients(), Reduce::mean).wait();
+    if (comm) comm->all_reduce(std::span<double>(&loss, 1), Reduce::mean).wait();
     const RateSchedule schedule{.peak = 8e-3f, .warmup = 10, .total = total, .floor = 8e-4f};
     optimizer.update(model.map(), model.parameters(), model.gradients(),
                      {.rate = cosine_rate(schedule, optimizer.steps())});

@@ -42,7 +42,7 @@ Batch batch_of(std::span<const std::uint64_t> windows) {
 
 /// Rank r cuts its share into r + 1 micro-batches, which differ in their rows.
 std::vector<Batch> micro_batches(const std::vector<std::uint64_t>& share, int rank) {
-  const auto parts = static_cast<std::size_t>(rank + 1);
+  const auto parts = static_cast<std::size_t>(rank) + 1;
   std::vector<Batch> micros;
   for (std::size_t i = 0; i < parts; ++i) {
     const std::size_t first = share.size() * i / parts, end = share.size() * (i + 1) / parts;
@@ -71,14 +71,14 @@ struct Learner {
   double by_sums(Communicator* comm, const std::vector<Batch>& micros) {
     std::int64_t targets = 0;
     for (const Batch& micro : micros) targets += counted_targets(micro);
-    if (comm) comm->allreduce(std::span(&targets, 1));
+    if (comm) comm->all_reduce(std::span(&targets, 1)).wait();
     LossSum loss;
     for (const Batch& micro : micros)
       loss.sum +=
           model.accumulate(micro, {.targets = targets, .last = &micro == &micros.back()}).sum;
     if (comm) {
-      comm->allreduce(model.gradients());
-      comm->allreduce(std::span(&loss.sum, 1));
+      comm->all_reduce(model.gradients()).wait();
+      comm->all_reduce(std::span(&loss.sum, 1)).wait();
     }
     return loss.sum / static_cast<double>(targets);
   }
@@ -89,8 +89,8 @@ struct Learner {
       loss += model.forward_backward(micro, 1.0f / static_cast<float>(micros.size())) /
               static_cast<double>(micros.size());
     if (comm) {
-      comm->allreduce(model.gradients(), Reduce::mean);
-      comm->allreduce(std::span(&loss, 1), Reduce::mean);
+      comm->all_reduce(model.gradients(), Reduce::mean).wait();
+      comm->all_reduce(std::span(&loss, 1), Reduce::mean).wait();
     }
     return loss;
   }

@@ -20,7 +20,8 @@
 
 namespace troupe::collective {
 class Communicator;
-}
+class Work;
+}  // namespace troupe::collective
 
 namespace troupe::train::internal {
 
@@ -97,7 +98,7 @@ class TROUPE_API LoopHost {
   bool await_reply();
   void connect();
   void leave(const std::vector<ToldError>& error);
-  void operate(const std::function<void(collective::Communicator&)>& operation);
+  void operate(const std::function<collective::Work(collective::Communicator&)>& operation);
   void missed();
   Position position() const noexcept {
     return {step_.load(std::memory_order_acquire), operations_.load(std::memory_order_acquire)};

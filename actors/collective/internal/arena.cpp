@@ -1,10 +1,8 @@
 #include "troupe/actors/collective/internal/arena.hpp"
 
-#include "troupe/actors/collective/internal/parking.hpp"
-
 #include <sys/mman.h>
-#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -13,21 +11,45 @@ namespace troupe::collective::internal {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-std::uint64_t round_up(std::uint64_t n, std::uint64_t to) noexcept {
-  return (n + to - 1) / to * to;
+
+std::uint64_t ranks_of(const Shape& s) noexcept {
+  return static_cast<std::uint64_t>(s.size);
+}
+std::uint64_t lanes_of(const Shape& s) noexcept {
+  return std::uint64_t{1} + s.splits;
+}
+/// A ring holds what two ranks need to work side by side; many ranks have smaller ones.
+std::uint64_t fifo_bytes_of(const Shape& s) noexcept {
+  return s.size <= 64 ? std::uint64_t{1} << 16 : std::uint64_t{1} << 12;
 }
 
-std::uint64_t verdicts_offset(int size) noexcept {
-  return sizeof(Header) + sizeof(RankLine) * static_cast<std::uint64_t>(size);
+// A lane's control part: lines, rings' counters, verdicts.
+std::uint64_t fifos_in_lane(const Shape& s) noexcept {
+  return sizeof(RankLine) * ranks_of(s);
 }
-
-std::uint64_t slots_offset(int size) noexcept {
-  return round_up(verdicts_offset(size) + sizeof(Verdict) * static_cast<std::uint64_t>(size),
-                  kPage);
+std::uint64_t verdicts_in_lane(const Shape& s) noexcept {
+  return fifos_in_lane(s) + sizeof(Fifo) * ranks_of(s) * ranks_of(s);
+}
+std::uint64_t lane_bytes(const Shape& s) noexcept {
+  return Arena::round_up_to_page(verdicts_in_lane(s) + sizeof(Verdict) * ranks_of(s));
+}
+std::uint64_t lane_offset(const Shape& s, std::uint32_t lane) noexcept {
+  return kPage + lane_bytes(s) * lane;
+}
+// Behind all lanes' control parts their slots, and then their rings.
+std::uint64_t slots_offset(const Shape& s, std::uint64_t lane) noexcept {
+  return kPage + lane_bytes(s) * lanes_of(s) + 2 * ranks_of(s) * s.slot_bytes * lane;
+}
+std::uint64_t rings_offset(const Shape& s, std::uint64_t lane) noexcept {
+  return slots_offset(s, lanes_of(s)) + ranks_of(s) * ranks_of(s) * fifo_bytes_of(s) * lane;
+}
+std::uint64_t pair_of(const Shape& s, int from, int to) noexcept {
+  return static_cast<std::uint64_t>(from) * ranks_of(s) + static_cast<std::uint64_t>(to);
 }
 
 void* map(int fd, std::uint64_t bytes) {
-  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  // Most pages are never touched: they are not reckoned against the machine's memory before.
+  const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED)
     throw OutOfMemory(Code::out_of_memory, "cannot map " + std::to_string(bytes) +
@@ -37,53 +59,77 @@ void* map(int fd, std::uint64_t bytes) {
 
 }  // namespace
 
-std::uint64_t Arena::bytes(int size, std::uint64_t slot_bytes) noexcept {
-  return slots_offset(size) + 2 * static_cast<std::uint64_t>(size) * round_up(slot_bytes, kPage);
+std::uint64_t Arena::round_up_to_page(std::uint64_t n) noexcept {
+  return (n + kPage - 1) / kPage * kPage;
 }
 
-void Arena::format(void* base, int size, std::uint64_t slot_bytes, std::uint64_t generation) {
+std::uint64_t Arena::bytes(const Shape& shape) noexcept {
+  return rings_offset(shape, lanes_of(shape));
+}
+
+void Arena::format(void* base, const Shape& shape, std::uint64_t generation) {
   auto* header = new (base) Header{};
   header->magic = Header::kMagic;
   header->version = Header::kVersion;
-  header->size = static_cast<std::uint32_t>(size);
+  header->size = static_cast<std::uint32_t>(shape.size);
   header->generation = generation;
-  header->slot_bytes = round_up(slot_bytes, kPage);
-  for (int i = 0; i < size; ++i)
-    new (static_cast<std::byte*>(base) + sizeof(Header) +
-         sizeof(RankLine) * static_cast<std::size_t>(i)) RankLine{};
+  header->slot_bytes = shape.slot_bytes;
+  header->splits = shape.splits;
 }
 
-Arena::Arena(void* base, int size, std::uint64_t slot_bytes) noexcept
-    : base_(base), size_(size), slot_bytes_(round_up(slot_bytes, kPage)) {}
+Arena::Arena(void* base, const Shape& shape) noexcept : base_(base), shape_(shape) {}
 
 Arena::~Arena() {
-  ::munmap(base_, bytes(size_, slot_bytes_));
+  ::munmap(base_, bytes(shape_));
 }
 
-std::shared_ptr<Arena> Arena::anonymous(int size, std::uint64_t slot_bytes) {
-  void* base = map(-1, bytes(size, slot_bytes));
-  format(base, size, slot_bytes, 0);
-  return std::make_shared<Arena>(base, size, slot_bytes);
+std::shared_ptr<Arena> Arena::anonymous(const Shape& shape) {
+  void* base = map(-1, bytes(shape));
+  format(base, shape, 0);
+  return std::make_shared<Arena>(base, shape);
 }
 
-std::shared_ptr<Arena> Arena::of_memfd(const Fd& memory, int size, std::uint64_t slot_bytes) {
-  return std::make_shared<Arena>(map(memory.get(), bytes(size, slot_bytes)), size, slot_bytes);
+std::shared_ptr<Arena> Arena::of_memfd(const Fd& memory, const Shape& shape) {
+  return std::make_shared<Arena>(map(memory.get(), bytes(shape)), shape);
 }
 
-RankLine& Arena::line(int rank) noexcept {
-  auto* lines = reinterpret_cast<RankLine*>(static_cast<std::byte*>(base_) + sizeof(Header));
-  return lines[rank];
+RankLine& Arena::line(std::uint32_t lane, int rank) noexcept {
+  return reinterpret_cast<RankLine*>(at(lane_offset(shape_, lane)))[rank];
 }
 
-Verdict& Arena::verdict(int rank) noexcept {
-  auto* verdicts =
-      reinterpret_cast<Verdict*>(static_cast<std::byte*>(base_) + verdicts_offset(size_));
-  return verdicts[rank];
+Verdict& Arena::verdict(std::uint32_t lane, int rank) noexcept {
+  return reinterpret_cast<Verdict*>(at(lane_offset(shape_, lane) + verdicts_in_lane(shape_)))[rank];
 }
 
-std::byte* Arena::slot(int rank, std::uint32_t phase) noexcept {
+std::byte* Arena::slot(std::uint32_t lane, int rank, std::uint32_t phase) noexcept {
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(rank) + phase % 2;
-  return static_cast<std::byte*>(base_) + slots_offset(size_) + index * slot_bytes_;
+  return at(slots_offset(shape_, lane) + index * shape_.slot_bytes);
+}
+
+Fifo& Arena::fifo(std::uint32_t lane, int from, int to) noexcept {
+  return reinterpret_cast<Fifo*>(
+      at(lane_offset(shape_, lane) + fifos_in_lane(shape_)))[pair_of(shape_, from, to)];
+}
+
+std::byte* Arena::fifo_data(std::uint32_t lane, int from, int to) noexcept {
+  return at(rings_offset(shape_, lane) + pair_of(shape_, from, to) * fifo_bytes_of(shape_));
+}
+
+std::uint32_t Arena::fifo_bytes() const noexcept {
+  return static_cast<std::uint32_t>(fifo_bytes_of(shape_));
+}
+
+std::uint32_t Arena::take_lane() noexcept {
+  std::atomic<std::uint32_t>& taken = header().lanes_taken;
+  std::uint32_t seen = taken.load(std::memory_order_relaxed);
+  do {
+    if (seen >= shape_.splits) return 0;
+  } while (!taken.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel));
+  return seen + 1;
+}
+
+std::uint32_t Arena::lanes() noexcept {
+  return 1 + std::min(header().lanes_taken.load(std::memory_order_acquire), shape_.splits);
 }
 
 }  // namespace troupe::collective::internal

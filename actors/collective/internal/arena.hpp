@@ -1,14 +1,21 @@
-/// The shared memory of a group and one rank's way through it. Both back ends are this: `local`
-/// puts it on anonymous pages, `shm` into a memfd.
+/// The shared memory of a group and of its splits. Both back ends are this: `local` puts it on
+/// anonymous pages, `shm` into a memfd.
 ///
-/// Every operation is a sequence of *phases*. In phase p each rank (1) writes its own slot p % 2,
-/// (2) publishes p, (3) waits until every rank has published p, (4) reads any slot p % 2. A slot is
-/// written again in phase p + 2, after every rank has published p + 1, that is after it has read p:
-/// so one wait per phase is enough.
+/// It has lanes. Lane 0 is the group's; each split takes the next one, for all of its colors: their
+/// ranks are disjoint, and a rank keeps its number in the group for its places in every lane.
 ///
-/// One word of the group says which phase is the last that all have met, and whether the group has
-/// ended. Who finds all ranks arrived sets it to his phase, who gives up (too late, a death) sets
-/// its mark: one exchange decides between them, so a phase succeeds on every rank or on none.
+/// Every collective operation is a sequence of *phases*. In phase p each rank (1) writes its own
+/// slot p % 2, (2) publishes p, (3) waits until every rank has published p, (4) reads any slot
+/// p % 2. A slot is written again in phase p + 2, after every rank has published p + 1, that is
+/// after it has read p: so one wait per phase is enough.
+///
+/// One word of each group, in the line of its first rank, says which phase is the last that all
+/// have met, and whether the group has ended. Who finds all ranks arrived sets it to his phase, who
+/// gives up (too late, a death) sets its mark: one exchange decides between them, so a phase
+/// succeeds on every rank or on none. Header::over says that some group of the arena has ended;
+/// the others then end by their own words, each phase still on all of their ranks or on none.
+///
+/// Sends have a ring of bytes for each ordered pair of ranks of a lane.
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -18,9 +25,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 namespace troupe::collective::internal {
 
@@ -33,131 +37,99 @@ struct Announcement {
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
 
-/// One rank's control words; written by that rank only, but for sleepers.
+/// One rank's control words in a lane; written by that rank only, but for those that say so.
 struct alignas(128) RankLine {
   std::atomic<std::uint32_t> published;  ///< last phase
-  std::atomic<std::uint32_t> sleepers;   ///< ranks parked on `published`
+  std::atomic<std::uint32_t> sleepers;   ///< ranks parked on `published`; written by them
   std::atomic<std::uint32_t> state;      ///< RankState
   std::int32_t pid;                      ///< set before state becomes joined
   std::uint64_t pid_namespace;
   std::atomic<std::uint64_t> progress;  ///< number of its operation << 8 | its kind << 1 | inside
   Announcement announcements[2];
+  /// Of the first rank of a group, written by all of it: the last phase that all have met << 32 |
+  /// the rank that ended the group + 1, 0 if none has.
+  alignas(128) std::atomic<std::uint64_t> fate;
+  std::atomic<std::uint32_t> bell;         ///< rung by who moves bytes from or to a resting rank
+  std::atomic<std::uint32_t> bell_sleeps;  ///< the rank is parked on it, or about to be
 };
-static_assert(sizeof(RankLine) == 128);
+static_assert(sizeof(RankLine) == 256);
 enum RankState : std::uint32_t { absent, joining, joined, left };
+
+/// The counters of a ring of bytes; both wrap.
+struct alignas(128) Fifo {
+  std::atomic<std::uint32_t> written;
+  alignas(64) std::atomic<std::uint32_t> read;
+};
+static_assert(sizeof(Fifo) == 128);
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
   std::uint64_t generation;
   std::uint64_t slot_bytes;
-  /// The last phase that all have met << 32 | the rank that ended the group + 1, 0 if none has.
-  std::atomic<std::uint64_t> fate;
+  std::uint32_t splits;
+  std::atomic<std::uint32_t> lanes_taken;  ///< by splits
+  /// Which group ended first: its lane << 32 | the rank that ended it + 1.
+  std::atomic<std::uint64_t> over;
 };
 
-/// What a rank says for all of them when it ends the group: complete before `fate` names the rank.
+/// What a rank says for a whole group when it ends it: complete before `fate` names the rank.
 struct alignas(128) Verdict {
   std::uint32_t code;
   char text[2044];
 };
 
 constexpr int kMaxSize = 1024;
+constexpr std::uint32_t kMaxSplits = 64;
 constexpr std::uint64_t kMinSlot = 4096, kMaxSlot = std::uint64_t{1} << 30;
 
-/// A mapping of header, rank lines and slots.
+struct Shape {
+  int size = 1;
+  std::uint64_t slot_bytes = 0;  ///< a multiple of a page
+  std::uint32_t splits = 0;
+};
+
+/// A mapping of all that.
 class Arena {
  public:
-  /// Bytes that a group needs.
-  static std::uint64_t bytes(int size, std::uint64_t slot_bytes) noexcept;
+  static std::uint64_t round_up_to_page(std::uint64_t n) noexcept;
+  /// Bytes that a group needs. Most of them are never touched.
+  static std::uint64_t bytes(const Shape& shape) noexcept;
   /// Anonymous pages.
-  static std::shared_ptr<Arena> anonymous(int size, std::uint64_t slot_bytes);
-  /// Maps a memfd whose header has been checked and says size and slot_bytes.
-  static std::shared_ptr<Arena> of_memfd(const Fd& memory, int size, std::uint64_t slot_bytes);
-  static void format(void* base, int size, std::uint64_t slot_bytes, std::uint64_t generation);
+  static std::shared_ptr<Arena> anonymous(const Shape& shape);
+  /// Maps a memfd whose header has been checked and says this shape.
+  static std::shared_ptr<Arena> of_memfd(const Fd& memory, const Shape& shape);
+  /// Writes the header; all else begins as zeros.
+  static void format(void* base, const Shape& shape, std::uint64_t generation);
 
-  Arena(void* base, int size, std::uint64_t slot_bytes) noexcept;
+  Arena(void* base, const Shape& shape) noexcept;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
 
   Header& header() noexcept { return *static_cast<Header*>(base_); }
-  RankLine& line(int rank) noexcept;
-  Verdict& verdict(int rank) noexcept;
-  std::byte* slot(int rank, std::uint32_t phase) noexcept;
-  int size() const noexcept { return size_; }
-  std::uint64_t slot_bytes() const noexcept { return slot_bytes_; }
+  RankLine& line(std::uint32_t lane, int rank) noexcept;
+  Verdict& verdict(std::uint32_t lane, int rank) noexcept;
+  std::byte* slot(std::uint32_t lane, int rank, std::uint32_t phase) noexcept;
+  Fifo& fifo(std::uint32_t lane, int from, int to) noexcept;
+  /// fifo_bytes() of them.
+  std::byte* fifo_data(std::uint32_t lane, int from, int to) noexcept;
+  /// A power of two.
+  std::uint32_t fifo_bytes() const noexcept;
+  /// The next lane for a split; 0 when there is none.
+  std::uint32_t take_lane() noexcept;
+  /// Lanes that may be in use.
+  std::uint32_t lanes() noexcept;
+  int size() const noexcept { return shape_.size; }
+  std::uint64_t slot_bytes() const noexcept { return shape_.slot_bytes; }
 
  private:
+  std::byte* at(std::uint64_t offset) noexcept { return static_cast<std::byte*>(base_) + offset; }
   void* base_;
-  int size_;  // not read from the header again: other ranks can write there
-  std::uint64_t slot_bytes_;
-};
-
-/// A rank in an arena.
-class ArenaCommunicator final : public Communicator {
- public:
-  /// Takes the rank's place; throws InvalidArgument when it is taken. `watch_processes`: look for
-  /// the death of other ranks' processes while waiting.
-  ArenaCommunicator(std::shared_ptr<Arena> arena, int rank, Duration timeout, bool watch_processes);
-  ~ArenaCommunicator() override;
-  void abort(std::string_view reason) noexcept override;
-  std::vector<RankProgress> progress() const override;
-
- protected:
-  void run(const Operation& operation) override;
-
- private:
-  template <class T>
-  void allreduce(const Operation& operation);
-  template <class T>
-  void allreduce_direct(T* data, std::uint64_t count, T factor);
-  template <class T>
-  void allreduce_sliced(T* data, std::uint64_t count, T factor);
-  void reduce_scatter(const Operation& operation);
-  void all_gather(const Operation& operation);
-  void broadcast(const Operation& operation);
-
-  /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
-  void meet(std::uint64_t offset, std::uint8_t part = 0);
-  void wait_for(int other, Time deadline);
-  bool arrived(int other) noexcept;
-  /// Whether some rank has found all of them arrived in this phase.
-  bool is_met() const noexcept;
-  bool is_over() const noexcept;
-  /// All have arrived: says so, or throws when the group had ended before.
-  void settle();
-  /// Throws when some rank cannot come any more.
-  void check();
-  void fail_late();  ///< returns when the last one came at the last moment
-  /// All have arrived: throws unless they said the same.
-  void compare();
-  bool process_is_dead(int other);
-  bool shares_pids(const RankLine& line) const noexcept;
-  /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
-  /// `unless_met` (0: whatever they have met).
-  void end_group(Code code, std::string_view verdict, std::uint32_t unless_met) noexcept;
-  /// Ends the group and throws what ended it; returns when all have met in this phase after all.
-  void fail_phase(Code code, const std::string& why);
-  [[noreturn]] void throw_aborted();
-  void note_progress(bool inside) noexcept;
-  std::string describe() const;
-
-  std::byte* my_slot() noexcept { return arena_->slot(rank(), phase_ + 1); }
-  std::byte* slot_of(int other) noexcept { return arena_->slot(other, phase_); }
-  template <class T>
-  std::vector<const T*> slots_at(std::uint64_t first);
-
-  std::shared_ptr<Arena> arena_;
-  std::uint32_t phase_ = 0;  // last one met
-  std::uint64_t operations_ = 0;
-  Operation current_;  // the last one, once operations_ is not 0
-  std::mutex saying_;  // the rank's verdict: abort() comes from any thread
-  bool watch_processes_;
-  std::uint64_t pid_namespace_ = 0;
-  std::vector<Fd> processes_;  // pidfd per rank, opened when first needed
+  Shape shape_;  // not read from the header again: other ranks can write there
 };
 
 }  // namespace troupe::collective::internal

@@ -17,6 +17,12 @@ namespace troupe::collective::internal {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "words are shared by processes");
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
+/// Long enough to catch a rank that is about to arrive, short enough not to hinder it on a shared
+/// core: about 10 µs.
+constexpr int kSpins = 200;
+/// Between looks at the clock and at the other rank's process.
+constexpr Duration kSlice = std::chrono::milliseconds(50);
+
 inline void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

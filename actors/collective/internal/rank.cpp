@@ -1,6 +1,8 @@
-// One rank's waits, deaths and errors. The operations are in operations.cpp.
-#include "troupe/actors/collective/internal/arena.hpp"
+// One rank's waits, deaths and errors. The operations are in operations.cpp and transfers.cpp.
+#include "troupe/actors/collective/internal/rank.hpp"
+
 #include "troupe/actors/collective/internal/parking.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
@@ -19,19 +21,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Long enough to catch a rank that is about to arrive, short enough not to hinder it on a shared
-/// core: about 10 µs.
-constexpr int kSpins = 200;
-/// Between looks at the clock and at the other rank's process.
-constexpr Duration kSlice = milliseconds(50);
-constexpr auto kLastKind = Operation::Kind::all_gather;
+constexpr auto kLastKind = OperationKind::group;
 
 /// Whether a is phase b or later; the counter may wrap.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) >= 0;
 }
 
-/// The two halves of Header::fate; no rank: -1.
+/// The two halves of RankLine::fate; no rank: -1.
 std::uint32_t met_phase(std::uint64_t fate) noexcept {
   return static_cast<std::uint32_t>(fate >> 32);
 }
@@ -71,78 +68,121 @@ bool is_stopped(int pid) noexcept {
 
 }  // namespace
 
-ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, int rank, Duration timeout,
-                                     bool watch_processes)
-    : Communicator(rank, arena->size(), timeout),
+ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank,
+                                     const How& how)
+    : Communicator(rank, static_cast<int>(seats.members.size()), how.timeout),
       arena_(std::move(arena)),
-      watch_processes_(watch_processes),
-      pid_namespace_(watch_processes ? pid_namespace() : 0),
+      seats_(std::move(seats)),
+      watch_processes_(how.watch_processes),
+      pid_namespace_(how.watch_processes ? pid_namespace() : 0),
       processes_(static_cast<std::size_t>(size())) {
-  RankLine& line = arena_->line(rank);
+  RankLine& mine = line(rank);
   std::uint32_t expected = absent;
-  if (!line.state.compare_exchange_strong(expected, joining))
+  if (!mine.state.compare_exchange_strong(expected, joining))
     throw InvalidArgument(Code::invalid_argument,
                           "rank " + std::to_string(rank) + " of the group is taken already");
-  line.pid = static_cast<std::int32_t>(::getpid());
-  line.pid_namespace = pid_namespace_;
-  line.state.store(joined, std::memory_order_release);
+  mine.pid = static_cast<std::int32_t>(::getpid());
+  mine.pid_namespace = pid_namespace_;
+  mine.state.store(joined, std::memory_order_release);
+  start(how.progress);
 }
 
 ArenaCommunicator::~ArenaCommunicator() {
-  RankLine& line = arena_->line(rank());
-  line.state.store(left, std::memory_order_seq_cst);
-  unpark_all(line.published);
+  stop();
+  RankLine& mine = line(rank());
+  mine.state.store(left, std::memory_order_seq_cst);
+  unpark_all(mine.published);
+  for (int other = 0; other < size(); ++other)
+    if (line(other).bell_sleeps.load(std::memory_order_seq_cst) != 0) ring(other);
+}
+
+std::unique_ptr<Communicator> ArenaCommunicator::join_split(const Operation& done,
+                                                            Progress progress) {
+  const auto mine = std::find(done.members.begin(), done.members.end(), rank());
+  Seats seats{done.lane, {}};
+  for (const int member : done.members) seats.members.push_back(at(member));
+  return std::make_unique<ArenaCommunicator>(arena_, std::move(seats),
+                                             static_cast<int>(mine - done.members.begin()),
+                                             How{timeout(), watch_processes_, progress});
 }
 
 void ArenaCommunicator::end_group(Code code, std::string_view verdict,
                                   std::uint32_t unless_met) noexcept {
   const std::lock_guard lock(saying_);
-  std::atomic<std::uint64_t>& fate = arena_->header().fate;
-  std::uint64_t seen = fate.load(std::memory_order_acquire);
+  std::uint64_t seen = fate().load(std::memory_order_acquire);
   if (ended_by(seen) >= 0) return;
-  Verdict& mine = arena_->verdict(rank());
+  Verdict& mine = arena_->verdict(seats_.lane, self());
   mine.code = static_cast<std::uint32_t>(code);
   const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
   std::memcpy(mine.text, verdict.data(), length);
   mine.text[length] = '\0';
-  const auto name = static_cast<std::uint32_t>(rank() + 1);
+  const auto name = static_cast<std::uint32_t>(self() + 1);
   do {
     if (ended_by(seen) >= 0) return;
     if (unless_met != 0 && reached(met_phase(seen), unless_met)) return;
-  } while (!fate.compare_exchange_weak(seen, seen | name, std::memory_order_seq_cst));
-  for (int other = 0; other < size(); ++other) unpark_all(arena_->line(other).published);
+  } while (!fate().compare_exchange_weak(seen, seen | name, std::memory_order_seq_cst));
+  std::uint64_t nobody = 0;
+  arena_->header().over.compare_exchange_strong(
+      nobody, static_cast<std::uint64_t>(seats_.lane) << 32 | name, std::memory_order_seq_cst);
+  for (std::uint32_t lane = 0; lane < arena_->lanes(); ++lane)
+    for (int other = 0; other < arena_->size(); ++other) {
+      RankLine& sleeping = arena_->line(lane, other);
+      if (sleeping.sleepers.load(std::memory_order_seq_cst) != 0) unpark_all(sleeping.published);
+      sleeping.bell.fetch_add(1, std::memory_order_seq_cst);
+      if (sleeping.bell_sleeps.load(std::memory_order_seq_cst) != 0) unpark_all(sleeping.bell);
+    }
+}
+
+void ArenaCommunicator::adopt(std::uint32_t unless_met) noexcept {
+  const std::uint64_t over = arena_->header().over.load(std::memory_order_acquire);
+  if (over == 0) return;
+  // The word is shared memory: it may name a lane or a rank that there is not.
+  const auto lane = std::min(static_cast<std::uint32_t>(over >> 32), arena_->lanes() - 1);
+  const Verdict& said = arena_->verdict(lane, std::clamp(ended_by(over), 0, arena_->size() - 1));
+  char text[sizeof said.text];
+  const std::size_t length = ::strnlen(said.text, sizeof said.text - 1);
+  std::memcpy(text, said.text, length);
+  end_group(static_cast<Code>(said.code), {text, length}, unless_met);
 }
 
 void ArenaCommunicator::abort(std::string_view reason) noexcept {
   char cut[201] = {};
   reason.copy(cut, sizeof cut - 1);
-  char verdict[256];
-  std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %s", rank(), cut);
+  char verdict[300];
+  if (seats_.lane == 0)
+    std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %s", rank(), cut);
+  else
+    std::snprintf(verdict, sizeof verdict,
+                  "rank %d of a split (%d of the whole) ended the group: %s", rank(), self(), cut);
   end_group(Code::cancelled, verdict, 0);
 }
 
+bool ArenaCommunicator::has_ended() const noexcept {
+  return ended_by(fate().load(std::memory_order_seq_cst)) >= 0;
+}
+
 bool ArenaCommunicator::is_over() const noexcept {
-  return ended_by(arena_->header().fate.load(std::memory_order_seq_cst)) >= 0;
+  return has_ended() || arena_->header().over.load(std::memory_order_seq_cst) != 0;
 }
 
 bool ArenaCommunicator::is_met() const noexcept {
-  return reached(met_phase(arena_->header().fate.load(std::memory_order_acquire)), phase_);
+  return reached(met_phase(fate().load(std::memory_order_acquire)), phase_);
 }
 
 void ArenaCommunicator::settle() {
-  std::atomic<std::uint64_t>& fate = arena_->header().fate;
-  std::uint64_t seen = fate.load(std::memory_order_acquire);
+  std::uint64_t seen = fate().load(std::memory_order_acquire);
   while (!reached(met_phase(seen), phase_)) {
     if (ended_by(seen) >= 0) throw_aborted();
-    if (fate.compare_exchange_weak(seen, std::uint64_t{phase_} << 32, std::memory_order_seq_cst))
+    if (fate().compare_exchange_weak(seen, std::uint64_t{phase_} << 32, std::memory_order_seq_cst))
       return;
   }
 }
 
 void ArenaCommunicator::throw_aborted() {
+  adopt(0);
   // The word is shared memory: it may name a rank that there is not.
-  const int by = ended_by(arena_->header().fate.load(std::memory_order_acquire));
-  const Verdict& said = arena_->verdict(std::clamp(by, 0, size() - 1));
+  const int by = ended_by(fate().load(std::memory_order_acquire));
+  const Verdict& said = arena_->verdict(seats_.lane, std::clamp(by, 0, arena_->size() - 1));
   const std::string verdict(said.text, ::strnlen(said.text, sizeof said.text));
   Code code = Code::cancelled;
   for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
@@ -151,8 +191,18 @@ void ArenaCommunicator::throw_aborted() {
 }
 
 std::string ArenaCommunicator::describe() const {
-  return std::string(name_of(current_.kind)) + " #" + std::to_string(operations_) + " on rank " +
+  return std::string(name_of(kind_)) + " #" + std::to_string(operations_) + " on rank " +
          std::to_string(rank()) + " of " + std::to_string(size());
+}
+
+std::string ArenaCommunicator::name_of_rank(int rank) const {
+  std::string name = "rank " + std::to_string(rank);
+  if (seats_.lane != 0) name += " of a split (" + std::to_string(at(rank)) + " of the whole)";
+  return name;
+}
+
+Time ArenaCommunicator::deadline_from(Time now) const noexcept {
+  return std::min(deadline_after(now, timeout()), current_->must_end());
 }
 
 void ArenaCommunicator::fail_phase(Code code, const std::string& why) {
@@ -160,106 +210,139 @@ void ArenaCommunicator::fail_phase(Code code, const std::string& why) {
   if (!is_met()) throw_aborted();
 }
 
-void ArenaCommunicator::note_progress(bool inside) noexcept {
-  arena_->line(rank()).progress.store(operations_ << 8 |
-                                          static_cast<std::uint64_t>(current_.kind) << 1 |
-                                          static_cast<std::uint64_t>(inside),
-                                      std::memory_order_release);
+void ArenaCommunicator::fail(Code code, const std::string& why) {
+  end_group(code, why + "; " + text_of(progress()), 0);
+  throw_aborted();
 }
 
-bool ArenaCommunicator::shares_pids(const RankLine& line) const noexcept {
-  return watch_processes_ && line.pid != static_cast<std::int32_t>(::getpid()) &&
-         line.pid_namespace == pid_namespace_ && pid_namespace_ != 0;
+void ArenaCommunicator::note_progress(bool inside) noexcept {
+  line(rank()).progress.store(operations_ << 8 | static_cast<std::uint64_t>(kind_) << 1 |
+                                  static_cast<std::uint64_t>(inside),
+                              std::memory_order_release);
+}
+
+bool ArenaCommunicator::shares_pids(const RankLine& whose) const noexcept {
+  return watch_processes_ && whose.pid != static_cast<std::int32_t>(::getpid()) &&
+         whose.pid_namespace == pid_namespace_ && pid_namespace_ != 0;
 }
 
 std::vector<RankProgress> ArenaCommunicator::progress() const {
   std::vector<RankProgress> all(static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r) {
     RankProgress& one = all[static_cast<std::size_t>(r)];
-    const RankLine& line = arena_->line(r);
-    const std::uint32_t state = line.state.load(std::memory_order_acquire);
+    const RankLine& its = line(r);
+    const std::uint32_t state = its.state.load(std::memory_order_acquire);
     if (state != joined && state != left) continue;
     one.state = state == left ? RankProgress::State::left : RankProgress::State::joined;
-    const std::uint64_t word = line.progress.load(std::memory_order_acquire);
+    const std::uint64_t word = its.progress.load(std::memory_order_acquire);
     one.sequence = word >> 8;
-    one.kind = static_cast<Operation::Kind>(
+    one.kind = static_cast<OperationKind>(
         std::min<std::uint64_t>(word >> 1 & 0x7f, static_cast<std::uint64_t>(kLastKind)));
     one.inside = (word & 1) != 0;
-    if (!shares_pids(line)) continue;
-    one.pid = line.pid;
-    one.stopped = state == joined && is_stopped(line.pid);
+    if (!shares_pids(its)) continue;
+    one.pid = its.pid;
+    one.stopped = state == joined && is_stopped(its.pid);
   }
   return all;
 }
 
+// Its line in lane 0 knows the process also before it has joined a split.
 bool ArenaCommunicator::process_is_dead(int other) {
-  const RankLine& line = arena_->line(other);
-  if (!shares_pids(line)) return false;
+  const RankLine& whole = arena_->line(0, at(other));
+  const std::uint32_t state = whole.state.load(std::memory_order_acquire);
+  if ((state != joined && state != left) || !shares_pids(whole)) return false;
   Fd& process = processes_[static_cast<std::size_t>(other)];
   if (!process) {
     bool gone = false;
-    process = open_process(line.pid, gone);
+    process = open_process(whole.pid, gone);
     if (!process) return gone;
   }
   pollfd watched{process.get(), POLLIN, 0};
   return ::poll(&watched, 1, 0) == 1;
 }
 
+bool ArenaCommunicator::has_left(int other) noexcept {
+  const std::uint32_t state = line(other).state.load(std::memory_order_acquire);
+  if (state == left) return true;
+  // Who left the whole group before it joined this one does not join it any more.
+  return state == absent &&
+         arena_->line(0, at(other)).state.load(std::memory_order_acquire) == left;
+}
+
 bool ArenaCommunicator::arrived(int other) noexcept {
-  return reached(arena_->line(other).published.load(std::memory_order_acquire), phase_);
+  return reached(line(other).published.load(std::memory_order_acquire), phase_);
 }
 
 void ArenaCommunicator::check() {
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || arrived(other)) continue;
     // the state is read before the phase: a rank may arrive and then leave or die
-    const std::uint32_t state = arena_->line(other).state.load(std::memory_order_acquire);
-    const bool dead = state == joined && process_is_dead(other);
-    if ((state != left && !dead) || arrived(other)) continue;
-    const std::string who = "rank " + std::to_string(other);
+    const bool gone = has_left(other);
+    const bool dead = !gone && process_is_dead(other);
+    if ((!gone && !dead) || arrived(other)) continue;
     if (dead)
-      fail_phase(Code::worker_died,
-                 who + " (process " + std::to_string(arena_->line(other).pid) + ") died");
+      fail_phase(Code::worker_died, name_of_rank(other) + " (process " +
+                                        std::to_string(arena_->line(0, at(other)).pid) + ") died");
     else
-      fail_phase(Code::cancelled, who + " left the group");
+      fail_phase(Code::cancelled, name_of_rank(other) + " left the group");
   }
 }
 
-void ArenaCommunicator::fail_late() {
+std::string ArenaCommunicator::late_words(Time deadline) const {
+  if (current_->must_end() <= deadline) return " by the deadline";
+  const auto limit = std::chrono::duration_cast<milliseconds>(timeout()).count();
+  return " within " + std::to_string(limit) + " ms";
+}
+
+void ArenaCommunicator::fail_late(Time deadline) {
   std::string late;
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || arrived(other)) continue;
-    const bool came = arena_->line(other).state.load(std::memory_order_acquire) != absent;
-    late += (late.empty() ? "" : ", ") + ("rank " + std::to_string(other)) +
+    const bool came = line(other).state.load(std::memory_order_acquire) != absent;
+    late += (late.empty() ? "" : ", ") + name_of_rank(other) +
             (came ? " did not arrive" : " has not joined");
   }
   if (late.empty()) return;  // the last one came just now
-  const auto limit = std::chrono::duration_cast<milliseconds>(timeout()).count();
-  fail_phase(Code::timed_out, late + " within " + std::to_string(limit) + " ms");
+  fail_phase(Code::timed_out, late + late_words(deadline));
 }
 
 void ArenaCommunicator::wait_for(int other, Time deadline) {
-  RankLine& line = arena_->line(other);
+  RankLine& its = line(other);
   for (int spin = 0; spin < kSpins; ++spin) {
     if (arrived(other)) return;
     relax();
   }
   while (true) {
-    line.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = line.published.load(std::memory_order_seq_cst);
-    const Duration left = deadline - steady_now();
+    its.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = its.published.load(std::memory_order_seq_cst);
+    const Duration left = std::min(deadline, current_->must_end()) - steady_now();
     const bool parks = !reached(seen, phase_) && left > Duration::zero() && !is_over();
-    if (parks) park(line.published, seen, std::min(left, kSlice));
-    line.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (parks) park(its.published, seen, std::min(left, kSlice));
+    its.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (arrived(other)) return;
-    if (is_over() && !is_met()) throw_aborted();
+    if (is_over()) adopt(phase_);
+    if (has_ended() && !is_met()) throw_aborted();
     check();
-    if (steady_now() >= deadline && !arrived(other)) fail_late();
+    const Time limit = std::min(deadline, current_->must_end());
+    if (steady_now() >= limit && !arrived(other)) fail_late(limit);
+  }
+}
+
+/// What the operation is to begin after.
+void ArenaCommunicator::await_input() {
+  const Event& after = current_->terms.after;
+  if (after.has_happened()) return;
+  const Time start = steady_now();
+  while (!after.wait(std::min(steady_now() + kSlice, deadline_from(start)))) {
+    if (is_over()) throw_aborted();
+    if (steady_now() < deadline_from(start)) continue;
+    fail(Code::timed_out, "the input of " + name_of_rank(rank()) + " was not ready" +
+                              late_words(deadline_from(start)));
   }
 }
 
 void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
-  const Operation& o = current_;
+  const Operation& o = *current_;
   const Announcement mine{static_cast<std::uint8_t>(o.kind),
                           static_cast<std::uint8_t>(o.type),
                           static_cast<std::uint8_t>(o.reduce),
@@ -269,10 +352,10 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
                           offset};
   if (is_over()) throw_aborted();
   ++phase_;
-  RankLine& line = arena_->line(rank());
-  line.announcements[phase_ % 2] = mine;
-  line.published.exchange(phase_, std::memory_order_seq_cst);
-  if (line.sleepers.load(std::memory_order_seq_cst) != 0) unpark_all(line.published);
+  RankLine& my_line = line(rank());
+  my_line.announcements[phase_ % 2] = mine;
+  my_line.published.exchange(phase_, std::memory_order_seq_cst);
+  if (my_line.sleepers.load(std::memory_order_seq_cst) != 0) unpark_all(my_line.published);
   const Time deadline = deadline_after(steady_now(), timeout());
   for (int other = 0; other < size(); ++other)
     if (other != rank()) wait_for(other, deadline);
@@ -281,7 +364,7 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
 }
 
 void ArenaCommunicator::compare() {
-  const auto said = [this](int r) { return arena_->line(r).announcements[phase_ % 2]; };
+  const auto said = [this](int r) { return line(r).announcements[phase_ % 2]; };
   const Announcement mine = said(rank());
   bool same = true;
   for (int r = 0; r < size(); ++r) same = same && said(r) == mine;
@@ -303,6 +386,28 @@ void ArenaCommunicator::compare() {
       Code::invalid_argument,
       wrong + " made another call or gave another size than the others; " + text_of(progress()), 0);
   throw_aborted();
+}
+
+void ArenaCommunicator::run(Operation& operation) {
+  const kernels::FlushDenormals flush;  // whatever the caller's mode, all ranks add alike
+  current_ = &operation;
+  kind_ = operation.kind;
+  ++operations_;
+  note_progress(true);
+  await_input();
+  switch (operation.kind) {
+    case OperationKind::barrier: meet(0); break;
+    case OperationKind::broadcast: broadcast(operation); break;
+    case OperationKind::all_reduce: all_reduce(operation); break;
+    case OperationKind::reduce_scatter: reduce_scatter(operation); break;
+    case OperationKind::all_gather: all_gather(operation); break;
+    case OperationKind::split: split(operation); break;
+    case OperationKind::send:
+    case OperationKind::receive:
+    case OperationKind::exchange:
+    case OperationKind::group: transfer(operation); break;
+  }
+  note_progress(false);
 }
 
 }  // namespace troupe::collective::internal

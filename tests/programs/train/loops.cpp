@@ -73,7 +73,7 @@ void ends_in(troupe::Context& ctx, const train::FitOptions& options) {
     std::cout << "no error\n";
   } catch (const troupe::Error& error) {
     const std::string text = error.message();
-    std::cout << name_of(error.code()) << ": " << text.substr(0, text.find(": allreduce"))
+    std::cout << name_of(error.code()) << ": " << text.substr(0, text.find(": all_reduce"))
               << std::endl;
   }
 }
@@ -98,7 +98,7 @@ const programs::Program sizes_that_differ{
       } catch (const troupe::TaskFailed& error) {
         const std::string text = error.message();
         std::cout << "task_failed, " << name_of(error.cause()->code()) << ':'
-                  << (text.find(" at step 10: allreduce") != text.npos ? " at step 10," : text)
+                  << (text.find(" at step 10: all_reduce") != text.npos ? " at step 10," : text)
                   << (text.find("rank 1 made another call or gave another size") != text.npos
                           ? " rank 1 gave another size"
                           : text)

@@ -1,0 +1,37 @@
+/// What a back end is asked to do.
+#pragma once
+
+#include "troupe/actors/collective/communicator.hpp"
+
+#include <atomic>
+#include <limits>
+
+namespace troupe::collective::internal {
+
+/// `count` is in elements of `type`, of the smaller side: one rank's share in a scatter or gather.
+struct Operation {
+  OperationKind kind = OperationKind::barrier;
+  DType type = DType::u8;
+  Reduce reduce = Reduce::sum;
+  int root = 0;
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::uint64_t count = 0;
+  std::vector<Transfers::One> transfers = {};
+  Terms terms = {};
+  /// Work::wait(deadline) lowers it while the operation runs. Null: no limit.
+  const std::atomic<Time::rep>* limit = nullptr;
+  // split: what was asked for, and the result
+  int color = 0, key = 0;
+  std::uint32_t lane = 0;
+  std::vector<int> members = {};  ///< ranks of the new group, in its order
+
+  std::uint64_t bytes() const noexcept {
+    return count * static_cast<std::uint64_t>(kernels::size_of(type));
+  }
+  Time must_end() const noexcept {
+    return limit == nullptr ? Time::max() : Time(Duration(limit->load(std::memory_order_acquire)));
+  }
+};
+
+}  // namespace troupe::collective::internal

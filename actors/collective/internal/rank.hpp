@@ -1,0 +1,113 @@
+/// One rank's way through an arena.
+#pragma once
+
+#include "troupe/actors/collective/internal/arena.hpp"
+#include "troupe/actors/collective/internal/operation.hpp"
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace troupe::collective::internal {
+
+/// Which ranks of the arena a group has, and where.
+struct Seats {
+  std::uint32_t lane = 0;
+  std::vector<int> members;  ///< ranks of the arena, index = rank of the group
+};
+
+class ArenaCommunicator final : public Communicator {
+ public:
+  /// How a rank joins.
+  struct How {
+    Duration timeout{};
+    bool watch_processes = false;  ///< look for the death of others' processes while waiting
+    Progress progress = Progress::caller;
+  };
+  /// Takes the rank's place; throws InvalidArgument when it is taken.
+  ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank, const How& how);
+  ~ArenaCommunicator() override;
+  void abort(std::string_view reason) noexcept override;
+  std::vector<RankProgress> progress() const override;
+
+ protected:
+  void run(Operation& operation) override;
+  std::unique_ptr<Communicator> join_split(const Operation& done, Progress progress) override;
+
+ private:
+  // operations.cpp
+  void all_reduce(const Operation& operation);
+  void all_reduce_direct(const Operation& operation);
+  void all_reduce_sliced(const Operation& operation);
+  void reduce_scatter(const Operation& operation);
+  void all_gather(const Operation& operation);
+  void broadcast(const Operation& operation);
+  void split(Operation& operation);
+  std::vector<const std::byte*> slots_at(std::uint64_t first);
+  std::byte* my_slot() noexcept { return arena_->slot(seats_.lane, self(), phase_ + 1); }
+  std::byte* slot_of(int other) noexcept { return arena_->slot(seats_.lane, at(other), phase_); }
+
+  // transfers.cpp
+  class Stream;
+  void transfer(const Operation& operation);
+  bool advance(Stream& stream);
+  bool can_any(const std::vector<Stream>& streams) const noexcept;
+  void rest(const std::vector<Stream>& streams, Time deadline);
+  void check_peers(const std::vector<Stream>& streams, Time deadline);
+  void ring(int other) noexcept;
+
+  // rank.cpp
+  /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
+  void meet(std::uint64_t offset, std::uint8_t part = 0);
+  void await_input();
+  void wait_for(int other, Time deadline);
+  bool arrived(int other) noexcept;
+  /// Whether some rank has found all of them arrived in this phase.
+  bool is_met() const noexcept;
+  /// Whether this group has ended, or another one of the arena.
+  bool is_over() const noexcept;
+  bool has_ended() const noexcept;
+  /// All have arrived: says so, or throws when the group had ended before.
+  void settle();
+  /// Throws when some rank cannot come any more.
+  void check();
+  void fail_late(Time deadline);  ///< returns when the last one came at the last moment
+  /// All have arrived: throws unless they said the same.
+  void compare();
+  bool has_left(int other) noexcept;
+  bool process_is_dead(int other);
+  bool shares_pids(const RankLine& line) const noexcept;
+  std::string late_words(Time deadline) const;
+  /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
+  /// `unless_met` (0: whatever they have met).
+  void end_group(Code code, std::string_view verdict, std::uint32_t unless_met) noexcept;
+  /// Ends this group, too, when another one of the arena has ended.
+  void adopt(std::uint32_t unless_met) noexcept;
+  /// Ends the group and throws what ended it; returns when all have met in this phase after all.
+  void fail_phase(Code code, const std::string& why);
+  /// The same, whatever was met.
+  [[noreturn]] void fail(Code code, const std::string& why);
+  [[noreturn]] void throw_aborted();
+  void note_progress(bool inside) noexcept;
+  std::string describe() const;
+  std::string name_of_rank(int rank) const;
+  Time deadline_from(Time now) const noexcept;
+
+  int at(int rank) const noexcept { return seats_.members[static_cast<std::size_t>(rank)]; }
+  int self() const noexcept { return at(rank()); }
+  RankLine& line(int rank) const noexcept { return arena_->line(seats_.lane, at(rank)); }
+  std::atomic<std::uint64_t>& fate() const noexcept { return line(0).fate; }
+
+  std::shared_ptr<Arena> arena_;
+  Seats seats_;
+  std::uint32_t phase_ = 0;  // last one met
+  std::uint64_t operations_ = 0;
+  const Operation* current_ = nullptr;  // while run() runs
+  OperationKind kind_{};                // of the last one, once operations_ is not 0
+  std::mutex saying_;                   // the rank's verdict: abort() comes from any thread
+  bool watch_processes_;
+  std::uint64_t pid_namespace_ = 0;
+  std::vector<Fd> processes_;  // pidfd per rank, opened when first needed
+};
+
+}  // namespace troupe::collective::internal

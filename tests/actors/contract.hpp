@@ -1,0 +1,74 @@
+/// What every contract of the collectives runs on: each back end, with operations on the calling
+/// thread and on a thread of the communicator.
+#pragma once
+
+#include "troupe/actors/collective/local.hpp"
+#include "troupe/actors/collective/shm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace troupe::collective {
+
+using Group = std::vector<std::unique_ptr<Communicator>>;
+
+struct BackEnd {
+  const char* name;
+  Progress progress;
+  Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
+};
+
+inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {
+  return local_group(size, {.timeout = timeout, .slot = slot, .progress = progress});
+}
+inline Group make_shm(int size, Bytes slot, Duration timeout, Progress progress) {
+  const Fd memory = create_shm_group({.size = size, .generation = 3, .slot = slot});
+  Group group;
+  for (int rank = 0; rank < size; ++rank)
+    group.push_back(join_shm_group(memory, rank, 3, timeout, progress));
+  return group;
+}
+
+inline const auto kBackEnds = testing::Values(BackEnd{"local", Progress::caller, make_local},
+                                              BackEnd{"shm", Progress::caller, make_shm},
+                                              BackEnd{"local_thread", Progress::thread, make_local},
+                                              BackEnd{"shm_thread", Progress::thread, make_shm});
+inline const auto kThreadedBackEnds = testing::Values(
+    BackEnd{"local", Progress::thread, make_local}, BackEnd{"shm", Progress::thread, make_shm});
+inline std::string name_of_back_end(const testing::TestParamInfo<BackEnd>& info) {
+  return info.param.name;
+}
+
+class OnEveryBackEnd : public testing::TestWithParam<BackEnd> {
+ protected:
+  static constexpr Bytes kSlot{4096};  // small, so that messages go in pieces
+  Group make(int size, Duration timeout = std::chrono::seconds(20)) {
+    return GetParam().make(size, kSlot, timeout, GetParam().progress);
+  }
+  /// Runs f(rank's communicator) on a thread per rank; the first exception text per rank.
+  static std::vector<std::string> on_all(Group& group,
+                                         const std::function<void(Communicator&)>& f) {
+    std::vector<std::string> errors(group.size());
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < group.size(); ++r)
+      threads.emplace_back([&, r] {
+        try {
+          f(*group[r]);
+        } catch (const Error& e) {
+          errors[r] = std::string(name_of(e.code())) + ": " + e.message();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+  static void expect_none(const std::vector<std::string>& errors) {
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+};
+
+}  // namespace troupe::collective
