@@ -56,8 +56,8 @@ enum class Reduce : std::uint8_t { sum, mean, max, min };
 
 /// Where the operations of a communicator run.
 enum class Progress : std::uint8_t {
-  /// In the call, on the calling thread: a call returns when its operation is done. A send may wait
-  /// for its receiver.
+  /// In the call, on the calling thread: a call returns when its operation has ended, and the
+  /// timeout alone limits it. A send may wait for its receiver.
   caller,
   /// On a thread of the communicator, which takes no signals: a call returns at once.
   thread,

@@ -46,9 +46,13 @@ struct Learner {
     const Batch batch = headers().batch(sampler.next(rank, world));
     model.zero_gradients();
     BucketReady reduce;
+    std::vector<collective::Work> reductions;
     if (comm && early)
-      reduce = [&](int bucket) { comm->all_reduce(model.gradients(bucket), Reduce::mean).wait(); };
+      reduce = [&](int bucket) {
+        reductions.push_back(comm->all_reduce(model.gradients(bucket), Reduce::mean));
+      };
     double loss = model.forward_backward(batch, 1.0f, reduce);
+    for (collective::Work& reduction : reductions) reduction.wait();
     if (comm && !early) comm->all_reduce(model.gradients(), Reduce::mean).wait();
     if (comm) comm->all_reduce(std::span<double>(&loss, 1), Reduce::mean).wait();
     const RateSchedule schedule{.peak = 8e-3f, .warmup = 10, .total = total, .floor = 8e-4f};
@@ -117,12 +121,15 @@ TEST(GptTrains, AGroupOfOneEqualsThePlainRunBitwise) {
 TEST(GptTrains, SharedMemoryAndEarlyBucketsGiveTheSameBits) {
   const std::vector<Learner> plain = run_group(collective::local_group(2), 4, 100);
   const std::vector<Learner> early = run_group(collective::local_group(2), 4, 100, true);
+  const std::vector<Learner> overlapped = run_group(
+      collective::local_group(2, {.progress = collective::Progress::thread}), 4, 100, true);
   const Fd memory = collective::create_shm_group({.size = 2});
   std::vector<std::unique_ptr<Communicator>> shared;
   for (int r = 0; r < 2; ++r) shared.push_back(collective::join_shm_group(memory, r, 1));
   const std::vector<Learner> shm = run_group(std::move(shared), 4, 100);
   EXPECT_GT(plain[0].model.map().buckets().size(), 2u);
   EXPECT_EQ(weights_of(early[1]), weights_of(plain[0]));
+  EXPECT_EQ(weights_of(overlapped[1]), weights_of(plain[0]));
   EXPECT_EQ(weights_of(shm[1]), weights_of(plain[0]));
 }
 

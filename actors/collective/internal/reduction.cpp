@@ -57,15 +57,20 @@ void blocks(std::byte* out, const Parts& parts, std::uint64_t count) {
     if constexpr (reduce == Reduce::mean) return static_cast<Sum>(total * factor);
     return total;
   };
+  // Bytes that are written might be the list of the parts, for all that a compiler knows.
+  const std::byte* const first = parts[0];
+  const std::byte* const second = parts[parts.size() > 1 ? 1 : 0];
+  const std::size_t all = parts.size();
   std::uint64_t i = 0;
   for (; i + kWidth <= count; i += kWidth) {
     Sum total[kWidth];
-    for (std::uint64_t j = 0; j < kWidth; ++j) total[j] = Storage::load(parts[0] + (i + j) * size);
-    for (std::size_t p = 1; p < parts.size(); ++p) {
-      const std::byte* part = parts[p] + i * size;
+    const auto add = [&](const std::byte* part) {
       for (std::uint64_t j = 0; j < kWidth; ++j)
-        total[j] = combined<reduce>(total[j], Storage::load(part + j * size));
-    }
+        total[j] = combined<reduce>(total[j], Storage::load(part + (i + j) * size));
+    };
+    for (std::uint64_t j = 0; j < kWidth; ++j) total[j] = Storage::load(first + (i + j) * size);
+    if (all > 1) add(second);
+    for (std::size_t p = 2; p < all; ++p) add(parts[p]);
     for (std::uint64_t j = 0; j < kWidth; ++j)
       Storage::store(out + (i + j) * size, finished(total[j]));
   }
