@@ -7,8 +7,11 @@
 namespace troupe::tune {
 namespace {
 
-Duration seconds(double s) {
-  return Duration(static_cast<std::int64_t>(s * 1e9));
+/// So many seconds later; Time::max() for what no experiment lives to see.
+Time later(Time from, double seconds) {
+  constexpr Time end = Time{} + std::chrono::hours(24 * 365 * 100);
+  if (!(seconds < std::chrono::duration<double>(end - from).count())) return Time::max();
+  return from + Duration(static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e9));
 }
 
 /// FNV-1a over the weights' bytes.
@@ -28,6 +31,7 @@ Simulator::Simulator(Experiment& experiment, Simulation simulation)
     : experiment_(experiment), simulation_(std::move(simulation)) {}
 
 void Simulator::at(Time when, What what, int trial, Checkpoint checkpoint, std::string error) {
+  if (when == Time::max()) return;
   pending_.push({when, order_++, what, trial, attempts_[trial].number, std::move(checkpoint),
                  std::move(error)});
 }
@@ -41,7 +45,7 @@ void Simulator::next_step(int trial) {
   }
   const double cost =
       simulation_.step_seconds ? simulation_.step_seconds(a.params, a.step + 1) : 1.0;
-  at(from + seconds(cost), What::report, trial);
+  at(later(from, cost), What::report, trial);
 }
 
 void Simulator::carry_out(const Command& command) {
@@ -64,7 +68,7 @@ void Simulator::carry_out(const Command& command) {
     const std::string key = "trial" + std::to_string(save->trial) + "-" + std::to_string(a.number) +
                             "-" + std::to_string(a.step);
     a.saving = a.weights;
-    a.busy_until = now_ + seconds(simulation_.save_seconds);
+    a.busy_until = later(now_, simulation_.save_seconds);
     at(a.busy_until, What::saved, save->trial,
        {key, hash_of(a.weights), a.weights.size() * sizeof(double), a.step});
   } else if (const auto* reply = std::get_if<Reply>(&command)) {

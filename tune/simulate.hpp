@@ -20,11 +20,12 @@ struct Simulation {
   /// One step of training: changes the weights, returns the score.
   std::function<double(std::vector<double>& weights, const Point& params, long step)> train;
   std::vector<double> weights = {};  ///< of a new trial
-  /// Virtual seconds that a step takes; a second when absent.
+  /// Virtual seconds that a step takes; a second when absent. Less than nothing is nothing; a step
+  /// that would end after a hundred years never ends.
   std::function<double(const Point& params, long step)> step_seconds = {};
   /// An error before that step makes the attempt fail; empty text means none.
   std::function<std::string(int trial, int attempt, long step)> fault = {};
-  double save_seconds = 0.01;
+  double save_seconds = 0.01;  ///< read like those of a step
   bool can_save = true;
   bool obeys = true;  ///< false: trials that are told to return go on until they are killed
 };

@@ -2,8 +2,10 @@
 #include "troupe/tune/simulate.hpp"
 
 #include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace troupe::tune::endings_test {
@@ -194,6 +196,49 @@ TEST(Stopping, AGraceOfForeverAndOfNothing) {
     EXPECT_FALSE(e.next_tick());
   }
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .stop_grace = -1s}), InvalidArgument);
+}
+
+TEST(Stopping, ATimeLimitOfForeverAndOfNothing) {
+  for (const Duration limit : {Duration::max(), Duration::max() - Duration(1), Duration::zero()}) {
+    Experiment e(space(), {.goal = minimize, .trials = 1, .max_steps = 2, .time_limit = limit});
+    e.begin(Time{});
+    e.take_commands();
+    e.tick(Time{} + std::chrono::hours(24 * 365));
+    EXPECT_FALSE(e.over());
+    EXPECT_FALSE(e.next_tick());
+  }
+  for (const Duration limit : {Duration(-1), Duration::min()}) {
+    EXPECT_THROW(Experiment(space(), {.goal = minimize, .time_limit = limit}), InvalidArgument);
+    EXPECT_THROW(Experiment(space(), {.goal = minimize, .stop_grace = limit}), InvalidArgument);
+  }
+}
+
+/// A step that never ends is what a time limit is for; without one the simulation is stuck.
+TEST(Stopping, StepsOfAnyLengthAreSimulated) {
+  for (const double length :
+       {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    for (const Duration limit : {Duration(60s), Duration::zero()}) {
+      Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 2, .time_limit = limit});
+      Simulation s = walk([](long) { return 1.0; });
+      s.step_seconds = [length](const Point&, long) { return length; };
+      Simulator sim(e, s);
+      if (limit == Duration::zero()) {
+        EXPECT_THROW(sim.run(1000), InvalidArgument);
+        continue;
+      }
+      sim.run(1000);
+      EXPECT_TRUE(e.over());
+      EXPECT_NEAR(e.board().seconds, 60, 6) << "and no longer than the grace";
+    }
+  }
+  Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 2});
+  Simulation s = walk([](long) { return 1.0; });
+  s.step_seconds = [](const Point&, long) { return -1e300; };
+  s.save_seconds = -1;
+  Simulator sim(e, s);
+  sim.run(1000);
+  EXPECT_TRUE(e.over());
+  EXPECT_EQ(e.board().seconds, 0);
 }
 
 TEST(Failing, ATrialThatReturnsWithoutAReportHasFailed) {
