@@ -23,7 +23,7 @@ namespace troupe {
 /// append, never renumber.
 enum class Code : std::uint16_t {
   internal = 0,           ///< a bug in troupe
-  task_failed = 1,        ///< an exception left the user's function; a troupe::Error is the cause
+  task_failed = 1,        ///< an exception left user code; if it was an Error, that is the cause
   actor_died = 2,         ///< the actor is gone for good
   actor_unavailable = 3,  ///< the actor cannot be reached now; it may come back
   object_lost = 4,        ///< no copy is left and it cannot be rebuilt
