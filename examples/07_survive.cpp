@@ -16,12 +16,15 @@ struct Sealer {
 
 constexpr std::size_t kTasks = 2000, kActors = 6;
 
-// A call may have run when its actor died: only the program knows that this one may run again.
+// A call may have run when its actor died or could not be reached: only the program knows that this
+// one may run again.
 std::uint64_t sealed(troupe::Context& ctx, const troupe::Actor<Sealer>& sealer, std::uint64_t x) {
   for (;;) try {
       return ctx.get(sealer.call<&Sealer::seal>(x), std::chrono::seconds(20));
     } catch (const troupe::ActorDied& e) {
       if (!e.maybe_executed()) throw;
+      std::printf("a call is made again: %s\n", e.what());
+    } catch (const troupe::ActorUnavailable& e) {
       std::printf("a call is made again: %s\n", e.what());
     }
 }

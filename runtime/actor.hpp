@@ -8,9 +8,10 @@
 ///
 /// A handle may be copied, passed, stored in values and returned; a default one is empty. An actor
 /// that is not detached ends when no handle is left anywhere; a call under way is one. It runs what
-/// it has told itself, then its destructor, and what that sends is delivered; after 10 s its process
-/// is killed. Until the process has ended its name is taken: a spawn waits for that, 8 s at most,
-/// then it is Unavailable. kill, the end of the job and the end of the cluster run no destructor.
+/// it has told itself, then its destructor, and what that sends is delivered; after 10 s its
+/// process is killed. Until the process has ended its name is taken: a spawn waits for that, 8 s at
+/// most, then it is Unavailable. kill, the end of the job and the end of the cluster run no
+/// destructor.
 #pragma once
 
 #include "troupe/runtime/detail/send.hpp"
@@ -33,9 +34,9 @@ class Actor {
   /// ones. Waits for no value and no worker; an argument above 4 KiB waits as submit's. Throws
   /// Overloaded when 1,048,576 calls of this process wait for the actor, InvalidArgument for an
   /// empty handle. At get/co_await: TaskFailed (an exception left the method, a troupe::Error as
-  /// its cause), ActorDied, ActorUnavailable, each with its outcome; runs at most once. Arguments
-  /// are copied or moved out before return. Cost: one message; an argument above 4 KiB goes through
-  /// the object store once.
+  /// its cause), ActorDied, ActorUnavailable (no answer can come from its node, which is not known
+  /// to be dead), each with its outcome; runs at most once. Arguments are copied or moved out
+  /// before return. Cost: one message; an argument above 4 KiB goes through the object store once.
   template <auto Method, class... Arguments>
   auto call(Arguments&&... arguments) const {
     if constexpr (detail::check_method<A, Method, Arguments&&...>())

@@ -153,6 +153,9 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   }
   /// Blocks until the value is there; a worker gives its CPU back meanwhile. Result: a copy of its
   /// own, each time. Throws the Error that the work ended in, or TimedOut (the work goes on).
+  /// Instead of TimedOut, when a call waits for an actor whose node says nothing and is not known
+  /// to be dead: ActorUnavailable (the call goes on when the node does). A timeout of zero only
+  /// looks.
   template <class T>
   T get(const Ref<T>& ref, Duration timeout = forever) const;
   /// All of them, in order; the timeout is for the whole.

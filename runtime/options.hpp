@@ -161,10 +161,13 @@ struct ActorOptions {
   /// false: InvalidArgument.
   bool get_if_exists = false;
   /// New lives after a death, made by the same constructor arguments; -1: without limit. Default 0:
-  /// ActorDied.
+  /// ActorDied. A constructor that throws in the first life ends the actor at once, with its words
+  /// in ActorDied; in a later life that is a death like any other. Lives that end in their
+  /// constructor, or within a second after it, are further and further apart: 0.1 s, up to 10 s. A
+  /// limit of 50 and less is used up within 5 s.
   int max_restarts = 0;
-  /// Restarts are counted over this time; 0 and forever: over its whole life. Negative:
-  /// InvalidArgument. Default one minute.
+  /// Restarts are counted over this time, without pauses between lives; 0 and forever: over its
+  /// whole life. Negative: InvalidArgument. Default one minute.
   Duration restart_window = std::chrono::seconds(60);
 };
 

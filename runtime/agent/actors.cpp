@@ -177,7 +177,7 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
     never.actor = actor;
     never.state = control::ActorState::dead;
     never.error = error;
-    located(never);
+    located(never, {});
   }
   if (!may_be_made) return;
   kill(actor, false);
@@ -307,6 +307,7 @@ void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message) 
   if (at == by_worker_.end() || at->second != message.incarnation) return;
   const auto life = lives_.find(at->second);
   if (life->second.alive) return;
+  if (message.error && life->second.restarted) return gone(life, Error(*thrown(message.error)));
   if (message.error) return start_failed(life, thrown(message.error));
   life->second.alive = true;
   control_.send(control::ActorStarted{life->second.spec->id, life->first, worker});
@@ -392,20 +393,28 @@ void ActorHost::watch(ActorId actor, ProcessIndex process) {
   Watched& watched = ask_for(actor);
   watched.watchers.insert(process);
   if (watched.alive) tell(process, *watched.alive);
+  if (watched.waits) out_.publish(process, *watched.waits);
 }
 
-void ActorHost::located(const control::ActorLocation& location) {
+void ActorHost::located(const control::ActorLocation& location, Time now) {
   const auto at = watched_.find(location.actor);
   if (at == watched_.end()) return;
   Watched& watched = at->second;
   heard_of(location.actor, location.incarnation);
   switch (location.state) {
-    case control::ActorState::alive: watched.alive = location; break;
+    case control::ActorState::alive:
+      watched.alive = location;
+      watched.waits.reset();
+      break;
     case control::ActorState::dead: break;
     default:
       // Only the end of a life is news; a control that has been restarted may not know it yet.
-      if (!watched.alive || location.incarnation <= watched.alive->incarnation) return;
+      if (watched.alive ? location.incarnation <= watched.alive->incarnation : !location.error)
+        return;
       watched.alive.reset();
+      watched.waits = waiting(location, now);
+      for (const ProcessIndex watcher : watched.watchers) out_.publish(watcher, *watched.waits);
+      return;
   }
   for (const ProcessIndex watcher : watched.watchers) tell(watcher, location);
   if (location.state == control::ActorState::dead) dead(location.actor);
@@ -420,6 +429,11 @@ void ActorHost::lives(ActorId actor, std::uint64_t incarnation) {
   if (at->second.watchers.empty()) stop_watching(at);
 }
 
+void ActorHost::silent(NodeId node, bool silent) {
+  if (silent ? silent_.insert(node).second : silent_.erase(node) != 0) out_of_reach(node);
+}
+
+/// Who watches actors there is told of them again.
 void ActorHost::out_of_reach(NodeId node) {
   for (const auto& [actor, watched] : watched_)
     if (watched.alive && watched.alive->node == node)
@@ -432,7 +446,8 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
   update.incarnation = location.incarnation;
   switch (location.state) {
     case control::ActorState::alive:
-      if (location.node != self_) return out_.publish_remote(watcher, location);
+      if (location.node != self_)
+        return out_.publish_remote(watcher, location, silent_.count(location.node) != 0);
       update.state = wire::ActorState::alive;
       update.worker = location.worker;
       break;
@@ -440,9 +455,22 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
       update.state = wire::ActorState::dead;
       update.error = location.error;
       break;
-    default: update.state = wire::ActorState::pending;  // of the next life
+    default: return;
   }
   out_.publish(watcher, update);
+}
+
+/// For the next life.
+wire::ActorUpdate ActorHost::waiting(const control::ActorLocation& location, Time now) const {
+  wire::ActorUpdate update;
+  update.actor = location.actor;
+  update.state = wire::ActorState::pending;
+  update.incarnation = location.incarnation;
+  update.error = location.error;
+  if (location.retry_in > Duration::zero() && location.retry_in < Time::max() - now)
+    update.retry_at_ns =
+        static_cast<std::uint64_t>((now + location.retry_in).time_since_epoch().count());
+  return update;
 }
 
 void ActorHost::dead(ActorId actor) {

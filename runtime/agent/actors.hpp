@@ -18,8 +18,9 @@
 /// restarted, the life that was meant is over.
 ///
 /// Invariants: H-1 every life that control starts here is answered by ActorStarted or
-/// ActorStartFailed, or by ActorGone when its process ended first, and after ActorStarted by one
-/// ActorGone to each control that may not know of it. H-2 control is asked once about an actor,
+/// ActorStartFailed, or by ActorGone when its process ended first or its constructor threw though
+/// a life before had begun, and after ActorStarted by one ActorGone to each control that may not
+/// know of it. H-2 control is asked once about an actor,
 /// whoever watches it here. H-3 what a constructor's arguments hold is let go once, when its actor
 /// is dead or never was.
 #pragma once
@@ -55,7 +56,9 @@ class ActorHost {
     /// About an actor of this node, or one that is alive nowhere.
     virtual void publish(ProcessIndex watcher, const wire::ActorUpdate& update) = 0;
     /// The actor is alive at another node.
-    virtual void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) = 0;
+    /// `silent`: its node says nothing, and is not known to be dead.
+    virtual void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                                bool silent) = 0;
     /// When found, the process is to be counted as a holder of `lifetime`, at its owner.
     virtual void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) = 0;
     virtual NodeId owner_of(ObjectId object) = 0;
@@ -100,9 +103,11 @@ class ActorHost {
   /// One that may finish what it was asked is killed kEndGrace later.
   void stop(const control::StopActorAt& order, Time now);
   void replied(const control::ActorReply& reply);
-  void located(const control::ActorLocation& location);
+  void located(const control::ActorLocation& location, Time now);
   /// The way to that node was lost and it is not dead: who calls its actors needs another.
   void out_of_reach(NodeId node);
+  /// It says nothing and is not known to be dead; or it speaks again.
+  void silent(NodeId node, bool silent);
   /// Control has registered this node (again): it is told what is hosted here and, since it may be
   /// another process that knows nothing, asked again whatever was not answered. From now on starts
   /// by an earlier control, or for an earlier epoch of this node, are refused. `number`:
@@ -136,7 +141,8 @@ class ActorHost {
   using Lives = std::map<std::uint64_t, Life>;
   struct Watched {
     std::set<ProcessIndex> watchers;
-    std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives
+    std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives,
+    std::optional<wire::ActorUpdate> waits;       ///< ... or how the life before it ended
     std::uint64_t newest = 0;                     ///< life that was heard of, alive or not
     /// Of a life here, or asked for after a refusal: control is told when that is not said any
     /// more.
@@ -168,6 +174,7 @@ class ActorHost {
   };
   Watched& ask_for(ActorId actor);
   void tell(ProcessIndex watcher, const control::ActorLocation& location);
+  wire::ActorUpdate waiting(const control::ActorLocation& location, Time now) const;
   void start_failed(Lives::iterator life, std::shared_ptr<const ErrorInfo> error);
   void gone(Lives::iterator life, const Error& reason);
   void dead(ActorId actor);
@@ -205,6 +212,7 @@ class ActorHost {
   /// Lives that ended here and whose actors' fate has not been heard of since.
   std::map<std::pair<ActorId, std::uint64_t>, Ended> ended_;
   std::map<std::uint64_t, Question> questions_;
+  std::set<NodeId> silent_;
 };
 
 }  // namespace troupe::agent

@@ -46,7 +46,7 @@ control::Directory::Out LocalControl::hear(control::ToControl& message, Time now
               return actors.on_spawn(m, now);
             },
             [&](control::ActorStarted& m) {
-              return actors.on_started(m.actor, m.incarnation, self_, kEpoch, m.worker);
+              return actors.on_started(m.actor, m.incarnation, self_, kEpoch, m.worker, now);
             },
             [&](control::ActorStartFailed& m) {
               return actors.on_start_failed(m.actor, m.incarnation, error_of(m.error));
@@ -89,6 +89,7 @@ void LocalControl::carry_out(control::Directory::Out out,
                        take(placed);
                      },
                      [&](control::ActorUpdateTo& e) { answers.push_back(std::move(e.location)); },
+                     [&](control::ActorTrouble& e) { lines_.push_back(std::move(e.line)); },
                      [&](auto& e) { answers.push_back(std::move(e)); }},
                event);
   }

@@ -14,6 +14,8 @@
 
 #include <deque>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace troupe::agent {
@@ -26,6 +28,8 @@ class LocalControl final : public ControlPort {
   /// them and, while pending(), polls again. Costs nothing when there is nothing.
   std::vector<control::FromControl> poll(Time now);
   bool pending() const noexcept { return !inbox_.empty(); }
+  /// What control would say on its standard error since this was asked last.
+  std::vector<std::string> take_lines() { return std::exchange(lines_, {}); }
   std::optional<Time> next_deadline() const { return directory_.next_deadline(); }
 
  private:
@@ -37,6 +41,7 @@ class LocalControl final : public ControlPort {
   control::Directory directory_;
   control::ObjectNames names_;
   std::deque<control::ToControl> inbox_;
+  std::vector<std::string> lines_;
 };
 
 }  // namespace troupe::agent

@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/network.hpp"
 
 #include "troupe/runtime/agent/internal/outbox.hpp"
+#include "troupe/runtime/agent/silence.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -65,6 +66,7 @@ struct Network::Impl {
   std::unique_ptr<net::Transport> transport;
   SessionId session = SessionId::random();
   control::Cutoff cutoff;
+  Silence silence;
   wire::PeerWriter writer;
   std::map<NodeId, Peer> peers;  ///< control among them
   Peer* head = nullptr;          ///< control
@@ -87,6 +89,7 @@ struct Network::Impl {
       : options(std::move(given)),
         handler(h),
         cutoff(options.cutoff, options.self.id, session),
+        silence(options.silent_after),
         now(start) {}
 
   Result<void> open() {
@@ -222,6 +225,8 @@ struct Network::Impl {
       if (at != keys.end() && at->second == node) keys.erase(at);
       erase(*peer);
     }
+    silence.forget(node);
+    tell_silence();
     handler.on_node_dead(node, why);
   }
 
@@ -477,7 +482,19 @@ struct Network::Impl {
       if (is_all && peer.state != Peer::State::unknown && &peer != head)
         peer.absent_since = std::min(peer.absent_since, now);
     for (const auto& [key, row] : by_key) on_row(*row, key);
+    std::set<NodeId> suspects;
+    for (const control::ClusterRow& row : nodes.rows)
+      if (row.suspect && row.description.id != options.self.id &&
+          dead.count(row.description.id) == 0)
+        suspects.insert(row.description.id);
+    silence.suspect(suspects);
     handler.on_nodes(nodes);
+    tell_silence();
+  }
+
+  void tell_silence() {
+    for (const Silence::Change& change : silence.take_changes())
+      handler.on_silent(change.node, change.silent);
   }
 
   void on_row(const control::ClusterRow& row, const net::PublicKey& key) {
@@ -509,6 +526,8 @@ struct Network::Impl {
       if (peer.state == Peer::State::unknown && now >= peer.until) strangers.push_back(node);
       if (peer.state == Peer::State::dropped && now >= peer.until) admit(peer);
       if (&peer == head) continue;
+      const net::Link* link = transport->link(node);
+      silence.link(node, link != nullptr ? link->due_since() : kNever, now);
       if (peer.member() && peer.kept && now - peer.heard >= options.touch_every) ask(peer);
       if (peer.member() && peer.touched && peer.down_since != kNever &&
           now - peer.down_since >= options.unreachable_for)
@@ -520,11 +539,13 @@ struct Network::Impl {
     }
     for (const NodeId node : strangers) {
       const bool said = find(node)->touched || find(node)->kept;
+      silence.forget(node);
       erase(*find(node));
       if (said) handler.on_peer_reset(node, "control knows no node " + node.str());
     }
     for (const NodeId node : absent)
       bury(node, "control has declared it dead, and lists it no more");
+    tell_silence();
   }
 
   void poll() {

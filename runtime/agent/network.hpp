@@ -71,6 +71,8 @@ struct NetworkOptions {
   Duration knock_timeout = std::chrono::seconds(5);
   /// A node that keep_in_touch() names and that says nothing for so long is asked for an answer.
   Duration touch_every = std::chrono::seconds(10);
+  /// A node that owes a sign of life for so long is silent. Others answer within milliseconds.
+  Duration silent_after = std::chrono::milliseconds(1500);
   /// A dropped peer is taken back after this, doubled each time up to the other.
   Duration drop_first = std::chrono::seconds(1);
   Duration drop_last = std::chrono::seconds(60);
@@ -101,6 +103,9 @@ class Network {
     virtual void on_nodes(const control::ClusterNodes& nodes) = 0;
     /// For ever, and everything with it is over; no on_peer_reset() besides.
     virtual void on_node_dead(NodeId node, const std::string& why) = 0;
+    /// It says nothing to control or to this node, and is not known to be dead; or it speaks again.
+    /// What is under way stays so.
+    virtual void on_silent(NodeId /*node*/, bool /*silent*/) {}
     /// can_send() was false and is true again.
     virtual void on_can_send(NodeId node) = 0;
     /// Once: this process must end now, its workers first.

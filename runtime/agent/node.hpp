@@ -425,6 +425,7 @@ class Node final : private OwnerTable::Out,
   void on_control_reset(const std::string& why) override;
   void on_nodes(const control::ClusterNodes& nodes) override;
   void on_node_dead(NodeId node, const std::string& why) override;
+  void on_silent(NodeId node, bool silent) override;
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
 
@@ -518,7 +519,8 @@ class Node final : private OwnerTable::Out,
   void end_worker(ProcessIndex worker) override;
   void kill_worker(ProcessIndex worker) override;
   void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override;
-  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override;
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                      bool silent) override;
   void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
   NodeId owner_of(ObjectId object) override;
   void hold_creation(const wire::Call& creation);

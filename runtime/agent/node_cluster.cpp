@@ -116,7 +116,7 @@ void Node::on_control(control::FromControl& message) {
                    [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
                    [&](control::StopActorAt& m) { actors_.stop(m, steady_now()); },
                    [&](control::ActorReply& m) { actors_.replied(m); },
-                   [&](control::ActorLocation& m) { actors_.located(m); },
+                   [&](control::ActorLocation& m) { actors_.located(m, steady_now()); },
                    [&](control::JobReply& m) { on_job_reply(m); },
                    [&](control::JobInfo& m) { on_job_info(m); },
                    [&](control::JobEnded& m) { end_job(m.job, m.why); },
@@ -246,9 +246,13 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);
   programs_->node_died(node, now);
-  remote_.node_died(node, why, for_ever);
+  remote_.node_died(node, for_ever ? why : process::describe_out_of_reach(why), for_ever);
   replicas_.node_died(node, now);  // may ask the node again, which has another index since then
   if (!for_ever) actors_.out_of_reach(node);
+}
+
+void Node::on_silent(NodeId node, bool silent) {
+  actors_.silent(node, silent);
 }
 
 void Node::on_can_send(NodeId node) {

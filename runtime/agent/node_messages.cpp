@@ -383,6 +383,9 @@ bool Node::hear_control() {
   // The network calls on_control() for what control says.
   auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
   for (control::FromControl& message : messages) on_control(message);
+  if (control_)
+    for (const std::string& line : control_->take_lines())
+      std::fprintf(stderr, "troupe: %s\n", line.c_str());
   return !messages.empty();
 }
 

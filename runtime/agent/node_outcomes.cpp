@@ -211,7 +211,8 @@ void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   send(*to, update);
 }
 
-void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& location) {
+void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                          bool silent) {
   Process* to = find(watcher);
   if (to == nullptr) return;
   wire::ActorUpdate update;
@@ -220,6 +221,7 @@ void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& lo
   update.incarnation = location.incarnation;
   update.worker = remote_.connect(watcher, location.node, location.worker, location.actor,
                                   location.incarnation);
+  update.silent = silent;
   send(*to, update);
 }
 

@@ -24,7 +24,8 @@ CodeText text_of(Code code) noexcept {
     case Code::actor_died: return {"actor_died", "spawn the actor anew, or give it max_restarts"};
     case Code::actor_unavailable:
       return {"actor_unavailable",
-              "the actor may come back: call again, if the call may run twice"};
+              "the actor may come back: get the same ref again, or call again, if the call may run "
+              "twice"};
     case Code::object_lost:
       return {
           "object_lost",

@@ -88,6 +88,9 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   // Death is final, also from a control that knows of no life because it was restarted.
   if (peer.state == wire::ActorState::dead) return;
   const bool ends = update.state == wire::ActorState::dead;
+  if (update.state == wire::ActorState::alive && peer.state == wire::ActorState::alive &&
+      update.incarnation == peer.incarnation && update.worker == peer.worker)
+    return delay(update.actor, peer, {update.silent, nullptr, {}});
   if (update.state == wire::ActorState::restarting && peer.endings != 0) {
     --peer.endings;
     peer.ended_life = std::max(peer.ended_life, update.incarnation);
@@ -106,6 +109,10 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   peer.incarnation = std::max(peer.incarnation, update.incarnation);
   peer.state = update.state;
   peer.next.reset();
+  const bool waits = update.state == wire::ActorState::pending;
+  delay(update.actor, peer,
+        {update.silent, waits ? update.error : nullptr,
+         Time(Duration(static_cast<Duration::rep>(update.retry_at_ns)))});
   if (update.state == wire::ActorState::alive) {
     by_worker_[update.worker] = update.actor;
     peer.last_worker = update.worker;
@@ -139,8 +146,23 @@ void ActorCalls::begin_life(Peer& peer, const wire::ActorUpdate& update) {
   peer.full = false;
 }
 
+void ActorCalls::delay(ActorId actor, Peer& peer, Delay delay) {
+  if (delay.silent || delay.last_end)
+    delayed_.insert(actor);
+  else if (peer.delay.silent || peer.delay.last_end)
+    delayed_.erase(actor);
+  peer.delay = std::move(delay);
+}
+
+std::optional<ActorCalls::Delay> ActorCalls::delay_of(const detail::ObjectEntry& result) const {
+  for (const ActorId actor : delayed_)
+    if (owes(actor, result)) return peers_.at(actor).delay;
+  return std::nullopt;
+}
+
 void ActorCalls::killed(ActorId actor) {
   Peer& peer = peers_[actor];
+  delay(actor, peer, {});
   peer.state = wire::ActorState::dead;
   peer.next.reset();  // it would be taken for alive again once the life before is known to be over
   if (!peer.error)
@@ -207,8 +229,10 @@ bool ActorCalls::owes(ActorId actor, const detail::ObjectEntry& result) const {
 void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end()) return;
-  Peer& peer = peers_.at(found->second);
+  const ActorId actor = found->second;
+  Peer& peer = peers_.at(actor);
   by_worker_.erase(found);
+  if (peer.worker == worker && peer.delay.silent) delay(actor, peer, {});
   if (peer.next && peer.next->worker == worker) peer.next.reset();
   if (peer.worker != worker) return;
   peer.worker = 0;

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,15 @@ class ActorCalls {
   bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }
   /// Whether a call to the actor that has not ended is to give this result. Linear in those calls.
   bool owes(ActorId actor, const detail::ObjectEntry& result) const;
+  /// Why a call waits longer than a method takes.
+  struct Delay {
+    bool silent = false;  ///< its actor's node says nothing, and is not known to be dead
+    /// Else: how the actor's last life ended, and when the next is tried, of steady_now().
+    std::shared_ptr<const ErrorInfo> last_end;
+    Time retry_at{};
+  };
+  /// Of the call that is to give this result. Linear in the calls of actors that are so.
+  std::optional<Delay> delay_of(const detail::ObjectEntry& result) const;
   std::size_t live() const noexcept { return live_; }
 
  private:
@@ -94,6 +104,7 @@ class ActorCalls {
     bool full = false;
     std::uint32_t endings = 0;     ///< ending_life() that the agent has not answered
     std::uint64_t ended_life = 0;  ///< no call goes to this one, nor to earlier ones
+    Delay delay;
     std::shared_ptr<const Error> error;
     std::deque<std::unique_ptr<ActorCall>> queue;
     FlightQueue<std::unique_ptr<ActorCall>> in_flight;
@@ -101,6 +112,7 @@ class ActorCalls {
   Peer* peer_of(ActorId actor);
   Peer* peer_on(std::uint64_t worker);
   void begin_life(Peer& peer, const wire::ActorUpdate& update);
+  void delay(ActorId actor, Peer& peer, Delay delay);
   void flush(Peer& peer);
   void fail_all(Peer& peer);
 
@@ -108,7 +120,8 @@ class ActorCalls {
   std::map<ActorId, Peer> peers_;  ///< which are never forgotten
   std::pair<const ActorId, Peer>* asked_ = nullptr;
   std::map<std::uint64_t, ActorId> by_worker_;
-  Peer* lately_ = nullptr;  ///< peer_on() looks here first
+  std::set<ActorId> delayed_;  ///< whose peers have a Delay
+  Peer* lately_ = nullptr;     ///< peer_on() looks here first
   std::size_t live_ = 0;
 };
 

@@ -274,6 +274,7 @@ class ClientEngine final : public detail::Engine,
   void on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload, Time now);
   void deliver_here(ActorCall& call);
   bool is_own_call(const Entry& entry) const;
+  Error overdue(const Entry& entry, Duration timeout) const;
   void grant(const wire::LeaseGranted& granted, Time now);
   void reclaim(std::uint64_t lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);

@@ -286,13 +286,17 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   ErrorInfo info;
   info.code = Code::worker_died;
   info.outcome = Outcome::unknown;
-  info.message = "the process that ran it died: " + message.reason;
+  const bool is_lost = process::is_out_of_reach(message.reason);
+  info.message =
+      (is_lost ? "the process that ran it is " : "the process that ran it died: ") + message.reason;
   if (process::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
   if (!peer.remote) info.origin.node = node_name_;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {
-    info.code = Code::actor_died;
-    info.message = "the actor's process died in the middle of the call: " + message.reason;
+    info.code = is_lost ? Code::actor_unavailable : Code::actor_died;
+    info.message = is_lost
+                       ? "the actor's node is " + message.reason + "; the call may have run"
+                       : "the actor's process died in the middle of the call: " + message.reason;
   }
   const Error error(info);
   if (!peer.dead)

@@ -1,4 +1,5 @@
 /// Waiting for values: get, wait, coroutines; a worker that waits gives its CPU back.
+#include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
 
@@ -91,12 +92,35 @@ void ClientEngine::hand_back_unstarted() {
 namespace {
 
 Error no_result_after(Duration timeout) {
-  const double seconds = std::chrono::duration<double>(std::max(timeout, Duration(0))).count();
-  return Error(Code::timed_out, "no result after " + std::to_string(seconds) + " s",
-               Outcome::unknown);
+  return Error(Code::timed_out, "no result after " + pause_text(timeout), Outcome::unknown);
 }
 
 }  // namespace
+
+/// With why it takes so long, where that is known. A look (no time at all) is no wait. Whatever the
+/// call has done so far, it goes on: nobody may take it for not executed.
+Error ClientEngine::overdue(const Entry& entry, Duration timeout) const {
+  Error plain = no_result_after(timeout);
+  std::optional<ActorCalls::Delay> delay;
+  if (timeout > Duration::zero())
+    for (const Entry* at = &entry; at != nullptr && !delay; at = next_of(*at))
+      delay = actors_.delay_of(*at);
+  if (!delay) return plain;
+  ErrorInfo info = plain.info();
+  if (delay->silent) {
+    info.code = Code::actor_unavailable;
+    info.message +=
+        ": the actor's node says nothing and is not known to be dead; the call may "
+        "have run, and goes on when the node is back";
+    return Error(std::move(info));
+  }
+  const Duration left = delay->retry_at - steady_now();
+  info.message += ": " + delay->last_end->message +
+                  (left > Duration::zero() ? "; next attempt in " + pause_text(left)
+                                           : "; its next life is being made");
+  info.cause = delay->last_end->cause;
+  return Error(std::move(info));
+}
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
   if (!object)
@@ -155,9 +179,10 @@ Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object
     }
     const std::shared_ptr<const ErrorInfo> failure =
         !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
+    const std::optional<Error> late = ended ? std::nullopt : std::optional(overdue(entry, timeout));
     unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
-    if (!ended) return no_result_after(timeout);
+    if (late) return *late;
   }
   return materialise(object, timeout);
 }

@@ -1,5 +1,6 @@
 #include "troupe/runtime/control/directory.hpp"
 
+#include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/control/codec.hpp"
@@ -250,13 +251,31 @@ void Directory::forget_due(Actor& actor) {
   actor.place_at.reset();
 }
 
-void Directory::place_later(Actor& actor, Time at, Out& out) {
+void Directory::place_later(Actor& actor, Duration pause, Out& out, Time now) {
   actor.state = ActorState::restarting;
   actor.incarnation = ++next_incarnation_;  // whatever the old life still says is stale
   actor.node = {};
-  actor.place_at = at;
-  due_.insert({at, actor.spec->id});
+  actor.pause = pause;
+  actor.place_at = now + pause;
+  due_.insert({*actor.place_at, actor.spec->id});
   tell(actor, out);
+  const std::uint32_t lives = actor.pace.short_lives();
+  if (lives >= 4 && (lives & (lives - 1)) == 0)
+    out.at_once.emplace_back(
+        ActorTrouble{actor.trouble->message + "; next attempt in " + pause_text(pause)});
+}
+
+/// For those who wait for its next life.
+void Directory::note_end(Actor& actor, const Error& cause, Time now) const {
+  ErrorInfo info;
+  info.code = Code::actor_unavailable;
+  info.outcome = Outcome::not_executed;
+  info.message = title(*actor.spec) + " is in its " + ordinal(actor.pace.count()) +
+                 " life, which " + actor.pace.describe_end(now) + " with: " + cause.message();
+  info.origin = cause.where();
+  info.type = cause.info().type;
+  info.cause = cause.shared_info();
+  actor.trouble = std::make_shared<const ErrorInfo>(std::move(info));
 }
 
 void Directory::place(Actor& actor, Out& out) {
@@ -287,6 +306,7 @@ Directory::Out Directory::on_placed(ActorId id, std::uint64_t incarnation, NodeI
   if (actor == nullptr || actor->state == ActorState::alive || actor->node) return out;
   actor->node = node;
   actor->epoch = epoch;
+  actor->pace.begins();
   out.after_sync.emplace_back(StartActorAt{
       node, epoch, actor->spec, incarnation, actor->started_once,
       static_cast<std::uint32_t>(std::min<std::size_t>(actor->restarts.size(), 1000))});
@@ -301,7 +321,7 @@ Directory::Out Directory::on_unplaceable(ActorId id, std::uint64_t incarnation,
 }
 
 Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, NodeId node,
-                                     Epoch epoch, std::uint64_t worker) {
+                                     Epoch epoch, std::uint64_t worker, Time now) {
   Out out;
   Actor* actor = current(id, incarnation);
   if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its node tells it all
@@ -315,6 +335,8 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
   actor->state = ActorState::alive;
   actor->started_once = true;
   actor->worker = worker;
+  actor->pace.lives(now);
+  actor->trouble.reset();
   tell(*actor, out);
   return out;
 }
@@ -347,7 +369,10 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
   if (intended)
     bury(*actor, "it has exited", std::nullopt, out);
   else
-    fail(*actor, "its process died: " + cause.message(), cause, true, out, now);
+    fail(*actor,
+         (actor->state == ActorState::alive ? "its process died: " : "its constructor failed: ") +
+             cause.message(),
+         cause, true, out, now);
   if (where && actor->state != ActorState::dead) actor->tellers.insert(where);
   return out;
 }
@@ -362,7 +387,8 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
     actor.node = {};
     return;
   }
-  if (counts && spec.max_restarts >= 0) {
+  if (!counts) return place(actor, out);
+  if (spec.max_restarts >= 0) {
     if (spec.restart_window > Duration::zero())
       while (!actor.restarts.empty() && now - actor.restarts.front() >= spec.restart_window)
         actor.restarts.pop_front();
@@ -375,15 +401,14 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
            cause, out);
       return;
     }
-    actor.restarts.push_back(now);
   }
-  if (counts && spec.max_restarts < 0) {  // at a steady rate, or a crash loop would eat the cluster
-    if (actor.restarts.size() > 1) actor.restarts.pop_front();
-    const Time earliest =
-        actor.restarts.empty() ? now : actor.restarts.back() + options_.unlimited_restart_interval;
-    actor.restarts.push_back(std::max(now, earliest));
-    if (earliest > now) return place_later(actor, earliest, out);
-  }
+  note_end(actor, cause, now);
+  const bool asked = actor.killed_life != 0 && actor.incarnation <= actor.killed_life;
+  const Duration pause = actor.pace.ended(options_.pace, now, spec.max_restarts, asked);
+  if (spec.max_restarts < 0) actor.restarts.clear();
+  actor.restarts.push_back(now);
+  for (Time& restart : actor.restarts) restart += pause;  // the window does not count it
+  if (pause > Duration::zero()) return place_later(actor, pause, out, now);
   place(actor, out);
 }
 
@@ -708,6 +733,10 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   actor.epoch = epoch;
   actor.worker = hosted.worker;
   actor.restarts.assign(std::min<std::size_t>(hosted.restarts, 1000), now);
+  actor.pace = {};
+  actor.pace.begins();
+  if (lived) actor.pace.lives(now);
+  actor.trouble.reset();
   const Unknown asked = take_unknown(actor);
   tell(actor, out);
   const std::uint64_t killed_life =
@@ -766,6 +795,10 @@ ActorLocation Directory::location_of(ActorId id, const Actor& actor) const {
     location.worker = actor.worker;
   }
   location.error = actor.error;
+  if (actor.trouble && actor.state != ActorState::dead && actor.state != ActorState::alive) {
+    location.error = actor.trouble;
+    location.retry_in = actor.place_at ? actor.pause : Duration::zero();
+  }
   return location;
 }
 
@@ -782,6 +815,7 @@ Directory::Out Directory::on_watch(ActorId id, NodeId watcher, Time now) {
   if (at != actors_.end()) {
     if (at->second.state != ActorState::dead) at->second.watchers.insert(watcher);
     location = location_of(id, at->second);
+    if (at->second.place_at) location.retry_in = std::max(*at->second.place_at - now, Duration{});
   } else {
     unknown(id, now).watchers.insert(watcher);
   }

@@ -19,13 +19,17 @@
 /// unknown actors count as pending.
 ///
 /// A restart needs a free place in `max_restarts` within `restart_window`; a node's death while an
-/// actor is being placed there does not count. What cannot be restarted is dead with an ActorDied
-/// that carries the cause; the last ten thousand of these are remembered.
+/// actor is being placed there does not count. A first life whose constructor throws is the last
+/// one; a later one has died like any other. Lives that end soon are followed by a pause
+/// (RestartPace), which the window does not count, and watchers are told why they wait. What cannot
+/// be restarted is dead with an ActorDied that carries the cause; the last ten thousand of these
+/// are remembered.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/control/output.hpp"
+#include "troupe/runtime/control/restart_pace.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 
 #include <deque>
@@ -51,7 +55,7 @@ struct ActorSpec {
   ObjectId lifetime;     ///< the object that its handles count ...
   NodeId owner;          ///< ... and the node that keeps these counts
   scheduling::Shape shape;
-  std::int32_t max_restarts = 0;                       ///< -1: without limit, at most ten a second
+  std::int32_t max_restarts = 0;                       ///< -1: without limit
   Duration restart_window = std::chrono::seconds(60);  ///< zero: ever
   bool detached = false;
 };
@@ -67,7 +71,9 @@ struct ActorLocation {
   NodeId node;  ///< alive: where
   Epoch epoch = 0;
   std::uint64_t worker = 0;
-  std::shared_ptr<const ErrorInfo> error;  ///< dead: why
+  /// Dead: why. Neither dead nor alive: how its last life ended, if it had one.
+  std::shared_ptr<const ErrorInfo> error;
+  Duration retry_in{};  ///< its next life waits for so long from when this was said
 };
 
 // --- in
@@ -145,12 +151,16 @@ struct ActorUpdateTo {
   NodeId watcher;
   ActorLocation location;
 };
+/// For people: lives of an actor end again and again. Said at the 4th, 8th, 16th … in a row.
+struct ActorTrouble {
+  std::string line;
+};
 using DirectoryEvent =
-    std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply, ActorUpdateTo>;
+    std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply, ActorUpdateTo, ActorTrouble>;
 
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
-  Duration unlimited_restart_interval = std::chrono::milliseconds(100);
+  RestartPaceOptions pace;
   /// Who asks about an actor may be heard before who made it: when all nodes have been heard for
   /// this long, nobody has made the actor.
   Duration unknown_kept = std::chrono::seconds(5);
@@ -181,11 +191,11 @@ class Directory {
   /// No node can ever take it: dead with this cause.
   Out on_unplaceable(ActorId actor, std::uint64_t incarnation, const Error& cause);
   Out on_started(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch,
-                 std::uint64_t worker);
+                 std::uint64_t worker, Time now);
   /// The agent could not give it a worker: placed again. `cause` set: its constructor threw, or (of
   /// code infeasible) the node can never take it: dead.
   Out on_start_failed(ActorId actor, std::uint64_t incarnation, const std::optional<Error>& cause);
-  /// Its process died (or it asked to exit: intended).
+  /// Its process died (or it asked to exit: intended), or the constructor of a later life threw.
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
   /// A final kill of an actor that is not known counts if it is spawned before it is called
@@ -247,7 +257,11 @@ class Directory {
     Epoch epoch = 0;
     std::uint64_t worker = 0;
     std::deque<Time> restarts;
+    RestartPace pace;
     std::optional<Time> place_at;
+    Duration pause{};  ///< before place_at
+    /// How its last life ended, until the next lives.
+    std::shared_ptr<const ErrorInfo> trouble;
     /// A life up to this one that a node tells of is to end, and may be followed by another.
     std::uint64_t killed_life = 0;
     bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
@@ -285,7 +299,8 @@ class Directory {
   void place(Actor& actor, Out& out);
   void fail(Actor& actor, const std::string& what, const Error& cause, bool counts, Out& out,
             Time now);
-  void place_later(Actor& actor, Time at, Out& out);
+  void place_later(Actor& actor, Duration pause, Out& out, Time now);
+  void note_end(Actor& actor, const Error& cause, Time now) const;
   void forget_due(Actor& actor);
   void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
   enum class Stop : std::uint8_t { gracefully, for_good, may_restart };

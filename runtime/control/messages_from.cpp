@@ -184,6 +184,7 @@ void write(schema::ActorLocation::Builder out, const ActorLocation& m) {
   out.setEpoch(m.epoch);
   out.setWorker(m.worker);
   write_optional(out, m.error);
+  out.setRetryIn(static_cast<std::uint64_t>(std::max(m.retry_in, Duration::zero()).count()));
 }
 void read(schema::ActorLocation::Reader in, ActorLocation& m) {
   fields::read(in.getActor(), m.actor);
@@ -193,6 +194,8 @@ void read(schema::ActorLocation::Reader in, ActorLocation& m) {
   m.epoch = in.getEpoch();
   m.worker = in.getWorker();
   m.error = read_error(in.getError());
+  constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
+  m.retry_in = Duration(static_cast<Duration::rep>(std::min(in.getRetryIn(), kLongest)));
 }
 
 void write(schema::JobReply::Builder out, const JobReply& m) {

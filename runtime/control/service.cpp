@@ -346,7 +346,8 @@ void Service::on(SpawnActor message, Sender from, Time now) {
 
 void Service::on(const ActorStarted& message, Sender from, Time now) {
   end_start(from.node, message.actor, message.incarnation, true, now);
-  run(actors_.on_started(message.actor, message.incarnation, from.node, from.epoch, message.worker),
+  run(actors_.on_started(message.actor, message.incarnation, from.node, from.epoch, message.worker,
+                         now),
       now);
 }
 
@@ -647,6 +648,8 @@ void Service::carry_out(const DirectoryEvent& event, Time now) {
     out_.send(reply->to, *reply);
   } else if (const auto* update = std::get_if<ActorUpdateTo>(&event)) {
     out_.send(update->watcher, update->location);
+  } else if (const auto* trouble = std::get_if<ActorTrouble>(&event)) {
+    out_.say(trouble->line);
   }
 }
 

@@ -1,4 +1,5 @@
 // What control tells of the whole: to all agents when it changes, to people when they ask.
+#include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/control/service.hpp"
 
 #include <algorithm>
@@ -113,6 +114,8 @@ void Service::list_actors(ListReply& reply) const {
     row.restarts = actors_.restarts(spec.id);
     row.detached = spec.detached;
     if (location.error) row.why = location.error->message;
+    if (location.retry_in > Duration::zero())
+      row.why += "; next attempt " + pause_text(location.retry_in) + " after that";
     if (const auto at = waiting.find(spec.id); at != waiting.end()) row.why = at->second->why;
     for (std::string* text : {&row.name, &row.name_space, &row.class_name, &row.why})
       shorten(*text);

@@ -185,6 +185,7 @@ Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
   window_.push_back({std::make_shared<const Blob>(std::move(payload)), epoch_});
   ++stats_.accepted;
   last_used_ = now;
+  due_since_ = std::min(due_since_, now);
   if (idle_) {
     idle_ = false;
     out.events.emplace_back(std::in_place_type<Open>);
@@ -248,6 +249,7 @@ void Link::confirm(Time now, LinkOutput& out) {
   last_heard_ = now;
   asked_ = 0;
   hello_due_ = Time::max();
+  due_since_ = window_.empty() ? Time::max() : now;
   if (confirmed_) return;
   confirmed_ = true;
   recover(now, out);
@@ -359,7 +361,7 @@ Reset Link::drop_window() {
   recover_next_ = 1;
   window_.clear();
   window_used_ = 0;
-  resend_due_ = Time::max();
+  resend_due_ = due_since_ = Time::max();
   return reset;
 }
 
@@ -496,6 +498,7 @@ void Link::on_time(Time now, LinkOutput& out) {
   }
   if (now < last_heard_ + (asked_ + 1) * options_.keepalive) return;
   ++asked_;
+  if (peer_) due_since_ = std::min(due_since_, now);
   if (asked_ >= 3 && busy()) {
     out.events.emplace_back(std::in_place_type<Reconnect>);
   } else {

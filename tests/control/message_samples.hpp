@@ -220,7 +220,7 @@ void each(F& f, ActorReply& m) {
 template <class F>
 void each(F& f, ActorLocation& m) {
   f("actor", m.actor), f("state", m.state), f("incarnation", m.incarnation), f("node", m.node);
-  f("epoch", m.epoch), f("worker", m.worker), f("error", m.error);
+  f("epoch", m.epoch), f("worker", m.worker), f("error", m.error), f("retry_in", m.retry_in);
 }
 template <class F>
 void each(F& f, JobReply& m) {

@@ -241,6 +241,42 @@ TEST(Link, ASilentPeerAsksForANewConnection) {
   EXPECT_LE(wire.now, Time{} + 10s);
 }
 
+TEST(Link, SaysSinceWhenThePeerOwesASignOfLife) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  EXPECT_EQ(a.link.due_since(), Time::max());
+  const Time sent = wire.now;
+  ASSERT_TRUE(a.link.send(text("x"), wire.now, a.out));
+  EXPECT_EQ(a.link.due_since(), sent);
+  wire.exchange();
+  wire.pass(10ms);
+  EXPECT_EQ(a.link.due_since(), Time::max()) << "it was acknowledged";
+  const auto lost = [](const Blob&) { return true; };
+  const Time second = wire.now;
+  ASSERT_TRUE(a.link.send(text("y"), wire.now, a.out));
+  wire.exchange(lost);
+  for (int i = 0; i < 20; ++i) {  // it is sent again and again
+    wire.now = a.link.next_deadline();
+    a.link.on_time(wire.now, a.out);
+    wire.exchange(lost);
+  }
+  EXPECT_EQ(a.link.due_since(), second);
+  a.link.abandon();
+  EXPECT_EQ(a.link.due_since(), Time::max());
+}
+
+TEST(Link, WhoIsAskedForASignOfLifeOwesIt) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  wire.now += 2s;
+  a.link.on_time(wire.now, a.out);
+  EXPECT_EQ(a.link.due_since(), wire.now);
+  wire.exchange();
+  EXPECT_EQ(a.link.due_since(), Time::max());
+}
+
 TEST(Link, BadFramesAreViolationsAndChangeNothing) {
   End a, b;
   Wire wire{.a = &a, .b = &b};

@@ -77,6 +77,66 @@ TEST_F(Calls, WatchesOnceAndSendsInOrderWhenAlive) {
   EXPECT_EQ(calls.live(), 2u);
 }
 
+TEST_F(Calls, SaysOfACallThatItsActorsNodeIsSilent) {
+  ObjectTable objects(1);
+  const auto result = objects.create(), other = objects.create();
+  submit(1)->results.push_back(result);
+  const auto is_silent = [&] {
+    const auto delay = calls.delay_of(*result.entry());
+    return delay && delay->silent;
+  };
+  wire::ActorUpdate alive{kA, ActorState::alive, 1, 5, nullptr, 0, false};
+  calls.update(alive);
+  EXPECT_FALSE(calls.delay_of(*result.entry()));
+  alive.silent = true;
+  calls.update(alive);
+  EXPECT_TRUE(is_silent());
+  EXPECT_EQ(out.sent.size(), 1u) << "nothing is sent again";
+  EXPECT_FALSE(calls.delay_of(*other.entry())) << "not a call of it";
+  alive.silent = false;
+  calls.update(alive);
+  EXPECT_FALSE(is_silent());
+  alive.silent = true;
+  calls.update(alive);
+  alive.incarnation = 2;
+  alive.worker = 6;
+  alive.silent = false;
+  calls.update(alive);  // another life elsewhere, before the end of this one is known
+  EXPECT_FALSE(is_silent());
+  alive.silent = true;
+  alive.worker = 7;
+  calls.worker_died(5, 0, died);
+  EXPECT_EQ(out.sent.size(), 2u);
+  alive.worker = 6;
+  calls.update(alive);
+  EXPECT_TRUE(is_silent());
+  calls.worker_died(6, 0, died);
+  EXPECT_FALSE(calls.delay_of(*result.entry())) << "that it has no life is known";
+  calls.killed(kA);
+}
+
+TEST_F(Calls, SaysOfACallHowTheLifeBeforeEnded) {
+  ObjectTable objects(1);
+  const auto result = objects.create();
+  submit(1)->results.push_back(result);
+  EXPECT_FALSE(calls.delay_of(*result.entry())) << "it may be made, for all that is known";
+  wire::ActorUpdate waits{kA, ActorState::pending, 3, 0, died.shared_info(), 77, false};
+  calls.update(waits);
+  auto delay = calls.delay_of(*result.entry());
+  ASSERT_TRUE(delay);
+  EXPECT_FALSE(delay->silent);
+  EXPECT_EQ(delay->last_end->message, "died");
+  EXPECT_EQ(delay->retry_at.time_since_epoch().count(), 77);
+  waits.incarnation = 2;
+  waits.error = nullptr;
+  calls.update(waits);
+  EXPECT_TRUE(calls.delay_of(*result.entry())) << "that was said before";
+  update(ActorState::alive, 4, 5);
+  EXPECT_FALSE(calls.delay_of(*result.entry()));
+  calls.worker_died(5, 0, died);
+  calls.killed(kA);
+}
+
 TEST_F(Calls, TheWayIsOpenExactlyWhenACallWouldBeSentAtOnce) {
   EXPECT_EQ(calls.open_way(kA), 0u);
   submit(1);

@@ -24,6 +24,7 @@ struct Recorder final : ActorHost::Out, ControlPort {
   std::vector<ProcessIndex> ended, killed;
   std::vector<std::pair<ProcessIndex, wire::ActorUpdate>> published;
   std::vector<std::pair<ProcessIndex, control::ActorLocation>> remote;
+  std::vector<bool> silences;  ///< of the same
   std::vector<std::pair<wire::FoundActor, NodeId>> answers;
   int dropped = 0;
 
@@ -43,7 +44,9 @@ struct Recorder final : ActorHost::Out, ControlPort {
   void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override {
     published.emplace_back(watcher, update);
   }
-  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override {
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                      bool silent) override {
+    silences.push_back(silent);
     remote.emplace_back(watcher, location);
   }
   void answer(ProcessIndex, const wire::FoundActor& found, NodeId owner) override {
@@ -112,7 +115,7 @@ struct Host : testing::Test {
     location.node = node;
     location.worker = 3;
     if (state == control::ActorState::dead) location.error = died.shared_info();
-    host.located(location);
+    host.located(location, now);
   }
 };
 
@@ -121,6 +124,25 @@ TEST_F(Host, AnyNegativeNumberOfRestartsIsWithoutLimit) {
   create.max_restarts = std::numeric_limits<std::int32_t>::min();
   host.create(create, Blob(3), JobId{0, 9});
   EXPECT_EQ(out.got<control::SpawnActor>().back().spec.max_restarts, -1);
+}
+
+TEST_F(Host, WhoWatchesAnActorHearsThatItsNodeIsSilent) {
+  host.watch(kA, 5);
+  host.silent(kOther, true);
+  EXPECT_TRUE(out.remote.empty()) << "it lives nowhere so far";
+  locate(control::ActorState::alive, kFirst, kOther);
+  EXPECT_EQ(out.silences, std::vector<bool>{true});
+  host.silent(kOther, true);
+  EXPECT_EQ(out.remote.size(), 1u) << "that is no news";
+  host.silent(kOther, false);
+  EXPECT_EQ(out.silences, (std::vector<bool>{true, false}));
+  host.silent(kSelfNode, true);
+  EXPECT_EQ(out.remote.size(), 2u);
+  host.silent(kOther, true);
+  host.watch(kA, 6);
+  ASSERT_EQ(out.remote.size(), 4u);
+  EXPECT_EQ(out.remote[3].first, 6u);
+  EXPECT_TRUE(out.silences[3]);
 }
 
 TEST_F(Host, AWindowThatNoDurationHoldsIsTheLongest) {

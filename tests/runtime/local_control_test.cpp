@@ -36,7 +36,7 @@ struct Recorder final : ActorHost::Out {
   void publish(ProcessIndex, const wire::ActorUpdate& update) override {
     published.push_back(update);
   }
-  void publish_remote(ProcessIndex, const control::ActorLocation&) override { ++remote; }
+  void publish_remote(ProcessIndex, const control::ActorLocation&, bool) override { ++remote; }
   void answer(ProcessIndex, const wire::FoundActor& found, NodeId) override {
     answers.push_back(found);
   }
@@ -62,7 +62,7 @@ struct PrivateNode : testing::Test {
           host.start(*start, now);
         if (const auto* stop = std::get_if<control::StopActorAt>(&answer)) host.stop(*stop, now);
         if (const auto* reply = std::get_if<control::ActorReply>(&answer)) host.replied(*reply);
-        if (const auto* at = std::get_if<control::ActorLocation>(&answer)) host.located(*at);
+        if (const auto* at = std::get_if<control::ActorLocation>(&answer)) host.located(*at, now);
       }
     }
     EXPECT_FALSE(control.pending());
@@ -84,6 +84,7 @@ struct PrivateNode : testing::Test {
   }
   /// The life that is due comes up in this process.
   void live(ActorId id, ProcessIndex worker) {
+    if (control.next_deadline()) wait_for_timer();  // of a pause before it
     host.worker_ready(out.needed.back(), worker, {});
     host.created(worker, {id, out.needed.back(), nullptr});
     turn();
@@ -167,18 +168,60 @@ TEST_F(PrivateNode, RestartsAreCountedInTheirWindow) {
   EXPECT_EQ(last().state, ActorState::dead);
 }
 
-TEST_F(PrivateNode, RestartsWithoutLimitAreSteady) {
+TEST_F(PrivateNode, ACrashLoopDoesNotEatTheNode) {
   create(kA, "", -1);
+  watch(kA);
   const Time begun = now;
-  for (ProcessIndex worker = 3; worker < 33; ++worker) {
+  ProcessIndex worker = 100;
+  for (; now - begun < 60s; ++worker) {
     live(kA, worker);
-    const auto lives = out.needed.size();
     die(worker);
-    if (out.needed.size() == lives) wait_for_timer();
-    ASSERT_EQ(out.needed.size(), lives + 1);
+    ASSERT_EQ(last().state, ActorState::pending);
   }
-  EXPECT_GE(now - begun, 2s) << "a crash loop does not eat the node";
-  EXPECT_LE(now - begun, 3s);
+  EXPECT_GE(worker, 110u);
+  EXPECT_LE(worker, 116u);
+  EXPECT_EQ(control.take_lines().size(), 2u) << "said of the 4th and of the 8th";
+}
+
+TEST_F(PrivateNode, WhoWaitsHearsOfAConstructorThatCrashes) {
+  create(kA, "", -1);
+  watch(kA);
+  for (ProcessIndex worker = 3; worker < 5; ++worker) {
+    if (control.next_deadline()) wait_for_timer();
+    host.worker_ready(out.needed.back(), worker, {});
+    die(worker);
+  }
+  EXPECT_EQ(last().state, ActorState::pending);
+  EXPECT_NE(why().find("2nd life, which ended in its constructor with: killed by signal 9"),
+            std::string::npos)
+      << why();
+  const auto due = (now + 100ms).time_since_epoch();
+  EXPECT_EQ(last().retry_at_ns, static_cast<std::uint64_t>(due.count()));
+  const std::size_t told = out.published.size();
+  watch(kA);
+  ASSERT_EQ(out.published.size(), told + 1) << "and so does who asks later";
+  EXPECT_EQ(last().retry_at_ns, static_cast<std::uint64_t>(due.count()));
+  live(kA, 6);
+  EXPECT_EQ(last().state, ActorState::alive);
+}
+
+TEST_F(PrivateNode, AConstructorThatThrowsInALaterLifeIsADeath) {
+  create(kA, "", 2);
+  watch(kA);
+  live(kA, 3);
+  die(3);
+  for (ProcessIndex worker = 4; worker < 6; ++worker) {
+    if (control.next_deadline()) wait_for_timer();
+    host.worker_ready(out.needed.back(), worker, {});
+    host.created(worker,
+                 {kA, out.needed.back(), Error(Code::task_failed, "no luck").shared_info()});
+    turn();
+    EXPECT_NE(why().find("no luck"), std::string::npos) << why();
+    EXPECT_EQ(last().state, worker == 4 ? ActorState::pending : ActorState::dead);
+    die(worker);  // its process goes, and is nobody's
+  }
+  EXPECT_NE(why().find("it had used its 2 restarts"), std::string::npos) << why();
+  EXPECT_EQ(out.released, out.needed);
 }
 
 TEST_F(PrivateNode, AConstructorThatThrowsIsFinal) {

@@ -127,8 +127,8 @@ class ClusterSimulation {
           run(env, actors_->on_node_hosts(*hosting, now));
       } else if (const auto* started = std::get_if<LifeStarted>(&message)) {
         if (members_->is_current(node, started->epoch))
-          run(env,
-              actors_->on_started(started->actor, started->incarnation, node, started->epoch, 1));
+          run(env, actors_->on_started(started->actor, started->incarnation, node, started->epoch,
+                                       1, now));
       } else if (const auto* ended = std::get_if<ActorEnded>(&message)) {
         if (members_->is_current(node, ended->epoch))
           run(env, actors_->on_died(ended->actor, ended->incarnation,

@@ -145,7 +145,8 @@ void each(F& f, WatchActor& m) {
 template <class F>
 void each(F& f, ActorUpdate& m) {
   f("actor", m.actor), f("state", m.state), f("incarnation", m.incarnation);
-  f("worker", m.worker), f("error", m.error);
+  f("worker", m.worker), f("error", m.error), f("retry_at_ns", m.retry_at_ns);
+  f("silent", m.silent);
 }
 template <class F>
 void each(F& f, KillActor& m) {

@@ -270,7 +270,8 @@ class Agent final : public sim::Node<Packet>,
   void end_worker(ProcessIndex worker) override;
   void kill_worker(ProcessIndex worker) override;
   void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override;
-  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location) override;
+  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                      bool silent) override;
   void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
   NodeId owner_of(ObjectId object) override;
   void drop_creation(const wire::Call& creation) override;

@@ -77,7 +77,7 @@ void Agent::on_control(control::FromControl& message) {
             [&](control::ActorLocation& m) {
               if (m.state == control::ActorState::dead && m.incarnation != 0)
                 truth().said_dead(m.actor, m.incarnation, control_epoch_);
-              actors_.located(m);
+              actors_.located(m, now());
             },
             [&](control::JobReply& m) {
               const auto at = jobs_.find(m.request);
@@ -555,7 +555,8 @@ void Agent::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   send(*to, update);
 }
 
-void Agent::publish_remote(ProcessIndex watcher, const control::ActorLocation& location) {
+void Agent::publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
+                           bool /*silent*/) {
   Proc* to = find_proc(watcher);
   if (to == nullptr) return;
   truth().mark(Mark::remote_actor);

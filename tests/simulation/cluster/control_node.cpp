@@ -110,7 +110,7 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
   }
   transport_->set_epoch(store_->epoch());
   control::ServiceOptions service;
-  service.directory.unlimited_restart_interval = cluster_.plan.restarts_apart;
+  service.directory.pace.first = cluster_.plan.restarts_apart;
   if (cluster_.plan.old_jobs != 0) {
     service.jobs.ended_kept = cluster_.plan.old_jobs;
     service.wall_clock = [this] { return 10 * kDay + env_->wall_clock(); };
