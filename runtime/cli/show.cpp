@@ -154,6 +154,19 @@ std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& na
   return table_text(rows);
 }
 
+/// Why actors do not live though they should, the first few.
+std::string troubles_of(const std::vector<control::ActorRow>& actors) {
+  constexpr int kMost = 10;
+  std::string text;
+  int troubles = 0;
+  for (const auto& row : actors)
+    if (row.state != control::ActorState::alive && !row.why.empty() && ++troubles <= kMost)
+      text += "actor " + row.actor.str().substr(0, 8) + ": " + row.why + "\n";
+  if (troubles > kMost)
+    text += "... and " + std::to_string(troubles - kMost) + " more: troupe list actors\n";
+  return text;
+}
+
 void keep_living(std::vector<control::ActorRow>& actors) {
   actors.erase(std::remove_if(actors.begin(), actors.end(),
                               [](const control::ActorRow& row) {
@@ -277,8 +290,8 @@ Exit status(const Request& request, bool verbose) {
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
               file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str());
   if (!verbose) {
-    std::printf("%zu actor%s, %td running job%s\n", actors.size(), actors.size() == 1 ? "" : "s",
-                running, running == 1 ? "" : "s");
+    std::printf("%zu actor%s, %td running job%s\n%s", actors.size(), actors.size() == 1 ? "" : "s",
+                running, running == 1 ? "" : "s", troubles_of(actors).c_str());
     return Exit::ok;
   }
   const Names names = names_of(nodes);

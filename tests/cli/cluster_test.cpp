@@ -116,6 +116,17 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
   EXPECT_EQ(troupe_command({"run", "/nowhere/program"}).code, 5);
 }
 
+TEST_F(Clusters, StatusSaysWhyAnActorDoesNotLive) {
+  const json cluster = start({"--nodes", "2", "--cpus", "1"});
+  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "crash"});
+  ASSERT_TRUE(says(program.read_until("spawned\n"), "spawned\n"));
+  const std::string why = "life, which ended in its constructor with: exited with code 3; next";
+  EXPECT_TRUE(eventually([&] { return says(troupe_command({"status"}).out, why); }));
+  EXPECT_TRUE(eventually([&] { return says(ask({"list", "actors"})[0]["why"], why); }));
+  program.close_input();
+  EXPECT_EQ(program.finish(0), 0);
+}
+
 TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   const json cluster = start({"--nodes", "2", "--cpus", "1"});
   Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "keep"});

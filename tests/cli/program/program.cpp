@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <numeric>
@@ -82,6 +83,19 @@ int nodes(troupe::Context& ctx) {
 int hold(troupe::Context& ctx) {
   auto keeper = ctx.with({.name = "keeper"}).spawn<Keeper>();
   std::cout << ctx.get(keeper.call<&Keeper::keep>(7)) << std::endl;
+  while (std::cin.get() != std::char_traits<char>::eof()) {
+  }
+  return 0;
+}
+
+/// An actor that cannot be made, until stdin ends.
+int crash(troupe::Context& ctx) {
+  struct Crashes {
+    Crashes() { std::_Exit(3); }
+    int get() const { return 0; }
+  };
+  auto crashes = ctx.with({.name = "crashes", .max_restarts = -1}).spawn<Crashes>();
+  std::cout << "spawned" << std::endl;
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
   return 0;
@@ -206,6 +220,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
     if (verb == "hold") return hold(ctx);
+    if (verb == "crash") return crash(ctx);
     if (verb == "keep") return keep(ctx);
     if (verb == "spread") return spread(ctx);
     if (verb == "crowd") return crowd(ctx, std::stoi(argv[2]), std::stoi(argv[3]));
