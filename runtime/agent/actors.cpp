@@ -143,6 +143,12 @@ void ActorHost::replied(const control::ActorReply& reply) {
   if (const auto asked = questions_.find(reply.request);
       ending && asked != questions_.end() && ++asked->second.asked < kMostQuestions)
     return ask_again(reply.request, asked->second);
+  if (const auto kill = killings_.find(reply.request); kill != killings_.end()) {
+    // Who is not registered is told so, and says it again.
+    if (reply.error && reply.error->code != Code::unavailable)
+      kill_refused(killings_.extract(kill).mapped(), reply.error);
+    return;
+  }
   const auto question = questions_.extract(reply.request);
   if (question)
     out_.answer(question.mapped().process, found(question.mapped().find.request, reply),
@@ -215,18 +221,61 @@ void ActorHost::unreferenced(ActorId actor) {
   control_.send(control::HandlesGone{actor});
 }
 
-void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer) {
+/// In the name of each job that did.
+void ActorHost::say_kill(ActorId actor, bool may_restart, std::uint64_t life) {
+  for (const JobId job : killing_jobs_[actor]) {
+    const auto waiting = std::find_if(killings_.begin(), killings_.end(), [&](const auto& one) {
+      return one.second.actor == actor && one.second.job == job;
+    });
+    const std::uint64_t request = waiting == killings_.end() ? 0 : waiting->first;
+    control_.send(control::KillActor{actor, may_restart, life, job, request});
+  }
+}
+
+/// It is not said again, and who waits for what would follow from it is told why nothing does.
+void ActorHost::kill_refused(const Killing& kill, const std::shared_ptr<const ErrorInfo>& why) {
+  const ActorId actor = kill.actor;
+  const auto watched = watched_.find(actor);
+  if (watched == watched_.end()) return;
+  if (const auto jobs = killing_jobs_.find(actor); jobs != killing_jobs_.end()) {
+    jobs->second.erase(kill.job);
+    if (jobs->second.empty()) {
+      killing_jobs_.erase(jobs);
+      killed_.erase(actor);
+      killed_lives_.erase(actor);
+      killers_.erase(actor);
+    }
+  }
+  if (watched->second.watchers.erase(kill.killer) != 0) {
+    wire::ActorUpdate update;
+    update.actor = actor;
+    update.state = wire::ActorState::dead;
+    update.error = why;
+    out_.publish(kill.killer, update);
+  }
+  if (watched->second.watchers.empty()) stop_watching(watched);
+}
+
+void ActorHost::forget_killings(ActorId actor) {
+  killing_jobs_.erase(actor);
+  std::erase_if(killings_, [actor](const auto& one) { return one.second.actor == actor; });
+}
+
+void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer, JobId job) {
   const Watched& watched = ask_for(actor);  // until it is over the kill may have to be said again
+  std::uint64_t request = 0;
+  if (killing_jobs_[actor].insert(job).second && job)
+    killings_[request = ++next_request_] = {actor, job, killer};
   if (!may_restart) {
     killed_.insert(actor);
     killed_lives_.erase(actor);
-    return control_.send(control::KillActor{actor});
+    return control_.send(control::KillActor{actor, false, 0, job, request});
   }
   // Said to another control it must not end the life that followed.
   std::uint64_t& life = killed_lives_[actor];
   life = std::max(life, watched.newest);
   if (life != 0) {
-    control_.send(control::KillActor{actor, true, life});
+    control_.send(control::KillActor{actor, true, life, job, request});
     tell_killed_life(actor, life, killer);
   } else if (killer != 0) {
     killers_[actor].push_back(killer);
@@ -250,9 +299,10 @@ void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
   if (killed == killed_lives_.end() || incarnation <= killed->second) return;
   if (std::exchange(killed->second, incarnation) != 0) {
     killed_lives_.erase(killed);
+    if (killed_.count(actor) == 0) forget_killings(actor);
     return;
   }
-  control_.send(control::KillActor{actor, true, incarnation});
+  say_kill(actor, true, incarnation);
   if (const auto killers = killers_.extract(actor))
     for (const ProcessIndex killer : killers.mapped()) tell_killed_life(actor, incarnation, killer);
 }
@@ -479,6 +529,7 @@ void ActorHost::dead(ActorId actor) {
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);
+  forget_killings(actor);
   killers_.erase(actor);
   was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
@@ -510,7 +561,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
   // Before the spawns: what an earlier control has begun and ended is not to begin again.
-  for (const ActorId actor : killed_) control_.send(control::KillActor{actor, false});
+  for (const ActorId actor : killed_) say_kill(actor, false, 0);
   for (auto& [request, spawning] : spawning_) {
     spawning.message.again |= another;
     say(spawning);
@@ -521,7 +572,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});
   for (const auto& [actor, life] : killed_lives_)
-    if (life != 0) control_.send(control::KillActor{actor, true, life});
+    if (life != 0) say_kill(actor, true, life);
   for (const auto& [request, question] : questions_) ask_again(request, question);
 }
 

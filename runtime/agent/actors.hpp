@@ -79,7 +79,8 @@ class ActorHost {
   void watch(ActorId actor, ProcessIndex process);
   /// `killer` hears which life a kill ends that may be followed by another: its later calls are the
   /// next life's. 0: nobody.
-  void kill(ActorId actor, bool may_restart, ProcessIndex killer = 0);
+  /// `job`: whose process kills it, which control judges; zero: the agent itself does.
+  void kill(ActorId actor, bool may_restart, ProcessIndex killer = 0, JobId job = {});
   void find(ProcessIndex process, const wire::FindActor& message);
   /// No handle is left of an actor that was made here: it ends when what it was asked is done.
   void unreferenced(ActorId actor);
@@ -167,6 +168,12 @@ class ActorHost {
     ProcessIndex process = 0;   ///< who is to be told who has the name,
     std::uint64_t request = 0;  ///< ... if this is not 0
   };
+  /// A kill that control may refuse.
+  struct Killing {
+    ActorId actor;
+    JobId job;
+    ProcessIndex killer = 0;
+  };
   struct Question {
     ProcessIndex process = 0;
     wire::FindActor find;
@@ -180,6 +187,9 @@ class ActorHost {
   void dead(ActorId actor);
   void lives(ActorId actor, std::uint64_t incarnation);
   void heard_of(ActorId actor, std::uint64_t incarnation);
+  void say_kill(ActorId actor, bool may_restart, std::uint64_t life);
+  void forget_killings(ActorId actor);
+  void kill_refused(const Killing& kill, const std::shared_ptr<const ErrorInfo>& why);
   void tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer);
   void drop_made(ActorId actor);
   void say(Spawning& spawning);
@@ -202,6 +212,9 @@ class ActorHost {
   WatchedActors watched_;
   std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
   std::set<ActorId> killed_;      ///< for good, not known to be dead
+  /// Whose processes have killed those, or the lives below: control may not take it from each.
+  std::map<ActorId, std::set<JobId>> killing_jobs_;
+  std::map<std::uint64_t, Killing> killings_;  ///< by request, those that had no refusal
   /// Killed, and may be restarted: the life that is to end, not known to be over; 0: the first that
   /// is heard of.
   std::map<ActorId, std::uint64_t> killed_lives_;

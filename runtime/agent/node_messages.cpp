@@ -362,20 +362,20 @@ ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
 }
 
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
-  std::visit(Cases{[&](wire::CreateActor& m) {
-                     owners_.stands_for(m.lifetime, m.actor, from.index);
-                     hold_creation(m.creation);
-                     if (m.name.empty())
-                       return actors_.create(m, payload, from.job, from.index,
-                                             bytes_near(m.creation));
-                     named_spawns_.add({from.index, m, Blob(payload.begin(), payload.end()),
-                                        from.job, bytes_near(m.creation), 0});
-                   },
-                   [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
-                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
-                   [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, from.index); },
-                   [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
-             message);
+  std::visit(
+      Cases{[&](wire::CreateActor& m) {
+              owners_.stands_for(m.lifetime, m.actor, from.index);
+              hold_creation(m.creation);
+              if (m.name.empty())
+                return actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));
+              named_spawns_.add({from.index, m, Blob(payload.begin(), payload.end()), from.job,
+                                 bytes_near(m.creation), 0});
+            },
+            [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
+            [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
+            [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, from.index, from.job); },
+            [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
+      message);
 }
 
 /// Everything that control has said; true when it said something.

@@ -953,6 +953,11 @@ std::shared_ptr<const ActorSpec> Directory::spec(ActorId actor) const {
   return at == actors_.end() ? nullptr : at->second.spec;
 }
 
+NodeId Directory::host_of(ActorId actor, std::uint64_t life) const {
+  const auto at = actors_.find(actor);
+  return at == actors_.end() || at->second.incarnation != life ? NodeId{} : at->second.node;
+}
+
 std::uint32_t Directory::restarts(ActorId actor) const {
   const auto at = actors_.find(actor);
   return at == actors_.end() ? 0 : static_cast<std::uint32_t>(at->second.restarts.size());

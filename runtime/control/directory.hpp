@@ -234,6 +234,8 @@ class Directory {
   std::optional<ActorLocation> find(ActorId actor) const;
   /// Null when the actor is not known.
   std::shared_ptr<const ActorSpec> spec(ActorId actor) const;
+  /// Where this life of it was placed; zero: it is not the one that is known, or nowhere.
+  NodeId host_of(ActorId actor, std::uint64_t life) const;
   /// How often it was restarted, within its window.
   std::uint32_t restarts(ActorId actor) const;
   std::vector<std::pair<ActorSpec, ActorLocation>> list() const;

@@ -65,6 +65,8 @@ struct KillActor {
   ActorId actor;
   bool may_restart = false;
   std::uint64_t life = 0;  ///< with may_restart: no later one than this; 0: the one that there is
+  JobId job;               ///< whose process kills it; zero: the agent itself
+  std::uint64_t request = 0;  ///< not 0: answered by ActorReply if it is refused
 };
 /// No handle is left anywhere (its lifetime object's owner says so).
 struct HandlesGone {

@@ -475,6 +475,12 @@ std::optional<FromControl> refusal_of(const ToControl& message,
     reply.error = why;
     return reply;
   }
+  if (const auto* kill = std::get_if<KillActor>(&message); kill != nullptr && kill->request != 0) {
+    ActorReply reply;
+    reply.request = kill->request;
+    reply.error = why;
+    return reply;
+  }
   if (const auto* job = std::get_if<StartJob>(&message)) return JobReply{{}, job->request, why};
   if (const auto* value = std::get_if<KeyValueRequest>(&message)) {
     KvReply reply;

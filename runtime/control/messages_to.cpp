@@ -92,11 +92,15 @@ void write(schema::KillActor::Builder out, const KillActor& m) {
   fields::write(out.initActor(), m.actor);
   out.setMayRestart(m.may_restart);
   out.setLife(m.life);
+  if (m.job) fields::write(out.initJob(), m.job);
+  out.setRequest(m.request);
 }
 void read(schema::KillActor::Reader in, KillActor& m) {
   fields::read(in.getActor(), m.actor);
   m.may_restart = in.getMayRestart();
   m.life = in.getLife();
+  fields::read(in.getJob(), m.job);
+  m.request = in.getRequest();
 }
 
 void write(schema::HandlesGone::Builder out, const HandlesGone& m) {

@@ -3,6 +3,7 @@
 #include "troupe/runtime/control/codec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 
 namespace troupe::control {
@@ -202,12 +203,53 @@ void Service::on_message(NodeId from, const ToControl& message, Time now) {
   const bool of_any_agent = std::holds_alternative<RegisterNode>(message) ||
                             std::holds_alternative<Heartbeat>(message) ||
                             std::holds_alternative<Leaving>(message);
-  if (epoch || of_any_agent)
+  if (!authority_.may_say(from, message))
+    object_to(from, message);
+  else if (epoch || of_any_agent)
     std::visit([&](const auto& one) { on(one, Sender{from, epoch.value_or(0)}, now); }, message);
   else
     refuse(from, message,
            Error(Code::unavailable, "the node has not registered with control").shared_info());
   settle(now);
+}
+
+/// Logs who said what, the first time and then each time that there are twice as many.
+void Service::object_to(NodeId from, const ToControl& message) {
+  const std::string why = "node " + from.str() + " said " + name_of(message) +
+                          " about what is another node's or another job's";
+  const std::uint64_t count = ++objections_[from];
+  if (std::has_single_bit(count))
+    out_.say("control refuses, " + std::to_string(count) + " so far: " + why);
+  refuse(from, message, Error(Code::invalid_argument, why, Outcome::not_executed).shared_info());
+}
+
+bool Service::Claims::may_tell_of(NodeId from, ActorId actor, std::uint64_t life) const {
+  const NodeId host = service.actors_.host_of(actor, life);
+  return !host || host == from;
+}
+
+bool Service::Claims::made(NodeId from, ActorId actor) const {
+  const auto spec = service.actors_.spec(actor);
+  return !spec || !spec->owner || spec->owner == from;
+}
+
+bool Service::Claims::may_make(NodeId from, const SpawnActor& spawn) const {
+  return made(from, spawn.spec.id);
+}
+
+/// By the job as the killer's agent says it, which knows its processes.
+bool Service::Claims::may_kill(NodeId, const KillActor& kill) const {
+  const auto spec = service.actors_.spec(kill.actor);
+  return !spec || spec->detached || !kill.job || !spec->job || spec->job == kill.job;
+}
+
+bool Service::Claims::may_start(NodeId from, JobId job) const {
+  return may_end(from, job);
+}
+
+bool Service::Claims::may_end(NodeId from, JobId job) const {
+  const JobRecord* record = service.jobs_.find(job);
+  return record == nullptr || record->node == from;
 }
 
 void Service::on_closed(NodeId node, Time now) {
@@ -622,6 +664,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   early_reports_.erase(event.node);
   pages_.erase(event.node);
   slow_.forget(event.node);
+  objections_.erase(event.node);
   view_changed(event.node, now);
   run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
   run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);

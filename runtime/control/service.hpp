@@ -21,6 +21,7 @@
 /// Between two reports of a node its free amounts are reckoned: what was placed there is taken.
 #pragma once
 
+#include "troupe/runtime/control/authority.hpp"
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/control/slow_nodes.hpp"
 
@@ -220,6 +221,7 @@ class Service {
   void on(const ListRequest& message, Sender from, Time now);
   void on(const DrainRequest& message, Sender from, Time now);
   void refuse(NodeId from, const ToControl& message, const std::shared_ptr<const ErrorInfo>& why);
+  void object_to(NodeId from, const ToControl& message);
 
   void carry_out(const MembershipEvent& event, Time now);
   void carry_out(const DirectoryEvent& event, Time now);
@@ -266,6 +268,18 @@ class Service {
   void tell_ended_jobs(NodeId node, Time now);
   std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
 
+  /// What is known to be another's.
+  struct Claims final : Authority::Facts {
+    explicit Claims(const Service& s) : service(s) {}
+    bool may_tell_of(NodeId from, ActorId actor, std::uint64_t life) const override;
+    bool made(NodeId from, ActorId actor) const override;
+    bool may_make(NodeId from, const SpawnActor& spawn) const override;
+    bool may_kill(NodeId from, const KillActor& kill) const override;
+    bool may_start(NodeId from, JobId job) const override;
+    bool may_end(NodeId from, JobId job) const override;
+    const Service& service;
+  };
+
   Store& store_;
   ServiceOptions options_;
   Out& out_;
@@ -276,8 +290,11 @@ class Service {
   ObjectNames names_;
   SlowNodes slow_;
   CommitQueue<Event> queue_;
-  std::size_t waiting_bytes_ = 0;  ///< of writes that no commit has taken yet
-  bool accepts_writes_ = true;     ///< as last seen
+  Claims claims_{*this};
+  Authority authority_{claims_};
+  std::map<NodeId, std::uint64_t> objections_;  ///< to what each has said
+  std::size_t waiting_bytes_ = 0;               ///< of writes that no commit has taken yet
+  bool accepts_writes_ = true;                  ///< as last seen
 
   std::map<NodeId, NodeInfo> nodes_;
   std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable

@@ -293,6 +293,8 @@ struct KillActor {
   actor @0 :Id;
   mayRestart @1 :Bool;
   life @2 :UInt64;  # with mayRestart: no later one than this; 0: the one that there is
+  job @3 :Id;       # that kills it; absent: the agent itself, or one that does not say
+  request @4 :UInt64;  # not 0: answered by ActorReply with an error, if it is refused
 }
 
 struct HandlesGone {

@@ -88,6 +88,7 @@ void each(F& f, ActorGone& m) {
 template <class F>
 void each(F& f, KillActor& m) {
   f("actor", m.actor), f("may_restart", m.may_restart), f("life", m.life);
+  f("job", m.job), f("request", m.request);
 }
 template <class F>
 void each(F& f, HandlesGone& m) {

@@ -551,6 +551,46 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
   EXPECT_EQ(host.watched(), 0u);
 }
 
+TEST_F(Host, AKillIsSaidInTheNameOfItsJobAndNotAgainOnceRefused) {
+  constexpr JobId kMine{1, 1}, kTheirs{1, 2};
+  host.registered(1, 1, 0, now);
+  host.watch(kA, 7);
+  host.watch(kA, 8);
+  locate(control::ActorState::alive, kFirst, kOther);
+  for (const bool may_restart : {true, false}) {
+    out.sent.clear();
+    out.published.clear();
+    host.kill(kA, may_restart, 8, kTheirs);
+    host.kill(kA, may_restart, 7, kMine);
+    const auto kills = out.got<control::KillActor>();
+    ASSERT_EQ(kills.size(), 2u);
+    EXPECT_EQ(kills[0].job, kTheirs);
+    EXPECT_EQ(kills[1].job, kMine);
+    control::ActorReply answer;
+    answer.request = kills[0].request;
+    answer.error = Error(Code::unavailable, "not registered").shared_info();
+    host.replied(answer);
+    out.sent.clear();
+    host.registered(1, 2, 0, now);
+    EXPECT_EQ(out.got<control::KillActor>().size(), 2u) << "it was not judged";
+    out.published.clear();
+    answer.error = Error(Code::invalid_argument, "another's").shared_info();
+    host.replied(answer);
+    ASSERT_EQ(out.published.size(), 1u);
+    EXPECT_EQ(out.published[0].first, 8u);
+    EXPECT_EQ(out.published[0].second.state, wire::ActorState::dead) << "of what it hears no more";
+    out.sent.clear();
+    host.registered(1, 2, 0, now);
+    ASSERT_EQ(out.got<control::KillActor>().size(), 1u);
+    EXPECT_EQ(out.got<control::KillActor>()[0].job, kMine);
+    host.watch(kA, 8);
+  }
+  locate(control::ActorState::dead, kFirst);
+  out.sent.clear();
+  host.registered(1, 2, 0, now);
+  EXPECT_TRUE(out.got<control::KillActor>().empty());
+}
+
 TEST_F(Host, WhoEndsALifeHearsWhichOneBeforeItHearsThatOneIsAlive) {
   host.registered(1, 1, 0, now);
   const auto said_to = [&](ProcessIndex process) {
