@@ -12,6 +12,9 @@
 /// A word about what is another's may be late rather than hostile: it is dropped, or answered with
 /// an error where it has an answer. Both are counted and logged with who said what.
 ///
+/// Other nodes' agents have a third table. Each part of the agent has what is theirs by the node
+/// that spoke, so the table says which part judges.
+///
 /// Rings are read in any order, so a word may come before another process's that it follows. What
 /// nobody is known to own is therefore believed; only what is known to be another's is refused.
 /// Words without a rule of their own name the sender's things by numbers of the sender's, or
@@ -21,6 +24,7 @@
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/wire/peer.hpp"
 
 #include <array>
 #include <cstdint>
@@ -55,10 +59,27 @@ struct Rule {
   bool is_a_row = false;
 };
 
+/// What of the speaking node's own a word of another agent is about, and who judges it.
+enum class PeerOwn : std::uint8_t {
+  anything,  ///< a question or wish that any node may have
+  process,   ///< a process, lease or portal of that node: RemoteTable
+  count,     ///< of a ref, for that node or in its name: OwnerTable
+  object,    ///< that this node borrows from it, or looks for there: OwnerTable, Replicas
+  copy,      ///< that it asked for, or was asked for: Replicas
+  transfer,  ///< that was asked of it, or by it: Transfers
+  program,   ///< of a job whose driver is there: Programs
+  answer,    ///< to what it was asked: Node, Locating
+};
+struct PeerRule {
+  PeerOwn own = PeerOwn::anything;
+  bool is_a_row = false;
+};
+
 namespace authority {
 
 template <class Variant>
 using Table = std::array<Rule, std::variant_size_v<Variant>>;
+using PeerTable = std::array<PeerRule, std::variant_size_v<wire::PeerMessage>>;
 
 /// The index of a kind among those of the variant.
 template <class Message, class... Kinds>
@@ -73,7 +94,7 @@ constexpr void rows(Table<Variant>& table, std::uint8_t speakers, Own own = Own:
 }
 template <class Table>
 constexpr bool is_whole(const Table& table) {
-  for (const Rule& rule : table)
+  for (const auto& rule : table)
     if (!rule.is_a_row) return false;
   return true;
 }
@@ -129,10 +150,36 @@ constexpr Table<control::ToControl> question_table() {
   return t;
 }
 
+template <class... Messages>
+constexpr void peer_rows(PeerTable& table, PeerOwn own) {
+  ((table[kind_of<Messages>(static_cast<const wire::PeerMessage*>(nullptr))] = {own, true}), ...);
+}
+
+constexpr PeerTable peer_table() {
+  namespace w = wire;
+  PeerTable t{};
+  peer_rows<w::PeerLeaseRequest, w::PeerConnect>(t, PeerOwn::anything);
+  peer_rows<w::PeerAwait, w::PeerRebuild, w::PeerFind, w::PeerHeld, w::PeerKeeping, w::PeerLocate,
+            w::PeerInquire, w::ProgramRequest>(t, PeerOwn::anything);
+  peer_rows<w::PeerLeaseWithdraw, w::PeerLeaseGranted, w::PeerLeaseRefused, w::PeerLeaseReclaim,
+            w::PeerLeaseReturned, w::PeerFrame, w::PeerProcessGone, w::PeerCredit>(
+      t, PeerOwn::process);
+  peer_rows<w::PeerHold>(t, PeerOwn::count);
+  peer_rows<w::PeerReady>(t, PeerOwn::object);
+  peer_rows<w::PeerKeep, w::PeerKept, w::PeerUnused>(t, PeerOwn::copy);
+  peer_rows<w::PullRequest, w::PullElsewhere, w::PullData, w::PullOnBulk, w::PullRefused,
+            w::BulkOffer>(t, PeerOwn::transfer);
+  peer_rows<w::ProgramData>(t, PeerOwn::program);
+  peer_rows<w::PeerAnswer, w::PeerLocated>(t, PeerOwn::answer);
+  return t;
+}
+
 inline constexpr auto kNodeTable = node_table();
 inline constexpr auto kQuestionTable = question_table();
+inline constexpr auto kPeerTable = peer_table();
 static_assert(is_whole(kNodeTable), "a message of a process has no row: who may say it?");
 static_assert(is_whole(kQuestionTable), "a message for control has no row: who may ask it?");
+static_assert(is_whole(kPeerTable), "a message between agents has no row: who judges it?");
 
 constexpr bool allows(const Rule& rule, Talker who) {
   return (rule.speakers & static_cast<std::uint8_t>(who)) != 0;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -162,6 +163,25 @@ TEST(Authority, EveryQuestionForControlIsTakenFromItsSpeakersAndFromNobodyElse) 
           << row->kind << " from a " << name_of(who);
   }
   EXPECT_EQ(rows, std::size(kQuestions));
+}
+
+// Between agents: which part judges a word. What each of them does with a wrong node's words:
+// Remote.AnotherNodes…, Owners.AValueIsTaken….
+TEST(Authority, EveryWordOfAnotherAgentHasItsJudge) {
+  using authority::kind_of;
+  using authority::kPeerTable;
+  const wire::PeerMessage* any = nullptr;
+  std::map<PeerOwn, int> kinds;
+  for (const PeerRule& rule : kPeerTable) ++kinds[rule.own];
+  EXPECT_EQ(kinds[PeerOwn::anything], 10);
+  EXPECT_EQ(kinds[PeerOwn::process], 8);
+  EXPECT_EQ(kinds[PeerOwn::transfer], 6);
+  EXPECT_EQ(kinds[PeerOwn::copy], 3);
+  EXPECT_EQ(kinds[PeerOwn::answer], 2);
+  EXPECT_EQ(kPeerTable[kind_of<wire::PeerHold>(any)].own, PeerOwn::count);
+  EXPECT_EQ(kPeerTable[kind_of<wire::PeerReady>(any)].own, PeerOwn::object);
+  EXPECT_EQ(kPeerTable[kind_of<wire::ProgramData>(any)].own, PeerOwn::program);
+  EXPECT_EQ(kPeerTable[kind_of<wire::PeerLeaseReturned>(any)].own, PeerOwn::process);
 }
 
 }  // namespace

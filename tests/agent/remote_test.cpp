@@ -120,6 +120,48 @@ class Agent final : public RemoteTable::Out {
   }
 };
 
+/// Its words about what is another's are told apart by the node that says them.
+TEST(Remote, AnotherNodesWordsAboutALeaseOrAPortalChangeNothing) {
+  Agent a(node_id(1)), b(node_id(2));
+  const NodeId c = node_id(3);
+  const ProcessIndex caller = a.start(), worker = b.start();
+  const auto hand = [](Agent& from, Agent& to) {
+    for (auto& message : std::exchange(from.outbox[to.self_], {}))
+      EXPECT_TRUE(to.table.on_message(from.self_, message));
+  };
+  a.table.spilled(caller, 5, b.self_, {}, JobId{1, 1});
+  hand(a, b);
+  ASSERT_EQ(b.backlog.size(), 1u);
+  const ProcessIndex alias = b.backlog.begin()->first.first;
+  b.given[1] = alias;
+  b.lease_worker[1] = worker;
+  b.table.granted_here(alias, 5, 1, worker, {});
+  hand(b, a);
+  ASSERT_EQ(a.held[caller].size(), 1u);
+  a.table.spilled(caller, 6, b.self_, {}, JobId{1, 1});
+  hand(a, b);
+  const ProcessIndex there = a.held_worker.begin()->second;
+  for (int i = 0; i < 4; ++i) a.table.carried(caller, there);
+
+  const std::vector<wire::PeerMessage> to_b{wire::PeerLeaseReturned{caller, 1},
+                                            wire::PeerLeaseWithdraw{caller, 6},
+                                            wire::PeerProcessGone{caller, 0, 0, "a lie"}};
+  for (const auto& lie : to_b) EXPECT_TRUE(b.table.on_message(c, lie));
+  EXPECT_EQ(b.given.size(), 1u) << "the lease is out";
+  EXPECT_EQ((b.backlog[{alias, 6}]), 1u) << "the wish stays";
+  EXPECT_EQ(b.portals.size(), 1u);
+  EXPECT_FALSE(b.table.arrived(c, {caller, worker, {}})) << "no frame enters";
+
+  const std::vector<wire::PeerMessage> to_a{
+      wire::PeerLeaseReclaim{caller, 1}, wire::PeerLeaseRefused{caller, 6, 1, "a lie"},
+      wire::PeerProcessGone{worker, 0, 0, "a lie"}, wire::PeerCredit{worker, caller, 4}};
+  for (const auto& lie : to_a) EXPECT_TRUE(a.table.on_message(c, lie));
+  EXPECT_EQ(a.held[caller].size(), 1u);
+  EXPECT_TRUE(a.came_back.empty());
+  EXPECT_EQ(a.portals.size(), 1u);
+  EXPECT_EQ(a.table.outstanding(caller, 6), 1u);
+}
+
 struct World {
   explicit World(std::uint64_t seed) : random(seed) {
     for (std::uint64_t n = 1; n <= 3; ++n) agents.push_back(std::make_unique<Agent>(node_id(n)));

@@ -155,6 +155,31 @@ TEST_F(HostileDriver, AsksControlForNothingThatChangesTheCluster) {
   EXPECT_EQ(ask({"list", "nodes"})[0]["state"], "alive");
 }
 
+TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
+  begin();
+  Child keeper({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+  ASSERT_TRUE(says(keeper.read_until("7\n"), "7\n"));
+  auto hostile = driver();
+  ASSERT_TRUE(hostile->is_welcome());
+  hostile->say(wire::FindActor{1, "keeper", ""});
+  const auto found = hostile->hear<wire::FoundActor>();
+  ASSERT_TRUE(found && found->found);
+  hostile->say(wire::WatchActor{found->actor});
+  ASSERT_TRUE(hostile->hear<wire::ActorUpdate>());
+  for (const bool may_restart : {false, true}) {
+    hostile->say(wire::WatchActor{found->actor});
+    hostile->say(wire::KillActor{found->actor, may_restart});
+    std::optional<wire::ActorUpdate> update;
+    do update = hostile->hear<wire::ActorUpdate>();
+    while (update && update->state != wire::ActorState::dead);
+    ASSERT_TRUE(update && update->error) << "whoever waits for its end is told why none comes";
+    EXPECT_EQ(update->error->code, Code::invalid_argument) << update->error->message;
+    EXPECT_EQ(ask({"list", "actors"})[0]["state"], "alive");
+  }
+  keeper.close_input();
+  EXPECT_EQ(keeper.finish(0), 0);
+}
+
 TEST_F(HostileDriver, IsCutOffWithTheFirstWordOfAnotherKindOfProcess) {
   begin();
   const std::vector<wire::NodeMessage> words{wire::Blocked{},      wire::Pace{},  wire::Hello{},
@@ -264,16 +289,18 @@ wire::NodeMessage random_word(Random& random, const std::vector<ObjectId>& objec
   return word;
 }
 
-/// One life of a hostile driver: until it is cut off, or has said so much.
-void talk(RawDriver& hostile, std::uint64_t seed, const std::vector<ObjectId>& objects) {
+/// One life of a hostile driver: until it is cut off, or has said so much. Returns how many words.
+int talk(RawDriver& hostile, std::uint64_t seed, const std::vector<ObjectId>& objects) {
   Random random(seed);
   hostile.say(wire::StoreAttached{});
-  for (int i = 0; i < 2000 && !hostile.is_cut_off_now(); ++i) {
+  int words = 0;
+  for (; words < 2000 && !hostile.is_cut_off_now(); ++words) {
     const Blob payload = samples::random_bytes(random, random.below(300));
     Blob frame = hostile.frame_of(random_word(random, objects, payload.size()), payload);
     if (random.chance(0.002)) samples::mutate(random, frame);
     hostile.say_bytes(frame, random.chance(0.1));
   }
+  return words;
 }
 
 TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
@@ -298,10 +325,11 @@ TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
   const auto until = std::chrono::steady_clock::now() + (given != nullptr ? 0s : 5s);
   int lives = 0;
   do {
-    std::printf("TROUPE_HOSTILE_SEED=%" PRIu64 "\n", ++seed);
+    std::printf("TROUPE_HOSTILE_SEED=%" PRIu64, seed++);
+    std::fflush(stdout);
     auto hostile = driver();
     ASSERT_TRUE(hostile->is_welcome()) << "the agent has ended, or serves nobody: " << log();
-    talk(*hostile, seed, objects);
+    std::printf(": %d words\n", talk(*hostile, seed - 1, objects));
     if (++lives % 8 == 1) {
       const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "200"});
       ASSERT_EQ(sum.out, "2646700\n") << sum.err << log();

@@ -67,6 +67,27 @@ TEST_F(Owners, KnowsWhoseMakingAnObjectIs) {
   EXPECT_EQ(owners.unsent(1, node, kX), 0) << "it has left";
 }
 
+TEST_F(Owners, AValueIsTakenFromTheOwnersNodeAlone) {
+  const ProcessIndex owner = 50, other = 51;
+  owners.add_node(owner);
+  owners.add_node(other);
+  owners.borrow(kX, owner, kSelf);
+  owners.hold(kX, 1, +1);
+  owners.await(kX, 1);
+  wire::Value value;
+  value.kind = wire::Value::Kind::inline_bytes;
+  owners.ready_from_owner(other, kX, value, {});
+  EXPECT_TRUE(out.answers.empty());
+  owners.escape(1, kY, value, {});
+  owners.hold(kY, owner, +1);
+  owners.peer_hold(other, kY, other, -1);
+  owners.hold(kY, 1, -1);
+  settle();
+  EXPECT_TRUE(owners.is_made(kY)) << "what the other takes back is its own count";
+  owners.ready_from_owner(owner, kX, value, {});
+  EXPECT_EQ(out.answers.size(), 1u);
+}
+
 TEST_F(Owners, FreedAtTheSecondLookOnly) {
   owners.escape(1, kX, shared(7), {});
   EXPECT_FALSE(owners.settle());
