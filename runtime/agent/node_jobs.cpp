@@ -43,6 +43,8 @@ void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> de
   job.record.started_ns = wall_now();
   job.record.program = hello.program;
   job.record.arguments = hello.arguments;
+  job.record.ignored_signals = hello.ignored_signals;
+  job.record.blocked_signals = hello.blocked_signals;
   job.state = Job::State::ready;
   from.job = job.id;
   from.job_number = job.number;
@@ -51,7 +53,7 @@ void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> de
     job.record.program.clear();
     return start_job(job);
   }
-  job.program = {hello.program, hello.arguments, ""};
+  job.program = Programs::program_of(job.record);
   programs_->describe(job.id, hello.program, hello.libraries, steady_now());
 }
 

@@ -387,7 +387,8 @@ void Programs::Impl::finish(JobId job) {
   std::set<std::string> keep;
   for (const auto& [user, paths] : used) keep.insert(paths.begin(), paths.end());
   disk->post([this, job, fetch, keep, options = options]() -> Disk::Then {
-    process::Program program{fetch.paths.front(), fetch.job.arguments, ""};
+    process::Program program = program_of(fetch.job);
+    program.path = fetch.paths.front();
     bool moved = false;
     for (std::size_t i = 0; i < fetch.paths.size(); ++i)
       moved = moved || fetch.paths[i] != fetch.job.files[i].first;
@@ -504,6 +505,11 @@ void Programs::describe(JobId job, const std::string& path, std::vector<std::str
   });
 }
 
+process::Program Programs::program_of(const control::JobRecord& job) {
+  return {job.program, job.arguments, "",
+          process::SignalState{job.ignored_signals, job.blocked_signals}};
+}
+
 std::optional<process::Program> Programs::local(JobId job) const {
   const auto at = impl_->offered.find(job);
   if (at == impl_->offered.end()) return std::nullopt;
@@ -516,9 +522,7 @@ void Programs::want(const control::JobRecord& job, Time now) {
   if (impl_->fetches.count(job.id) != 0) return;
   if (impl_->offered.count(job.id) != 0)  // its driver was here: it is started as it was then
     return impl_->disk->post([impl = impl_.get(), job]() -> Disk::Then {
-      return [impl, job] {
-        impl->out.program(job.id, process::Program{job.program, job.arguments, ""});
-      };
+      return [impl, job] { impl->out.program(job.id, program_of(job)); };
     });
   Impl::Fetch& fetch = impl_->fetches[job.id];
   fetch.job = job;

@@ -63,6 +63,8 @@ class Programs {
   /// forget() and somewhat longer: detached actors start again when their job is over. `libraries`:
   /// its own shared objects as the driver names them.
   void describe(JobId job, const std::string& path, std::vector<std::string> libraries, Time now);
+  /// As the record has it, where the driver is.
+  static process::Program program_of(const control::JobRecord& job);
   /// A local driver's program as it was described, also when its file has been replaced; its
   /// arguments are the caller's. nullopt: it is no local driver's.
   std::optional<process::Program> local(JobId job) const;

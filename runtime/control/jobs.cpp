@@ -7,7 +7,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kJobFormat = 2;  // 1 had nothing after ended_ns
+constexpr std::uint8_t kJobFormat = 3;  // 1 had nothing after ended_ns, 2 no signals
 constexpr const char* kJobPrefix = "job/";
 
 std::string encode(const JobRecord& job) {
@@ -25,6 +25,7 @@ std::string encode(const JobRecord& job) {
   for (const std::string& argument : job.arguments) out.bytes(argument);
   out.u64(job.files.size());
   for (const auto& [path, digest] : job.files) out.bytes(path).bytes(digest);
+  out.u64(job.ignored_signals).u64(job.blocked_signals);
   return out.take();
 }
 
@@ -46,6 +47,10 @@ bool decode(std::string_view bytes, JobRecord& job) {
       std::string path = in.bytes();
       job.files.emplace_back(std::move(path), in.bytes());
     }
+  }
+  if (in.version() >= 3) {
+    job.ignored_signals = in.u64();
+    job.blocked_signals = in.u64();
   }
   return in.ok() && in.version() >= 1 && in.version() <= kJobFormat && state <= 2;
 }

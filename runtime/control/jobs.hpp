@@ -36,6 +36,8 @@ struct JobRecord {
   std::vector<std::string> arguments;  ///< as its main got them
   std::vector<std::pair<std::string, std::string>>
       files;  ///< executable first, then its own shared objects: path, SHA-256 in hex
+  std::uint64_t ignored_signals = 0;  ///< as the driver was started; bit n - 1: signal n
+  std::uint64_t blocked_signals = 0;
 };
 
 struct StartJob {

@@ -200,6 +200,8 @@ void write(schema::JobRecord::Builder out, const JobRecord& job) {
   if (!job.arguments.empty())
     fields::write(out.initArguments(checked(job.arguments.size(), kMaxRows)), job.arguments,
                   wire::kMaxProgramArgument);
+  out.setIgnoredSignals(job.ignored_signals);
+  out.setBlockedSignals(job.blocked_signals);
   if (job.files.empty()) return;
   auto files = out.initFiles(checked(job.files.size(), kMaxRows));
   for (unsigned i = 0; i < files.size(); ++i) {
@@ -218,6 +220,8 @@ void read(schema::JobRecord::Reader in, JobRecord& job) {
   job.ended_ns = in.getEndedNs();
   job.program = read_text(in.getProgram(), "program", kMaxPath);
   fields::read_texts(in.getArguments(), job.arguments, "arguments", wire::kMaxProgramArgument);
+  job.ignored_signals = in.getIgnoredSignals();
+  job.blocked_signals = in.getBlockedSignals();
   const auto files = in.getFiles();
   job.files.reserve(bounded(files.size(), kMaxRows, "files"));
   for (const auto file : files)

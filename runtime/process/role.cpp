@@ -91,7 +91,7 @@ bool is_variable(std::string_view entry, std::string_view name) {
 /// what is to be ignored it ignores itself, in take_role().
 class SpawnSignals {
  public:
-  explicit SpawnSignals(Role role) noexcept {
+  SpawnSignals(Role role, const SignalState& state) noexcept {
     posix_spawnattr_init(&attributes_);
     sigset_t defaults;
     sigemptyset(&defaults);
@@ -99,7 +99,7 @@ class SpawnSignals {
     short flags = POSIX_SPAWN_SETSIGDEF;
     if (role == Role::zygote || role == Role::worker) {
       sigfillset(&defaults);
-      const sigset_t blocked = signal_set(inherited_signals().blocked);
+      const sigset_t blocked = signal_set(state.blocked);
       posix_spawnattr_setsigmask(&attributes_, &blocked);
       flags |= POSIX_SPAWN_SETSIGMASK;
     }
@@ -153,7 +153,8 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
                                    socket.get());  // same number: clears CLOEXEC
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
-  const std::string signals = std::string(kSignals) + "=" + signals_text(inherited_signals());
+  const SignalState state = program.signals.value_or(inherited_signals());
+  const std::string signals = std::string(kSignals) + "=" + signals_text(state);
   const std::string_view library_path = "LD_LIBRARY_PATH=";
   std::string libraries = std::string(library_path) + program.libraries;
   std::vector<char*> environment;
@@ -175,7 +176,7 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const SpawnSignals given(role);
+  const SpawnSignals given(role, state);
   pid_t pid = 0;
   const int failed = posix_spawn(&pid, own ? "/proc/self/exe" : program.path.c_str(), &actions,
                                  given.attributes(), argv.data(), environment.data());

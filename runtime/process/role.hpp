@@ -14,6 +14,7 @@
 
 #include <sys/types.h>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ Inherited& inherited();
 struct Program {
   std::string path;  ///< empty: this executable, with this process's arguments
   std::vector<std::string> arguments;
-  std::string libraries;  ///< put before LD_LIBRARY_PATH; may be empty
+  std::string libraries;                    ///< put before LD_LIBRARY_PATH; may be empty
+  std::optional<SignalState> signals = {};  ///< it begins with; nullopt: inherited_signals()
 };
 
 /// Which signals were ignored and blocked when this program was started, before any code of its
@@ -48,7 +50,7 @@ const SignalState& inherited_signals();
 std::string cluster_text();
 
 /// Starts the program in the role. Does not copy the parent's memory (vfork semantics), about 4 ms.
-/// A zygote and a worker begin with inherited_signals(), agent and control with the caller's own
+/// A zygote and a worker begin with the program's signals, agent and control with the caller's own
 /// but for SIGCHLD, which is not ignored.
 /// Errors: out_of_memory (processes, descriptors), unavailable (the program cannot be executed,
 /// with its path).

@@ -259,6 +259,9 @@ wire::Hello introduce(const std::string& source) {
   hello.arguments = std::move(program->arguments);
   hello.libraries = std::move(program->libraries);
   hello.job_name = std::move(program->name);
+  const process::SignalState& signals = process::inherited_signals();
+  hello.ignored_signals = signals.ignored;
+  hello.blocked_signals = signals.blocked;
   return hello;
 }
 

@@ -364,6 +364,8 @@ struct JobRecord {
   program @8 :Text;             # on the driver's host; at most 4096 bytes
   arguments @9 :List(Text);     # at most 4096, of 128 KiB each
   files @10 :List(JobFile);     # the executable, then its shared objects; at most 4096
+  ignoredSignals @11 :UInt64;   # what its workers are started with: bit n - 1 is signal n
+  blockedSignals @12 :UInt64;
 }
 
 struct StartJob {

@@ -118,6 +118,8 @@ struct Hello {
   arguments @6 :List(Text);  # of the program; at most 4096, of 128 KiB each
   jobName @7 :Text;
   libraries @8 :List(Text);  # paths of the shared objects that are the program's own; at most 64
+  ignoredSignals @9 :UInt64;   # drivers that join a cluster: bit n - 1 is signal n, as the program was started
+  blockedSignals @10 :UInt64;
 }
 
 struct Welcome {

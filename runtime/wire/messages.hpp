@@ -158,6 +158,8 @@ struct Hello {
   std::vector<std::string> arguments;  ///< of the program, as main got them; at most kMaxRows
   std::vector<std::string> libraries;  ///< its own shared objects: paths; at most 64
   std::string job_name;                ///< for people
+  std::uint64_t ignored_signals = 0;   ///< as the program was started; bit n - 1: signal n
+  std::uint64_t blocked_signals = 0;
 };
 /// Agent's answer, with descriptors: channel memory, agent's doorbell memory, agent's doorbell
 /// event.

@@ -17,6 +17,8 @@ void write(schema::Hello::Builder out, const Hello& m) {
     internal::write(out.initLibraries(checked(m.libraries.size(), 64)), m.libraries,
                     kMaxProgramArgument);
   if (!m.job_name.empty()) out.setJobName(CutText(m.job_name));
+  out.setIgnoredSignals(m.ignored_signals);
+  out.setBlockedSignals(m.blocked_signals);
 }
 void read(schema::Hello::Reader in, Hello& m) {
   m.protocol = in.getProtocol();
@@ -32,6 +34,8 @@ void read(schema::Hello::Reader in, Hello& m) {
   bounded(libraries.size(), 64, "libraries");
   read_texts(libraries, m.libraries, "libraries", kMaxProgramArgument);
   m.job_name = read_text(in.getJobName(), "job name");
+  m.ignored_signals = in.getIgnoredSignals();
+  m.blocked_signals = in.getBlockedSignals();
 }
 
 void write(schema::Welcome::Builder out, const Welcome& m) {

@@ -114,6 +114,8 @@ class ProgramsTest : public testing::Test {
     job.node = driver->id;
     job.program = program_path();
     job.arguments = {"app", "--fast"};
+    job.ignored_signals = 0x11000;
+    job.blocked_signals = 2;
     driver->programs->describe(job.id, program_path(), {library_path()}, now);
     EXPECT_TRUE(run_until([&] { return driver->files.count(job.id) != 0; }));
     const auto files = driver->files.at(job.id);
@@ -151,6 +153,7 @@ TEST_F(ProgramsTest, FilesThatLieAtTheSamePathAreUsedWhereTheyAre) {
   ASSERT_TRUE(program);
   EXPECT_EQ(program->path, program_path());
   EXPECT_EQ(program->arguments, (std::vector<std::string>{"app", "--fast"}));
+  EXPECT_EQ(program->signals, (process::SignalState{0x11000, 2})) << "as its driver began";
   EXPECT_EQ(fs::read_symlink(fs::path(program->libraries) / "libown.so.1"), library_path());
   EXPECT_EQ(carried, 0);
 }

@@ -117,6 +117,7 @@ void each(F& f, JobRecord& m) {
   f("id", m.id), f("name", m.name), f("state", m.state), f("node", m.node), f("epoch", m.epoch);
   f("why", m.why), f("started_ns", m.started_ns), f("ended_ns", m.ended_ns);
   f("program", m.program), f("arguments", m.arguments), f("files", m.files);
+  f("ignored_signals", m.ignored_signals), f("blocked_signals", m.blocked_signals);
 }
 template <class F>
 void each(F& f, StartJob& m) {

@@ -458,6 +458,23 @@ TEST_F(ServiceTest, ANewControlFindsNodesActorsNamesAndJobsAgain) {
   EXPECT_EQ(last<ClusterNodes>(kA).version >> 32, service->control_epoch());
 }
 
+/// Its detached actors may start again under any later control.
+TEST_F(ServiceTest, ANewControlKnowsWithWhichSignalsAJobsWorkersBegin) {
+  join(kA, 4);
+  StartJob job;
+  job.job.id = kJob;
+  job.job.ignored_signals = std::uint64_t{1} << 63;
+  job.job.blocked_signals = 2;
+  say(kA, job);
+  start();
+  join(kA, 4);
+  say(kA, GetJob{9, kJob});
+  const JobInfo info = last<JobInfo>(kA);
+  ASSERT_TRUE(info.job);
+  EXPECT_EQ(info.job->ignored_signals, std::uint64_t{1} << 63);
+  EXPECT_EQ(info.job->blocked_signals, 2u);
+}
+
 /// So who is not listed is dead, also when control died before it could tell of it.
 TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
   join_all();

@@ -318,6 +318,35 @@ TEST_F(Jobs, AnActorWhoseWorkerAKilledZygoteHadNotForkedStartsAllTheSame) {
   killer.join();
 }
 
+/// As a program is started whose parent ignores SIGPIPE and SIGCHLD and has SIGINT blocked, and as
+/// a shell starts one. The cluster ignores something else.
+TEST_F(Jobs, WorkersHaveTheSignalsThatTheirDriverWasStartedWith) {
+  for (const int nodes : {1, 3}) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::signal(SIGUSR2, SIG_IGN);
+    start(nodes, 1);
+    std::signal(SIGUSR2, SIG_DFL);
+    std::signal(SIGPIPE, SIG_IGN);
+    const std::string count = std::to_string(nodes);
+    Driver odd({TROUPE_PROGRAM, "signals", "11000", "2"});
+    Driver plain({TROUPE_PROGRAM, "signals", "0", "0"});
+    const std::string calls = std::to_string(4 * nodes);
+    const auto ended = odd.ask("pipes " + calls + " " + count);
+    EXPECT_EQ(std::count(ended.begin(), ended.end(), '@'), nodes) << ended;
+    for (const auto& [driver, signals] :
+         {std::pair(&odd, std::string("11000,2")), std::pair(&plain, std::string("0,0"))}) {
+      std::istringstream seen(driver->ask("signals " + calls + " " + count));
+      int places = 0;
+      for (std::string word; seen >> word; ++places)
+        EXPECT_EQ(word.substr(0, word.find('@')), signals) << word;
+      EXPECT_EQ(places, nodes) << "the same on each";
+    }
+    EXPECT_EQ(odd.end(0), 0);
+    EXPECT_EQ(plain.end(0), 0);
+    (void)troupe_command({"stop", "--all"});
+  }
+}
+
 /// The program and its libraries lie where only the driver finds them, and are gone when workers
 /// are started on the second node.
 TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {

@@ -50,6 +50,7 @@ void each(F& f, Hello& m) {
   f("protocol", m.protocol), f("build", m.build), f("kind", m.kind), f("pid", m.pid);
   f("token", m.token), f("program", m.program), f("arguments", m.arguments);
   f("job_name", m.job_name), f("libraries", m.libraries);
+  f("ignored_signals", m.ignored_signals), f("blocked_signals", m.blocked_signals);
 }
 template <class F>
 void each(F& f, Welcome& m) {

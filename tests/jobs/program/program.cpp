@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +70,45 @@ std::string library_and_node(troupe::Context& ctx, Meeting meeting) {
   meet(ctx, meeting);
   return std::string(own_library_path()) + "@" + ctx.node().str();
 }
+/// Which signals this process ignores and has blocked, as the kernel says, "11000,2"; without the
+/// two that are the C library's own.
+std::string signals_of_this_process() {
+  constexpr std::uint64_t kOfTheLibrary = std::uint64_t{3} << 31;
+  std::ifstream status("/proc/thread-self/status");
+  std::uint64_t ignored = 0, blocked = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigIgn:", 0) == 0) ignored = std::stoull(line.substr(7), nullptr, 16);
+    if (line.rfind("SigBlk:", 0) == 0) blocked = std::stoull(line.substr(7), nullptr, 16);
+  }
+  std::ostringstream text;
+  text << std::hex << (ignored & ~kOfTheLibrary) << ',' << (blocked & ~kOfTheLibrary);
+  return text.str();
+}
+std::string signals_and_node(troupe::Context& ctx, Meeting meeting) {
+  meet(ctx, meeting);
+  return signals_of_this_process() + "@" + ctx.node().str();
+}
+/// The first of them has to hear that nobody reads any more.
+std::string pipe_and_node(troupe::Context& ctx, Meeting meeting) {
+  meet(ctx, meeting);
+  (void)!std::system("yes 2>/dev/null | head -1 >/dev/null");
+  return "ended@" + ctx.node().str();
+}
+
+/// Becomes the program anew, as a parent with such signals would start it.
+int start_again(std::uint64_t ignored, std::uint64_t blocked, char* name) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const std::uint64_t bit = std::uint64_t{1} << (signal - 1);
+    std::signal(signal, (ignored & bit) != 0 ? SIG_IGN : SIG_DFL);
+    if ((blocked & bit) != 0) sigaddset(&mask, signal);
+  }
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  char* arguments[] = {name, nullptr};
+  return execv("/proc/self/exe", arguments);
+}
+
 std::vector<double> large(std::size_t n) {
   std::this_thread::sleep_for(50ms);
   return std::vector<double>(n, 1.0);
@@ -146,6 +187,8 @@ class Driver {
     }
     line >> value >> nodes;
     if (verb == "spread") return distinct<process_and_node>(value, nodes);
+    if (verb == "signals") return distinct<signals_and_node>(value, nodes);
+    if (verb == "pipes") return distinct<pipe_and_node>(value, nodes);
     if (verb == "libraries") return distinct<library_and_node>(value, nodes);
     if (verb == "store") {  // large values on every node, some of them put here
       for (int i = 0; i < value; ++i) {
@@ -187,6 +230,9 @@ class Driver {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 3 && std::string(argv[1]) == "signals")
+    return start_again(std::stoull(argv[2], nullptr, 16), std::stoull(argv[3], nullptr, 16),
+                       argv[0]);
   // A program that ends where workers are to be forked from it.
   if (argc > 1 && std::string(argv[1]) == "early" && std::getenv("TROUPE_TEST_DRIVER") == nullptr)
     return 5;
