@@ -41,7 +41,8 @@ struct Peer {
   std::string trouble;     ///< why it is down
   Time until{};            ///< of states unknown and dropped
   Time down_since = kNever, absent_since = kNever, admitted_at{};
-  Time heard{};  ///< or asked for a sign of life
+  Time unreached_since = kNever;  ///< also while it is dropped
+  Time heard{};                   ///< or asked for a sign of life
   Duration penalty{};
 
   bool member() const noexcept { return state == State::member; }
@@ -353,7 +354,7 @@ struct Network::Impl {
   void on_up(NodeId node) {
     Peer* peer = find(node);
     if (peer == nullptr) return;
-    peer->down_since = kNever;
+    peer->down_since = peer->unreached_since = kNever;
     peer->trouble.clear();
   }
 
@@ -361,6 +362,7 @@ struct Network::Impl {
     Peer* peer = find(down.node);
     if (peer == nullptr || !peer->member()) return;
     peer->down_since = now;
+    peer->unreached_since = std::min(peer->unreached_since, now);
     peer->trouble = down.why;
     if (peer == head) return run(cutoff.on_closed(now));
     if (peer->touched) nudge(*peer);
@@ -609,6 +611,19 @@ bool Network::can_send(NodeId to) const {
 void Network::keep_in_touch(NodeId node, bool on) {
   Peer* peer = on ? impl_->addressee(node) : impl_->find(node);
   if (peer != nullptr) peer->kept = on;
+}
+
+std::vector<NodeId> Network::out_of_reach(Time now, std::size_t most) const {
+  std::vector<NodeId> found;
+  for (const auto& [node, peer] : impl_->peers) {
+    if (found.size() == most) break;
+    const bool wanted = peer.touched || peer.kept || peer.state == Peer::State::dropped;
+    if (&peer != impl_->head && peer.state != Peer::State::unknown && wanted &&
+        peer.unreached_since != kNever &&
+        now - peer.unreached_since >= impl_->options.out_of_reach_after)
+      found.push_back(node);
+  }
+  return found;
 }
 
 void Network::flush(Time now) {

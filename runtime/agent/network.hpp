@@ -32,6 +32,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace troupe::agent {
 
@@ -64,6 +65,8 @@ struct NetworkOptions {
   /// durable, so that a later one lists all but those whose death was written down, and perhaps
   /// told to nobody who could hear it.
   Duration absent_for = std::chrono::milliseconds(250);
+  /// A node to which no connection can be had for so long counts as out of reach.
+  Duration out_of_reach_after = std::chrono::seconds(3);
   /// A broken connection may heal by itself for so long; then the peer is knocked at anew, this
   /// often at last.
   Duration reconnect_grace = std::chrono::milliseconds(300);
@@ -140,6 +143,9 @@ class Network {
   /// idle, and a node that falls silent ends in on_peer_reset() within a minute, whatever control
   /// thinks of it. A reset ends it.
   void keep_in_touch(NodeId node, bool on);
+  /// Members to which there is no connection though one is wanted, for a while now: the first
+  /// ones, in order. O(nodes).
+  std::vector<NodeId> out_of_reach(Time now, std::size_t most) const;
   /// Hands over to the Links what they take. Call it at the end of each pass of the event loop.
   void flush(Time now);
 

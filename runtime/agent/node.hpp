@@ -417,7 +417,10 @@ class Node final : private OwnerTable::Out,
   void join(process::AgentConfig config);
   void report(Time now);
   void leave();
+  std::set<NodeId> watched_nodes() const;
   void keep_in_touch(Time now);
+  bool is_out_of_reach(NodeId node) const;
+  void update_view(const control::ClusterRow& row, Time now);
   void node_gone(NodeId node, const std::string& why, bool for_ever);
   void on_control(control::FromControl& message) override;
   void on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& message) override;
@@ -621,7 +624,8 @@ class Node final : private OwnerTable::Out,
   std::unique_ptr<Programs> programs_;
   control::ClusterNodes cluster_;
   std::set<NodeId> known_nodes_;
-  Reports reporting_;  ///< of what is free, to control
+  std::vector<NodeId> out_of_reach_;  ///< sorted; as control is told
+  Reports reporting_;                 ///< of what is free, to control
   Time next_touch_{};
   client::PaceBook pace_;  ///< of all workers, since control was told last
   Time next_pace_{};

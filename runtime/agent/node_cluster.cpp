@@ -21,6 +21,7 @@ using wire::Cases;
 constexpr Duration kPaceInterval = std::chrono::milliseconds(500),
                    kMostPace = std::chrono::seconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
+constexpr std::size_t kWatched = 3;  ///< nodes whose connection is looked after in any case
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
 /// "10.0.0.1" of "tcp://10.0.0.1:*".
@@ -149,12 +150,50 @@ void Node::tell_pace(Time now) {
   say_to_control(control::NodePace{pace_.take()});
 }
 
+/// The next ones by id, around the ring of all nodes: a node that others cannot reach is known
+/// before there is work for it.
+std::set<NodeId> Node::watched_nodes() const {
+  std::set<NodeId> watched;
+  auto next = known_nodes_.upper_bound(id_);
+  while (watched.size() < std::min(kWatched, known_nodes_.size())) {
+    if (next == known_nodes_.end()) next = known_nodes_.begin();
+    watched.insert(*next++);
+  }
+  return watched;
+}
+
 /// From whom something is awaited: such a node's silence is its end, whatever control thinks of it.
 void Node::keep_in_touch(Time now) {
   if (now < next_touch_) return;
   next_touch_ = now + kTouchInterval;
+  const std::set<NodeId> watched = watched_nodes();
   for (const NodeId node : known_nodes_)
-    network_->keep_in_touch(node, remote_.talks_to(node) || owners_.borrows_from(index_of(node)));
+    network_->keep_in_touch(node, watched.count(node) != 0 || remote_.talks_to(node) ||
+                                      owners_.borrows_from(index_of(node)));
+  std::vector<NodeId> out_of_reach = network_->out_of_reach(now, control::kMaxUnreachable);
+  if (out_of_reach == out_of_reach_) return;
+  std::swap(out_of_reach, out_of_reach_);
+  for (const control::ClusterRow& row : cluster_.rows) {
+    const NodeId node = row.description.id;
+    const bool was = std::binary_search(out_of_reach.begin(), out_of_reach.end(), node);
+    if (known_nodes_.count(node) != 0 && is_out_of_reach(node) != was) update_view(row, now);
+  }
+}
+
+bool Node::is_out_of_reach(NodeId node) const {
+  return std::binary_search(out_of_reach_.begin(), out_of_reach_.end(), node);
+}
+
+/// What the other node has, as far as this one can use it.
+void Node::update_view(const control::ClusterRow& row, Time now) {
+  scheduling::NodeView view = row.report.view;
+  view.id = row.description.id;
+  view.name = row.description.name;
+  view.labels = row.description.labels;
+  view.total = row.description.resources;
+  view.accepts = view.accepts && !row.suspect && !row.draining && !is_out_of_reach(view.id);
+  view.slow = row.avoided;
+  leases_.update_node(view, now);
 }
 
 void Node::on_nodes(const control::ClusterNodes& nodes) {
@@ -168,14 +207,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
     }
     known_nodes_.insert(row.description.id);
     gone.erase(row.description.id);
-    scheduling::NodeView view = row.report.view;
-    view.id = row.description.id;
-    view.name = row.description.name;
-    view.labels = row.description.labels;
-    view.total = row.description.resources;
-    view.accepts = view.accepts && !row.suspect && !row.draining;
-    view.slow = row.avoided;
-    leases_.update_node(view, now);
+    update_view(row, now);
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);
   replicas_.nodes_changed();

@@ -437,6 +437,7 @@ control::NodeReport Node::report_of_self() const {
   report.store_capacity = store.arena;
   report.store_used = store.object_bytes;
   report.workers = static_cast<std::uint32_t>(leases_.worker_count());
+  report.unreachable = out_of_reach_;
   return report;
 }
 

@@ -14,6 +14,8 @@ using nlohmann::json;
 using scheduling::kUnit;
 using What = control::ListRequest::What;
 
+constexpr std::size_t kNamed = 5;  ///< nodes in a sentence
+
 double units(scheduling::Amount amount) {
   return static_cast<double>(amount) / static_cast<double>(kUnit);
 }
@@ -29,8 +31,35 @@ std::string of_total(scheduling::Amount free, scheduling::Amount total) {
   return units_text(total - free) + "/" + units_text(total);
 }
 
-const char* state_of(const control::ClusterRow& row) {
+/// Which others get no connection to each node, as they say.
+using Unreached = std::map<NodeId, std::vector<std::string>>;
+
+Unreached unreached(const std::vector<control::ClusterRow>& nodes) {
+  Unreached from;
+  for (const auto& row : nodes)
+    for (const NodeId node : row.report.unreachable) from[node].push_back(row.description.name);
+  return from;
+}
+
+std::vector<std::string> unreached_from(const Unreached& all, const control::ClusterRow& row) {
+  const auto at = all.find(row.description.id);
+  return at != all.end() ? at->second : std::vector<std::string>{};
+}
+
+/// What to look at. Empty: everybody reaches it.
+std::string reach_text(const std::vector<std::string>& from, const control::ClusterRow& row) {
+  if (from.empty()) return "";
+  std::string text = "unreachable from " + std::to_string(from.size()) + " node" +
+                     (from.size() == 1 ? "" : "s") + " (" + from.front();
+  for (std::size_t i = 1; i < std::min(from.size(), kNamed); ++i) text += ", " + from[i];
+  if (from.size() > kNamed) text += ", ...";
+  return text + "), whose work does not go there: is " + row.description.address +
+         " an address that they reach (--listen of 'troupe start'), and does a firewall let them?";
+}
+
+const char* state_of(const control::ClusterRow& row, bool reached) {
   if (row.suspect) return "suspect";
+  if (!reached) return "unreachable";
   if (row.draining) return "draining";
   return row.avoided ? "slow" : "alive";
 }
@@ -45,18 +74,20 @@ void sort_by_name(std::vector<control::ClusterRow>& nodes) {
   std::sort(nodes.begin(), nodes.end(), before);
 }
 
-json json_of(const control::ClusterRow& row) {
+json json_of(const control::ClusterRow& row, const Unreached& all) {
   const auto& total = row.description.resources;
   const auto& free = row.report.view.free;
   json labels = json::object(), resources = json::object();
   for (const auto& [name, value] : row.description.labels) labels[name] = value;
   for (const auto& [name, amount] : total.custom)
     resources[name] = {{"total", units(amount)}, {"free", units(free.custom_amount(name))}};
+  const std::vector<std::string> from = unreached_from(all, row);
   return {
       {"id", row.description.id.str()},
       {"name", row.description.name},
-      {"state", state_of(row)},
-      {"why", row.slow},
+      {"state", state_of(row, from.empty())},
+      {"unreachable_from", from},
+      {"why", from.empty() ? row.slow : reach_text(from, row)},
       {"address", row.description.address},
       {"cpus", {{"total", units(total.cpus)}, {"free", units(free.cpus)}}},
       {"gpus", {{"total", units(total.gpus)}, {"free", units(free.gpus)}}},
@@ -97,6 +128,13 @@ json json_of(const control::ObjectName& row) {
           {"job", row.job.str()}};
 }
 
+json json_rows(const std::vector<control::ClusterRow>& nodes) {
+  const Unreached all = unreached(nodes);
+  json list = json::array();
+  for (const auto& row : nodes) list.push_back(json_of(row, all));
+  return list;
+}
+
 template <class Row>
 json json_rows(const std::vector<Row>& rows) {
   json list = json::array();
@@ -121,17 +159,21 @@ std::string node_text(const Names& names, NodeId id) {
 std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   std::vector<std::vector<std::string>> rows{
       {"NODE", "STATE", "CPUS", "GPUS", "STORE", "WORKERS", "ID"}};
+  const Unreached all = unreached(nodes);
   for (const auto& row : nodes) {
     const auto& total = row.description.resources;
     const auto& free = row.report.view.free;
-    rows.push_back({row.description.name, state_of(row), of_total(free.cpus, total.cpus),
+    const bool reached = all.count(row.description.id) == 0;
+    rows.push_back({row.description.name, state_of(row, reached), of_total(free.cpus, total.cpus),
                     of_total(free.gpus, total.gpus),
                     size_text(row.report.store_used) + "/" + size_text(row.report.store_capacity),
                     std::to_string(row.report.workers), row.description.id.str().substr(0, 8)});
   }
   std::string text = table_text(rows);
-  for (const auto& row : nodes)
-    if (!row.slow.empty()) text += row.description.name + ": " + row.slow + "\n";
+  for (const auto& row : nodes) {
+    for (const std::string& why : {reach_text(unreached_from(all, row), row), row.slow})
+      if (!why.empty()) text += row.description.name + ": " + why + "\n";
+  }
   return text;
 }
 

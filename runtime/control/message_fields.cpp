@@ -93,6 +93,9 @@ void write(schema::NodeReport::Builder out, const NodeReport& report) {
   out.setStoreCapacityBytes(report.store_capacity);
   out.setStoreUsedBytes(report.store_used);
   out.setWorkers(report.workers);
+  if (!report.unreachable.empty())
+    fields::write_ids(out.initUnreachable(checked(report.unreachable.size(), kMaxUnreachable)),
+                      report.unreachable);
 }
 void read(schema::NodeReport::Reader in, NodeReport& report) {
   read(in.getFree(), report.view.free);
@@ -105,6 +108,7 @@ void read(schema::NodeReport::Reader in, NodeReport& report) {
   report.store_capacity = in.getStoreCapacityBytes();
   report.store_used = in.getStoreUsedBytes();
   report.workers = in.getWorkers();
+  fields::read_ids(in.getUnreachable(), report.unreachable, kMaxUnreachable, "unreachable nodes");
 }
 
 namespace {

@@ -37,7 +37,9 @@ struct NodeReport {
   scheduling::NodeView view;
   std::uint64_t store_capacity = 0, store_used = 0;  ///< bytes
   std::uint32_t workers = 0;
+  std::vector<NodeId> unreachable;  ///< to which it gets no connection; at most kMaxUnreachable
 };
+inline constexpr std::size_t kMaxUnreachable = 64;
 /// How long tasks ran there; at most twice a second.
 struct NodePace {
   std::vector<wire::SitePace> sites;  ///< at most wire::kMaxSites

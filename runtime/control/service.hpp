@@ -242,6 +242,8 @@ class Service {
 
   // Placing: service_placing.cpp.
   void place_new(Waiting waiting, Time now);
+  scheduling::Decision decide(const PlaceActor& wanted);
+  bool reaches_all(ActorId actor) const;
   void place(Waiting waiting, Time now);
   void place_soon(Time now);
   void place_waiting(Time now);

@@ -90,11 +90,36 @@ void Service::place_new(Waiting waiting, Time now) {
   place_soon(now);
 }
 
+/// A node that the actor's owner cannot reach is as good as busy: no call of the owner would
+/// arrive.
+scheduling::Decision Service::decide(const PlaceActor& wanted) {
+  if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
+  const auto owner = nodes_.find(view_.self);
+  std::vector<NodeId> closed;
+  if (owner != nodes_.end()) {
+    for (const NodeId node : owner->second.report.unreachable) {
+      scheduling::NodeView* view = view_.find(node);
+      if (view == nullptr || !view->accepts) continue;
+      view->accepts = false;
+      closed.push_back(node);
+    }
+  }
+  const scheduling::Decision decision = scheduling::place(view_, wanted.shape);
+  for (const NodeId node : closed) view_.find(node)->accepts = true;
+  return decision;
+}
+
+/// Whether its owner finds room wherever others do.
+bool Service::reaches_all(ActorId actor) const {
+  const auto spec = actors_.spec(actor);
+  const auto owner = spec ? nodes_.find(spec->owner) : nodes_.end();
+  return owner == nodes_.end() || owner->second.report.unreachable.empty();
+}
+
 void Service::place(Waiting waiting, Time now) {
   const PlaceActor& wanted = waiting.place;
   if (is_over(wanted)) return;
-  if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
-  const scheduling::Decision decision = scheduling::place(view_, wanted.shape);
+  const scheduling::Decision decision = decide(wanted);
   waiting.why = decision.why;
   if (decision.kind == scheduling::Decision::Kind::place) {
     NodeInfo& node = nodes_.at(decision.node);
@@ -141,9 +166,11 @@ void Service::place_waiting(Time now) {
       continue;
     }
     const scheduling::Shape shape = waiting.place.shape;
+    const bool sees_all = reaches_all(waiting.place.actor);
     const std::size_t before = waiting_.size();
     place(std::move(waiting), now);
-    if (waiting_.size() > before && !waiting_.back().infeasible_since) busy.push_back(shape);
+    if (sees_all && waiting_.size() > before && !waiting_.back().infeasible_since)
+      busy.push_back(shape);
   }
 }
 

@@ -169,6 +169,7 @@ struct NodeReport {
   storeCapacityBytes @4 :UInt64;
   storeUsedBytes @5 :UInt64;
   workers @6 :UInt32;
+  unreachable @7 :List(Id);  # nodes to which it gets no connection, for some seconds now; at most 64
 }
 
 struct NodePace {

@@ -54,7 +54,7 @@ void each(F& f, Leaving& m) {
 template <class F>
 void each(F& f, NodeReport& m) {
   f("view", m.view), f("store_capacity", m.store_capacity), f("store_used", m.store_used);
-  f("workers", m.workers);
+  f("workers", m.workers), f("unreachable", m.unreachable);
 }
 template <class F>
 void each(F& f, ActorSpec& m) {

@@ -80,6 +80,27 @@ TEST_F(PlacingTest, ActorsPackOnTheirOwnersNodeAndThenSpread) {
   EXPECT_EQ(count.size(), 3u);
 }
 
+TEST_F(PlacingTest, ANodeThatTheOwnerCannotReachGetsNoneOfItsActors) {
+  join_all();
+  NodeReport message;
+  message.view.free.cpus = 1 * kUnit;
+  message.unreachable = {kB, kC};
+  say(kA, message);
+  spawn(spec(1, 1));
+  spawn(spec(2, 1));
+  EXPECT_EQ(placed(1), kA);
+  EXPECT_EQ(placed(2), NodeId{}) << "there is room only where its owner's calls do not arrive";
+  ActorSpec of_b = spec(3, 1);
+  of_b.owner = kB;
+  spawn(of_b, kB);
+  pass(250ms, {kA, kB, kC});
+  EXPECT_NE(placed(3), NodeId{}) << "others go there, and do not wait behind it";
+  message.unreachable = {kB};
+  say(kA, message);
+  pass(250ms, {kA, kB, kC});
+  EXPECT_EQ(placed(2), kC);
+}
+
 TEST_F(PlacingTest, WhatWasPlacedIsReckonedUntilAReportShowsIt) {
   join(kA, 4);
   for (std::uint64_t n = 1; n <= 5; ++n) {
