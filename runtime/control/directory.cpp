@@ -969,4 +969,12 @@ std::vector<std::pair<ActorSpec, ActorLocation>> Directory::list() const {
   return all;
 }
 
+std::map<NodeId, std::uint32_t> Directory::hosted() const {
+  std::map<NodeId, std::uint32_t> counts;
+  for (const auto& [id, actor] : actors_)
+    if (actor.node && (actor.state == ActorState::placing || actor.state == ActorState::alive))
+      ++counts[actor.node];
+  return counts;
+}
+
 }  // namespace troupe::control

@@ -239,6 +239,8 @@ class Directory {
   /// How often it was restarted, within its window.
   std::uint32_t restarts(ActorId actor) const;
   std::vector<std::pair<ActorSpec, ActorLocation>> list() const;
+  /// How many live on each node, or start there. O(actors).
+  std::map<NodeId, std::uint32_t> hosted() const;
   bool awaits_nodes() const noexcept { return !awaited_.empty(); }
 
  private:

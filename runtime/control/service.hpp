@@ -242,7 +242,8 @@ class Service {
 
   // Placing: service_placing.cpp.
   void place_new(Waiting waiting, Time now);
-  scheduling::Decision decide(const PlaceActor& wanted);
+  scheduling::Decision decide(const PlaceActor& wanted, Time now);
+  void count_hosted(Time now);
   bool reaches_all(ActorId actor) const;
   void place(Waiting waiting, Time now);
   void place_soon(Time now);
@@ -309,6 +310,8 @@ class Service {
   std::set<std::string> spent_;               ///< join tokens
   std::multimap<Time, NodeId> revoke_at_;     ///< each once
   scheduling::ClusterView view_;
+  std::map<NodeId, std::uint32_t> hosted_;  ///< actors, as counted before count_at_
+  Time count_at_{};
   std::deque<Waiting> waiting_;
   std::optional<Time> place_at_;   ///< when waiting_ is tried again
   std::optional<Time> expire_at_;  ///< when an answered start is reckoned no more

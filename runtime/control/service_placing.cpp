@@ -7,6 +7,7 @@ namespace troupe::control {
 namespace {
 
 constexpr Duration kPlacingInterval = std::chrono::milliseconds(20);
+constexpr Duration kCountInterval = std::chrono::milliseconds(100);
 
 bool same_shape(const scheduling::Shape& a, const scheduling::Shape& b) {
   return a.need == b.need && a.labels == b.labels && a.placement == b.placement &&
@@ -90,9 +91,22 @@ void Service::place_new(Waiting waiting, Time now) {
   place_soon(now);
 }
 
+/// How many actors each node has, for who is to be spread.
+void Service::count_hosted(Time now) {
+  if (now >= count_at_) {
+    hosted_ = actors_.hosted();
+    count_at_ = now + kCountInterval;
+  }
+  for (scheduling::NodeView& node : view_.nodes) {
+    const auto at = hosted_.find(node.id);
+    node.actors = at != hosted_.end() ? at->second : 0;
+  }
+}
+
 /// A node that the actor's owner cannot reach is as good as busy: no call of the owner would
 /// arrive.
-scheduling::Decision Service::decide(const PlaceActor& wanted) {
+scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
+  if (wanted.shape.placement == scheduling::Placement::spread) count_hosted(now);
   if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
   const auto owner = nodes_.find(view_.self);
   std::vector<NodeId> closed;
@@ -119,12 +133,13 @@ bool Service::reaches_all(ActorId actor) const {
 void Service::place(Waiting waiting, Time now) {
   const PlaceActor& wanted = waiting.place;
   if (is_over(wanted)) return;
-  const scheduling::Decision decision = decide(wanted);
+  const scheduling::Decision decision = decide(wanted, now);
   waiting.why = decision.why;
   if (decision.kind == scheduling::Decision::Kind::place) {
     NodeInfo& node = nodes_.at(decision.node);
     node.starts[wanted.actor] = {wanted.incarnation, wanted.shape.need, std::nullopt};
     scheduling::take(*view_.find(decision.node), wanted.shape.need);
+    ++hosted_[decision.node];
     run(actors_.on_placed(wanted.actor, wanted.incarnation, decision.node, node.epoch), now);
     return;
   }

@@ -3,6 +3,7 @@
 #include "troupe/runtime/scheduling/internal/choose.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <cstdio>
 #include <optional>
 
@@ -67,17 +68,19 @@ std::uint64_t local_bytes(const Shape& shape, NodeId node) {
 
 /// Smaller is better; compared in order, the node's id last.
 struct Score {
-  double first = 0, second = 0;
+  double first = 0, second = 0, third = 0;
+  friend auto operator<=>(const Score&, const Score&) = default;
 };
 
 Score score_of(const ClusterView& view, const Shape& shape, const NodeView& node) {
   const double use = use_after(node, shape.need);
-  if (shape.placement == Placement::pack) return {-use, 0};
+  if (shape.placement == Placement::pack) return {-use, 0, 0};
   // What is free elsewhere may be meant for those who wait there, for a worker that starts.
   const double crowd = node.id == view.self ? 0.0 : 1.0 + node.waiting;
-  if (shape.placement == Placement::spread) return {use, crowd};
+  // Who reserves nothing is no use of any resource.
+  if (shape.placement == Placement::spread) return {use, static_cast<double>(node.actors), crowd};
   const double pressure = use <= kPackUntil ? 0 : use;
-  return {pressure, crowd};
+  return {pressure, crowd, 0};
 }
 
 const NodeView* best_of(const ClusterView& view, const Shape& shape, bool no_slow) {
@@ -88,10 +91,8 @@ const NodeView* best_of(const ClusterView& view, const Shape& shape, bool no_slo
     if (!fits_now(node, shape) || (no_slow && node.slow)) continue;
     const Score score = score_of(view, shape, node);
     const std::uint64_t bytes = shape.placement == Placement::any ? local_bytes(shape, node.id) : 0;
-    const bool better = best == nullptr || bytes > best_bytes ||
-                        (bytes == best_bytes &&
-                         (score.first < best_score.first ||
-                          (score.first == best_score.first && score.second < best_score.second)));
+    const bool better =
+        best == nullptr || bytes > best_bytes || (bytes == best_bytes && score < best_score);
     if (!better) continue;
     best = &node;
     best_score = score;

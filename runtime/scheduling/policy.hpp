@@ -43,6 +43,7 @@ struct NodeView {
   bool accepts = true;           ///< false: draining or suspect; nothing new there
   std::uint32_t waiting = 0;     ///< requests queued there
   bool slow = false;             ///< nothing new there that a faster node could ever take
+  std::uint32_t actors = 0;      ///< that are there; of nodes in equal use spread takes the fewest
 };
 
 /// Sorted by id, each once.

@@ -80,6 +80,33 @@ TEST_F(PlacingTest, ActorsPackOnTheirOwnersNodeAndThenSpread) {
   EXPECT_EQ(count.size(), 3u);
 }
 
+/// Nothing that they take tells the nodes apart.
+TEST_F(PlacingTest, ActorsThatReserveNothingAreSpreadByTheirCount) {
+  join_all();
+  for (const NodeId node : {kA, kB, kC}) report(node, 4, node == kC ? 2 : 0);
+  const auto spread = [&](std::uint64_t n) {
+    ActorSpec s = spec(n, 0);
+    s.shape.need = {};
+    s.shape.placement = scheduling::Placement::spread;
+    spawn(s);
+    return placed(n);
+  };
+  std::map<NodeId, int> count;
+  for (std::uint64_t n = 1; n <= 6; ++n) {
+    ++count[spread(n)];
+    started(n);
+    pass(250ms, {kA, kB, kC});
+  }
+  for (const NodeId node : {kA, kB, kC}) EXPECT_EQ(count[node], 2) << node.str();
+  for (std::uint64_t n = 1; n <= 3; ++n) {  // one goes from each
+    const NodeId node = placed(n);
+    say(node, ActorGone{spec(n, 0).id, start_of(n).incarnation, nullptr, true});
+  }
+  count.clear();
+  for (std::uint64_t n = 7; n <= 9; ++n) ++count[spread(n)];
+  EXPECT_EQ(count.size(), 3u) << "also all at once";
+}
+
 TEST_F(PlacingTest, ANodeThatTheOwnerCannotReachGetsNoneOfItsActors) {
   join_all();
   NodeReport message;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -79,6 +80,20 @@ void spread(Context& ctx) {
   std::cout << nodes.size() << '\n';
 }
 const Program spreads{"actors_spread", {.expect = "3\n", .nodes = 3}, spread};
+
+/// They take nothing that would tell the nodes apart: two on each.
+void spread_free(Context& ctx) {
+  std::map<NodeId, int> nodes;
+  std::vector<troupe::Actor<Sitting>> actors;
+  for (int i = 0; i < 6; ++i)
+    actors.push_back(
+        ctx.with(troupe::ActorOptions{.placement = Placement::spread}).spawn<Sitting>());
+  for (auto& actor : actors) ++nodes[ctx.get(actor.call<&Sitting::where>())];
+  for (const auto& [node, count] : nodes) std::cout << count;
+  std::cout << '\n';
+}
+const Program spreads_free{
+    "actors_that_reserve_nothing_spread", {.expect = "222\n", .nodes = 3}, spread_free};
 
 std::vector<double> numbers(std::size_t n) {
   return std::vector<double>(n, 0.5);
