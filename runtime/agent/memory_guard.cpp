@@ -29,11 +29,15 @@ bool MemoryGuard::is_short(const MachineMemory& machine) const noexcept {
 std::optional<MemoryGuard::Victim> MemoryGuard::choose(const MachineMemory& machine,
                                                        const std::vector<WorkerMemory>& uses,
                                                        Time now) {
-  if (uses.empty() || (last_ && now < *last_ + options_.pause)) return std::nullopt;
+  const auto still_ends = [](const WorkerMemory& use) { return use.ending && use.bytes != 0; };
+  const bool any_ends = std::any_of(uses.begin(), uses.end(), still_ends);
+  if (last_ && now < *last_ + (any_ends ? options_.patience : options_.pause)) return std::nullopt;
+  const WorkerMemory* found = nullptr;
+  for (const WorkerMemory& use : uses)
+    if (!use.ending && (found == nullptr || rank(*found) < rank(use))) found = &use;
+  if (found == nullptr) return std::nullopt;
   last_ = now;
-  const WorkerMemory& victim = *std::max_element(
-      uses.begin(), uses.end(),
-      [](const WorkerMemory& a, const WorkerMemory& b) { return rank(a) < rank(b); });
+  const WorkerMemory& victim = *found;
   std::string why = "process " + std::to_string(victim.pid) + " was ended, since of " +
                     mib(machine.total) + " of " + machine.of + " only " + mib(machine.available) +
                     " were left; it used " + mib(victim.bytes);

@@ -7,7 +7,7 @@
 /// Who uses more than the `memory` that it asked for ends first, the one that exceeds it most; then
 /// the newest task, since least is lost with it and it is tried again; then the newest actor.
 /// Drivers and the agent are never chosen. After each choice nobody is chosen for `pause`, in which
-/// the kernel takes the memory back.
+/// the kernel takes the memory back, and for `patience` while one that was chosen still has some.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -33,12 +33,14 @@ struct WorkerMemory {
   std::uint64_t asked = 0;  ///< `memory` of its lease; 0: none
   Time since{};             ///< of its lease
   bool is_actor = false;
+  bool ending = false;  ///< it was chosen before, and is not buried yet
 };
 
 struct MemoryGuardOptions {
   double low = 0.02;  ///< part of the total that is left for the system
   std::uint64_t low_at_most = 512u << 20;
   Duration pause{std::chrono::seconds(1)};
+  Duration patience{std::chrono::seconds(5)};
 };
 
 class MemoryGuard {

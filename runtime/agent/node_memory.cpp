@@ -395,7 +395,7 @@ void Node::guard_memory() {
     if (const Process* worker = find(lease.worker); worker != nullptr && worker->pid > 0) {
       uses.push_back({worker->index, worker->told_pid, memory_of(*worker),
                       static_cast<std::uint64_t>(std::max<std::int64_t>(lease.memory, 0)),
-                      lease.since, lease.dedicated});
+                      lease.since, lease.dedicated, !worker->sentence.empty()});
       sum += uses.back().bytes;
     }
   if (limit != 0) machine = {limit, limit - std::min(limit, sum), "the node's limit"};

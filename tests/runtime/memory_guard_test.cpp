@@ -50,6 +50,23 @@ TEST(MemoryGuard, ThenTheNewestTaskThenTheNewestActor) {
   EXPECT_EQ(newest({}), 0u);
 }
 
+/// Its zygote may be too busy to reap it.
+TEST(MemoryGuard, WhoWasChosenIsNotChosenAgain) {
+  MemoryGuard guard({.pause = 1s, .patience = 5s});
+  std::vector<WorkerMemory> uses{use(1, 10, 0, 1s), use(2, 10, 0, 2s)};
+  ASSERT_EQ(guard.choose(kFull, uses, kNow)->process, 2u);
+  uses[1].ending = true;
+  EXPECT_FALSE(guard.choose(kFull, uses, kNow + 2s)) << "the memory comes back when it has ended";
+  const auto next = guard.choose(kFull, uses, kNow + 5s);
+  ASSERT_TRUE(next) << "it has not, for too long";
+  EXPECT_EQ(next->process, 1u);
+  uses[0].ending = true;
+  for (WorkerMemory& one : uses) one.bytes = 0;
+  EXPECT_FALSE(guard.choose(kFull, uses, kNow + 20s)) << "zombies have nothing to give";
+  uses.push_back(use(3, 10, 0, 1s));
+  EXPECT_EQ(guard.choose(kFull, uses, kNow + 21s)->process, 3u) << "and hold up nobody";
+}
+
 TEST(MemoryGuard, OneAtATime) {
   MemoryGuard guard({.pause = 1s});
   const std::vector<WorkerMemory> uses{use(1, 10, 0, 1s), use(2, 10, 0, 2s)};
