@@ -1,6 +1,7 @@
 #include "troupe/actors/collective/shm.hpp"
 
 #include "troupe/actors/collective/internal/rank.hpp"
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
@@ -62,10 +63,11 @@ Fd create_shm_group(const ShmOptions& options) {
                               static_cast<std::uint32_t>(options.splits)};
   const std::uint64_t bytes = internal::Arena::bytes(shape);
   Fd memory = make_fd(::memfd_create("troupe-group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+  if (!memory || !resize_memory(memory.get(), bytes) ||
       ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw NoSpace(Code::no_space, "cannot make shared memory of " + std::to_string(bytes) +
-                                      " bytes for a group: " + std::strerror(errno));
+                                      " bytes for a group: " + std::strerror(errno) + "; " +
+                                      memory_remedy(errno));
   void* base = ::mmap(nullptr, sizeof(internal::Header), PROT_READ | PROT_WRITE, MAP_SHARED,
                       memory.get(), 0);
   if (base == MAP_FAILED)

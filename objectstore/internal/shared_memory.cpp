@@ -1,5 +1,6 @@
 #include "troupe/objectstore/internal/shared_memory.hpp"
 
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
@@ -24,17 +25,6 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
-const char* remedy(int error) {
-  switch (error) {
-    case EMFILE:
-    case ENFILE: return "raise the limit of open files (ulimit -n)";
-    case EPERM: return "the memory is sealed";
-    case ENOSPC:
-    case ENOMEM: return "free objects, or give the node more memory (cgroup limit, RLIMIT_AS)";
-    default: return "see the system's log";
-  }
-}
-
 }  // namespace
 
 Mapping::~Mapping() {
@@ -44,14 +34,13 @@ Mapping::~Mapping() {
 Error memory_error(const char* what, std::uint64_t bytes, int error) {
   return Error(Code::out_of_memory, "cannot " + std::string(what) + " of " + std::to_string(bytes) +
                                         " bytes of shared memory: " + std::strerror(error) + "; " +
-                                        remedy(error));
+                                        memory_remedy(error));
 }
 
 Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
   Fd fd = make_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
   if (!fd && errno == EINVAL) fd = make_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
-    return memory_error("create a segment", bytes, errno);
+  if (!fd || !resize_memory(fd.get(), bytes)) return memory_error("create a segment", bytes, errno);
   return fd;
 }
 

@@ -90,8 +90,9 @@ void Pump::start() {
   } catch (const std::system_error& error) {
     raise(Error(Code::out_of_memory,
                 std::string("cannot start a thread: ") + error.what() +
-                    " (the limit of processes and threads of this user, ulimit -u, or of its "
-                    "control group, pids.max): end other programs, or raise it"));
+                    " (the limit of processes and threads of this user, ulimit -u, of its control "
+                    "group, pids.max, or of address space, ulimit -v): end other programs, or "
+                    "raise it"));
   }
   pthread_setname_np(io_.native_handle(), "troupe-io");
 }
@@ -117,7 +118,9 @@ Pump::Bed Pump::make_bed() const {
   event.events = EPOLLIN | EPOLLET;
   event.data.u32 = kBell;
   if (!bed.set || epoll_ctl(bed.set.get(), EPOLL_CTL_ADD, bell_.event_fd(), &event) != 0)
-    throw Unavailable(Code::unavailable, "this process has no descriptors left to wait with");
+    raise(Error(Code::out_of_memory,
+                "this process has no descriptors left to wait with: raise the limit of open files "
+                "(ulimit -n)"));
   watch_socket(bed, EPOLL_CTL_ADD, false);
   return bed;
 }

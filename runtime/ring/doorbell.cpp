@@ -1,5 +1,6 @@
 #include "troupe/runtime/ring/doorbell.hpp"
 
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/ring/ring.hpp"
 
@@ -15,7 +16,8 @@
 namespace troupe::ring {
 namespace {
 Error system_error(Code code, const char* what) {
-  return Error(code, std::string(what) + ": " + std::strerror(errno));
+  const int why = errno;
+  return Error(code, std::string(what) + ": " + std::strerror(why) + "; " + memory_remedy(why));
 }
 
 std::uint32_t word_of(std::uint32_t line) noexcept {
@@ -29,7 +31,7 @@ std::uint64_t bit_of(std::uint32_t number) noexcept {
 Result<Doorbell> Doorbell::create() {
   Fd memory = make_fd(memfd_create("troupe-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) return system_error(Code::out_of_memory, "cannot create a doorbell (memfd_create)");
-  if (ftruncate(memory.get(), sizeof(DoorbellPage)) != 0)
+  if (!resize_memory(memory.get(), sizeof(DoorbellPage)))
     return system_error(Code::out_of_memory, "cannot size a doorbell (ftruncate)");
   fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   Fd event = make_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -1,5 +1,6 @@
 #include "troupe/runtime/ring/ring.hpp"
 
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
@@ -25,6 +26,12 @@ constexpr std::uint64_t kTellBytes = kRingBytes / 8;
 /// looks at no line that its writer is not about to write.
 constexpr std::uint64_t room_of(std::uint64_t size) noexcept {
   return (kHeader + size + kLine - 1) & ~std::uint64_t{kLine - 1};
+}
+
+Error channel_error(const char* what) {
+  const int why = errno;
+  return Error(Code::out_of_memory,
+               std::string(what) + std::strerror(why) + "; " + memory_remedy(why));
 }
 
 /// How often the ring has been filled before this place, from 1 on: memory that was never written
@@ -198,10 +205,8 @@ void Consumer::count_completed(std::uint64_t total) noexcept {
 
 Result<ChannelMemory> ChannelMemory::create() {
   Fd memory = make_fd(memfd_create("troupe-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory || ftruncate(memory.get(), 2 * sizeof(RingPage)) != 0)
-    return Error(
-        Code::out_of_memory,
-        std::string("cannot create a channel between two processes: ") + std::strerror(errno));
+  if (!memory || !resize_memory(memory.get(), 2 * sizeof(RingPage)))
+    return channel_error("cannot create a channel between two processes: ");
   fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return attach(std::move(memory));
 }
@@ -216,8 +221,7 @@ Result<ChannelMemory> ChannelMemory::attach(Fd memory) {
     return Error(Code::invalid_argument, "a channel from a peer is not sealed against shrinking");
   void* at =
       mmap(nullptr, 2 * sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (at == MAP_FAILED)
-    return Error(Code::out_of_memory, std::string("cannot map a channel: ") + std::strerror(errno));
+  if (at == MAP_FAILED) return channel_error("cannot map a channel: ");
   madvise(at, 2 * sizeof(RingPage), MADV_DONTFORK);
   ChannelMemory channel;
   channel.memory_ = std::move(memory);
