@@ -107,8 +107,8 @@ constexpr Table<wire::NodeMessage> node_table() {
   using M = w::NodeMessage;
   Table<M> t{};
   rows<M, w::Hello>(t, kStranger);
-  rows<M, w::Shutdown>(t, kDriver);
-  rows<M, w::Inquire>(t, kAnyone);  // by its question: may_ask()
+  rows<M, w::Shutdown>(t, kStranger | kProgram);  // strangers: workers that cannot start
+  rows<M, w::Inquire>(t, kAnyone);                // by its question: may_ask()
   rows<M, w::ListNodes>(t, kProgram);
   // Leases.
   rows<M, w::RequestLease>(t, kProgram);

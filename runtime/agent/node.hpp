@@ -134,7 +134,7 @@ class Node final : private OwnerTable::Out,
     Fd zygote_life;                 ///< readable when it has ended
     bool zygote_ready = false;      ///< it has reached troupe::run
     Time zygote_due = Time::max();  ///< its process ended before that, and left another to go on
-    int failed_starts = 0;          ///< since a worker last said hello
+    int failed_starts = 0;          ///< since a worker last came up
   };
   /// A zygote that is about to be dead. Who was or was to be its child is buried then, and not
   /// earlier: nobody else reports it.
@@ -350,8 +350,10 @@ class Node final : private OwnerTable::Out,
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors);
+  void on_shutdown(Process& from, const wire::Shutdown& message);
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
+  void store_attached(Process& from);
   void on_request_lease(Process& from, const wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_hold(const Process& from, const wire::Hold& message);

@@ -105,7 +105,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::Locate& m) { on_locate(from, m); },
                    [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
                    [&](wire::Inquire& m) { on_inquire(from, m, payload); },
-                   [&](wire::Shutdown&) { driver_gone(from, true); },
+                   [&](wire::Shutdown& m) { on_shutdown(from, m); },
                    [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
                    [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
                    [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
@@ -113,6 +113,15 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::FindActor&) { on_actor_message(from, message, payload); },
                    [&](auto&) { on_store(from, message); }},
              message);
+}
+
+/// A driver is done. A worker cannot start: who waits for it is refused with what the system did
+/// not give it.
+void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
+  if (from.speaks_as == Talker::driver) return driver_gone(from, true);
+  if (starting_.count(from.index) == 0) return break_off(from, "it ends itself");
+  from.at_limit = true;
+  from.sentence = message.why;
 }
 
 void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {
@@ -179,17 +188,21 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   send_with(
       from, tables,
       {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
-  if (is_worker) {
-    const auto starting = starting_.find(from.index);
-    const bool dedicated = starting != starting_.end() && starting->second;
-    starting_.erase(from.index);
-    leases_.worker_started(from.index, steady_now(), dedicated, from.job_number);
-    Job& job = jobs_.at(from.job_number);
-    job.failed_starts = 0;
-    // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
-    // actor of an ended job may still submit.
-    if (job.ended) drop_wishes(job);
-  }
+}
+
+/// It has mapped the store and has its thread: what it needs and may be refused.
+void Node::store_attached(Process& from) {
+  if (const auto done = host_->confirm_process(from.store_index); !done)
+    return break_off(from, done.error().message());
+  const auto job = jobs_.find(from.job_number);
+  if (job == jobs_.end()) return;  // its zygote ends, and this worker with it
+  const auto starting = starting_.extract(from.index);
+  if (!starting) return;
+  leases_.worker_started(from.index, steady_now(), starting.mapped(), from.job_number);
+  job->second.failed_starts = 0;
+  // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
+  // actor of an ended job may still submit.
+  if (job->second.ended) drop_wishes(job->second);
 }
 
 void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
@@ -205,10 +218,7 @@ void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
-  std::visit(Cases{[&](wire::StoreAttached&) {
-                     if (const auto done = host_->confirm_process(from.store_index); !done)
-                       break_off(from, done.error().message());
-                   },
+  std::visit(Cases{[&](wire::StoreAttached&) { store_attached(from); },
                    [&](wire::NeedExtent& m) { need_extent(from, m); },
                    [&](wire::WhereIs& m) { where_is(from, m); },
                    [&](wire::GiveBack& m) {

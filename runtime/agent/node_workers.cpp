@@ -34,10 +34,6 @@ bool is_limit(int error) {
   return error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
 }
 
-bool lacked_resources(int status) {
-  return WIFEXITED(status) && WEXITSTATUS(status) == process::kLacksResources;
-}
-
 std::string why_not_forked(int error) {
   std::string why = std::string("fork failed: ") + std::strerror(error);
   if (error == EAGAIN)
@@ -213,13 +209,8 @@ void Node::on_zygote(Job& job) {
         }
         break;
       case process::ZygoteEvent::Kind::exited:
-        if (Process* worker = find(event.token); worker && lacked_resources(event.status)) {
-          worker->at_limit = true;
-          worker->sentence =
-              "it got no thread, memory or descriptor (ulimit -u, -v, -n, or its control group; "
-              "its "
-              "error output says which)";
-        }
+        if (Process* worker = find(event.token); worker && starting_.count(event.token) != 0)
+          drain_socket(*worker);  // there it says what it lacked
         worker_gone(event.token, process::describe_status(event.status));
         break;
       case process::ZygoteEvent::Kind::failed:
@@ -324,7 +315,7 @@ void Node::worker_gone(std::uint64_t token, const std::string& reason) {
     starting_.erase(starting);
     start_failed(
         dedicated, process.job_number,
-        process.sentence.empty() ? "it ended before it said hello: " + reason : process.sentence,
+        process.sentence.empty() ? "it ended while it started: " + reason : process.sentence,
         process.at_limit);
   }
   process.pid = 0;

@@ -93,6 +93,17 @@ ClientEngine::ClientEngine(Start start)
       lineage_(static_cast<Lineage::Out&>(*this),
                lineage_limit(start.kind == wire::ProcessKind::driver)) {
   socket_ = process::LocalSocket(std::move(start.socket));
+  try {
+    begin(start);
+  } catch (const Error& error) {
+    // Whoever waits for this worker is told what it could not have.
+    if (kind_ == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
+      (void)socket_.send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})), {});
+    throw;
+  }
+}
+
+void ClientEngine::begin(const Start& start) {
   bell_ = ring::Doorbell::create().value();
   say_hello(start);
   pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
@@ -100,6 +111,7 @@ ClientEngine::ClientEngine(Start start)
   // of are released by this engine. Without one they would be deleted, whoever still knows them.
   const Guard lock = guard();
   pump_->start();
+  tell_agent(wire::StoreAttached{});  // a worker has all that it needs, and counts from here on
   unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
 }

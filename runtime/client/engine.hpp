@@ -251,6 +251,7 @@ class ClientEngine final : public detail::Engine,
   void fail(ActorCall& call, const Error& error) override;
 
   // start-up
+  void begin(const Start& start);
   void say_hello(const Start& start);
   void be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors);
 

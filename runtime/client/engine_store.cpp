@@ -74,7 +74,6 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
         unpins->telling.fetch_sub(1, std::memory_order_seq_cst);
       });
   store_ = std::move(client).value();
-  tell_agent(wire::StoreAttached{});
 }
 
 void ClientEngine::collect_unless_locked() {

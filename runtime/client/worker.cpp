@@ -3,7 +3,6 @@
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/registry.hpp"
-#include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
 
 #include <sched.h>
@@ -414,16 +413,19 @@ void leave_cpu_to_caller() noexcept {
 
 void run_worker(Fd socket, std::uint64_t token) {
   int code = 0;
+  bool started = false;
   leave_cpu_to_caller();
   try {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token});
+    started = true;
     Worker(engine).loop();
     engine.stop();
   } catch (const Unavailable&) {
     code = 1;  // the node went down meanwhile: whoever waits for this worker hears of it there
   } catch (const Error& error) {
-    std::fprintf(stderr, "troupe: a worker could not start: %s\n", error.what());
-    code = error.code() == Code::out_of_memory ? process::kLacksResources : 1;
+    code = 1;
+    if (started || error.code() != Code::out_of_memory)  // else its agent says what it lacked
+      std::fprintf(stderr, "troupe: a worker could not start: %s\n", error.what());
   }
   std::fflush(nullptr);
   _exit(code);  // static destructors belong to the driver

@@ -59,10 +59,6 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
 /// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.
 void die_with_parent(pid_t parent) noexcept;
 
-/// A worker that ends with it could not begin for want of something that the system bounds:
-/// threads, memory, descriptors. It has said what on its error output.
-inline constexpr int kLacksResources = 75;
-
 /// "killed by signal 9 (Killed)" or "exited with code 3".
 std::string describe_status(int status);
 /// Whether it begins with such a description: the process ended, and nothing else is said to have.

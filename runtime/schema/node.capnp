@@ -69,7 +69,7 @@ struct NodeMessage {
     shutdown @34 :Shutdown;
     # More of memory.
     storeTables @35 :StoreTables;
-    storeAttached @36 :Void;  # process -> agent, answers StoreTables: the tables are mapped, seal them
+    storeAttached @36 :Void;  # process -> agent, answers StoreTables: the tables are mapped, seal them; a worker can be leased
     adopt @37 :Adopt;
     unpinned @38 :Unpinned;
     forget @39 :Forget;
@@ -584,6 +584,7 @@ struct Answer {
 }
 
 struct Shutdown {
-  # Agent -> process: end yourself now; for the log. Driver -> agent: its job is finished.
+  # Agent -> process: end yourself now; for the log. Driver -> agent: its job is finished. Worker -> agent, before
+  # storeAttached: it cannot start, since the system refused it a thread, memory or a descriptor.
   why @0 :Text;
 }

@@ -23,7 +23,7 @@ struct Row {
 
 // Told again here, so that a row that is changed by mistake is noticed.
 constexpr Row kRows[] = {
-    {"Hello", "s"},         {"Shutdown", "d"},      {"Inquire", "dwo"},
+    {"Hello", "s"},         {"Shutdown", "sdw"},    {"Inquire", "dwo"},
     {"ListNodes", "dw"},    {"RequestLease", "dw"}, {"LeaseReturned", "dw", true},
     {"Blocked", "w"},       {"Unblocked", "w"},     {"Pace", "w"},
     {"Escape", "dw", true}, {"Fulfil", "dw", true}, {"Rebuilt", "dw", true},

@@ -1,11 +1,15 @@
 /// Many processes at once, more than fit, and what they inherit and leave behind.
 #include "tests/programs/program.hpp"
 
+#include <grp.h>
+#include <sys/resource.h>
 #include <unistd.h>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 namespace processes_limits {
@@ -58,28 +62,89 @@ const Program many_die_at_once{"many_die_at_once",
                                  std::cout << ended << '\n';
                                }};
 
+/// Those for whom there is no room are refused by the name of what bounds it, and the others live.
+void spawn_beyond(Context& ctx, int wanted, std::initializer_list<std::string_view> limits) {
+  std::vector<Actor<Worker>> actors;
+  std::vector<Ref<int>> calls;
+  for (int i = 0; i < wanted; ++i) actors.push_back(ctx.spawn<Worker>());
+  for (auto& actor : actors) calls.push_back(actor.call<&Worker::pid>());
+  int answered = 0, refused = 0, named = 0;
+  std::size_t alive = actors.size();
+  for (std::size_t i = 0; i < calls.size(); ++i) try {
+      (void)ctx.get(calls[i], 50s);
+      ++answered;
+      alive = std::min(alive, i);
+    } catch (const troupe::Error& error) {
+      ++refused;
+      for (const std::string_view limit : limits)
+        if (std::string_view(error.what()).find(limit) != std::string_view::npos) {
+          ++named;
+          break;
+        }
+    }
+  std::cout << (answered > 0 && refused > 0 && refused == named ? "refused by name\n"
+                                                                : "not refused\n");
+  if (alive < actors.size() && ctx.get(actors[alive].call<&Worker::pid>(), 10s) > 0)
+    std::cout << "first answers\n";
+}
+
 const Program more_actors_than_fit{
     "more_actors_than_fit",
     {.expect = "refused by name\nfirst answers\n", .seconds = 60, .nodes = 1, .plain_only = true},
-    [](Context& ctx) {
-      std::vector<Actor<Worker>> actors;
-      std::vector<Ref<int>> calls;
-      for (int i = 0; i < 1100; ++i) actors.push_back(ctx.spawn<Worker>());
-      for (auto& actor : actors) calls.push_back(actor.call<&Worker::pid>());
-      int refused = 0, named = 0;
-      for (const Ref<int>& call : calls) try {
-          (void)ctx.get(call, 50s);
-        } catch (const troupe::Error& error) {
-          ++refused;
-          const std::string text = error.what();
-          named += text.find("processes") != std::string::npos ||
-                           text.find("ulimit") != std::string::npos
-                       ? 1
-                       : 0;
-        }
-      std::cout << (refused > 0 && refused == named ? "refused by name\n" : "not refused\n");
-      std::cout << (ctx.get(actors.front().call<&Worker::pid>(), 10s) > 0 ? "first answers\n" : "");
+    [](Context& ctx) { spawn_beyond(ctx, 1100, {"processes", "ulimit"}); }};
+
+bool limit(__rlimit_resource which, rlim_t to) {
+  rlimit limits{};
+  if (::getrlimit(which, &limits) != 0) return false;
+  limits = {std::min(to, limits.rlim_max), std::min(to, limits.rlim_max)};
+  return ::setrlimit(which, &limits) == 0;
+}
+
+/// Another user's processes do not count, and the limit does not hold for root.
+bool be_somebody_else() {
+  if (::geteuid() != 0) return true;
+  const auto user = static_cast<uid_t>(700'000 + ::getpid());
+  return ::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0;
+}
+
+/// Two threads each, and those of the agent and of control.
+const Program more_actors_than_processes{
+    "more_actors_than_processes",
+    {.expect = "refused by name\nfirst answers\n", .seconds = 60, .plain_only = true},
+    [](int& argc, char** argv) {
+      if (!be_somebody_else() || !limit(RLIMIT_NPROC, 120)) return 3;
+      return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 80, {"ulimit -u"}); });
     }};
+
+const Program more_actors_than_descriptors{
+    "more_actors_than_descriptors",
+    {.expect = "refused by name\nfirst answers\n", .seconds = 60, .nodes = 1, .plain_only = true},
+    [](int& argc, char** argv) {
+      if (!limit(RLIMIT_NOFILE, 256)) return 3;
+      return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 60, {"ulimit -n"}); });
+    }};
+
+/// No code of a program's own means anything else.
+const Program a_code_of_its_own{
+    "a_task_exits_with_75", {.expect = "exited with code 75\n"}, [](Context& ctx) {
+      try {
+        (void)ctx.get(
+            ctx.with(troupe::TaskOptions{.max_retries = 0}).submit([]() -> int { ::_exit(75); }));
+      } catch (const troupe::WorkerDied& error) {
+        const std::string_view text = error.what();
+        const auto at = text.find("exited with code 75");
+        std::cout << (at != text.npos ? text.substr(at, 19) : text) << '\n';
+      }
+    }};
+
+/// It bounds files in memory, too. No signal ends anybody.
+const Program files_are_small{"files_are_small",
+                              {.exit_code = 1, .says = "ulimit -f", .plain_only = true},
+                              [](int& argc, char** argv) {
+                                if (!limit(RLIMIT_FSIZE, 1U << 16)) return 3;
+                                return troupe::run(argc, argv,
+                                                   [](Context&) { std::cout << "ran\n"; });
+                              }};
 
 int run_in_shell(const std::string& command) {
   return std::system(command.c_str());
