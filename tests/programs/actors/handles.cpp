@@ -16,7 +16,6 @@ using namespace std::chrono_literals;
 using programs::Program;
 using troupe::Actor;
 using troupe::ActorContext;
-using troupe::ActorOptions;
 using troupe::Context;
 using troupe::Ref;
 using troupe::Task;
