@@ -6,12 +6,26 @@
 ///     troupe::Ref<int> six = counter.call<&Counter::add>(5);     // starts after the line above
 ///     troupe::call<&A::m>(actor, x);                             // the same in generic code
 ///
-/// A handle may be copied, passed, stored in values and returned; a default one is empty. An actor
-/// that is not detached ends when no handle is left anywhere; a call under way is one. It runs what
-/// it has told itself, then its destructor, and what that sends is delivered; after 10 s its
-/// process is killed. Until the process has ended its name is taken: a spawn waits for that, 8 s at
-/// most, then it is Unavailable. kill, the end of the job and the end of the cluster run no
-/// destructor.
+/// A handle may be copied, passed, stored in values and returned; a default one is empty.
+///
+/// How an actor ends that is not detached:
+///  * When no handle is left anywhere, and no result of its calls, it is told to end. Calls that
+///    were made before are run. Those that nobody holds a result of have 2 s until then, or 10 s
+///    while one waits for its arguments. A result that is held keeps the actor as a handle does.
+///  * Told to end, it runs what it was sent and what it has told itself, then its destructor. What
+///    the destructor sends is delivered. 10 s later the process is killed and what it reserved is
+///    free.
+///  * At the end of its job the driver waits 2 s at most for calls that it has made. Then its
+///    handles go, and actors end one after the other, those first that nobody else holds. Actors
+///    that hold each other end together. 3 s later all that are left are killed, and the session
+///    is over. A driver that throws ends its job in the same way, and so does one that is killed in
+///    a cluster that it has joined. The cluster of its own of a killed driver ends at once, and no
+///    destructor runs.
+///  * kill, the death of its node or of its driver's node, and Ctrl-C, which every process of the
+///    program gets, run no destructor. Nor does the end of the cluster, for detached actors.
+/// Actors that hold each other keep each other until their job ends: kill one, or let it forget.
+/// Until the process of an actor without handles has ended its name is taken: a spawn waits for
+/// that, 8 s at most, then it is Unavailable.
 #pragma once
 
 #include "troupe/runtime/detail/send.hpp"

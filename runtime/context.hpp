@@ -222,8 +222,9 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// The actor of that name, if there is one and it is an A. Asks control once.
   template <class A>
   std::optional<Actor<A>> find(const std::string& name) const;
-  /// Ends the actor now; calls in flight end in ActorDied. With may_restart it counts as a death
-  /// like any other.
+  /// Ends the actor now; calls in flight end in ActorDied, and no destructor runs (actor.hpp says
+  /// how actors end otherwise). With may_restart it counts as a death like any other. Returns at
+  /// once; the process ends within milliseconds of the word's arrival.
   template <class A>
   void kill(const Actor<A>& actor, bool may_restart = false) const {
     if (!actor) detail::throw_not_encodable("this Actor handle is empty");

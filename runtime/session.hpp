@@ -55,8 +55,10 @@ TROUPE_API void enter(int& argc, char** argv);
 /// answers, at most 10 s for each of starting and joining. It throws Unavailable (nobody answers;
 /// the cluster of the file has ended; a process of an own cluster could not start, naming it) or
 /// InvalidArgument (the cluster's file is not this user's, open to others, malformed, or of another
-/// protocol). Destruction drops work that was not awaited and ends everything that the session
-/// started; refs that are left do nothing.
+/// protocol). Destruction drops tasks that were not awaited, lets actors end (actor.hpp), and ends
+/// everything that the session started; refs that are left do nothing. It blocks until that is
+/// done: for milliseconds as a rule, 2 s for calls to actors that do not end, and 3 s more for
+/// actors that do not.
 class TROUPE_API Session {
  public:
   explicit Session(SessionOptions options = {});

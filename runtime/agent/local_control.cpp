@@ -62,6 +62,7 @@ control::Directory::Out LocalControl::hear(control::ToControl& message, Time now
             [&](control::FindActor& m) {
               return actors.on_find(self_, m.request, m.name_space, m.name);
             },
+            [&](control::FinishJob& m) { return actors.on_job_ending(m.job, now); },
             [&](control::WatchActor& m) {
               if (m.on) return actors.on_watch(m.actor, self_, now);
               actors.on_unwatch(m.actor, self_);
@@ -90,6 +91,9 @@ void LocalControl::carry_out(control::Directory::Out out,
                      },
                      [&](control::ActorUpdateTo& e) { answers.push_back(std::move(e.location)); },
                      [&](control::ActorTrouble& e) { lines_.push_back(std::move(e.line)); },
+                     [&](control::JobIdle& e) {
+                       answers.push_back(control::JobEnded{e.job, control::JobState::finished, {}});
+                     },
                      [&](auto& e) { answers.push_back(std::move(e)); }},
                event);
   }

@@ -259,7 +259,7 @@ bool Node::has_unread() const {
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
-  for (const auto& [number, job] : jobs_) until = std::min(until, job.zygote_due);
+  for (const auto& [number, job] : jobs_) until = std::min({until, job.zygote_due, job.end_by});
   until = std::min(until, orphans_due_);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
@@ -381,8 +381,10 @@ void Node::drain_socket(Process& process) {
   while (!process.doomed) {
     process::Received received = process.socket.receive(packet_);
     if (received.kind == process::Received::Kind::empty) return;
-    if (received.kind == process::Received::Kind::closed)
+    if (received.kind == process::Received::Kind::closed) {
+      process.hung_up = true;
       return break_off(process, "its connection closed");
+    }
     auto decoded = wire::decode_node(BlobView(packet_.data(), received.size));
     if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
     handle(process, decoded->message, decoded->payload, received.descriptors);
@@ -395,6 +397,7 @@ void Node::on_timer() {
     leases_.on_timer(now);
   if (inquiries_due_ <= now) expire_inquiries(now);
   actors_.on_tick(now);
+  end_late_jobs(now);
 }
 
 /// The process is to go: a driver by its own will, a worker by force. Its burial follows when all
@@ -438,6 +441,10 @@ void Node::bury(Process& process) {
     if (portal->second.ending) finish_portal(portal);  // nobody reads what is left in it
   }
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
+  if (const auto job = jobs_.find(process.job_number); process.kind == wire::ProcessKind::driver &&
+                                                       process.hung_up && job != jobs_.end() &&
+                                                       !job->second.ended)
+    job->second.farewell = std::move(process.socket);
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::worker_died;

@@ -108,6 +108,8 @@ class Node final : private OwnerTable::Out,
     bool at_limit = false;       ///< it ends since the node or the system has no room for it
     bool doomed = false;         ///< to be buried after this pass
     bool leaving = false;        ///< was told to end itself
+    bool said_end = false;       ///< a driver: its program has ended, well or not
+    bool hung_up = false;        ///< it says nothing any more
     bool halted = false;         ///< SIGSTOP: see halt_actors()
     Talker speaks_as = Talker::stranger;
     std::uint64_t objections = 0;  ///< to what it has said
@@ -123,12 +125,14 @@ class Node final : private OwnerTable::Out,
     /// What its workers are started from is unknown, asked for, or there.
     enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
     process::Program program;
-    std::string why;            ///< failed
-    bool ended = false;         ///< kept for detached actors
-    ProcessIndex driver = 0;    ///< if it is one of this node's, with
-    control::JobRecord record;  ///< what control is told of it
-    bool described = false;     ///< the record is complete
-    std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
+    std::string why;                ///< failed
+    bool ended = false;             ///< kept for detached actors
+    Time end_by = Time::max();      ///< its driver has ended, and then it ends in any case
+    process::LocalSocket farewell;  ///< of that driver, which waits for the end of the job
+    ProcessIndex driver = 0;        ///< if it is one of this node's, with
+    control::JobRecord record;      ///< what control is told of it
+    bool described = false;         ///< the record is complete
+    std::vector<bool> waiting;      ///< workers to start when there is a program → dedicated
     process::ZygoteLink zygote;
     pid_t zygote_pid = 0;
     Fd zygote_life;                 ///< readable when it has ended
@@ -411,6 +415,8 @@ class Node final : private OwnerTable::Out,
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
   void drop_wishes(const Job& job);
+  void end_tasks(const Job& job);
+  void end_late_jobs(Time now);
   void end_job(JobId id, const std::string& why);
   void described(JobId job, const Result<Programs::Files>& files) override;
   void program(JobId job, const Result<process::Program>& program) override;

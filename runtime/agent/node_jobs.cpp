@@ -18,6 +18,8 @@ std::int64_t wall_now() {
 
 /// Ends of drivers that are repeated to a new control.
 constexpr std::size_t kMaxDriverEnds = 64;
+/// From the end of its driver a job is over after this at the latest, whatever control says.
+constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + std::chrono::seconds(1);
 
 }  // namespace
 
@@ -87,22 +89,27 @@ void Node::on_job_reply(const control::JobReply& reply) {
   refuse(*driver, reply.error->message);
 }
 
-/// The driver says that it is done, or has gone without a word.
+/// The driver says that it is done, or has gone without a word. Its own cluster goes with it then:
+/// what starts the nodes was in it.
 void Node::driver_gone(Process& driver, bool finished) {
   const auto at = jobs_.find(driver.job_number);
   if (at == jobs_.end() || at->second.driver != driver.index) return;
   Job& job = at->second;
   job.driver = 0;
-  if (!network_) {
+  if (!driver.said_end && (!network_ || config_.embedded)) {
     over_ = true;
     return;
   }
+  // Its tasks end. Its actors have a while, and control says when they have ended.
+  end_tasks(job);
+  kept_.job_over(job.number, "its job has ended");
+  job.end_by = steady_now() + kJobEnds;
+  if (!network_) return control_->send(control::FinishJob{job.id});
   control::ToControl end = control::FinishJob{job.id};
   if (!finished) end = control::DriverDied{job.id, driver.reason};
   say_to_control(end);
   driver_ends_.push_back(std::move(end));
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
-  end_job(job.id, finished ? "it is finished" : "its driver died: " + driver.reason);
 }
 
 /// Control may be another process now, which has not heard what we said to the one before.
@@ -194,19 +201,38 @@ void Node::drop_wishes(const Job& job) {
   remote_.refuse_job(job.id, "its job has ended");
 }
 
-/// Its tasks end; its actors do when control says so, the detached ones live on.
+void Node::end_tasks(const Job& job) {
+  for (const auto& [index, process] : processes_)
+    if (process->job_number == job.number && !process->doomed && process->pid > 0 &&
+        process->kind == wire::ProcessKind::worker && !has_purpose(*process))
+      ::kill(process->pid, SIGKILL);
+}
+
+/// Of jobs whose drivers have ended, and of which control has not said that they are over.
+void Node::end_late_jobs(Time now) {
+  std::vector<JobId> late;
+  for (const auto& [number, job] : jobs_)
+    if (job.end_by <= now) late.push_back(job.id);
+  for (const JobId id : late) end_job(id, "its driver has ended");
+}
+
+/// Its tasks end; its actors have ended, or are killed when control says so, and the detached ones
+/// live on. The driver hears of it by the end of its connection.
 void Node::end_job(JobId id, const std::string& why) {
   const auto number = job_numbers_.find(id);
   if (number == job_numbers_.end()) return;
   Job& job = jobs_.at(number->second);
-  job.ended = true;
-  for (const auto& [index, process] : processes_) {
-    if (process->job_number != job.number || process->doomed) continue;
-    if (process->kind == wire::ProcessKind::driver)
-      send(*process, wire::Shutdown{why});
-    else if (process->pid > 0 && !has_purpose(*process))
-      ::kill(process->pid, SIGKILL);
+  job.end_by = Time::max();
+  if (!network_) {
+    over_ = true;
+    return;
   }
+  job.ended = true;
+  job.farewell = process::LocalSocket();
+  for (const auto& [index, process] : processes_)
+    if (process->job_number == job.number && process->kind == wire::ProcessKind::driver)
+      send(*process, wire::Shutdown{why});
+  end_tasks(job);
   const Time now = steady_now();
   drop_wishes(job);
   kept_.job_over(job.number, "its job has ended");

@@ -118,7 +118,12 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
 /// A driver is done. A worker cannot start: who waits for it is refused with what the system did
 /// not give it.
 void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
-  if (from.speaks_as == Talker::driver) return driver_gone(from, true);
+  if (from.speaks_as == Talker::driver) {
+    from.said_end = true;
+    const bool finished = !message.why.empty();
+    if (!finished) from.reason = "an error left its program";
+    return driver_gone(from, finished);
+  }
   if (starting_.count(from.index) == 0) return break_off(from, "it ends itself");
   from.at_limit = true;
   from.sentence = message.why;

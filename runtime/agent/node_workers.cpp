@@ -260,12 +260,14 @@ void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std:
   job_failed(job, why);
 }
 
-/// The node cannot serve any more: everybody is told why, and every wait ends.
+/// The node cannot serve any more: everybody is told why, and every wait ends. Workers are killed
+/// with their zygotes; told as well, an actor's might or might not run its destructor before.
 void Node::go_down(const std::string& why) {
   if (over_) return;
   over_ = true;
   over_why_ = why;
-  for (auto& [index, process] : processes_) send(*process, wire::Shutdown{why});
+  for (auto& [index, process] : processes_)
+    if (process->kind != wire::ProcessKind::worker) send(*process, wire::Shutdown{why});
 }
 
 // --- calls of workers that have ended

@@ -226,6 +226,45 @@ bool ActorCalls::owes(ActorId actor, const detail::ObjectEntry& result) const {
   return std::any_of(peer.queue.begin(), peer.queue.end(), gives);
 }
 
+/// By anything but its calls.
+bool ActorCalls::is_wanted(const Peer& peer) {
+  std::uint32_t holds = 0;
+  const detail::ObjectEntry* lifetime = nullptr;
+  const auto wanted = [&](const ActorCall& call) {
+    for (const detail::ObjectHandle& result : call.results)
+      if (entry_of(result).escaped || result.entry()->handles.load(std::memory_order_relaxed) > 1)
+        return true;
+    if (!call.lifetime) return false;
+    lifetime = call.lifetime.entry();
+    ++holds;
+    return false;
+  };
+  for (std::size_t i = 0; i < peer.in_flight.size(); ++i)
+    if (wanted(*peer.in_flight[i])) return true;
+  for (const auto& call : peer.queue)
+    if (wanted(*call)) return true;
+  return lifetime != nullptr && lifetime->handles.load(std::memory_order_relaxed) > holds;
+}
+
+bool ActorCalls::let_go_of_unwanted(Time now) {
+  if (live_ == 0) {
+    for (auto& [actor, peer] : peers_) peer.unwanted_since = Time::max();
+    return false;
+  }
+  for (auto& [actor, peer] : peers_) {
+    if ((peer.queue.empty() && peer.in_flight.empty()) || is_wanted(peer)) {
+      peer.unwanted_since = Time::max();
+      continue;
+    }
+    peer.unwanted_since = std::min(peer.unwanted_since, now);
+    const Duration patience = peer.queue.empty() ? kUnwantedSent : kUnwantedQueued;
+    if (now - peer.unwanted_since < patience) continue;
+    for (std::size_t i = 0; i < peer.in_flight.size(); ++i) peer.in_flight[i]->lifetime = {};
+    for (auto& call : peer.queue) call->lifetime = {};
+  }
+  return true;
+}
+
 void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end()) return;

@@ -29,7 +29,8 @@ struct ActorCall final : Recycled<ActorCall> {
   ActorId actor;
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell
-  detail::ObjectHandle lifetime;        ///< a handle as long as the call is under way
+  /// A handle as long as the call is under way, unless nobody has wanted it for a while.
+  detail::ObjectHandle lifetime;
   std::uint32_t waiting = 0;            ///< arguments that are not ready
   bool light = false;                   ///< sent plain, with one result
   std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
@@ -72,6 +73,14 @@ class ActorCalls {
   /// This process has asked to end its present life. Later calls wait for the next one: the agent
   /// answers each such word by an update `restarting` of the life that it has taken it for.
   void ending_life(ActorId actor);
+  /// Calls hold their actor. Where nothing else here does, and nothing holds a result of them, they
+  /// do so no longer than kUnwantedSent, or kUnwantedQueued while one of them has not been sent:
+  /// their actor ends then, and runs what it has been sent. (A result that was passed to another
+  /// process counts as held.) False: no calls are left that may come to that. Linear in the calls.
+  bool let_go_of_unwanted(Time now);
+  static constexpr Duration kUnwantedSent = std::chrono::seconds(2);
+  static constexpr Duration kUnwantedQueued = std::chrono::seconds(10);
+  static constexpr Duration kUnwantedLook = std::chrono::milliseconds(500);
   void writable(std::uint64_t worker);
   ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
   /// Its last reply came. The call is the caller's from here on.
@@ -105,6 +114,7 @@ class ActorCalls {
     std::uint32_t endings = 0;     ///< ending_life() that the agent has not answered
     std::uint64_t ended_life = 0;  ///< no call goes to this one, nor to earlier ones
     Delay delay;
+    Time unwanted_since = Time::max();
     std::shared_ptr<const Error> error;
     std::deque<std::unique_ptr<ActorCall>> queue;
     FlightQueue<std::unique_ptr<ActorCall>> in_flight;
@@ -113,6 +123,7 @@ class ActorCalls {
   Peer* peer_on(std::uint64_t worker);
   void begin_life(Peer& peer, const wire::ActorUpdate& update);
   void delay(ActorId actor, Peer& peer, Delay delay);
+  static bool is_wanted(const Peer& peer);
   void flush(Peer& peer);
   void fail_all(Peer& peer);
 

@@ -5,6 +5,7 @@
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
@@ -193,18 +194,37 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   objects_ = std::make_unique<ObjectTable>(high, static_cast<std::uint8_t>(serial_));
 }
 
-void ClientEngine::finish() {
+void ClientEngine::finish(bool failed) {
   if (!stopping_.load()) {
     Guard lock = guard();
-    tell_agent(wire::Shutdown{"its driver is done"});
+    pump_->wait(
+        lock, [this] { return agent_lost_ || actors_.live() == 0; }, steady_now() + kLastCalls);
+    tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
+    awaits_end_of_job_ = !agent_lost_;
     unlock_and_collect(lock);
   }
   stop();
 }
 
+/// Says nothing more, and waits until the agent closes the connection.
+void ClientEngine::await_end_of_job() {
+  (void)socket_.flush();
+  ::shutdown(socket_.fd(), SHUT_WR);
+  const Time deadline = steady_now() + kJobEnds;
+  for (;;) {
+    const auto received = socket_.receive(frame_);
+    if (received.kind == process::Received::Kind::closed) return;
+    if (received.kind == process::Received::Kind::packet) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now());
+    pollfd entry{socket_.fd(), POLLIN, 0};
+    if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) return;
+  }
+}
+
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   pump_->stop();
+  if (awaits_end_of_job_) await_end_of_job();
   socket_.shut_down();  // closed is not enough where a fork of this process has it as well
   // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
   // may handles be dropped behind our back.
@@ -569,8 +589,16 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
       throw;
     }
   }
+  if (next_look_ == Time::max()) look_later();
   look_around();
   unlock_and_collect(lock);
+}
+
+/// Nobody says when the last handle of a result or of an actor goes that a call holds as well.
+void ClientEngine::look_later() {
+  next_look_ = steady_now() + ActorCalls::kUnwantedLook;
+  next_tick_ = std::min(next_tick_, next_look_);
+  if (pump_) pump_->set_timer(next_tick_);
 }
 
 void ClientEngine::watch_arguments(ActorCall& call) {

@@ -89,9 +89,13 @@ class ClientEngine final : public detail::Engine,
   /// The engine of this process, or nullptr.
   static ClientEngine* current() noexcept;
 
-  /// A driver's last word: its job ended by its own will. Without it the agent takes the end of the
-  /// connection for the driver's death. Goes on to stop().
-  void finish();
+  /// The end of a driver's job: waits until its calls to actors have been answered, kLastCalls at
+  /// most, and then until its actors have ended, kJobEnds at most. `failed`: an error left the
+  /// program, and so the job is to be called failed. Goes on to stop().
+  void finish(bool failed);
+  static constexpr Duration kLastCalls = std::chrono::seconds(2);
+  /// A second more than the agent takes for it.
+  static constexpr Duration kJobEnds = std::chrono::seconds(5);
   /// Ends every wait with Unavailable("the session is over") and the I/O thread.
   void stop();
 
@@ -254,6 +258,7 @@ class ClientEngine final : public detail::Engine,
   void begin(const Start& start);
   void say_hello(const Start& start);
   void be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors);
+  void await_end_of_job();
 
   // incoming (engine_messages.cpp)
   void drain_socket();
@@ -382,6 +387,8 @@ class ClientEngine final : public detail::Engine,
   void unwatch_arguments(const detail::Call& call, const void* who);
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task>&& task, std::uint64_t sent_to = 0);
+  void look_later();
+  bool has_unanswered() const noexcept;
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
@@ -510,11 +517,13 @@ class ClientEngine final : public detail::Engine,
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
-  ServingWatch serving_;  ///< of the actor that lives here
-  Loopback loopback_;     ///< its calls to itself
+  Time next_look_ = Time::max();  ///< for calls that nobody waits for
+  ServingWatch serving_;          ///< of the actor that lives here
+  Loopback loopback_;             ///< its calls to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool blocked_ = false;  ///< a worker that waits for others
+  bool awaits_end_of_job_ = false;  ///< stop() is to wait for it
+  bool blocked_ = false;            ///< a worker that waits for others
   std::atomic<Duration::rep> waited_ns_{0};
   bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;

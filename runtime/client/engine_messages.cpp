@@ -41,7 +41,12 @@ Time ClientEngine::drain(Time now) {
     ready_lines_ = std::move(lines);  // its room serves again
   }
   agent_.flush();
-  if (now >= next_tick_) next_tick_ = tasks_.tick(now);
+  if (now >= next_tick_) {
+    next_tick_ = tasks_.tick(now);
+    if (now >= next_look_)
+      next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
+    next_tick_ = std::min(next_tick_, next_look_);
+  }
   drop_spent();
   collect_released();
   // While a worker runs one call after the other, somebody may have to be woken late.
@@ -549,7 +554,8 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   };
   // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
   const auto over = [&] {
-    return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0);
+    return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0 &&
+                           !(loopback_.actor() && has_unanswered()));
   };
   bool go_on = has_work();
   if (!go_on && !shutdown_) {
@@ -592,6 +598,14 @@ void ClientEngine::finish_sends() {
   pump_->wait(
       lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
   unlock_and_collect(lock);
+}
+
+/// Whether a call that this process has begun waits in a coroutine. A caller's calls are numbered
+/// one after the other.
+bool ClientEngine::has_unanswered() const noexcept {
+  return std::any_of(lines_.begin(), lines_.end(), [](const std::unique_ptr<Peer>& peer) {
+    return peer && !peer->dead && peer->started > peer->completed;
+  });
 }
 
 /// Under the lock, by the thread that runs user code: libraries that look at their first use see

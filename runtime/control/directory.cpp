@@ -185,6 +185,7 @@ void Directory::free_names(Out& out) {
 Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   Out out;
   latest_ = std::max(latest_, now);
+  if (is_of_ending_job(message, out)) return out;
   if (condemned_.count(message.spec.id) == 0 && is_ending(message)) {
     const std::pair who{message.from, message.request};
     waiting_spawns_.insert_or_assign(who, message);
@@ -381,6 +382,7 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
 void Directory::fail(Actor& actor, const std::string& what, const Error& cause, bool counts,
                      Out& out, Time now) {
   const ActorSpec& spec = *actor.spec;
+  if (ending_jobs_.has(spec.job) && !spec.detached) return bury(actor, what, cause, out);
   if (actor.only_ended && !awaited_.empty()) {  // a later life comes, or resolve_unclaimed goes on
     actor.end.emplace(what, cause);
     actor.state = ActorState::pending;
@@ -415,6 +417,7 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
 void Directory::bury(Actor& actor, const std::string& why, const std::optional<Error>& cause,
                      Out& out) {
   ActorSpec spec = *actor.spec;
+  const ActorId id = spec.id;
   ErrorInfo info;
   if (cause) {
     info.origin = cause->where();
@@ -450,6 +453,7 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
     actors_.erase(dead_.front());  // never this one: it was pushed just now
     dead_.pop_front();
   }
+  may_be_over(id, out);
 }
 
 void Directory::stop(const Actor& actor, const std::string& why, Out& out, Stop how) const {
@@ -536,6 +540,7 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
   const NodeId node = std::exchange(at->second.node, {});
   if (node && told_again) at->second.tellers.insert(node);
   absolve(at, out);
+  may_be_over(id, out);
   free_names(out);
 }
 
@@ -590,30 +595,6 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
   return out;
 }
 
-Directory::Out Directory::on_job_ended(JobId job) {
-  Out out;
-  give_up_waiting([job](const SpawnActor& spawn) { return spawn.spec.job == job; },
-                  Error(Code::cancelled, "the actor's job " + job.str() + " has ended"), out);
-  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
-    const ActorSpec& spec = waiting.second.spec;
-    if (spec.job != job || spec.detached) return false;
-    reply_error(waiting.second,
-                Error(Code::cancelled, "the actor's job " + job.str() + " has ended"), out);
-    return true;
-  });
-  std::vector<ActorId> ids;
-  for (const auto& [id, actor] : actors_)
-    if (actor.spec->job == job && !actor.spec->detached && actor.state != ActorState::dead)
-      ids.push_back(id);
-  for (const ActorId id : ids) {
-    Actor& actor = actors_.at(id);
-    actor.maker = {};  // whoever asks for it again is refused
-    stop(actor, "its job has ended", out);
-    bury(actor, "its job has ended", std::nullopt, out);
-  }
-  return out;
-}
-
 Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now) {
   Out out;
   const Error cause(Code::worker_died, "its node " + node.str() + " died: " + why,
@@ -644,6 +625,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   node_spoke({node, epoch, control_epoch_, {}}, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
+  look_at_ending_jobs(out);
   return out;
 }
 
@@ -672,6 +654,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
   node_spoke(message, there, ended, out);
   stop_awaiting(node, epoch, out, now);
   answer_waiting(out, now);
+  look_at_ending_jobs(out);
   return out;
 }
 
@@ -906,6 +889,7 @@ Directory::Out Directory::on_tick(Time now) {
   Out out;
   while (!due_.empty() && due_.begin()->first <= now) place(actors_.at(due_.begin()->second), out);
   expire_unknown(now, out);
+  end_jobs(out, now);
   const auto kept = std::chrono::duration_cast<std::chrono::seconds>(options_.ending_name_kept);
   for (auto at = ending_until_.begin(); at != ending_until_.end();) {
     const auto spawn = waiting_spawns_.find(at->first);
@@ -932,9 +916,9 @@ Directory::Out Directory::on_tick(Time now) {
 }
 
 std::optional<Time> Directory::next_deadline() const {
-  std::optional<Time> next;
+  std::optional<Time> next = ending_jobs_.next_deadline();
   for (const auto& [who, until] : ending_until_) next = std::min(next.value_or(until), until);
-  if (!due_.empty()) next = due_.begin()->first;
+  if (!due_.empty()) next = std::min(next.value_or(due_.begin()->first), due_.begin()->first);
   if (awaited_.empty() && !unknown_since_.empty()) {
     const Time until = unknown_until(unknown_since_.begin()->first);
     next = std::min(next.value_or(until), until);

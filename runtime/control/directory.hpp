@@ -28,6 +28,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/control/ending_jobs.hpp"
 #include "troupe/runtime/control/output.hpp"
 #include "troupe/runtime/control/restart_pace.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
@@ -155,8 +156,12 @@ struct ActorUpdateTo {
 struct ActorTrouble {
   std::string line;
 };
-using DirectoryEvent =
-    std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply, ActorUpdateTo, ActorTrouble>;
+/// Answer to on_job_ending: no actor of the job lives that is not detached, or the time is over.
+struct JobIdle {
+  JobId job;
+};
+using DirectoryEvent = std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply,
+                                    ActorUpdateTo, ActorTrouble, JobIdle>;
 
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
@@ -207,6 +212,11 @@ class Directory {
   /// Nobody holds a handle any more: it ends when it has done what it was asked. Written down until
   /// it has, as a kill is.
   Out on_handles_gone(ActorId actor);
+  /// Its driver has ended: its actors end as EndingJobs says, and no further one is asked for. One
+  /// that is being made may be told something by the destructor of another, so it is made. JobIdle
+  /// follows once. Detached ones stay.
+  Out on_job_ending(JobId job, Time now);
+  /// Whoever of its actors is left is killed.
   Out on_job_ended(JobId job);
   /// What the node was believed to host and does not has died. Ends waiting for the node. Ignored
   /// when it was sent to an earlier control: a start by that one may still be on its way. (The
@@ -330,6 +340,17 @@ class Directory {
   void free_names(Out& out);
   template <class Which>
   void give_up_waiting(Which is_meant, const Error& why, Out& out);
+  static bool belongs_to(const ActorSpec& spec, JobId job);
+  bool is_of_ending_job(const SpawnActor& message, Out& out) const;
+  void refuse_spawns(JobId job, Out& out);
+  void end_with_job(Actor& actor, Out& out);
+  std::set<ActorId> actors_of(JobId job) const;
+  bool is_over(ActorId id, const Actor& actor) const;
+  bool is_told_to_end(ActorId id) const;
+  void look_at_ending_job(JobId job, Out& out);
+  void look_at_ending_jobs(Out& out);
+  void may_be_over(ActorId id, Out& out);
+  void end_jobs(Out& out, Time now);
   Time unknown_until(Time since) const;
   void expire_unknown(Time now, Out& out);
 
@@ -351,6 +372,7 @@ class Directory {
   std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
   /// Names of actors that nobody holds and whose processes have not ended.
   std::map<Name, ActorId> ending_;
+  EndingJobs ending_jobs_;
   Time latest_{};  ///< at which a spawn was asked for
   /// Of the waiting spawns those for such a name, by when they are answered.
   std::map<std::pair<NodeId, std::uint64_t>, Time> ending_until_;

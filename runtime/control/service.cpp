@@ -500,11 +500,17 @@ void Service::on(StartJob message, Sender from, Time now) {
 }
 
 void Service::on(const FinishJob& message, Sender, Time now) {
-  run(jobs_.on_finish(message.job, wall_now()), now);
+  end_job(message.job, std::nullopt, now);
 }
 
 void Service::on(const DriverDied& message, Sender, Time now) {
-  run(jobs_.on_driver_died(message.job, message.why, wall_now()), now);
+  end_job(message.job, message.why, now);
+}
+
+/// Its actors end first. `why`: its driver has died, of that.
+void Service::end_job(JobId job, std::optional<std::string> why, Time now) {
+  if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, std::move(why)).second) return;
+  run(actors_.on_job_ending(job, now), now);
 }
 
 void Service::on(const GetJob& message, Sender from, Time now) {
@@ -693,6 +699,12 @@ void Service::carry_out(const DirectoryEvent& event, Time now) {
     out_.send(update->watcher, update->location);
   } else if (const auto* trouble = std::get_if<ActorTrouble>(&event)) {
     out_.say(trouble->line);
+  } else if (const auto* idle = std::get_if<JobIdle>(&event)) {
+    const auto ending = ending_jobs_.find(idle->job);
+    if (ending == ending_jobs_.end()) return;
+    run(ending->second ? jobs_.on_driver_died(idle->job, *ending->second, wall_now())
+                       : jobs_.on_finish(idle->job, wall_now()),
+        now);
   }
 }
 
@@ -700,6 +712,7 @@ void Service::carry_out(const JobEvent& event, Time now) {
   if (const auto* reply = std::get_if<JobReply>(&event)) {
     out_.send(reply->to, *reply);
   } else if (const auto* ended = std::get_if<JobEnded>(&event)) {
+    ending_jobs_.erase(ended->job);
     run(actors_.on_job_ended(ended->job), now);
     out_.broadcast(listeners(true), *ended);
   }

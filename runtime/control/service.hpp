@@ -214,6 +214,7 @@ class Service {
                         Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
+  void end_job(JobId job, std::optional<std::string> why, Time now);
   void on(const DriverDied& message, Sender from, Time now);
   void on(const GetJob& message, Sender from, Time now);
   void on(const KeyValueRequest& message, Sender from, Time now);
@@ -288,6 +289,8 @@ class Service {
   Out& out_;
   Membership members_;
   Directory actors_;
+  /// Jobs whose drivers have ended and whose actors have not: of what the driver died, if it did.
+  std::map<JobId, std::optional<std::string>> ending_jobs_;
   Jobs jobs_;
   KeyValues values_;
   ObjectNames names_;

@@ -201,8 +201,7 @@ struct Session::State {
 
   ~State() {
     // Destroyed by an error that leaves the program's body: the job has failed, not finished.
-    if (engine && std::uncaught_exceptions() == throwing) engine->finish();
-    if (engine) engine->stop();
+    if (engine) engine->finish(std::uncaught_exceptions() != throwing);
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();
     if (agent == 0) return;

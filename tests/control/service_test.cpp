@@ -235,7 +235,7 @@ TEST_F(ServiceTest, NamesAreTakenOnceAndFound) {
   EXPECT_EQ(last<ActorReply>(kC).actor, ActorId{});
 }
 
-TEST_F(ServiceTest, AJobsEndStopsItsActorsAndIsToldToAll) {
+TEST_F(ServiceTest, AJobsActorsEndAndThenItsEndIsToldToAll) {
   join_all();
   spawn(spec(1, 1));
   started(1);
@@ -244,12 +244,16 @@ TEST_F(ServiceTest, AJobsEndStopsItsActorsAndIsToldToAll) {
   spawn(detached);
   started(2);
   service->on_message(kA, DriverDied{kJob, "killed by signal 9"}, now);
-  EXPECT_EQ(state(1), ActorState::alive);
-  EXPECT_TRUE(told<JobEnded>(kB).empty());
   flush();
+  EXPECT_EQ(state(1), ActorState::alive) << "its handles go first";
+  EXPECT_EQ(spawn(spec(3, 1)).error->code, Code::cancelled);
+  pass(500ms, {kA, kB, kC});
   EXPECT_EQ(state(1), ActorState::dead);
   EXPECT_EQ(state(2), ActorState::alive);
-  EXPECT_EQ(told<StopActorAt>(placed(1)).size(), 1u);
+  ASSERT_EQ(told<StopActorAt>(placed(1)).size(), 1u);
+  EXPECT_TRUE(last<StopActorAt>(placed(1)).graceful);
+  EXPECT_TRUE(told<JobEnded>(kB).empty());
+  say(placed(1), ActorGone{ActorId{7, 1}, start_of(1).incarnation, nullptr, true});
   for (const NodeId node : {kA, kB, kC}) {
     EXPECT_EQ(last<JobEnded>(node).job, kJob);
     EXPECT_EQ(last<JobEnded>(node).state, JobState::failed);
@@ -259,6 +263,21 @@ TEST_F(ServiceTest, AJobsEndStopsItsActorsAndIsToldToAll) {
   EXPECT_EQ(last<JobInfo>(kB).job->state, JobState::failed);
   say(kB, GetJob{4, JobId{5, 5}});
   EXPECT_FALSE(last<JobInfo>(kB).job.has_value());
+}
+
+TEST_F(ServiceTest, AJobWhoseActorsDoNotEndIsOverInTime) {
+  join_all();
+  spawn(spec(1, 1));
+  started(1);
+  say(kA, FinishJob{kJob});
+  say(kA, FinishJob{kJob});  // said again
+  pass(2750ms, {kA, kB, kC});
+  EXPECT_TRUE(told<JobEnded>(kB).empty());
+  pass(500ms, {kA, kB, kC});
+  EXPECT_EQ(told<JobEnded>(kB).size(), 1u);
+  EXPECT_EQ(last<JobEnded>(kB).state, JobState::finished);
+  EXPECT_FALSE(last<StopActorAt>(placed(1)).graceful) << "it is killed";
+  EXPECT_EQ(spawn(spec(3, 1)).error->code, Code::cancelled);
 }
 
 TEST_F(ServiceTest, AJobEndsWithItsNode) {
@@ -538,6 +557,7 @@ TEST_F(ServiceTest, ANewControlRestartsWhatNobodyHostsAndEndsWhatIsOver) {
   const NodeId plain_at = placed(2);
   const auto plain_life = start_of(2).incarnation;
   say(kA, FinishJob{kJob});
+  pass(4s, {kA, kB, kC});
   start();
   for (const NodeId node : {kA, kB, kC}) {
     join(node, 4, node == kC ? 2 : 0);

@@ -272,6 +272,31 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
   }
 }
 
+TEST_F(Jobs, TheActorsOfADriverEndBeforeItsJobAlsoWhenItIsKilled) {
+  start(3, 1);
+  for (const int signal : {0, SIGKILL}) {
+    Driver driver({TROUPE_PROGRAM});
+    const auto file = [&](int i) { return (folder / ("log" + std::to_string(i))).string(); };
+    for (int i = 0; i < 4; ++i) {
+      const int pid = std::stoi(driver.ask("log " + file(i)));
+      if (i == 3) ::kill(pid, SIGSTOP);  // it does not end by itself
+    }
+    driver.end(signal);
+    const auto ended = [&](int i) {
+      std::string text;
+      std::ifstream(file(i)) >> text;
+      return text == "ended";
+    };
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(signal == 0 ? ended(i) : eventually([&] { return ended(i); }, 5s)) << i;
+      fs::remove(file(i));
+    }
+    EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 0; }, 5s));
+    EXPECT_FALSE(ended(3));
+    EXPECT_EQ(living_actors(), 0u);
+  }
+}
+
 TEST_F(Jobs, AProgramThatEndsBeforeRunFailsItsOwnJobOnly) {
   start(2, 1);
   Driver good({TROUPE_PROGRAM});

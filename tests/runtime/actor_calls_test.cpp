@@ -414,6 +414,101 @@ TEST_F(Calls, AnActorOfThisProcessIsCalledWithoutAskingAnybody) {
   EXPECT_EQ(calls.live(), 1u);
 }
 
+/// Calls hold their actor no longer than somebody wants them, and for a while.
+struct UnwantedCalls : Calls {
+  ObjectTable table{7};
+  detail::ObjectHandle handle = table.create();  // the user's, of the actor
+  Time now = Time{} + std::chrono::seconds(1000);
+
+  ActorCall* ask(int name, const detail::ObjectHandle& result, std::uint32_t waiting = 0) {
+    auto call = std::make_unique<ActorCall>();
+    call->actor = kA;
+    call->call.bytes.assign(1, static_cast<std::byte>(name));
+    call->waiting = waiting;
+    call->lifetime = handle;
+    if (result) call->results.push_back(result);
+    ActorCall* raw = call.get();
+    calls.submit(std::move(call));
+    return raw;
+  }
+  void pass(Duration time) {
+    now += time;
+    EXPECT_TRUE(calls.let_go_of_unwanted(now));
+  }
+};
+
+TEST_F(UnwantedCalls, ATellHoldsItsActorForAWhileAfterTheLastHandle) {
+  EXPECT_FALSE(calls.let_go_of_unwanted(now));
+  ActorCall* tell = ask(1, {});
+  update(ActorState::alive, 1, 5);
+  for (int i = 0; i < 100; ++i) pass(ActorCalls::kUnwantedQueued);
+  EXPECT_TRUE(tell->lifetime) << "a handle is left";
+  handle = {};
+  pass(ActorCalls::kUnwantedLook);
+  pass(ActorCalls::kUnwantedSent - Duration(1));
+  EXPECT_TRUE(tell->lifetime);
+  pass(Duration(1));
+  EXPECT_FALSE(tell->lifetime);
+  EXPECT_EQ(calls.live(), 1u) << "it is under way still";
+  calls.ended(5, tell->sequence);
+  EXPECT_FALSE(calls.let_go_of_unwanted(now));
+}
+
+TEST_F(UnwantedCalls, AResultThatIsHeldKeepsTheActor) {
+  detail::ObjectHandle first = table.create(), second = table.create();
+  ActorCall* one = ask(1, first);
+  ActorCall* two = ask(2, second);
+  update(ActorState::alive, 1, 5);
+  handle = {};
+  first = {};
+  for (int i = 0; i < 100; ++i) pass(ActorCalls::kUnwantedQueued);
+  EXPECT_TRUE(one->lifetime && two->lifetime) << "the second comes after the first";
+  second = {};
+  pass(Duration(0));
+  pass(ActorCalls::kUnwantedSent);
+  EXPECT_FALSE(one->lifetime || two->lifetime);
+}
+
+TEST_F(UnwantedCalls, AResultThatWasPassedOnKeepsTheActor) {
+  detail::ObjectHandle result = table.create();
+  table.mark_escaped(entry_of(result));
+  ActorCall* call = ask(1, result);
+  update(ActorState::alive, 1, 5);
+  handle = {};
+  for (int i = 0; i < 100; ++i) pass(ActorCalls::kUnwantedQueued);
+  EXPECT_TRUE(call->lifetime);
+  table.erase(entry_of(result));
+}
+
+TEST_F(UnwantedCalls, OneThatWasNotSentHasLonger) {
+  ActorCall* sent = ask(1, {});
+  ActorCall* queued = ask(2, {}, 1);
+  update(ActorState::alive, 1, 5);
+  handle = {};
+  pass(Duration(0));
+  pass(ActorCalls::kUnwantedQueued - Duration(1));
+  EXPECT_TRUE(sent->lifetime && queued->lifetime);
+  calls.argument_ready(*queued);
+  pass(Duration(1));
+  EXPECT_FALSE(sent->lifetime || queued->lifetime);
+}
+
+TEST_F(UnwantedCalls, AHandleThatComesAgainBeginsAnew) {
+  ActorCall* tell = ask(1, {});
+  update(ActorState::alive, 1, 5);
+  handle = {};
+  pass(Duration(0));
+  pass(ActorCalls::kUnwantedSent - Duration(1));
+  handle = tell->lifetime;
+  pass(Duration(1));
+  handle = {};
+  pass(Duration(0));
+  pass(ActorCalls::kUnwantedSent - Duration(1));
+  EXPECT_TRUE(tell->lifetime);
+  pass(Duration(1));
+  EXPECT_FALSE(tell->lifetime);
+}
+
 TEST_F(Calls, OnlyCallsThatHaveNotEndedOweTheirResults) {
   ObjectTable objects(1);
   const auto under_way = objects.create(), queued = objects.create(), other = objects.create();

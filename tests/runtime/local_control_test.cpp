@@ -50,6 +50,7 @@ struct PrivateNode : testing::Test {
   ActorHost host{out, control, kNode};
   const Error died{Code::worker_died, "killed by signal 9"};
   Time now = Time{} + 100s;
+  bool job_ended = false;
 
   /// What the agent's loop does with control's answers.
   void turn() {
@@ -61,6 +62,7 @@ struct PrivateNode : testing::Test {
         if (const auto* start = std::get_if<control::StartActorAt>(&answer))
           host.start(*start, now);
         if (const auto* stop = std::get_if<control::StopActorAt>(&answer)) host.stop(*stop, now);
+        job_ended |= std::holds_alternative<control::JobEnded>(answer);
         if (const auto* reply = std::get_if<control::ActorReply>(&answer)) host.replied(*reply);
         if (const auto* at = std::get_if<control::ActorLocation>(&answer)) host.located(*at, now);
       }
@@ -126,6 +128,19 @@ TEST_F(PrivateNode, StartsOnceAndTellsWhoAskedBeforeItWasMade) {
   EXPECT_EQ(last().worker, 3u);
   EXPECT_FALSE(control.next_deadline());
   EXPECT_EQ(out.remote, 0);
+}
+
+TEST_F(PrivateNode, AJobIsOverWhenItsActorsHaveEnded) {
+  create(kA);
+  live(kA, 3);
+  control.send(control::FinishJob{});
+  turn();
+  EXPECT_FALSE(job_ended);
+  wait_for_timer();
+  EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
+  EXPECT_FALSE(job_ended);
+  die(3);
+  EXPECT_TRUE(job_ended);
 }
 
 TEST_F(PrivateNode, RestartsExactlyAsOftenAsAllowed) {

@@ -31,6 +31,14 @@ struct Counter {
   int pid() const { return ::getpid(); }
 };
 
+/// Writes when it ends.
+struct Log {
+  std::ofstream out;
+  explicit Log(const std::string& file) : out(file) {}
+  ~Log() { out << "ended"; }
+  int pid() const { return ::getpid(); }
+};
+
 /// Keeps what outlives the driver that made it.
 struct Shelf {
   using Values = std::vector<troupe::Ref<std::vector<double>>>;
@@ -141,6 +149,11 @@ class Driver {
       ctx_.kill(*found);
       return "killed";
     }
+    if (verb == "log") {
+      line >> name;
+      logs_.push_back(ctx_.spawn<Log>(name));
+      return std::to_string(ctx_.get(logs_.back().call<&Log::pid>(), kBound));
+    }
     int nodes = 1;
     if (verb == "shelve") {  // one value that was put here, one that a task made
       troupe::ActorOptions options;
@@ -223,6 +236,7 @@ class Driver {
 
   troupe::Context& ctx_;
   std::map<std::string, troupe::Actor<Counter>> kept_;
+  std::vector<troupe::Actor<Log>> logs_;
   std::vector<troupe::Ref<std::vector<double>>> values_;
   std::vector<troupe::Ref<int>> busy_;
 };

@@ -19,6 +19,7 @@ using wire::Cases;
 // Timers: its own, then what each process does, then what interrupts its actor.
 constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000, kAlarm = 1ull << 40;
 constexpr std::size_t kMaxDriverEnds = 64;
+constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + 1s;  ///< as node_jobs.cpp
 
 }  // namespace
 
@@ -223,6 +224,7 @@ void Agent::pass() {
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
   actors_.on_tick(now);
+  end_late_jobs(now);
   moves_.on_tick(now);
   reap();
   carry_out_leases();
@@ -245,6 +247,7 @@ Time Agent::next_deadline() const {
   Time until = leases_.next_deadline().value_or(Time::max());
   until = std::min({until, network_->next_deadline(), moves_.next_deadline(),
                     reporting_.next_deadline(), actors_.next_deadline()});
+  for (const auto& [number, job] : jobs_) until = std::min(until, job.end_by);
   if (cluster_.plan.slow_node != 0 && network_->epoch() != 0) until = std::min(until, next_pace_);
   if (starting_ + dead_ == 0) return until;
   for (const auto& [index, proc] : processes_) {
@@ -655,7 +658,8 @@ void Agent::driver_gone(Proc& driver, bool finished) {
   network_->send_control(end);
   driver_ends_.push_back(std::move(end));
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
-  end_job(job.id);
+  end_tasks(job);
+  job.end_by = env_->now() + kJobEnds;
   cluster_.moment();
 }
 
@@ -686,15 +690,27 @@ void Agent::drop_wishes(const Job& job) {
   remote_.refuse_job(job.id, "its job has ended");
 }
 
+void Agent::end_tasks(const Job& job) {
+  for (const auto& [index, proc] : processes_) {
+    if (proc->job_number != job.number || proc->reaped_at) continue;
+    if (proc->driver || !has_purpose(*proc)) kill_process(*proc, "its job has ended");
+  }
+}
+
+void Agent::end_late_jobs(Time now) {
+  std::vector<JobId> late;
+  for (const auto& [number, job] : jobs_)
+    if (job.end_by <= now) late.push_back(job.id);
+  for (const JobId id : late) end_job(id);
+}
+
 void Agent::end_job(JobId id) {
   const auto number = job_numbers_.find(id);
   if (number == job_numbers_.end()) return;
   Job& job = jobs_.at(number->second);
   job.ended = true;
-  for (const auto& [index, proc] : processes_) {
-    if (proc->job_number != job.number || proc->reaped_at) continue;
-    if (proc->driver || !has_purpose(*proc)) kill_process(*proc, "its job has ended");
-  }
+  job.end_by = Time::max();
+  end_tasks(job);
   drop_wishes(job);
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(env_->now(), dedicated, job.number);

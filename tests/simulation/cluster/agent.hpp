@@ -107,6 +107,7 @@ class Agent final : public sim::Node<Packet>,
   struct Job {
     JobId id;
     scheduling::JobNumber number = 0;
+    Time end_by = Time::max();
     bool ended = false;
     ProcessIndex driver = 0;
     bool described = false, welcome = false;
@@ -189,6 +190,8 @@ class Agent final : public sim::Node<Packet>,
   void start_job(Job& job);
   void driver_gone(Proc& driver, bool finished);
   void drop_wishes(const Job& job);
+  void end_tasks(const Job& job);
+  void end_late_jobs(Time now);
   void end_job(JobId id);
   void forget_ended_jobs();
   void on_registered();

@@ -1,0 +1,142 @@
+/// The Directory's actors of jobs that end.
+#include "troupe/runtime/control/directory.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::control {
+namespace {
+
+constexpr const char* kJobEnded = "its job has ended";
+
+Error of_ended_job(JobId job) {
+  return Error(Code::cancelled, "the actor's job " + job.str() + " has ended",
+               Outcome::not_executed);
+}
+
+}  // namespace
+
+bool Directory::belongs_to(const ActorSpec& spec, JobId job) {
+  return spec.job == job && !spec.detached;
+}
+
+/// Then it has been refused.
+bool Directory::is_of_ending_job(const SpawnActor& message, Out& out) const {
+  const ActorSpec& spec = message.spec;
+  if (!ending_jobs_.has(spec.job) || spec.detached || actors_.count(spec.id) != 0) return false;
+  reply_error(message, of_ended_job(spec.job), out);
+  return true;
+}
+
+/// Those of the job that wait are not made; who waits for a name is not there any more.
+void Directory::refuse_spawns(JobId job, Out& out) {
+  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
+    const ActorSpec& spec = waiting.second.spec;
+    const bool waits_for_name = ending_until_.count(waiting.first) != 0;
+    if (spec.job != job || (spec.detached && !waits_for_name)) return false;
+    ending_until_.erase(waiting.first);
+    reply_error(waiting.second, of_ended_job(job), out);
+    return true;
+  });
+}
+
+/// It ends now: it is killed if it has a process.
+void Directory::end_with_job(Actor& actor, Out& out) {
+  actor.maker = {};  // whoever asks for it again is refused
+  stop(actor, kJobEnded, out);
+  bury(actor, kJobEnded, std::nullopt, out);
+}
+
+std::set<ActorId> Directory::actors_of(JobId job) const {
+  std::set<ActorId> left;
+  for (const auto& [id, actor] : actors_)
+    if (belongs_to(*actor.spec, job) && !is_over(id, actor)) left.insert(id);
+  return left;
+}
+
+/// Dead, and its process has ended, as far as that is heard of.
+bool Directory::is_over(ActorId id, const Actor& actor) const {
+  return actor.state == ActorState::dead && !is_told_to_end(id);
+}
+
+bool Directory::is_told_to_end(ActorId id) const {
+  const auto at = condemned_.find(id);
+  return at != condemned_.end() && at->second.node;
+}
+
+Directory::Out Directory::on_job_ending(JobId job, Time now) {
+  Out out;
+  if (ending_jobs_.has(job)) return out;
+  refuse_spawns(job, out);
+  ending_jobs_.begin(job, actors_of(job), now);
+  look_at_ending_job(job, out);
+  return out;
+}
+
+/// What has ended is no longer waited for.
+void Directory::look_at_ending_job(JobId job, Out& out) {
+  if (!ending_jobs_.left(job).empty() || !awaited_.empty()) return;
+  ending_jobs_.forget(job);
+  out.after_sync.emplace_back(JobIdle{job});
+}
+
+void Directory::look_at_ending_jobs(Out& out) {
+  for (const auto& [job, left] : ending_jobs_.all()) {
+    ending_jobs_.left(job) = actors_of(job);
+    look_at_ending_job(job, out);
+  }
+}
+
+/// Called whenever it may be.
+void Directory::may_be_over(ActorId id, Out& out) {
+  if (ending_jobs_.empty()) return;
+  const auto at = actors_.find(id);
+  if (at == actors_.end() || !is_over(id, at->second)) return;
+  const JobId job = at->second.spec->job;
+  if (!ending_jobs_.has(job) || ending_jobs_.left(job).erase(id) == 0) return;
+  look_at_ending_job(job, out);
+}
+
+void Directory::end_jobs(Out& out, Time now) {
+  for (const auto& [job, left] : ending_jobs_.all()) {
+    bool ends = false;
+    for (const ActorId id : left) {
+      ends = ends || is_told_to_end(id);
+      if (actors_.count(id) == 0) ending_jobs_.left(job).erase(id);  // one of too many dead
+    }
+    const EndingJobs::Next next = ending_jobs_.look(job, ends, now);
+    if (next == EndingJobs::Next::wait) continue;
+    const bool kills = next == EndingJobs::Next::kill_all;
+    for (const ActorId id : left) {
+      const auto at = actors_.find(id);
+      if (at != actors_.end() && at->second.state != ActorState::dead) {
+        if (kills)
+          end_with_job(at->second, out);
+        else
+          end(at->second, Stop::gracefully, out);
+      } else if (const auto told = condemned_.find(id);
+                 kills && told != condemned_.end() && told->second.node) {
+        const Condemned& one = told->second;
+        out.after_sync.emplace_back(
+            StopActorAt{one.node, one.epoch, id, one.life, false, kJobEnded, true});
+      }
+    }
+    if (!kills || !ending_jobs_.has(job)) continue;
+    ending_jobs_.forget(job);
+    out.after_sync.emplace_back(JobIdle{job});
+  }
+}
+
+Directory::Out Directory::on_job_ended(JobId job) {
+  Out out;
+  ending_jobs_.forget(job);
+  refuse_spawns(job, out);
+  std::vector<ActorId> ids;
+  for (const auto& [id, actor] : actors_)
+    if (belongs_to(*actor.spec, job) && actor.state != ActorState::dead) ids.push_back(id);
+  for (const ActorId id : ids) end_with_job(actors_.at(id), out);
+  return out;
+}
+
+}  // namespace troupe::control
