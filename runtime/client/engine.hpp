@@ -146,6 +146,7 @@ class ClientEngine final : public detail::Engine,
   /// Waits until what this process has sent was answered, or its agent is gone, which ends the
   /// process when that takes too long.
   void finish_sends();
+  bool has_lost_agent();
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
   /// Values that arrived with a call, made readable; refs in them become handles. Blocks as get()
   /// until forwarded ones are here. Throws the typed error when one is gone.

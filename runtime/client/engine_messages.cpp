@@ -593,6 +593,11 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   return go_on ? std::optional(waited) : std::nullopt;
 }
 
+bool ClientEngine::has_lost_agent() {
+  const Guard lock = guard();
+  return agent_lost_;
+}
+
 void ClientEngine::finish_sends() {
   Guard lock = guard();
   pump_->wait(

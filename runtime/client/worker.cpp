@@ -231,6 +231,8 @@ class Worker {
       if (start) become(*start);
       free_since_ = steady_now();
     }
+    // It is killed in a moment: a destructor would run or not, as chance has it.
+    if (engine_.has_lost_agent()) return;
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
     engine_.finish_sends();
