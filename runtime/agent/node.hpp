@@ -115,8 +115,9 @@ class Node final : private OwnerTable::Out,
     std::uint64_t objections = 0;  ///< to what it has said
     std::string reason;
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their lines there
-    std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our books
-    QuotaWait at_quota;                ///< it asks in vain, its job having enough
+    std::vector<std::uint32_t> sites;   ///< its numbers of call sites → those of our books
+    std::optional<wire::Shape> leased;  ///< a worker's lease, as it was told last
+    QuotaWait at_quota;                 ///< it asks in vain, its job having enough
   };
   /// One driver's work, as far as this node has to do with it.
   struct Job {
@@ -369,6 +370,7 @@ class Node final : private OwnerTable::Out,
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
   void on_granted(const scheduling::Granted& grant);
+  void tell_lease(Process& worker, const scheduling::Granted& grant);
   void on_refused(const scheduling::Refused& refused);
   control::NodeReport report_of_self() const;
   void tell_pace(Time now);

@@ -40,8 +40,7 @@ void Node::carry_out_leases() {
 void Node::on_granted(const scheduling::Granted& grant) {
   // It has this before its first call under the lease, which nobody sends before the grant.
   Process* worker = find(grant.worker);
-  if (options_.gpus > 0 && worker != nullptr)
-    send(*worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus});
+  if (worker != nullptr) tell_lease(*worker, grant);
   if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
   if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key);
   if (grant.owner == kSelf) {
@@ -58,6 +57,15 @@ void Node::on_granted(const scheduling::Granted& grant) {
   if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
   connect(*owner, *worker);
   send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
+}
+
+/// Mostly it is what the worker was told before.
+void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
+  wire::Shape shape = wire_shape(grant.shape);
+  const bool has_devices = options_.gpus > 0;
+  if (!has_devices && worker.leased == shape) return;
+  send(worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus, shape, has_devices});
+  worker.leased = std::move(shape);
 }
 
 void Node::on_refused(const scheduling::Refused& refused) {

@@ -600,7 +600,7 @@ LeaseTable::Served LeaseTable::grant_here(const WishKey& key, Wish& wish, Time n
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
   const LeaseId id = next_lease_++;
   workers_.at(*worker).lease = id;
-  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts)});
+  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), wish.shape});
   leases_.emplace(id, std::move(lease));
   count_down(key, now);
   refresh_view();

@@ -94,6 +94,7 @@ struct Granted {
   LeaseId lease = 0;
   WorkerId worker = 0;
   std::vector<std::int32_t> gpus;  ///< device numbers
+  Shape shape = {};                ///< that was asked for
 };
 /// One lease of this key is to be asked for at that node. From here on the asker counts it: its
 /// next wish for the key is without what was spilled and neither granted nor refused there.

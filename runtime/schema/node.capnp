@@ -166,11 +166,13 @@ struct RequestLease {
 
 struct LeaseGranted {
   # Agent -> process. The Channel to `worker` was sent before or is under way. Lease 0: to the worker itself, before a
-  # caller has the lease: these are its devices from now on. Only of nodes that have any.
+  # caller has the lease: what it has from now on. Of a node without devices only when `shape` is another than before.
   key @0 :UInt64;
   lease @1 :UInt64;
   worker @2 :UInt64;      # process index
   gpus @3 :List(Int32);   # devices that are the worker's under this lease; at most 64
+  shape @4 :Shape;        # lease 0: what the lease reserves; none: unknown
+  hasDevices @5 :Bool;    # lease 0 with a shape: the node has devices, and `gpus` says which are the worker's
 }
 
 struct LeaseRefused {

@@ -208,6 +208,8 @@ struct LeaseGranted {
   std::uint64_t lease = 0;
   std::uint64_t worker = 0;
   std::vector<std::int32_t> gpus;
+  std::optional<Shape> shape = {};  ///< lease 0: what the worker's lease reserves
+  bool has_devices = false;         ///< lease 0 with a shape: `gpus` are its devices
 };
 /// Agent -> process: the shape can never be satisfied; all calls of this key fail with the
 /// sentence.

@@ -110,12 +110,17 @@ void write(schema::LeaseGranted::Builder out, const LeaseGranted& m) {
   out.setLease(m.lease);
   out.setWorker(m.worker);
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
+  if (m.shape) internal::write(out.initShape(), *m.shape);
+  out.setHasDevices(m.has_devices);
 }
 void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
   m.key = in.getKey();
   m.lease = in.getLease();
   m.worker = in.getWorker();
   internal::read(in.getGpus(), m.gpus);
+  m.shape.reset();
+  if (in.hasShape()) internal::read(in.getShape(), m.shape.emplace());
+  m.has_devices = in.getHasDevices();
 }
 
 void write(schema::LeaseRefused::Builder out, const LeaseRefused& m) {

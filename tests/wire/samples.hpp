@@ -75,6 +75,7 @@ void each(F& f, RequestLease& m) {
 template <class F>
 void each(F& f, LeaseGranted& m) {
   f("key", m.key), f("lease", m.lease), f("worker", m.worker), f("gpus", m.gpus);
+  f("shape", m.shape), f("has_devices", m.has_devices);
 }
 template <class F>
 void each(F& f, LeaseRefused& m) {
