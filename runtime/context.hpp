@@ -156,6 +156,10 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// Instead of TimedOut, when a call waits for an actor whose node says nothing and is not known
   /// to be dead: ActorUnavailable (the call goes on when the node does). A timeout of zero only
   /// looks.
+  /// Inside a task, a get without a timeout may run the awaited task on the calling thread: one
+  /// that this task, or another in its process, has submitted and nobody has begun. Hold no lock
+  /// across get. A crash of the awaited task takes the caller along, and both run again in
+  /// processes of their own. TaskOptions::isolated opts out.
   template <class T>
   T get(const Ref<T>& ref, Duration timeout = forever) const;
   /// All of them, in order; the timeout is for the whole.

@@ -60,6 +60,7 @@ Request request_of(const TaskOptions& options) {
   request.second_attempt = options.second_attempt;
   if (options.second_attempt && options.max_retries == 0)
     refuse("options: second_attempt runs the function twice, and max_retries 0 forbids that");
+  request.isolated = options.isolated;
   return request;
 }
 

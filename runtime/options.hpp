@@ -141,6 +141,11 @@ struct TaskOptions {
   /// ends well counts, and the other runs to its end for nothing. For functions that may run twice
   /// at once; InvalidArgument with max_retries 0. Costs the CPU time of both.
   bool second_attempt = false;
+  /// Never runs in the process of the task that awaits it. For a function that may crash, that
+  /// needs the locks of its caller, or that leaves its process other than it was. Costs a process
+  /// for as long as the caller waits, and a round trip. Default false: Context::get may run it in
+  /// place.
+  bool isolated = false;
 };
 
 /// For actors.

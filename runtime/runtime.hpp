@@ -18,10 +18,13 @@
 /// Tasks (context.hpp)
 ///   `ctx.submit<f>(args…)` runs f somewhere and returns a Ref to its result. Arguments convert as
 ///   in a plain call; a Ref<U> given where a U fits is a dependency: f starts when it is ready. f
-///   may take `Context&` first; then it can submit, get and wait itself, and a blocked get gives
-///   its CPU back. f may be a function, a static member, a template instance, a lambda without
-///   captures, a coroutine that returns Task<T>. A task whose worker or node dies runs again
-///   (`ctx.with({.max_retries = 5})`), and exactly one result is published.
+///   may take `Context&` first; then it can submit, get and wait itself. f may be a function, a
+///   static member, a template instance, a lambda without captures, a coroutine that returns
+///   Task<T>. A task whose worker or node dies runs again (`ctx.with({.max_retries = 5})`), and
+///   exactly one result is published. A get inside a task runs the awaited task in place when
+///   nobody has begun it, and gives its CPU back otherwise. Recursion needs no process per level,
+///   and a task holds no lock across get. `ctx.with({.isolated = true})` keeps a task out of the
+///   process that awaits it.
 ///
 /// Actors (actor.hpp)
 ///   `ctx.spawn<A>(args…)` makes an A in a process of its own; `actor.call<&A::m>(args…)` runs a

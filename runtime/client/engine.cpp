@@ -391,7 +391,10 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     unlock_and_collect(lock);
     return;
   }
-  for (const auto& result : results) task->results.push_back(result);
+  for (const auto& result : results) {
+    task->results.push_back(result);
+    entry_of(result).task = task;
+  }
   task->key = static_cast<std::uint32_t>(key_for(options));
   task->sequence = sequence;
   task->light = sequence != 0 && results.size() == 1;
@@ -825,6 +828,10 @@ void ClientEngine::return_lease(std::uint64_t lease) {
 void ClientEngine::recall(std::uint64_t worker) {
   if (Peer* peer = peer_of(worker))
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
+}
+bool ClientEngine::may_come_back(std::uint64_t worker, std::uint64_t sequence) {
+  const Peer* peer = peer_of(worker);
+  return peer != nullptr && !peer->remote && peer->channel.peer_progress().started < sequence;
 }
 void ClientEngine::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));

@@ -12,6 +12,7 @@
 #include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/late_wake.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
@@ -173,6 +174,11 @@ class ClientEngine final : public detail::Engine,
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
   void tell_pace(std::vector<wire::SitePace> sites);
 
+  /// From here on tasks that this process awaits may run in it; nullptr: no more.
+  void runs_in_place(InPlaceRunner* runner);
+  /// What run() of it has come to: one value for each result.
+  void ended_here(Task& task, std::span<OutgoingValue> values) noexcept;
+
   void release(Entry* entry) noexcept;
   /// This process is a fork of the one that the engine works in: it must not be touched here.
   bool in_fork() const noexcept { return mark_.in_fork(); }
@@ -250,6 +256,8 @@ class ClientEngine final : public detail::Engine,
   void return_lease(std::uint64_t lease) override;
   void recall(std::uint64_t worker) override;
   void fail(Task& task, const Error& error) override;
+  bool may_come_back(std::uint64_t worker, std::uint64_t sequence) override;
+  void claim_came_back() override { pump_->notify(); }
   // ActorCalls::Out
   bool send(std::uint64_t worker, ActorCall& call) override;
   void watch(ActorId actor) override;
@@ -295,6 +303,7 @@ class ClientEngine final : public detail::Engine,
 
   // values and references (engine_objects.cpp)
   void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
+  void settle_forward(Entry& entry, detail::ObjectHandle source);
   void settle_error(Entry& entry, const Error& error);
   void wake(Entry& entry);
   void fire_woken();
@@ -327,6 +336,13 @@ class ClientEngine final : public detail::Engine,
   void collect_unless_locked();
   void collect_released();
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
+
+  // tasks that run where they are awaited (engine_in_place.cpp)
+  bool run_awaited(Guard& lock, Entry& entry);
+  bool may_run_here(const Task& task) const;
+  void run_here(Guard& lock, Task& task);
+  void settle_own(Entry& entry, OutgoingValue value);
+  void drop_own(const OutgoingValue& value);
 
   // lost values (engine_lineage.cpp)
   void unparked(Entry& entry) override { release(&entry); }
@@ -509,6 +525,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<int> gpus_;                 ///< of the lease that this worker works under
   std::optional<std::string> node_gpus_;  ///< what CUDA_VISIBLE_DEVICES said at first
   bool gpus_told_ = false;                ///< and its environment does not say so yet
+  std::optional<wire::Shape> leased_;     ///< what that lease reserves, once the agent has said so
   std::vector<std::uint32_t> ready_lines_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;                                                        ///< scratch
@@ -523,8 +540,10 @@ class ClientEngine final : public detail::Engine,
   Loopback loopback_;             ///< its calls to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool awaits_end_of_job_ = false;  ///< stop() is to wait for it
-  bool blocked_ = false;            ///< a worker that waits for others
+  bool awaits_end_of_job_ = false;     ///< stop() is to wait for it
+  bool blocked_ = false;               ///< a worker that waits for others
+  InPlaceRunner* in_place_ = nullptr;  ///< of a worker
+  bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
   bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;

@@ -57,23 +57,8 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       entry.kind = wire::Value::Kind::error;
       entry.error = value.error;
       break;
-    case wire::Value::Kind::forwarded: {
-      detail::ObjectHandle source = std::move(adopt_refs({&value.forward, 1}).front());
-      for (const Entry* at = &entry_of(source); at != nullptr;
-           at = at->source ? &entry_of(at->source) : nullptr)
-        if (at == &entry)
-          return settle_error(entry, Error(Code::invalid_argument,
-                                           "the object was forwarded to itself: it has no value"));
-      entry.source = std::move(source);
-      if (entry.fulfil && !entry_of(entry.source).ready.load(std::memory_order_relaxed)) {
-        // Others wait for it at the agent, which can follow the source by itself: this process may
-        // end before that is ready.
-        entry.fulfil = false;
-        tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, for_agent())});
-      }
-      follow(entry);
-      return;
-    }
+    case wire::Value::Kind::forwarded:
+      return settle_forward(entry, std::move(adopt_refs({&value.forward, 1}).front()));
     case wire::Value::Kind::remote:
       if (!entry.escaped || entry.fulfil) {  // the agent could not fetch it
         give_back(value);
@@ -86,6 +71,23 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       break;
   }
   finish_settling(entry);
+}
+
+/// Its value is that of another object. Precondition: the entry is not ready.
+void ClientEngine::settle_forward(Entry& entry, detail::ObjectHandle source) {
+  for (const Entry* at = &entry_of(source); at != nullptr;
+       at = at->source ? &entry_of(at->source) : nullptr)
+    if (at == &entry)
+      return settle_error(entry, Error(Code::invalid_argument,
+                                       "the object was forwarded to itself: it has no value"));
+  entry.source = std::move(source);
+  if (entry.fulfil && !entry_of(entry.source).ready.load(std::memory_order_relaxed)) {
+    // Others wait for it at the agent, which can follow the source by itself: this process may
+    // end before that is ready.
+    entry.fulfil = false;
+    tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, for_agent())});
+  }
+  follow(entry);
 }
 
 /// Something more about a ready entry: the bytes of a remote value, or nothing that is wanted.
@@ -372,6 +374,7 @@ void ClientEngine::collect_released() {
 }
 
 void ClientEngine::free_entry(Entry* entry) {
+  entry->next_released = nullptr;
   if (entry->lineage_uses != 0 && lineage_.park(*entry)) return;
   objects_->erase(*entry);
   if (entry->made_by != nullptr) depart(*entry);

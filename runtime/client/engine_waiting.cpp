@@ -21,6 +21,7 @@ constexpr Duration kBlockGrace = 100us;
 class Blocking {
  public:
   explicit Blocking(ClientEngine& engine) : engine_(engine) {
+    engine_.tasks_.recall_claimed();
     engine_.hand_back_unstarted();
     engine_.blocked_ = true;
     engine_.tell_agent(wire::Blocked{});
@@ -39,6 +40,7 @@ class Blocking {
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
   if (kind_ != wire::ProcessKind::worker || blocked_) {
+    tasks_.recall_claimed();
     pump_->wait(guard, done, deadline, now);
     return;
   }
@@ -162,18 +164,25 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
   return false;
 }
 
-/// As try_get, but lost is lost. `now`: the time, if the caller knows it.
-Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object, Time deadline,
-                                              Duration timeout, Time now) {
+/// As try_get, but lost is lost. `now`: the time, if the caller knows it. Apart from try_get, which
+/// mostly needs nothing of it.
+[[gnu::noinline]] Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object,
+                                                                Time deadline, Duration timeout,
+                                                                Time now) {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
     Guard lock = guard();
     need(entry, true);
+    const bool in_place =
+        in_place_ != nullptr && deadline == Time::max() && in_place_->is_allowed();
     bool ended = false;
     try {
       if (is_own_call(entry)) raise(Loopback::waits_for_itself());
-      ended = block_until(
-          lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
+      if (in_place)
+        ended = run_awaited(lock, entry);
+      else
+        ended = block_until(
+            lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
     } catch (const Error& error) {
       return error;
     }

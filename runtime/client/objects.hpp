@@ -31,6 +31,7 @@ inline constexpr std::uint32_t kBundled = wire::kMaxRefs + 1;
 class ClientEngine;
 struct Entry;
 struct Spec;
+struct Task;
 
 /// Somebody to be told when an entry is ready. `fire` runs under the engine's lock.
 struct Waiter {
@@ -77,7 +78,10 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   Rarely<std::vector<detail::ObjectHandle>> nested;  ///< shared: handles of the refs inside
   detail::ObjectHandle source;          ///< forwarded: keeps the object whose value this is
   Rarely<std::vector<Waiter>> waiters;  ///< until ready; of a remote one for its bytes
-  Entry* next_released = nullptr;
+  union {
+    Entry* next_released = nullptr;
+    Task* task;  ///< a worker's, not ready, without a source: what is to settle it, or nullptr
+  };
   struct Neighbours {
     Entry *older = nullptr, *newer = nullptr;
   };
@@ -142,6 +146,14 @@ inline Entry* blocker_of(Entry& entry) noexcept {
   for (Entry* at = &entry; at != nullptr; at = next_of(*at))
     if (at->rebuilding || !at->ready.load(std::memory_order_relaxed)) return at;
   return nullptr;
+}
+
+/// The task of this process whose end the entry waits for, wherever its value is to come from; or
+/// nullptr. Under the engine's lock.
+inline Task* awaited_task(Entry& entry) noexcept {
+  Entry* at = &entry;
+  while (Entry* next = next_of(*at)) at = next;
+  return at->rebuilding || at->ready.load(std::memory_order_relaxed) ? nullptr : at->task;
 }
 
 /// Whether the value, or its error, can be opened in this process. Without the lock, too.

@@ -104,15 +104,15 @@ void TaskManager::submit(std::unique_ptr<Task>&& owned, const LateTime& now) {
   out_.placed(*task);
   if (task->key != before) pools_.try_emplace(before);  // unused() is due for it, too
   Pool& pool = pools_[task->key];
-  pool.ready.push_back(task);
+  pool.ready.push_back(*task);
   ++pool.tasks;
   ++queued_;
   take_over(*owned.release());
   try {
     dispatch(task->key, pool, now);
   } catch (...) {
-    if (pool.ready.empty()) return;  // it was sent, and only a wish could not be taken back
-    pool.ready.pop_back();
+    if (!pool.ready.holds(*task)) return;  // it was sent, and only a wish could not be taken back
+    pool.ready.erase(*task);
     --queued_;
     owned = take(*task, pool);
     throw;
@@ -132,8 +132,10 @@ void TaskManager::argument_ready(Task& task, Time now) {
   if (task.key != before) {
     --pools_.at(before).tasks;
     ++pool.tasks;
+    claim_.gone(task);  // it belongs to another node
   }
-  pool.ready.push_back(&task);
+  if (goes_to_waiter(task)) return;
+  pool.ready.push_back(task);
   ++queued_;
   dispatch(task.key, pool, now);
 }
@@ -268,8 +270,9 @@ void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::u
   ++task->attempt;
   Lease& lease = *leases_.at(worker);
   leave(lease, sequence, now);
+  claim_.gone(*task);
   if (waiting == 0) {
-    pools_[lease.key].ready.push_back(task);
+    pools_[lease.key].ready.push_back(*task);
     ++queued_;
   }
   settle_lease(lease, now);
@@ -361,6 +364,16 @@ Time TaskManager::tick(Time now) {
     const bool somebody_idle =
         std::any_of(pool.leases.begin(), pool.leases.end(),
                     [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
+    if (pool.claims.any()) {
+      next = std::min(next, pool.claims.look(now));
+      if (!pool.claims.any()) dispatch(key, pool, now);
+    }
+    if (pool.requested != 0 && pool.ready.empty()) {  // what it was for was run here meanwhile
+      if (now - pool.asked >= kAskAgain)
+        ask(key, pool, 0, now);
+      else
+        next = std::min(next, pool.asked + kAskAgain);
+    }
     for (Lease* lease : pool.leases) {
       if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);  // it may be idle by then
       if (const Time when = when_slow(*lease); when <= now)
@@ -446,14 +459,14 @@ Task* TaskManager::part(const Task& task) {
 /// The other attempt has ended the task. What runs cannot be stopped: its answer finds no results.
 void TaskManager::supersede(Task& late) {
   Pool& pool = pools_.at(late.key);
-  const auto queued = std::find(pool.ready.begin(), pool.ready.end(), &late);
-  if (queued != pool.ready.end()) {
-    pool.ready.erase(queued);
+  if (pool.ready.holds(late)) {
+    pool.ready.erase(late);
     --queued_;
     return forget(late);
   }
   late.fate = Task::Fate::superseded;
   late.retries_left = 0;
+  unname(late);
   late.results = {};
 }
 
@@ -474,10 +487,10 @@ void TaskManager::forget_unused() {
 }
 
 std::size_t TaskManager::depth(const Pool& pool) noexcept {
-  if (pool.run_ns < 0) return 1;
-  if (pool.run_ns >= 2e6) return 1;
+  if (pool.run_ns < 0 || pool.run_ns >= 2e6) return 1;
   const auto fit = static_cast<std::size_t>(kPipelineNs / std::max(pool.run_ns, 100.0));
-  return std::clamp<std::size_t>(fit, 2, kMaxDepth);
+  const std::size_t depth = std::clamp<std::size_t>(fit, 2, kMaxDepth);
+  return pool.claims.any() ? pool.claims.limit(depth, pool.ready.size()) : depth;
 }
 
 TaskManager::Lease* TaskManager::best_lease(const Pool& pool) const {
@@ -510,7 +523,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
 void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
-    if (pool.ready.size() > 2) pool.ready[2]->fetch_ahead();
+    if (const Task* soon = pool.ready.behind(2)) soon->fetch_ahead();
     Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
     if (lease == nullptr) break;
     lease->in_flight.make_room();
@@ -564,8 +577,16 @@ void TaskManager::give_back(Lease& lease) {
 }
 
 void TaskManager::requeue(Pool& pool, Task& task) {
-  pool.ready.push_front(&task);
+  if (goes_to_waiter(task)) return;
+  pool.ready.push_front(task);
   ++queued_;
+}
+
+/// Whoever awaits its results finds it no more.
+void TaskManager::unname(const Task& task) noexcept {
+  for (const auto& result : task.results)
+    if (result && !entry_of(result).ready.load(std::memory_order_relaxed))
+      entry_of(result).task = nullptr;
 }
 
 std::unique_ptr<Task> TaskManager::take(Task& task, Pool& pool) {
@@ -574,6 +595,8 @@ std::unique_ptr<Task> TaskManager::take(Task& task, Pool& pool) {
   if (task.next != nullptr) task.next->previous = task.previous;
   if (first_ == &task) first_ = task.next;
   --live_count_;
+  claim_.gone(task);
+  unname(task);
   return std::unique_ptr<Task>(&task);
 }
 

@@ -5,28 +5,31 @@
 /// ring; how many calls wait there depends on how long they run, so that short ones stream and long
 /// ones stay movable.
 ///
-///     tasks.submit(task);            // → out.send(worker, task), or out.request_lease(key,
-///     backlog) tasks.ended(worker, sequence, ran_ns, now); tasks.worker_died(worker, started,
-///     reason);
+///     tasks.submit(task, now);       // → out.send(worker, task), or out.request_lease(key, n)
+///     tasks.ended(worker, sequence, ran, now);
+///     tasks.worker_died(worker, started, reason, alone, now);
 ///
 /// A task that asked for it gets a second attempt on another worker when it runs three times as
 /// long as is usual for its function (as MapReduce's backup tasks do, Dean and Ghemawat 2004). Both
 /// are tasks with the same results: the first that ends well counts, else the last one's error.
 ///
-/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight or gone. T-2 an
-/// unstarted call never costs a retry. T-3 a reclaimed lease gets no new call. T-4 no task is sent
-/// again that has killed kPoison workers, whatever its retries. T-5 of two attempts one ends the
-/// task, and neither waits behind the other.
+/// A thread of this process that awaits a task may run it itself (in_place.hpp).
+///
+/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight, claimed by who awaits
+/// it, running here or gone. T-2 an unstarted call never costs a retry. T-3 a reclaimed lease gets
+/// no new call. T-4 no task is sent again that has killed kPoison workers, whatever its retries.
+/// T-5 of two attempts one ends the task, and neither waits behind the other.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/client/flight_queue.hpp"
+#include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/late_time.hpp"
+#include "troupe/runtime/client/ready_queue.hpp"
 #include "troupe/runtime/client/recycle.hpp"
 #include "troupe/runtime/client/usual_time.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,8 +46,9 @@ struct Task final : Recycled<Task> {
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;
   std::unique_ptr<const detail::Request> request;  ///< null: defaults
-  std::uint64_t sequence = 0;  ///< in flight: its number on the worker's channel
-  Spec* spec = nullptr;        ///< it runs again, for lost results
+  /// In flight: its number on the worker's channel. Ready: its place among those that are.
+  std::uint64_t sequence = 0;
+  Spec* spec = nullptr;  ///< it runs again, for lost results
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
@@ -91,6 +95,13 @@ class TaskManager {
     virtual void recall(std::uint64_t worker) = 0;
     /// The task's results end in this error.
     virtual void fail(Task& task, const Error& error) = 0;
+    /// Whether a recall could still bring back the task that was sent with this number: its worker
+    /// is of this node and has not begun it.
+    virtual bool may_come_back(std::uint64_t /*worker*/, std::uint64_t /*sequence*/) {
+      return false;
+    }
+    /// The claimed task has come back: whoever awaits it is to look at claim_returned().
+    virtual void claim_came_back() {}
   };
 
   explicit TaskManager(Out& out) : out_(out) {}
@@ -139,6 +150,21 @@ class TaskManager {
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, bool alone,
                    Time now);
 
+  // --- tasks that whoever awaits them runs itself
+  /// Precondition: no claim is open.
+  Claim::Answer claim(Task& task, Time now);
+  /// The waiter gives its CPU back: what it has claimed is asked back of the worker that has it.
+  void recall_claimed();
+  bool claim_returned() const noexcept { return claim_.has_returned(); }
+  /// As Answer::run, once the claimed task has come back; or nullptr.
+  Task* take_returned(Time now);
+  /// The wait is over: a task that came back and was not run is ready again.
+  void unclaim(Time now);
+  /// A task that was run here has ended; it is the caller's.
+  std::unique_ptr<Task> ended_here(Task& task);
+  /// It threw what is worth a retry. True: it is ready again.
+  bool retry_here(Task& task, Time now);
+
   /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after
   /// other inputs).
   Time tick(Time now);
@@ -151,6 +177,8 @@ class TaskManager {
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
   std::size_t second_attempts() const noexcept { return second_attempts_; }
+  /// How many tasks were given to those who await them.
+  std::size_t run_here() const noexcept { return run_here_; }
   std::size_t keys() const noexcept { return pools_.size(); }
   bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
 
@@ -166,12 +194,13 @@ class TaskManager {
     bool recalled = false;
   };
   struct Pool {
-    std::deque<Task*> ready;
+    ReadyQueue<Task, &Task::sequence> ready;
     std::vector<Lease*> leases;
     std::size_t tasks = 0;  ///< of this key, wherever they are
     double run_ns = -1;     ///< smoothed; negative: unknown
     std::uint32_t requested = 0;
     Time asked{};  ///< when that was sent last
+    RecentClaims claims;
   };
 
   void dispatch(std::uint64_t key, Pool& pool, const LateTime& now);
@@ -187,6 +216,8 @@ class TaskManager {
   void forget(Task& task) { take(task, pools_.at(task.key)); }
   void forget_unused();
   void requeue(Pool& pool, Task& task);
+  bool goes_to_waiter(Task& task);
+  Task& runs_here(Task& task, Time now);
   Task* leave(Lease& lease, std::uint64_t sequence, Time now);
   void settle_lease(Lease& lease, Time now);
   Time when_slow(const Lease& lease) const;
@@ -194,6 +225,7 @@ class TaskManager {
   Task* other_attempt(const Task& task) const;
   Task* part(const Task& task);
   void supersede(Task& late);
+  static void unname(const Task& task) noexcept;
   static std::size_t depth(const Pool& pool) noexcept;
 
   Out& out_;
@@ -203,6 +235,8 @@ class TaskManager {
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;
+  Claim claim_;
+  std::size_t run_here_ = 0;
   std::vector<std::pair<Task*, Task*>> twins_;   ///< two attempts of a task; few
   std::map<std::string_view, UsualTime> usual_;  ///< of functions that may need it, by name
   std::size_t second_attempts_ = 0;

@@ -2,6 +2,8 @@
 
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/pace.hpp"
+#include "troupe/runtime/client/run.hpp"
+#include "troupe/runtime/client/run_in_place.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/process/throw_stack.hpp"
 
@@ -130,81 +132,6 @@ class NoResult final : public detail::ResultSink {
   Blob bytes_;
 };
 
-/// Values of the arguments of the call that runs, and what the thunk sees of them. One call runs at
-/// a time, so its room serves all.
-struct Arguments {
-  std::vector<detail::Value> values;
-  std::vector<detail::ArgumentView> views;
-  void clear() noexcept {
-    views.clear();
-    values.clear();
-  }
-};
-
-/// User code forked, and the child came out of it: it ends as if it had called exit(). The call and
-/// all that follows are the parent's.
-[[noreturn, gnu::cold, gnu::noinline]] void end_fork(int code) {
-  std::fflush(nullptr);
-  _exit(code);
-}
-inline void end_if_fork(const ClientEngine& engine, int code) {
-  if (engine.in_fork()) [[unlikely]]
-    end_fork(code);
-}
-
-class Run final : public detail::Invocation {
- public:
-  Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,
-      const std::shared_ptr<detail::ResultSink>& sink)
-      : engine_(engine), arguments_(arguments), self_(self), restarted_(restarted), sink_(sink) {
-    for (const auto& value : arguments_.values)
-      arguments_.views.push_back({value.bytes, value.refs, &value.keep});
-  }
-  ~Run() override { arguments_.clear(); }
-  std::span<const detail::ArgumentView> arguments() const override { return arguments_.views; }
-  detail::Engine& engine() const override { return engine_; }
-  void* self() const override { return self_; }
-  void set_self(void* instance) override { self_ = instance; }
-  std::shared_ptr<detail::ResultSink> defer() override {
-    deferred_ = true;
-    return sink_;
-  }
-  bool restarted() const override { return restarted_; }
-  detail::ActorHandle actor() const override {
-    return actor_ ? engine_.self(actor_, lifetime_) : detail::ActorHandle{};
-  }
-  /// Says which actor runs this method.
-  void belongs_to(ActorId actor, ObjectId lifetime) noexcept {
-    actor_ = actor;
-    lifetime_ = lifetime;
-  }
-  bool deferred() const noexcept { return deferred_; }
-
-  std::span<std::byte> allocate(std::size_t i, std::size_t n) override {
-    end_if_fork(engine_, 0);
-    return sink_->allocate(i, n);
-  }
-  /// After allocate(), which has looked.
-  void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
-    sink_->publish(i, refs);
-  }
-  void forward(std::size_t i, const detail::ObjectHandle& object) override {
-    end_if_fork(engine_, 0);
-    sink_->forward(i, object);
-  }
-  void fail(const Error& error) override { sink_->fail(error); }
-
- private:
-  ClientEngine& engine_;
-  Arguments& arguments_;
-  void* self_;
-  bool restarted_;
-  bool deferred_ = false;
-  ActorId actor_;
-  ObjectId lifetime_;
-  const std::shared_ptr<detail::ResultSink>& sink_;
-};
-
 /// An argument could not be opened: the call has not run.
 struct BadArgument {
   Error error;
@@ -213,7 +140,10 @@ struct BadArgument {
 
 class Worker {
  public:
-  explicit Worker(ClientEngine& engine) : engine_(engine) {}
+  explicit Worker(ClientEngine& engine) : engine_(engine) { engine_.runs_in_place(&in_place_); }
+  ~Worker() { engine_.runs_in_place(nullptr); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   void loop() {
     for (;;) {
@@ -240,14 +170,7 @@ class Worker {
 
  private:
   Error located(const Error& error, const char* function, std::uint32_t attempt) const {
-    ErrorInfo info = error.info();
-    info.origin.node = engine_.node_name();
-    info.origin.pid = ::getpid();
-    if (info.origin.function.empty()) info.origin.function = function;
-    info.origin.attempt = static_cast<int>(attempt);
-    if (info.remote_stack.empty() && info.code == Code::task_failed)
-      info.remote_stack = process::thrown_stack();
-    return Error(std::move(info));
+    return located_here(engine_, error, function, attempt);
   }
 
   void open(const wire::Call& call, BlobView payload) {
@@ -346,6 +269,7 @@ class Worker {
       waited = engine_.waited();
       Run run(engine_, arguments_, instance_, restarted_, sink_);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
+      const InPlaceRuns::Permit permit(in_place_, *callable, call.call.attempt);
       if (const std::optional<Error> error = detail::run_thunk(*callable, run)) {
         end_if_fork(engine_, 1);
         sink->fail(located(*error, callable->name, call.call.attempt));
@@ -379,6 +303,7 @@ class Worker {
   }
 
   ClientEngine& engine_;
+  InPlaceRuns in_place_{engine_};  ///< tasks that the one that runs awaits
   Arguments arguments_;
   std::shared_ptr<detail::ResultSink> sink_;  ///< of the call that runs, or ran last
   Replier* replier_ = nullptr;                ///< the same

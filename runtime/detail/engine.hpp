@@ -151,6 +151,7 @@ struct Request {
   int max_retries = 3;                ///< -1: without limit
   std::vector<std::string> retry_on;  ///< typeid names of exceptions worth a retry
   bool second_attempt = false;        ///< when it runs unusually long
+  bool isolated = false;              ///< never in the process of the task that awaits it
   // actors
   std::string name_space;
   bool detached = false;

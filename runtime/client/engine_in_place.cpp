@@ -1,0 +1,152 @@
+/// A worker's own thread runs the task that it awaits (in_place.hpp): the wait, and the end of the
+/// task.
+#include "troupe/runtime/client/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+
+void ClientEngine::runs_in_place(InPlaceRunner* runner) {
+  const Guard lock = guard();
+  in_place_ = runner;
+}
+
+/// While it lives, the process may have a claim.
+class Claiming {
+ public:
+  explicit Claiming(TaskManager& tasks) : tasks_(tasks) {}
+  ~Claiming() { tasks_.unclaim(steady_now()); }
+  Claiming(const Claiming&) = delete;
+  Claiming& operator=(const Claiming&) = delete;
+
+ private:
+  TaskManager& tasks_;
+};
+
+/// Waits as block_until() does, without a deadline, until the entry can be opened or never will be;
+/// what its value waits for is run here when that is possible. Returns with the lock.
+bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
+  const auto done = [&entry] { return is_here(entry) || fetch_failed(entry); };
+  const auto over = [&] { return done() || tasks_.claim_returned(); };
+  while (!done() && !stopping_ && !agent_lost_) {
+    Task* task = awaited_task(entry);
+    const Time now = steady_now();
+    Claim::Answer answer = Claim::Answer::no;
+    if (task != nullptr && may_run_here(*task)) answer = tasks_.claim(*task, now);
+    if (answer == Claim::Answer::no) break;
+    if (answer == Claim::Answer::wait) {
+      const Claiming claiming(tasks_);
+      block_until(lock, over, Time::max(), now);
+      task = tasks_.take_returned(steady_now());
+    }
+    if (task != nullptr) run_here(lock, *task);
+  }
+  return block_until(lock, done, Time::max());
+}
+
+/// Under the lock. Those of its tasks that belong to another node have a key of their own.
+bool ClientEngine::may_run_here(const Task& task) const {
+  const Wishes::Wish& wish = wishes_.at(task.key);
+  return !wish.node && leased_ && covers(*leased_, wish.shape, node_);
+}
+
+/// To whoever measures how long tasks run, the time of what runs inside one is a wait.
+void ClientEngine::run_here(Guard& lock, Task& task) {
+  const bool outermost = !std::exchange(runs_here_, true);
+  const Time begun = outermost ? steady_now() : Time{};
+  unlock_and_collect(lock);
+  in_place_->run(task);
+  lock = guard();
+  if (!outermost) return;
+  runs_here_ = false;
+  waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
+}
+
+/// As on_reply() does for a task that ran elsewhere.
+void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
+  Guard lock = guard();
+  const auto failed = std::find_if(values.begin(), values.end(), [](const OutgoingValue& value) {
+    return value.kind == wire::Value::Kind::error;
+  });
+  if (failed != values.end() && task.request) {
+    const auto& types = task.request->retry_on;
+    if (std::find(types.begin(), types.end(), failed->error->type) != types.end() &&
+        tasks_.retry_here(task, steady_now())) {
+      for (const OutgoingValue& value : values) drop_own(value);
+      next_tick_ = std::min(next_tick_, steady_now() + std::chrono::milliseconds(1));
+      return unlock_and_collect(lock);
+    }
+  }
+  if (failed != values.end() && task.request && !task.request->name.empty())
+    for (OutgoingValue& value : values)
+      if (value.error) value.error = with_its_name(Error(*value.error), task).shared_info();
+  // The agent hears of a call that is kept before it hears of its results: this process may end
+  // between the two words.
+  std::vector<detail::ObjectHandle> unsaid;
+  for (std::size_t i = 0; i < task.results.size(); ++i) {
+    Entry& result = entry_of(task.results[i]);
+    if (result.ready.load(std::memory_order_relaxed)) {
+      drop_own(values[i]);
+      continue;
+    }
+    const bool may_be_kept = values[i].kind == wire::Value::Kind::shared ||
+                             values[i].kind == wire::Value::Kind::forwarded;
+    if (may_be_kept && std::exchange(result.fulfil, false)) unsaid.push_back(task.results[i]);
+    settle_own(result, std::move(values[i]));
+  }
+  remember(tasks_.ended_here(task));
+  for (const detail::ObjectHandle& handle : unsaid) {
+    Entry& result = entry_of(handle);
+    Blob record;
+    wire::Fulfil message;
+    message.object = result.id;
+    message.value = result.ready.load(std::memory_order_relaxed)
+                        ? record_of(result, record)
+                        : outgoing_forward(result.source, for_agent());
+    tell_agent(message, record);
+  }
+  unlock_and_collect(lock);
+}
+
+/// Nobody wants it. Its place in shared memory is this process's.
+void ClientEngine::drop_own(const OutgoingValue& value) {
+  if (value.kind == wire::Value::Kind::shared) (void)store_->drop(store_location(value.location));
+}
+
+/// settle(), of a value that was made here. Precondition: the entry is not ready.
+void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
+  switch (value.kind) {
+    case wire::Value::Kind::pending:
+    case wire::Value::Kind::remote:
+      return settle_error(entry, Error(Code::internal, "a result came without a value"));
+    case wire::Value::Kind::inline_bytes: {
+      auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+      stored->bytes = std::move(value.bytes);
+      if (!value.refs.empty()) stored->refs = std::move(value.refs);
+      entry.kind = value.kind;
+      entry.value = std::move(stored);
+      break;
+    }
+    case wire::Value::Kind::shared:
+      entry.kind = value.kind;
+      entry.location = value.location;
+      entry.nested = std::move(value.refs);
+      entry.bundled = value.bundled;
+      if (entry.escaped) {
+        tell_agent(wire::Adopt{entry.location, value.site});
+        entry.adopted = true;
+      } else {
+        objects_->add_own(entry);
+      }
+      break;
+    case wire::Value::Kind::error:
+      entry.kind = value.kind;
+      entry.error = value.error;
+      break;
+    case wire::Value::Kind::forwarded: return settle_forward(entry, std::move(value.forward));
+  }
+  finish_settling(entry);
+}
+
+}  // namespace troupe::client

@@ -1,0 +1,93 @@
+/// One run of a thunk in this process: what it sees, and where its results go.
+///
+///     Arguments arguments;                               // its values, filled in
+///     Run run(engine, arguments, nullptr, false, sink);  // the views of them
+///     callable.thunk(run);
+#pragma once
+
+#include "troupe/runtime/client/engine.hpp"
+
+#include <unistd.h>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace troupe::client {
+
+/// Values of the arguments of one call, and what the thunk sees of them. Their room may serve one
+/// call after the other.
+struct Arguments {
+  std::vector<detail::Value> values;
+  std::vector<detail::ArgumentView> views;
+  void clear() noexcept {
+    views.clear();
+    values.clear();
+  }
+};
+
+/// User code forked, and the child came out of it: it ends as if it had called exit(). The call and
+/// all that follows are the parent's.
+[[noreturn, gnu::cold, gnu::noinline]] inline void end_fork(int code) {
+  std::fflush(nullptr);
+  _exit(code);
+}
+inline void end_if_fork(const ClientEngine& engine, int code) {
+  if (engine.in_fork()) [[unlikely]]
+    end_fork(code);
+}
+
+class Run final : public detail::Invocation {
+ public:
+  Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,
+      const std::shared_ptr<detail::ResultSink>& sink)
+      : engine_(engine), arguments_(arguments), self_(self), restarted_(restarted), sink_(sink) {
+    for (const auto& value : arguments_.values)
+      arguments_.views.push_back({value.bytes, value.refs, &value.keep});
+  }
+  ~Run() override { arguments_.clear(); }
+  std::span<const detail::ArgumentView> arguments() const override { return arguments_.views; }
+  detail::Engine& engine() const override { return engine_; }
+  void* self() const override { return self_; }
+  void set_self(void* instance) override { self_ = instance; }
+  std::shared_ptr<detail::ResultSink> defer() override {
+    deferred_ = true;
+    return sink_;
+  }
+  bool restarted() const override { return restarted_; }
+  detail::ActorHandle actor() const override {
+    return actor_ ? engine_.self(actor_, lifetime_) : detail::ActorHandle{};
+  }
+  /// Says which actor runs this method.
+  void belongs_to(ActorId actor, ObjectId lifetime) noexcept {
+    actor_ = actor;
+    lifetime_ = lifetime;
+  }
+  bool deferred() const noexcept { return deferred_; }
+
+  std::span<std::byte> allocate(std::size_t i, std::size_t n) override {
+    end_if_fork(engine_, 0);
+    return sink_->allocate(i, n);
+  }
+  /// After allocate(), which has looked.
+  void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
+    sink_->publish(i, refs);
+  }
+  void forward(std::size_t i, const detail::ObjectHandle& object) override {
+    end_if_fork(engine_, 0);
+    sink_->forward(i, object);
+  }
+  void fail(const Error& error) override { sink_->fail(error); }
+
+ private:
+  ClientEngine& engine_;
+  Arguments& arguments_;
+  void* self_;
+  bool restarted_;
+  bool deferred_ = false;
+  ActorId actor_;
+  ObjectId lifetime_;
+  const std::shared_ptr<detail::ResultSink>& sink_;
+};
+
+}  // namespace troupe::client

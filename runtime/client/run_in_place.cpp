@@ -1,0 +1,128 @@
+#include "troupe/runtime/client/run_in_place.hpp"
+
+#include "troupe/runtime/client/run.hpp"
+#include "troupe/runtime/process/throw_stack.hpp"
+
+#include <unistd.h>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+/// Keeps the results of one call until it has ended.
+class Results final : public detail::ResultSink {
+ public:
+  Results(ClientEngine& engine, const detail::Callable& callable)
+      : engine_(engine), callable_(callable), rooms_(callable.results), values_(callable.results) {}
+
+  std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
+    ValueRoom& room = rooms_.at(index);
+    if (size > wire::kInlineValue || room.allocation) {
+      room = engine_.make_room(size, {callable_.name});
+    } else {
+      room.size = size;
+      room.inline_bytes.resize(size);
+    }
+    return room.bytes();
+  }
+  void publish(std::size_t index, std::span<const detail::ObjectHandle> refs) override {
+    values_.at(index) = engine_.finish_room(std::move(rooms_.at(index)), refs);
+    ++published_;
+  }
+  void forward(std::size_t index, const detail::ObjectHandle& object) override {
+    values_.at(index).kind = wire::Value::Kind::forwarded;
+    values_.at(index).forward = object;
+    ++published_;
+  }
+  void fail(const Error& error) override {
+    if (finished()) return;
+    for (OutgoingValue& value : values_) {
+      if (value.kind != wire::Value::Kind::pending) continue;
+      value.kind = wire::Value::Kind::error;
+      value.error = error.shared_info();
+    }
+    published_ = values_.size();
+  }
+  bool finished() const noexcept { return published_ == values_.size(); }
+  std::vector<OutgoingValue>& values() noexcept { return values_; }
+
+ private:
+  ClientEngine& engine_;
+  const detail::Callable& callable_;
+  std::vector<ValueRoom> rooms_;
+  std::vector<OutgoingValue> values_;
+  std::size_t published_ = 0;
+};
+
+/// The bytes and refs of a call's inline arguments: its views keep them, its record may go.
+struct Kept {
+  FewBytes<72> bytes;
+  std::vector<detail::ObjectHandle> refs;
+};
+
+/// Throws what the call is to end in.
+void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) {
+  if (call.arguments.empty()) return;
+  auto kept = std::allocate_shared<Kept>(RecyclingAllocator<Kept>());
+  kept->bytes = BlobView(call.bytes);
+  kept->refs = call.refs;
+  arguments.values.reserve(call.arguments.size());
+  arguments.views.reserve(call.arguments.size());
+  for (const detail::Argument& argument : call.arguments) {
+    if (argument.object) {  // lost bytes are computed again by this process, which has the call
+      arguments.values.push_back(engine.get(argument.object, detail::kNoTimeout));
+      continue;
+    }
+    arguments.values.push_back(
+        {BlobView(kept->bytes).subspan(argument.offset, argument.size),
+         std::span(kept->refs).subspan(argument.first_ref, argument.ref_count), kept});
+  }
+}
+
+}  // namespace
+
+Error located_here(const ClientEngine& engine, const Error& error, const char* function,
+                   std::uint32_t attempt) {
+  ErrorInfo info = error.info();
+  info.origin.node = engine.node_name();
+  info.origin.pid = ::getpid();
+  if (info.origin.function.empty()) info.origin.function = function;
+  info.origin.attempt = static_cast<int>(attempt);
+  if (info.remote_stack.empty() && info.code == Code::task_failed)
+    info.remote_stack = process::thrown_stack();
+  return Error(std::move(info));
+}
+
+bool InPlaceRuns::is_allowed() noexcept {
+  if (pthread_equal(thread_, pthread_self()) == 0 || !allowed_) return false;
+  if (!stack_) stack_ = StackRoom::of_this_thread();
+  return stack_->is_enough(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
+}
+
+void InPlaceRuns::run(Task& task) noexcept {
+  const detail::Callable& callable = *task.call.callable;
+  const auto results = std::make_shared<Results>(engine_, callable);
+  const std::shared_ptr<detail::ResultSink> sink = results;
+  const process::NoteThrows noting;
+  Arguments arguments;
+  try {
+    open(engine_, task.call, arguments);
+    Run run(engine_, arguments, nullptr, false, sink);
+    if (const std::optional<Error> error = detail::run_thunk(callable, run)) {
+      end_if_fork(engine_, 1);
+      results->fail(located_here(engine_, *error, callable.name, task.attempt));
+    } else if (!results->finished()) {
+      results->fail(Error(Code::internal, std::string(callable.name) + " ended without a result"));
+    }
+  } catch (...) {
+    end_if_fork(engine_, 1);
+    const Error error =
+        detail::error_from_current_exception(callable.name, detail::Phase::arguments);
+    results->fail(located_here(engine_, error, callable.name, task.attempt));
+  }
+  engine_.ended_here(task, results->values());
+}
+
+}  // namespace troupe::client
