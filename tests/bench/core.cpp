@@ -48,6 +48,13 @@ int burn(int steps) {
   }
   return steps;
 }
+/// The number of leaves, each a task, as is each pair of halves.
+long tree(Context& ctx, long leaves) {
+  if (leaves == 1) return 1;
+  const Ref<long> left = ctx.submit<tree>(leaves / 2);
+  const Ref<long> right = ctx.submit<tree>(leaves - leaves / 2);
+  return ctx.get(left) + ctx.get(right);
+}
 /// One of n callers; says how many calls a second it has made, the second time: in the first the
 /// heap of its process grows.
 double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
@@ -344,6 +351,14 @@ Reading actor_create_rate(Scene& s) {
   return {n / watch.seconds()};
 }
 
+/// Microseconds a task of a recursion. Its root has the only CPU, so the others run in place.
+Reading fork_join(Scene& s) {
+  const long leaves = s.count(100'000, 5'000);
+  return {1e6 / static_cast<double>(2 * leaves - 1) * median_call(s.count(5, 2), [&](int) {
+            expect(s.ctx.get(s.ctx.submit<tree>(leaves), kBound) == leaves, "its leaves");
+          })};
+}
+
 /// Milliseconds. 512 refs fit into a value, so the object holds objects that hold them.
 Reading get_nested(Scene& s) {
   constexpr std::size_t kEach = 500;
@@ -429,6 +444,7 @@ const Case kCore[] = {
     {{"actor_n_n", "calls/s", kNoFloor, at_least(kRatio, 0.85)}, actor_n_n},
     {{"actor_create", "ms", kNoFloor, at_most(kValue, 5), false}, actor_create},
     {{"actor_create_rate", "actors/s", kNoFloor, at_least(kValue, 300), false}, actor_create_rate},
+    {{"fork_join", "us", kNoFloor, at_most(kValue, 2.5), false}, fork_join},
     {{"queued_million", "tasks/s", kOneWay, at_least(kValue, 1e6), false}, queued_million},
     {{"queued_bytes", "B/task", kNoFloor, at_most(kValue, 500), false}, queued_bytes},
 };
