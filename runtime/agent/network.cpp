@@ -588,9 +588,9 @@ std::optional<Error> Network::send_control(const control::ToControl& message) {
                                              std::to_string(net::max_payload_size) + " at most");
   // Much of it comes from programs as it is. Control gives up a node that says what it cannot read.
   if (const auto read = control::decode_to_control(frame); !read)
-    return Error(Code::invalid_argument,
-                 "a message for control is not sent, which would refuse it: " +
-                     read.error().message());
+    return Error(
+        Code::invalid_argument,
+        "a message for control is not sent, which would refuse it: " + read.error().message());
   impl_->send(*impl_->head, Talk::to_control, frame);
   return std::nullopt;
 }
