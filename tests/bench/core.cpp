@@ -353,8 +353,8 @@ Reading actor_create_rate(Scene& s) {
 
 /// Microseconds a task of a recursion. Its root has the only CPU, so the others run in place.
 Reading fork_join(Scene& s) {
-  const long leaves = s.count(100'000, 5'000);
-  return {1e6 / static_cast<double>(2 * leaves - 1) * median_call(s.count(5, 2), [&](int) {
+  const long leaves = s.count(20'000, 1'000);
+  return {1e6 / static_cast<double>(2 * leaves - 1) * median_call(s.count(50, 10), [&](int) {
             expect(s.ctx.get(s.ctx.submit<tree>(leaves), kBound) == leaves, "its leaves");
           })};
 }
