@@ -468,8 +468,6 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
   // Somebody else found it lost right now.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
   if (!entry.ready.load(std::memory_order_acquire)) return moved();
-  if (is_foreign(entry) && entry.kind != wire::Value::Kind::inline_bytes)
-    return of_another_session();
   switch (entry.kind) {
     case wire::Value::Kind::inline_bytes:
       return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};

@@ -315,7 +315,8 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
-  if (is_here(entry) || is_foreign(entry)) {
+  if (is_foreign(entry)) return of_another_session();
+  if (is_here(entry)) {
     auto value = materialise(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);

@@ -508,8 +508,8 @@ void Service::on(const DriverDied& message, Sender, Time now) {
 }
 
 /// Its actors end first. `why`: its driver has died, of that.
-void Service::end_job(JobId job, std::optional<std::string> why, Time now) {
-  if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, std::move(why)).second) return;
+void Service::end_job(JobId job, const std::optional<std::string>& why, Time now) {
+  if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, why).second) return;
   run(actors_.on_job_ending(job, now), now);
 }
 

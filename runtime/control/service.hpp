@@ -214,7 +214,7 @@ class Service {
                         Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
-  void end_job(JobId job, std::optional<std::string> why, Time now);
+  void end_job(JobId job, const std::optional<std::string>& why, Time now);
   void on(const DriverDied& message, Sender from, Time now);
   void on(const GetJob& message, Sender from, Time now);
   void on(const KeyValueRequest& message, Sender from, Time now);

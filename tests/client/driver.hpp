@@ -67,7 +67,10 @@ struct Driver : ::testing::Test {
   void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
     const auto wish = agent.next<wire::RequestLease>();
     agent.connect(worker, remote, holder);
-    agent.tell(wire::LeaseGranted{wish.key, worker, worker, {}});
+    wire::LeaseGranted granted;
+    granted.key = wish.key;
+    granted.lease = granted.worker = worker;
+    agent.tell(granted);
   }
   void lease_remote() { lease(kThere, true, kNode); }
   void reply(std::uint64_t worker, std::uint64_t sequence, const wire::Value& value,
