@@ -67,10 +67,7 @@ struct Driver : ::testing::Test {
   void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
     const auto wish = agent.next<wire::RequestLease>();
     agent.connect(worker, remote, holder);
-    wire::LeaseGranted granted;
-    granted.key = wish.key;
-    granted.lease = granted.worker = worker;
-    agent.tell(granted);
+    agent.grant(wish.key, worker, worker);
   }
   void lease_remote() { lease(kThere, true, kNode); }
   void reply(std::uint64_t worker, std::uint64_t sequence, const wire::Value& value,

@@ -51,6 +51,14 @@ class FakeAgent {
   void tell(const wire::NodeMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(channel_.send(writer_.encode(message), payload));
   }
+  /// The wish `key` is met. No temporary: g++ 12 takes its optional member for uninitialized.
+  void grant(std::uint64_t key, std::uint64_t lease, std::uint64_t worker) {
+    wire::LeaseGranted granted;
+    granted.key = key;
+    granted.lease = lease;
+    granted.worker = worker;
+    tell(granted);
+  }
   // A channel between the engine and somebody whom the test plays.
   void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
     connect_on(static_cast<std::uint32_t>(2 + peers_.size()), peer, remote, holder);

@@ -142,7 +142,7 @@ TEST_F(Lost, AWishIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission) {
   EXPECT_EQ(agent.next<wire::RequestLease>().backlog, 1U);
   const auto again = agent.next<wire::RequestLease>();
   EXPECT_EQ(again.backlog, 1U) << "it is not said again";
-  agent.tell(wire::LeaseGranted{again.key, kThere, kThere, {}});
+  agent.grant(again.key, kThere, kThere);
   EXPECT_EQ(agent.next_from<wire::Call>(kThere).message.sequence, 2U);
 }
 

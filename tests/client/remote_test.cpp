@@ -99,7 +99,7 @@ TEST_F(Remote, AGetThatWaitedBeforeTheReplyAsksForTheBytesAtOnce) {
 TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   const auto first = submit({}), second = submit({});
   const auto wish = agent.next<wire::RequestLease>();
-  agent.tell(wire::LeaseGranted{wish.key, 5, kThere, {}});
+  agent.grant(wish.key, 5, kThere);
   agent.tell(wire::LeaseReclaim{5});
   agent.tell(wire::Rebuild{kObject, kObject});
   agent.next<wire::Rebuilt>();  // by now it has read all of them
@@ -120,7 +120,7 @@ TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
   const auto wish = agent.next<wire::RequestLease>();
   agent.tell(wire::PeerDied{kBeside, "killed", wire::PeerDied::kUnknown});
   agent.tell(wire::PeerDied{kLater, "killed", wire::PeerDied::kUnknown});
-  agent.tell(wire::LeaseGranted{wish.key, 1, kLast, {}});
+  agent.grant(wish.key, 1, kLast);
   agent.next_from<wire::Call>(kLast);
   wire::Value value = value_of(Kind::inline_bytes);
   value.payload_size = 1;
@@ -132,7 +132,7 @@ TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
 TEST_F(Remote, AChannelWithoutItsDescriptorsEndsEveryWait) {
   const auto result = submit({});
   const auto wish = agent.next<wire::RequestLease>();
-  agent.tell(wire::LeaseGranted{wish.key, 5, kThere, {}});
+  agent.grant(wish.key, 5, kThere);
   auto get = agent.meanwhile([&] { return engine().try_get(result, 10s); });
   agent.send_broken_channel(kThere);
   const auto got = agent.finish(std::move(get));
@@ -461,7 +461,7 @@ TEST_F(RemoteWorker, OneThatIsToEndGivesItsCpuBackWhileItWaitsForWhatItSubmitted
   agent.tell(wire::Shutdown{"no longer needed"});
   agent.next<wire::Blocked>();
   agent.connect(kThere, true, kNode);
-  agent.tell(wire::LeaseGranted{0, kThere, kThere, {}});
+  agent.grant(0, kThere, kThere);
   agent.next_from<wire::Call>(kThere);
   wire::Value value = value_of(Kind::inline_bytes);
   value.payload_size = 1;

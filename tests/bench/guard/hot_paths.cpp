@@ -232,7 +232,7 @@ void submit(Scene& s) {
   s.engine().submit(call_of(kFunction), nullptr, {&first, 1});
   const auto wish = s.agent.next<wire::RequestLease>();
   s.agent.connect(kLeased, false);
-  s.agent.tell(wire::LeaseGranted{wish.key, 1, kLeased, {}});
+  s.agent.grant(wish.key, 1, kLeased);
   answer(s.agent, kLeased, 1);
   s.engine().get(first, 10s);
   for (auto* result : {&second, &first})
