@@ -247,6 +247,11 @@ struct Meaningful {
   void touch(std::vector<T>& list) {
     for (T& item : list) touch(item);
   }
+  template <class T>
+  void touch(std::optional<T>& maybe) {
+    maybe.reset();
+    if (random.chance(0.5)) touch(maybe.emplace());
+  }
   void touch(wire::Value& value) {
     touch(value.location);
     touch(value.refs);
