@@ -68,7 +68,7 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
     return;
   }
   job.record.files = files.value();
-  start_job(job);
+  if (job.driver != 0) start_job(job);  // else its driver has gone: nobody would end it
 }
 
 /// Tells control; again after each registration, since control may be another process then.

@@ -2,7 +2,6 @@
 
 #include "troupe/runtime/client/tasks.hpp"
 
-#include <pthread.h>
 #include <algorithm>
 #include <utility>
 
@@ -77,16 +76,6 @@ Task* Claim::leave() noexcept {
 }
 
 // --- StackRoom
-
-StackRoom StackRoom::of_this_thread() noexcept {
-  pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
-  void* low = nullptr;
-  std::size_t size = 0;
-  const bool known = pthread_attr_getstack(&attributes, &low, &size) == 0;
-  pthread_attr_destroy(&attributes);
-  return known ? StackRoom(reinterpret_cast<std::uintptr_t>(low), size) : StackRoom{};
-}
 
 bool StackRoom::is_enough(std::uintptr_t frame) const noexcept {
   constexpr std::size_t kLeast = 256 << 10;

@@ -81,7 +81,25 @@ void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) 
   }
 }
 
+/// Where the first error of a chain was thrown is what its reader looks for. Each stack of a deep
+/// nesting would leave no room for that one.
+bool has_stack(const ErrorInfo& error) noexcept {
+  for (const ErrorInfo* one = &error; one != nullptr; one = one->cause.get())
+    if (!one->remote_stack.empty()) return true;
+  return false;
+}
+
 }  // namespace
+
+StackRoom StackRoom::of_this_thread() noexcept {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  void* low = nullptr;
+  std::size_t size = 0;
+  const bool known = pthread_attr_getstack(&attributes, &low, &size) == 0;
+  pthread_attr_destroy(&attributes);
+  return known ? StackRoom(reinterpret_cast<std::uintptr_t>(low), size) : StackRoom{};
+}
 
 Error located_here(const ClientEngine& engine, const Error& error, const char* function,
                    std::uint32_t attempt) {
@@ -90,7 +108,7 @@ Error located_here(const ClientEngine& engine, const Error& error, const char* f
   info.origin.pid = ::getpid();
   if (info.origin.function.empty()) info.origin.function = function;
   info.origin.attempt = static_cast<int>(attempt);
-  if (info.remote_stack.empty() && info.code == Code::task_failed)
+  if (info.code == Code::task_failed && !has_stack(info))
     info.remote_stack = process::thrown_stack();
   return Error(std::move(info));
 }
