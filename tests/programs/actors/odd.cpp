@@ -268,8 +268,8 @@ void cycles(Context& ctx) {
   auto a = ctx.spawn<Gate>(), b = ctx.spawn<Gate>();
   a.tell<&Gate::knows>(a);
   b.tell<&Gate::knows>(b);
-  (void)ctx.get(
-      b.call<&Gate::fine>());  // what a asks of b has no order with what is told from here
+  // What a asks of b has no order with what b is told from here.
+  (void)ctx.get(b.call<&Gate::fine>());
   std::cout << ctx.get(a.call<&Gate::of>(b, 200)) << ' ';  // 100 methods of each are suspended
   a.tell<&Gate::meets>(b);
   b.tell<&Gate::meets>(a);
