@@ -355,12 +355,14 @@ TEST_F(Jobs, WorkersHaveTheSignalsThatTheirDriverWasStartedWith) {
     const std::string count = std::to_string(nodes);
     Driver odd({TROUPE_PROGRAM, "signals", "11000", "2"});
     Driver plain({TROUPE_PROGRAM, "signals", "0", "0"});
-    const std::string calls = std::to_string(4 * nodes);
-    const auto ended = odd.ask("pipes " + calls + " " + count);
+    std::string calls = std::to_string(4 * nodes);
+    calls += " ";
+    calls += count;
+    const auto ended = odd.ask("pipes " + calls);
     EXPECT_EQ(std::count(ended.begin(), ended.end(), '@'), nodes) << ended;
     for (const auto& [driver, signals] :
          {std::pair(&odd, std::string("11000,2")), std::pair(&plain, std::string("0,0"))}) {
-      std::istringstream seen(driver->ask("signals " + calls + " " + count));
+      std::istringstream seen(driver->ask("signals " + calls));
       int places = 0;
       for (std::string word; seen >> word; ++places)
         EXPECT_EQ(word.substr(0, word.find('@')), signals) << word;

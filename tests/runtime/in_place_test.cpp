@@ -241,7 +241,7 @@ TEST(MayRunInPlace, OnlyFirstAttemptsOfPlainFunctions) {
   Task task;
   task.call.callable = &kPlain;
   EXPECT_TRUE(may_run_in_place(task));
-  const auto refuses = [](auto change) {
+  const auto refuses = [](const auto& change) {
     Task other;
     other.call.callable = &kPlain;
     change(other);

@@ -39,7 +39,7 @@ TEST(MemoryGuard, WhoTakesMoreThanItAskedForEndsFirst) {
 }
 
 TEST(MemoryGuard, ThenTheNewestTaskThenTheNewestActor) {
-  const auto newest = [](std::vector<WorkerMemory> uses) {
+  const auto newest = [](const std::vector<WorkerMemory>& uses) {
     MemoryGuard guard;
     const auto victim = guard.choose(kFull, uses, kNow);
     return victim ? victim->process : 0;

@@ -70,11 +70,11 @@ void meet(troupe::Context& ctx, const Meeting& meeting) {
     std::this_thread::sleep_for(5ms);
 }
 
-std::string process_and_node(troupe::Context& ctx, Meeting meeting) {
+std::string process_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return std::to_string(::getpid()) + "@" + ctx.node().str();
 }
-std::string library_and_node(troupe::Context& ctx, Meeting meeting) {
+std::string library_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return std::string(own_library_path()) + "@" + ctx.node().str();
 }
@@ -92,12 +92,12 @@ std::string signals_of_this_process() {
   text << std::hex << (ignored & ~kOfTheLibrary) << ',' << (blocked & ~kOfTheLibrary);
   return text.str();
 }
-std::string signals_and_node(troupe::Context& ctx, Meeting meeting) {
+std::string signals_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return signals_of_this_process() + "@" + ctx.node().str();
 }
 /// The first of them has to hear that nobody reads any more.
-std::string pipe_and_node(troupe::Context& ctx, Meeting meeting) {
+std::string pipe_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   (void)!std::system("yes 2>/dev/null | head -1 >/dev/null");
   return "ended@" + ctx.node().str();
