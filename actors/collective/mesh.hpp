@@ -1,0 +1,48 @@
+/// Mesh: one rank's groups in a world that is divided in three: data, tensor and pipeline parallel.
+///
+///     Mesh mesh = make_mesh(join_shm_group(memory, rank, generation), {.dp = 2, .tp = 2});
+///     mesh.dp->all_reduce(gradients).wait();
+///
+/// rank = (pp * DP + dp) * TP + tp: tensor-parallel ranks are neighbours.
+#pragma once
+
+#include "troupe/actors/collective/communicator.hpp"
+
+#include <memory>
+
+namespace troupe::collective {
+
+struct MeshShape {
+  int dp = 1, tp = 1, pp = 1;
+  int ranks() const noexcept { return dp * tp * pp; }
+};
+
+/// Null where a group has one rank alone. An error in any of them ends all of them.
+struct Mesh {
+  std::unique_ptr<Communicator> world;
+  /// Ranks that have the same weights and other samples. Its operations run on a thread of their
+  /// own, beside the computation.
+  std::unique_ptr<Communicator> dp;
+  std::unique_ptr<Communicator> tp;    ///< ranks that share each tensor
+  std::unique_ptr<Communicator> pp;    ///< the stages of a pipeline, in order
+  std::unique_ptr<Communicator> tied;  ///< first and last stage of a pipeline; null on others
+  MeshShape shape;
+  int dp_rank = 0, tp_rank = 0, pp_rank = 0;
+
+  int rank() const noexcept { return (pp_rank * shape.dp + dp_rank) * shape.tp + tp_rank; }
+
+  /// For programs that a launcher has started, one process a rank: reads torchrun's variables
+  /// (RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) or Slurm's (SLURM_PROCID,
+  /// SLURM_NTASKS,
+  /// ...), meets the others over TCP and makes a group of shared memory. Throws InvalidArgument,
+  /// naming the variable, for what is missing or no number, ranks on several hosts, or a shape that
+  /// does not divide the ranks; Unavailable, naming who is missing, when some have not come within
+  /// the timeout.
+  TROUPE_API static Mesh from_environment(MeshShape shape = {},
+                                          Duration timeout = std::chrono::seconds(60));
+};
+
+/// Every rank of the world calls it. Throws InvalidArgument when shape.ranks() is not its size.
+TROUPE_API Mesh make_mesh(std::unique_ptr<Communicator> world, const MeshShape& shape);
+
+}  // namespace troupe::collective

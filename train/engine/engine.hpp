@@ -1,0 +1,100 @@
+/// Engine: trains a model of layers in a layout, on this rank.
+///
+///     Engine engine(models::gpt2(config), {.dp = 2, .zero = 1}, mesh, device, {.rate = 3e-4f});
+///     engine.initialize(/*seed=*/1);
+///     StepResult result = engine.step(micro_batches, {.rate = schedule.rate(step)});
+///
+/// Every rank makes the same calls in the same order. Equal inputs give equal bits; which layouts
+/// give the bits of which others stands in the README. Not for several threads at once.
+#pragma once
+
+#include "troupe/actors/collective/mesh.hpp"
+#include "troupe/kernels/device/device.hpp"
+#include "troupe/train/checkpoint/snapshot.hpp"
+#include "troupe/train/layers/layer.hpp"
+#include "troupe/train/layout.hpp"
+#include "troupe/train/optimizers/optimizer.hpp"
+#include "troupe/train/params/store.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace troupe::train {
+
+/// One micro-batch of this rank; borrows its memory.
+struct MicroBatch {
+  TensorView input;    ///< i32 tokens [batch, time], or what the first layer takes
+  TensorView targets;  ///< i32 ids, kernels::kIgnore for none
+  /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: from the
+  /// rank's place, when all ranks have as many.
+  std::span<const std::int64_t> samples = {};
+};
+
+struct StepOptions {
+  float rate = -1;  ///< below 0: the optimizer's
+};
+
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0;           ///< mean over all targets of all ranks, in nats
+  double norm = 0;           ///< of the gradient, before the clip
+  std::int64_t targets = 0;  ///< of all ranks
+  bool applied = true;       ///< false: the norm was not finite, and nothing was changed
+};
+
+/// What a step did on this rank, for tests and for the line of progress.
+struct StepTrace {
+  Duration forward{}, backward{}, exposed{};  ///< exposed: waited for reductions after backward
+  std::int64_t bytes_reduced = 0, bytes_before_end = 0;  ///< submitted; before backward had ended
+};
+
+class TROUPE_API Engine {
+ public:
+  /// Takes the model; the mesh and the device must outlive it. Throws InvalidArgument, one sentence
+  /// that says what to change, for a layout that the model or the mesh does not fit; OutOfMemory
+  /// with the plan of what would fit.
+  Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
+         const OptimizerOptions& optimizer);
+  ~Engine();
+
+  /// Initial weights: a function of the seed alone, the same in every layout.
+  void initialize(std::uint64_t seed);
+  /// One step over the micro-batches of all ranks. Every rank has as many (Layout::micro); one may
+  /// be empty (batch 0). Throws InvalidArgument for inputs that do not fit the model.
+  StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
+  /// Mean loss over the batches of all ranks; changes nothing.
+  double evaluate(std::span<const MicroBatch> micros);
+  /// The outputs of the last layer but the loss, for one input of this rank (logits): every rank of
+  /// a layout with zero = 3 calls it.
+  TensorView predict(const TensorView& input);
+
+  std::int64_t steps() const noexcept;
+  const Index& index() const noexcept;
+  const Layout& layout() const noexcept;
+  const Model& model() const noexcept;
+  const StepTrace& trace() const noexcept;
+  /// Bytes of this rank: the store's, and activations.
+  struct Bytes {
+    Store::Bytes store;
+    std::int64_t activations = 0;
+  };
+  Bytes bytes() const noexcept;
+
+  /// The state by tensor, whole tensors whatever the layout: every rank calls it, and has the
+  /// result.
+  Snapshot snapshot();
+  /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
+  /// has changed. The snapshot may come from another layout.
+  void restore(const Snapshot& snapshot);
+  /// XXH64 over the weights of all tensors in the order of the index; equal on all ranks.
+  std::uint64_t weights_hash();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe::train

@@ -1,0 +1,122 @@
+/// Where each tensor of a model lies: units, shards, owners. Names and places without values.
+///
+///     Index index;
+///     const int unit = index.begin_unit("h.0");
+///     TensorId w = index.add(unit, "h.0.mlp.c_fc.weight", {4 * c, c}, Group::decay);
+///     index.seal({.dp = 4});
+///     index.owned(unit, /*dp_rank=*/1);       // the elements of the unit that rank 1 updates
+///
+/// A unit (a block, the embedding, the head) is what is gathered, reduced, released and offloaded
+/// as a whole. Its slab holds its tensors one after the other, each aligned to 64 elements, and is
+/// padded with zeros to a multiple of dp * 1,024 elements; owners are cut there, so that no chunk
+/// of the global norm has two owners (Rajbhandari et al. 2020, ZeRO).
+#pragma once
+
+#include "troupe/train/params/view.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::train {
+
+using TensorId = int;
+
+/// Elements of a chunk of the global norm, and of what an owner has at least.
+inline constexpr std::int64_t kChunk = 1024;
+/// Elements that the first of a tensor is aligned to in its unit.
+inline constexpr std::int64_t kAlign = 64;
+
+/// What the optimizer does with a tensor.
+enum class Group : std::uint8_t {
+  decay,     ///< weight decay applies: matrices
+  no_decay,  ///< biases, norms
+};
+
+/// Which part of a tensor this rank has when tensor parallelism divides it.
+struct TensorShard {
+  int axis = -1;  ///< the divided one; -1: all of it on every rank
+  int parts = 1;
+  int index = 0;
+  int groups = 1;        ///< equal parts of the axis that are divided each: 3 for a fused qkv
+  bool partial = false;  ///< replicated, but its gradient must be summed over the parts
+};
+
+/// A rectangle of a tensor: first element and size in every dimension.
+struct Box {
+  Shape first, size;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+struct Range {
+  std::int64_t first = 0, count = 0;
+  std::int64_t end() const noexcept { return first + count; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+struct TensorPlace {
+  std::string name;
+  Shape global;  ///< of the whole
+  Shape local;   ///< of this rank's shard
+  Group group = Group::decay;
+  TensorShard shard;
+  int unit = 0;
+  std::int64_t offset = 0;  ///< of its first element in the unit
+  TensorId tied_to = -1;    ///< the tensor whose weights it shares; it has none of its own
+};
+
+struct UnitPlace {
+  std::string name;
+  std::vector<TensorId> tensors;  ///< without tied ones
+  std::vector<TensorId> tied;     ///< whose weights lie in other units
+  std::int64_t used = 0;          ///< elements of tensors, without padding
+  std::int64_t size = 0;          ///< of the slab, padding included
+};
+
+struct SealOptions {
+  int dp = 1;  ///< ranks that share the work of the optimizer
+};
+
+class TROUPE_API Index {
+ public:
+  int begin_unit(std::string name);
+  /// Throws InvalidArgument, naming the tensor, for a second one of the name, a dimension below 1,
+  /// more than 2^48 elements, a shard that does not divide its axis, or after seal().
+  TensorId add(int unit, std::string name, const Shape& global, Group group,
+               const TensorShard& shard = {});
+  /// A use of another unit's tensor by this one: the weights are those of `tensor`, the gradient
+  /// has a place of its own (tied_size()) and is added to the tensor's once a step.
+  TensorId tie(int unit, TensorId tensor);
+  /// Fixes places. Once. Throws InvalidArgument for dp < 1.
+  void seal(const SealOptions& options = {});
+  bool is_sealed() const noexcept { return dp_ > 0; }
+  int dp() const noexcept { return dp_; }
+
+  const std::vector<TensorPlace>& tensors() const noexcept { return tensors_; }
+  const std::vector<UnitPlace>& units() const noexcept { return units_; }
+  const TensorPlace& operator[](TensorId id) const {
+    return tensors_.at(static_cast<std::size_t>(id));
+  }
+  std::optional<TensorId> find(std::string_view name) const;
+
+  /// What rank dp_rank of the unit's slab owns: size / dp elements.
+  Range owned(int unit, int dp_rank) const;
+  /// The rectangles of the whole tensor that this rank's shard is made of, in the order in which
+  /// they lie along the shard's axis: one, or `groups` of them.
+  std::vector<Box> global(TensorId id) const;
+
+  /// Elements that are parameters of this rank, tied ones counted once, without padding.
+  std::int64_t parameter_count() const noexcept;
+  /// Elements of all slabs, padding included.
+  std::int64_t slab_size() const noexcept;
+  /// Elements of the gradients of tied uses.
+  std::int64_t tied_size() const noexcept;
+
+ private:
+  std::vector<TensorPlace> tensors_;
+  std::vector<UnitPlace> units_;
+  int dp_ = 0;
+};
+
+}  // namespace troupe::train

@@ -1,0 +1,75 @@
+/// Shape and TensorView: typed memory with a shape, owned by somebody else.
+///
+///     TensorView x(memory, DType::f32, {batch, time, channels});
+///     x.rows();      // batch * time
+///     x.columns();   // channels
+#pragma once
+
+#include "troupe/kernels/device.hpp"
+#include "troupe/runtime/base/assert.hpp"
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace troupe::train {
+
+using kernels::DType;
+
+/// Up to five dimensions.
+class TROUPE_API Shape {
+ public:
+  static constexpr int kMost = 5;
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> sizes);
+  int rank() const noexcept { return rank_; }
+  std::int64_t operator[](int axis) const noexcept {
+    return sizes_[static_cast<std::size_t>(axis)];
+  }
+  void set(int axis, std::int64_t size) noexcept { sizes_[static_cast<std::size_t>(axis)] = size; }
+  /// Throws InvalidArgument past kMost.
+  void push_back(std::int64_t size);
+  /// Product of all; 1 for a shape without dimensions.
+  std::int64_t count() const noexcept;
+  const std::int64_t* begin() const noexcept { return sizes_.data(); }
+  const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+  /// "[2, 3]".
+  std::string text() const;
+
+ private:
+  std::array<std::int64_t, kMost> sizes_{};
+  int rank_ = 0;
+};
+
+/// What a tensor is, without memory.
+struct Spec {
+  DType type = DType::f32;
+  Shape shape;
+  std::int64_t count() const noexcept { return shape.count(); }
+  std::int64_t bytes() const noexcept { return count() * kernels::size_of(type); }
+};
+
+struct TensorView {
+  void* data = nullptr;
+  DType type = DType::f32;
+  Shape shape;
+
+  TensorView() = default;
+  TensorView(void* memory, DType element, const Shape& sizes) noexcept
+      : data(memory), type(element), shape(sizes) {}
+  TensorView(void* memory, const Spec& spec) noexcept : TensorView(memory, spec.type, spec.shape) {}
+  template <class T>
+  T* as() const noexcept {
+    return static_cast<T*>(data);
+  }
+  std::int64_t count() const noexcept { return shape.count(); }
+  std::int64_t bytes() const noexcept { return count() * kernels::size_of(type); }
+  /// Size of the last dimension, and how many of them there are.
+  std::int64_t columns() const noexcept { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
+  std::int64_t rows() const noexcept { return columns() == 0 ? 0 : count() / columns(); }
+  Spec spec() const noexcept { return {type, shape}; }
+};
+
+}  // namespace troupe::train
