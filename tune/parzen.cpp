@@ -9,20 +9,14 @@ namespace troupe::tune {
 namespace {
 
 constexpr double eps = 1e-12;
+/// A kernel that is so many of its deviations away adds nothing beside the prior: exp(-50).
+constexpr double far_away = 10;
 
 /// P(a < Z <= b) of a standard normal, accurate in both tails.
 double normal_mass(double a, double b) {
   constexpr double root_half = 0.70710678118654752440;
   if (a > 0) return 0.5 * (std::erfc(a * root_half) - std::erfc(b * root_half));
   return 0.5 * (std::erfc(-b * root_half) - std::erfc(-a * root_half));
-}
-
-double log_sum_exp(const std::vector<double>& terms) {
-  const double top = *std::max_element(terms.begin(), terms.end());
-  if (!std::isfinite(top)) return top;
-  double sum = 0;
-  for (const double t : terms) sum += std::exp(t - top);
-  return top + std::log(sum);
 }
 
 /// Weights by age: 1 for the latest 25, falling linearly to 1/n for the oldest.
@@ -112,26 +106,33 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
     sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
   }
   centers_.push_back((low_ + high_) / 2);  // the prior: all of the range
+  constexpr double root_two_pi = 2.50662827463100050242;
   for (std::size_t k = 0; k <= n; ++k) {
     const double s = sigmas_[k];
     const double mass = normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s);
-    offsets_.push_back(std::log(weights_[k]) - std::log(std::max(mass, eps)) -
-                       (domain_.step > 0 ? 0 : std::log(s) + 0.91893853320467274178));
+    factors_.push_back(weights_[k] / std::max(mass, eps) /
+                       (domain_.step > 0 ? 1 : s * root_two_pi));
   }
 }
 
 /// Each row has probability 1/(n+1) of prior per option and 1 on the observed one, normalised.
 void ParzenEstimator::build_rows(const std::vector<double>& observations) {
-  const std::size_t options = domain_.options.size();
-  const double prior = 1.0 / static_cast<double>(observations.size() + 1);
-  for (const double value : observations) {
-    std::vector<double> row(options, prior);
-    row[static_cast<std::size_t>(value)] += 1;
-    const double total = std::accumulate(row.begin(), row.end(), 0.0);
-    for (double& p : row) p /= total;
-    rows_.push_back(std::move(row));
+  const auto options = static_cast<double>(domain_.options.size());
+  prior_ = 1.0 / static_cast<double>(observations.size() + 1);
+  const double total = prior_ * options + 1;
+  masses_.assign(domain_.options.size(),
+                 weights_.back() / options + (1 - weights_.back()) * prior_ / total);
+  for (std::size_t k = 0; k < observations.size(); ++k) {
+    observed_.push_back(static_cast<std::size_t>(observations[k]));
+    masses_[observed_.back()] += weights_[k] / total;
   }
-  rows_.emplace_back(options, 1.0 / static_cast<double>(options));
+}
+
+/// The probability of an option in the row of an observation; the last row is the prior's.
+double ParzenEstimator::in_row(std::size_t k, std::size_t option) const {
+  const auto options = static_cast<double>(domain_.options.size());
+  if (k == observed_.size()) return 1 / options;
+  return (prior_ + (observed_[k] == option ? 1 : 0)) / (prior_ * options + 1);
 }
 
 double ParzenEstimator::draw(Random& random) const {
@@ -143,33 +144,32 @@ double ParzenEstimator::draw(Random& random) const {
   }
   u = random.uniform();
   std::size_t option = 0;
-  while (option + 1 < rows_[k].size() && u >= rows_[k][option]) u -= rows_[k][option++];
+  while (option + 1 < domain_.options.size() && u >= in_row(k, option)) u -= in_row(k, option++);
   return static_cast<double>(option);
 }
 
 double ParzenEstimator::log_pdf(double value) const {
-  std::vector<double> terms;
-  terms.reserve(weights_.size());
-  if (domain_.kind == Domain::Kind::choice) {
-    for (std::size_t k = 0; k < weights_.size(); ++k)
-      terms.push_back(std::log(weights_[k]) + std::log(rows_[k][static_cast<std::size_t>(value)]));
-    return log_sum_exp(terms);
-  }
+  if (domain_.kind == Domain::Kind::choice)
+    return std::log(masses_[static_cast<std::size_t>(value)]);
   const double from = value - domain_.step / 2;
   const bool discrete = domain_.step > 0;
   const double at = inner(value);
   const double a = domain_.log && from <= 0 ? low_ : std::max(inner(from), low_);
   const double b = std::min(inner(value + domain_.step / 2), high_);
+  double sum = 0;
   for (std::size_t k = 0; k < weights_.size(); ++k) {
     const double s = sigmas_[k];
-    const double z = (at - centers_[k]) / s;
-    const double term =
-        discrete ? std::log(std::max(normal_mass((a - centers_[k]) / s, (b - centers_[k]) / s),
-                                     eps * eps))
-                 : -0.5 * z * z;
-    terms.push_back(offsets_[k] + term);
+    if (discrete) {
+      const double from_z = (a - centers_[k]) / s;
+      const double to_z = (b - centers_[k]) / s;
+      if (from_z < far_away && to_z > -far_away)
+        sum += factors_[k] * std::max(normal_mass(from_z, to_z), eps * eps);
+    } else {
+      const double z = (at - centers_[k]) / s;
+      if (std::abs(z) < far_away) sum += factors_[k] * std::exp(-0.5 * z * z);
+    }
   }
-  return log_sum_exp(terms);
+  return std::log(sum);
 }
 
 }  // namespace troupe::tune

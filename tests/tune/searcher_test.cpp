@@ -2,7 +2,10 @@
 #include "troupe/tune/internal/parzen.hpp"
 #include "troupe/tune/internal/tpe.hpp"
 
+#include "tests/leeway.hpp"
+
 #include <gtest/gtest.h>
+#include <time.h>
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -145,6 +148,41 @@ TEST(Tpe, RunningTrialsRepelFailedOnesAreForgotten) {
   std::set<double> pending;
   for (int i = 14; i < 24; ++i) pending.insert((*searcher->ask(i))[0]);
   EXPECT_EQ(pending.size(), 10U);
+}
+
+/// With a thousand trials behind it, and ten parameters of every kind.
+TEST(Tpe, AskIsQuick) {
+  SearchSpace space;
+  std::vector<std::string> options;
+  for (int i = 0; i < 200; ++i) options.push_back(std::to_string(i));
+  for (int i = 0; i < 10; ++i) {
+    const Domain kinds[] = {uniform(0, 1), log_uniform(1e-5, 1), integers(0, 1000),
+                            choices(options), quantized(0, 10, 0.25)};
+    space.parameters.push_back({"p" + std::to_string(i), kinds[i % 5]});
+  }
+  auto searcher = make_searcher(Tpe{}, space, minimize, 1);
+  Random random(1);
+  for (int i = 0; i < 1000; ++i) {
+    searcher->take(i, space.sample(random));
+    searcher->tell({.trial = i, .score = random.uniform()});
+  }
+  constexpr int asks = 20;
+  const auto seconds = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double began = seconds();
+  for (int i = 0; i < asks; ++i) ASSERT_TRUE(searcher->ask(1000 + i));
+  EXPECT_LT((seconds() - began) / asks, 0.005 * kLeeway);
+}
+
+TEST(Tpe, KernelsOfNoWidthAndHugeDomainsHaveADensity) {
+  for (const Domain& d : {integers(0, 1LL << 53), uniform(1e17, 1e17 + 16), integers(3, 4)}) {
+    const ParzenEstimator e(d, {d.low, d.low, d.high});
+    for (const double at : {d.low, d.high}) EXPECT_TRUE(std::isfinite(e.log_pdf(at))) << show(d);
+    EXPECT_GE(e.log_pdf(d.low), e.log_pdf(d.high)) << show(d);
+  }
 }
 
 TEST(Searchers, TheSameSeedGivesTheSamePoints) {

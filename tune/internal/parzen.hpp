@@ -22,6 +22,7 @@ class ParzenEstimator {
  private:
   void build_kernels(const std::vector<double>& observations);
   void build_rows(const std::vector<double>& observations);
+  double in_row(std::size_t k, std::size_t option) const;
   double inner(double value) const;  ///< to the scale that kernels live on
   double outer(double value) const;
 
@@ -31,8 +32,11 @@ class ParzenEstimator {
   std::vector<double> weights_;
   std::vector<double> centers_;
   std::vector<double> sigmas_;
-  std::vector<double> offsets_;            ///< log weight less the logs that normalise a kernel
-  std::vector<std::vector<double>> rows_;  ///< choice only: probability of each option
+  std::vector<double> factors_;  ///< a kernel's weight, normalised on [low, high]
+  // Of a choice only:
+  double prior_ = 0;                   ///< of an option in a row, before that is normalised
+  std::vector<std::size_t> observed_;  ///< the option of each row
+  std::vector<double> masses_;         ///< the probability of each option
 };
 
 }  // namespace troupe::tune
