@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace troupe::tune {
 namespace {
@@ -48,6 +49,26 @@ Fields fields_of(Kind kind) {
   return f;
 }
 
+/// Seconds that no experiment lasts.
+constexpr double longest = 100.0 * 365 * 24 * 3600;
+
+/// A whole number that the type holds; Json's own conversions cut others off.
+template <class T>
+T whole_in(const Json& j) {
+  if (j.is_number_unsigned() && std::in_range<T>(j.get<std::uint64_t>()))
+    return static_cast<T>(j.get<std::uint64_t>());
+  if (j.is_number_integer() && !j.is_number_unsigned() && std::in_range<T>(j.get<std::int64_t>()))
+    return static_cast<T>(j.get<std::int64_t>());
+  throw InvalidArgument(Code::invalid_argument, j.dump() + " is no whole number of its field");
+}
+
+std::int64_t micros_in(const Json& j) {
+  const auto seconds = j.get<double>();
+  if (!(seconds >= 0 && seconds <= longest))
+    throw InvalidArgument(Code::invalid_argument, j.dump() + " is no time of an experiment");
+  return std::llround(seconds * 1e6);
+}
+
 double number_in(const Json& j) {
   if (j.is_null()) return std::nan("");
   if (j.is_string()) {
@@ -74,19 +95,19 @@ Json point_out(const Point& point) {
 Event read_fields(const Json& j, Kind kind) {
   Event e;
   e.kind = kind;
-  e.micros = std::llround(j.at("t").get<double>() * 1e6);
+  e.micros = micros_in(j.at("t"));
   const Fields f = fields_of(kind);
-  if (f.trial) e.trial = j.at("trial").get<int>();
-  if (f.attempt) e.attempt = j.at("attempt").get<int>();
-  if (f.step) e.step = j.at("step").get<long>();
+  if (f.trial) e.trial = whole_in<int>(j.at("trial"));
+  if (f.attempt) e.attempt = whole_in<int>(j.at("attempt"));
+  if (f.step) e.step = whole_in<long>(j.at("step"));
   if (f.score) e.score = number_in(j.at("score"));
-  if (f.donor) e.donor = j.at("donor").get<int>();
+  if (f.donor) e.donor = whole_in<int>(j.at("donor"));
   if (f.can_save) e.can_save = j.at("can_save").get<bool>();
   if (f.ok) e.ok = j.at("ok").get<bool>();
   if (f.checkpoint) {
     const auto& c = j.at("checkpoint");
     e.checkpoint = {c.at("key").get<std::string>(), c.at("hash").get<std::string>(),
-                    c.at("bytes").get<std::uint64_t>(), c.at("step").get<long>()};
+                    whole_in<std::uint64_t>(c.at("bytes")), whole_in<long>(c.at("step"))};
   }
   if (f.params) e.params = point_in(j.at("params"));
   if (f.donor_params) e.donor_params = point_in(j.at("donor_params"));
@@ -157,6 +178,8 @@ Result<Event> event_from_json(std::string_view line) {
     return Error(Code::invalid_argument, "no experiment event: unknown kind " + name);
   } catch (const Json::exception& e) {
     return Error(Code::invalid_argument, std::string("no experiment event: ") + e.what());
+  } catch (const InvalidArgument& e) {
+    return Error(Code::invalid_argument, "no experiment event: " + e.message());
   }
 }
 

@@ -87,7 +87,7 @@ std::string Experiment::Core::header() const {
 
 std::int64_t Experiment::Core::micros(Time time) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(time - epoch).count();
-  return std::max<std::int64_t>(since, now);  // the log never goes back
+  return std::max(std::min<std::int64_t>(since, never), now);  // the log never goes back
 }
 
 Experiment::Experiment(SearchSpace space, ExperimentOptions options)

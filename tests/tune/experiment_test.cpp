@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 namespace troupe::tune {
@@ -307,7 +309,7 @@ TEST(Restore, ATornLastLineIsIgnoredADamagedOneIsNot) {
 }
 
 TEST(Events, EveryKindComesBackFromItsLine) {
-  for (int k = 0; k <= static_cast<int>(Event::Kind::over); ++k) {
+  for (int k = 0; k <= static_cast<int>(Event::Kind::repeated); ++k) {
     Event e;
     e.kind = static_cast<Event::Kind>(k);
     e.micros = 123456789;
@@ -332,6 +334,45 @@ TEST(Events, EveryKindComesBackFromItsLine) {
   EXPECT_FALSE(event_from_json("{}").ok());
   EXPECT_FALSE(event_from_json("[1,2").ok());
   EXPECT_FALSE(event_from_json(R"({"t":1,"event":"report"})").ok());
+}
+
+/// Numbers that their fields cannot hold are refused before anything is computed with them.
+TEST(Events, NumbersBeyondTheirFieldsAreRefused) {
+  const auto tick = [](const std::string& t) {
+    return event_from_json(R"({"t":)" + t + R"(,"event":"tick"})");
+  };
+  for (const char* t : {"1e300", "-1e300", "-1", "-1e-300", "1e19", "9.3e12", "3.2e9", "null",
+                        "\"inf\"", "true", "[]", "{}", "1e999"})
+    EXPECT_FALSE(tick(t).ok()) << t;
+  EXPECT_EQ(tick("3e9")->micros, 3'000'000'000'000'000);
+  EXPECT_EQ(tick("0")->micros, 0);
+  const auto best = [](const std::string& trial, const std::string& step) {
+    return event_from_json(R"({"t":0,"event":"best","trial":)" + trial + R"(,"step":)" + step +
+                           R"(,"score":1})");
+  };
+  for (const char* no : {"2147483648", "-2147483649", "1.5", "1e300", "null", "\"1\"", "true",
+                         "18446744073709551616"})
+    EXPECT_FALSE(best(no, "1").ok()) << no;
+  for (const char* no : {"9223372036854775808", "-9223372036854775809", "1.0", "1e3"})
+    EXPECT_FALSE(best("1", no).ok()) << no;
+  EXPECT_EQ(best("-2147483648", "9223372036854775807")->step, std::numeric_limits<long>::max());
+  const std::string saved = R"({"t":0,"event":"save","trial":0,"attempt":1,"checkpoint":)";
+  EXPECT_FALSE(event_from_json(saved + R"({"key":"k","hash":"h","bytes":-1,"step":1}})").ok());
+  EXPECT_FALSE(event_from_json(saved + R"({"key":"k","hash":"h","bytes":1e30,"step":1}})").ok());
+  EXPECT_TRUE(
+      event_from_json(saved + R"({"key":"k","hash":"h","bytes":18446744073709551615,"step":1}})")
+          .ok());
+}
+
+/// The clock of a host may jump to the end of time: the log can still be read.
+TEST(Events, TheEndOfTimeIsATimeOfTheLog) {
+  const ExperimentOptions options{.goal = minimize, .trials = 1};
+  Experiment e(space(), options);
+  e.begin(Time{});
+  e.cancel(Time::max());
+  const auto again = Experiment::restore(space(), options, e.take_log());
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_EQ(again->board().seconds, e.board().seconds);
 }
 
 TEST(Events, PlainWords) {
