@@ -8,11 +8,19 @@ namespace troupe::tune {
 namespace {
 
 constexpr long default_horizon = 100;
+constexpr int most_rungs = 1000;
 
 Decision stop(int trial, std::string why) {
   Decision decision{.trial = trial, .action = Decision::Action::stop};
   decision.why = std::move(why);
   return decision;
+}
+
+/// Of the first bracket; the further ones have one less each.
+double rungs_of(const AsyncHyperBand& o) {
+  const double range =
+      static_cast<double>(o.max_steps.value_or(default_horizon)) / static_cast<double>(o.grace);
+  return std::log(range) / std::log(o.eta) + 1;
 }
 
 }  // namespace
@@ -25,15 +33,17 @@ std::optional<double> percentile(std::vector<double> values, double percent) {
   const double at = percent / 100 * static_cast<double>(values.size() - 1);
   const auto low = static_cast<std::size_t>(std::floor(at));
   const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
+  const double part = at - static_cast<double>(low);
+  if (part <= 0 || values[low] == values[high]) return values[low];
+  if (std::isinf(values[low])) return values[low];  // between it and a number there is no middle
+  if (std::isfinite(values[high] - values[low]))
+    return values[low] + (values[high] - values[low]) * part;
+  return values[low] * (1 - part) + values[high] * part;
 }
 
 std::vector<double> AsyncHyperBandScheduler::rung_steps(const AsyncHyperBand& o, int bracket) {
   const double grace = static_cast<double>(o.grace);
-  const auto count = static_cast<int>(
-      std::log(static_cast<double>(o.max_steps.value_or(default_horizon)) / grace) /
-          std::log(o.eta) -
-      bracket + 1);
+  const auto count = static_cast<int>(rungs_of(o) - bracket);
   std::vector<double> steps;
   for (int k = 0; k < count; ++k) steps.push_back(grace * std::pow(o.eta, k + bracket));
   return steps;
@@ -49,7 +59,11 @@ AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
     refuse("AsyncHyperBand", "grace must be from 1 to max_steps");
   }
   if (!(options.eta > 1)) refuse("AsyncHyperBand", "eta must be above 1");
-  if (options.brackets < 1) refuse("AsyncHyperBand", "brackets must be at least 1");
+  if (rungs_of(options_) > most_rungs)
+    refuse("AsyncHyperBand",
+           "eta " + number(options.eta) + " makes more than 1000 rungs; take a larger one");
+  if (options.brackets < 1 || options.brackets > most_rungs)
+    refuse("AsyncHyperBand", "brackets must be from 1 to 1000");
   for (int b = 0; b < options.brackets; ++b) {
     std::vector<RungState> rungs;
     for (const double steps : rung_steps(options_, b)) rungs.push_back({steps, {}});
@@ -94,7 +108,7 @@ void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decisio
     return;
   }
   const auto cutoff = record(place);
-  if (cutoff && place.gain < *cutoff) {
+  if (cutoff && !(place.gain >= *cutoff)) {  // what is no number is the worst
     out.push_back(stop(report.trial, "worse than the cutoff " + number(goal_.gain(*cutoff))));
     return;
   }

@@ -14,7 +14,8 @@ void check(const Pbt& o, const SchedulerSetup& setup) {
   if (!(o.quantile > 0 && o.quantile <= 0.5))
     refuse("Pbt", "quantile must be above 0 and at most 0.5");
   if (!(o.resample >= 0 && o.resample <= 1)) refuse("Pbt", "resample is a probability");
-  if (!(o.grow > 0 && o.shrink > 0)) refuse("Pbt", "the factors grow and shrink must be above 0");
+  if (!(o.grow > 0 && o.shrink > 0 && std::isfinite(o.grow) && std::isfinite(o.shrink)))
+    refuse("Pbt", "the factors grow and shrink must be numbers above 0");
   if (setup.trials < 2) refuse("Pbt", "a population needs at least 2 trials");
 }
 
@@ -230,7 +231,10 @@ void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
     }
   }
   out.insert(out.end(), copies.begin(), copies.end());
-  next_sync_ = std::max(next_sync_ + options_.perturb_every, furthest);
+  const long last = std::numeric_limits<long>::max();
+  const long next =
+      next_sync_ > last - options_.perturb_every ? last : next_sync_ + options_.perturb_every;
+  next_sync_ = std::max(next, furthest);
 }
 
 /// The waiting member that has trained least.

@@ -30,22 +30,26 @@ MedianScheduler::MedianScheduler(const MedianStopping& options, const SchedulerS
 void MedianScheduler::reported(const Report& report, std::vector<Decision>& out) {
   std::vector<Sample>& mine = history_[report.trial];
   while (!mine.empty() && mine.back().step >= report.step) mine.pop_back();  // after a restore
-  mine.push_back({report.step, goal_.gain(report.score)});
+  Sample now = mine.empty() ? Sample{.best = worst} : mine.back();
+  now.step = report.step;
+  if (const double gain = goal_.gain(report.score); !std::isnan(gain)) {
+    now.best = std::max(now.best, gain);
+    if (report.step >= options_.grace) {
+      if (now.count++ == 0) now.first = gain;
+      now.above += static_cast<long double>(gain) - now.first;  // wide: no sum is too large
+    }
+  }
+  mine.push_back(now);
   if (report.step < options_.grace) return out.push_back({.trial = report.trial});
   std::vector<double> means;
   for (const auto& [trial, samples] : history_) {
     if (trial == report.trial || samples.back().step < report.step) continue;
-    double sum = 0;
-    int n = 0;
-    for (const Sample& s : samples) {
-      if (s.step < options_.grace || s.step > report.step || std::isnan(s.gain)) continue;
-      sum += s.gain;
-      ++n;
-    }
-    if (n > 0) means.push_back(sum / n);
+    const auto after = std::upper_bound(samples.begin(), samples.end(), report.step,
+                                        [](long step, const Sample& s) { return step < s.step; });
+    if (after != samples.begin() && std::prev(after)->count > 0)
+      means.push_back(std::prev(after)->mean());
   }
-  double best = worst;
-  for (const Sample& s : mine) best = std::max(best, std::isnan(s.gain) ? worst : s.gain);
+  const double best = now.best;
   const auto median = percentile(means, 50);
   const bool judged = static_cast<int>(means.size()) >= options_.min_samples && median;
   const bool stopped = judged && best < *median;
@@ -69,23 +73,20 @@ PercentileScheduler::PercentileScheduler(const PercentileStopping& options,
 
 void PercentileScheduler::reported(const Report& report, std::vector<Decision>& out) {
   Curve& mine = curves_[report.trial];
-  mine.gains.erase(mine.gains.lower_bound(report.step), mine.gains.end());  // after a restore
-  mine.gains[report.step] = goal_.gain(report.score);
+  mine.points.erase(mine.points.lower_bound(report.step), mine.points.end());  // after a restore
+  const double gain = goal_.gain(report.score);
+  // fmax: of a number and what is none, the number
+  const double best =
+      mine.points.empty() ? gain : std::fmax(mine.points.rbegin()->second.best, gain);
+  const bool any = !std::isnan(best);
+  mine.points.emplace_hint(mine.points.end(), report.step, Point{gain, best});
   out.push_back({.trial = report.trial});
   if (complete_ < std::max(options_.startup_trials, 1) || report.step < options_.warmup) return;
-  double best = worst;
-  bool any = false;
-  for (const auto& [step, gain] : mine.gains) {
-    if (std::isnan(gain)) continue;
-    best = std::max(best, gain);
-    any = true;
-  }
   std::vector<double> peers;
   for (const auto& [trial, curve] : curves_) {
-    const auto at = curve.gains.find(report.step);
-    if (trial != report.trial && curve.complete && at != curve.gains.end()) {
-      peers.push_back(at->second);
-    }
+    if (trial == report.trial || !curve.complete) continue;
+    const auto at = curve.points.find(report.step);
+    if (at != curve.points.end()) peers.push_back(at->second.gain);
   }
   // gains grow when better, so "the best p percent go on" is the (100 - p)th percentile from below
   const auto cutoff = percentile(peers, 100 - options_.percentile);
@@ -113,19 +114,18 @@ PatienceScheduler::PatienceScheduler(const Patience& options, const SchedulerSet
 }
 
 void PatienceScheduler::reported(const Report& report, std::vector<Decision>& out) {
-  std::map<long, double>& gains = gains_[report.trial];
-  const double gain = goal_.gain(report.score);
-  gains.erase(gains.lower_bound(report.step), gains.end());  // after a restore
-  gains[report.step] = std::isnan(gain) ? worst : gain;
+  std::map<long, Point>& points = points_[report.trial];
+  points.erase(points.lower_bound(report.step), points.end());  // after a restore
+  const double gain = std::isnan(report.score) ? worst : goal_.gain(report.score);
+  const double best = points.empty() ? gain : std::max(points.rbegin()->second.best, gain);
+  points.emplace_hint(points.end(), report.step, Point{gain, best});
   const auto window = static_cast<std::size_t>(options_.patience) + 1;
   bool stopped = false;
-  if (gains.size() > window) {
-    const auto split = std::prev(gains.end(), static_cast<std::ptrdiff_t>(window));
-    double before = worst;
+  if (points.size() > window) {
+    const auto split = std::prev(points.end(), static_cast<std::ptrdiff_t>(window));
     double lately = worst;
-    for (auto it = gains.begin(); it != split; ++it) before = std::max(before, it->second);
-    for (auto it = split; it != gains.end(); ++it) lately = std::max(lately, it->second);
-    stopped = before - options_.min_delta > lately;
+    for (auto it = split; it != points.end(); ++it) lately = std::max(lately, it->second.gain);
+    stopped = std::prev(split)->second.best - options_.min_delta > lately;
   }
   out.push_back(verdict(report.trial, stopped,
                         "no better score within " + std::to_string(window) + " reports"));

@@ -1,7 +1,11 @@
 #include "troupe/tune/internal/schedulers.hpp"
 
+#include "tests/leeway.hpp"
+
 #include <gtest/gtest.h>
+#include <time.h>
 #include <cmath>
+#include <limits>
 
 namespace troupe::tune {
 namespace {
@@ -51,6 +55,39 @@ TEST(AsyncHyperBand, NanIsIgnored) {
   EXPECT_FALSE(stops(*s, 0, 1, NAN));
   EXPECT_FALSE(stops(*s, 1, 1, -5));
   EXPECT_TRUE(stops(*s, 2, 1, -6));
+}
+
+/// A trial that has diverged is the worst of its rung and takes nobody's place.
+TEST(AsyncHyperBand, NanStopsWhereOthersCameBefore) {
+  for (const Goal goal : {maximize, minimize}) {
+    auto s = make_scheduler(AsyncHyperBand{.max_steps = 100}, setup(goal));
+    for (int i = 0; i < 3; ++i) s->created(i, {0});
+    EXPECT_FALSE(stops(*s, 0, 1, -5));
+    EXPECT_TRUE(stops(*s, 1, 1, NAN));
+    EXPECT_FALSE(stops(*s, 2, 1, -5));
+  }
+}
+
+TEST(AsyncHyperBand, InfiniteScoresAreRankedAsNumbersAre) {
+  auto s = make_scheduler(AsyncHyperBand{.max_steps = 100, .eta = 2}, setup());
+  for (int i = 0; i < 6; ++i) s->created(i, {0});
+  EXPECT_FALSE(stops(*s, 0, 1, -HUGE_VAL));
+  EXPECT_FALSE(stops(*s, 1, 1, 3));
+  EXPECT_FALSE(stops(*s, 2, 1, 3));
+  EXPECT_TRUE(stops(*s, 3, 1, -HUGE_VAL));  // the median is 3
+  EXPECT_FALSE(stops(*s, 4, 1, HUGE_VAL));
+  EXPECT_TRUE(stops(*s, 5, 1, 2));
+}
+
+TEST(Percentile, OfInfiniteAndLargeValues) {
+  const double top = std::numeric_limits<double>::max();
+  EXPECT_EQ(percentile({-HUGE_VAL, 1}, 50), -HUGE_VAL);
+  EXPECT_EQ(percentile({1, HUGE_VAL}, 50), HUGE_VAL);
+  EXPECT_EQ(percentile({-HUGE_VAL, HUGE_VAL}, 50), -HUGE_VAL);
+  EXPECT_EQ(percentile({HUGE_VAL, HUGE_VAL}, 50), HUGE_VAL);
+  EXPECT_EQ(percentile({-top, top}, 50), 0);
+  EXPECT_EQ(percentile({NAN, 2}, 50), 2);
+  EXPECT_FALSE(percentile({NAN}, 50));
 }
 
 TEST(SuccessiveHalving, BestFloorOfNOverEtaGoOnAndTiesToo) {
@@ -123,6 +160,48 @@ TEST(Patience, StopsOnlyWhenTheLatestAreWorse) {
   EXPECT_FALSE(stops(*s, 1, 3, 1.08));  // within min_delta
 }
 
+/// The mean of equal scores is that score, whatever their number, and large ones have a mean.
+TEST(MedianStopping, EqualScoresAreTies) {
+  for (const double score : {0.1, 1.7e308, -0.3}) {
+    auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 3}, setup());
+    for (int trial = 0; trial < 4; ++trial)
+      for (long step = 1; step <= 50; ++step)
+        EXPECT_FALSE(stops(*s, trial, step, score)) << score << " " << step;
+  }
+}
+
+TEST(MedianStopping, ARestoredTrialForgetsWhatItRepeats) {
+  auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 1}, setup());
+  for (long step = 1; step <= 3; ++step) stops(*s, 0, step, 5);
+  stops(*s, 1, 1, 9);
+  EXPECT_FALSE(stops(*s, 1, 2, 1));
+  EXPECT_TRUE(stops(*s, 1, 1, 4));  // the 9 was never trained
+}
+
+double seconds_of_this_thread() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// A report costs no walk through all reports before it.
+TEST(Schedulers, LongTrialsAreQuick) {
+  for (const AnyScheduler& settings :
+       {AnyScheduler(MedianStopping{.min_samples = 1}),
+        AnyScheduler(PercentileStopping{.startup_trials = 1}), AnyScheduler(Patience{})}) {
+    auto s = make_scheduler(settings, setup());
+    const double began = seconds_of_this_thread();
+    std::vector<Decision> out;
+    for (int trial = 0; trial < 8; ++trial) {
+      for (long step = 1; step <= 10'000; ++step)
+        s->reported({.trial = trial, .step = step, .score = static_cast<double>(step)}, out);
+      s->finished(trial, out);
+      out.clear();
+    }
+    EXPECT_LT(seconds_of_this_thread() - began, 0.5 * kLeeway) << show(settings);
+  }
+}
+
 TEST(Hyperband, TablesOfThePaper) {
   using Brackets = std::vector<std::vector<Rung>>;
   EXPECT_EQ(hyperband_brackets(81, 3, HyperbandTable::formula),
@@ -152,6 +231,16 @@ TEST(Hyperband, TablesOfThePaper) {
 TEST(Schedulers, BadOptionsAreNamed) {
   EXPECT_THROW(make_scheduler(AsyncHyperBand{.max_steps = 0}, setup()), InvalidArgument);
   EXPECT_THROW(make_scheduler(AsyncHyperBand{.eta = 1}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(AsyncHyperBand{.eta = std::nextafter(1, 2)}, setup()),
+               InvalidArgument);
+  EXPECT_THROW(make_scheduler(AsyncHyperBand{.eta = NAN}, setup()), InvalidArgument);
+  constexpr int most = std::numeric_limits<int>::max();
+  EXPECT_THROW(make_scheduler(AsyncHyperBand{.brackets = most}, setup()), InvalidArgument);
+  EXPECT_NO_THROW(make_scheduler(AsyncHyperBand{.eta = HUGE_VAL}, setup()));
+  EXPECT_NO_THROW(make_scheduler(
+      AsyncHyperBand{.max_steps = std::numeric_limits<long>::max(), .brackets = 9}, setup()));
+  EXPECT_THROW(make_scheduler(Pbt{.grow = HUGE_VAL}, setup()), InvalidArgument);
+  EXPECT_THROW(make_scheduler(Pbt{.shrink = NAN}, setup()), InvalidArgument);
   EXPECT_THROW(make_scheduler(SuccessiveHalving{.eta = 1}, setup()), InvalidArgument);
   EXPECT_THROW(make_scheduler(MedianStopping{.min_samples = 0}, setup()), InvalidArgument);
   EXPECT_THROW(make_scheduler(PercentileStopping{.percentile = 101}, setup()), InvalidArgument);

@@ -112,13 +112,20 @@ class MedianScheduler final : public Scheduler {
   void reported(const Report& report, std::vector<Decision>& out) override;
 
  private:
+  /// What is known of a trial up to a step, so that a report costs no walk through all others'.
   struct Sample {
-    long step;
-    double gain;
+    long step = 0;
+    double best = 0;  ///< gain
+    long count = 0;   ///< of numbers from step grace on
+    double first = 0;
+    long double above = 0;  ///< sum of their differences to the first: equal gains have that mean
+    double mean() const {
+      return static_cast<double>(first + above / static_cast<long double>(count));
+    }
   };
   MedianStopping options_;
   Goal goal_;
-  std::map<int, std::vector<Sample>> history_;
+  std::map<int, std::vector<Sample>> history_;  ///< by step
 };
 
 class PercentileScheduler final : public Scheduler {
@@ -128,8 +135,12 @@ class PercentileScheduler final : public Scheduler {
   void finished(int trial, std::vector<Decision>& out) override;
 
  private:
+  struct Point {
+    double gain = 0;
+    double best = 0;  ///< up to here; NaN while there is no number
+  };
   struct Curve {
-    std::map<long, double> gains;
+    std::map<long, Point> points;  ///< by step
     bool stopped = false;
     bool complete = false;
   };
@@ -145,9 +156,13 @@ class PatienceScheduler final : public Scheduler {
   void reported(const Report& report, std::vector<Decision>& out) override;
 
  private:
+  struct Point {
+    double gain = 0;
+    double best = 0;  ///< up to here
+  };
   Patience options_;
   Goal goal_;
-  std::map<int, std::map<long, double>> gains_;  ///< by trial and step
+  std::map<int, std::map<long, Point>> points_;  ///< by trial and step
 };
 
 /// The linear-interpolation percentile (numpy's default) of values that are not NaN; nothing
