@@ -2,6 +2,7 @@
 
 #include "troupe/tune/internal/text.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,9 @@ namespace {
 [[noreturn]] void reject(const std::string& what, const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, what + ": " + why);
 }
+
+/// Steps that a double counts, and whole numbers that it tells apart.
+constexpr double most_steps = 0x1p53;
 
 Domain bounded(const char* name, Domain::Kind kind, double low, double high, double step,
                bool log) {
@@ -28,9 +32,9 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   if (log && low <= 0) reject(what, "a log scale needs a lower bound above 0");
   if (!(step >= 0) || !std::isfinite(step)) reject(what, "the step must be a positive number");
   if (!std::isfinite(high - low)) reject(what, "the range is wider than a double can hold");
-  if (kind == Domain::Kind::integer && std::max(std::abs(low), std::abs(high)) > 0x1p53)
-    reject(what, "whole numbers beyond 2^53 are not told apart");
   if (step > high - low && high > low) reject(what, "the step is larger than the range");
+  if (kind == Domain::Kind::real && step > 0 && (high - low) / step > most_steps)
+    reject(what, "the step " + number(step) + " is too small: more than 2^53 values");
   if (step > 0) {  // the last value that there is: what lies above it is no value and draws none
     const double last = low + std::floor((high - low) / step * (1 + 1e-12)) * step;
     if (last < high - 1e-9 * step) domain.high = last;
@@ -38,13 +42,28 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   return domain;
 }
 
+/// Checked before they become doubles, which round what lies beyond.
+Domain whole(const char* name, long long low, long long high, bool log) {
+  constexpr auto most = static_cast<long long>(most_steps);
+  if (std::min(low, high) < -most || std::max(low, high) > most)
+    reject("tune::" + std::string(name) + "(" + std::to_string(low) + ", " + std::to_string(high) +
+               ")",
+           "whole numbers beyond 2^53 are not told apart");
+  return bounded(name, Domain::Kind::integer, static_cast<double>(low), static_cast<double>(high),
+                 low == high ? 0 : 1, log);
+}
+
 /// Nearest multiple of the step inside the bounds.
 double rounded(const Domain& d, double value) {
   if (d.step <= 0) return std::clamp(value, d.low, d.high);
-  if (d.kind == Domain::Kind::normal) return std::round(value / d.step) * d.step;
+  if (d.kind == Domain::Kind::integer) return std::clamp(std::round(value), d.low, d.high);
+  if (d.kind == Domain::Kind::normal) {
+    const double k = value / d.step;
+    return std::abs(k) < most_steps ? std::round(k) * d.step : value;
+  }
   const double last = std::floor((d.high - d.low) / d.step * (1 + 1e-12));
   const double k = std::clamp(std::round((value - d.low) / d.step), 0.0, last);
-  return d.low + k * d.step;
+  return std::min(d.low + k * d.step, d.high);  // 3 * 0.1 is more than 0.3
 }
 
 /// Inverse of the normal distribution function (Acklam's rational approximation, relative error
@@ -97,12 +116,10 @@ Domain log_quantized(double low, double high, double step) {
   return bounded("log_quantized", Domain::Kind::real, low, high, step, true);
 }
 Domain integers(long long low, long long high) {
-  return bounded("integers", Domain::Kind::integer, static_cast<double>(low),
-                 static_cast<double>(high), low == high ? 0 : 1, false);
+  return whole("integers", low, high, false);
 }
 Domain log_integers(long long low, long long high) {
-  return bounded("log_integers", Domain::Kind::integer, static_cast<double>(low),
-                 static_cast<double>(high), low == high ? 0 : 1, true);
+  return whole("log_integers", low, high, true);
 }
 Domain normal(double mean, double deviation, double step) {
   if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
@@ -113,7 +130,10 @@ Domain normal(double mean, double deviation, double step) {
     reject("tune::normal(" + number(mean) + ", " + number(deviation) + ")",
            "its values are larger than a double can hold");
   }
-  if (!(step >= 0)) reject("tune::normal", "the step must not be negative");
+  if (!(step >= 0) || !std::isfinite(step))
+    reject("tune::normal", "the step must be a number that is not negative");
+  if (step > 0 && (std::abs(mean) + 40 * deviation) / step > most_steps)
+    reject("tune::normal", "the step " + number(step) + " is too small: more than 2^53 values");
   Domain domain;
   domain.kind = Domain::Kind::normal;
   domain.low = -std::numeric_limits<double>::infinity();
@@ -156,16 +176,14 @@ double at_quantile(const Domain& d, double u) {
 
 bool contains(const Domain& d, double value) {
   if (!std::isfinite(value)) return false;
-  const double slack = 1e-9 * std::max({1e-300, std::abs(d.low), std::abs(d.high), d.step});
-  if (d.kind == Domain::Kind::normal) {
-    return d.step <= 0 || std::abs(rounded(d, value) - value) <= 1e-9 * d.step;
-  }
-  if (value < d.low - slack || value > d.high + slack) return false;
-  return d.step <= 0 || std::abs(rounded(d, value) - value) <= slack + 1e-9 * d.step;
+  if (d.step <= 0) return value >= d.low && value <= d.high;
+  // Steps come out of a product and a sum: a few units in the last place.
+  const double slack = 1e-9 * d.step + 1e-15 * std::abs(value);
+  return std::abs(rounded(d, value) - value) <= slack;
 }
 
 double clamp(const Domain& d, double value) {
-  if (std::isnan(value)) return d.kind == Domain::Kind::normal ? d.mean : d.low;
+  if (std::isnan(value)) value = d.kind == Domain::Kind::normal ? d.mean : d.low;
   return rounded(d, value);
 }
 
@@ -173,7 +191,7 @@ std::vector<double> grid_values(const Domain& d, std::size_t count) {
   std::vector<double> values;
   if (distinct_values(d) <= count || d.kind == Domain::Kind::choice) {
     for (std::size_t i = 0; i < distinct_values(d); ++i) {
-      values.push_back(d.low + static_cast<double>(i) * d.step);
+      values.push_back(std::min(d.low + static_cast<double>(i) * d.step, d.high));
     }
     return values;
   }
@@ -194,14 +212,17 @@ std::vector<double> grid_values(const Domain& d, std::size_t count) {
 
 std::string show(const Domain& d, double value) {
   if (d.kind == Domain::Kind::choice) {
-    const auto i = static_cast<std::size_t>(value);
-    return value >= 0 && i < d.options.size() ? d.options[i] : number(value);
+    const bool known = value >= 0 && value < static_cast<double>(d.options.size());
+    return known ? d.options[static_cast<std::size_t>(value)] : number(value);
   }
   return number(value);
 }
 
 std::string show_number(double value) {
   return exact(value);
+}
+std::string show_number(float value) {
+  return fmt::format("{}", value);
 }
 std::string show_number(long long value) {
   return std::to_string(value);

@@ -69,6 +69,7 @@ TROUPE_API std::vector<double> grid_values(const Domain& domain, std::size_t cou
 TROUPE_API std::string show(const Domain& domain, double value);
 /// A number with all its digits, alike in every locale.
 TROUPE_API std::string show_number(double value);
+TROUPE_API std::string show_number(float value);
 TROUPE_API std::string show_number(long long value);
 /// The domain in one line, for logs and error messages: `log_uniform(1e-05, 0.1)`.
 TROUPE_API std::string show(const Domain& domain);

@@ -63,8 +63,9 @@ class RandomSearcher final : public Searcher {
 class GridSearcher final : public Searcher {
  public:
   GridSearcher(const SearchSpace& space, int points) {
-    if (points < 1) {
-      throw InvalidArgument(Code::invalid_argument, "tune::GridSearch: points must be at least 1");
+    if (points < 1 || points > most_points) {
+      throw InvalidArgument(Code::invalid_argument,
+                            "tune::GridSearch: points must be from 1 to 1,000,000");
     }
     for (const Parameter& p : space.parameters) {
       values_.push_back(grid_values(p.domain, static_cast<std::size_t>(points)));
@@ -79,6 +80,7 @@ class GridSearcher final : public Searcher {
   void tell(const Ended&) override {}
 
  private:
+  static constexpr int most_points = 1'000'000;
   std::vector<std::vector<double>> values_;
   std::size_t count_ = 0;
   std::size_t next_ = 0;

@@ -45,12 +45,24 @@ std::string shown(const T& value) {
     return value ? "true" : "false";
   } else if constexpr (std::is_enum_v<T>) {
     return std::to_string(static_cast<long long>(value));
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, char>) {
+    return std::to_string(value);  // a stream takes small ones for letters
+  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    return show_number(value);  // no two of them look alike
   } else {
     std::ostringstream out;
     out.imbue(std::locale::classic());
     out << value;
     return out.str();
   }
+}
+
+/// Which of so many options a point names. Throws InvalidArgument when there is no such one.
+inline std::size_t option_index(const std::string& name, double value, std::size_t options) {
+  if (value >= 0 && value < static_cast<double>(options)) return static_cast<std::size_t>(value);
+  throw InvalidArgument(Code::invalid_argument, "tune::Space: " + name + " has no option " +
+                                                    show_number(value) + " of " +
+                                                    std::to_string(options));
 }
 
 /// A value of a domain in a member. What a scheduler took out of the domain and the member cannot
@@ -272,7 +284,9 @@ class Space {
     domain.grid = options.grid;
     bind(
         name, member, domain,
-        [member, values](Hp& hp, double v) { hp.*member = values.at(static_cast<std::size_t>(v)); },
+        [member, values, name](Hp& hp, double v) {
+          hp.*member = values[detail::option_index(name, v, values.size())];
+        },
         [member, values, name](const Hp& hp) {
           for (std::size_t i = 0; i < values.size(); ++i) {
             if (values[i] == hp.*member) return static_cast<double>(i);

@@ -15,6 +15,9 @@ std::size_t tpe_gamma(std::size_t n) {
 TpeSearcher::TpeSearcher(const Tpe& settings, const SearchSpace& space, Goal goal,
                          std::uint64_t seed)
     : settings_(settings), space_(space), goal_(goal), random_(seed) {
+  if (settings.startup_trials < 0) {
+    throw InvalidArgument(Code::invalid_argument, "tune::Tpe: startup_trials must not be negative");
+  }
   if (settings.candidates < 1) {
     throw InvalidArgument(Code::invalid_argument, "tune::Tpe: candidates must be at least 1");
   }
