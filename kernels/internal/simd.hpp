@@ -7,6 +7,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -49,7 +50,7 @@ TROUPE_INLINE T sum(std::int64_t n, F f) {
   return sum_lanes(lane);
 }
 
-/// The largest of n > 0 values.
+/// The largest of n > 0 values; a NaN behind the first is passed over.
 TROUPE_INLINE float maximum(const float* x, std::int64_t n) {
   using Wide = float __attribute__((vector_size(64)));  // kLanes of them, in a register
   float top = x[0];
@@ -68,13 +69,21 @@ TROUPE_INLINE float maximum(const float* x, std::int64_t n) {
   return top;
 }
 
-/// e^x to about 2 ulp for x in [-87, 88]; 0 below -87.7, e^88 above. Cephes expf: Cody-Waite
-/// reduction and a polynomial of degree 5. NaN gives an unspecified number: check inputs first.
+/// The largest of n > 0 values; a NaN behind the first is passed over.
+TROUPE_INLINE double maximum(const double* x, std::int64_t n) {
+  double top = x[0];
+  for (std::int64_t i = 1; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+/// e^x to about 2 ulp for x in [-87, 88]; 0 below -87.7, e^88 above, NaN for NaN. Cephes expf:
+/// Cody-Waite reduction and a polynomial of degree 5.
 TROUPE_INLINE float exp(float x) {
   x = x > 88.0f ? 88.0f : x;
   x = x < -88.0f ? -88.0f : x;      // then n is -127, the power's bits are 0, and so is the result
-  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float n = (x * 1.44269504088896341f + magic) - magic;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+  const float shifted = x * 1.44269504088896341f + magic;
+  const float n = shifted - magic;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
@@ -83,15 +92,22 @@ TROUPE_INLINE float exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const float mantissa = (p * (r * r) + r) + 1.0f;
-  const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) + 127) << 23;
+  const std::uint32_t power =
+      (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(magic) + 127u) << 23;
   return mantissa * std::bit_cast<float>(power);
 }
+TROUPE_INLINE double exp(double x) {
+  return std::exp(x);
+}
 
-/// tanh(x) with an absolute error below 2e-7.
+/// tanh(x) with an absolute error below 2e-7; NaN for NaN.
 TROUPE_INLINE float tanh(float x) {
   x = x > 10.0f ? 10.0f : x;
   x = x < -10.0f ? -10.0f : x;
   return 1.0f - 2.0f / (exp(2.0f * x) + 1.0f);
+}
+TROUPE_INLINE double tanh(double x) {
+  return std::tanh(x);
 }
 
 }  // namespace troupe::kernels::internal

@@ -1,0 +1,90 @@
+#include "troupe/kernels/internal/cpu.hpp"
+#include "troupe/kernels/internal/operations.hpp"
+#include "troupe/kernels/internal/simd.hpp"
+
+namespace troupe::kernels::cpu {
+namespace {
+using internal::of_type;
+using internal::pointer;
+
+constexpr std::int64_t kBlocks = 16;  ///< of four words, computed together
+
+/// Philox4x32-10 of blocks first, first + 1, …: words[4 * i + j] is word j of block first + i.
+/// The same numbers as philox_bits, in columns that vectorise.
+TROUPE_INLINE void philox_blocks(std::uint32_t* words, std::uint64_t first, std::uint64_t seed,
+                                 std::uint64_t stream) {
+  std::uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
+  for (std::int64_t i = 0; i < kBlocks; ++i) {
+    const std::uint64_t block = first + static_cast<std::uint64_t>(i);
+    c0[i] = static_cast<std::uint32_t>(block);
+    c1[i] = static_cast<std::uint32_t>(block >> 32);
+    c2[i] = static_cast<std::uint32_t>(stream);
+    c3[i] = static_cast<std::uint32_t>(stream >> 32);
+  }
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (std::int64_t i = 0; i < kBlocks; ++i) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0[i];
+      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * c2[i];
+      c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ key0;
+      c1[i] = static_cast<std::uint32_t>(b);
+      c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ key1;
+      c3[i] = static_cast<std::uint32_t>(a);
+    }
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  for (std::int64_t i = 0; i < kBlocks; ++i) {
+    words[4 * i] = c0[i];
+    words[4 * i + 1] = c1[i];
+    words[4 * i + 2] = c2[i];
+    words[4 * i + 3] = c3[i];
+  }
+}
+
+/// One row, whose first element has the number `index`.
+template <class T>
+TROUPE_INLINE void drop_row(const Dropout& o, const T* in, T* out, std::uint64_t index) {
+  const auto limit = static_cast<std::uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
+  const T factor = static_cast<T>(1.0 / (1.0 - static_cast<double>(o.p)));
+  std::uint32_t words[4 * kBlocks];
+  for (std::int64_t c = 0; c < o.columns;) {
+    const std::uint64_t from = index + static_cast<std::uint64_t>(c);
+    philox_blocks(words, from / 4, o.seed, o.stream);
+    const auto skip = static_cast<std::int64_t>(from % 4);
+    const std::int64_t n = std::min(4 * kBlocks - skip, o.columns - c);
+    const std::uint32_t* word = words + skip;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T kept = in[c + i] * factor;
+      out[c + i] = (word[i] >> 8) >= limit ? kept : T(0);
+    }
+    c += n;
+  }
+}
+
+template <class T>
+TROUPE_INLINE void drop_rows(const Dropout& o, std::int64_t first, std::int64_t end) {
+  for (std::int64_t r = first; r < end; ++r) {
+    const std::int64_t sample = o.samples == nullptr ? r / o.time : o.samples[r / o.time];
+    const std::int64_t index = (sample * o.time + r % o.time) * o.all_columns + o.first_column;
+    drop_row(o, pointer<T>(o.in) + r * o.columns, pointer<T>(o.out) + r * o.columns,
+             static_cast<std::uint64_t>(index));
+  }
+}
+TROUPE_KERNEL void drop(const Dropout& o, float, std::int64_t first, std::int64_t end) {
+  drop_rows<float>(o, first, end);
+}
+void drop(const Dropout& o, double, std::int64_t first, std::int64_t end) {
+  drop_rows<double>(o, first, end);
+}
+
+}  // namespace
+
+void dropout(Queue& queue, const Dropout& o) {
+  of_type(o.type, [&]<class T>(T type) {
+    internal::parallel(queue, o.rows, internal::grain(o.columns, internal::kDear),
+                       [&](std::int64_t first, std::int64_t end) { drop(o, type, first, end); });
+  });
+}
+
+}  // namespace troupe::kernels::cpu

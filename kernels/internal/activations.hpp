@@ -1,0 +1,79 @@
+/// Activations of one element, and their derivatives, for loops that vectorise.
+///
+///     for (...) y[i] = value<Activation::gelu>(x[i]);
+///
+/// Finite for every finite input; NaN for NaN.
+#pragma once
+
+#include "troupe/kernels/device/operations.hpp"
+#include "troupe/kernels/internal/simd.hpp"
+
+namespace troupe::kernels::internal {
+
+/// sqrt(2 / pi) (x + 0.044715 x^3): the tanh of beyond 10 is 1, so cubes need not overflow.
+template <class T>
+TROUPE_INLINE T gelu_tanh(T x) {
+  x = x > T(10) ? T(10) : x;
+  x = x < T(-10) ? T(-10) : x;
+  return tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x));
+}
+
+/// Hendrycks and Gimpel 2016, eq. 2.
+template <class T>
+TROUPE_INLINE T gelu(T x) {
+  return T(0.5) * x * (T(1) + gelu_tanh(x));
+}
+
+template <class T>
+TROUPE_INLINE T gelu_slope(T x) {
+  const T t = gelu_tanh(x);
+  x = x > T(10) ? T(10) : x;  // there 1 - t * t is 0
+  x = x < T(-10) ? T(-10) : x;
+  const T slope = T(0.7978845608028654) * (T(1) + T(3) * T(0.044715) * x * x);
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
+}
+
+/// 1 / (1 + e^-x) and its complement, both to full relative precision.
+template <class T>
+struct Sigmoid {
+  T value, rest;
+};
+template <class T>
+TROUPE_INLINE Sigmoid<T> sigmoid(T x) {
+  const T power = exp(x < T(0) ? x : -x);
+  const T large = T(1) / (T(1) + power), small = power / (T(1) + power);
+  return {x < T(0) ? small : large, x < T(0) ? large : small};
+}
+
+template <class T>
+TROUPE_INLINE T silu(T x) {
+  return x * sigmoid(x).value;
+}
+
+template <class T>
+TROUPE_INLINE T silu_slope(T x) {
+  const Sigmoid<T> s = sigmoid(x);
+  return s.value * (T(1) + x * s.rest);
+}
+
+template <Activation activation, class T>
+TROUPE_INLINE T value(T x) {
+  if constexpr (activation == Activation::relu) return x <= T(0) ? T(0) : x;
+  if constexpr (activation == Activation::gelu) return gelu(x);
+  if constexpr (activation == Activation::silu) return silu(x);
+  return x;
+}
+
+/// dout * act'(x). An element that relu does not use leaves nothing of dout, infinities included.
+template <Activation activation, class T>
+TROUPE_INLINE T gradient(T x, T dout) {
+  if constexpr (activation == Activation::relu) {
+    const T used = x <= T(0) ? T(0) : x;  // x for NaN
+    return x > T(0) ? dout : used;
+  }
+  if constexpr (activation == Activation::gelu) return dout * gelu_slope(x);
+  if constexpr (activation == Activation::silu) return dout * silu_slope(x);
+  return dout;
+}
+
+}  // namespace troupe::kernels::internal

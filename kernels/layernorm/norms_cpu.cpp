@@ -1,0 +1,193 @@
+// Layer and RMS norm of operations.hpp. Rows are computed in their own type; where that loses the
+// result (squares that overflow, a mean that dwarfs the deviation) in the next wider one.
+#include "troupe/kernels/internal/cpu.hpp"
+#include "troupe/kernels/internal/operations.hpp"
+#include "troupe/kernels/internal/simd.hpp"
+
+#include <limits>
+#include <type_traits>
+
+namespace troupe::kernels::cpu {
+namespace {
+using internal::grain;
+using internal::kCheap;
+using internal::of_type;
+using internal::pointer;
+using internal::sum;
+
+template <class T>
+using Wider = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+
+template <class W>
+struct Moments {
+  W mean, rstd;
+};
+
+/// Whether T has lost digits of them, or has no such number.
+template <class T>
+TROUPE_INLINE bool is_extreme(const Moments<T>& m) {
+  using Limits = std::numeric_limits<T>;
+  return !(m.rstd >= Limits::min() && m.rstd <= Limits::max() &&
+           std::abs(m.mean) * m.rstd <= T(64));
+}
+
+/// Of a row, in W.
+template <class W, class T>
+TROUPE_INLINE Moments<W> moments_of(const Norm& o, const T* x) {
+  const W count = static_cast<W>(o.columns);
+  const W mean =
+      o.rms ? W(0)
+            : sum<W>(o.columns, [=](std::int64_t c) { return static_cast<W>(x[c]); }) / count;
+  const W variance = sum<W>(o.columns,
+                            [=](std::int64_t c) {
+                              const W d = static_cast<W>(x[c]) - mean;
+                              return d * d;
+                            }) /
+                     count;
+  return {mean, W(1) / std::sqrt(variance + static_cast<W>(o.epsilon))};
+}
+
+template <class W, class T>
+TROUPE_INLINE void normalise(const Norm& o, const T* x, T* __restrict y, Moments<W> m) {
+  const T *weight = pointer<T>(o.weight), *bias = pointer<T>(o.bias);
+  if (bias != nullptr)
+    for (std::int64_t c = 0; c < o.columns; ++c)
+      y[c] = static_cast<T>((static_cast<W>(x[c]) - m.mean) * m.rstd * static_cast<W>(weight[c]) +
+                            static_cast<W>(bias[c]));
+  else
+    for (std::int64_t c = 0; c < o.columns; ++c)
+      y[c] = static_cast<T>((static_cast<W>(x[c]) - m.mean) * m.rstd * static_cast<W>(weight[c]));
+}
+
+template <class T>
+TROUPE_INLINE void forward_rows(const Norm& o, std::int64_t first, std::int64_t end) {
+  for (std::int64_t r = first; r < end; ++r) {
+    const T* x = pointer<T>(o.in) + r * o.columns;
+    T* y = pointer<T>(o.out) + r * o.columns;
+    Moments<T> m = moments_of<T>(o, x);
+    if (is_extreme(m)) {
+      const auto wide = moments_of<Wider<T>>(o, x);
+      normalise(o, x, y, wide);
+      m = {static_cast<T>(wide.mean), static_cast<T>(wide.rstd)};
+    } else {
+      normalise(o, x, y, m);
+    }
+    if (!o.rms) pointer<T>(o.mean)[r] = m.mean;
+    pointer<T>(o.rstd)[r] = m.rstd;
+  }
+}
+TROUPE_KERNEL void forward(const Norm& o, float, std::int64_t first, std::int64_t end) {
+  forward_rows<float>(o, first, end);
+}
+void forward(const Norm& o, double, std::int64_t first, std::int64_t end) {
+  forward_rows<double>(o, first, end);
+}
+
+template <class T>
+TROUPE_INLINE Moments<T> saved_moments(const Norm& o, std::int64_t r) {
+  return {o.rms ? T(0) : pointer<T>(o.mean)[r], pointer<T>(o.rstd)[r]};
+}
+
+template <class W, class T>
+TROUPE_INLINE void input_row(const NormBackward& o, const T* x, const T* dy, T* __restrict dx,
+                             Moments<W> m) {
+  const Norm& f = o.forward;
+  const T* weight = pointer<T>(f.weight);
+  const W count = static_cast<W>(f.columns);
+  const auto scaled = [=](std::int64_t c) {
+    return static_cast<W>(weight[c]) * static_cast<W>(dy[c]);
+  };
+  const auto normal = [=](std::int64_t c) { return (static_cast<W>(x[c]) - m.mean) * m.rstd; };
+  const W average = f.rms ? W(0) : sum<W>(f.columns, scaled) / count;
+  const W slope = sum<W>(f.columns, [=](std::int64_t c) { return scaled(c) * normal(c); }) / count;
+  if (o.add)
+    for (std::int64_t c = 0; c < f.columns; ++c)
+      dx[c] += static_cast<T>((scaled(c) - average - normal(c) * slope) * m.rstd);
+  else
+    for (std::int64_t c = 0; c < f.columns; ++c)
+      dx[c] = static_cast<T>((scaled(c) - average - normal(c) * slope) * m.rstd);
+}
+
+template <class T>
+TROUPE_INLINE void input_rows(const NormBackward& o, std::int64_t first, std::int64_t end) {
+  const std::int64_t columns = o.forward.columns;
+  for (std::int64_t r = first; r < end; ++r) {
+    const T *x = pointer<T>(o.forward.in) + r * columns, *dy = pointer<T>(o.dout) + r * columns;
+    T* dx = pointer<T>(o.din) + r * columns;
+    const Moments<T> m = saved_moments<T>(o.forward, r);
+    if (is_extreme(m))
+      input_row(o, x, dy, dx, moments_of<Wider<T>>(o.forward, x));
+    else
+      input_row(o, x, dy, dx, m);
+  }
+}
+TROUPE_KERNEL void backward_input(const NormBackward& o, float, std::int64_t first,
+                                  std::int64_t end) {
+  input_rows<float>(o, first, end);
+}
+void backward_input(const NormBackward& o, double, std::int64_t first, std::int64_t end) {
+  input_rows<double>(o, first, end);
+}
+
+template <class W, class T>
+TROUPE_INLINE void weight_row(const T* x, const T* dy, T* __restrict dweight, std::int64_t n,
+                              Moments<W> m) {
+  for (std::int64_t c = 0; c < n; ++c)
+    dweight[c] +=
+        static_cast<T>(static_cast<W>(dy[c]) * ((static_cast<W>(x[c]) - m.mean) * m.rstd));
+}
+
+/// Columns [first, end) of all rows.
+template <class T>
+TROUPE_INLINE void weight_columns(const NormBackward& o, std::int64_t first, std::int64_t end) {
+  const std::int64_t columns = o.forward.columns, n = end - first;
+  T* __restrict dweight = pointer<T>(o.dweight) + first;
+  T* __restrict dbias = o.dbias == nullptr ? nullptr : pointer<T>(o.dbias) + first;
+  for (std::int64_t r = 0; r < o.forward.rows; ++r) {
+    const T *row = pointer<T>(o.forward.in) + r * columns, *x = row + first,
+            *dy = pointer<T>(o.dout) + r * columns + first;
+    const Moments<T> m = saved_moments<T>(o.forward, r);
+    if (is_extreme(m))
+      weight_row(x, dy, dweight, n, moments_of<Wider<T>>(o.forward, row));
+    else
+      weight_row(x, dy, dweight, n, m);
+    if (dbias != nullptr)
+      for (std::int64_t c = 0; c < n; ++c) dbias[c] += dy[c];
+  }
+}
+TROUPE_KERNEL void backward_weight(const NormBackward& o, float, std::int64_t first,
+                                   std::int64_t end) {
+  weight_columns<float>(o, first, end);
+}
+void backward_weight(const NormBackward& o, double, std::int64_t first, std::int64_t end) {
+  weight_columns<double>(o, first, end);
+}
+
+}  // namespace
+
+void norm(Queue& queue, const Norm& o) {
+  if (o.columns == 0) return;
+  of_type(o.type, [&]<class T>(T type) {
+    internal::parallel(queue, o.rows, grain(o.columns, kCheap),
+                       [&](std::int64_t first, std::int64_t end) { forward(o, type, first, end); });
+  });
+}
+
+void norm_backward_input(Queue& queue, const NormBackward& o) {
+  if (o.forward.columns == 0) return;
+  of_type(o.forward.type, [&]<class T>(T type) {
+    internal::parallel(
+        queue, o.forward.rows, grain(o.forward.columns, kCheap),
+        [&](std::int64_t first, std::int64_t end) { backward_input(o, type, first, end); });
+  });
+}
+
+void norm_backward_weight(Queue& queue, const NormBackward& o) {
+  of_type(o.forward.type, [&]<class T>(T type) {
+    internal::parallel(
+        queue, o.forward.columns, std::max<std::int64_t>(64, grain(o.forward.rows, kCheap)),
+        [&](std::int64_t first, std::int64_t end) { backward_weight(o, type, first, end); });
+  });
+}
+
+}  // namespace troupe::kernels::cpu
