@@ -1,8 +1,8 @@
 #include "troupe/train/fit.hpp"
 
+#include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/train/internal/gang_place.hpp"
 #include "troupe/train/internal/gang_verdict.hpp"
-#include "troupe/train/internal/meeting.hpp"
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/internal/reports.hpp"
 
@@ -200,7 +200,7 @@ class Supervisor {
     with_.placement = Placement::on(
         place_for(ctx_, need_of(options_.workers, options_.cpus_per_worker, with_.gpus)));
     members_.clear();
-    const std::string meeting = meeting_name();
+    const std::string meeting = collective::new_rendezvous_name();
     for (int rank = 0; rank < options_.workers; ++rank)
       members_.push_back({spawn_(setup(rank, meeting), with_), {}, false});
     for (Member& m : members_) m.next = m.worker.take();

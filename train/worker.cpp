@@ -1,10 +1,10 @@
 #include "troupe/train/worker.hpp"
 
-#include "troupe/actors/collective/shm.hpp"
+#include "troupe/actors/collective/shm/rendezvous.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/train/detail/gang.hpp"
-#include "troupe/train/internal/meeting.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 namespace troupe::train {
@@ -136,9 +136,9 @@ void LoopHost::connect() {
   Fd memory;
   if (setup_.rank == 0) {
     memory = collective::create_shm_group({.size = setup_.world, .generation = setup_.generation});
-    hand_out(setup_.meeting, memory, setup_.world - 1, deadline);
+    collective::share_group(setup_.meeting, memory, setup_.world - 1, deadline);
   } else {
-    memory = fetch(setup_.meeting, deadline);
+    memory = collective::fetch_group(setup_.meeting, deadline);
   }
   auto group = collective::join_shm_group(memory, setup_.rank, setup_.generation, timeout);
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-/// Collective operations of a group of ranks: one interface, several back ends (local.hpp: threads
-/// of one process; shm.hpp: processes of one node).
+/// Collective operations of a group of ranks: one interface, several back ends (local/: threads of
+/// one process; shm/: processes of one node).
 ///
 ///     communicator.all_reduce(model.gradients(), Reduce::mean).wait();   // every rank calls it
 ///     communicator.broadcast(model.parameters(), /*root=*/0).wait();

@@ -1,6 +1,6 @@
 /// Mesh: one rank's groups in a world that is divided in three: data, tensor and pipeline parallel.
 ///
-///     Mesh mesh = make_mesh(join_shm_group(memory, rank, generation), {.dp = 2, .tp = 2});
+///     Mesh mesh = make_mesh(join_shm_group(memory, rank, 1), {.dp = 2, .tp = 2});
 ///     mesh.dp->all_reduce(gradients).wait();
 ///
 /// rank = (pp * DP + dp) * TP + tp: tensor-parallel ranks are neighbours.
@@ -42,7 +42,9 @@ struct Mesh {
                                           Duration timeout = std::chrono::seconds(60));
 };
 
-/// Every rank of the world calls it. Throws InvalidArgument when shape.ranks() is not its size.
+/// Splits the world, four times at most; every rank of it calls this, and it blocks until all have.
+/// The world may be null for a mesh of one rank. Throws InvalidArgument, with nothing split, when
+/// the product of the shape is not the size of the world; what Communicator::split() throws.
 TROUPE_API Mesh make_mesh(std::unique_ptr<Communicator> world, const MeshShape& shape);
 
 }  // namespace troupe::collective

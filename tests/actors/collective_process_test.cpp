@@ -1,6 +1,6 @@
 // The shm back end between real processes: right results, kill -9 in the middle, late and wrong
 // ranks.
-#include "troupe/actors/collective/shm.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 
 #include "tests/eventually.hpp"
 #include "troupe/runtime/base/clock.hpp"

@@ -2,8 +2,8 @@
 /// thread and on a thread of the communicator.
 #pragma once
 
-#include "troupe/actors/collective/local.hpp"
-#include "troupe/actors/collective/shm.hpp"
+#include "troupe/actors/collective/local/local.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Ten steps of a small GPT-2 against a float64 run of another framework: losses and norms of the
 // plain run and of two ranks.
-#include "troupe/actors/collective/local.hpp"
+#include "troupe/actors/collective/local/local.hpp"
 #include "troupe/train/adamw.hpp"
 #include "troupe/train/gpt.hpp"
 #include "troupe/train/hash.hpp"

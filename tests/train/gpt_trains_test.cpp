@@ -1,8 +1,8 @@
 // Training as a whole, on the machine's own C++ headers: it learns; two workers equal one process;
 // ranks stay bitwise equal; a resumed run continues bitwise; buckets reduced early give the same
 // bits.
-#include "troupe/actors/collective/local.hpp"
-#include "troupe/actors/collective/shm.hpp"
+#include "troupe/actors/collective/local/local.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 #include "troupe/train/adamw.hpp"
 #include "troupe/train/gpt.hpp"
 #include "troupe/train/hash.hpp"

@@ -1,6 +1,6 @@
 // Any number of ranks equals one process on the same global batch, though shares, micro-batches and
 // counted targets are unequal.
-#include "troupe/actors/collective/local.hpp"
+#include "troupe/actors/collective/local/local.hpp"
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/train/adamw.hpp"

@@ -1,4 +1,4 @@
-#include "troupe/actors/collective/shm.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 
 #include "troupe/actors/collective/internal/rank.hpp"
 #include "troupe/runtime/base/memory_file.hpp"

@@ -1,9 +1,8 @@
-#include "troupe/train/internal/meeting.hpp"
+#include "troupe/actors/collective/shm/rendezvous.hpp"
 
-#include "troupe/runtime/base/error.hpp"
+#include "troupe/actors/collective/internal/sockets.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
-#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,9 +13,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <thread>
 
-namespace troupe::train::internal {
+namespace troupe::collective {
 namespace {
 
 struct Address {
@@ -36,7 +34,9 @@ Address address_of(const std::string& name) {
 
 Fd new_socket() {
   Fd socket = make_fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) throw Unavailable(Code::unavailable, "train: no socket for the gang's meeting");
+  if (!socket)
+    throw Unavailable(Code::unavailable,
+                      std::string("no socket for a rendezvous: ") + std::strerror(errno));
   return socket;
 }
 
@@ -45,17 +45,6 @@ bool is_ours(const Fd& socket) {
   socklen_t size = sizeof peer;
   return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
          peer.uid == ::geteuid();
-}
-
-bool readable_by(const Fd& socket, Time deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now()).count();
-    pollfd look{socket.get(), POLLIN, 0};
-    const int n = ::poll(&look, 1, static_cast<int>(std::clamp<long long>(left, 0, 1'000'000)));
-    if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
-    if (n == 0 && steady_now() >= deadline) return false;
-  }
 }
 
 /// One byte with the descriptor beside it. The buffer of the message is one descriptor long.
@@ -95,18 +84,17 @@ Fd receive_descriptor(const Fd& socket) {
   return make_fd(fd);
 }
 
-[[noreturn]] void nobody(const char* who) {
-  throw TimedOut(Code::timed_out,
-                 std::string("train: ") + who + " did not come to the gang's meeting");
+[[noreturn]] void fail_late(const std::string& who) {
+  throw TimedOut(Code::timed_out, who + " did not come to the rendezvous");
 }
 
 }  // namespace
 
-std::string meeting_name() {
+std::string new_rendezvous_name() {
   unsigned char bytes[16];
   if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw Unavailable(Code::unavailable, "train: the system gives no random numbers");
-  std::string name = "troupe-gang-";
+    throw Unavailable(Code::unavailable, "the system gives no random numbers");
+  std::string name = "troupe-group-";
   for (const unsigned char b : bytes) {
     name += "0123456789abcdef"[b >> 4];
     name += "0123456789abcdef"[b & 15];
@@ -114,36 +102,36 @@ std::string meeting_name() {
   return name;
 }
 
-void hand_out(const std::string& name, const Fd& memory, int peers, Time deadline) {
-  const Fd door = new_socket();
+void share_group(const std::string& name, const Fd& memory, int peers, Time deadline) {
+  const Fd listener = new_socket();
   const Address address = address_of(name);
-  if (::bind(door.get(), reinterpret_cast<const sockaddr*>(&address.at), address.size) != 0 ||
-      ::listen(door.get(), std::max(peers, 1)) != 0)
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.at), address.size) != 0 ||
+      ::listen(listener.get(), std::max(peers, 1)) != 0)
     throw Unavailable(Code::unavailable,
-                      std::string("train: the gang's meeting: ") + std::strerror(errno));
+                      std::string("the rendezvous cannot listen: ") + std::strerror(errno));
   while (peers > 0) {
-    if (!readable_by(door, deadline)) nobody("a rank");
-    const Fd peer = make_fd(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer || !is_ours(peer)) continue;
+    const Fd peer = internal::accept_until(listener, deadline);
+    if (!peer) fail_late("some rank");
+    if (!is_ours(peer)) continue;
     send_descriptor(peer, memory);
     --peers;
   }
 }
 
-Fd fetch(const std::string& name, Time deadline) {
+Fd fetch_group(const std::string& name, Time deadline) {
   const Address address = address_of(name);
   while (steady_now() < deadline) {
     const Fd socket = new_socket();
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.at), address.size) ==
         0) {
       if (!is_ours(socket))
-        throw Unavailable(Code::unavailable, "train: another user answers at the gang's meeting");
-      if (!readable_by(socket, deadline)) break;
+        throw Unavailable(Code::unavailable, "another user answers at the rendezvous");
+      if (!internal::is_readable_by(socket, deadline)) break;
       if (Fd memory = receive_descriptor(socket)) return memory;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // rank 0 has not opened its door
+    internal::pause(std::chrono::milliseconds(5), deadline);  // rank 0 does not listen yet
   }
-  nobody("rank 0");
+  fail_late("rank 0");
 }
 
-}  // namespace troupe::train::internal
+}  // namespace troupe::collective

@@ -1,4 +1,4 @@
-#include "troupe/actors/collective/local.hpp"
+#include "troupe/actors/collective/local/local.hpp"
 
 #include "troupe/actors/collective/internal/rank.hpp"
 

@@ -1,0 +1,30 @@
+/// How the shared memory of a group reaches its ranks: rank 0 makes it and hands copies of the
+/// descriptor out over a Unix socket with an abstract name of 128 random bits. Both ends refuse a
+/// peer of another user (SO_PEERCRED).
+///
+///     const std::string name = new_rendezvous_name();        // tell it to every rank
+///     share_group(name, create_shm_group({.size = 4}), 3, deadline);   // rank 0
+///     Fd memory = fetch_group(name, deadline);                         // the three others
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/fd.hpp"
+
+#include <string>
+
+namespace troupe::collective {
+
+/// Valid within one network namespace. Throws Unavailable when the system has no random numbers.
+TROUPE_API std::string new_rendezvous_name();
+
+/// Hands `memory` to so many peers, each with a connection of its own. Blocks until they have come.
+/// Throws TimedOut when they have not come by the deadline; Unavailable when the system gives no
+/// socket, or no descriptor until the deadline.
+TROUPE_API void share_group(const std::string& name, const Fd& memory, int peers, Time deadline);
+
+/// Waits for rank 0 and its descriptor. Throws TimedOut at the deadline; Unavailable when another
+/// user answers, or the system gives no socket.
+TROUPE_API Fd fetch_group(const std::string& name, Time deadline);
+
+}  // namespace troupe::collective
