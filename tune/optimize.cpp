@@ -1,5 +1,6 @@
 #include "troupe/tune/optimize.hpp"
 
+#include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
 
@@ -42,6 +43,11 @@ void print(const std::string& text) {
   if (text.empty()) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+/// What came from outside cannot steer the terminal.
+void complain(const std::string& what) {
+  std::fprintf(stderr, "%s\n", fit(what, 2000).c_str());
 }
 
 class Runner {
@@ -227,7 +233,7 @@ class Runner {
       write_results(options_.results, board, began, options_.results + kLog);
     } catch (const Error& error) {
       add_note("not all of the results were written: " + error.message());
-      std::fprintf(stderr, "%s\n", notes_.back().c_str());
+      complain(notes_.back());
     }
   }
 
@@ -241,7 +247,7 @@ class Runner {
          ++e) {
       if (e->kind != Event::Kind::repeated) continue;
       notes_.push_back(plain_words(*e, board.space, board.metric));
-      if (!options_.show) std::fprintf(stderr, "tune: %s\n", notes_.back().c_str());
+      if (!options_.show) complain("tune: " + notes_.back());
     }
   }
 
