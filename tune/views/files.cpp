@@ -48,8 +48,13 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   const std::string draft = path.string() + ".new";
   const Fd fd = make_fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) fail("create", draft, errno);
-  write_all(fd.get(), bytes, draft);
-  if (::rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft, errno);
+  try {
+    write_all(fd.get(), bytes, draft);
+    if (::rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft, errno);
+  } catch (...) {
+    ::unlink(draft.c_str());
+    throw;
+  }
 }
 
 /// The length up to and including the last newline.
@@ -74,6 +79,9 @@ LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
   make_folder(std::filesystem::path(path).parent_path());
   file_ = make_fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file_.get() < 0) fail("open", path, errno);
+  struct stat info{};
+  if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
+  if (S_ISFIFO(info.st_mode)) refuse(path, "is a pipe, and a log is a file");
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       refuse(path,
@@ -81,7 +89,6 @@ LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
              "own");
     if (errno != ENOLCK && errno != EOPNOTSUPP) fail("lock", path, errno);
   }
-  struct stat info{};
   if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
   const off_t whole = whole_lines(file_.get(), info.st_size);
   if (whole != info.st_size && ::ftruncate(file_.get(), whole) != 0) fail("repair", path, errno);
@@ -91,10 +98,17 @@ LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
            "move that one away");
 }
 
+/// Half a line would spoil what follows it: what could not be written whole is taken back.
 void LogFile::append(const std::vector<std::string>& lines) {
   std::string bytes;
   for (const std::string& line : lines) bytes += line + "\n";
-  write_all(file_.get(), bytes, path_);
+  const off_t before = ::lseek(file_.get(), 0, SEEK_END);
+  try {
+    write_all(file_.get(), bytes, path_);
+  } catch (...) {
+    if (before < 0 || ::ftruncate(file_.get(), before) != 0) file_ = {};  // nothing may follow
+    throw;
+  }
 }
 
 Result<std::vector<std::string>> read_log(const std::string& path) {
@@ -122,16 +136,22 @@ namespace {
 class ReportFiles {
  public:
   ReportFiles(const std::filesystem::path& root, const Board& board, double began)
-      : board_(board), began_(began) {
+      : board_(board), began_(began), runs_(root / "tensorboard") {
     progress_ = root / "progress.csv";
     write_file(draft(progress_), progress_csv_header(board));
     for (const TrialInfo& t : board.trials) {
-      const auto run = root / "tensorboard" / ("trial-" + std::to_string(t.number));
+      const auto run = runs_ / run_name(t.number);
       make_folder(run);
       events_.push_back(run / tensorboard_file_name(began, "troupe", t.number));
       write_file(draft(events_.back()), tensorboard_header(began + t.created));
     }
     pending_.resize(events_.size());
+  }
+  ReportFiles(const ReportFiles&) = delete;
+  ReportFiles& operator=(const ReportFiles&) = delete;
+  ~ReportFiles() {
+    ::unlink(draft(progress_).c_str());
+    for (const auto& file : events_) ::unlink(draft(file).c_str());
   }
 
   void add(std::size_t trial, const Sample& sample) {
@@ -149,19 +169,22 @@ class ReportFiles {
     flush();
     publish(progress_);
     for (const auto& file : events_) {
-      forget_others(file);
+      forget_others(file.parent_path(), file);
       publish(file);
     }
+    forget_other_trials();
   }
 
  private:
+  /// TensorBoard reads whatever has `tfevents` in its name: a draft has not.
   static std::filesystem::path draft(const std::filesystem::path& path) {
-    return path.string() + ".draft";
+    return path.parent_path() / (path.filename() == "progress.csv" ? ".progress.draft" : ".draft");
   }
+  static std::string run_name(int trial) { return "trial-" + std::to_string(trial); }
 
   static void append(const std::filesystem::path& path, std::string& bytes) {
     if (bytes.empty()) return;
-    const Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    const Fd fd = make_fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
     if (fd.get() < 0) fail("open", path, errno);
     write_all(fd.get(), bytes, path);
     bytes.clear();
@@ -172,16 +195,32 @@ class ReportFiles {
   }
 
   /// TensorBoard joins all event files of a folder: those of an earlier run go.
-  static void forget_others(const std::filesystem::path& file) {
+  static void forget_others(const std::filesystem::path& run, const std::filesystem::path& file) {
     std::error_code error;
     std::vector<std::filesystem::path> old;
-    for (const auto& entry : std::filesystem::directory_iterator(file.parent_path(), error)) {
+    for (const auto& entry : std::filesystem::directory_iterator(run, error)) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with("events.out.tfevents.") && entry.path() != file &&
-          entry.path() != draft(file))
+      if (name.starts_with("events.out.tfevents.") && entry.path() != file)
         old.push_back(entry.path());
     }
     for (const auto& path : old) std::filesystem::remove(path, error);
+  }
+
+  /// An earlier run may have had more trials. Whatever else somebody keeps there stays.
+  void forget_other_trials() const {
+    std::error_code error;
+    std::vector<std::filesystem::path> old;
+    for (const auto& entry : std::filesystem::directory_iterator(runs_, error)) {
+      const std::string name = entry.path().filename().string();
+      const std::string number = name.starts_with("trial-") ? name.substr(6) : "";
+      const bool ours = !number.empty() && number.size() < 10 &&
+                        number.find_first_not_of("0123456789") == std::string::npos;
+      if (ours && std::stoul(number) >= events_.size()) old.push_back(entry.path());
+    }
+    for (const auto& run : old) {
+      forget_others(run, {});
+      std::filesystem::remove(run, error);  // when nothing is in it
+    }
   }
 
   void flush() {
@@ -192,6 +231,7 @@ class ReportFiles {
 
   const Board& board_;
   double began_;
+  std::filesystem::path runs_;
   std::filesystem::path progress_;
   std::vector<std::filesystem::path> events_;  ///< by trial
   std::string rows_;

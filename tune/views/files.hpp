@@ -25,7 +25,7 @@ class TROUPE_API LogFile {
   /// Throws InvalidArgument when it cannot be opened, when another writes it, and, with create,
   /// when it has lines.
   explicit LogFile(const std::string& path, Mode mode = Mode::append);
-  /// Throws OutOfDisk when there is no space, InvalidArgument for other errors.
+  /// All lines or none. Throws OutOfDisk when there is no space, InvalidArgument for other errors.
   void append(const std::vector<std::string>& lines);
 
  private:
@@ -38,8 +38,8 @@ class TROUPE_API LogFile {
 TROUPE_API Result<std::vector<std::string>> read_log(const std::string& path);
 
 /// Writes curves.svg, report.html, progress.csv, trials.csv, trials.jsonl and one TensorBoard run
-/// per trial (tensorboard/trial-N, whose older event files are removed) into the folder, which is
-/// made when missing. Each file appears whole or not at all. Errors as LogFile::append. The
+/// per trial (tensorboard/trial-N; event files of earlier runs are removed) into the folder, which
+/// is made when missing. Each file appears whole or not at all. Errors as LogFile::append. The
 /// experiment began at `began`, in seconds of the Unix epoch. `log` is the path of its log: with it
 /// progress.csv and the runs have every report, in the order of their arrival, and without it those
 /// that the board keeps.
