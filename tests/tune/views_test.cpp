@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
-#include <clocale>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -287,6 +286,66 @@ TEST(Views, TextThatIsNoUtf8IsMadeSo) {
             "a?2Jb");
 }
 
+/// With thousands of trials only some are drawn: the one that is asked for is among them.
+TEST(Views, TheBestTrialIsShownHoweverItEnded) {
+  Board board;
+  board.name = "many";
+  board.goal = maximize;
+  board.space = {{{"x", uniform(0, 1)}}};
+  for (int i = 0; i < 3000; ++i) {
+    TrialInfo t;
+    t.number = i;
+    t.params = {0.5};
+    t.history = {{1, 1000.0 + i, 0, 1}, {2, i == 7 ? -1e6 : i, 1, 1}};
+    board.trials.push_back(t);
+  }
+  board.best = 7;
+  EXPECT_TRUE(has(curves_svg(board), "trial 7:"));
+  EXPECT_TRUE(has(lineage_svg(board), ">trial 7<"));
+  EXPECT_TRUE(has(report_html(board), "<tr class=\"best\"><td>7</td>"));
+  EXPECT_TRUE(has(joined(table(board, {})), "7*"));
+}
+
+TEST(Exports, NamesOfColumnsDiffer) {
+  Board board;
+  board.metric = "trial";
+  for (const char* name : {"step", "note", "config/step", "metrics/trial", "a\xff", "a\xfe"})
+    board.space.parameters.push_back({name, uniform(0, 1)});
+  TrialInfo t;
+  t.params = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6};
+  t.history = {{1, 5, 0, 1}};
+  board.trials.push_back(t);
+  for (const std::string& csv : {progress_csv(board), trials_csv(board)}) {
+    std::istringstream header(csv.substr(0, csv.find('\n')));
+    std::vector<std::string> names;
+    for (std::string name; std::getline(header, name, ',');) names.push_back(name);
+    EXPECT_TRUE(std::count(names.begin(), names.end(), "metrics/trial") == 1);
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end()) << csv;
+  }
+  EXPECT_TRUE(has(trials_csv(board), "\n0,waiting,1,5,0.1,0.2,0.3,0.4,0.5,0.6,0,,\n"));
+  const auto row = nlohmann::json::parse(trials_jsonl(board));
+  EXPECT_EQ(row.at("config").size(), 6U);
+}
+
+TEST(Exports, AMetricThatIsCalledAsTheScoreIsNotLost) {
+  Board board = sample_board(2);
+  board.metric = "step";
+  board.trials[0].metrics = {{"step", 41}, {"score", 42}, {"trial_id", 43}};
+  board.trials[1].metrics = {{"step", board.trials[1].score()}};
+  std::istringstream lines(trials_jsonl(board));
+  std::string line;
+  std::getline(lines, line);
+  const auto row = nlohmann::json::parse(line);
+  EXPECT_EQ(row.at("step"), board.trials[0].score());
+  EXPECT_EQ(row.at("metrics/step"), 41);
+  EXPECT_EQ(row.at("score"), 42);
+  EXPECT_EQ(row.at("trial_id"), "0");
+  EXPECT_EQ(row.at("metrics/trial_id"), 43);
+  std::getline(lines, line);
+  EXPECT_FALSE(nlohmann::json::parse(line).contains("metrics/step")) << "the score itself";
+}
+
 TEST(Exports, NamesOfMetricsNeverHideAField) {
   Board board = sample_board(2);
   board.trials[0].metrics = {{"config", 1}, {"done", 2}, {"metrics/done", 3}, {"x", std::nan("")}};
@@ -297,22 +356,6 @@ TEST(Exports, NamesOfMetricsNeverHideAField) {
   EXPECT_EQ(row.at("metrics/config"), 1);
   EXPECT_EQ(row.at("metrics/done"), 2);
   EXPECT_TRUE(row.at("x").is_null());
-}
-
-/// Whoever sets a locale with a decimal comma gets the same bytes.
-TEST(Exports, NoLocaleChangesANumber) {
-  const Board board = sample_board(3);
-  const auto all = [&] {
-    return trials_jsonl(board) + trials_csv(board) + progress_csv(board) + curves_svg(board) +
-           report_html(board) + joined(table(board, {}));
-  };
-  const std::string before = all();
-  for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"}) {
-    if (std::setlocale(LC_ALL, name) == nullptr) continue;
-    EXPECT_EQ(all(), before) << name;
-  }
-  std::setlocale(LC_ALL, "C");
-  EXPECT_FALSE(has(before, "nan"));
 }
 
 TEST(Ticks, AreRound) {

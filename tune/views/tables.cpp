@@ -3,6 +3,10 @@
 #include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 namespace troupe::tune {
 namespace {
 
@@ -18,10 +22,32 @@ std::string value_text(const Domain& domain, double value) {
   return domain.kind == Domain::Kind::choice ? show(domain, value) : exact(value);
 }
 
+/// The names of columns, all different: one of the user's that is taken gets a prefix.
+class Header {
+ public:
+  explicit Header(std::vector<std::string> own) : names_(std::move(own)) {}
+  void add(std::string_view raw, const std::string& prefix,
+           std::size_t at = std::numeric_limits<std::size_t>::max()) {
+    std::string name = valid_utf8(raw);
+    while (std::find(names_.begin(), names_.end(), name) != names_.end()) name.insert(0, prefix);
+    names_.insert(names_.begin() + static_cast<std::ptrdiff_t>(std::min(at, names_.size())), name);
+  }
+  std::string line() const {
+    std::string text;
+    for (const std::string& name : names_) text += (text.empty() ? "" : ",") + csv_text(name);
+    return text + "\n";
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
 }  // namespace
 
 std::string progress_csv_header(const Board& board) {
-  return "trial,attempt,step,seconds," + csv_text(board.metric) + "\n";
+  Header header({"trial", "attempt", "step", "seconds"});
+  header.add(board.metric, "metrics/");
+  return header.line();
 }
 
 std::string progress_csv_row(int trial, const Sample& s) {
@@ -38,9 +64,11 @@ std::string progress_csv(const Board& board) {
 }
 
 std::string trials_csv(const Board& board) {
-  std::string out = "trial,state,step," + csv_text(board.metric);
-  for (const Parameter& p : board.space.parameters) out += "," + csv_text(p.name);
-  out += ",failures,copied,note\n";
+  Header header({"trial", "state", "step", "failures", "copied", "note"});
+  header.add(board.metric, "metrics/", 3);
+  for (std::size_t i = 0; i < board.space.size(); ++i)
+    header.add(board.space.parameters[i].name, "config/", 4 + i);
+  std::string out = header.line();
   for (const TrialInfo& t : board.trials) {
     out += std::to_string(t.number) + "," + std::string(name_of(t.state)) + "," +
            std::to_string(t.step()) + "," + (t.history.empty() ? "" : exact(t.score()));
@@ -57,9 +85,14 @@ std::string trials_csv(const Board& board) {
 namespace {
 
 /// Adds a field whose name is the user's: one that is taken already gets a prefix.
-void add_metric(Json& row, std::string name, double value) {
-  while (row.contains(name)) name.insert(0, "metrics/");
+template <class T>
+void add_field(Json& row, std::string name, const std::string& prefix, const T& value) {
+  while (row.contains(name)) name.insert(0, prefix);
   row[name] = value;  // what is no number is null
+}
+
+bool same(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
 }
 
 }  // namespace
@@ -74,9 +107,9 @@ std::string trials_jsonl(const Board& board) {
     for (std::size_t i = 0; i < board.space.size(); ++i) {
       const Parameter& p = board.space.parameters[i];
       if (p.domain.kind == Domain::Kind::choice) {
-        config[valid_utf8(p.name)] = show(p.domain, t.params[i]);
+        add_field(config, valid_utf8(p.name), "config/", valid_utf8(show(p.domain, t.params[i])));
       } else {
-        config[valid_utf8(p.name)] = t.params[i];
+        add_field(config, valid_utf8(p.name), "config/", t.params[i]);
       }
     }
     row["training_iteration"] = t.step();
@@ -91,9 +124,10 @@ std::string trials_jsonl(const Board& board) {
                         {"hash", c.hash},
                         {"proven", c.proven}});
     }
-    add_metric(row, valid_utf8(board.metric), t.score());
+    add_field(row, valid_utf8(board.metric), "metrics/", t.score());
     for (const auto& [key, value] : t.metrics) {
-      if (key != board.metric) add_metric(row, valid_utf8(key), value);
+      if (key == board.metric && same(value, t.score())) continue;  // said already
+      add_field(row, valid_utf8(key), "metrics/", value);
     }
     out += json_line(row) + "\n";
   }

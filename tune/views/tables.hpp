@@ -11,7 +11,9 @@
 
 namespace troupe::tune {
 
-/// One row per report: trial, attempt, step, seconds, score. Text is quoted (RFC 4180).
+/// One row per report: trial, attempt, step, seconds, score. Text is quoted (RFC 4180). A name of
+/// the user's that is another column's gets a prefix, `metrics/` or `config/`, here and in
+/// trials_jsonl().
 TROUPE_API std::string progress_csv(const Board& board);
 /// Its first line, and the line of one report, with their newlines.
 TROUPE_API std::string progress_csv_header(const Board& board);
