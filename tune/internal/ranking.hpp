@@ -8,7 +8,8 @@
 
 namespace troupe::tune {
 
-/// Trial numbers, best last score first; trials without a score come last, in their order.
+/// Trial numbers: that of the best report, then best last score first; trials without a score come
+/// last, in their order. A view that has no room for all shows the best one.
 inline std::vector<int> ranking(const Board& board) {
   std::vector<int> order(board.trials.size());
   std::iota(order.begin(), order.end(), 0);
@@ -16,6 +17,8 @@ inline std::vector<int> ranking(const Board& board) {
     return board.goal.better(board.trials[static_cast<std::size_t>(a)].score(),
                              board.trials[static_cast<std::size_t>(b)].score());
   });
+  const auto best = std::find(order.begin(), order.end(), board.best);
+  if (best != order.end()) std::rotate(order.begin(), best, best + 1);
   return order;
 }
 
