@@ -431,6 +431,18 @@ TEST(Experiment, SurvivesFaultsAtAnyStepWithoutLosingACheckpointThatIsStillNeede
   }
 }
 
+TEST(Experiment, WithoutALogNoLineIsKept) {
+  for (const bool wanted : {true, false}) {
+    Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 3});
+    if (!wanted) e.without_log();
+    Simulator sim(e, curve());
+    sim.run();
+    EXPECT_TRUE(e.over());
+    EXPECT_EQ(sim.log().empty(), !wanted);
+    EXPECT_GT(e.board().events_seen, 0U) << "what people read is there";
+  }
+}
+
 TEST(Experiment, TenThousandTrialsAreQuick) {
   Experiment e(space(), {.goal = minimize,
                          .trials = 10000,

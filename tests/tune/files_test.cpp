@@ -3,7 +3,10 @@
 #include "troupe/tune/views/tables.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +25,12 @@ struct Files : ::testing::Test {
     folder = pattern;
   }
   void TearDown() override { fs::remove_all(folder); }
+  void expect_no_drafts() const {
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_FALSE(name.ends_with(".new") || name.ends_with("draft")) << entry.path();
+    }
+  }
 };
 
 SearchSpace space() {
@@ -76,9 +85,70 @@ TEST_F(Files, ResultsAreAllThereAndNoDraftsRemain) {
         "tensorboard/trial-1/events.out.tfevents.1700000000.troupe.1"}) {
     EXPECT_GT(content(folder / name).size(), 50U) << name;
   }
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    EXPECT_NE(entry.path().extension(), ".new");
-  }
+  expect_no_drafts();
+}
+
+/// The disk is full half-way: what was there before stays as it was, and nothing half-made is left.
+TEST_F(Files, AFailureLeavesNoDrafts) {
+  Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 4});
+  Simulator(e, falling()).run();
+  write_results(folder.string(), e.board(), 1.7e9);
+  const std::string rows = content(folder / "progress.csv");
+  fs::remove(folder / "trials.jsonl");
+  fs::create_directories(folder / "trials.jsonl" / "in the way");
+  EXPECT_THROW(write_results(folder.string(), e.board(), 1.8e9), InvalidArgument);
+  fs::remove_all(folder / "trials.jsonl");
+  const fs::path other = folder / "tensorboard/trial-1/events.out.tfevents.1800000000.troupe.1";
+  fs::create_directories(other / "in the way");
+  EXPECT_THROW(write_results(folder.string(), e.board(), 1.8e9), InvalidArgument);
+  expect_no_drafts();
+  EXPECT_EQ(content(folder / "progress.csv"), rows);
+}
+
+/// TensorBoard joins the runs that it finds: a folder that is used again shows one experiment.
+TEST_F(Files, RunsOfAnEarlierExperimentWithMoreTrialsAreGone) {
+  Experiment many(space(), {.goal = minimize, .trials = 12, .max_steps = 2});
+  Simulator(many, falling()).run();
+  write_results(folder.string(), many.board(), 1.6e9);
+  const fs::path runs = folder / "tensorboard";
+  std::ofstream(runs / "trial-11" / "mine.txt") << "x";
+  fs::create_directories(runs / "trial-1x");
+  fs::create_directories(runs / "trial-99999999999999999999");
+  Experiment few(space(), {.goal = minimize, .trials = 2, .max_steps = 2});
+  Simulator(few, falling()).run();
+  write_results(folder.string(), few.board(), 1.7e9);
+  std::size_t events = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(runs))
+    events += entry.path().filename().string().find("tfevents") != std::string::npos;
+  EXPECT_EQ(events, 2U);
+  EXPECT_FALSE(fs::exists(runs / "trial-2"));
+  EXPECT_TRUE(fs::exists(runs / "trial-11" / "mine.txt")) << "what is not ours stays";
+  EXPECT_TRUE(fs::exists(runs / "trial-1x"));
+}
+
+/// A line that fits only half is taken back: the next one would be spoilt.
+TEST_F(Files, WhatCouldNotBeWrittenWholeIsTakenBack) {
+  const std::string path = (folder / "experiment.jsonl").string();
+  LogFile log(path);
+  log.append({"first"});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(log.append({"second", "third"}), InvalidArgument);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, old);
+  log.append({"fourth"});
+  EXPECT_EQ(*read_log(path), (std::vector<std::string>{"first", "fourth"}));
+}
+
+TEST_F(Files, APipeIsNoLog) {
+  const std::string path = (folder / "experiment.jsonl").string();
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW(LogFile{path}, InvalidArgument);
+  EXPECT_FALSE(read_log(path).ok());
 }
 
 TEST_F(Files, ALogHasOneWriterAndOneExperiment) {
@@ -114,8 +184,7 @@ TEST_F(Files, EveryReportIsThereAndNothingOfAnOlderRun) {
     bytes += tensorboard_scalar(1.7e9, step, "score", 1).size();
   EXPECT_EQ(content(folder / "tensorboard/trial-1/events.out.tfevents.1700000000.troupe.1").size(),
             tensorboard_header(1.7e9).size() + bytes);
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    EXPECT_NE(entry.path().extension(), ".draft");
+  expect_no_drafts();
 }
 
 TEST_F(Files, ErrorsSayWhatAndWhere) {
