@@ -4,6 +4,7 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/norm/norm.hpp"
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/optimizers/norm.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,12 +37,6 @@ double global_norm(std::span<const float> gradients) {
   double total = 0;
   for (const double square : chunk_squares(gradients)) total += square;
   return std::sqrt(total);
-}
-
-float clip_factor(double norm, double max_norm) {
-  if (max_norm <= 0) return 1.0f;
-  const double factor = max_norm / (norm + 1e-6);
-  return factor < 1.0 ? static_cast<float>(factor) : 1.0f;
 }
 
 double AdamW::update(const ParameterMap& map, std::span<float> parameters,

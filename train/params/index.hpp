@@ -14,6 +14,8 @@
 
 #include "troupe/train/params/view.hpp"
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,7 +88,8 @@ class TROUPE_API Index {
   TensorId add(int unit, std::string name, const Shape& global, Group group,
                const TensorShard& shard = {});
   /// A use of another unit's tensor by this one: the weights are those of `tensor`, the gradient
-  /// has a place of its own (tied_size()) and is added to the tensor's once a step.
+  /// has a place of its own (tied_size()) and is added to the tensor's once a step. Throws
+  /// InvalidArgument for a tensor that is tied itself, or after seal().
   TensorId tie(int unit, TensorId tensor);
   /// Fixes places. Once. Throws InvalidArgument for dp < 1.
   void seal(const SealOptions& options = {});
@@ -98,6 +101,7 @@ class TROUPE_API Index {
   const TensorPlace& operator[](TensorId id) const {
     return tensors_.at(static_cast<std::size_t>(id));
   }
+  /// Tied uses have no name of their own.
   std::optional<TensorId> find(std::string_view name) const;
 
   /// What rank dp_rank of the unit's slab owns: size / dp elements.
@@ -114,8 +118,11 @@ class TROUPE_API Index {
   std::int64_t tied_size() const noexcept;
 
  private:
+  UnitPlace& open_unit(int unit);
+
   std::vector<TensorPlace> tensors_;
   std::vector<UnitPlace> units_;
+  std::map<std::string, TensorId, std::less<>> names_;
   int dp_ = 0;
 };
 

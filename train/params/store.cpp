@@ -1,0 +1,409 @@
+#include "troupe/train/params/store.hpp"
+
+#include "troupe/train/internal/reject.hpp"
+#include "troupe/train/params/internal/slab_pool.hpp"
+
+#include <array>
+#include <utility>
+
+namespace troupe::train {
+
+using collective::Purpose;
+using collective::Terms;
+using collective::Work;
+using internal::reject;
+using internal::require;
+using kernels::Buffer;
+using kernels::Event;
+using kernels::Memory;
+
+namespace {
+
+constexpr std::int64_t kSize = sizeof(float);
+
+std::int64_t aligned(std::int64_t count) {
+  return (count + kAlign - 1) / kAlign * kAlign;
+}
+
+float* floats(const Memory& memory) {
+  return static_cast<float*>(memory.data());
+}
+
+Buffer buffer(float* data, std::int64_t count) {
+  return {data, DType::f32, count};
+}
+
+}  // namespace
+
+struct Store::State {
+  /// What changes of a unit. A Work that has not ended borrows the memory above it.
+  struct Unit {
+    std::int64_t offset = 0;  // in slabs of all units
+    int gathered = 0;         // zero = 3: gather() without release()
+    bool fresh = true;        // zero >= 2: nothing was reduced in this step
+    Memory weights;           // zero = 3: while it is gathered
+    Memory gradients;         // zero >= 2: from begin_gradients() to finish_reduce()
+    bool reducing = false;
+    Work weights_work, gradients_work;
+  };
+
+  State(const Index& places, kernels::Device& on, const StoreOptions& with,
+        collective::Communicator* group);
+
+  const UnitPlace& place(int unit) const {
+    return index.units().at(static_cast<std::size_t>(unit));
+  }
+  Unit& at(int unit) { return units.at(static_cast<std::size_t>(unit)); }
+  std::int64_t share_of(int unit) const { return place(unit).size / parts; }
+  std::int64_t first_of(int unit) const { return share_of(unit) * options.dp_rank; }
+
+  float* weight_slab(int unit);
+  float* gradient_slab(int unit);
+  float* owned_part(int unit, Part part);
+  float* owned_gradients(int unit);
+  /// The unit's part of a slab of shares.
+  float* share_in(const Memory& slab, int unit) { return floats(slab) + at(unit).offset / parts; }
+
+  void allocate();
+  Terms terms_of(int unit);
+  void gather_into(int unit);
+  void accumulate(int unit);
+  void fill(float* data, std::int64_t count);
+  void copy(float* to, const float* from, std::int64_t count);
+
+  const Index& index;
+  kernels::Device& device;
+  StoreOptions options;
+  collective::Communicator* dp;
+  int parts;  // ranks
+  int zero;   // with one rank there is nothing to share
+  std::int64_t whole = 0, share = 0;
+  Memory weights, gradients, tied;
+  std::array<Memory, 2> moments;
+  std::vector<std::int64_t> tied_offsets;  // by tensor
+  std::int64_t tied_count = 0;             // aligned
+  internal::SlabPool pool;
+  std::vector<Unit> units;  // last: what is under way ends before memory goes
+};
+
+Store::State::State(const Index& places, kernels::Device& on, const StoreOptions& with,
+                    collective::Communicator* group)
+    : index(places),
+      device(on),
+      options(with),
+      dp(group),
+      parts(places.dp()),
+      zero(places.dp() == 1 ? 0 : with.zero),
+      pool(on) {
+  require(index.is_sealed(), "a store needs an index that is sealed");
+  require(options.zero >= 0 && options.zero <= 3, "StoreOptions.zero must be 0, 1, 2 or 3");
+  require(options.moments >= 0 && options.moments <= 2, "StoreOptions.moments must be 0, 1 or 2");
+  require(options.dp_rank >= 0 && options.dp_rank < parts,
+          "StoreOptions.dp_rank is not one of the ranks that share the index");
+  require(dp != nullptr || parts == 1, "a store of several ranks needs a communicator");
+  if (dp != nullptr && (dp->size() != parts || dp->rank() != options.dp_rank))
+    reject("the communicator is rank " + std::to_string(dp->rank()) + " of " +
+           std::to_string(dp->size()) + ", and the store is rank " +
+           std::to_string(options.dp_rank) + " of " + std::to_string(parts));
+  allocate();
+}
+
+void Store::State::allocate() {
+  for (const UnitPlace& unit : index.units()) {
+    units.emplace_back().offset = whole;
+    whole += unit.size;
+  }
+  share = whole / parts;
+  for (const TensorPlace& tensor : index.tensors()) {
+    tied_offsets.push_back(tied_count);
+    if (tensor.tied_to >= 0) tied_count += aligned(tensor.local.count());
+  }
+  const auto make = [this](std::int64_t count, kernels::Where where = kernels::Where::device) {
+    return device.allocate(static_cast<std::size_t>(count * kSize), where);
+  };
+  weights = make(zero < 3 ? whole : share);
+  gradients = make(zero < 2 ? whole : share);
+  tied = make(tied_count);
+  for (int i = 0; i < options.moments; ++i)
+    moments[static_cast<std::size_t>(i)] = make(
+        zero < 1 ? whole : share, options.offload ? kernels::Where::host : kernels::Where::device);
+}
+
+float* Store::State::weight_slab(int unit) {
+  Unit& state = at(unit);
+  if (zero < 3) return floats(weights) + state.offset;
+  if (state.gathered == 0) reject("unit " + place(unit).name + " is not gathered");
+  return floats(state.weights);
+}
+
+float* Store::State::gradient_slab(int unit) {
+  Unit& state = at(unit);
+  if (zero < 2) return floats(gradients) + state.offset;
+  if (state.gradients.data() == nullptr)
+    reject("the gradients of unit " + place(unit).name + " have not begun");
+  return floats(state.gradients);
+}
+
+float* Store::State::owned_part(int unit, Part part) {
+  if (part != Part::weights) {
+    const Memory& slab = moments[part == Part::first_moment ? 0 : 1];
+    if (slab.data() == nullptr) return nullptr;
+    return zero < 1 ? floats(slab) + at(unit).offset : share_in(slab, unit);
+  }
+  if (zero == 3) return share_in(weights, unit);
+  return floats(weights) + at(unit).offset + (zero == 0 ? 0 : first_of(unit));
+}
+
+float* Store::State::owned_gradients(int unit) {
+  if (zero >= 2) return share_in(gradients, unit);
+  return floats(gradients) + at(unit).offset + (zero == 0 ? 0 : first_of(unit));
+}
+
+Terms Store::State::terms_of(int unit) {
+  return {.after = device.record(device.compute()),
+          .purpose = Purpose::payload,
+          .padding = place(unit).size - place(unit).used};
+}
+
+void Store::State::fill(float* data, std::int64_t count) {
+  device.kernels().fill(device.compute(), {.n = count, .out = data, .factor = 0});
+}
+
+void Store::State::copy(float* to, const float* from, std::int64_t count) {
+  device.copy(device.compute(), to, from, static_cast<std::size_t>(count * kSize));
+}
+
+/// Begins to make the slab of a unit whole from the ranks' parts.
+void Store::State::gather_into(int unit) {
+  Unit& state = at(unit);
+  state.weights_work = dp->all_gather(buffer(owned_part(unit, Part::weights), share_of(unit)),
+                                      buffer(weight_slab(unit), place(unit).size), terms_of(unit));
+}
+
+/// What a reduction of one micro-batch gave joins that of the earlier ones.
+void Store::State::accumulate(int unit) {
+  Unit& state = at(unit);
+  float* sum = owned_gradients(unit);
+  const float* part = floats(state.gradients) + first_of(unit);
+  if (state.fresh)
+    copy(sum, part, share_of(unit));
+  else
+    device.kernels().add(device.compute(), {.n = share_of(unit), .a = sum, .b = part, .out = sum});
+  state.fresh = false;
+  pool.give_back(std::move(state.gradients));
+}
+
+Store::Store(const Index& index, kernels::Device& device, const StoreOptions& options,
+             collective::Communicator* dp)
+    : state_(std::make_unique<State>(index, device, options, dp)) {}
+
+Store::~Store() = default;
+
+const Index& Store::index() const noexcept {
+  return state_->index;
+}
+const StoreOptions& Store::options() const noexcept {
+  return state_->options;
+}
+
+Event Store::gather(int unit) {
+  State& s = *state_;
+  State::Unit& state = s.at(unit);
+  if (s.zero == 3 && state.gathered++ == 0 && s.place(unit).size > 0) {
+    state.weights = s.pool.take(s.place(unit).size * kSize);
+    s.gather_into(unit);
+  }
+  return state.weights_work.done();
+}
+
+void Store::release(int unit) {
+  State& s = *state_;
+  if (s.zero < 3) return;
+  State::Unit& state = s.at(unit);
+  if (state.gathered == 0) reject("unit " + s.place(unit).name + " is released, but not gathered");
+  if (--state.gathered > 0) return;
+  state.weights_work = {};  // waits
+  if (state.weights.data() != nullptr) s.pool.give_back(std::move(state.weights));
+}
+
+Buffer Store::weights(int unit) {
+  float* slab = state_->weight_slab(unit);
+  state_->at(unit).weights_work.wait();
+  return buffer(slab, state_->place(unit).size);
+}
+
+TensorView Store::weights_of(TensorId id) {
+  const TensorPlace& use = index()[id];
+  const TensorPlace& tensor = use.tied_to < 0 ? use : index()[use.tied_to];
+  return {static_cast<float*>(weights(tensor.unit).data) + tensor.offset, DType::f32, tensor.local};
+}
+
+void Store::keep_weights(int unit) {
+  if (state_->zero < 3) return;
+  const auto* slab = static_cast<const float*>(weights(unit).data);
+  state_->copy(state_->owned_part(unit, Part::weights), slab + state_->first_of(unit),
+               state_->share_of(unit));
+}
+
+void Store::begin_gradients(int unit) {
+  State& s = *state_;
+  if (s.zero < 2 || s.place(unit).size == 0) return;
+  finish_reduce(unit);
+  State::Unit& state = s.at(unit);
+  if (state.gradients.data() != nullptr) return;
+  state.gradients = s.pool.take(s.place(unit).size * kSize);
+  s.fill(floats(state.gradients), s.place(unit).size);
+}
+
+Buffer Store::gradients(int unit) {
+  return buffer(state_->gradient_slab(unit), state_->place(unit).size);
+}
+
+TensorView Store::gradients_of(TensorId id) {
+  const TensorPlace& tensor = index()[id];
+  float* data = tensor.tied_to < 0
+                    ? state_->gradient_slab(tensor.unit) + tensor.offset
+                    : floats(state_->tied) + state_->tied_offsets[static_cast<std::size_t>(id)];
+  return {data, DType::f32, tensor.local};
+}
+
+void Store::add_tied(int unit) {
+  State& s = *state_;
+  const auto& tensors = index().tensors();
+  for (TensorId id = 0; id < static_cast<TensorId>(tensors.size()); ++id) {
+    const TensorId tensor = index()[id].tied_to;
+    if (tensor < 0 || index()[tensor].unit != unit) continue;
+    const TensorView use = gradients_of(id);
+    void* sum = gradients_of(tensor).data;
+    s.device.kernels().add(s.device.compute(),
+                           {.n = use.count(), .a = sum, .b = use.data, .out = sum});
+    s.fill(use.as<float>(), use.count());
+  }
+}
+
+Event Store::reduce(int unit) {
+  State& s = *state_;
+  State::Unit& state = s.at(unit);
+  if (s.parts == 1 || s.place(unit).size == 0) return {};
+  float* slab = s.gradient_slab(unit);
+  const Buffer all = buffer(slab, s.place(unit).size);
+  state.reducing = true;
+  if (s.zero == 0)
+    state.gradients_work = s.dp->all_reduce(all, collective::Reduce::sum, s.terms_of(unit));
+  else
+    state.gradients_work =
+        s.dp->reduce_scatter(all, buffer(slab + s.first_of(unit), s.share_of(unit)),
+                             collective::Reduce::sum, s.terms_of(unit));
+  return state.gradients_work.done();
+}
+
+void Store::finish_reduce(int unit) {
+  State::Unit& state = state_->at(unit);
+  if (!state.reducing) return;
+  state.gradients_work.wait();
+  state.reducing = false;
+  if (state_->zero >= 2) state_->accumulate(unit);
+}
+
+Store::Owned Store::owned(int unit) {
+  State& s = *state_;
+  finish_reduce(unit);
+  State::Unit& state = s.at(unit);
+  state.weights_work.wait();
+  if (s.zero >= 2 && state.fresh) s.fill(s.owned_gradients(unit), s.share_of(unit));
+  state.fresh = false;
+  Owned owned;
+  owned.range = s.zero == 0 ? Range{0, s.place(unit).size} : s.index.owned(unit, s.options.dp_rank);
+  owned.weights = s.owned_part(unit, Part::weights);
+  owned.gradients = s.owned_gradients(unit);
+  owned.moments[0] = s.owned_part(unit, Part::first_moment);
+  owned.moments[1] = s.owned_part(unit, Part::second_moment);
+  return owned;
+}
+
+Event Store::publish(int unit) {
+  State& s = *state_;
+  if (s.zero == 3 && s.at(unit).gathered > 0)
+    reject("unit " + s.place(unit).name + " was updated while it is gathered");
+  if ((s.zero == 1 || s.zero == 2) && s.place(unit).size > 0) s.gather_into(unit);
+  return s.at(unit).weights_work.done();
+}
+
+void Store::zero_gradients() {
+  State& s = *state_;
+  for (int unit = 0; unit < static_cast<int>(s.units.size()); ++unit) {
+    finish_reduce(unit);
+    s.at(unit).fresh = true;
+    if (s.zero >= 2 && s.at(unit).gradients.data() != nullptr)
+      s.fill(floats(s.at(unit).gradients), s.place(unit).size);
+  }
+  if (s.zero < 2) s.fill(floats(s.gradients), s.whole);
+  s.fill(floats(s.tied), s.tied_count);
+}
+
+void Store::read_whole(int unit, Part part, std::span<float> out) {
+  State& s = *state_;
+  const std::int64_t size = s.place(unit).size;
+  require(static_cast<std::int64_t>(out.size()) == size,
+          "read_whole: out is not as long as the slab");
+  s.at(unit).weights_work.wait();
+  const float* mine = s.owned_part(unit, part);
+  if (mine == nullptr) reject("the store has no such moment");
+  if (size == 0) return;
+  if (s.zero == 0) {
+    s.copy(out.data(), mine, size);
+    s.device.compute().synchronize();
+    return;
+  }
+  Memory slab = s.pool.take(size * kSize);
+  float* part_of = floats(slab) + s.first_of(unit);
+  s.copy(part_of, mine, s.share_of(unit));
+  s.dp->all_gather(buffer(part_of, s.share_of(unit)), buffer(floats(slab), size), s.terms_of(unit))
+      .wait();
+  s.copy(out.data(), floats(slab), size);
+  s.device.compute().synchronize();
+  s.pool.give_back(std::move(slab));
+}
+
+void Store::write_whole(int unit, Part part, std::span<const float> in) {
+  State& s = *state_;
+  const std::int64_t size = s.place(unit).size;
+  require(static_cast<std::int64_t>(in.size()) == size,
+          "write_whole: in is not as long as the slab");
+  s.at(unit).weights_work.wait();
+  float* mine = s.owned_part(unit, part);
+  if (mine == nullptr) reject("the store has no such moment");
+  if (part == Part::weights && s.zero < 3) {
+    s.copy(floats(s.weights) + s.at(unit).offset, in.data(), size);
+  } else {
+    const bool all = s.zero == 0;
+    s.copy(mine, in.data() + (all ? 0 : s.first_of(unit)), all ? size : s.share_of(unit));
+  }
+  s.device.compute().synchronize();
+}
+
+Store::Bytes Store::bytes() const noexcept {
+  const State& s = *state_;
+  const auto size = [](const Memory& memory) { return static_cast<std::int64_t>(memory.bytes()); };
+  Bytes bytes;
+  bytes.weights = size(s.weights);
+  bytes.gradients = size(s.gradients);
+  bytes.moments = size(s.moments[0]) + size(s.moments[1]);
+  bytes.tied = size(s.tied);
+  bytes.transient = s.pool.held();
+  bytes.peak_transient = s.pool.peak();
+  if (s.options.offload) bytes.host = bytes.moments;
+  // Bytes of a parameter that are sharded; the others are whole.
+  const std::int64_t all = kSize * (2 + s.options.moments);
+  const std::int64_t whole = kSize * (s.zero == 0   ? 2 + s.options.moments
+                                      : s.zero == 1 ? 2
+                                      : s.zero == 2 ? 1
+                                                    : 0);
+  const std::int64_t parameters = s.index.parameter_count();
+  bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied -
+                  whole * parameters - (all - whole) * parameters / s.parts -
+                  kSize * s.index.tied_size();
+  return bytes;
+}
+
+}  // namespace troupe::train
