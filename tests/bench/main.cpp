@@ -1,5 +1,5 @@
 // Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
-//   bench [core|objects|remote|control]... [--json FILE] [--quick] [--rounds N] [--only NAME]
+//   bench [core|objects|remote|control|train]... [--json FILE] [--quick] [--rounds N] [--only NAME]
 //   [--list]          (control: and remote)
 //   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
@@ -32,7 +32,7 @@ struct Arguments {
 int wrong(const char* program, const std::string& what) {
   std::fprintf(
       stderr,
-      "%s: %s\nusage: %s [core|objects|remote|control]... [--json FILE] [--quick] "
+      "%s: %s\nusage: %s [core|objects|remote|control|train]... [--json FILE] [--quick] "
       "[--rounds N] [--only NAME] [--list]\n       %s --curves FILE.svg [--json FILE] [--quick]\n",
       program, what.c_str(), program, program);
   return 2;
@@ -80,7 +80,7 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
     } else {
       return flag.rfind("--", 0) == 0
                  ? "unknown flag " + flag
-                 : "no suite '" + flag + "'; there are core, objects, remote and control";
+                 : "no suite '" + flag + "'; there are core, objects, remote, control and train";
     }
   }
   if (arguments.suites.empty()) arguments.suites.push_back(&core_suite());

@@ -64,5 +64,6 @@ Suite& core_suite();
 Suite& objects_suite();
 Suite& remote_suite();
 Suite& control_suite();
+Suite& train_suite();
 
 }  // namespace troupe::bench

@@ -1,0 +1,122 @@
+// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads and on two ranks.
+// Steps are made by processes of their own (train_step), which are told by turns to go on.
+#include "suite.hpp"
+
+#include "tools.hpp"
+#include "train/peer.hpp"
+#include "troupe/kernels/gemm/gemm.hpp"
+#include "troupe/kernels/philox/philox.hpp"
+
+#include <unistd.h>
+#include <array>
+#include <vector>
+
+namespace troupe::bench {
+namespace {
+
+constexpr const char* kShape = "4x128x64x12";
+constexpr const char* kLargeShape = "6x384x256x4";
+constexpr const char* kQuickShape = "1x32x16x2";
+
+/// Seconds of a step's matrix products alone, each as large as in the block's MLP.
+double products(const char* shape_text) {
+  const bool large = shape_text == kLargeShape;
+  const std::int64_t rows = large ? 4 * 256 : 12 * 64, channels = large ? 384 : 128;
+  const std::int64_t layers = large ? 6 : 4;
+  // forward, input and weight gradient of qkv, projection, up and down, in units of one up
+  const double per_step = 3 * static_cast<double>(layers) * (0.75 + 0.25 + 1 + 1);
+  std::vector<float> x(static_cast<std::size_t>(rows * channels)),
+      w(static_cast<std::size_t>(4 * channels * channels)),
+      y(static_cast<std::size_t>(4 * rows * channels));
+  kernels::philox_normal(x.data(), rows * channels, 1, 1, 0, 0, 1);
+  kernels::philox_normal(w.data(), 4 * channels * channels, 1, 2, 0, 0, 1);
+  const double one = median_call(100, [&](int) {
+    kernels::gemm(kernels::Op::none, kernels::Op::transpose, rows, 4 * channels, channels, x.data(),
+                  channels, w.data(), channels, 0, y.data(), 4 * channels);
+  });
+  return per_step * one;
+}
+
+/// How many of the steps fit into about a third of a second.
+int steps_of(StepPeer& peer, bool quick) {
+  const double one = peer.measure(1);
+  return quick ? 1 : std::max(3, static_cast<int>(0.3 / one));
+}
+
+/// Milliseconds of a step on one thread; the floor is the time of its products.
+Reading step_alone(bool quick) {
+  const char* shape = quick ? kQuickShape : kShape;
+  StepPeer peer(shape, 1, 0);
+  const double seconds = peer.measure(steps_of(peer, quick));
+  const Pinned here(cpu_of(Placement::two_cpus, 0));
+  return {.value = seconds * 1e3, .floor = products(shape) * 1e3};
+}
+
+/// How much faster two threads are than one, and what two independent processes make of two CPUs.
+Reading threads(bool quick) {
+  const char* shape = quick ? kQuickShape : kLargeShape;
+  StepPeer one(shape, 1, 0), other(shape, 1, 1), two(shape, 2, 0);
+  const int steps = steps_of(one, quick);
+  std::vector<double> gains, floors, ratios;
+  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
+    const double alone = one.measure(steps);
+    one.begin(steps);
+    other.begin(steps);
+    const double rate = alone / one.end() + alone / other.end();
+    gains.push_back(alone / two.measure(steps));
+    floors.push_back(rate);
+    ratios.push_back(gains.back() / rate);
+  }
+  return {.value = middle(gains), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
+/// Milliseconds of a step on two ranks, and of two ranks that do not talk: the time that the
+/// reduction adds.
+Reading two_ranks(bool quick) {
+  const char* shape = quick ? kQuickShape : kShape;
+  StepPeer one(shape, 1, 0), other(shape, 1, 1);
+  StepRanks ranks(shape, 2);
+  const int steps = steps_of(one, quick);
+  std::vector<double> times, floors, ratios;
+  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
+    one.begin(steps);
+    other.begin(steps);
+    floors.push_back(std::max(one.end(), other.end()) * 1e3);
+    times.push_back(ranks.measure(steps) * 1e3);
+    ratios.push_back(times.back() / floors.back());
+  }
+  return {.value = middle(times), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
+class Train final : public Suite {
+ public:
+  const char* name() const override { return "train"; }
+  std::span<const RowInfo> rows() const override { return rows_; }
+  int calm_floor() const override { return 0; }
+  Sample measure_floor(int, Placement placement) override {
+    const Pinned here(cpu_of(placement, 0));
+    return median_of(5, [] { return products(kShape); });
+  }
+  std::vector<Reading> measure(std::span<const std::size_t> rows, Placement, bool quick) override {
+    constexpr std::array measures{step_alone, threads, two_ranks};
+    std::vector<Reading> readings;
+    for (const std::size_t row : rows) readings.push_back(measures[row](quick));
+    return readings;
+  }
+
+ private:
+  std::array<RowInfo, 3> rows_{{
+      {"train_step_cpu", "ms", kNoFloor, {}, false},
+      {"train_threads", "x", kNoFloor, at_least(Goal::Of::ratio, 0.90), false},
+      {"train_dp_step", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.05), false},
+  }};
+};
+
+}  // namespace
+
+Suite& train_suite() {
+  static Train suite;
+  return suite;
+}
+
+}  // namespace troupe::bench

@@ -1,0 +1,55 @@
+// train_step SHAPE THREADS [FIRST_CPU]: makes training steps when it is told to, for the
+// benchmarks. SHAPE is layers x channels x context x batch of a GPT-2. Prints a line that names the
+// device, then reads how many steps to make, a line each, and prints their median in milliseconds.
+#include "training.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using troupe::bench::Training;
+using troupe::collective::Mesh;
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_of_step(Training& training) {
+  const Clock::time_point start = Clock::now();
+  training.step();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median_of(Training& training, int steps) {
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) times.push_back(milliseconds_of_step(training));
+  std::nth_element(times.begin(), times.begin() + steps / 2, times.end());
+  return times[static_cast<std::size_t>(steps / 2)];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 3 && argc != 4) {
+    std::fprintf(stderr, "usage: %s LAYERSxCHANNELSxCONTEXTxBATCH THREADS [FIRST_CPU]\n", argv[0]);
+    return 2;
+  }
+  const int threads = std::atoi(argv[2]);
+  troupe::bench::pin_to_cpus(argc == 4 ? std::atoi(argv[3]) : 0, threads);
+  const char* ranks = std::getenv("WORLD_SIZE");
+  const int dp = ranks == nullptr ? 1 : std::atoi(ranks);
+  Training training(troupe::bench::shape_of(argv[1]), threads, {.dp = dp},
+                    dp > 1 ? Mesh::from_environment({.dp = dp}) : Mesh{});
+  for (int i = 0; i < 3; ++i) training.step();
+  std::cout << training.device() << std::endl;
+  for (int steps = 0; std::cin >> steps;)
+    std::cout << median_of(training, std::clamp(steps, 1, 1'000'000)) << std::endl;
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "train_step: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,45 @@
+/// One rank that trains a GPT-2 on made-up tokens: what the benchmarks of training measure.
+///
+///     Training training(shape_of("4x128x64x12"), /*threads=*/1);
+///     training.step();
+#pragma once
+
+#include "troupe/train/engine/engine.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::bench {
+
+struct TrainShape {
+  std::int64_t layers = 4, channels = 128, context = 64, batch = 12;
+  /// 32 channels a head in small models, 64 from 384 channels on.
+  std::int64_t heads() const noexcept { return channels / (channels < 384 ? 32 : 64); }
+};
+/// Of "4x128x64x12". Throws InvalidArgument.
+TrainShape shape_of(std::string_view text);
+
+/// Lets the calling thread, and those that it starts, use these CPUs only.
+void pin_to_cpus(int first, int count);
+
+class Training {
+ public:
+  /// Alone, or as a rank of `dp` ranks.
+  Training(const TrainShape& shape, int threads, const train::Layout& layout = {},
+           collective::Mesh mesh = {});
+  train::StepResult step();
+  std::string device() const { return device_.name(); }
+  const train::Engine& engine() const noexcept { return *engine_; }
+
+ private:
+  TrainShape shape_;
+  kernels::Device device_;
+  collective::Mesh mesh_;
+  std::unique_ptr<train::Engine> engine_;
+  std::vector<std::int32_t> inputs_, targets_;
+};
+
+}  // namespace troupe::bench
