@@ -44,7 +44,8 @@ struct Run {
   std::span<const std::int64_t> samples =
       {};                            ///< numbers of the batch's samples in the step's order
   const Targets* targets = nullptr;  ///< for losses
-  bool training = true;              ///< dropout is on
+  /// Dropout is on, and a loss prepares its gradient. When false, no backward follows.
+  bool training = true;
 
   kernels::Queue& queue() const { return device.compute(); }
   const kernels::Kernels& k() const { return device.kernels(); }
@@ -107,6 +108,13 @@ class TROUPE_API Layer {
   virtual bool is_loss() const noexcept { return false; }
   /// Whether full recompute keeps its saved memory all the same: embeddings, heads.
   virtual bool keeps_saved() const noexcept { return is_loss(); }
+
+  /// Losses only: what predict() writes and its temporary bytes; saved and carry are 0. By default
+  /// the output is the input.
+  virtual Need prediction_need(const Spec& in, const Layout& layout) const;
+  /// Losses only: what is compared with targets (logits), for inference. Reads no targets.
+  virtual void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
+                       TensorView temporary) const;
 
  private:
   std::string name_;

@@ -1,0 +1,78 @@
+/// Losses that end a model: LmHead for language models, SoftmaxLoss for classifiers. Both give one
+/// loss per row, in nats; ignored targets (kernels::kIgnore) have loss 0 and gradient 0.
+///
+///     LmHead head("transformer.ln_f", {.vocabulary = 65, .channels = 128,
+///                                      .tied_to = "transformer.wte.weight"});
+///
+/// The gradient is that of sum(y) / run.targets->total. forward() prepares it when run.training.
+/// On the CPU forward() throws InvalidArgument, naming the first target that is no class.
+#pragma once
+
+#include "troupe/train/layers/parts/norm.hpp"
+
+namespace troupe::train::layers {
+
+struct LmHeadConfig {
+  std::int64_t vocabulary = 0;
+  std::int64_t channels = 0;
+  bool rms = false;  ///< the norm
+  bool bias = true;  ///< of the norm
+  float epsilon = 1e-5f;
+  /// Name of the tensor [vocabulary, channels] that is the projection as well; empty: `projection`.
+  std::string tied_to;
+  std::string projection = "lm_head";  ///< name of the projection of its own
+  float deviation = 0.02f;
+};
+
+/// Final norm, projection to the vocabulary, and cross entropy over it. [batch, time, channels] to
+/// losses [batch, time], f32 or f64; targets are i32 [batch, time]. Its name is the norm's. Keeps
+/// batch * time * vocabulary numbers: the logits, which become their gradient.
+class TROUPE_API LmHead final : public Layer {
+ public:
+  LmHead(std::string name, const LmHeadConfig& config);
+
+  /// Throws InvalidArgument when the index has no tensor `tied_to` yet, or one of another shape.
+  void declare(Index& index, int unit, const Layout& layout) override;
+  void initialize(const Run& run, const Tensors& w) const override;
+  Need need(const Spec& in, const Layout& layout) const override;
+  void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
+               TensorView temporary) const override;
+  void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
+                      TensorView saved, TensorView carry, TensorView temporary,
+                      TensorView dx) const override;
+  void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
+                       TensorView saved, TensorView carry, TensorView temporary) const override;
+  double flops(const Spec& in) const override;
+  bool is_loss() const noexcept override { return true; }
+  /// Logits [batch, time, vocabulary].
+  Need prediction_need(const Spec& in, const Layout& layout) const override;
+  void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
+               TensorView temporary) const override;
+
+ private:
+  struct Saved;
+  void check_input(const Spec& in, const Layout& layout) const;
+  LmHeadConfig config_;
+  parts::Norm norm_;
+  parts::Linear projection_;
+};
+
+/// Cross entropy over logits [rows, classes], without weights; losses [rows], targets i32 [rows].
+class TROUPE_API SoftmaxLoss final : public Layer {
+ public:
+  using Layer::Layer;
+  void declare(Index& index, int unit, const Layout& layout) override;
+  void initialize(const Run& run, const Tensors& w) const override;
+  Need need(const Spec& in, const Layout& layout) const override;
+  void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
+               TensorView temporary) const override;
+  void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
+                      TensorView saved, TensorView carry, TensorView temporary,
+                      TensorView dx) const override;
+  void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
+                       TensorView saved, TensorView carry, TensorView temporary) const override;
+  double flops(const Spec& in) const override;
+  bool is_loss() const noexcept override { return true; }
+};
+
+}  // namespace troupe::train::layers

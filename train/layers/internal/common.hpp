@@ -1,0 +1,59 @@
+/// What layers share: refusals in one sentence each, and elementwise calls over views.
+#pragma once
+
+#include "troupe/train/internal/reject.hpp"
+#include "troupe/train/layers/layer.hpp"
+
+#include <string>
+
+namespace troupe::train::internal {
+
+/// "transformer.h.0 takes f32 [batch, time, 384], not f32 [3, 5]".
+[[noreturn]] inline void reject_input(const Layer& layer, const Spec& in,
+                                      const std::string& wants) {
+  reject(layer.name() + " takes " + wants + ", not " + std::string(kernels::name_of(in.type)) +
+         " " + in.shape.text());
+}
+
+/// Whether `in` has numbers of the layout's type, and so many dimensions with such a last one
+/// (below 0: any).
+inline bool fits(const Spec& in, const Layout& layout, int rank, std::int64_t last) {
+  return in.type == layout.compute && in.shape.rank() == rank &&
+         (last < 0 || in.shape[rank - 1] == last);
+}
+
+inline std::string type_text(const Layout& layout) {
+  return std::string(kernels::name_of(layout.compute));
+}
+
+/// Layers keep whole tensors on every rank.
+inline void refuse_tensor_parallel(const Layer& layer, const Layout& layout) {
+  if (layout.tp != 1)
+    reject(layer.name() + " is not divided over tensor-parallel ranks: use a layout with tp = 1");
+}
+
+/// Copies a whole view.
+inline void copy(const Run& run, const TensorView& from, const TensorView& to) {
+  run.device.copy(run.queue(), to.data, from.data, static_cast<std::size_t>(from.bytes()));
+}
+
+/// out = a + b, elementwise.
+inline void add(const Run& run, const TensorView& a, const TensorView& b, const TensorView& out) {
+  run.k().add(run.queue(),
+              {.type = run.type, .n = out.count(), .a = a.data, .b = b.data, .out = out.data});
+}
+
+/// Refuses the first id outside [least, end). Does nothing on a device, whose memory it cannot
+/// read.
+inline void check_ids(const Layer& layer, const Run& run, const TensorView& ids, std::int32_t least,
+                      std::int64_t end) {
+  if (!run.device.is_cpu()) return;
+  for (std::int64_t i = 0; i < ids.count(); ++i) {
+    const std::int32_t id = ids.as<const std::int32_t>()[i];
+    if (id < least || id >= end)
+      reject(layer.name() + ": id " + std::to_string(id) + " at place " + std::to_string(i) +
+             " is not in [" + std::to_string(least) + ", " + std::to_string(end) + ")");
+  }
+}
+
+}  // namespace troupe::train::internal

@@ -1,0 +1,190 @@
+#include "troupe/train/layers/parts/attention.hpp"
+
+#include "troupe/train/internal/reject.hpp"
+
+#include <algorithm>
+
+namespace troupe::train::parts {
+namespace {
+
+bool keeps_probabilities(const Pass& pass) {
+  return pass.time <= kKeptProbabilities;
+}
+
+/// Probabilities are made again in backward, from the same queries and keys by the same kernel, so
+/// that the bits are those of the kept ones.
+bool makes_again(const Pass& pass) {
+  return pass.recompute == Recompute::selective && keeps_probabilities(pass);
+}
+
+Shape probabilities_shape(const AttentionConfig& c, const Pass& pass) {
+  return {pass.batch, c.heads, pass.time, pass.time};
+}
+
+/// Temporary memory of one call.
+struct Scratch {
+  TensorView probabilities;  // of Recompute::selective
+  TensorView dattended, attended;
+  std::int64_t bytes = 0;
+
+  Scratch(Carve carve, const AttentionConfig& c, const Pass& pass) {
+    dattended = carve.take(pass.type, {pass.rows(), c.channels});
+    if (makes_again(pass)) {
+      probabilities = carve.take(pass.type, probabilities_shape(c, pass));
+      attended = carve.take(pass.type, {pass.rows(), c.channels});
+    }
+    bytes = carve.bytes();
+  }
+};
+
+void check(const AttentionConfig& c) {
+  internal::require(c.channels > 0 && c.heads > 0 && c.channels % c.heads == 0,
+                    "attention: heads must divide channels");
+  internal::require(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
+                    "attention: kv_heads must divide heads");
+  internal::require(c.rope_theta == 0 || c.head_size() % 2 == 0,
+                    "attention: rotary embedding needs an even head size");
+  internal::require(c.fused || !c.bias, "attention: separate projections have no biases");
+}
+
+}  // namespace
+
+Attention::Saved::Saved(Carve& carve, const AttentionConfig& c, const Pass& pass) {
+  qkv = carve.take(pass.type, {pass.rows(), c.width()});
+  attended = carve.take(pass.type, {pass.rows(), c.channels});
+  if (!keeps_probabilities(pass))
+    lse = carve.take(gradient_type(pass.type), {pass.batch, c.heads, pass.time});
+  else if (!makes_again(pass))
+    probabilities = carve.take(pass.type, probabilities_shape(c, pass));
+}
+
+Attention::Carry::Carry(Carve& carve, const AttentionConfig& c, const Pass& pass)
+    : dqkv(carve.take(pass.type, {pass.rows(), c.width()})) {}
+
+std::int64_t Attention::temporary_bytes(const AttentionConfig& config, const Pass& pass) {
+  return Scratch(Carve(), config, pass).bytes;
+}
+
+Attention::Attention(const AttentionConfig& config)
+    : config_(config),
+      out_({.in = config.channels,
+            .out = config.channels,
+            .bias = config.bias,
+            .deviation = config.residual_deviation}) {
+  check(config_);
+  const auto add = [this](std::int64_t columns) {
+    in_.emplace_back(LinearConfig{.in = config_.channels,
+                                  .out = columns,
+                                  .bias = config_.bias,
+                                  .deviation = config_.deviation});
+  };
+  add(config_.fused ? config_.width() : config_.channels);
+  if (config_.fused) return;
+  for (int i = 0; i < 2; ++i) add(config_.kv_heads * config_.head_size());
+}
+
+void Attention::declare(Index& index, int unit, const std::string& name) {
+  if (config_.fused) {
+    in_[0].declare(index, unit, name + ".c_attn");
+    return out_.declare(index, unit, name + ".c_proj");
+  }
+  const char* const names[] = {".q_proj", ".k_proj", ".v_proj"};
+  for (std::size_t i = 0; i < in_.size(); ++i) in_[i].declare(index, unit, name + names[i]);
+  out_.declare(index, unit, name + ".o_proj");
+}
+
+void Attention::initialize(const Run& run, const Tensors& w) const {
+  for (const Linear& linear : in_) linear.initialize(run, w);
+  out_.initialize(run, w);
+}
+
+std::int64_t Attention::column(std::size_t i) const noexcept {
+  std::int64_t first = 0;
+  for (std::size_t k = 0; k < i; ++k) first += in_[k].config().out;
+  return first;
+}
+
+kernels::Attention Attention::describe(const Saved& saved, const Pass& pass) const {
+  const Rows q(saved.qkv);
+  const std::int64_t keys = config_.channels, size = config_.head_size();
+  return {.type = pass.type,
+          .batch = pass.batch,
+          .time = pass.time,
+          .heads = config_.heads,
+          .kv_heads = config_.kv_heads,
+          .head_size = size,
+          .q = q.data,
+          .k = q.from(keys, pass.type).data,
+          .v = q.from(keys + config_.kv_heads * size, pass.type).data,
+          .q_row = q.stride,
+          .kv_row = q.stride,
+          .out = saved.attended.data,
+          .lse = saved.lse.data,
+          .probabilities = saved.probabilities.data};
+}
+
+void Attention::rotate(const Run& run, const TensorView& qkv, const Pass& pass,
+                       bool inverse) const {
+  if (config_.rope_theta == 0) return;
+  run.k().rope(run.queue(), {.type = pass.type,
+                             .rows = pass.rows(),
+                             .time = pass.time,
+                             .heads = config_.heads + config_.kv_heads,  // keys follow queries
+                             .head_size = config_.head_size(),
+                             .row = config_.width(),
+                             .theta = config_.rope_theta,
+                             .inverse = inverse,
+                             .x = qkv.data});
+}
+
+void Attention::forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y,
+                        bool add, const Saved& saved, const TensorView& temporary,
+                        const Pass& pass) const {
+  for (std::size_t i = 0; i < in_.size(); ++i)
+    in_[i].forward(run, w, x, Rows(saved.qkv).from(column(i), pass.type));
+  rotate(run, saved.qkv, pass, false);
+  kernels::Attention core = describe(saved, pass);
+  if (makes_again(pass))
+    core.probabilities = Scratch(Carve(temporary), config_, pass).probabilities.data;
+  run.k().attention(run.queue(), core);
+  out_.forward(run, w, saved.attended, y, {.add = add});
+}
+
+void Attention::backward_input(const Run& run, const Tensors& w, const TensorView& dy,
+                               const Saved& saved, const Carry& carry, const TensorView& temporary,
+                               const TensorView& dx, const Pass& pass) const {
+  const Scratch scratch(Carve(temporary), config_, pass);
+  out_.backward_input(run, w, dy, scratch.dattended);
+  kernels::AttentionBackward core{.forward = describe(saved, pass)};
+  if (makes_again(pass)) {
+    core.forward.probabilities = scratch.probabilities.data;
+    kernels::Attention again = core.forward;
+    again.out = scratch.attended.data;
+    run.k().attention(run.queue(), again);
+  }
+  const Rows d(carry.dqkv);
+  core.dout = scratch.dattended.data;
+  core.dq = d.data;
+  core.dk = d.from(config_.channels, pass.type).data;
+  core.dv = d.from(config_.channels + config_.kv_heads * config_.head_size(), pass.type).data;
+  run.k().attention_backward(run.queue(), core);
+  rotate(run, carry.dqkv, pass, true);
+  for (std::size_t i = 0; i < in_.size(); ++i)
+    in_[i].backward_input(run, w, d.from(column(i), pass.type), dx, {.add = i > 0});
+}
+
+void Attention::backward_weight(const Run& run, const Tensors& g, const TensorView& dy,
+                                const TensorView& x, const Saved& saved, const Carry& carry) const {
+  out_.backward_weight(run, g, dy, saved.attended);
+  for (std::size_t i = 0; i < in_.size(); ++i)
+    in_[i].backward_weight(run, g, Rows(carry.dqkv).from(column(i), run.type), x);
+}
+
+double Attention::flops(std::int64_t rows, std::int64_t time) const noexcept {
+  double sum = out_.flops(rows) + 4.0 * static_cast<double>(rows) * static_cast<double>(time) *
+                                      static_cast<double>(config_.channels);
+  for (const Linear& linear : in_) sum += linear.flops(rows);
+  return sum;
+}
+
+}  // namespace troupe::train::parts

@@ -1,0 +1,88 @@
+/// Attention: the projections to query, key and value, causal attention of several heads, and the
+/// projection back.
+///
+///     Attention attention({.channels = c, .heads = 12, .kv_heads = 12});
+///     attention.declare(index, unit, "h.0.attn");
+///     Attention::Saved saved(carve, attention.config(), pass);
+///     attention.forward(run, w, x, y, saved, temporary, pass);
+#pragma once
+
+#include "troupe/train/layers/parts/norm.hpp"
+
+namespace troupe::train::parts {
+
+/// One pass over a batch of rows of tokens.
+struct Pass {
+  std::int64_t batch = 0, time = 0;
+  DType type = DType::f32;
+  Recompute recompute = Recompute::none;
+  std::int64_t rows() const noexcept { return batch * time; }
+};
+
+/// Longest row of tokens whose attention keeps its probabilities: beyond, an online softmax keeps
+/// one number per row and head. Depends on no batch size, so that every layout takes the same way.
+inline constexpr std::int64_t kKeptProbabilities = 512;
+
+struct AttentionConfig {
+  std::int64_t channels = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< of keys and values; divides heads
+  /// One matrix for query, key and value ("c_attn", "c_proj"); else one for each ("q_proj",
+  /// "k_proj", "v_proj", "o_proj"), without biases.
+  bool fused = true;
+  bool bias = true;
+  float rope_theta = 0;  ///< base of the rotary embedding; 0: none
+  float deviation = 0.02f, residual_deviation = 0.02f;
+
+  std::int64_t head_size() const noexcept { return channels / heads; }
+  /// Columns of query, key and value side by side.
+  std::int64_t width() const noexcept { return (heads + 2 * kv_heads) * head_size(); }
+};
+
+class TROUPE_API Attention {
+ public:
+  /// Throws InvalidArgument when heads does not divide channels, or kv_heads heads; with rotary
+  /// embedding also for an odd head size.
+  explicit Attention(const AttentionConfig& config);
+  void declare(Index& index, int unit, const std::string& name);
+  void initialize(const Run& run, const Tensors& w) const;
+
+  /// What forward keeps.
+  struct Saved {
+    TensorView qkv, attended;
+    TensorView probabilities, lse;  ///< one of them; none with Recompute::selective
+    Saved(Carve& carve, const AttentionConfig& config, const Pass& pass);
+  };
+  /// What backward_input keeps.
+  struct Carry {
+    TensorView dqkv;
+    Carry(Carve& carve, const AttentionConfig& config, const Pass& pass);
+  };
+  static std::int64_t temporary_bytes(const AttentionConfig& config, const Pass& pass);
+
+  /// Adds to y with `add`.
+  void forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y, bool add,
+               const Saved& saved, const TensorView& temporary, const Pass& pass) const;
+  /// Writes dx.
+  void backward_input(const Run& run, const Tensors& w, const TensorView& dy, const Saved& saved,
+                      const Carry& carry, const TensorView& temporary, const TensorView& dx,
+                      const Pass& pass) const;
+  /// dy and x as given before.
+  void backward_weight(const Run& run, const Tensors& g, const TensorView& dy, const TensorView& x,
+                       const Saved& saved, const Carry& carry) const;
+
+  const AttentionConfig& config() const noexcept { return config_; }
+  double flops(std::int64_t rows, std::int64_t time) const noexcept;
+
+ private:
+  kernels::Attention describe(const Saved& saved, const Pass& pass) const;
+  void rotate(const Run& run, const TensorView& qkv, const Pass& pass, bool inverse) const;
+  /// Column of the i-th input projection in qkv.
+  std::int64_t column(std::size_t i) const noexcept;
+
+  AttentionConfig config_;
+  std::vector<Linear> in_;  // qkv, or q, k, v
+  Linear out_;
+};
+
+}  // namespace troupe::train::parts

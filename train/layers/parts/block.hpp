@@ -1,0 +1,57 @@
+/// PreNormBlock: a transformer block, x + attention(norm(x)) and then the same with an MLP (Xiong
+/// et al. 2020), over the kind of its MLP.
+///
+///     PreNormBlock<Mlp> block({.attention = ..., .norm = ..., .mlp = ...}, "h.0");
+#pragma once
+
+#include "troupe/train/layers/parts/mlp.hpp"
+
+namespace troupe::train::parts {
+
+struct BlockConfig {
+  AttentionConfig attention;
+  NormConfig norm;
+  MlpConfig mlp;
+  float dropout = 0;  ///< of what attention and MLP add to the residual stream
+  /// Names of the parts, after the block's own.
+  std::string norm1 = "ln_1", core = "attn", norm2 = "ln_2", inner = "mlp";
+};
+
+/// Takes and gives [batch, time, channels].
+template <class Inner>
+class TROUPE_API PreNormBlock : public Layer {
+ public:
+  PreNormBlock(std::string name, const BlockConfig& config);
+
+  void declare(Index& index, int unit, const Layout& layout) override;
+  void initialize(const Run& run, const Tensors& w) const override;
+  Need need(const Spec& in, const Layout& layout) const override;
+  void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
+               TensorView temporary) const override;
+  void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
+                      TensorView saved, TensorView carry, TensorView temporary,
+                      TensorView dx) const override;
+  void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
+                       TensorView saved, TensorView carry, TensorView temporary) const override;
+  double flops(const Spec& in) const override;
+
+ private:
+  struct Saved;
+  struct Carry;
+  Pass pass_of(const Spec& in, const Layout& layout) const;
+  /// y = x + dropout(branch), where branch(add) writes y or adds to it.
+  template <class Branch>
+  void add_branch(const Run& run, const Dropout& dropout, const TensorView& x, const TensorView& y,
+                  Branch&& branch) const;
+
+  BlockConfig config_;
+  Norm norm1_, norm2_;
+  Attention attention_;
+  Inner inner_;
+  Dropout dropout1_, dropout2_;
+};
+
+extern template class PreNormBlock<Mlp>;
+extern template class PreNormBlock<SwiGlu>;
+
+}  // namespace troupe::train::parts

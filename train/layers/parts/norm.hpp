@@ -1,0 +1,59 @@
+/// Norm and Dropout: what stands around the matrices of a block.
+///
+///     Norm norm({.channels = c});
+///     norm.declare(index, unit, "h.0.ln_1");
+///     norm.forward(run, w, x, y, norm.take_statistics(carve, run.type, x.rows()));
+#pragma once
+
+#include "troupe/train/layers/parts/linear.hpp"
+
+namespace troupe::train::parts {
+
+struct NormConfig {
+  std::int64_t channels = 0;
+  bool rms = false;
+  bool bias = true;  ///< not with rms
+  float epsilon = 1e-5f;
+};
+
+/// Layer norm, or RMS norm. Weights begin as 1, biases as 0; neither decays.
+class TROUPE_API Norm {
+ public:
+  explicit Norm(const NormConfig& config);
+  void declare(Index& index, int unit, const std::string& name);
+  void initialize(const Run& run, const Tensors& w) const;
+
+  /// Room for a mean and a reciprocal deviation per row, which backward reads.
+  TensorView take_statistics(Carve& carve, DType type, std::int64_t rows) const;
+  void forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y,
+               const TensorView& statistics) const;
+  /// Writes dx, or adds to it.
+  void backward_input(const Run& run, const Tensors& w, const TensorView& dy, const TensorView& x,
+                      const TensorView& statistics, const TensorView& dx, bool add) const;
+  void backward_weight(const Run& run, const Tensors& g, const TensorView& dy, const TensorView& x,
+                       const TensorView& statistics) const;
+
+ private:
+  kernels::Norm describe(const Run& run, const TensorView& x, const TensorView& statistics) const;
+  NormConfig config_;
+  TensorId weight_ = -1, bias_ = -1;
+};
+
+/// Dropout of rows of a batch [batch, time]. Which elements stay is a function of (run.seed, the
+/// name, run.step, the sample's number, its time, the column).
+class TROUPE_API Dropout {
+ public:
+  Dropout(std::string name, float p);
+  bool is_on(const Run& run) const noexcept { return run.training && p_ > 0; }
+  /// Whether some run may use it, so that memory must be there.
+  bool may_be_on() const noexcept { return p_ > 0; }
+  /// out may be in. With gradients it is its own backward. Without run.samples they are numbered
+  /// from 0. Throws InvalidArgument when run.samples has another number of samples.
+  void apply(const Run& run, const TensorView& in, const TensorView& out, std::int64_t time) const;
+
+ private:
+  std::string name_;
+  float p_;
+};
+
+}  // namespace troupe::train::parts
