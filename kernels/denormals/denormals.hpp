@@ -13,30 +13,64 @@
 
 namespace troupe::kernels {
 
+/// How a thread computes with floats: rounding, and what becomes of subnormal numbers. The bits of
+/// the CPU's control register; 0 on CPUs other than x86-64 and 64-bit Arm.
+class FloatMode {
+ public:
+  /// That of the calling thread.
+  static FloatMode current() noexcept {
+#if defined(__SSE__)
+    return FloatMode(_mm_getcsr());
+#elif defined(__aarch64__)
+    std::uint64_t bits = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(bits));
+    return FloatMode(bits);
+#else
+    return FloatMode(0);
+#endif
+  }
+  /// The same with subnormal numbers read and written as zero.
+  FloatMode flushing() const noexcept {
+#if defined(__SSE__)
+    return FloatMode(bits_ | 0x8040u);  // flush to zero, denormals are zero
+#else
+    return FloatMode(bits_ | std::uint64_t{1} << 24);
+#endif
+  }
+  /// Makes it the mode of the calling thread.
+  void set() const noexcept {
+#if defined(__SSE__)
+    _mm_setcsr(static_cast<unsigned>(bits_));
+#elif defined(__aarch64__)
+    asm volatile("msr fpcr, %0" ::"r"(bits_));
+#endif
+  }
+
+ private:
+  explicit FloatMode(std::uint64_t bits) noexcept : bits_(bits) {}
+  std::uint64_t bits_;
+};
+
+/// While one lives, its thread computes in that mode; the old one comes back with the destructor.
+class FloatModeScope {
+ public:
+  explicit FloatModeScope(FloatMode mode) noexcept { mode.set(); }
+  FloatModeScope(const FloatModeScope&) = delete;
+  FloatModeScope& operator=(const FloatModeScope&) = delete;
+  ~FloatModeScope() { before_.set(); }
+
+ private:
+  FloatMode before_ = FloatMode::current();
+};
+
 /// While one lives, its thread reads and writes subnormal numbers as zero; the old mode comes back
 /// with the destructor. Nests. Does nothing on CPUs other than x86-64 and 64-bit Arm.
 class FlushDenormals {
  public:
-#if defined(__SSE__)
-  FlushDenormals() noexcept : before_(_mm_getcsr()) {
-    _mm_setcsr(static_cast<unsigned>(before_) | 0x8040u);  // flush to zero, denormals are zero
-  }
-  ~FlushDenormals() { _mm_setcsr(static_cast<unsigned>(before_)); }
-#elif defined(__aarch64__)
-  FlushDenormals() noexcept {
-    asm volatile("mrs %0, fpcr" : "=r"(before_));
-    asm volatile("msr fpcr, %0" ::"r"(before_ | std::uint64_t{1} << 24));
-  }
-  ~FlushDenormals() { asm volatile("msr fpcr, %0" ::"r"(before_)); }
-#else
-  FlushDenormals() noexcept {}
-  ~FlushDenormals() {}
-#endif
-  FlushDenormals(const FlushDenormals&) = delete;
-  FlushDenormals& operator=(const FlushDenormals&) = delete;
+  FlushDenormals() noexcept : scope_(FloatMode::current().flushing()) {}
 
  private:
-  [[maybe_unused]] std::uint64_t before_ = 0;
+  FloatModeScope scope_;
 };
 
 }  // namespace troupe::kernels

@@ -14,8 +14,8 @@
 namespace troupe::kernels {
 namespace {
 
-using Gemm = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t,
-                      const float*, std::int64_t, float, float*, std::int64_t);
+using Sgemm = void (*)(Op, Op, std::int64_t, std::int64_t, std::int64_t, const float*, std::int64_t,
+                       const float*, std::int64_t, float, float*, std::int64_t);
 // dnnl_status_t dnnl_sgemm(...): row-major, 64-bit dimensions; the same in oneDNN 2 and 3.
 using DnnlSgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                           std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
@@ -77,7 +77,7 @@ const char* openblas_core() {
 }
 
 /// A small product with a known result; it also makes a library finish its lazy set-up.
-bool multiplies_rightly(Gemm gemm) {
+bool multiplies_rightly(Sgemm gemm) {
   constexpr std::int64_t size = 24;
   std::vector<float> a(size * size), b(size * size), c(size * size, 1.0f), expected(c);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -143,7 +143,7 @@ State& state() {
   static State s;
   return s;
 }
-std::atomic<Gemm> current{nullptr};
+std::atomic<Sgemm> current{nullptr};
 
 bool use_locked(State& s, Blas which) {
   if (which == Blas::builtin) {
@@ -162,8 +162,8 @@ bool use_locked(State& s, Blas which) {
   return true;
 }
 
-Gemm loaded() {
-  Gemm gemm = current.load(std::memory_order_acquire);
+Sgemm loaded() {
+  Sgemm gemm = current.load(std::memory_order_acquire);
   if (__builtin_expect(gemm == nullptr, 0)) {
     load_blas();
     gemm = current.load(std::memory_order_acquire);

@@ -1,0 +1,71 @@
+/// One head's part of an attention: pointers and the distances between its rows.
+#pragma once
+
+#include "troupe/kernels/internal/operations.hpp"
+
+#include <cmath>
+
+namespace troupe::kernels::internal {
+
+template <class T>
+struct Head {
+  std::int64_t time = 0, size = 0, q_row = 0, kv_row = 0, out_row = 0;
+  T scale = 1;
+  const T *q = nullptr, *k = nullptr, *v = nullptr;  ///< [time, size]
+  T* out = nullptr;
+  T* lse = nullptr;            ///< [time]; may be null
+  T* probabilities = nullptr;  ///< [time, time]; null: lse is kept instead
+  // Backward:
+  const T* dout = nullptr;  ///< rows as out
+  T *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  bool add_kv = false;  ///< to dk and dv: another query head of the group was there before
+};
+
+/// Query head h of batch row b.
+template <class T>
+Head<T> head_of(const Attention& o, std::int64_t b, std::int64_t h) {
+  const std::int64_t kv = h / (o.heads / o.kv_heads), first = b * o.time;
+  const std::int64_t kv_at = first * o.kv_row + kv * o.head_size;
+  Head<T> head;
+  head.time = o.time;
+  head.size = o.head_size;
+  head.q_row = o.q_row;
+  head.kv_row = o.kv_row;
+  head.out_row = o.heads * o.head_size;
+  head.scale = T(1) / std::sqrt(static_cast<T>(o.head_size));
+  head.q = pointer<T>(o.q) + first * o.q_row + h * o.head_size;
+  head.k = pointer<T>(o.k) + kv_at;
+  head.v = pointer<T>(o.v) + kv_at;
+  head.out = pointer<T>(o.out) + first * head.out_row + h * o.head_size;
+  if (o.lse != nullptr) head.lse = pointer<T>(o.lse) + (b * o.heads + h) * o.time;
+  if (o.probabilities != nullptr)
+    head.probabilities = pointer<T>(o.probabilities) + (b * o.heads + h) * o.time * o.time;
+  return head;
+}
+
+template <class T>
+Head<T> head_of(const AttentionBackward& o, std::int64_t b, std::int64_t h) {
+  const Attention& f = o.forward;
+  const std::int64_t group = f.heads / f.kv_heads, first = b * f.time;
+  const std::int64_t kv_at = first * f.kv_row + h / group * f.head_size;
+  Head<T> head = head_of<T>(f, b, h);
+  head.dout = pointer<T>(o.dout) + first * head.out_row + h * f.head_size;
+  head.dq = pointer<T>(o.dq) + first * f.q_row + h * f.head_size;
+  head.dk = pointer<T>(o.dk) + kv_at;
+  head.dv = pointer<T>(o.dv) + kv_at;
+  head.add_kv = h % group != 0;
+  return head;
+}
+
+/// Row by row, with no product of an element that the causal mask hides: for f64, and for inputs
+/// that are not all finite.
+template <class T>
+void attend_by_rows(const Head<T>& head);
+template <class T>
+void attend_backward_by_rows(const Head<T>& head);
+extern template void attend_by_rows(const Head<float>&);
+extern template void attend_by_rows(const Head<double>&);
+extern template void attend_backward_by_rows(const Head<float>&);
+extern template void attend_backward_by_rows(const Head<double>&);
+
+}  // namespace troupe::kernels::internal

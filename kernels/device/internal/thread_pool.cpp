@@ -1,0 +1,174 @@
+#include "troupe/kernels/device/internal/thread_pool.hpp"
+
+#include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/runtime/base/clock.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace troupe::kernels::internal {
+namespace {
+
+thread_local bool inside_part = false;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+/// Waits until `word` differs from `old`, first awake, then asleep; returns what it is.
+int await_change(const std::atomic<int>& word, int old) noexcept {
+  constexpr int looks = 64;  // between two looks at the clock
+  const Time until = steady_now() + ThreadPool::kSpin;
+  do {
+    for (int i = 0; i < looks; ++i) {
+      const int now = word.load(std::memory_order_acquire);
+      if (now != old) return now;
+      relax();
+    }
+  } while (steady_now() < until);
+  word.wait(old, std::memory_order_acquire);
+  return word.load(std::memory_order_acquire);
+}
+
+/// What the next part of which call is, in one word: a helper that comes late cannot take a part of
+/// another call than the one that it saw.
+struct Ticket {
+  std::uint64_t call = 0, parts = 0, next = 0;
+  static Ticket of(std::uint64_t word) {
+    return {word >> 32, word >> 16 & 0xffffu, word & 0xffffu};
+  }
+  std::uint64_t word() const { return call << 32 | parts << 16 | next; }
+};
+
+}  // namespace
+
+struct ThreadPool::Crew {
+  // What a call is; written before its ticket, read only by who has a part of it.
+  const Part* part = nullptr;
+  std::int64_t n = 0, parts = 0;
+  FloatMode mode = FloatMode::current();
+  std::exception_ptr failure;
+  std::mutex failing;
+
+  alignas(64) std::atomic<std::uint64_t> ticket{0};
+  alignas(64) std::atomic<int> call{0};  // helpers wait here; negative: they shall end
+  alignas(64) std::atomic<int> done{0};
+  std::vector<std::thread> helpers;
+
+  void start(int count);
+  void help() noexcept;
+  void compute(std::int64_t index) noexcept;
+  void take_parts(std::uint64_t of_call) noexcept;
+  void run(std::int64_t all, std::int64_t pieces, const Part& f);
+  void end() noexcept;
+};
+
+void ThreadPool::Crew::start(int count) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (int i = 0; i < count; ++i) {
+      helpers.emplace_back([this] { help(); });
+      pthread_setname_np(helpers.back().native_handle(), "troupe-compute");
+    }
+  } catch (...) {  // fewer than asked for compute as well, and the same
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void ThreadPool::Crew::help() noexcept {
+  for (int seen = 0; (seen = await_change(call, seen)) >= 0;)
+    take_parts(static_cast<std::uint64_t>(seen));
+}
+
+void ThreadPool::Crew::compute(std::int64_t index) noexcept {
+  try {
+    const FloatModeScope scope(mode);
+    (*part)(n* index / parts, n * (index + 1) / parts);
+  } catch (...) {
+    const std::lock_guard lock(failing);
+    if (!failure) failure = std::current_exception();
+  }
+}
+
+void ThreadPool::Crew::take_parts(std::uint64_t of_call) noexcept {
+  inside_part = true;
+  std::uint64_t word = ticket.load(std::memory_order_acquire);
+  for (;;) {
+    Ticket now = Ticket::of(word);
+    if (now.call != of_call || now.next == now.parts) break;
+    const auto index = static_cast<std::int64_t>(now.next++);
+    if (!ticket.compare_exchange_weak(word, now.word(), std::memory_order_acq_rel)) continue;
+    const std::int64_t last = parts;
+    compute(index);
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == last) done.notify_one();
+    word = ticket.load(std::memory_order_acquire);
+  }
+  inside_part = false;
+}
+
+void ThreadPool::Crew::run(std::int64_t all, std::int64_t pieces, const Part& f) {
+  part = &f;
+  n = all;
+  parts = pieces;
+  mode = FloatMode::current();
+  failure = nullptr;
+  done.store(0, std::memory_order_relaxed);
+  const int number = (call.load(std::memory_order_relaxed) + 1) & 0x7fffffff;
+  const auto of_call = static_cast<std::uint64_t>(number);
+  ticket.store(Ticket{of_call, static_cast<std::uint64_t>(pieces), 0}.word(),
+               std::memory_order_release);
+  call.store(number, std::memory_order_release);
+  call.notify_all();
+  take_parts(of_call);
+  for (int seen = done.load(std::memory_order_acquire); seen != pieces;)
+    seen = await_change(done, seen);
+  if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+}
+
+void ThreadPool::Crew::end() noexcept {
+  call.store(-1, std::memory_order_release);
+  call.notify_all();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+ThreadPool::ThreadPool(int threads) : threads_(threads) {}
+
+ThreadPool::~ThreadPool() {
+  if (crew_ == nullptr) return;
+  if (mark_.in_fork())
+    static_cast<void>(crew_.release());  // its threads are the parent's: there is nothing to join
+  else
+    crew_->end();
+}
+
+void ThreadPool::run(std::int64_t n, std::int64_t grain, const Part& part) {
+  constexpr std::int64_t parts_per_thread = 4;  // so that a thread that is held up holds up less
+  if (n <= 0) return;
+  const std::int64_t parts = std::clamp(n / std::max<std::int64_t>(grain, 1), std::int64_t{1},
+                                        parts_per_thread * threads_);
+  if (parts == 1 || threads_ == 1 || inside_part || (crew_ != nullptr && mark_.in_fork()))
+    return part(0, n);
+  if (crew_ == nullptr) {
+    mark_ = ProcessMark();
+    crew_ = std::make_unique<Crew>();
+    crew_->start(threads_ - 1);
+  }
+  crew_->run(n, parts, part);
+}
+
+}  // namespace troupe::kernels::internal

@@ -1,0 +1,17 @@
+#include "troupe/kernels/internal/cpu.hpp"
+#include "troupe/kernels/internal/operations.hpp"
+#include "troupe/kernels/norm/norm.hpp"
+
+namespace troupe::kernels::cpu {
+
+void chunk_squares(Queue& queue, const ChunkSquares& o) {
+  const std::int64_t chunks = (o.n + o.chunk - 1) / o.chunk;
+  internal::parallel(queue, chunks, internal::grain(o.chunk, internal::kCheap),
+                     [&](std::int64_t first, std::int64_t end) {
+                       for (std::int64_t i = first; i < end; ++i)
+                         o.out[i] = sum_of_squares(o.x + i * o.chunk,
+                                                   std::min(o.chunk, o.n - i * o.chunk));
+                     });
+}
+
+}  // namespace troupe::kernels::cpu
