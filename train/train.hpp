@@ -8,10 +8,11 @@
 #pragma once
 
 #include "troupe/train/adamw.hpp"
+#include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/train/fit.hpp"
 #include "troupe/train/gpt.hpp"
 #include "troupe/train/hash.hpp"
-#include "troupe/train/safetensors.hpp"
+#include "troupe/train/parameter_files.hpp"
 #include "troupe/train/sampler.hpp"
 #include "troupe/train/schedule.hpp"
 #include "troupe/train/text.hpp"

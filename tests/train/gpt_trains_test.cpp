@@ -6,7 +6,7 @@
 #include "troupe/train/adamw.hpp"
 #include "troupe/train/gpt.hpp"
 #include "troupe/train/hash.hpp"
-#include "troupe/train/safetensors.hpp"
+#include "troupe/train/parameter_files.hpp"
 #include "troupe/train/sampler.hpp"
 #include "troupe/train/schedule.hpp"
 
@@ -138,10 +138,10 @@ TEST(GptTrains, AResumedRunContinuesBitwise) {
   Learner first;
   for (int i = 0; i < 6; ++i) first.step(nullptr, 100);
   const ParameterMap& map = first.model.map();
-  std::vector<TensorView> tensors = views(map, first.model.parameters());
+  std::vector<FileTensor> tensors = views(map, first.model.parameters());
   for (const auto& [prefix, slab] : {std::pair("m.", first.optimizer.first_moment()),
                                      std::pair("v.", first.optimizer.second_moment())})
-    for (TensorView view : views(map, slab)) {
+    for (FileTensor view : views(map, slab)) {
       view.name = prefix + view.name;
       tensors.push_back(std::move(view));
     }
@@ -155,7 +155,7 @@ TEST(GptTrains, AResumedRunContinuesBitwise) {
   auto [m, v, steps] = fields(resumed.optimizer);
   for (const Parameter& tensor : map.tensors())
     for (const auto& [prefix, slab] : {std::pair("m.", &m), std::pair("v.", &v)}) {
-      const TensorView* source = file.find(prefix + tensor.name);
+      const FileTensor* source = file.find(prefix + tensor.name);
       ASSERT_NE(source, nullptr);
       std::memcpy(slab->data() + tensor.offset, source->bytes.data(), source->bytes.size());
     }

@@ -9,9 +9,9 @@
 
 #include "troupe/train/params/view.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace troupe::train {
@@ -29,15 +29,18 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;
 };
 
-/// Writes beside the path, flushes and renames. Throws NoSpace, Unavailable or InvalidArgument with
-/// the path.
+/// Writes beside the path, flushes and renames. Blocks. The file is a safetensors file whose
+/// metadata has the step and the version of this format. Throws OutOfDisk, Unavailable or
+/// InvalidArgument (two tensors of a name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
-/// Throws InvalidArgument, saying what and where, for a file that is none; takes no memory before
-/// it has checked the header.
+/// Tensors come in the order of the file: wide types first, then by name. Blocks; takes no memory
+/// before it has checked the header, then twice the file's size. Throws InvalidArgument, saying
+/// what and where, for a file that is none; Unavailable when it cannot be read; OutOfMemory.
 TROUPE_API Snapshot read_snapshot(const std::string& path);
 
 /// What differs between two lists of tensors, in a sentence that names the first one; empty when
-/// names, shapes and types are the same.
+/// names, shapes and types are the same, in whatever order. "tensor a is f32[2], and f32[3] is
+/// wanted".
 TROUPE_API std::string difference(const std::vector<NamedTensor>& have,
                                   const std::vector<NamedTensor>& want);
 

@@ -1,7 +1,8 @@
 // Safetensors files on disk: whole reads, atomic writes.
 #include "troupe/runtime/base/standard_descriptors.hpp"
-#include "troupe/train/internal/safetensors_header.hpp"
-#include "troupe/train/safetensors.hpp"
+#include "troupe/train/checkpoint/internal/file_plan.hpp"
+#include "troupe/train/checkpoint/internal/safetensors_header.hpp"
+#include "troupe/train/checkpoint/safetensors.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -39,7 +40,7 @@ Result<void> sync_folder_of(const std::string& path) {
   return {};
 }
 
-Result<void> write_new(const std::string& path, BlobView bytes) {
+Result<void> write_new(const std::string& path, const internal::FilePlan& plan) {
   // Without O_NONBLOCK a FIFO of that name would be waited for.
   const Fd file =
       make_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
@@ -47,7 +48,12 @@ Result<void> write_new(const std::string& path, BlobView bytes) {
   if (!file || ::fstat(file.get(), &status) != 0) return failed("create", path, errno);
   if (!S_ISREG(status.st_mode))
     return Error(Code::unavailable, "cannot write " + path + ": it is not a regular file");
-  if (Result<void> written = write_all(file, bytes, path); !written) return written;
+  Result<void> written = write_all(file, std::as_bytes(std::span(plan.head)), path);
+  for (const FileTensor* tensor : plan.order) {
+    if (!written) return written;
+    written = write_all(file, tensor->bytes, path);
+  }
+  if (!written) return written;
   if (::fsync(file.get()) != 0) return failed("sync", path, errno);
   return {};
 }
@@ -110,11 +116,11 @@ std::uint64_t free_memory() {
 
 }  // namespace
 
-Result<void> write_safetensors_file(const std::string& path, std::span<const TensorView> tensors,
+Result<void> write_safetensors_file(const std::string& path, std::span<const FileTensor> tensors,
                                     const Metadata& metadata) {
-  const Blob bytes = write_safetensors(tensors, metadata);
+  const internal::FilePlan plan = internal::plan_file(tensors, metadata);
   const std::string temporary = path + ".tmp";
-  Result<void> written = write_new(temporary, bytes);
+  Result<void> written = write_new(temporary, plan);
   if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
     written = failed("rename to", path, errno);
   if (!written) {

@@ -1,7 +1,8 @@
-#include "troupe/train/safetensors.hpp"
+#include "troupe/train/checkpoint/safetensors.hpp"
 
+#include "troupe/train/checkpoint/internal/file_plan.hpp"
+#include "troupe/train/checkpoint/internal/safetensors_header.hpp"
 #include "troupe/train/internal/reject.hpp"
-#include "troupe/train/internal/safetensors_header.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +20,7 @@ struct TypeInfo {
   std::string_view name;
   std::int64_t size;
 };
-// In the order of DType.
+// In the order of FileType.
 constexpr std::array<TypeInfo, 19> types = {{{"BOOL", 1},
                                              {"U8", 1},
                                              {"I8", 1},
@@ -40,14 +41,14 @@ constexpr std::array<TypeInfo, 19> types = {{{"BOOL", 1},
                                              {"I64", 8},
                                              {"U64", 8}}};
 
-std::optional<DType> find_type(std::string_view name) {
+std::optional<FileType> find_type(std::string_view name) {
   for (std::size_t i = 0; i < types.size(); ++i)
-    if (types[i].name == name) return static_cast<DType>(i);
+    if (types[i].name == name) return static_cast<FileType>(i);
   return std::nullopt;
 }
 
 /// Bytes of a tensor, or nullopt when a dimension is negative or the product overflows.
-std::optional<std::uint64_t> byte_size(DType type, const std::vector<std::int64_t>& shape) {
+std::optional<std::uint64_t> byte_size(FileType type, const std::vector<std::int64_t>& shape) {
   auto size = static_cast<std::uint64_t>(size_of(type));
   bool empty = false;
   for (const std::int64_t dimension : shape) {
@@ -69,14 +70,14 @@ std::string in_quotes(std::string_view name) {
 }
 
 /// A header that fits its data: entries in the order of their bytes, and the type of each.
-struct Layout {
+struct FileLayout {
   internal::Header header;
-  std::vector<DType> types;
+  std::vector<FileType> types;
 };
 
 /// Checks one entry against the type, the shape and the size of the data.
-Result<DType> check_entry(const internal::HeaderEntry& entry, std::uint64_t data_size) {
-  const std::optional<DType> type = find_type(entry.type);
+Result<FileType> check_entry(const internal::HeaderEntry& entry, std::uint64_t data_size) {
+  const std::optional<FileType> type = find_type(entry.type);
   if (!type)
     return broken("tensor " + in_quotes(entry.name) + " has unknown type " + in_quotes(entry.type));
   const std::optional<std::uint64_t> size = byte_size(*type, entry.shape);
@@ -87,17 +88,17 @@ Result<DType> check_entry(const internal::HeaderEntry& entry, std::uint64_t data
   return *type;
 }
 
-Result<Layout> layout_of(std::string_view text, std::uint64_t data_size) {
+Result<FileLayout> layout_of(std::string_view text, std::uint64_t data_size) {
   Result<internal::Header> header = internal::parse_header(text);
   if (!header) return broken(header.error().message());
-  Layout layout{std::move(*header), {}};
+  FileLayout layout{std::move(*header), {}};
   std::vector<internal::HeaderEntry>& entries = layout.header.entries;
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::uint64_t covered = 0;
   for (const internal::HeaderEntry& entry : entries) {
-    const Result<DType> type = check_entry(entry, data_size);
+    const Result<FileType> type = check_entry(entry, data_size);
     if (!type) return type.error();
     if (entry.begin != covered)
       return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
@@ -110,44 +111,51 @@ Result<Layout> layout_of(std::string_view text, std::uint64_t data_size) {
 
 }  // namespace
 
-std::string_view name_of(DType type) noexcept {
+std::string_view name_of(FileType type) noexcept {
   return types[static_cast<std::size_t>(type)].name;
 }
-std::int64_t size_of(DType type) noexcept {
+std::int64_t size_of(FileType type) noexcept {
   return types[static_cast<std::size_t>(type)].size;
 }
 
-const TensorView* SafetensorsFile::find(std::string_view name) const {
-  for (const TensorView& tensor : tensors)
+const FileTensor* SafetensorsFile::find(std::string_view name) const {
+  for (const FileTensor& tensor : tensors)
     if (tensor.name == name) return &tensor;
   return nullptr;
 }
 
-Blob write_safetensors(std::span<const TensorView> tensors, const Metadata& metadata) {
-  std::vector<const TensorView*> order;
-  for (const TensorView& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
+internal::FilePlan internal::plan_file(std::span<const FileTensor> tensors,
+                                       const Metadata& metadata) {
+  FilePlan plan;
+  for (const FileTensor& tensor : tensors) plan.order.push_back(&tensor);
+  std::sort(plan.order.begin(), plan.order.end(), [](const FileTensor* a, const FileTensor* b) {
     return std::pair(-size_of(a->type), std::string_view(a->name)) <
            std::pair(-size_of(b->type), std::string_view(b->name));
   });
-  std::vector<internal::HeaderEntry> entries;
+  std::vector<HeaderEntry> entries;
   std::uint64_t offset = 0;
-  for (const TensorView* tensor : order) {
+  for (const FileTensor* tensor : plan.order) {
     if (byte_size(tensor->type, tensor->shape) != tensor->bytes.size())
-      internal::reject("tensor " + in_quotes(tensor->name) +
-                       ": the bytes do not fit type and shape");
+      reject("tensor " + in_quotes(tensor->name) + ": the bytes do not fit type and shape");
     entries.push_back({tensor->name, std::string(name_of(tensor->type)), tensor->shape, offset,
                        offset + tensor->bytes.size()});
     offset += tensor->bytes.size();
   }
-  std::string header = internal::write_header(entries, metadata);
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  const std::uint64_t length = header.size();
-  Blob bytes(sizeof length + header.size() + static_cast<std::size_t>(offset));
-  std::memcpy(bytes.data(), &length, sizeof length);
-  std::memcpy(bytes.data() + sizeof length, header.data(), header.size());
-  std::byte* data = bytes.data() + sizeof length + header.size();
-  for (const TensorView* tensor : order) {
+  const std::string header = write_header(entries, metadata);
+  const std::uint64_t length = (header.size() + 7) / 8 * 8;
+  plan.head.assign(reinterpret_cast<const char*>(&length), sizeof length);
+  plan.head += header;
+  plan.head.resize(static_cast<std::size_t>(sizeof length + length), ' ');
+  plan.data_size = offset;
+  return plan;
+}
+
+Blob write_safetensors(std::span<const FileTensor> tensors, const Metadata& metadata) {
+  const internal::FilePlan plan = internal::plan_file(tensors, metadata);
+  Blob bytes(plan.head.size() + static_cast<std::size_t>(plan.data_size));
+  std::memcpy(bytes.data(), plan.head.data(), plan.head.size());
+  std::byte* data = bytes.data() + plan.head.size();
+  for (const FileTensor* tensor : plan.order) {
     if (!tensor->bytes.empty()) std::memcpy(data, tensor->bytes.data(), tensor->bytes.size());
     data += tensor->bytes.size();
   }
@@ -155,7 +163,7 @@ Blob write_safetensors(std::span<const TensorView> tensors, const Metadata& meta
 }
 
 Result<void> internal::check_header(std::string_view text, std::uint64_t data_size) {
-  const Result<Layout> layout = layout_of(text, data_size);
+  const Result<FileLayout> layout = layout_of(text, data_size);
   if (!layout) return layout.error();
   return {};
 }
@@ -168,7 +176,7 @@ Result<SafetensorsFile> parse_safetensors(Blob bytes) {
   if (length > bytes.size() - sizeof length) return broken("its header runs past the end");
   const auto size = static_cast<std::size_t>(length);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length, size);
-  Result<Layout> layout = layout_of(text, bytes.size() - sizeof length - size);
+  Result<FileLayout> layout = layout_of(text, bytes.size() - sizeof length - size);
   if (!layout) return layout.error();
 
   SafetensorsFile file;
@@ -182,35 +190,6 @@ Result<SafetensorsFile> parse_safetensors(Blob bytes) {
                                          static_cast<std::size_t>(entry.end - entry.begin))});
   }
   return file;
-}
-
-std::vector<TensorView> views(const ParameterMap& map, std::span<const float> slab) {
-  internal::require(slab.size() == static_cast<std::size_t>(map.size()),
-                    "the slab does not fit the map");
-  std::vector<TensorView> result;
-  for (const Parameter& tensor : map.tensors())
-    result.push_back({tensor.name, DType::f32, tensor.shape,
-                      std::as_bytes(slab.subspan(static_cast<std::size_t>(tensor.offset),
-                                                 static_cast<std::size_t>(tensor.size)))});
-  return result;
-}
-
-void load_parameters(const SafetensorsFile& file, const ParameterMap& map, std::span<float> slab) {
-  internal::require(slab.size() == static_cast<std::size_t>(map.size()),
-                    "the slab does not fit the map");
-  std::vector<const TensorView*> sources;
-  for (const Parameter& tensor : map.tensors()) {
-    const TensorView* source = file.find(tensor.name);
-    if (source == nullptr) internal::reject("the file has no tensor " + in_quotes(tensor.name));
-    if (source->type != DType::f32 || source->shape != tensor.shape)
-      internal::reject("tensor " + in_quotes(tensor.name) +
-                       " of the file has another type or shape");
-    sources.push_back(source);
-  }
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (!sources[i]->bytes.empty())
-      std::memcpy(slab.data() + map.tensors()[i].offset, sources[i]->bytes.data(),
-                  sources[i]->bytes.size());
 }
 
 }  // namespace troupe::train

@@ -1,4 +1,4 @@
-#include "troupe/train/internal/safetensors_header.hpp"
+#include "troupe/train/checkpoint/internal/safetensors_header.hpp"
 
 #include "troupe/train/internal/reject.hpp"
 

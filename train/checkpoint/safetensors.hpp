@@ -1,17 +1,15 @@
 /// Reads and writes the safetensors format (Hugging Face, README of the format): a JSON header of
 /// names, types, shapes and places, then the bytes. PyTorch, NumPy and others read it.
 ///
-///     std::vector<TensorView> tensors = views(model.map(), model.parameters());
-///     write_safetensors_file("step-100.safetensors", tensors, {{"step", "100"}});
+///     std::vector<FileTensor> tensors = {{"w", FileType::f32, {2, 3}, bytes}};
+///     write_safetensors_file("step-100.safetensors", tensors, {{"step", "100"}}).value();
 ///     SafetensorsFile file = read_safetensors_file("step-100.safetensors").value();
-///     load_parameters(file, model.map(), model.parameters());
 ///
 /// A file is not trusted: everything in it is checked before use.
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/units.hpp"
-#include "troupe/train/parameters.hpp"
 
 #include <cstdint>
 #include <map>
@@ -22,8 +20,9 @@
 
 namespace troupe::train {
 
-/// Element types with a whole number of bytes. (The format's F4 and F6 types are refused.)
-enum class DType : std::uint8_t {
+/// The format's element types with a whole number of bytes. (The format's F4 and F6 types are
+/// refused.)
+enum class FileType : std::uint8_t {
   boolean,
   u8,
   i8,
@@ -45,14 +44,14 @@ enum class DType : std::uint8_t {
   u64
 };
 /// "F32"; the format's name of a type.
-TROUPE_API std::string_view name_of(DType type) noexcept;
+TROUPE_API std::string_view name_of(FileType type) noexcept;
 /// Bytes of one element.
-TROUPE_API std::int64_t size_of(DType type) noexcept;
+TROUPE_API std::int64_t size_of(FileType type) noexcept;
 
 /// A named tensor whose bytes (row-major, little-endian) belong to somebody else.
-struct TensorView {
+struct FileTensor {
   std::string name;
-  DType type = DType::f32;
+  FileType type = FileType::f32;
   std::vector<std::int64_t> shape;
   BlobView bytes;
 };
@@ -68,17 +67,17 @@ struct TROUPE_API SafetensorsFile {
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   Blob storage;
-  std::vector<TensorView> tensors;  ///< in the order of their bytes
+  std::vector<FileTensor> tensors;  ///< in the order of their bytes
   Metadata metadata;
 
   /// nullptr when there is none of that name.
-  const TensorView* find(std::string_view name) const;
+  const FileTensor* find(std::string_view name) const;
 };
 
 /// The bytes of a file: tensors ordered by type (widest first), then name; header padded with
 /// spaces to a multiple of 8. Throws InvalidArgument for two equal names, the name "__metadata__",
 /// names that are not UTF-8, or bytes that do not fit type and shape.
-TROUPE_API Blob write_safetensors(std::span<const TensorView> tensors,
+TROUPE_API Blob write_safetensors(std::span<const FileTensor> tensors,
                                   const Metadata& metadata = {});
 
 /// Checks and indexes a file's bytes. Errors (invalid_argument) say what is wrong: a header past
@@ -89,20 +88,12 @@ TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
 /// Writes to path + ".tmp", syncs, renames over path, syncs the folder: a crash leaves the old file
 /// or the new. Errors: out_of_disk, unavailable (also where path + ".tmp" is no regular file).
 TROUPE_API Result<void> write_safetensors_file(const std::string& path,
-                                               std::span<const TensorView> tensors,
+                                               std::span<const FileTensor> tensors,
                                                const Metadata& metadata = {});
 /// Reads a file of at most max_size. Its header is checked against its size before memory is taken
 /// for its data. Errors: unavailable (cannot be read, or is no regular file, such as a FIFO, which
 /// is not waited for), out_of_memory (the machine has not so much free), and those of parse.
 TROUPE_API Result<SafetensorsFile> read_safetensors_file(const std::string& path,
                                                          Bytes max_size = {16ull << 30});
-
-/// Every tensor of a slab as a view on it.
-TROUPE_API std::vector<TensorView> views(const ParameterMap& map, std::span<const float> slab);
-/// Copies every tensor of the map from the file into the slab. Throws InvalidArgument, and changes
-/// nothing, when one is missing, is not F32 or has another shape. Tensors of the file that the map
-/// does not know are ignored.
-TROUPE_API void load_parameters(const SafetensorsFile& file, const ParameterMap& map,
-                                std::span<float> slab);
 
 }  // namespace troupe::train

@@ -1,6 +1,6 @@
 // Paths that are no safetensors files: each is refused in under a second, and no memory is taken
 // for what a file claims.
-#include "troupe/train/safetensors.hpp"
+#include "troupe/train/checkpoint/safetensors.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"

@@ -1,0 +1,22 @@
+/// What a safetensors file is written from, without a copy of its data.
+#pragma once
+
+#include "troupe/train/checkpoint/safetensors.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace troupe::train::internal {
+
+struct FilePlan {
+  std::string head;                      ///< length and header, padded
+  std::vector<const FileTensor*> order;  ///< of the bytes behind it
+  std::uint64_t data_size = 0;
+};
+
+/// Throws as write_safetensors().
+FilePlan plan_file(std::span<const FileTensor> tensors, const Metadata& metadata);
+
+}  // namespace troupe::train::internal

@@ -1,0 +1,136 @@
+#include "troupe/train/checkpoint/snapshot.hpp"
+
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/train/checkpoint/safetensors.hpp"
+#include "troupe/train/internal/reject.hpp"
+
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace troupe::train {
+namespace {
+
+using internal::reject;
+
+constexpr const char* kVersionKey = "troupe.snapshot";
+constexpr const char* kVersion = "1";
+constexpr const char* kStepKey = "step";
+
+constexpr std::pair<DType, FileType> kTypes[] = {
+    {DType::f32, FileType::f32}, {DType::f64, FileType::f64}, {DType::bf16, FileType::bf16},
+    {DType::f16, FileType::f16}, {DType::i32, FileType::i32}, {DType::i64, FileType::i64},
+    {DType::u8, FileType::u8}};
+
+FileType file_type_of(const NamedTensor& tensor) {
+  for (const auto& [type, in_file] : kTypes)
+    if (type == tensor.type) return in_file;
+  reject("tensor " + tensor.name + " has no type");
+}
+
+DType type_of(const FileTensor& tensor) {
+  for (const auto& [type, in_file] : kTypes)
+    if (in_file == tensor.type) return type;
+  reject("tensor " + tensor.name + " has the type " + std::string(name_of(tensor.type)) +
+         ", which no snapshot has");
+}
+
+/// The error, with the path in front.
+Error at_path(const std::string& path, const Error& error) {
+  const std::string& message = error.message();
+  if (message.find(path) != std::string::npos) return error;
+  return Error(error.code(), path + ": " + message);
+}
+
+const std::string& entry_of(const SafetensorsFile& file, const char* key) {
+  const auto found = file.metadata.find(key);
+  if (found == file.metadata.end())
+    reject("no snapshot: its metadata has no \"" + std::string(key) + "\"");
+  return found->second;
+}
+
+std::int64_t step_of(const SafetensorsFile& file) {
+  const std::string& text = entry_of(file, kStepKey);
+  std::int64_t step = -1;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (problem != std::errc{} || end != text.data() + text.size() || step < 0)
+    reject("its step is no number of steps: \"" + text.substr(0, 40) + "\"");
+  return step;
+}
+
+Snapshot snapshot_of(const SafetensorsFile& file) {
+  if (const std::string& version = entry_of(file, kVersionKey); version != kVersion)
+    reject("a snapshot of version " + version.substr(0, 40) + ", and this program reads version " +
+           kVersion);
+  Snapshot snapshot{.step = step_of(file), .tensors = {}};
+  for (const FileTensor& tensor : file.tensors)
+    snapshot.tensors.push_back(
+        {tensor.name, type_of(tensor), tensor.shape, {tensor.bytes.begin(), tensor.bytes.end()}});
+  return snapshot;
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape)
+    text += (text.size() == 1 ? "" : ", ") + std::to_string(size);
+  return text + "]";
+}
+
+std::string text_of(const NamedTensor& tensor) {
+  return std::string(kernels::name_of(tensor.type)) + text_of(tensor.shape);
+}
+
+std::map<std::string_view, const NamedTensor*> by_name(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string_view, const NamedTensor*> names;
+  for (const NamedTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
+  return names;
+}
+
+/// The first name that the list has twice.
+std::string duplicate(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string_view, int> seen;
+  for (const NamedTensor& tensor : tensors)
+    if (++seen[tensor.name] > 1) return tensor.name;
+  return {};
+}
+
+}  // namespace
+
+void write_snapshot(const std::string& path, const Snapshot& snapshot) {
+  try {
+    std::vector<FileTensor> tensors;
+    for (const NamedTensor& tensor : snapshot.tensors)
+      tensors.push_back({tensor.name, file_type_of(tensor), tensor.shape, tensor.bytes});
+    const Metadata metadata = {{kVersionKey, kVersion}, {kStepKey, std::to_string(snapshot.step)}};
+    write_safetensors_file(path, tensors, metadata).value();
+  } catch (const Error& error) {
+    raise(at_path(path, error));
+  }
+}
+
+Snapshot read_snapshot(const std::string& path) {
+  try {
+    return snapshot_of(read_safetensors_file(path).value());
+  } catch (const Error& error) {
+    raise(at_path(path, error));
+  }
+}
+
+std::string difference(const std::vector<NamedTensor>& have, const std::vector<NamedTensor>& want) {
+  if (const std::string name = duplicate(have); !name.empty())
+    return "tensor " + name + " is there twice";
+  const auto present = by_name(have), wanted = by_name(want);
+  for (const NamedTensor& tensor : want) {
+    const auto found = present.find(tensor.name);
+    if (found == present.end()) return "tensor " + tensor.name + " is missing";
+    if (found->second->type != tensor.type || found->second->shape != tensor.shape)
+      return "tensor " + tensor.name + " is " + text_of(*found->second) + ", and " +
+             text_of(tensor) + " is wanted";
+  }
+  for (const NamedTensor& tensor : have)
+    if (!wanted.contains(tensor.name)) return "tensor " + tensor.name + " is not wanted";
+  return {};
+}
+
+}  // namespace troupe::train
