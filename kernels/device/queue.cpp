@@ -1,0 +1,7 @@
+#include "troupe/kernels/device/device.hpp"
+
+namespace troupe::kernels {
+
+Queue::~Queue() = default;
+
+}  // namespace troupe::kernels
