@@ -89,7 +89,8 @@ class TROUPE_API Engine {
   /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
   /// has changed. The snapshot may come from another layout.
   void restore(const Snapshot& snapshot);
-  /// XXH64 over the weights of all tensors in the order of the index; equal on all ranks.
+  /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
+  /// in all layouts.
   std::uint64_t weights_hash();
 
  private:

@@ -1,0 +1,255 @@
+#include "troupe/train/engine/engine.hpp"
+
+#include "troupe/kernels/cross_entropy/cross_entropy.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/train/engine/internal/state.hpp"
+#include "troupe/train/internal/reject.hpp"
+#include "troupe/train/optimizers/norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace troupe::train {
+
+using internal::Pass;
+using internal::PassMode;
+using internal::PassTerms;
+using internal::reject;
+using internal::require;
+using internal::Totals;
+using internal::Walk;
+
+namespace {
+
+/// Targets of a micro-batch that count: ids that are not ignored, or one for each loss.
+std::int64_t targets_of(const Pass& pass) {
+  if (pass.plan == nullptr) return 0;
+  if (pass.targets.type != DType::i32) return pass.plan->layers.back().out.count();
+  const auto* ids = pass.targets.as<std::int32_t>();
+  return pass.targets.count() - std::count(ids, ids + pass.targets.count(), kernels::kIgnore);
+}
+
+std::int64_t samples_of(const Pass& pass) {
+  return pass.plan == nullptr ? 0 : pass.plan->in.shape[0];
+}
+
+template <class F>
+std::int64_t sum_of(const std::vector<Pass>& passes, F&& of) {
+  std::int64_t sum = 0;
+  for (const Pass& pass : passes) sum += of(pass);
+  return sum;
+}
+
+/// Numbers the samples of micro-batches that have no numbers: rank after rank, batch after batch.
+std::vector<std::int64_t> number_samples(std::vector<Pass>& passes, std::int64_t first) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(sum_of(passes, samples_of)));
+  std::iota(numbers.begin(), numbers.end(), first);
+  std::size_t next = 0;
+  for (Pass& pass : passes) {
+    const auto count = static_cast<std::size_t>(samples_of(pass));
+    if (pass.samples.empty()) pass.samples = std::span(numbers).subspan(next, count);
+    next += count;
+  }
+  return numbers;
+}
+
+double sum_of_losses(kernels::Device& device, const std::vector<float>& losses) {
+  device.compute().synchronize();
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
+}
+
+/// In place, over ranks in ascending order; every rank gets the same bits.
+collective::Work sum_over_ranks(collective::Communicator* dp, double& value) {
+  if (dp == nullptr) return {};
+  return dp->all_reduce(std::span(&value, 1), collective::Reduce::sum,
+                        {.after = {}, .purpose = collective::Purpose::norm});
+}
+
+void clear_moments(internal::Parts& parts) {
+  std::vector<float> zeros;
+  for (int unit = 0; unit < parts.unit_count(); ++unit) {
+    zeros.resize(
+        static_cast<std::size_t>(parts.index.units()[static_cast<std::size_t>(unit)].size));
+    if (zeros.empty()) continue;
+    if (parts.optimizer.moments() > 0) parts.store.write_whole(unit, Part::first_moment, zeros);
+    if (parts.optimizer.moments() > 1) parts.store.write_whole(unit, Part::second_moment, zeros);
+  }
+}
+
+void require_targets(const Totals& totals) {
+  require(totals.samples > 0, "no rank has a sample: give at least one rank a batch");
+  require(totals.targets > 0,
+          "every target of every rank is ignored: give at least one that counts");
+}
+
+}  // namespace
+
+void Engine::State::require_running() const {
+  if (!stopped.empty())
+    throw Unavailable(Code::unavailable,
+                      "this engine stopped " + stopped +
+                          "; make a new engine over a new mesh and restore a snapshot");
+}
+
+void Engine::State::stop(const char* what) noexcept {
+  std::string why = "an unknown exception";
+  try {
+    throw;
+  } catch (const Error& e) {
+    why = e.message();
+  } catch (const std::exception& e) {
+    why = e.what();
+  } catch (...) {
+  }
+  stopped = "in " + std::string(what) + " after step " + std::to_string(steps) + ": " + why;
+  if (parts.mesh.dp != nullptr)
+    parts.mesh.dp->abort("rank " + std::to_string(parts.mesh.rank()) + " stopped " + stopped);
+}
+
+void Engine::State::initialize(std::uint64_t with_seed) {
+  guarded("initialize()", [&] {
+    seed = with_seed;
+    steps = 0;
+    passes.begin({.seed = seed}, Walk::forward, 1);
+    passes.initialize();
+    clear_moments(parts);
+    parts.store.zero_gradients();
+  });
+}
+
+void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float rate,
+                             StepResult& result) {
+  parts.store.zero_gradients();
+  const PassTerms terms{.seed = seed, .step = steps + 1, .targets = totals.targets};
+  passes.begin(terms, Walk::forward_and_backward, static_cast<int>(all.size()));
+  for (const Pass& pass : all) {
+    const Time start = steady_now();
+    passes.forward(pass);
+    const Time middle = steady_now();
+    passes.backward(pass, &pass == &all.back());
+    trace.forward += middle - start;
+    trace.backward += steady_now() - middle;
+  }
+  trace.bytes_reduced = passes.submitted();
+  trace.bytes_before_end = passes.before_end();
+  result.loss = sum_of_losses(parts.device, passes.losses());
+  collective::Work sum = sum_over_ranks(parts.mesh.dp.get(), result.loss);
+  const Time before = steady_now();
+  while (passes.reductions().finish_next() >= 0) {
+  }
+  trace.exposed = steady_now() - before;
+  result.norm = global_norm(parts.device, parts.store, parts.mesh.dp.get());
+  sum.wait();
+  result.loss /= static_cast<double>(totals.targets);
+  result.applied = std::isfinite(result.norm) && std::isfinite(result.loss);
+  if (!result.applied) return;
+  ++steps;
+  update.apply(rate, steps, clip_factor(result.norm, parts.optimizer.max_norm));
+}
+
+StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOptions& options) {
+  require_running();
+  const auto wanted = static_cast<std::size_t>(parts.layout.micro);
+  if (micros.size() != wanted)
+    reject("a step got " + std::to_string(micros.size()) + " micro-batches and the layout says " +
+           std::to_string(wanted) + ": give as many, some of them empty if need be");
+  require(!std::isnan(options.rate) && !std::isinf(options.rate),
+          "StepOptions.rate is no finite number");
+  std::vector<Pass> all = passes.prepare(micros, PassMode::training);
+  const Totals totals = guarded("step()", [&] {
+    return internal::exchange(parts.mesh.dp.get(), sum_of(all, targets_of), sum_of(all, samples_of),
+                              parts.layout.micro);
+  });
+  require_targets(totals);
+  trace = {};
+  StepResult result{.step = steps + 1, .targets = totals.targets};
+  const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
+  const float rate = options.rate < 0 ? parts.optimizer.rate : options.rate;
+  guarded("step()", [&] { run_step(all, totals, rate, result); });
+  if (!std::isfinite(result.loss))
+    reject("the loss of step " + std::to_string(result.step) +
+           " is not finite, and the step changed nothing: lower the learning rate and go on from "
+           "an earlier snapshot, or look for values in the batch that are not finite");
+  return result;
+}
+
+double Engine::State::evaluate(std::span<const MicroBatch> micros) {
+  require_running();
+  std::vector<Pass> all = passes.prepare(micros, PassMode::inference);
+  const Totals totals = guarded("evaluate()", [&] {
+    return internal::exchange(parts.mesh.dp.get(), sum_of(all, targets_of), sum_of(all, samples_of),
+                              static_cast<std::int64_t>(all.size()));
+  });
+  require_targets(totals);
+  all.resize(static_cast<std::size_t>(totals.batches));  // others gather weights for theirs
+  const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
+  return guarded("evaluate()", [&] {
+    passes.begin({.seed = seed, .step = steps, .targets = totals.targets}, Walk::forward,
+                 static_cast<int>(all.size()));
+    for (const Pass& pass : all) passes.forward(pass);
+    double sum = sum_of_losses(parts.device, passes.losses());
+    sum_over_ranks(parts.mesh.dp.get(), sum).wait();
+    return sum / static_cast<double>(totals.targets);
+  });
+}
+
+TensorView Engine::State::predict(const TensorView& input) {
+  require_running();
+  const MicroBatch micro{.input = input, .targets = {}};
+  std::vector<Pass> all = passes.prepare(std::span(&micro, 1), PassMode::prediction);
+  const std::vector<std::int64_t> numbers = number_samples(all, 0);
+  return guarded("predict()", [&] {
+    passes.begin({.seed = seed, .step = steps}, Walk::forward, 1);
+    return passes.predict(all.front());
+  });
+}
+
+Engine::Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
+               const OptimizerOptions& optimizer)
+    : state_(std::make_unique<State>(std::move(model), layout, mesh, device, optimizer)) {}
+
+Engine::~Engine() = default;
+
+void Engine::initialize(std::uint64_t seed) {
+  state_->initialize(seed);
+}
+StepResult Engine::step(std::span<const MicroBatch> micros, const StepOptions& options) {
+  return state_->step(micros, options);
+}
+double Engine::evaluate(std::span<const MicroBatch> micros) {
+  return state_->evaluate(micros);
+}
+TensorView Engine::predict(const TensorView& input) {
+  return state_->predict(input);
+}
+std::int64_t Engine::steps() const noexcept {
+  return state_->steps;
+}
+const Index& Engine::index() const noexcept {
+  return state_->parts.index;
+}
+const Layout& Engine::layout() const noexcept {
+  return state_->parts.layout;
+}
+const Model& Engine::model() const noexcept {
+  return state_->parts.model;
+}
+const StepTrace& Engine::trace() const noexcept {
+  return state_->trace;
+}
+Engine::Bytes Engine::bytes() const noexcept {
+  return {state_->parts.store.bytes(), state_->passes.arena_bytes()};
+}
+Snapshot Engine::snapshot() {
+  return state_->snapshot();
+}
+void Engine::restore(const Snapshot& snapshot) {
+  state_->restore(snapshot);
+}
+std::uint64_t Engine::weights_hash() {
+  return state_->weights_hash();
+}
+
+}  // namespace troupe::train

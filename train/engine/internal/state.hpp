@@ -1,0 +1,59 @@
+/// An engine's state and its calls, each between a check that the engine still runs and a note of
+/// what stopped it.
+#pragma once
+
+#include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/train/engine/engine.hpp"
+#include "troupe/train/engine/internal/parts.hpp"
+#include "troupe/train/engine/internal/passes.hpp"
+#include "troupe/train/engine/internal/update.hpp"
+
+#include <string>
+#include <utility>
+
+namespace troupe::train {
+
+struct Engine::State {
+  State(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
+        const OptimizerOptions& optimizer)
+      : parts(std::move(model), layout, mesh, device, optimizer), passes(parts), update(parts) {}
+
+  /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
+  /// ranks may have come to different places. It ends the group, so that no rank waits.
+  template <class F>
+  auto guarded(const char* what, F&& call) {
+    require_running();
+    const kernels::FlushDenormals flush;
+    try {
+      return std::forward<F>(call)();
+    } catch (...) {
+      stop(what);
+      throw;
+    }
+  }
+  void require_running() const;
+  /// Inside a handler.
+  void stop(const char* what) noexcept;
+
+  void initialize(std::uint64_t with_seed);
+  StepResult step(std::span<const MicroBatch> micros, const StepOptions& options);
+  double evaluate(std::span<const MicroBatch> micros);
+  TensorView predict(const TensorView& input);
+  void run_step(std::vector<internal::Pass>& all, const internal::Totals& totals, float rate,
+                StepResult& result);
+
+  // snapshots.cpp
+  Snapshot snapshot();
+  void restore(const Snapshot& snapshot);
+  std::uint64_t weights_hash();
+
+  internal::Parts parts;
+  internal::Passes passes;
+  internal::Update update;
+  std::uint64_t seed = 0;
+  std::int64_t steps = 0;
+  StepTrace trace;
+  std::string stopped;  ///< why; empty while it runs
+};
+
+}  // namespace troupe::train

@@ -1,0 +1,90 @@
+#include "troupe/train/engine/internal/parts.hpp"
+
+#include "troupe/train/internal/reject.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe::train::internal {
+namespace {
+
+void require_model(const Model& model) {
+  require(!model.empty(), "the model has no layers: give at least one that is a loss");
+  for (std::size_t l = 0; l < model.size(); ++l) {
+    const bool last = l + 1 == model.size();
+    if (model[l]->is_loss() == last) continue;
+    reject(last ? "the model's last layer, " + model[l]->name() + ", is no loss: end it with one"
+                : "layer " + model[l]->name() + " is a loss and stands before the model's end");
+  }
+}
+
+void require_layout(const Layout& layout, const collective::MeshShape& shape) {
+  check(layout, shape.ranks());
+  const auto text = [](int dp, int tp, int pp) {
+    return "dp=" + std::to_string(dp) + " tp=" + std::to_string(tp) + " pp=" + std::to_string(pp);
+  };
+  if (layout.dp != shape.dp || layout.tp != shape.tp || layout.pp != shape.pp)
+    reject("the layout says " + text(layout.dp, layout.tp, layout.pp) +
+           " and the mesh was made as " + text(shape.dp, shape.tp, shape.pp) +
+           ": give both the same");
+  if (layout.tp > 1 || layout.pp > 1 || layout.sequence)
+    reject("the engine has no tensor, sequence or pipeline parallelism yet: use dp=" +
+           std::to_string(shape.ranks()) + " with tp=1 pp=1");
+  if (layout.compute != DType::f32)
+    reject("the engine computes in f32 only: " + std::string(kernels::name_of(layout.compute)) +
+           " is not there yet");
+}
+
+/// One unit a layer; those of layers without tensors are empty.
+Index index_of(const Model& model, const Layout& layout) {
+  Index index;
+  for (const auto& layer : model) layer->declare(index, index.begin_unit(layer->name()), layout);
+  index.seal({.dp = layout.dp});
+  return index;
+}
+
+const Model& checked(const Model& model, const Layout& layout, const collective::Mesh& mesh,
+                     const OptimizerOptions& optimizer) {
+  require_model(model);
+  require_layout(layout, mesh.shape);
+  check(optimizer);
+  return model;
+}
+
+}  // namespace
+
+Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::Device& where,
+             const OptimizerOptions& rule)
+    : model(std::move(layers)),
+      layout(how),
+      mesh(ranks),
+      device(where),
+      optimizer(rule),
+      index(index_of(checked(model, layout, mesh, optimizer), layout)),
+      units(units_of_layers(index)),
+      store(index, device,
+            {.zero = layout.zero,
+             .dp_rank = mesh.dp_rank,
+             .offload = layout.offload == Offload::optimizer,
+             .moments = optimizer.moments()},
+            mesh.dp.get()) {}
+
+Totals exchange(collective::Communicator* dp, std::int64_t targets, std::int64_t samples,
+                std::int64_t batches) {
+  constexpr std::size_t kNumbers = 3;
+  const std::array<std::int64_t, kNumbers> mine = {targets, samples, batches};
+  if (dp == nullptr) return {targets, samples, batches, 0};
+  std::vector<std::int64_t> all(kNumbers * static_cast<std::size_t>(dp->size()));
+  dp->all_gather(std::span<const std::int64_t>(mine), all, {.purpose = collective::Purpose::count})
+      .wait();
+  Totals totals;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp->size()); ++rank) {
+    if (static_cast<int>(rank) == dp->rank()) totals.first_sample = totals.samples;
+    totals.targets += all[rank * kNumbers];
+    totals.samples += all[rank * kNumbers + 1];
+    totals.batches = std::max(totals.batches, all[rank * kNumbers + 2]);
+  }
+  return totals;
+}
+
+}  // namespace troupe::train::internal

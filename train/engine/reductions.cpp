@@ -1,0 +1,46 @@
+#include "troupe/train/engine/internal/reductions.hpp"
+
+#include <algorithm>
+
+namespace troupe::train::internal {
+
+Reductions::Reductions(Store& store) : store_(&store), bounded_(store.options().zero >= 2) {}
+
+std::vector<int> Reductions::last_layers(const Index& index) {
+  std::vector<int> last;
+  for (std::size_t u = 0; u < index.units().size(); ++u) last.push_back(static_cast<int>(u));
+  for (std::size_t u = 0; u < index.units().size(); ++u)
+    for (const TensorId id : index.units()[u].tied) {
+      int& owner = last[static_cast<std::size_t>(index[index[id].tied_to].unit)];
+      owner = std::min(owner, static_cast<int>(u));
+    }
+  return last;
+}
+
+bool Reductions::has(int unit) const noexcept {
+  return std::find(flights_.begin(), flights_.end(), unit) != flights_.end();
+}
+
+void Reductions::begin(int unit) {
+  while (has(unit)) finish_next();  // of the micro-batch before
+  store_->begin_gradients(unit);
+}
+
+void Reductions::submit(int unit, bool last_micro) {
+  while (bounded_ && flights_.size() >= kMostInFlight) finish_next();
+  if (last_micro) store_->add_tied(unit);
+  store_->reduce(unit);
+  flights_.push_back(unit);
+  submitted_ += store_->index().units()[static_cast<std::size_t>(unit)].used *
+                static_cast<std::int64_t>(sizeof(float));
+}
+
+int Reductions::finish_next() {
+  if (flights_.empty()) return -1;
+  const int unit = flights_.front();
+  flights_.pop_front();
+  store_->finish_reduce(unit);
+  return unit;
+}
+
+}  // namespace troupe::train::internal
