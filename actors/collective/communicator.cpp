@@ -49,7 +49,38 @@ internal::Operation operation_of(Kind kind, DType type, std::int64_t count, cons
   return operation;
 }
 
+Counter counter_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::all_reduce: return kAllReduce;
+    case Kind::reduce_scatter: return kScatter;
+    case Kind::all_gather: return kGather;
+    case Kind::broadcast: return kBroadcast;
+    default: return kSend;
+  }
+}
+
 }  // namespace
+
+internal::Moved internal::moved_by(const Operation& o, int ranks, int rank) noexcept {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  switch (o.kind) {
+    case Kind::barrier:
+    case Kind::split: return {};
+    case Kind::all_reduce: return {o.bytes(), 2 * (n - 1)};
+    case Kind::reduce_scatter:
+    case Kind::all_gather: return {o.bytes() * n, n - 1};
+    case Kind::broadcast: return {o.bytes(), rank == o.root ? (n - 1) * n : 0};
+    case Kind::send:
+    case Kind::receive:
+    case Kind::exchange:
+    case Kind::group: break;
+  }
+  Moved moved{0, n};
+  for (const Transfers::One& one : o.transfers)
+    if (one.sends)
+      moved.bytes += static_cast<std::uint64_t>(one.count * kernels::size_of(one.type));
+  return moved;
+}
 
 std::string_view name_of(Kind kind) noexcept {
   switch (kind) {
@@ -215,42 +246,15 @@ void Communicator::carry_out(internal::Flight& flight) noexcept {
 }
 
 void Communicator::count(const internal::Operation& o) noexcept {
-  const auto ranks = static_cast<std::uint64_t>(size_);
-  std::uint64_t all = o.bytes(), factor = 0;  // bytes of the larger side; sent of each, by ranks
-  Counter counter = kSend;
-  switch (o.kind) {
-    case Kind::all_reduce:
-      counter = kAllReduce;
-      factor = 2 * (ranks - 1);
-      break;
-    case Kind::reduce_scatter:
-    case Kind::all_gather:
-      counter = o.kind == Kind::all_gather ? kGather : kScatter;
-      all *= ranks;
-      factor = ranks - 1;
-      break;
-    case Kind::broadcast:
-      counter = kBroadcast;
-      factor = rank_ == o.root ? (ranks - 1) * ranks : 0;
-      break;
-    case Kind::send:
-    case Kind::receive:
-    case Kind::exchange:
-    case Kind::group:
-      factor = ranks;
-      for (const Transfers::One& one : o.transfers)
-        if (one.sends) all += static_cast<std::uint64_t>(one.count * kernels::size_of(one.type));
-      break;
-    case Kind::barrier:
-    case Kind::split: return;
-  }
+  const internal::Moved moved = internal::moved_by(o, size_, rank_);
+  Counter counter = counter_of(o.kind);
   std::uint64_t padding = static_cast<std::uint64_t>(
       o.terms.padding * kernels::size_of(o.transfers.empty() ? o.type : o.transfers.front().type));
-  if (padding > all) padding = all;
+  if (padding > moved.bytes) padding = moved.bytes;
   if (o.terms.purpose == Purpose::norm) counter = kNorm;
   if (o.terms.purpose == Purpose::count) counter = kCount;
-  traffic_[counter].fetch_add((all - padding) * factor, std::memory_order_relaxed);
-  traffic_[kPad].fetch_add(padding * factor, std::memory_order_relaxed);
+  traffic_[counter].fetch_add((moved.bytes - padding) * moved.factor, std::memory_order_relaxed);
+  traffic_[kPad].fetch_add(padding * moved.factor, std::memory_order_relaxed);
 }
 
 Traffic Communicator::traffic() const noexcept {

@@ -34,4 +34,11 @@ struct Operation {
   }
 };
 
+/// What traffic.hpp counts for a rank: bytes * factor / ranks.
+struct Moved {
+  std::uint64_t bytes = 0;   ///< of the larger side
+  std::uint64_t factor = 0;  ///< how often a rank sends them, times the ranks
+};
+Moved moved_by(const Operation& operation, int ranks, int rank) noexcept;
+
 }  // namespace troupe::collective::internal

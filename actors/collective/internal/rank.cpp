@@ -74,6 +74,7 @@ ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, 
       arena_(std::move(arena)),
       seats_(std::move(seats)),
       watch_processes_(how.watch_processes),
+      link_(how.link),
       pid_namespace_(how.watch_processes ? pid_namespace() : 0),
       processes_(static_cast<std::size_t>(size())) {
   RankLine& mine = line(rank);
@@ -103,7 +104,7 @@ std::unique_ptr<Communicator> ArenaCommunicator::join_split(const Operation& don
   for (const int member : done.members) seats.members.push_back(at(member));
   return std::make_unique<ArenaCommunicator>(arena_, std::move(seats),
                                              static_cast<int>(mine - done.members.begin()),
-                                             How{timeout(), watch_processes_, progress});
+                                             How{timeout(), watch_processes_, progress, link_});
 }
 
 void ArenaCommunicator::end_group(Code code, std::string_view verdict,
@@ -341,6 +342,15 @@ void ArenaCommunicator::await_input() {
   }
 }
 
+void ArenaCommunicator::simulate_link() const {
+  const Moved moved = moved_by(*current_, size(), rank());
+  if (moved.factor == 0) return;
+  const double bytes =
+      static_cast<double>(moved.bytes) * static_cast<double>(moved.factor) / size();
+  const double seconds = link_.bytes_per_second > 0 ? bytes / link_.bytes_per_second : 0;
+  std::this_thread::sleep_for(link_.latency + std::chrono::duration<double>(seconds));
+}
+
 void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
   const Operation& o = *current_;
   const Announcement mine{static_cast<std::uint8_t>(o.kind),
@@ -395,6 +405,7 @@ void ArenaCommunicator::run(Operation& operation) {
   ++operations_;
   note_progress(true);
   await_input();
+  if (link_.is_used()) simulate_link();
   switch (operation.kind) {
     case OperationKind::barrier: meet(0); break;
     case OperationKind::broadcast: broadcast(operation); break;

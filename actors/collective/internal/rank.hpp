@@ -3,6 +3,7 @@
 
 #include "troupe/actors/collective/internal/arena.hpp"
 #include "troupe/actors/collective/internal/operation.hpp"
+#include "troupe/actors/collective/local/link.hpp"
 
 #include <mutex>
 #include <string>
@@ -23,6 +24,7 @@ class ArenaCommunicator final : public Communicator {
     Duration timeout{};
     bool watch_processes = false;  ///< look for the death of others' processes while waiting
     Progress progress = Progress::caller;
+    SimulatedLink link = {};
   };
   /// Takes the rank's place; throws InvalidArgument when it is taken.
   ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank, const How& how);
@@ -60,6 +62,7 @@ class ArenaCommunicator final : public Communicator {
   /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
   void meet(std::uint64_t offset, std::uint8_t part = 0);
   void await_input();
+  void simulate_link() const;
   void wait_for(int other, Time deadline);
   bool arrived(int other) noexcept;
   /// Whether some rank has found all of them arrived in this phase.
@@ -106,6 +109,7 @@ class ArenaCommunicator final : public Communicator {
   OperationKind kind_{};                // of the last one, once operations_ is not 0
   std::mutex saying_;                   // the rank's verdict: abort() comes from any thread
   bool watch_processes_;
+  SimulatedLink link_;
   std::uint64_t pid_namespace_ = 0;
   std::vector<Fd> processes_;  // pidfd per rank, opened when first needed
 };

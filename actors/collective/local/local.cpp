@@ -22,7 +22,7 @@ std::vector<std::unique_ptr<Communicator>> local_group(int size, const LocalOpti
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::make_unique<internal::ArenaCommunicator>(
         arena, seats, rank,
-        internal::ArenaCommunicator::How{options.timeout, false, options.progress}));
+        internal::ArenaCommunicator::How{options.timeout, false, options.progress, options.link}));
   return ranks;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
+#include "troupe/actors/collective/local/link.hpp"
 
 #include <chrono>
 #include <memory>
@@ -21,6 +22,7 @@ struct LocalOptions {
   /// reserves address space, and takes memory when it is used.
   int splits = 8;
   Progress progress = Progress::caller;  ///< of every rank's communicator
+  SimulatedLink link = {};               ///< for tests: also of splits
 };
 
 /// `size` connected ends, index = rank. Each may go to a thread of its own. Throws InvalidArgument
