@@ -476,8 +476,20 @@ void Link::violation(std::string why, LinkOutput& out) {
   out.events.push_back(Violation{std::move(why)});
 }
 
+/// What was due long ago is late: this process stood still, and the peer perhaps with it. Silence
+/// of that time is not the peer's.
+void Link::discount_standstill(Time now) {
+  if (now - next_deadline() < options_.keepalive) return;
+  asked_ = 0;
+  last_heard_ = std::max(last_heard_, now - options_.keepalive);  // it is asked now
+  last_used_ = std::max(last_used_, now - options_.idle_close / 2);
+  if (due_since_ != Time::max()) due_since_ = now;
+  resend_after_ = hello_after_ = options_.resend_first;
+}
+
 void Link::on_time(Time now, LinkOutput& out) {
   if (ended_ || !connected_) return;
+  discount_standstill(now);
   if (now >= hello_due_) {
     hello_after_ = std::min(2 * hello_after_, options_.resend_last);
     hello_due_ = now + hello_after_;

@@ -76,7 +76,7 @@ struct LinkOptions {
   Duration resend_first{std::chrono::milliseconds(250)};  ///< then doubled up to resend_last
   Duration resend_last{std::chrono::seconds(4)};
   /// Without any frame for this long, ask for a sign of life; without one for three times as long,
-  /// ask the owner for a new connection.
+  /// ask the owner for a new connection. A process that stood still for longer asks anew first.
   Duration keepalive{std::chrono::seconds(2)};
   Duration idle_close{std::chrono::seconds(60)};  ///< 0 = never
 };
@@ -214,6 +214,7 @@ class Link {
   void resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out);
   bool busy() const noexcept;
   void close_idle(LinkOutput& out);
+  void discount_standstill(Time now);
   void confirm(Time now, LinkOutput& out);
   void recover(Time now, LinkOutput& out);
   void on_hello(const Frame& frame, Time now, LinkOutput& out);

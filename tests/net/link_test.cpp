@@ -241,6 +241,63 @@ TEST(Link, ASilentPeerAsksForANewConnection) {
   EXPECT_LE(wire.now, Time{} + 10s);
 }
 
+/// Nothing of what it says arrives, and nothing comes. False: it asked for a new connection.
+bool stays(End& a, Time& now, Duration length) {
+  const Time end = now + length;
+  for (; a.link.next_deadline() <= end; a.flush()) {
+    now = std::max(now, a.link.next_deadline());
+    a.link.on_time(now, a.out);
+  }
+  now = end;
+  return a.last<Reconnect>() == nullptr;
+}
+
+TEST(Link, WhoStoodStillAsksThePeerAnewBeforeItAsksForANewConnection) {
+  for (const auto silent : {0ms, 1900ms, 5900ms}) {
+    End a, b;
+    Wire wire{.a = &a, .b = &b};
+    wire.connect();
+    ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
+    a.flush();
+    ASSERT_TRUE(stays(a, wire.now, silent));
+    wire.now += 12s;
+    ASSERT_TRUE(stays(a, wire.now, 3900ms)) << "the peer may have stood still with it";
+    EXPECT_FALSE(stays(a, wire.now, 200ms)) << "a peer that is silent all the same";
+  }
+}
+
+TEST(Link, WhoStoodStillSendsAgainAtOnceAndSoonOnceMore) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
+  a.flush();
+  ASSERT_TRUE(stays(a, wire.now, 3s));  // between two attempts are seconds by now
+  wire.now += 12s;
+  for (int sent = 0; sent < 2; ++sent) {
+    const auto before = a.link.stats().resent;
+    ASSERT_TRUE(stays(a, wire.now, 300ms + sent * 300ms));
+    EXPECT_GT(a.link.stats().resent, before);
+  }
+}
+
+TEST(Link, ItsOwnStandstillIsNotAPeersSilenceNorATimeOfNoUse) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
+  a.flush();
+  wire.now += 70s;
+  a.link.on_time(wire.now, a.out);
+  EXPECT_EQ(a.link.due_since(), wire.now);
+  wire.exchange();
+  EXPECT_EQ(b.got, std::vector<std::string>{"lost"});
+  wire.now += 70s;
+  a.link.on_time(wire.now, a.out);
+  wire.exchange();
+  EXPECT_EQ(a.last<IdleClose>(), nullptr);
+}
+
 TEST(Link, SaysSinceWhenThePeerOwesASignOfLife) {
   End a, b;
   Wire wire{.a = &a, .b = &b};
