@@ -9,7 +9,7 @@ namespace troupe::control {
 
 Cutoff::Out Cutoff::start(Time now) {
   Out out;
-  last_tick_ = now;
+  last_tick_ = judged_ = now;
   reconnect(out, now);
   return out;
 }
@@ -226,10 +226,9 @@ void Cutoff::judge(Out& out, Time now) {
   }
   // Control may have stood still with this node, and then has declared nobody dead. It says so
   // within a heartbeat.
-  if (stood >= options_.answer_lasts && now - contact_ >= options_.refuse_after && !carried(now)) {
-    stood_ = stood;
-    proves_until_ = now + options_.heartbeat;
-    ask_anew(out, now);
+  if (stood >= options_.answer_lasts && !carried(now)) {
+    stood_ = {stood, now};
+    if (now - contact_ >= options_.refuse_after) ask_anew(out, now);
   }
   say_until(now);
   // Before its roster it hosts no actor that control could start elsewhere.
@@ -238,13 +237,17 @@ void Cutoff::judge(Out& out, Time now) {
   // Carried on, or without a roster, until a moment ago: control, which is back and may have
   // condemned us meanwhile, takes that back when it hears us.
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
-  if (now < proves_until_) return;
+  if (may_prove_itself(now)) return;
   exit(out, why_cut_off(now));
+}
+
+bool Cutoff::may_prove_itself(Time now) const {
+  return now - stood_.over < (connected_ ? options_.heartbeat : options_.doubt_for);
 }
 
 /// By which of the rules, for people.
 std::string Cutoff::why_cut_off(Time now) const {
-  const bool stood_still = now - proves_until_ < options_.answer_lasts;
+  const bool stood_still = now - stood_.over < options_.doubt_for + options_.answer_lasts;
   if (!stood_still && now - contact_ >= options_.carry_on)
     return "control was away for longer than this node carries on";
   std::size_t answered = 0;
@@ -258,7 +261,8 @@ std::string Cutoff::why_cut_off(Time now) const {
   std::string why = "this node is cut off from control, and its actors may be started elsewhere: ";
   if (stood_still)
     return why + "it stood still itself for " +
-           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(stood_).count()) +
+           std::to_string(
+               std::chrono::duration_cast<std::chrono::milliseconds>(stood_.length).count()) +
            " ms, and control has not answered since";
   if (condemned) return why + "control had not heard it for so long that it gave this node up";
   if (heard) return why + "others hear control";

@@ -17,7 +17,7 @@
 /// waits for control for 60 s. An agent that wakes from a long stop finds its time over and its
 /// answers stale: it serves nothing, since may_serve() depends on the clock and not on a tick. It
 /// asks control, which may have stood still with it, and exits when no answer with its epoch comes
-/// within a heartbeat.
+/// within a heartbeat, or within 2.5 s where the connection to control has to be made anew.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -73,7 +73,7 @@ struct CutoffOptions {
   Duration carry_on = std::chrono::seconds(60);
   Duration answer_lasts = std::chrono::milliseconds(1500);  ///< from the sending of the question
   /// Who was carried on and is not any more refuses at once, and exits after this; so does who got
-  /// its first roster too late.
+  /// its first roster too late, and who stood still and has no connection.
   Duration doubt_for = std::chrono::milliseconds(2500);
   /// Carrying on, and a peer hears control again: time to register before we exit.
   Duration rejoin_within = std::chrono::seconds(10);
@@ -128,6 +128,8 @@ class Cutoff {
   };
   /// The contact is one since the machine slept last.
   bool is_fresh() const noexcept { return contact_ >= woke_; }
+  /// Whether this node stood still, and control still has time to answer what it asks since.
+  bool may_prove_itself(Time now) const;
   bool carried(Time now) const;
   void reconnect(Out& out, Time now);
   void beat(Out& out, Time now);
@@ -158,8 +160,10 @@ class Cutoff {
   Time in_time_{};  ///< when it was seen last that this node may serve, or has no roster yet
   Time judged_{};   ///< when that was looked at last
   Time until_{};
-  Duration stood_{};     ///< the last standstill after which control had to answer
-  Time proves_until_{};  ///< when it must have answered
+  struct Standstill {
+    Duration length{};
+    Time over{};
+  } stood_;  ///< the last one after which control must answer
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;
   std::map<NodeId, Answer> answers_;

@@ -116,6 +116,7 @@ void Membership::write_node(const Node& node, Out& out) const {
 
 Membership::Out Membership::on_register(const RegisterNode& message, Time now) {
   Out out;
+  notice_lateness(now);
   const NodeId id = message.node.id;
   const auto at = nodes_.find(id);
   if (message.epoch == 0)
@@ -216,6 +217,7 @@ void Membership::heard(Node& node, Out& out, Time now) {
 
 Membership::Out Membership::on_heartbeat(const Heartbeat& message, Time now) {
   Out out;
+  notice_lateness(now);
   const auto at = nodes_.find(message.node);
   if (at == nodes_.end() || at->second.record.epoch != message.epoch) {
     refence(message.node, message.epoch, out);
@@ -241,6 +243,7 @@ Membership::Out Membership::on_leaving(const Leaving& message, Time now) {
 
 Membership::Out Membership::on_closed(NodeId id, Time now) {
   Out out;
+  notice_lateness(now);
   const auto at = nodes_.find(id);
   if (at == nodes_.end() || at->second.closed_since) return out;
   closed(at->second, now);
@@ -274,13 +277,19 @@ Membership::Out Membership::drain(NodeId id, Time) {
 
 // --- deadlines ---------------------------------------------------------------------------------
 
+/// Before anything is made of how long a node was silent.
+void Membership::notice_lateness(Time now) {
+  const Duration late = now - last_tick_ - options_.tick;
+  if (late <= options_.tick) return;
+  lateness_ += late;
+  last_tick_ += late;
+  all_heard_since_ = now;
+  if (late >= options_.regularly) judges_from_ = now + options_.regularly;
+}
+
 Membership::Out Membership::on_tick(Time now) {
   Out out;
-  const Duration late = now - last_tick_ - options_.tick;
-  if (late > options_.tick) {
-    lateness_ += late;
-    all_heard_since_ = now;
-  }
+  notice_lateness(now);
   last_tick_ = now;
   next_probe_ = Time::max();
   std::vector<NodeId> ids;
@@ -313,6 +322,7 @@ void Membership::examine(NodeId id, Out& out, Time now) {
         Probe{id, node.record.epoch, node.record.session, node.record.description.address});
   }
   if (node.closed_since) next_probe_ = std::min(next_probe_, node.next_probe);
+  if (now < judges_from_) return;
   if (silent >= options_.condemn_after && !node.condemned) condemn(node, out, now);
   if (!node.condemned) return;
   if (!majority_promised(node, now)) {

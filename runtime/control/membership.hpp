@@ -30,8 +30,9 @@
 ///   are over for which an agent carries on.
 /// - A closed connection declares a node at once when the probe says that its process is gone (its
 ///   host refuses the connection), and only makes it suspect otherwise.
-/// Control's own lateness (it was stopped, or its disk was) is added to every deadline. After its
-/// start every node counts as heard now, so that nobody dies in the first 10 s without having
+/// Control's own lateness (it was stopped, or its disk was) is added to every deadline, and after a
+/// standstill nobody is judged for two heartbeats: the nodes may have stood still with it. After
+/// its start every node counts as heard now, so that nobody dies in the first 10 s without having
 /// re-registered.
 /// Sources: leases, Gray and Cheriton 1989; majority promises as in Paxos' phase 1, Lamport 1998.
 #pragma once
@@ -249,6 +250,7 @@ class Membership {
   };
   /// The monotonic clock less all lateness of control.
   Time patient(Time now) const noexcept { return now - lateness_; }
+  void notice_lateness(Time now);
   void heard(Node& node, Out& out, Time now);
   void declare_dead(NodeId id, const std::string& why, Out& out, Time now);
   void bury(const NodeRecord& record, Out& out);
@@ -287,6 +289,7 @@ class Membership {
   Time all_heard_since_;
   Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};
+  Time judges_from_{};  ///< for their silence
 };
 
 }  // namespace troupe::control

@@ -352,6 +352,43 @@ TEST(Membership, VotersAreFewAndIncludeTheOneBesideControl) {
   EXPECT_EQ(c.members.roster().voters.front(), node_id(1));
 }
 
+TEST(Membership, AStandstillOfControlIsNobodysSilence) {
+  for (const bool tick_first : {true, false}) {
+    Cluster c;
+    c.join(3);
+    c.pass(2s, 3);
+    c.events.clear();
+    c.now += 70s;  // with all others; then it hears that a connection has closed
+    if (tick_first) c.run(c.members.on_tick(c.now));
+    c.run(c.members.on_closed(node_id(3), c.now));
+    EXPECT_TRUE(c.members.roster().condemned.empty());
+    c.run(c.members.on_tick(c.now));
+    c.pass(5s, 3);
+    EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+    c.mute = {3};
+    c.pass(9750ms, 3);
+    EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+    c.pass(500ms, 3);
+    EXPECT_EQ(pick<NodeDead>(c.events).size(), 1u);
+  }
+}
+
+TEST(Membership, AfterAStandstillControlHearsANodeBeforeItJudges) {
+  for (const bool speaks : {true, false}) {
+    Cluster c;
+    c.join(4);
+    c.pass(2s, 4);
+    c.mute = {4};  // it stands still for longer than control: from before until after
+    c.pass(9500ms, 4);
+    c.now += 30s;
+    c.pass(1750ms, 4);
+    EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+    if (speaks) c.mute = {};
+    c.pass(1s, 4);
+    EXPECT_EQ(pick<NodeDead>(c.events).empty(), speaks);
+  }
+}
+
 // --- the agent's side
 
 struct Agent {
@@ -619,6 +656,26 @@ TEST(Cutoff, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
     a.pass(4s, ControlAnswer{});
     EXPECT_FALSE(a.exits());
   }
+}
+
+TEST(Cutoff, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat) {
+  for (const auto stood : {7800ms, 12'000ms})
+    for (const bool answered : {true, false}) {
+      Agent a;
+      a.registered();
+      a.now += stood;
+      a.take(a.cutoff.on_tick(a.now));
+      a.now += 100ms;
+      a.take(a.cutoff.on_closed(a.now));
+      a.pass(2250ms, std::nullopt);
+      EXPECT_FALSE(a.exits());
+      EXPECT_FALSE(a.cutoff.may_serve(a.now));
+      if (answered) a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+      EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+      a.pass(500ms, std::nullopt);
+      EXPECT_EQ(a.exits(), !answered) << a.why();
+      if (!answered) EXPECT_NE(a.why().find("it stood still itself"), std::string::npos) << a.why();
+    }
 }
 
 TEST(Cutoff, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
