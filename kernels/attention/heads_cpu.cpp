@@ -29,7 +29,7 @@ void attention(Queue& queue, const Attention& o) {
     internal::parallel(queue, o.batch * o.kv_heads, heads_grain(o),
                        [&](std::int64_t first, std::int64_t end) {
                          for_heads(o, first, end, [&](std::int64_t b, std::int64_t h) {
-                           internal::attend_by_rows(internal::head_of<T>(o, b, h));
+                           internal::attend_by_blocks(internal::head_of<T>(o, b, h));
                          });
                        });
   });
@@ -42,7 +42,7 @@ void attention_backward(Queue& queue, const AttentionBackward& o) {
     internal::parallel(queue, f.batch * f.kv_heads, heads_grain(f),
                        [&](std::int64_t first, std::int64_t end) {
                          for_heads(f, first, end, [&](std::int64_t b, std::int64_t h) {
-                           internal::attend_backward_by_rows(internal::head_of<T>(o, b, h));
+                           internal::attend_backward_by_blocks(internal::head_of<T>(o, b, h));
                          });
                        });
   });

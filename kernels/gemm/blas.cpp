@@ -26,9 +26,44 @@ using CblasSgemm = void (*)(int, int, int, int, int, int, float, const float*, i
 DnnlSgemm dnnl_sgemm = nullptr;
 CblasSgemm cblas_sgemm = nullptr;
 
+// Of the OpenMP that a library came with; null when it has none.
+void (*omp_set_num_threads)(int) = nullptr;
+int (*omp_get_max_threads)() = nullptr;
+
+/// While one lives, a library computes on the calling thread alone, whatever OMP_NUM_THREADS says:
+/// OpenMP may have been loaded, and have read it, before. Costs a few nanoseconds.
+class OneThread {
+ public:
+  OneThread() {
+    if (omp_get_max_threads != nullptr) before_ = omp_get_max_threads();
+    if (before_ != 1) omp_set_num_threads(1);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() {
+    if (before_ != 1) omp_set_num_threads(before_);  // the user's own regions keep their count
+  }
+
+ private:
+  int before_ = 1;
+};
+
+/// Finds what limits a library's threads, and limits those of its own.
+void limit_threads(void* handle) {
+  auto set = reinterpret_cast<void (*)(int)>(::dlsym(handle, "omp_set_num_threads"));
+  auto get = reinterpret_cast<int (*)()>(::dlsym(handle, "omp_get_max_threads"));
+  if (set != nullptr && get != nullptr) {
+    omp_set_num_threads = set;
+    omp_get_max_threads = get;
+  }
+  if (auto own = reinterpret_cast<void (*)(int)>(::dlsym(handle, "openblas_set_num_threads")))
+    own(1);
+}
+
 void onednn_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                  std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
                  std::int64_t ldc) {
+  const OneThread one;
   const int status = dnnl_sgemm(static_cast<char>(a_op), static_cast<char>(b_op), m, n, k, 1.0f, a,
                                 lda, b, ldb, beta, c, ldc);
   if (status != 0) builtin_gemm(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
@@ -41,6 +76,7 @@ void openblas_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_
   if (m > limit || n > limit || k > limit || lda > limit || ldb > limit || ldc > limit)
     return builtin_gemm(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
   constexpr int row_major = 101, no_transpose = 111, transpose = 112;
+  const OneThread one;
   cblas_sgemm(row_major, a_op == Op::none ? no_transpose : transpose,
               b_op == Op::none ? no_transpose : transpose, static_cast<int>(m), static_cast<int>(n),
               static_cast<int>(k), 1.0f, a, static_cast<int>(lda), b, static_cast<int>(ldb), beta,
@@ -121,6 +157,7 @@ std::optional<std::string> open(const Library& library) {
       ::dlclose(handle);
       continue;
     }
+    limit_threads(handle);
     const bool onednn = library.kind == Blas::onednn;
     if (onednn)
       dnnl_sgemm = reinterpret_cast<DnnlSgemm>(symbol);

@@ -68,4 +68,14 @@ extern template void attend_by_rows(const Head<double>&);
 extern template void attend_backward_by_rows(const Head<float>&);
 extern template void attend_backward_by_rows(const Head<double>&);
 
+/// On matrix products; by rows where inputs are not finite.
+void attend_by_blocks(const Head<float>& head);
+void attend_backward_by_blocks(const Head<float>& head);
+inline void attend_by_blocks(const Head<double>& head) {
+  attend_by_rows(head);
+}
+inline void attend_backward_by_blocks(const Head<double>& head) {
+  attend_backward_by_rows(head);
+}
+
 }  // namespace troupe::kernels::internal
