@@ -37,7 +37,8 @@ TROUPE_INLINE std::int64_t local_target(const CrossEntropy& o, std::int64_t r) {
   return o.targets[r] == kIgnore || target < 0 || target >= o.classes ? -1 : target;
 }
 
-/// Of a row; with `keep` its powers are left in place of the logits.
+/// Of a part of a row, which may be all padding; with `keep` of a whole row, whose powers are left
+/// in place of the logits.
 template <bool keep, class T>
 TROUPE_INLINE Stats<T> row_stats(T* row, std::int64_t classes, std::int64_t target) {
   constexpr T none = -std::numeric_limits<T>::infinity();

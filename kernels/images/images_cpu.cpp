@@ -1,8 +1,6 @@
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 
-#include <cstring>
-
 namespace troupe::kernels::cpu {
 namespace {
 using internal::grain;
@@ -25,61 +23,83 @@ Inside inside(std::int64_t start, std::int64_t kernel, std::int64_t size) {
   return {first, std::clamp<std::int64_t>(size - start, first, kernel)};
 }
 
+/// Where a kernel stands: its part [rows, columns) that lies in the image.
+struct Place {
+  std::int64_t top, left;
+  Inside rows, columns;
+};
+Place place(const Im2col& o, std::int64_t y, std::int64_t x) {
+  const std::int64_t top = y * o.stride - o.padding, left = x * o.stride - o.padding;
+  return {top, left, inside(top, o.kernel, o.height), inside(left, o.kernel, o.width)};
+}
+bool is_whole(const Im2col& o, const Place& at) {
+  return at.rows.end - at.rows.first == o.kernel && at.columns.end - at.columns.first == o.kernel;
+}
+
+/// f(element of the kernel, pixel of the plane), for a kernel of constant size that is inside.
+template <std::int64_t kernel, class F>
+void for_square(const Im2col& o, const Place& at, const F& f) {
+  const std::int64_t pixel = at.top * o.width + at.left;
+  for (std::int64_t i = 0; i < kernel; ++i)
+    for (std::int64_t j = 0; j < kernel; ++j) f(i * kernel + j, pixel + i * o.width + j);
+}
+/// The same for all others.
+template <class F>
+void for_inside(const Im2col& o, const Place& at, const F& f) {
+  if (o.kernel == 3 && is_whole(o, at)) return for_square<3>(o, at, f);
+  if (o.kernel == 5 && is_whole(o, at)) return for_square<5>(o, at, f);
+  for (std::int64_t i = at.rows.first; i < at.rows.end; ++i)
+    for (std::int64_t j = at.columns.first; j < at.columns.end; ++j)
+      f(i * o.kernel + j, (at.top + i) * o.width + at.left + j);
+}
+
 /// Row (b, y, x) of the matrix.
 template <class T>
-void unfold(const Im2col& o, const T* image, T* out, std::int64_t y, std::int64_t x) {
-  const std::int64_t top = y * o.stride - o.padding, left = x * o.stride - o.padding, k = o.kernel;
-  const Inside rows = inside(top, k, o.height), columns = inside(left, k, o.width);
-  for (std::int64_t c = 0; c < o.channels; ++c, out += k * k) {
-    const T* plane = image + c * o.height * o.width;
-    for (std::int64_t i = 0; i < k; ++i) {
-      T* to = out + i * k;
-      std::fill(to, to + k, T(0));
-      if (i < rows.first || i >= rows.end) continue;
-      const T* from = plane + (top + i) * o.width + left;
-      for (std::int64_t j = columns.first; j < columns.end; ++j) to[j] = from[j];
-    }
-  }
+void unfold(const Im2col& o, const T* image, T* out, const Place& at) {
+  const std::int64_t square = o.kernel * o.kernel, pixels = o.height * o.width;
+  if (!is_whole(o, at)) std::fill(out, out + o.channels * square, T(0));
+  for (std::int64_t c = 0; c < o.channels; ++c, out += square, image += pixels)
+    for_inside(o, at,
+               [=](std::int64_t element, std::int64_t pixel) { out[element] = image[pixel]; });
 }
 
 /// Plane (b, c) of the image: places ascending, so that the order of a pixel's sum is fixed.
 template <class T>
 void fold(const Im2col& o, const T* matrix, T* plane, std::int64_t c) {
-  const std::int64_t k = o.kernel, row = o.channels * k * k, wide = places(o, o.width);
+  const std::int64_t square = o.kernel * o.kernel, wide = places(o, o.width);
   std::fill(plane, plane + o.height * o.width, T(0));
   for (std::int64_t y = 0; y < places(o, o.height); ++y)
     for (std::int64_t x = 0; x < wide; ++x) {
-      const std::int64_t top = y * o.stride - o.padding, left = x * o.stride - o.padding;
-      const Inside rows = inside(top, k, o.height), columns = inside(left, k, o.width);
-      const T* from = matrix + (y * wide + x) * row + c * k * k;
-      for (std::int64_t i = rows.first; i < rows.end; ++i)
-        for (std::int64_t j = columns.first; j < columns.end; ++j)
-          plane[(top + i) * o.width + left + j] += from[i * k + j];
+      const T* from = matrix + ((y * wide + x) * o.channels + c) * square;
+      for_inside(o, place(o, y, x),
+                 [=](std::int64_t element, std::int64_t pixel) { plane[pixel] += from[element]; });
     }
 }
 
 /// The first of the largest of a window at `at`; the last NaN where there is one.
 template <class T>
-std::int64_t largest(const MaxPool& o, const T* plane, std::int64_t at) {
+inline std::int64_t largest(std::int64_t window, std::int64_t width, const T* plane,
+                            std::int64_t at) {
   std::int64_t best = at;
-  for (std::int64_t i = 0; i < o.window; ++i)
-    for (std::int64_t j = 0; j < o.window; ++j) {
-      const std::int64_t next = at + i * o.width + j;
-      if (plane[next] > plane[best] || plane[next] != plane[next]) best = next;
+  for (std::int64_t i = 0; i < window; ++i)
+    for (std::int64_t j = 0; j < window; ++j) {
+      const std::int64_t next = at + i * width + j;
+      best = plane[next] > plane[best] || plane[next] != plane[next] ? next : best;
     }
   return best;
 }
 
 template <class T>
-void pool(const MaxPool& o, std::int64_t p) {
-  const std::int64_t high = o.height / o.window, wide = o.width / o.window;
+inline void pool(const MaxPool& o, std::int64_t window, std::int64_t p) {
+  const std::int64_t high = o.height / window, wide = o.width / window, width = o.width;
   const T* plane = pointer<T>(o.in) + p * o.height * o.width;
+  T* out = pointer<T>(o.out) + p * high * wide;
+  std::int32_t* index = o.index + p * high * wide;
   for (std::int64_t y = 0; y < high; ++y)
     for (std::int64_t x = 0; x < wide; ++x) {
-      const std::int64_t best = largest(o, plane, y * o.window * o.width + x * o.window);
-      const std::int64_t to = (p * high + y) * wide + x;
-      pointer<T>(o.out)[to] = plane[best];
-      o.index[to] = static_cast<std::int32_t>(best);
+      const std::int64_t best = largest(window, width, plane, y * window * width + x * window);
+      out[y * wide + x] = plane[best];
+      index[y * wide + x] = static_cast<std::int32_t>(best);
     }
 }
 
@@ -104,7 +124,7 @@ void im2col(Queue& queue, const Im2col& o) {
           for (std::int64_t r = first; r < end; ++r) {
             const T* image = pointer<T>(o.in) + r / high * o.channels * o.height * o.width;
             for (std::int64_t x = 0; x < wide; ++x)
-              unfold(o, image, pointer<T>(o.out) + (r * wide + x) * row, r % high, x);
+              unfold(o, image, pointer<T>(o.out) + (r * wide + x) * row, place(o, r % high, x));
           }
         });
   });
@@ -127,7 +147,11 @@ void max_pool(Queue& queue, const MaxPool& o) {
   of_type(o.type, [&]<class T>(T) {
     internal::parallel(queue, o.planes, grain(o.height * o.width, kCheap),
                        [&](std::int64_t first, std::int64_t end) {
-                         for (std::int64_t p = first; p < end; ++p) pool<T>(o, p);
+                         for (std::int64_t p = first; p < end; ++p)
+                           if (o.window == 2)
+                             pool<T>(o, 2, p);
+                           else
+                             pool<T>(o, o.window, p);
                        });
   });
 }

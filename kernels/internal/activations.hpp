@@ -10,25 +10,31 @@
 
 namespace troupe::kernels::internal {
 
-/// sqrt(2 / pi) (x + 0.044715 x^3): the tanh of beyond 10 is 1, so cubes need not overflow.
+/// Where gelu's tanh has become -1 or 1, and before its argument is beyond 44.
+template <class T>
+TROUPE_INLINE T gelu_range(T x) {
+  x = x > T(10) ? T(10) : x;
+  return x < T(-10) ? T(-10) : x;
+}
+
+/// tanh(sqrt(2 / pi) (x + 0.044715 x^3)) of an x in that range.
 template <class T>
 TROUPE_INLINE T gelu_tanh(T x) {
-  x = x > T(10) ? T(10) : x;
-  x = x < T(-10) ? T(-10) : x;
-  return tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x));
+  const T u = T(0.7978845608028654) * (x + T(0.044715) * x * x * x);
+  if constexpr (sizeof(T) == sizeof(double)) return std::tanh(u);
+  return T(1) - T(2) / (exp_in_range(T(2) * u) + T(1));
 }
 
 /// Hendrycks and Gimpel 2016, eq. 2.
 template <class T>
 TROUPE_INLINE T gelu(T x) {
-  return T(0.5) * x * (T(1) + gelu_tanh(x));
+  return T(0.5) * x * (T(1) + gelu_tanh(gelu_range(x)));
 }
 
 template <class T>
 TROUPE_INLINE T gelu_slope(T x) {
+  x = gelu_range(x);  // 1 - t * t is 0 beyond
   const T t = gelu_tanh(x);
-  x = x > T(10) ? T(10) : x;  // there 1 - t * t is 0
-  x = x < T(-10) ? T(-10) : x;
   const T slope = T(0.7978845608028654) * (T(1) + T(3) * T(0.044715) * x * x);
   return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
 }
@@ -40,7 +46,7 @@ struct Sigmoid {
 };
 template <class T>
 TROUPE_INLINE Sigmoid<T> sigmoid(T x) {
-  const T power = exp(x < T(0) ? x : -x);
+  const T power = exp_below(x < T(0) ? x : -x);
   const T large = T(1) / (T(1) + power), small = power / (T(1) + power);
   return {x < T(0) ? small : large, x < T(0) ? large : small};
 }

@@ -76,11 +76,9 @@ TROUPE_INLINE double maximum(const double* x, std::int64_t n) {
   return top;
 }
 
-/// e^x to about 2 ulp for x in [-87, 88]; 0 below -87.7, e^88 above, NaN for NaN. Cephes expf:
-/// Cody-Waite reduction and a polynomial of degree 5.
-TROUPE_INLINE float exp(float x) {
-  x = x > 88.0f ? 88.0f : x;
-  x = x < -88.0f ? -88.0f : x;      // then n is -127, the power's bits are 0, and so is the result
+/// e^x to about 2 ulp for x in [-88, 88], where below -87.7 it is 0; any number beyond, NaN for
+/// NaN. Cephes expf: Cody-Waite reduction and a polynomial of degree 5.
+TROUPE_INLINE float exp_in_range(float x) {
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
   const float shifted = x * 1.44269504088896341f + magic;
   const float n = shifted - magic;
@@ -95,6 +93,22 @@ TROUPE_INLINE float exp(float x) {
   const std::uint32_t power =
       (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(magic) + 127u) << 23;
   return mantissa * std::bit_cast<float>(power);
+}
+TROUPE_INLINE double exp_in_range(double x) {
+  return std::exp(x);
+}
+
+/// e^x for x <= 88; 0 below -87.7, NaN for NaN.
+TROUPE_INLINE float exp_below(float x) {
+  return exp_in_range(x < -88.0f ? -88.0f : x);  // where n is -127 the power's bits are 0
+}
+TROUPE_INLINE double exp_below(double x) {
+  return std::exp(x);
+}
+
+/// e^x; e^88 above 88, 0 below -87.7, NaN for NaN.
+TROUPE_INLINE float exp(float x) {
+  return exp_below(x > 88.0f ? 88.0f : x);
 }
 TROUPE_INLINE double exp(double x) {
   return std::exp(x);

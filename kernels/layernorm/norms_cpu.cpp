@@ -130,29 +130,35 @@ void backward_input(const NormBackward& o, double, std::int64_t first, std::int6
 }
 
 template <class W, class T>
-TROUPE_INLINE void weight_row(const T* x, const T* dy, T* __restrict dweight, std::int64_t n,
-                              Moments<W> m) {
-  for (std::int64_t c = 0; c < n; ++c)
-    dweight[c] +=
-        static_cast<T>(static_cast<W>(dy[c]) * ((static_cast<W>(x[c]) - m.mean) * m.rstd));
+TROUPE_INLINE void weight_row(const T* x, const T* dy, T* __restrict dweight, T* __restrict dbias,
+                              std::int64_t n, Moments<W> m) {
+  const auto product = [=](std::int64_t c) {
+    return static_cast<T>(static_cast<W>(dy[c]) * ((static_cast<W>(x[c]) - m.mean) * m.rstd));
+  };
+  if (dbias == nullptr) {
+    for (std::int64_t c = 0; c < n; ++c) dweight[c] += product(c);
+    return;
+  }
+  for (std::int64_t c = 0; c < n; ++c) {
+    dweight[c] += product(c);
+    dbias[c] += dy[c];
+  }
 }
 
 /// Columns [first, end) of all rows.
 template <class T>
 TROUPE_INLINE void weight_columns(const NormBackward& o, std::int64_t first, std::int64_t end) {
   const std::int64_t columns = o.forward.columns, n = end - first;
-  T* __restrict dweight = pointer<T>(o.dweight) + first;
-  T* __restrict dbias = o.dbias == nullptr ? nullptr : pointer<T>(o.dbias) + first;
+  T* dweight = pointer<T>(o.dweight) + first;
+  T* dbias = o.dbias == nullptr ? nullptr : pointer<T>(o.dbias) + first;
   for (std::int64_t r = 0; r < o.forward.rows; ++r) {
     const T *row = pointer<T>(o.forward.in) + r * columns, *x = row + first,
             *dy = pointer<T>(o.dout) + r * columns + first;
     const Moments<T> m = saved_moments<T>(o.forward, r);
     if (is_extreme(m))
-      weight_row(x, dy, dweight, n, moments_of<Wider<T>>(o.forward, row));
+      weight_row(x, dy, dweight, dbias, n, moments_of<Wider<T>>(o.forward, row));
     else
-      weight_row(x, dy, dweight, n, m);
-    if (dbias != nullptr)
-      for (std::int64_t c = 0; c < n; ++c) dbias[c] += dy[c];
+      weight_row(x, dy, dweight, dbias, n, m);
   }
 }
 TROUPE_KERNEL void backward_weight(const NormBackward& o, float, std::int64_t first,
