@@ -1,7 +1,0 @@
-#include "troupe/kernels/device/device.hpp"
-
-namespace troupe::kernels {
-
-Queue::~Queue() = default;
-
-}  // namespace troupe::kernels
