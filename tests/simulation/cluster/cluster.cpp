@@ -53,6 +53,8 @@ std::string_view name_of(Mark mark) noexcept {
                                         "agent_stopped_long",
                                         "machine_slept",
                                         "machine_slept_long",
+                                        "all_stopped",
+                                        "all_stopped_long",
                                         "spilled",
                                         "spill_failed",
                                         "remote_grant",
@@ -114,7 +116,8 @@ Cluster::Cluster(std::uint64_t seed, const Tuning& tuning)
       seed_(seed),
       tuning_(tuning),
       aim_(seed ^ 0x61696dULL),
-      power_(seed ^ 0x706f776572ULL) {
+      power_(seed ^ 0x706f776572ULL),
+      still_(seed ^ 0x7374696c6cULL) {
   for (std::size_t i = 0; i < plan.machines; ++i) shell_randoms_.emplace_back(seed * 31 + i);
   truth.fail = [this](std::string why) { world.fail(std::move(why)); };
   world.attach_disk(0, disk);
@@ -203,11 +206,32 @@ void Cluster::schedule_stops() {
     world.at(at, [this, from, length, sleeps] { stop_an_agent(from, length, sleeps); });
   };
   if (plan.stop_for > Duration{}) stop(plan.stop_at, plan.stop_for);
+  for (const auto& [at, length] : plan.standstills)
+    if (tuning_.muted.count(4'000'000 + stops_++) == 0)
+      world.at(at, [this, length] { stop_all(length); });
   if (plan.between_stops == Duration{}) return;
   const auto mean = static_cast<std::uint64_t>(plan.between_stops.count());
   for (Duration at = plan.between_stops; at < plan.faults_for;
        at += Duration(1 + random.below(2 * mean)))
     stop(at, 1ms * (1 + random.below(random.chance(0.7) ? 900 : 6000)));
+}
+
+/// With all that is on them, as a suspended container is; one a moment after the other. Some lose
+/// their connection to control over it.
+void Cluster::stop_all(Duration length) {
+  constexpr std::uint64_t kApart = 30'000'000;
+  truth.mark(length < 10s ? Mark::all_stopped : Mark::all_stopped_long);
+  for (sim::NodeIndex i = 0; i < plan.machines; ++i) {
+    const Duration from(still_.below(kApart)), more(still_.below(kApart));
+    world.at(world.now() - Time{} + from, [this, i, length, more] {
+      if (world.stand_still(i, length + more) && i != 0 && verbose())
+        agent(i)->log("every machine stands still for " + std::to_string(length / 1ms) + " ms");
+    });
+    if (i == 0 || !still_.chance(0.1)) continue;
+    const Duration then(still_.below(50'000'000)), down(still_.below(1'300'000'000));
+    world.at(world.now() - Time{} + from + length + more + then,
+             [this, i, down] { world.drop_connection(i, 0, down); });
+  }
 }
 
 /// Rather one beside which a driver and actors go on.
@@ -361,6 +385,8 @@ bool Cluster::is_gone(NodeId node) {
 /// Stopped or cut off, it must know by itself that its time is over.
 void Cluster::declared_dead(NodeId node) {
   dead_.insert(node);
+  if (!plan.standstills.empty())
+    truth.fail("a node is declared dead that stood still together with control");
   if (is_gone(node)) return;
   ++truth.node_deaths;  // its actors are lost from now on, however long its agent lives on
   const auto index = static_cast<sim::NodeIndex>(node.low);
@@ -387,14 +413,14 @@ void Cluster::taken_in(NodeId node) {
 }
 
 /// It may have carried on until a moment ago; one that is stopped exits a heartbeat after it wakes,
-/// one whose machine has slept when control tells it or after 10 s awake, and one that never heard
-/// that it was a member, or who votes, when a control reaches it, or a moment after it has heard
-/// that.
+/// or 2.5 s after that where its connection has closed, one whose machine has slept when control
+/// tells it or after 10 s awake, and one that never heard that it was a member, or who votes, when
+/// a control reaches it, or a moment after it has heard that.
 void Cluster::expect_exit(NodeId node, bool had_roster) {
   world.at(world.now() - Time{} + 3s, [this, node, had_roster] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
     if (is_gone(node)) return;
-    if (world.paused(index) || world.now() < world.resumed_at(index) + 1500ms)
+    if (world.paused(index) || world.now() < world.resumed_at(index) + 3s)
       return expect_exit(node, had_roster);
     if (world.now() < awake_from_[index] + 12s) return expect_exit(node, had_roster);
     const bool has_roster = agent(index)->has_roster();
@@ -404,8 +430,11 @@ void Cluster::expect_exit(NodeId node, bool had_roster) {
   });
 }
 
-/// That control is away is no reason: no other machine has stopped or was cut off.
+/// That control is away is no reason: no other machine has stopped or was cut off. Nor is that all
+/// machines stood still.
 void Cluster::ends_itself(const std::string& why) {
+  if (!plan.standstills.empty())
+    truth.fail("a node that stood still together with control ends: " + why);
   if (plan.away_at > Duration{}) truth.fail("a node to which nothing was done ends: " + why);
 }
 

@@ -60,9 +60,12 @@ struct Plan {
   Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
   Duration between_stops{};        ///< of agents, most of them short; zero: none
   double sleeps = 0.4;             ///< how likely it is a machine that sleeps instead
-  Duration away_at{};              ///< control is silent from then on; zero: it dies when it may
-  sim::NodeIndex slow_node = 0;    ///< its tasks take long, by what it tells control; 0: none tells
-  std::size_t old_jobs = 0;        ///< ended long ago, as many as control keeps; 0: it keeps all
+  /// When every machine stands still at once, and for how long; none: never. Else nothing is done
+  /// to a machine or to what connects them.
+  std::vector<std::pair<Duration, Duration>> standstills;
+  Duration away_at{};            ///< control is silent from then on; zero: it dies when it may
+  sim::NodeIndex slow_node = 0;  ///< its tasks take long, by what it tells control; 0: none tells
+  std::size_t old_jobs = 0;      ///< ended long ago, as many as control keeps; 0: it keeps all
   Duration restarts_apart = std::chrono::milliseconds(100);  ///< of an actor that has no limit
 };
 
@@ -132,6 +135,7 @@ class Cluster {
   void end_control(Duration after);
   void schedule_strikes();
   void schedule_stops();
+  void stop_all(Duration length);
   void stop_an_agent(sim::NodeIndex from, Duration length, bool sleeps);
   void strike(Mark kind, sim::NodeIndex victim);
   bool done();
@@ -142,7 +146,7 @@ class Cluster {
 
   std::uint64_t seed_;
   Tuning tuning_;
-  Random aim_, power_;
+  Random aim_, power_, still_;
   std::vector<Random> shell_randoms_;
   std::set<NodeId> dead_;                      ///< as control has declared
   std::map<sim::NodeIndex, Time> awake_from_;  ///< machines that have slept

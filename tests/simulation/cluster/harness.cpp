@@ -207,7 +207,7 @@ std::string Batch::floor() const {
   // Some of a hundred schedules are about these.
   for (const auto& [probe, in] :
        {std::pair(Mark::served_beside_stopped, 50u), std::pair(Mark::stood_still_alone, 200u),
-        std::pair(Mark::two_lives, 1000u)})
+        std::pair(Mark::two_lives, 1000u), std::pair(Mark::all_stopped_long, 200u)})
     if (marks[static_cast<std::size_t>(probe)] < seeds / in)
       return "the path '" + std::string(name_of(probe)) + "' was hardly taken";
   return {};

@@ -84,6 +84,24 @@ static void set_theme(Plan& plan, Random& random) {
   }
 }
 
+/// Every machine stands still at once, most often once. What else may end a node is left out: also
+/// lost and refused frames, for what is said first after a standstill has one heartbeat.
+static void add_standstills(Plan& plan, Random& random) {
+  Duration at = 1ms * (300 + random.below(4000));
+  for (int n = random.chance(0.3) ? 2 : 1; n > 0; --n) {
+    const Duration length = 1ms * (2000 + random.below(random.chance(0.1) ? 88'000 : 18'000));
+    plan.standstills.emplace_back(at, length);
+    at += length + 1ms * (100 + random.below(4000));
+  }
+  plan.faults_for = at + 1s;
+  for (std::size_t i = 0; i < fault_kinds; ++i)
+    if (static_cast<Fault>(i) != Fault::clock_jump) plan.faults.weight[i] = 0;
+  plan.strikes[static_cast<std::size_t>(Mark::talk_dropped)] = 0;
+  plan.aim = plan.power_cuts = plan.maker_kills = 0;
+  plan.faults.drop = plan.faults.buggify = 0;
+  plan.between_stops = {};
+}
+
 /// Little is under way at a time, and what is not used closes soon.
 static agent::PlanOptions small_transfers(Random& random) {
   agent::PlanOptions options;
@@ -184,6 +202,9 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
     plan.faults.longest_down = 45s;
     plan.faults_for = plan.away_at + 12s + 1ms * away.below(8000);
   }
+  Random still(seed ^ 0x616c6c7374696c6cULL);
+  if (plan.theme == Theme::any && still.chance(0.12) && !is_off("all_stopped"))
+    add_standstills(plan, still);
   Random old(seed ^ 0x6a6f6273ULL);
   if (old.chance(0.3)) plan.old_jobs = 16;
   Random rests(seed ^ 0x7265737473ULL);

@@ -67,6 +67,8 @@ enum class Mark : std::uint8_t {
   agent_stopped_long,
   machine_slept,
   machine_slept_long,
+  all_stopped,
+  all_stopped_long,
   fault_count_,
   // rare paths
   spilled = fault_count_,

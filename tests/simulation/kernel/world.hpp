@@ -221,6 +221,9 @@ class World {
   /// A machine's first process stands still, as by SIGSTOP, and those beside it go on
   /// (Node::goes_on). Counted by who calls it: false when it is dead or stands still already.
   bool stop_alone(NodeIndex i, Duration length);
+  /// A machine stands still with all that is on it, and its clock goes on. Counted by who calls
+  /// it: false when it is dead or stands still already.
+  bool stand_still(NodeIndex i, Duration length);
   /// A machine sleeps with all that is on it: nothing runs, its clock stands still, and its timers
   /// take as much longer (Node::counts_sleep). False when it is dead or stands still already.
   bool sleep(NodeIndex i, Duration length);

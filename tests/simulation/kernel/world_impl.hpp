@@ -345,6 +345,13 @@ void World<M>::pause(NodeIndex i, Duration length, Fault kind) {
 }
 
 template <class M>
+bool World<M>::stand_still(NodeIndex i, Duration length) {
+  if (!alive(i) || members_[i].paused) return false;
+  stop(i, length);
+  return true;
+}
+
+template <class M>
 bool World<M>::stop_alone(NodeIndex i, Duration length) {
   if (!alive(i) || members_[i].paused) return false;
   members_[i].alone = true;
