@@ -1,5 +1,7 @@
 #include "troupe/actors/collective/mesh.hpp"
 
+#include "troupe/actors/collective/internal/mesh_shape.hpp"
+
 #include <string>
 #include <utility>
 
@@ -10,6 +12,15 @@ std::string text_of(const MeshShape& shape) {
   return "dp=" + std::to_string(shape.dp) + " tp=" + std::to_string(shape.tp) +
          " pp=" + std::to_string(shape.pp);
 }
+
+/// Which ranks are at the ends of a pipeline.
+bool is_end(const Mesh& mesh) noexcept {
+  return mesh.pp_rank == 0 || mesh.pp_rank == mesh.shape.pp - 1;
+}
+
+}  // namespace
+
+namespace internal {
 
 void check(const MeshShape& shape, int ranks) {
   const auto is_size = [&](int n) { return n >= 1 && n <= ranks; };
@@ -22,15 +33,10 @@ void check(const MeshShape& shape, int ranks) {
                                                       std::to_string(ranks));
 }
 
-/// Which ranks are at the ends of a pipeline.
-bool is_end(const Mesh& mesh) noexcept {
-  return mesh.pp_rank == 0 || mesh.pp_rank == mesh.shape.pp - 1;
-}
-
-}  // namespace
+}  // namespace internal
 
 Mesh make_mesh(std::unique_ptr<Communicator> world, const MeshShape& shape) {
-  check(shape, world ? world->size() : 1);
+  internal::check(shape, world ? world->size() : 1);
   const int rank = world ? world->rank() : 0;
   Mesh mesh;
   mesh.shape = shape;

@@ -8,6 +8,7 @@
 
 #include "troupe/actors/collective/communicator.hpp"
 
+#include <chrono>
 #include <memory>
 
 namespace troupe::collective {
@@ -31,14 +32,23 @@ struct Mesh {
 
   int rank() const noexcept { return (pp_rank * shape.dp + dp_rank) * shape.tp + tp_rank; }
 
-  /// For programs that a launcher has started, one process a rank: reads torchrun's variables
-  /// (RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) or Slurm's (SLURM_PROCID,
-  /// SLURM_NTASKS,
-  /// ...), meets the others over TCP and makes a group of shared memory. Throws InvalidArgument,
-  /// naming the variable, for what is missing or no number, ranks on several hosts, or a shape that
-  /// does not divide the ranks; Unavailable, naming who is missing, when some have not come within
-  /// the timeout.
-  TROUPE_API static Mesh from_environment(MeshShape shape = {},
+  /// For programs that a launcher has started, one process a rank, all on one host. Blocks until
+  /// the ranks have met over TCP, where rank 0 listens, and share memory.
+  ///
+  /// It reads torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+  /// MASTER_PORT), or Slurm's where RANK is not set (SLURM_PROCID, SLURM_STEP_NUM_TASKS or
+  /// SLURM_NTASKS, SLURM_STEP_NUM_NODES or SLURM_NNODES). Rank 0 listens at MASTER_ADDR, or at all
+  /// addresses of its host where that is none of them. Where torchrun's agent listens at
+  /// MASTER_PORT itself, rank 0 takes 10000 + MASTER_PORT % 20000; under Slurm 127.0.0.1 and a port
+  /// that the job's number gives. TROUPE_MASTER_PORT says another port.
+  ///
+  /// `dp` of 0 stands for the ranks that tp and pp leave. Operations have the timeout of any group.
+  ///
+  /// Throws InvalidArgument, one sentence: a variable that is missing or wrong, by name; a shape
+  /// that does not divide the ranks; ranks on several hosts; a rank that another process has, or
+  /// that contradicts rank 0 (that process alone: the others go on). Throws Unavailable when ranks
+  /// have not come within the timeout, naming them, or when the port is in use.
+  TROUPE_API static Mesh from_environment(const MeshShape& shape = {.dp = 0},
                                           Duration timeout = std::chrono::seconds(60));
 };
 

@@ -2,11 +2,14 @@
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/units.hpp"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <utility>
@@ -51,6 +54,21 @@ inline Child start_child(const std::function<int()>& f) {
     ::dprintf(2, "child: %s\n", e.what());
   }
   ::_exit(code);
+}
+
+inline Duration processor_time() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return std::chrono::seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+/// From now on the process has so many descriptors left.
+inline void leave_descriptors(rlim_t count) {
+  const int next = ::dup(STDERR_FILENO);
+  ::close(next);
+  const rlimit limit{static_cast<rlim_t>(next) + count, static_cast<rlim_t>(next) + count};
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace troupe::collective

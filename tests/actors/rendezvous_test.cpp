@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -21,21 +20,6 @@ using std::chrono::seconds;
 
 Time in(Duration time) {
   return steady_now() + time;
-}
-
-Duration processor_time() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  return seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-         std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-}
-
-/// From now on the process has so many descriptors left.
-void leave_descriptors(rlim_t count) {
-  const int next = ::dup(STDERR_FILENO);
-  ::close(next);
-  const rlimit limit{static_cast<rlim_t>(next) + count, static_cast<rlim_t>(next) + count};
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 TEST(Rendezvous, EveryPeerGetsTheMemoryOfRankZero) {

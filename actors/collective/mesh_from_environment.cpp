@@ -1,0 +1,33 @@
+#include "troupe/actors/collective/internal/assembly.hpp"
+#include "troupe/actors/collective/internal/mesh_shape.hpp"
+#include "troupe/actors/collective/mesh.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
+
+#include <cstdlib>
+#include <utility>
+
+namespace troupe::collective {
+namespace {
+
+/// The shape with its `dp` filled in.
+MeshShape complete(MeshShape shape, int ranks) noexcept {
+  const std::int64_t others = std::int64_t{shape.tp} * shape.pp;
+  if (shape.dp == 0 && others > 0) shape.dp = static_cast<int>(ranks / others);
+  return shape;
+}
+
+}  // namespace
+
+Mesh Mesh::from_environment(const MeshShape& shape, Duration timeout) {
+  if (timeout <= Duration::zero())
+    throw InvalidArgument(Code::invalid_argument, "the timeout of a rendezvous must be positive");
+  const internal::Launch launch =
+      internal::read_launch([](const char* name) -> const char* { return std::getenv(name); });
+  const MeshShape whole = complete(shape, launch.world);
+  internal::check(whole, launch.world);
+  if (launch.world == 1) return make_mesh(nullptr, whole);
+  const Fd memory = internal::assemble(launch, whole, timeout);
+  return make_mesh(join_shm_group(memory, launch.rank, /*generation=*/1), whole);
+}
+
+}  // namespace troupe::collective
