@@ -2,7 +2,7 @@
 /// store promises does not depend on where gradients come from.
 #pragma once
 
-#include "troupe/actors/collective/local.hpp"
+#include "troupe/actors/collective/local/local.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/train/optimizers/norm.hpp"
 #include "troupe/train/optimizers/optimizer.hpp"

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <mutex>
 
 namespace troupe::train::store_test {
 namespace {
@@ -245,8 +244,6 @@ TEST(Store, TiedGradientsAreAddedOnceAndCleared) {
 }
 
 TEST(Store, WholeValuesGoOutAndComeBackInAnotherLayout) {
-  std::vector<std::vector<float>> slabs;
-  std::mutex mutex;
   const auto tensor = [](const Index& index, const std::vector<float>& slab, TensorId id) {
     const auto first = slab.begin() + index[id].offset;
     return std::vector<float>(first, first + index[id].local.count());
