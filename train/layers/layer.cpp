@@ -125,6 +125,13 @@ void Layer::predict(const Run& run, const Tensors&, TensorView x, TensorView y, 
   run.device.copy(run.queue(), y.data, x.data, static_cast<std::size_t>(x.bytes()));
 }
 
+Index declare(const Model& model, const Layout& layout) {
+  Index index;
+  for (const std::unique_ptr<Layer>& layer : model)
+    layer->declare(index, index.begin_unit(layer->name()), layout);
+  return index;
+}
+
 void fill_normal(const Run& run, const Tensors& w, TensorId id, float deviation) {
   const std::string& name = w.place(id).name;
   const std::uint64_t stream = hash_bytes(name.data(), name.size());

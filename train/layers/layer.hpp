@@ -123,6 +123,10 @@ class TROUPE_API Layer {
 /// In the order of forward. The last one is a loss.
 using Model = std::vector<std::unique_ptr<Layer>>;
 
+/// The tensors of a model and their places, one unit a layer, in the order of its layers; not
+/// sealed. Declares the layers' tensors: once for a model.
+TROUPE_API Index declare(const Model& model, const Layout& layout = {});
+
 /// Normal numbers by (run.seed, tensor name, element of the whole tensor), so that every layout
 /// begins with the same weights.
 TROUPE_API void fill_normal(const Run& run, const Tensors& w, TensorId id, float deviation);
