@@ -1,0 +1,218 @@
+// What the engine refuses, in one sentence that says what to change; and what stops it.
+#include "tests/train/engine/ranks.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace troupe::train::testing {
+namespace {
+
+const GptShape kShape{};
+
+template <class F>
+std::string message_of(F&& call) {
+  try {
+    std::forward<F>(call)();
+  } catch (const Error& e) {
+    return e.message();
+  }
+  return "none";
+}
+bool says(const std::string& message, const std::string& part) {
+  return message.find(part) != std::string::npos;
+}
+
+struct Learner {
+  explicit Learner(RankContext& context, const Layout& layout = {})
+      : engine(gpt(kShape), layout, context.mesh, context.device, {.rate = 1e-3f}) {
+    engine.initialize(1);
+  }
+  StepResult step(Rows& rows, const StepOptions& options = {}) {
+    const MicroBatch micro = rows.micro();
+    return engine.step(std::span(&micro, 1), options);
+  }
+  Engine engine;
+};
+
+TEST(Layouts, ThatDoNotFitAreRefused) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    const auto refusal = [&](const Layout& layout, Model model = gpt(kShape)) {
+      return message_of(
+          [&] { Engine(std::move(model), layout, context.mesh, context.device, {}); });
+    };
+    EXPECT_TRUE(says(refusal({.dp = 3}), "product is 2")) << refusal({.dp = 3});
+    EXPECT_TRUE(says(refusal({.tp = 2}), "give both the same")) << refusal({.tp = 2});
+    EXPECT_TRUE(says(refusal({.dp = 2, .zero = 4}), "0, 1, 2 or 3"));
+    EXPECT_TRUE(says(refusal({.dp = 2, .compute = DType::bf16}), "f32 only"));
+    EXPECT_TRUE(says(refusal({.dp = 2}, {}), "no layers"));
+    Model no_loss = gpt(kShape);
+    no_loss.pop_back();
+    EXPECT_TRUE(says(refusal({.dp = 2}, std::move(no_loss)), "end it with"));
+    Model two_losses = gpt(kShape);
+    two_losses.push_back(std::make_unique<layers::SoftmaxLoss>("loss"));
+    EXPECT_TRUE(says(refusal({.dp = 2}, std::move(two_losses)), "before the model's end"));
+    EXPECT_EQ(refusal({.dp = 2}), "none");
+  });
+}
+
+TEST(Layouts, WithTensorOrPipelineParallelismAreNotThereYet) {
+  auto group = collective::local_group(2);
+  std::vector<std::thread> threads;
+  for (auto& rank : group)
+    threads.emplace_back([&rank] {
+      collective::Mesh mesh = collective::make_mesh(std::move(rank), {.tp = 2});
+      kernels::Device device = kernels::cpu_device();
+      const std::string message =
+          message_of([&] { Engine(gpt(kShape), {.tp = 2}, mesh, device, {}); });
+      EXPECT_TRUE(says(message, "use dp=2")) << message;
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Learner learner(context);
+    const std::uint64_t before = learner.engine.weights_hash();
+    Rows rows = rows_of(kShape, 0, 0, 2);
+    const MicroBatch two[] = {rows.micro(), rows.micro()};
+    EXPECT_TRUE(says(message_of([&] { learner.engine.step(two); }), "2 micro-batches"));
+    MicroBatch short_targets = rows.micro();
+    short_targets.targets.shape = {1, kShape.context};
+    EXPECT_TRUE(says(message_of([&] { learner.engine.step(std::span(&short_targets, 1)); }),
+                     "one for each of its 32 losses"));
+    Rows numbered = rows;
+    numbered.samples = {1};
+    EXPECT_TRUE(says(message_of([&] { learner.step(numbered); }), "sample numbers"));
+    GptShape longer = kShape;
+    longer.context = 2 * kShape.context;
+    Rows too_long = rows_of(longer, 0, 0, 1);
+    EXPECT_NE(message_of([&] { learner.step(too_long); }), "none");
+    EXPECT_TRUE(says(message_of([&] { learner.step(rows, {.rate = NAN}); }), "finite"));
+    EXPECT_EQ(learner.engine.weights_hash(), before);
+    EXPECT_EQ(learner.step(rows).step, 1);
+  });
+}
+
+TEST(Steps, WithoutAnySampleOrTargetAreRefusedOnAllRanks) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    Learner learner(context, {.dp = 2, .zero = 1});
+    Rows none;
+    none.time = kShape.context;
+    EXPECT_TRUE(says(message_of([&] { learner.step(none); }), "at least one rank a batch"));
+    Rows ignored = rows_of(kShape, 0, 0, 2, 1.0);
+    EXPECT_TRUE(says(message_of([&] { learner.step(ignored); }), "every target"));
+    Rows rows = rows_of(kShape, 0, 0, 2);
+    EXPECT_EQ(learner.step(rows).step, 1);
+  });
+}
+
+/// A weight of the snapshot becomes this value.
+Snapshot poisoned(Snapshot snapshot, const std::string& name, float value) {
+  for (NamedTensor& tensor : snapshot.tensors)
+    if (tensor.name == name) std::memcpy(tensor.bytes.data(), &value, sizeof value);
+  return snapshot;
+}
+
+TEST(Steps, WithALossThatIsNotFiniteChangeNothingAndSaySo) {
+  for (const int zero : {0, 1, 3})
+    on_ranks(2, Wire::local, [&](RankContext& context) {
+      Learner learner(context, {.dp = 2, .zero = zero});
+      const Snapshot good = learner.engine.snapshot();
+      learner.engine.restore(
+          poisoned(good, "transformer.ln_f.weight", std::numeric_limits<float>::quiet_NaN()));
+      const std::uint64_t before = learner.engine.weights_hash();
+      Rows rows = rows_of(kShape, 0, context.mesh.dp_rank, context.mesh.dp_rank + 1);
+      const std::string message = message_of([&] { learner.step(rows); });
+      EXPECT_TRUE(says(message, "lower the learning rate")) << message;
+      EXPECT_EQ(learner.engine.weights_hash(), before);
+      EXPECT_EQ(learner.engine.steps(), 0);
+      learner.engine.restore(good);  // and the engine goes on
+      EXPECT_TRUE(learner.step(rows).applied);
+    });
+}
+
+/// The loss is 0 and the gradient of rank 1 is not finite.
+class Exploding final : public Layer {
+ public:
+  Exploding() : Layer("exploding") {}
+  void declare(Index& index, int unit, const Layout&) override {
+    id_ = index.add(unit, "w", {8}, Group::decay);
+  }
+  void initialize(const Run& run, const Tensors& w) const override { fill_value(run, w, id_, 1); }
+  Need need(const Spec& in, const Layout&) const override {
+    return {.out = {DType::f32, {in.shape[0]}}};
+  }
+  void forward(const Run&, const Tensors&, TensorView, TensorView y, TensorView,
+               TensorView) const override {
+    std::fill_n(y.as<float>(), y.count(), 0.0f);
+  }
+  void backward_input(const Run&, const Tensors&, TensorView, TensorView, TensorView, TensorView,
+                      TensorView, TensorView) const override {}
+  void backward_weight(const Run&, const Tensors& g, TensorView, TensorView x, TensorView,
+                       TensorView, TensorView) const override {
+    g[id_].as<float>()[3] += x.as<float>()[0];
+  }
+  double flops(const Spec&) const override { return 0; }
+  bool is_loss() const noexcept override { return true; }
+
+ private:
+  TensorId id_ = -1;
+};
+
+TEST(Steps, WithANormThatIsNotFiniteOnOneRankChangeNothingOnAnyRank) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    for (const int zero : {0, 1, 2, 3}) {
+      Model model;
+      model.push_back(std::make_unique<Exploding>());
+      Engine engine(std::move(model), {.dp = 2, .zero = zero}, context.mesh, context.device, {});
+      engine.initialize(1);
+      const std::uint64_t before = engine.weights_hash();
+      float x = context.mesh.dp_rank == 1 ? std::numeric_limits<float>::infinity() : 1.0f;
+      const auto step = [&] {
+        const MicroBatch micro{.input = {&x, DType::f32, {1, 1}},
+                               .targets = {nullptr, DType::f32, {1}}};
+        return engine.step(std::span(&micro, 1));
+      };
+      const StepResult bad = step();
+      EXPECT_FALSE(bad.applied);
+      EXPECT_FALSE(std::isfinite(bad.norm));
+      EXPECT_EQ(engine.weights_hash(), before);
+      EXPECT_EQ(engine.steps(), 0);
+      x = 1;
+      EXPECT_TRUE(step().applied);
+      EXPECT_NE(engine.weights_hash(), before);
+    }
+  });
+}
+
+// A token outside the vocabulary is found in the middle of a step of one rank: it stops all.
+TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    Learner learner(context, {.dp = 2, .zero = 1});
+    Rows rows = rows_of(kShape, 0, 0, 2);
+    learner.step(rows);
+    if (context.mesh.dp_rank == 1) rows.inputs[5] = 1000;
+    const std::string first = message_of([&] { learner.step(rows); });
+    EXPECT_TRUE(says(first, "1000")) << first;  // also on rank 0
+    rows.inputs[5] = 0;
+    const std::string later = message_of([&] { learner.step(rows); });
+    EXPECT_TRUE(says(later, "this engine stopped in step() after step 1")) << later;
+    EXPECT_TRUE(says(later, "make a new engine")) << later;
+    EXPECT_TRUE(says(message_of([&] { learner.engine.snapshot(); }), "stopped"));
+  });
+}
+
+TEST(Engines, DoNotWaitForeverForARankThatDoesNotCome) {
+  on_ranks(2, Wire::local,
+           [](RankContext& context) {
+             Learner learner(context, {.dp = 2, .zero = 3});
+             if (context.mesh.dp_rank == 1) return;  // and leaves
+             Rows rows = rows_of(kShape, 0, 0, 2);
+             EXPECT_TRUE(says(message_of([&] { learner.step(rows); }), "rank 1"));
+           },
+           {.timeout = std::chrono::seconds(20)});
+}
+
+}  // namespace
+}  // namespace troupe::train::testing

@@ -1,0 +1,113 @@
+// Communication runs beside backward: on a wire that sleeps, with layers that sleep, so that
+// neither needs a CPU.
+#include "tests/train/engine/ranks.hpp"
+
+#include <chrono>
+#include <cmath>
+
+namespace troupe::train::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration kBackward = milliseconds(10);
+constexpr std::int64_t kWide = 64 * 1024;
+
+/// y = x, with `size` weights that it does not look at. Its backward takes time as a device's does.
+class Slow final : public Layer {
+ public:
+  Slow(std::string name, std::int64_t size) : Layer(std::move(name)), size_(size) {}
+  void declare(Index& index, int unit, const Layout&) override {
+    id_ = index.add(unit, name() + ".weight", {size_}, Group::decay);
+  }
+  void initialize(const Run& run, const Tensors& w) const override { fill_value(run, w, id_, 1); }
+  Need need(const Spec& in, const Layout&) const override { return {.out = in}; }
+  void forward(const Run& run, const Tensors&, TensorView x, TensorView y, TensorView,
+               TensorView) const override {
+    run.device.copy(run.queue(), y.data, x.data, static_cast<std::size_t>(x.bytes()));
+  }
+  void backward_input(const Run& run, const Tensors&, TensorView dy, TensorView, TensorView,
+                      TensorView, TensorView, TensorView dx) const override {
+    std::this_thread::sleep_for(kBackward);  // what it simulates
+    if (dx.data != nullptr)
+      run.device.copy(run.queue(), dx.data, dy.data, static_cast<std::size_t>(dy.bytes()));
+  }
+  void backward_weight(const Run&, const Tensors& g, TensorView, TensorView, TensorView, TensorView,
+                       TensorView) const override {
+    g[id_].as<float>()[0] += 1;
+  }
+  double flops(const Spec&) const override { return 0; }
+
+ private:
+  std::int64_t size_;
+  TensorId id_ = -1;
+};
+
+/// Twenty wide layers between a small one and the loss.
+Model slow_model() {
+  Model model;
+  model.push_back(std::make_unique<Slow>("small", 64));
+  for (int i = 0; i < 20; ++i)
+    model.push_back(std::make_unique<Slow>("wide." + std::to_string(i), kWide));
+  model.push_back(std::make_unique<layers::SoftmaxLoss>("loss"));
+  return model;
+}
+
+struct Observed {
+  StepTrace trace;
+  Duration communication{};  ///< what the wire takes for the step's reductions
+};
+
+/// The wire takes `share` of a layer's backward for a wide layer's reduction.
+Observed observe(double share, int zero) {
+  const double seconds = std::chrono::duration<double>(kBackward).count() * share;
+  const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // of 2 ranks: 2(N-1)/N, (N-1)/N
+  Observed observed;
+  on_ranks(2, Wire::local,
+           [&](RankContext& context) {
+             Engine engine(slow_model(), {.dp = 2, .zero = zero}, context.mesh, context.device,
+                           {.rate = 1e-3f});
+             engine.initialize(1);
+             std::vector<float> x(8, 0.5f);
+             std::vector<std::int32_t> targets(2, 1);
+             const MicroBatch micro{.input = {x.data(), DType::f32, {2, 4}},
+                                    .targets = {targets.data(), DType::i32, {2}}};
+             engine.step(std::span(&micro, 1));
+             if (context.mesh.dp_rank == 0) observed.trace = engine.trace();
+           },
+           {.link = {.bytes_per_second = bytes / seconds}});
+  observed.communication = std::chrono::duration_cast<Duration>(kBackward * share * 20);
+  return observed;
+}
+
+/// Of the time that backward and communication could share, how much they did.
+double hidden(const Observed& o) {
+  const Duration most = std::min(o.communication, o.trace.backward);
+  return std::chrono::duration<double>(o.communication - o.trace.exposed) /
+         std::chrono::duration<double>(most);
+}
+
+TEST(Overlap, HidesNineTenthsOfTheReductionsBehindBackward) {
+  for (const int zero : {0, 2}) {
+    const Observed o = observe(0.5, zero);
+    EXPECT_GE(o.trace.backward, 21 * kBackward);
+    EXPECT_GE(hidden(o), 0.9) << "zero = " << zero;
+  }
+}
+
+TEST(Overlap, HidesNineTenthsOfBackwardBehindASlowerWire) {
+  const Observed o = observe(1.5, 0);
+  EXPECT_GE(hidden(o), 0.9);
+  EXPECT_GT(o.trace.exposed, o.communication / 5);  // what no overlap can hide
+}
+
+TEST(Overlap, SubmitsFourFifthsOfTheBytesBeforeBackwardEnds) {
+  const Observed o = observe(0.1, 0);
+  EXPECT_EQ(o.trace.bytes_reduced, 4 * (20 * kWide + 64));
+  EXPECT_GE(static_cast<double>(o.trace.bytes_before_end),
+            0.8 * static_cast<double>(o.trace.bytes_reduced));
+  EXPECT_LT(o.trace.bytes_before_end, o.trace.bytes_reduced);
+}
+
+}  // namespace
+}  // namespace troupe::train::testing
