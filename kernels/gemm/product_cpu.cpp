@@ -1,6 +1,6 @@
 // Products of operations.hpp: the library's (or the built-in) product, then one pass over the rows
 // for what comes after it. Threads divide rows, or columns when there are few rows; never k.
-#include "troupe/kernels/gemm/gemm.hpp"
+#include "troupe/kernels/gemm/internal/onednn.hpp"
 #include "troupe/kernels/internal/activations.hpp"
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
@@ -24,14 +24,26 @@ const T* b_of(const Gemm& o, std::int64_t batch, std::int64_t column) {
   return pointer<T>(o.b) + batch * o.b_stride + column * (o.b_op == Op::none ? 1 : o.ldb);
 }
 
-void multiply(const Gemm& o, std::int64_t batch, const Tile& t, float) {
-  float* c = pointer<float>(o.c) + batch * o.c_stride + t.row * o.ldc + t.column;
-  kernels::gemm(o.a_op, o.b_op, t.rows, t.columns, o.k, a_of<float>(o, batch, t.row), o.lda,
-                b_of<float>(o, batch, t.column), o.ldb, o.beta, c, o.ldc);
+/// Returns whether the bias has been added.
+bool multiply(const Gemm& o, std::int64_t batch, const Tile& t, float) {
+  const float* bias = o.activation_backward ? nullptr : pointer<float>(o.bias);
+  return internal::library_product(
+      o.a_op, {.b_op = o.b_op,
+               .m = t.rows,
+               .n = t.columns,
+               .k = o.k,
+               .a = a_of<float>(o, batch, t.row),
+               .lda = o.lda,
+               .b = b_of<float>(o, batch, t.column),
+               .ldb = o.ldb,
+               .beta = o.beta,
+               .c = pointer<float>(o.c) + batch * o.c_stride + t.row * o.ldc + t.column,
+               .ldc = o.ldc,
+               .bias = bias == nullptr ? nullptr : bias + t.column});
 }
 
 /// For gradient checks: right, not fast.
-void multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
+bool multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
   const std::int64_t a_row = o.a_op == Op::none ? o.lda : 1, a_k = o.a_op == Op::none ? 1 : o.lda;
   const std::int64_t b_k = o.b_op == Op::none ? o.ldb : 1,
                      b_column = o.b_op == Op::none ? 1 : o.ldb;
@@ -44,6 +56,7 @@ void multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
       for (std::int64_t j = 0; j < t.columns; ++j) c[j] += factor * b[p * b_k + j * b_column];
     }
   }
+  return o.bias == nullptr;
 }
 
 template <Activation activation, class T>
@@ -87,23 +100,43 @@ void finish_product(const Gemm& o, std::int64_t batch, const Tile* t, double) {
   finish_tile<double>(o, batch, *t);
 }
 
-bool has_epilogue(const Gemm& o) {
-  return o.bias != nullptr || o.aux != nullptr || o.activation != Activation::none;
+/// The product and what comes after it, for a part of c.
+template <class T>
+void compute(const Gemm& o, std::int64_t batch, const Tile& t, T type) {
+  Gemm rest = o;
+  if (multiply(o, batch, t, type)) rest.bias = nullptr;
+  if (rest.bias != nullptr || o.aux != nullptr || o.activation != Activation::none)
+    finish_product(rest, batch, &t, type);
 }
+
+/// How a product is divided: units of consecutive rows, or of columns when there are few rows.
+struct Division {
+  bool by_rows;
+  std::int64_t cut, unit, units, grain;
+
+  Division(const Gemm& o, int threads) {
+    constexpr std::int64_t worth = 1 << 20;  // multiplications
+    by_rows = o.m >= o.n || o.m >= 64 * threads;
+    cut = by_rows ? o.m : o.n;
+    unit = std::min<std::int64_t>(16, cut);
+    units = (cut + unit - 1) / unit;
+    const std::int64_t work = unit * (by_rows ? o.n : o.m) * (o.k + 8);
+    grain = std::max(worth / std::max<std::int64_t>(1, work), o.batch * units / threads);
+  }
+  Tile tile(const Gemm& o, std::int64_t first, std::int64_t end) const {
+    const std::int64_t from = first * unit, size = std::min(end * unit, cut) - from;
+    return by_rows ? Tile{from, size, 0, o.n} : Tile{0, o.m, from, size};
+  }
+};
 
 template <class T>
 void product(Queue& queue, const Gemm& o, T type) {
-  const bool by_rows = o.m >= o.n || o.m >= 32 * queue.threads();
-  const std::int64_t cut = by_rows ? o.m : o.n, other = by_rows ? o.n : o.m;
-  const std::int64_t worth = (std::int64_t{1} << 20) / std::max<std::int64_t>(1, other * (o.k + 8));
-  const std::int64_t grain = std::max({std::int64_t{1}, worth, o.batch * cut / queue.threads()});
-  internal::parallel(queue, o.batch * cut, grain, [&](std::int64_t first, std::int64_t end) {
+  const Division d(o, queue.threads());
+  internal::parallel(queue, o.batch * d.units, d.grain, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t at = first; at < end;) {
-      const std::int64_t batch = at / cut, from = at % cut;
-      const std::int64_t size = std::min(end - at, cut - from);
-      const Tile tile = by_rows ? Tile{from, size, 0, o.n} : Tile{0, o.m, from, size};
-      multiply(o, batch, tile, type);
-      if (has_epilogue(o)) finish_product(o, batch, &tile, type);
+      const std::int64_t batch = at / d.units, from = at % d.units;
+      const std::int64_t size = std::min(end - at, d.units - from);
+      compute(o, batch, d.tile(o, from, from + size), type);
       at += size;
     }
   });
