@@ -1,5 +1,6 @@
 #include "troupe/train/engine/internal/parts.hpp"
 
+#include "troupe/train/engine/model_plan.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 #include <algorithm>
@@ -33,14 +34,6 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape) {
   if (layout.compute != DType::f32)
     reject("the engine computes in f32 only: " + std::string(kernels::name_of(layout.compute)) +
            " is not there yet");
-}
-
-/// One unit a layer; those of layers without tensors are empty.
-Index index_of(const Model& model, const Layout& layout) {
-  Index index;
-  for (const auto& layer : model) layer->declare(index, index.begin_unit(layer->name()), layout);
-  index.seal({.dp = layout.dp});
-  return index;
 }
 
 const Model& checked(const Model& model, const Layout& layout, const collective::Mesh& mesh,

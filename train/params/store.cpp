@@ -82,7 +82,7 @@ struct Store::State {
   std::array<Memory, 2> moments;
   std::vector<std::int64_t> tied_offsets;  // by tensor
   std::int64_t tied_count = 0;             // aligned
-  internal::SlabPool pool;
+  internal::SlabPool<Memory> pool;
   std::vector<Unit> units;  // last: what is under way ends before memory goes
 };
 
@@ -94,7 +94,7 @@ Store::State::State(const Index& places, kernels::Device& on, const StoreOptions
       dp(group),
       parts(places.dp()),
       zero(places.dp() == 1 ? 0 : with.zero),
-      pool(on) {
+      pool([&on](std::int64_t bytes) { return on.allocate(static_cast<std::size_t>(bytes)); }) {
   require(index.is_sealed(), "a store needs an index that is sealed");
   require(options.zero >= 0 && options.zero <= 3, "StoreOptions.zero must be 0, 1, 2 or 3");
   require(options.moments >= 0 && options.moments <= 2, "StoreOptions.moments must be 0, 1 or 2");

@@ -1,50 +1,52 @@
 /// Memory for units in use: gathered weights, gradients in flight.
 #pragma once
 
-#include "troupe/kernels/device/device.hpp"
-
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace troupe::train::internal {
 
 /// Keeps what was given back for the next one of the same size. Before it allocates it frees what
-/// is idle, so it never holds more than was once in use at the same time.
+/// is idle, so it never holds more than was once in use at the same time. A Slab has bytes() and
+/// frees its memory when it goes.
+template <class Slab>
 class SlabPool {
  public:
-  explicit SlabPool(kernels::Device& device) : device_(device) {}
+  explicit SlabPool(std::function<Slab(std::int64_t)> allocate) : allocate_(std::move(allocate)) {}
 
-  /// Its content is whatever was there. Throws OutOfMemory.
-  kernels::Memory take(std::int64_t bytes) {
-    const auto found = std::find_if(idle_.begin(), idle_.end(), [&](const kernels::Memory& slab) {
-      return static_cast<std::int64_t>(slab.bytes()) == bytes;
-    });
+  /// Its content is whatever was there. Throws what `allocate` throws.
+  Slab take(std::int64_t bytes) {
+    const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                    [&](const Slab& slab) { return bytes_of(slab) == bytes; });
     if (found != idle_.end()) {
-      kernels::Memory slab = std::move(*found);
+      Slab slab = std::move(*found);
       idle_.erase(found);
       return slab;
     }
     free_idle();
-    kernels::Memory slab = device_.allocate(static_cast<std::size_t>(bytes));
+    Slab slab = allocate_(bytes);
     held_ += bytes;
     peak_ = std::max(peak_, held_);
     return slab;
   }
 
-  void give_back(kernels::Memory slab) { idle_.push_back(std::move(slab)); }
+  void give_back(Slab slab) { idle_.push_back(std::move(slab)); }
 
   std::int64_t held() const noexcept { return held_; }
   std::int64_t peak() const noexcept { return peak_; }
 
  private:
+  static std::int64_t bytes_of(const Slab& slab) { return static_cast<std::int64_t>(slab.bytes()); }
   void free_idle() {
-    for (const kernels::Memory& slab : idle_) held_ -= static_cast<std::int64_t>(slab.bytes());
+    for (const Slab& slab : idle_) held_ -= bytes_of(slab);
     idle_.clear();
   }
 
-  kernels::Device& device_;
-  std::vector<kernels::Memory> idle_;
+  std::function<Slab(std::int64_t)> allocate_;
+  std::vector<Slab> idle_;
   std::int64_t held_ = 0, peak_ = 0;
 };
 

@@ -1,0 +1,81 @@
+// A plan's numbers against those of an engine that has run.
+#include "tests/train/engine/ranks.hpp"
+#include "troupe/train/engine/model_plan.hpp"
+
+namespace troupe::train::testing {
+namespace {
+
+constexpr GptShape kShape{.vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
+constexpr std::int64_t kBatch = 8;
+
+Spec input_of(const Layout& layout) {
+  return {DType::i32, {kBatch / layout.dp / layout.micro, kShape.context}};
+}
+
+Plan plan_of(const Layout& layout, const OptimizerOptions& optimizer) {
+  const PlannedModel model = planned([] { return gpt(kShape); }, input_of, optimizer);
+  return plan(model.index(layout), layout, model.activations, model.options);
+}
+
+void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
+  EXPECT_EQ(engine.weights, planned.weights);
+  EXPECT_EQ(engine.gradients, planned.gradients);
+  EXPECT_EQ(engine.moments, planned.moments);
+  EXPECT_EQ(engine.tied, planned.tied);
+  EXPECT_EQ(engine.padding, planned.padding);
+  EXPECT_EQ(engine.host, planned.host);
+  EXPECT_EQ(engine.peak_transient, planned.peak_transient);
+}
+
+/// Runs a step and holds what the engine, the device and the communicator count against the plan.
+void expect_as_planned(const Layout& layout, const OptimizerOptions& optimizer) {
+  const Plan planned = plan_of(layout, optimizer);
+  on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
+    Engine engine(gpt(kShape), layout, context.mesh, context.device, optimizer);
+    engine.initialize(1);
+    const auto traffic = [&] {
+      if (context.mesh.dp == nullptr) return collective::Traffic{};
+      context.mesh.dp->barrier();  // behind what was begun
+      return context.mesh.dp->traffic();
+    };
+    const collective::Traffic before = traffic();
+    std::vector<Rows> parts =
+        share_of(kShape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
+    engine.step(micros_of(parts));
+    const collective::Traffic after = traffic();
+    SCOPED_TRACE(layout_text(layout));
+    const auto expect_moved = [](std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
+      // Counters round down once, from their group's beginning.
+      EXPECT_NEAR(static_cast<double>(end - begin), static_cast<double>(bytes), 1.0);
+    };
+    expect_moved(before.all_reduce, after.all_reduce, planned.traffic.all_reduce);
+    expect_moved(before.reduce_scatter, after.reduce_scatter, planned.traffic.reduce_scatter);
+    expect_moved(before.all_gather, after.all_gather, planned.traffic.all_gather);
+    expect_moved(before.norm, after.norm, planned.traffic.norm);
+    expect_moved(before.padding, after.padding, planned.traffic.padding);
+    expect_equal(engine.bytes().store, planned.store);
+    EXPECT_EQ(engine.bytes().activations, planned.activations);
+    EXPECT_EQ(context.device.allocated().peak_device, planned.device_bytes());
+    EXPECT_EQ(context.device.allocated().host, planned.store.host);
+    EXPECT_EQ(context.device.allocated().pinned, planned.staging);
+  });
+}
+
+TEST(Plan, IsWhatTheEngineCountsInEveryLayout) {
+  for (const int dp : {1, 2, 4})
+    for (int zero = 0; zero <= 3; ++zero)
+      for (const int micro : {1, 2})
+        for (const Recompute recompute : {Recompute::none, Recompute::full})
+          expect_as_planned({.dp = dp, .zero = zero, .micro = micro, .recompute = recompute}, {});
+}
+
+TEST(Plan, IsWhatTheEngineCountsWithOffloadAndOtherOptimizers) {
+  const OptimizerOptions sgd{.kind = OptimizerKind::sgd, .momentum = 0.9f};
+  const OptimizerOptions plain{.kind = OptimizerKind::sgd};
+  for (const OptimizerOptions& optimizer : {OptimizerOptions{}, sgd, plain})
+    for (const int zero : {0, 1, 3})
+      expect_as_planned({.dp = 2, .zero = zero, .offload = Offload::optimizer}, optimizer);
+}
+
+}  // namespace
+}  // namespace troupe::train::testing

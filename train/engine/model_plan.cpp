@@ -1,0 +1,33 @@
+#include "troupe/train/engine/model_plan.hpp"
+
+#include "troupe/train/engine/internal/plan.hpp"
+
+#include <utility>
+
+namespace troupe::train {
+
+Index index_of(const Model& model, const Layout& layout) {
+  Index index;
+  for (const auto& layer : model) layer->declare(index, index.begin_unit(layer->name()), layout);
+  index.seal({.dp = layout.dp});
+  return index;
+}
+
+std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in) {
+  return internal::plan_pass(model, layout, in, internal::PassMode::training).bytes;
+}
+
+PlannedModel planned(std::function<Model()> model, std::function<Spec(const Layout&)> input,
+                     const OptimizerOptions& optimizer) {
+  PlannedModel planned;
+  planned.index = [model](const Layout& layout) { return index_of(model(), layout); };
+  planned.activations = [model, input = std::move(input)](const Layout& layout) {
+    const Model layers = model();
+    index_of(layers, layout);  // layers know their tensors from then on
+    return activation_bytes(layers, layout, input(layout));
+  };
+  planned.options.moments = optimizer.moments();
+  return planned;
+}
+
+}  // namespace troupe::train

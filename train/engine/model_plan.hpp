@@ -1,0 +1,30 @@
+/// A model of layers as the planner wants it, and an engine's plan.
+///
+///     const PlannedModel model = planned([&] { return models::gpt2(config); },
+///                                        [&](const Layout& layout) { return input_of(layout); },
+///                                        {.rate = 3e-4f});
+///     std::cout << table(plans_that_fit(model, {.memory = memory, .ranks = {1, 2, 4}}));
+#pragma once
+
+#include "troupe/train/layers/layer.hpp"
+#include "troupe/train/optimizers/optimizer.hpp"
+#include "troupe/train/params/plan.hpp"
+
+#include <functional>
+
+namespace troupe::train {
+
+/// The index of the model in a layout, sealed: one unit a layer, empty for layers without tensors.
+/// Declares the layers' tensors, so a model is for one index. Throws as Layer::declare().
+TROUPE_API Index index_of(const Model& model, const Layout& layout);
+
+/// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
+/// Throws InvalidArgument when a layer cannot take what comes to it. Call it behind index_of().
+TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in);
+
+/// `model` makes a fresh one at each call; `input` says what one micro-batch of a rank is.
+TROUPE_API PlannedModel planned(std::function<Model()> model,
+                                std::function<Spec(const Layout&)> input,
+                                const OptimizerOptions& optimizer);
+
+}  // namespace troupe::train

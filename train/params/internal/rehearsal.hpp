@@ -1,0 +1,66 @@
+/// A step of the engine with sizes instead of memory.
+#pragma once
+
+#include "troupe/train/params/index.hpp"
+#include "troupe/train/params/internal/slab_pool.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace troupe::train::internal {
+
+/// What the data-parallel group of a rank moves: bytes times ranks, so that nothing is rounded.
+struct Moved {
+  std::int64_t all_reduce = 0, reduce_scatter = 0, all_gather = 0, norm = 0, padding = 0;
+};
+
+/// Makes the calls of Store that train/engine makes in a step, in their order: units are gathered
+/// one layer ahead of where they are read, and with zero >= 2 two reductions are under way before
+/// the next one waits.
+class Rehearsal {
+ public:
+  Rehearsal(const Index& index, int zero, int micro);
+
+  /// Most bytes of units in use and gradients in flight.
+  std::int64_t peak() const noexcept { return pool_.peak(); }
+  const Moved& moved() const noexcept { return moved_; }
+
+ private:
+  struct Slab {
+    std::int64_t size = 0;
+    std::int64_t bytes() const noexcept { return size; }
+  };
+  struct Unit {
+    std::vector<int> read;       // units whose weights its layer reads
+    std::vector<int> completed;  // units whose gradients are whole behind its backward
+    int gathered = 0;
+    bool in_flight = false;
+  };
+
+  void find_units();
+  void forward();
+  void backward(bool last);
+  void ask_ahead();
+  void enter(std::size_t unit);
+  void leave(std::size_t unit);
+  void begin_gradients(std::size_t unit);
+  void submit(std::size_t unit);
+  void finish_next();
+  void update();
+
+  std::int64_t bytes_of(std::size_t unit) const;
+  void count(std::int64_t& counter, std::size_t unit, std::int64_t factor);
+  bool has(std::size_t unit) const { return index_.units()[unit].size > 0; }
+
+  const Index& index_;
+  int zero_, micro_;
+  SlabPool<Slab> pool_;
+  std::vector<Unit> units_;
+  std::vector<std::size_t> visits_;  // layers that read units, in the order of the step
+  std::size_t asked_ = 0;
+  std::deque<std::size_t> flights_;
+  Moved moved_;
+};
+
+}  // namespace troupe::train::internal

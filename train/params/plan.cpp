@@ -1,0 +1,217 @@
+#include "troupe/train/params/plan.hpp"
+
+#include "troupe/train/internal/reject.hpp"
+#include "troupe/train/params/internal/rehearsal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace troupe::train {
+namespace {
+
+using internal::reject;
+
+constexpr std::int64_t kSize = sizeof(float);
+
+std::int64_t tied_bytes(const Index& index) {
+  std::int64_t count = 0;
+  for (const TensorPlace& tensor : index.tensors())
+    if (tensor.tied_to >= 0) count += (tensor.local.count() + kAlign - 1) / kAlign * kAlign;
+  return count * kSize;
+}
+
+/// Sharded kinds are 1/dp of the slabs.
+Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) {
+  const int zero = layout.dp == 1 ? 0 : layout.zero;
+  const std::int64_t slab = index.slab_size() * kSize;
+  const auto held = [&](int from) { return zero >= from ? slab / layout.dp : slab; };
+  Store::Bytes bytes;
+  bytes.weights = held(3);
+  bytes.gradients = held(2);
+  bytes.moments = moments * held(1);
+  bytes.tied = tied_bytes(index);
+  if (layout.offload == Offload::optimizer) bytes.host = bytes.moments;
+  const std::int64_t whole = (zero < 3) + (zero < 2) + (zero < 1) * moments;
+  const std::int64_t p = index.parameter_count() * kSize;
+  bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied - whole * p -
+                  (2 + moments - whole) * p / layout.dp - index.tied_size() * kSize;
+  return bytes;
+}
+
+/// Weights and gradients of the largest part of a unit that a rank updates.
+std::int64_t staging_bytes(const Index& index, const Layout& layout) {
+  if (layout.offload == Offload::none) return 0;
+  std::int64_t largest = 0;
+  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
+  return 2 * kSize * (layout.zero == 0 ? largest : largest / layout.dp);
+}
+
+collective::Traffic traffic_of(const internal::Moved& moved, int ranks) {
+  const auto bytes = [ranks](std::int64_t times) {
+    return static_cast<std::uint64_t>(times / ranks);
+  };
+  return {.all_reduce = bytes(moved.all_reduce),
+          .reduce_scatter = bytes(moved.reduce_scatter),
+          .all_gather = bytes(moved.all_gather),
+          .norm = bytes(moved.norm),
+          .padding = bytes(moved.padding)};
+}
+
+/// In the order of what costs the least time.
+std::vector<Layout> layouts_to_try(const Layout& base, int dp, bool moments) {
+  std::vector<Layout> all;
+  for (const Offload offload : {Offload::none, Offload::optimizer})
+    for (const Recompute recompute : {Recompute::none, Recompute::full})
+      for (int zero = 0; zero <= (dp == 1 ? 0 : 3); ++zero) {
+        Layout layout = base;
+        layout.dp = dp;
+        layout.zero = zero;
+        layout.offload = offload;
+        layout.recompute = recompute;
+        if (zero >= 2 && layout.pp > 1) continue;
+        if (offload == Offload::none || moments) all.push_back(layout);
+      }
+  return all;
+}
+
+std::string_view name_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none: return "none";
+    case Recompute::selective: return "selective";
+    case Recompute::full: break;
+  }
+  return "full";
+}
+
+using Row = std::vector<std::string>;
+
+Row heading() {
+  return {"dp",      "zero",       "recompute",      "offload",     "weights", "gradients",
+          "moments", "tied",       "transient",      "activations", "padding", "device",
+          "host",    "all_reduce", "reduce_scatter", "all_gather"};
+}
+
+Row row_of(const Plan& plan) {
+  const auto moved = [](std::uint64_t bytes) {
+    return size_text(static_cast<std::int64_t>(bytes));
+  };
+  return {std::to_string(plan.layout.dp),
+          std::to_string(plan.layout.zero),
+          std::string(name_of(plan.layout.recompute)),
+          plan.layout.offload == Offload::none ? "none" : "optimizer",
+          size_text(plan.store.weights),
+          size_text(plan.store.gradients),
+          size_text(plan.store.moments),
+          size_text(plan.store.tied),
+          size_text(plan.store.transient),
+          size_text(plan.activations),
+          size_text(plan.store.padding),
+          size_text(plan.device_bytes()),
+          size_text(plan.host_bytes()),
+          moved(plan.traffic.all_reduce),
+          moved(plan.traffic.reduce_scatter),
+          moved(plan.traffic.all_gather)};
+}
+
+/// "weights 4.00 GiB, gradients 4.00 GiB": what is not 0.
+std::string parts_of(const Plan& plan) {
+  const Store::Bytes& store = plan.store;
+  const std::pair<const char*, std::int64_t> parts[] = {{"weights", store.weights},
+                                                        {"gradients", store.gradients},
+                                                        {"moments", store.moments - store.host},
+                                                        {"tied gradients", store.tied},
+                                                        {"units in use", store.transient},
+                                                        {"activations", plan.activations}};
+  std::string text;
+  for (const auto& [name, bytes] : parts)
+    if (bytes > 0) text += (text.empty() ? "" : ", ") + std::string(name) + " " + size_text(bytes);
+  return text;
+}
+
+}  // namespace
+
+Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activations,
+          const PlanOptions& options) {
+  check(layout, layout.ranks());
+  if (index.dp() != layout.dp)
+    reject("the index is sealed for " + std::to_string(index.dp()) +
+           " data-parallel ranks, and the layout has " + std::to_string(layout.dp));
+  const internal::Rehearsal step(index, layout.zero, layout.micro);
+  Plan plan;
+  plan.layout = layout;
+  plan.parameters = index.parameter_count();
+  plan.store = store_bytes(index, layout, options.moments);
+  plan.store.transient = plan.store.peak_transient = step.peak();
+  plan.activations = activations(layout);
+  plan.staging = staging_bytes(index, layout);
+  plan.traffic = traffic_of(step.moved(), layout.dp);
+  return plan;
+}
+
+std::vector<Plan> plans_that_fit(const PlannedModel& model, const PlanSearch& search) {
+  std::vector<Plan> fitting;
+  for (const int dp : search.ranks)
+    for (const Layout& layout : layouts_to_try(search.base, dp, model.options.moments > 0)) {
+      Plan one = plan(model.index(layout), layout, model.activations, model.options);
+      if (one.device_bytes() > search.memory) continue;
+      if (search.host >= 0 && one.host_bytes() > search.host) continue;
+      fitting.push_back(std::move(one));
+    }
+  return fitting;
+}
+
+std::string table(std::span<const Plan> plans) {
+  std::vector<Row> rows = {heading()};
+  for (const Plan& plan : plans) rows.push_back(row_of(plan));
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += (i == 0 ? "" : "  ") + std::string(widths[i] - row[i].size(), ' ') + row[i];
+    text += '\n';
+  }
+  return text;
+}
+
+std::string memory_sentence(const Plan& plan, std::int64_t memory, std::span<const Plan> fitting) {
+  std::string text = layout_text(plan.layout) + " needs " + size_text(plan.device_bytes()) +
+                     " on each rank's device (" + parts_of(plan) + ")";
+  if (memory > 0) text += " of " + size_text(memory);
+  if (fitting.empty())
+    return text +
+           "; no other layout fits: use more ranks, a smaller micro-batch or a smaller model";
+  text += "; these fit: ";
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < std::min(fitting.size(), kMost); ++i)
+    text += (i == 0 ? "" : ", or ") + layout_text(fitting[i].layout) + " (" +
+            size_text(fitting[i].device_bytes()) + ")";
+  return text;
+}
+
+std::string size_text(std::int64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  std::array<char, 32> text{};
+  const int digits = unit == 0 ? 0 : value < 10 ? 2 : value < 1000 ? 1 : 0;
+  std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, units[unit]);
+  return text.data();
+}
+
+std::string layout_text(const Layout& layout) {
+  std::string text = "dp=" + std::to_string(layout.dp);
+  if (layout.tp > 1) text += " tp=" + std::to_string(layout.tp);
+  if (layout.pp > 1) text += " pp=" + std::to_string(layout.pp);
+  text += " zero=" + std::to_string(layout.zero);
+  if (layout.micro > 1) text += " micro=" + std::to_string(layout.micro);
+  if (layout.recompute != Recompute::none)
+    text += " recompute=" + std::string(name_of(layout.recompute));
+  if (layout.offload != Offload::none) text += " offload=optimizer";
+  return text;
+}
+
+}  // namespace troupe::train

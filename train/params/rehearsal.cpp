@@ -1,0 +1,133 @@
+#include "troupe/train/params/internal/rehearsal.hpp"
+
+#include <algorithm>
+
+namespace troupe::train::internal {
+namespace {
+
+constexpr std::int64_t kSize = sizeof(float);
+constexpr std::size_t kMostInFlight = 2;  // as Reductions of train/engine
+
+}  // namespace
+
+Rehearsal::Rehearsal(const Index& index, int zero, int micro)
+    : index_(index),
+      zero_(index.dp() == 1 ? 0 : zero),
+      micro_(micro),
+      pool_([](std::int64_t bytes) { return Slab{bytes}; }),
+      units_(index.units().size()) {
+  find_units();
+  ask_ahead();
+  for (int i = 0; i < micro; ++i) {
+    forward();
+    backward(i + 1 == micro);
+  }
+  update();
+}
+
+void Rehearsal::find_units() {
+  std::vector<std::size_t> last(units_.size());
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    std::vector<int>& read = units_[u].read;
+    last[u] = u;
+    if (has(u)) read.push_back(static_cast<int>(u));
+    for (const TensorId id : index_.units()[u].tied)
+      read.push_back(index_[index_[id].tied_to].unit);
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+  }
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    for (const int unit : units_[u].read)
+      last[static_cast<std::size_t>(unit)] = std::min(last[static_cast<std::size_t>(unit)], u);
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    if (has(u)) units_[last[u]].completed.push_back(static_cast<int>(u));
+  for (int i = 0; i < micro_; ++i) {
+    for (std::size_t u = 0; u < units_.size(); ++u) visits_.push_back(u);
+    for (std::size_t u = units_.size(); u-- > 0;) visits_.push_back(u);
+  }
+  std::erase_if(visits_, [this](std::size_t u) { return units_[u].read.empty(); });
+}
+
+std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
+  return index_.units()[unit].size * kSize;
+}
+
+/// An operation over the unit's slab that counts so many times (ranks - 1) / ranks of it.
+void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor) {
+  const UnitPlace& place = index_.units()[unit];
+  const std::int64_t times = factor * (index_.dp() - 1) * kSize;
+  counter += place.used * times;
+  moved_.padding += (place.size - place.used) * times;
+}
+
+void Rehearsal::ask_ahead() {
+  if (asked_ == visits_.size()) return;
+  for (const int unit : units_[visits_[asked_++]].read) {
+    const auto u = static_cast<std::size_t>(unit);
+    if (zero_ < 3 || units_[u].gathered++ > 0) continue;
+    pool_.take(bytes_of(u));
+    count(moved_.all_gather, u, 1);
+  }
+}
+
+void Rehearsal::enter(std::size_t unit) {
+  if (!units_[unit].read.empty()) ask_ahead();
+}
+
+void Rehearsal::leave(std::size_t unit) {
+  for (const int read : units_[unit].read) {
+    const auto u = static_cast<std::size_t>(read);
+    if (zero_ == 3 && --units_[u].gathered == 0) pool_.give_back({bytes_of(u)});
+  }
+}
+
+void Rehearsal::forward() {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    enter(u);
+    leave(u);
+  }
+}
+
+void Rehearsal::backward(bool last) {
+  for (std::size_t u = units_.size(); u-- > 0;) {
+    if (has(u)) begin_gradients(u);
+    enter(u);
+    leave(u);
+    for (const int unit : units_[u].completed)
+      if (last || zero_ >= 2) submit(static_cast<std::size_t>(unit));
+  }
+}
+
+void Rehearsal::begin_gradients(std::size_t unit) {
+  while (units_[unit].in_flight) finish_next();
+  if (zero_ >= 2) pool_.take(bytes_of(unit));
+}
+
+void Rehearsal::submit(std::size_t unit) {
+  while (zero_ >= 2 && flights_.size() >= kMostInFlight) finish_next();
+  if (zero_ == 0)
+    count(moved_.all_reduce, unit, 2);
+  else
+    count(moved_.reduce_scatter, unit, 1);
+  units_[unit].in_flight = true;
+  flights_.push_back(unit);
+}
+
+void Rehearsal::finish_next() {
+  const std::size_t unit = flights_.front();
+  flights_.pop_front();
+  units_[unit].in_flight = false;
+  if (zero_ >= 2) pool_.give_back({bytes_of(unit)});
+}
+
+void Rehearsal::update() {
+  while (!flights_.empty()) finish_next();
+  const std::int64_t others = index_.dp() - 1;
+  constexpr std::int64_t kDouble = sizeof(double);
+  if (index_.dp() > 1) moved_.norm += 2 * others * kDouble;  // the loss
+  if (zero_ > 0) moved_.norm += index_.slab_size() / kChunk * kDouble * others;
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    if (zero_ == 1 || zero_ == 2) count(moved_.all_gather, u, 1);
+}
+
+}  // namespace troupe::train::internal
