@@ -1,9 +1,10 @@
 // Communication runs beside backward: on a wire that sleeps, with layers that sleep, so that
 // neither needs a CPU.
 #include "tests/train/engine/ranks.hpp"
+#include "troupe/runtime/base/clock.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace troupe::train::testing {
 namespace {
@@ -12,6 +13,7 @@ using std::chrono::milliseconds;
 
 constexpr Duration kBackward = milliseconds(10);
 constexpr std::int64_t kWide = 64 * 1024;
+constexpr int kLayers = 30;
 
 /// y = x, with `size` weights that it does not look at. Its backward takes time as a device's does.
 class Slow final : public Layer {
@@ -43,11 +45,11 @@ class Slow final : public Layer {
   TensorId id_ = -1;
 };
 
-/// Twenty wide layers between a small one and the loss.
+/// Wide layers between a small one and the loss.
 Model slow_model() {
   Model model;
   model.push_back(std::make_unique<Slow>("small", 64));
-  for (int i = 0; i < 20; ++i)
+  for (int i = 0; i < kLayers; ++i)
     model.push_back(std::make_unique<Slow>("wide." + std::to_string(i), kWide));
   model.push_back(std::make_unique<layers::SoftmaxLoss>("loss"));
   return model;
@@ -55,14 +57,37 @@ Model slow_model() {
 
 struct Observed {
   StepTrace trace;
-  Duration communication{};  ///< what the wire takes for the step's reductions
+  Duration communication{};  ///< what the step's reductions take with nothing beside them
+
+  /// Of the time that backward and communication could share, how much they did.
+  double hidden() const {
+    return std::chrono::duration<double>(communication - trace.exposed) /
+           std::chrono::duration<double>(std::min(communication, trace.backward));
+  }
 };
 
-/// The wire takes `share` of a layer's backward for a wide layer's reduction.
+Duration reductions_alone(const Engine& engine, collective::Communicator& dp) {
+  std::vector<float> slab;
+  dp.barrier();
+  const Time start = steady_now();
+  for (const UnitPlace& unit : engine.index().units()) {
+    slab.resize(static_cast<std::size_t>(unit.size));
+    const std::size_t part = slab.size() / 2;
+    if (unit.size == 0) continue;
+    if (engine.layout().zero == 0)
+      dp.all_reduce(slab).wait();
+    else
+      dp.reduce_scatter(slab, std::span(slab).first(part)).wait();
+  }
+  return steady_now() - start;
+}
+
+/// The median of three steps, by what is hidden. The wire takes `share` of a layer's backward for
+/// the reduction of a wide layer.
 Observed observe(double share, int zero) {
   const double seconds = std::chrono::duration<double>(kBackward).count() * share;
   const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // of 2 ranks: 2(N-1)/N, (N-1)/N
-  Observed observed;
+  std::vector<Observed> observed;
   on_ranks(2, Wire::local,
            [&](RankContext& context) {
              Engine engine(slow_model(), {.dp = 2, .zero = zero}, context.mesh, context.device,
@@ -72,38 +97,37 @@ Observed observe(double share, int zero) {
              std::vector<std::int32_t> targets(2, 1);
              const MicroBatch micro{.input = {x.data(), DType::f32, {2, 4}},
                                     .targets = {targets.data(), DType::i32, {2}}};
-             engine.step(std::span(&micro, 1));
-             if (context.mesh.dp_rank == 0) observed.trace = engine.trace();
+             for (int i = 0; i < 3; ++i) {
+               context.mesh.dp->barrier();
+               engine.step(std::span(&micro, 1));
+               const Duration alone = reductions_alone(engine, *context.mesh.dp);
+               if (context.mesh.dp_rank == 0) observed.push_back({engine.trace(), alone});
+             }
            },
            {.link = {.bytes_per_second = bytes / seconds}});
-  observed.communication = std::chrono::duration_cast<Duration>(kBackward * share * 20);
-  return observed;
-}
-
-/// Of the time that backward and communication could share, how much they did.
-double hidden(const Observed& o) {
-  const Duration most = std::min(o.communication, o.trace.backward);
-  return std::chrono::duration<double>(o.communication - o.trace.exposed) /
-         std::chrono::duration<double>(most);
+  std::sort(observed.begin(), observed.end(),
+            [](const Observed& a, const Observed& b) { return a.hidden() < b.hidden(); });
+  return observed.at(1);
 }
 
 TEST(Overlap, HidesNineTenthsOfTheReductionsBehindBackward) {
   for (const int zero : {0, 2}) {
-    const Observed o = observe(0.5, zero);
-    EXPECT_GE(o.trace.backward, 21 * kBackward);
-    EXPECT_GE(hidden(o), 0.9) << "zero = " << zero;
+    const Observed o = observe(0.75, zero);
+    EXPECT_GE(o.trace.backward, (kLayers + 1) * kBackward);
+    EXPECT_GE(o.communication, kBackward * kLayers * 3 / 4);
+    EXPECT_GE(o.hidden(), 0.9) << "zero = " << zero;
   }
 }
 
 TEST(Overlap, HidesNineTenthsOfBackwardBehindASlowerWire) {
   const Observed o = observe(1.5, 0);
-  EXPECT_GE(hidden(o), 0.9);
+  EXPECT_GE(o.hidden(), 0.9);
   EXPECT_GT(o.trace.exposed, o.communication / 5);  // what no overlap can hide
 }
 
 TEST(Overlap, SubmitsFourFifthsOfTheBytesBeforeBackwardEnds) {
   const Observed o = observe(0.1, 0);
-  EXPECT_EQ(o.trace.bytes_reduced, 4 * (20 * kWide + 64));
+  EXPECT_EQ(o.trace.bytes_reduced, 4 * (kLayers * kWide + 64));
   EXPECT_GE(static_cast<double>(o.trace.bytes_before_end),
             0.8 * static_cast<double>(o.trace.bytes_reduced));
   EXPECT_LT(o.trace.bytes_before_end, o.trace.bytes_reduced);
