@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace troupe::train::store_test {
@@ -149,17 +150,23 @@ TEST(StoreBytes, TransientOnesAreTheUnitsInUseAndNothingElse) {
     store.gather(1);
     store.gather(0);
     EXPECT_EQ(store.bytes().transient, unit_bytes(0) + unit_bytes(1));
+    const void* slab = store.weights(1).data;
     store.release(1);
-    EXPECT_NO_THROW(store.weights(1)) << "it is gathered once more";
+    store.begin_gradients(2);  // of the same size
+    EXPECT_EQ(store.weights(1).data, slab) << "it is gathered once more";
+    EXPECT_NE(store.gradients(2).data, slab);
+    EXPECT_EQ(store.bytes().transient, unit_bytes(0) + 2 * unit_bytes(1));
+    store.reduce(2);
+    store.finish_reduce(2);
     store.release(1);
     EXPECT_THROW(store.weights(1), InvalidArgument);
     EXPECT_THROW(store.release(1), InvalidArgument);
     store.gather(2);
-    EXPECT_EQ(store.bytes().transient, unit_bytes(0) + unit_bytes(2)) << "of unit 1's slab";
+    EXPECT_EQ(store.bytes().transient, unit_bytes(0) + 2 * unit_bytes(1)) << "an idle slab";
     store.release(2);
     store.begin_gradients(3);
     EXPECT_EQ(store.bytes().transient, unit_bytes(0) + unit_bytes(3)) << "idle ones were freed";
-    EXPECT_EQ(store.bytes().peak_transient, unit_bytes(0) + unit_bytes(1));
+    EXPECT_EQ(store.bytes().peak_transient, unit_bytes(0) + 2 * unit_bytes(1));
     EXPECT_EQ(device.allocated().device, fixed + store.bytes().transient);
     EXPECT_EQ(device.allocated().peak_device, fixed + store.bytes().peak_transient);
     store.release(0);
@@ -241,6 +248,33 @@ TEST(Store, TiedGradientsAreAddedOnceAndCleared) {
   EXPECT_EQ(store.gradients_of(wte).as<float>()[5], 3);
   EXPECT_EQ(store.weights_of(use).data, store.weights_of(wte).data);
   EXPECT_EQ(store.weights_of(use).shape, (Shape{65, 33}));
+}
+
+TEST(Store, AUnitThatWasNotReducedInAStepHasAGradientOfZero) {
+  on_ranks(2, [&](int rank, collective::Communicator* dp) {
+    const Index index = odd_model(2);
+    kernels::Device device = kernels::cpu_device();
+    Store store(index, device, {.zero = 2, .dp_rank = rank}, dp);
+    const auto largest = [&] {
+      const Store::Owned owned = store.owned(1);
+      return *std::max_element(owned.gradients, owned.gradients + owned.range.count);
+    };
+    const auto add_one = [&] {
+      store.begin_gradients(1);
+      auto* slab = static_cast<float*>(store.gradients(1).data);
+      std::fill(slab, slab + index.units()[1].size, 1.0f);
+      store.reduce(1);
+      store.finish_reduce(1);
+    };
+    store.zero_gradients();
+    add_one();
+    add_one();
+    EXPECT_EQ(largest(), 4) << "two micro-batches of two ranks";
+    store.zero_gradients();
+    EXPECT_EQ(largest(), 0);
+    add_one();
+    EXPECT_EQ(largest(), 2) << "it adds to what owned() gave out";
+  });
 }
 
 TEST(Store, WholeValuesGoOutAndComeBackInAnotherLayout) {
