@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/values.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -301,7 +302,7 @@ void ActorCalls::flush(Peer& peer) {
       const auto gone = std::move(peer.queue.front());
       peer.queue.pop_front();
       --live_;
-      out_.fail(*gone, *gone->doomed);
+      out_.fail(*gone, of_call_not_run(*gone->doomed));
       continue;
     }
     if (peer.state != wire::ActorState::alive || peer.full) return;

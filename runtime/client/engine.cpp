@@ -387,7 +387,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   }
   for (auto& result : results) result = objects_->create();
   if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
-    for (auto& result : results) settle_error(entry_of(result), Error(*error));
+    for (auto& result : results) settle_error(entry_of(result), of_call_not_run(Error(*error)));
     unlock_and_collect(lock);
     return;
   }

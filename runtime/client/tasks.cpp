@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/tasks.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/values.hpp"
 
 #include <algorithm>
 #include <new>
@@ -142,7 +143,7 @@ void TaskManager::argument_ready(Task& task, Time now) {
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
   if (task.fate == Task::Fate::open) {
-    if (part(task) == nullptr) out_.fail(task, of_all_attempts(task, error));
+    if (part(task) == nullptr) out_.fail(task, of_all_attempts(task, of_call_not_run(error)));
     task.fate = Task::Fate::failed;
   }
   argument_ready(task, Time{});

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace troupe::client {
 
@@ -15,6 +16,13 @@ struct LostArgument {
   std::uint16_t number = 0;  ///< from 1; 0: not so
   ObjectId object;           ///< what it was forwarded to, if it was
 };
+
+/// The end of a call that never ran, since an argument ended in this error.
+inline Error of_call_not_run(const Error& argument) {
+  ErrorInfo info = argument.info();
+  info.outcome = Outcome::not_executed;
+  return Error(std::move(info));
+}
 
 /// A value ready to be sent: bytes (inline) or a location, with the handles inside.
 struct OutgoingValue {

@@ -216,6 +216,22 @@ TEST(Tasks, MemoryOfDeadObjectsComesBack) {
   EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.at(0).store_used.count == 0; }));
 }
 
+TEST(Tasks, ACallWhoseArgumentFailedDidNotRun) {
+  troupe::Session session({.cpus = 1});
+  Context ctx = session.context();
+  auto bad = ctx.submit<fails>(1);
+  const auto before = ctx.submit<plus>(bad, 1);
+  EXPECT_THROW(ctx.get(bad, kBound), troupe::TaskFailed);
+  const auto after = ctx.submit<plus>(bad, 1);
+  for (const auto& call : {before, after}) try {
+      ctx.get(call, kBound);
+      FAIL() << "no exception";
+    } catch (const troupe::TaskFailed& e) {
+      EXPECT_TRUE(e.is<NetError>());
+      EXPECT_EQ(e.outcome(), troupe::Outcome::not_executed);
+    }
+}
+
 TEST(Tasks, ExceptionsArriveTypedWithTheirPlace) {
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();

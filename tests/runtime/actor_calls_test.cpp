@@ -196,11 +196,12 @@ TEST_F(Calls, AFailedArgumentFailsInItsTurn) {
   submit(1);
   ActorCall* second = submit(2, 2);
   submit(3);
-  calls.argument_failed(*second, died);
+  calls.argument_failed(*second, Error(Code::actor_died, "died", Outcome::executed));
   EXPECT_TRUE(out.failed.empty()) << "another argument still points at it";
   calls.argument_failed(*second, Error(Code::actor_died, "later"));
   update(ActorState::alive, 1, 5);
   EXPECT_EQ(out.failed, (Failed{{2, "died"}}));
+  EXPECT_EQ(out.outcomes, std::vector{Outcome::not_executed}) << "what made the argument ran";
   EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 3}}));
 }
 

@@ -268,9 +268,10 @@ TEST_F(Tasks, WhatIsTriedAgainAfterItsAnswerIsNotCalledNotExecuted) {
 
 TEST_F(Tasks, AFailedArgumentFailsOnceAndTheTaskStaysForTheOthers) {
   Task* task = submit(1, 3);
-  tasks.argument_failed(*task, died);
+  tasks.argument_failed(*task, Error(Code::task_failed, "it threw", Outcome::executed));
   tasks.argument_failed(*task, died);
   EXPECT_EQ(out.failed, std::vector<int>{1});
+  EXPECT_EQ(out.outcomes, std::vector{Outcome::not_executed}) << "what made the argument ran";
   EXPECT_EQ(tasks.live(), 1u);
   tasks.argument_ready(*task, at(0ms));
   EXPECT_EQ(tasks.live(), 0u);
