@@ -320,6 +320,7 @@ class ClientEngine final : public detail::Engine,
   static Entry* named_by(const Entry& entry, std::size_t i);
   void escape(Entry& entry);
   void tell_escape(Entry& entry);
+  void tell_fulfilled(Entry& result);
   void share(const detail::ObjectHandle& handle, const Receiver& to);
   detail::ObjectHandle find_held(ObjectId id);
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);

@@ -96,16 +96,7 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
     settle_own(result, std::move(values[i]));
   }
   remember(tasks_.ended_here(task));
-  for (const detail::ObjectHandle& handle : unsaid) {
-    Entry& result = entry_of(handle);
-    Blob record;
-    wire::Fulfil message;
-    message.object = result.id;
-    message.value = result.ready.load(std::memory_order_relaxed)
-                        ? record_of(result, record)
-                        : outgoing_forward(result.source, for_agent());
-    tell_agent(message, record);
-  }
+  for (const detail::ObjectHandle& handle : unsaid) tell_fulfilled(entry_of(handle));
   unlock_and_collect(lock);
 }
 

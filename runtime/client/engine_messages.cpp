@@ -532,8 +532,11 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
   if (!reply.last) return;
   const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
   end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
-  if (!unsaid) return;
-  Entry& result = entry_of(unsaid);
+  if (unsaid) tell_fulfilled(entry_of(unsaid));
+}
+
+/// The agent keeps what others ask for: it hears of a result once that has come.
+void ClientEngine::tell_fulfilled(Entry& result) {
   Blob record;
   wire::Fulfil message;
   message.object = result.id;
