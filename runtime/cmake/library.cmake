@@ -16,6 +16,9 @@ set_target_properties(troupe PROPERTIES
   INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
 add_library(troupe::troupe ALIAS troupe)
 set(TROUPE_PARTS base objectstore runtime actors kernels train tune)
+if(TROUPE_SUBSET)
+  set(TROUPE_PARTS base actors kernels train)
+endif()
 foreach(part IN LISTS TROUPE_PARTS)
   add_library(troupe_part_${part} INTERFACE)
   target_link_libraries(troupe_part_${part} INTERFACE troupe)
@@ -25,6 +28,9 @@ endforeach()
 
 troupe_cuda_plugin(${CMAKE_SOURCE_DIR}/kernels/plugin)
 
+if(TROUPE_SUBSET)
+  return()
+endif()
 # The `troupe` command: the library with another main. Its agents and control are this executable again.
 add_executable(troupe_cli ${CMAKE_SOURCE_DIR}/runtime/cli/main.cpp)
 target_link_libraries(troupe_cli PRIVATE troupe troupe_flags)

@@ -21,7 +21,7 @@ namespace {
 /// Connections beyond those of the ranks; the oldest that has not said who it is makes room.
 constexpr std::size_t kStrangers = 64;
 
-struct Guest {
+struct Visitor {
   Fd socket;
   Hello hello;
   std::size_t received = 0;  ///< bytes of hello
@@ -54,7 +54,7 @@ class Host {
 
   void tell(Reply::Status status, const std::string& text) {
     const Reply reply = reply_of(status, text);
-    for (Guest& guest : guests_)
+    for (Visitor& guest : guests_)
       if (guest.is_rank) send(guest, reply);
   }
 
@@ -74,13 +74,13 @@ class Host {
 
  private:
   int missing() const {
-    const auto is_rank = [](const Guest& guest) { return guest.is_rank; };
+    const auto is_rank = [](const Visitor& guest) { return guest.is_rank; };
     return launch_.world - 1 -
            static_cast<int>(std::count_if(guests_.begin(), guests_.end(), is_rank));
   }
 
-  const Guest* holder_of(int rank) const {
-    for (const Guest& guest : guests_)
+  const Visitor* holder_of(int rank) const {
+    for (const Visitor& guest : guests_)
       if (guest.is_rank && guest.hello.rank == rank) return &guest;
     return nullptr;
   }
@@ -101,7 +101,7 @@ class Host {
   bool wait() {
     polled_.clear();
     for (const Fd& listener : listeners_) polled_.push_back({listener.get(), POLLIN, 0});
-    for (const Guest& guest : guests_) polled_.push_back({guest.socket.get(), POLLIN, 0});
+    for (const Visitor& guest : guests_) polled_.push_back({guest.socket.get(), POLLIN, 0});
     return poll_until(polled_, deadline_) > 0;
   }
   bool is_ready(std::size_t index) const {
@@ -123,12 +123,12 @@ class Host {
   /// Drops the oldest stranger when there are so many guests.
   void make_room(std::size_t limit) {
     if (guests_.size() < limit) return;
-    const auto is_stranger = [](const Guest& guest) { return !guest.is_rank; };
+    const auto is_stranger = [](const Visitor& guest) { return !guest.is_rank; };
     const auto oldest = std::find_if(guests_.begin(), guests_.end(), is_stranger);
     if (oldest != guests_.end()) guests_.erase(oldest);
   }
 
-  void hear(Guest& guest) {
+  void hear(Visitor& guest) {
     char rest;
     void* into = guest.is_rank ? &rest : reinterpret_cast<char*>(&guest.hello) + guest.received;
     const std::size_t room = guest.is_rank ? 1 : sizeof(Hello) - guest.received;
@@ -141,10 +141,10 @@ class Host {
     if (guest.received == sizeof(Hello)) judge(guest);
   }
 
-  void judge(Guest& guest) {
+  void judge(Visitor& guest) {
     std::string why = objection(mine_, guest.hello);
     if (why.empty()) {
-      if (const Guest* holder = holder_of(guest.hello.rank))
+      if (const Visitor* holder = holder_of(guest.hello.rank))
         why = "the processes " + std::to_string(holder->hello.pid) + " and " +
               std::to_string(guest.hello.pid) + " are both rank " +
               std::to_string(guest.hello.rank) + ": give every process a RANK of its own";
@@ -160,26 +160,26 @@ class Host {
   }
 
   /// A guest that does not take a whole reply at once is dropped, and may come again.
-  void send(Guest& guest, const Reply& reply) {
+  void send(Visitor& guest, const Reply& reply) {
     if (!guest.socket) return;
     const ssize_t n = ::send(guest.socket.get(), &reply, sizeof reply, MSG_NOSIGNAL);
     if (n != static_cast<ssize_t>(sizeof reply)) drop(guest);
   }
 
-  void drop(Guest& guest) {
+  void drop(Visitor& guest) {
     changed_ = changed_ || guest.is_rank;
     guest.is_rank = false;
     guest.socket.reset();
   }
   void forget() {
-    std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
+    std::erase_if(guests_, [](const Visitor& guest) { return !guest.socket; });
   }
 
   const Launch& launch_;
   const Hello& mine_;
   Time deadline_;
   std::vector<Fd> listeners_;
-  std::vector<Guest> guests_;  // in the order in which they came
+  std::vector<Visitor> guests_;  // in the order in which they came
   std::vector<pollfd> polled_;
   std::vector<bool> came_;  // of each rank, whether it was here at some time
   std::string remark_;      // why somebody was not let in
