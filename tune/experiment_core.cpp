@@ -46,7 +46,7 @@ bool Experiment::Core::late(const Event& e) const {
 bool Experiment::Core::timer_valid(std::int64_t at, int trial) const {
   const Control& c = controls_[static_cast<std::size_t>(trial)];
   const TrialState state = board.trials[static_cast<std::size_t>(trial)].state;
-  if (state == TrialState::leaving) return !c.overdue;
+  if (state == TrialState::leaving) return !c.overdue && c.kill_at == at;
   return state == TrialState::waiting && c.retry_at == at;
 }
 
@@ -78,7 +78,7 @@ void Experiment::Core::run_timers() {
   while (timer_due(now)) {
     const int trial = timers_.begin()->second;
     timers_.erase(timers_.begin());
-    if (info(trial).state != TrialState::leaving) continue;
+    if (info(trial).state != TrialState::leaving) continue;  // a retry may start
     Control& c = control(trial);
     c.overdue = true;
     if (!std::exchange(c.kill_sent, true)) commands.emplace_back(Kill{trial, info(trial).attempt});
@@ -186,7 +186,11 @@ void Experiment::Core::on_report(const Event& e) {
   c.in_report = true;
   c.can_save = e.can_save;
   c.last_step = e.step;
-  c.fruitless = c.alike = 0;
+  if (e.step > c.furthest) {
+    c.furthest = e.step;
+    c.advanced = true;
+    c.fruitless = c.alike = 0;
+  }
   ++c.reports_since_save;
   ++board.reports;
   add_sample(t, e);

@@ -182,7 +182,8 @@ void Experiment::Core::leave(int trial, Next next, std::string why) {
   c.next = next;
   c.why = std::move(why);
   const auto grace = std::chrono::ceil<std::chrono::microseconds>(options.stop_grace).count();
-  if (grace < never) timers_.emplace(now + grace, trial);
+  c.kill_at = grace < never ? now + grace : never;
+  if (grace < never) timers_.emplace(c.kill_at, trial);
   if (c.in_report) reply(trial, false);
 }
 

@@ -9,12 +9,15 @@ using Kind = Event::Kind;
 
 constexpr std::int64_t first_pause = 100'000;  ///< microseconds
 constexpr std::int64_t longest_pause = 30'000'000;
+constexpr std::int64_t longest_by_chance = 1'000'000;
 constexpr int alike_limit = 3;  ///< failures of a kind before it is said that they are
 
-/// How long a retry waits after so many attempts in a row that failed before a report.
-std::int64_t pause_after(int fruitless) {
+/// How long a retry waits after so many attempts in a row that came no further than those before.
+/// Those that reported something may fail by chance.
+std::int64_t pause_after(int fruitless, bool reported) {
   if (fruitless == 0) return 0;
-  return std::min(first_pause << std::min(fruitless - 1, 20), longest_pause);
+  return std::min(first_pause << std::min(fruitless - 1, 20),
+                  reported ? longest_by_chance : longest_pause);
 }
 
 }  // namespace
@@ -65,6 +68,8 @@ void Experiment::Core::start(int trial) {
   ++used_slots_;
   c.in_report = c.saving = c.kill_sent = c.urgent = c.told = c.overdue = false;
   c.last_step = 0;
+  c.advanced = false;
+  if (c.copy_ready) c.furthest = 0;  // it goes on where its donor is
   c.restores = t.checkpoint ? t.checkpoint->hash : "";
   if (std::exchange(c.copy_ready, false)) c.copying = static_cast<int>(t.copies.size()) - 1;
   commands.emplace_back(Start{trial, t.attempt, t.params, t.checkpoint});
@@ -86,8 +91,10 @@ void Experiment::Core::schedule() {
       ready.push_back(w);
       if (trial < 0 && control(w).urgent) trial = w;
     }
-    if (trial < 0 && may_create() && create_trial()) continue;
-    if (ending_ || used_slots_ >= board.slots) break;
+    if (trial < 0 && may_create()) {
+      create_trial();
+      continue;  // without a point left, others may be ready now
+    }
     if (trial < 0 && ready.empty()) break;
     if (trial < 0) trial = scheduler_->pick(ready);
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), trial));
@@ -115,6 +122,7 @@ void Experiment::Core::after_attempt(int trial) {
     case Next::complete: return close_trial(trial, TrialState::completed, c.why);
     case Next::stop: return close_trial(trial, TrialState::stopped, c.why);
     case Next::pause:
+      if (ending_) break;  // nobody will resume it
       t.state = TrialState::paused;
       record(note(Kind::paused, trial));
       return;
@@ -138,18 +146,19 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
   e.step = t.checkpoint ? t.checkpoint->step : 0;
   e.text = error;
   record(e);
-  if (c.last_step == 0) {
+  if (!c.advanced) {
     ++c.fruitless;
     c.alike = error == c.last_error ? c.alike + 1 : 1;
     c.last_error = error;
   }
-  if (c.alike == alike_limit && c.last_step == 0) {
+  if (c.alike == alike_limit && !c.advanced) {
     Event same = note(Kind::repeated, trial);
-    same.text = "failed " + std::to_string(c.alike) +
-                " times in a row before its first report, each time with: " + error;
+    same.text = "failed " + std::to_string(c.alike) + " times in a row " +
+                (c.last_step == 0 ? "before its first report" : "without getting further") +
+                ", each time with: " + error;
     record(same);
   }
-  c.retry_at = now + pause_after(c.fruitless);
+  c.retry_at = now + pause_after(c.fruitless, c.last_step > 0);
   if (t.state == TrialState::leaving && c.next == Next::pause) {
     t.state = TrialState::paused;
     return;

@@ -54,10 +54,13 @@ struct Experiment::Core {
     int donor = -1;           ///< an exploit that waits for the donor's save
     int copying = -1;         ///< index in copies, until the restore proves it
     long last_step = 0;       ///< that this attempt reported
+    long furthest = 0;        ///< that any attempt reported since the last copy
+    bool advanced = false;    ///< this attempt came further than those before
     long reports_since_save = 0;
     std::optional<BestReport> candidate;  ///< the state that the Save on its way holds
+    std::int64_t kill_at = never;         ///< this attempt, when it has not returned by then
     std::int64_t retry_at = 0;
-    int fruitless = 0;  ///< attempts in a row that failed before a report
+    int fruitless = 0;  ///< attempts in a row that failed and came no further
     int alike = 0;      ///< of these, with the same error
     std::string last_error;
   };
