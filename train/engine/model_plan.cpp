@@ -17,6 +17,20 @@ std::int64_t activation_bytes(const Model& model, const Layout& layout, const Sp
   return internal::plan_pass(model, layout, in, internal::PassMode::training).bytes;
 }
 
+std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
+                            const OptimizerOptions& optimizer) {
+  PlannedModel planned;
+  planned.index = [&](const Layout& other) { return index_of(model, other); };
+  planned.activations = [&](const Layout& other) {
+    return in == nullptr ? 0 : activation_bytes(model, other, *in);
+  };
+  planned.options.moments = optimizer.moments();
+  const Plan wanted = plan(planned.index(layout), layout, planned.activations, planned.options);
+  const std::vector<Plan> smaller = plans_that_fit(
+      planned, {.memory = wanted.device_bytes() - 1, .ranks = {layout.dp}, .base = layout});
+  return memory_sentence(wanted, 0, smaller);
+}
+
 PlannedModel planned(std::function<Model()> model, std::function<Spec(const Layout&)> input,
                      const OptimizerOptions& optimizer) {
   PlannedModel planned;

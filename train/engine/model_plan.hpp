@@ -11,6 +11,7 @@
 #include "troupe/train/params/plan.hpp"
 
 #include <functional>
+#include <string>
 
 namespace troupe::train {
 
@@ -21,6 +22,12 @@ TROUPE_API Index index_of(const Model& model, const Layout& layout);
 /// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
 /// Throws InvalidArgument when a layer cannot take what comes to it. Call it behind index_of().
 TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in);
+
+/// memory_sentence() of this layout with the layouts of the same ranks that need less: what an
+/// OutOfMemory of an engine says. `in` is one micro-batch of a rank, or null when it is not known;
+/// then activations are not counted. Declares the layers again.
+TROUPE_API std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
+                                       const OptimizerOptions& optimizer);
 
 /// `model` makes a fresh one at each call; `input` says what one micro-batch of a rank is.
 TROUPE_API PlannedModel planned(std::function<Model()> model,

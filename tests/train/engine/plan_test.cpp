@@ -2,6 +2,8 @@
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/engine/model_plan.hpp"
 
+#include <algorithm>
+
 namespace troupe::train::testing {
 namespace {
 
@@ -75,6 +77,25 @@ TEST(Plan, IsWhatTheEngineCountsWithOffloadAndOtherOptimizers) {
   for (const OptimizerOptions& optimizer : {OptimizerOptions{}, sgd, plain})
     for (const int zero : {0, 1, 3})
       expect_as_planned({.dp = 2, .zero = zero, .offload = Offload::optimizer}, optimizer);
+}
+
+TEST(Plan, AnOutOfMemorySentenceOffersWhatNeedsLessOnTheSameRanks) {
+  const Layout layout{.dp = 2};
+  const Spec in = input_of(layout);
+  const Plan wanted = plan_of(layout, {});
+  const std::string text = memory_sentence(gpt(kShape), layout, &in, {});
+  EXPECT_EQ(text.find("dp=2 zero=0 needs " + size_text(wanted.device_bytes())), 0u) << text;
+  EXPECT_NE(text.find("activations " + size_text(wanted.activations)), std::string::npos) << text;
+  EXPECT_NE(text.find("these fit: dp=2 zero=1 ("), std::string::npos) << text;
+  const std::string unknown = memory_sentence(gpt(kShape), layout, nullptr, {});
+  EXPECT_EQ(unknown.find("activations"), std::string::npos) << unknown;
+  const std::vector<Plan> all = plans_that_fit(planned([] { return gpt(kShape); }, input_of, {}),
+                                               {.memory = wanted.device_bytes(), .ranks = {2}});
+  const auto least = std::min_element(all.begin(), all.end(), [](const Plan& a, const Plan& b) {
+    return a.device_bytes() < b.device_bytes();
+  });
+  EXPECT_NE(memory_sentence(gpt(kShape), least->layout, &in, {}).find("no other layout fits"),
+            std::string::npos);
 }
 
 }  // namespace
