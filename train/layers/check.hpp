@@ -39,7 +39,7 @@ struct GradientError {
   double relative = 0;  ///< difference over the tensor's largest gradient
 };
 
-struct GradientReport {
+struct TROUPE_API GradientReport {
   std::vector<GradientError> tensors;  ///< the worst of each
   /// The worst of all; one with relative = 0 when there is nothing to compare.
   GradientError worst() const;

@@ -19,7 +19,7 @@ struct LmHeadConfig {
   bool bias = true;  ///< of the norm
   float epsilon = 1e-5f;
   /// Name of the tensor [vocabulary, channels] that is the projection as well; empty: `projection`.
-  std::string tied_to;
+  std::string tied_to = {};
   std::string projection = "lm_head";  ///< name of the projection of its own
   float deviation = 0.02f;
 };
