@@ -3,7 +3,7 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/runtime/base/error.hpp"
-#include "troupe/train/models/gpt2.hpp"
+#include "troupe/train/models/models.hpp"
 
 #include <sched.h>
 #include <charconv>
@@ -39,8 +39,9 @@ TrainShape shape_of(std::string_view text) {
     const auto [rest, error] = std::from_chars(next, end, *size);
     const bool is_last = size == &shape.batch;
     if (error != std::errc() || *size <= 0 || (is_last ? rest != end : rest == end || *rest != 'x'))
-      throw InvalidArgument("a shape is LAYERSxCHANNELSxCONTEXTxBATCH, like 4x128x64x12, not '" +
-                            std::string(text) + "'");
+      throw InvalidArgument(Code::invalid_argument,
+                            "a shape is LAYERSxCHANNELSxCONTEXTxBATCH, like 4x128x64x12, not '" +
+                                std::string(text) + "'");
     next = rest + 1;
   }
   return shape;
