@@ -1,6 +1,7 @@
 #include "troupe/train/checkpoint/safetensors.hpp"
 
 #include "troupe/train/checkpoint/internal/file_plan.hpp"
+#include "troupe/train/checkpoint/internal/file_reader.hpp"
 #include "troupe/train/checkpoint/internal/safetensors_header.hpp"
 #include "troupe/train/internal/reject.hpp"
 
@@ -69,12 +70,6 @@ std::string in_quotes(std::string_view name) {
   return '"' + std::string(name.substr(0, 200)) + '"';
 }
 
-/// A header that fits its data: entries in the order of their bytes, and the type of each.
-struct FileLayout {
-  internal::Header header;
-  std::vector<FileType> types;
-};
-
 /// Checks one entry against the type, the shape and the size of the data.
 Result<FileType> check_entry(const internal::HeaderEntry& entry, std::uint64_t data_size) {
   const std::optional<FileType> type = find_type(entry.type);
@@ -86,27 +81,6 @@ Result<FileType> check_entry(const internal::HeaderEntry& entry, std::uint64_t d
     return broken("tensor " + in_quotes(entry.name) +
                   " has offsets that do not fit its shape or the file");
   return *type;
-}
-
-Result<FileLayout> layout_of(std::string_view text, std::uint64_t data_size) {
-  Result<internal::Header> header = internal::parse_header(text);
-  if (!header) return broken(header.error().message());
-  FileLayout layout{std::move(*header), {}};
-  std::vector<internal::HeaderEntry>& entries = layout.header.entries;
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  std::uint64_t covered = 0;
-  for (const internal::HeaderEntry& entry : entries) {
-    const Result<FileType> type = check_entry(entry, data_size);
-    if (!type) return type.error();
-    if (entry.begin != covered)
-      return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
-    covered = entry.end;
-    layout.types.push_back(*type);
-  }
-  if (covered != data_size) return broken("bytes are left over after the last tensor");
-  return layout;
 }
 
 }  // namespace
@@ -162,10 +136,26 @@ Blob write_safetensors(std::span<const FileTensor> tensors, const Metadata& meta
   return bytes;
 }
 
-Result<void> internal::check_header(std::string_view text, std::uint64_t data_size) {
-  const Result<FileLayout> layout = layout_of(text, data_size);
-  if (!layout) return layout.error();
-  return {};
+Result<internal::FileIndex> internal::index_of_file(std::string_view text,
+                                                    std::uint64_t data_size) {
+  Result<Header> header = parse_header(text);
+  if (!header) return broken(header.error().message());
+  FileIndex index{std::move(*header), {}};
+  std::vector<HeaderEntry>& entries = index.header.entries;
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t covered = 0;
+  for (const HeaderEntry& entry : entries) {
+    const Result<FileType> type = check_entry(entry, data_size);
+    if (!type) return type.error();
+    if (entry.begin != covered)
+      return broken("a hole or an overlap before tensor " + in_quotes(entry.name));
+    covered = entry.end;
+    index.types.push_back(*type);
+  }
+  if (covered != data_size) return broken("bytes are left over after the last tensor");
+  return index;
 }
 
 Result<SafetensorsFile> parse_safetensors(Blob bytes) {
@@ -176,16 +166,17 @@ Result<SafetensorsFile> parse_safetensors(Blob bytes) {
   if (length > bytes.size() - sizeof length) return broken("its header runs past the end");
   const auto size = static_cast<std::size_t>(length);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length, size);
-  Result<FileLayout> layout = layout_of(text, bytes.size() - sizeof length - size);
-  if (!layout) return layout.error();
+  Result<internal::FileIndex> index =
+      internal::index_of_file(text, bytes.size() - sizeof length - size);
+  if (!index) return index.error();
 
   SafetensorsFile file;
   file.storage = std::move(bytes);
-  file.metadata = std::move(layout->header.metadata);
+  file.metadata = std::move(index->header.metadata);
   const BlobView data = BlobView(file.storage).subspan(sizeof length + size);
-  for (std::size_t i = 0; i < layout->types.size(); ++i) {
-    internal::HeaderEntry& entry = layout->header.entries[i];
-    file.tensors.push_back({std::move(entry.name), layout->types[i], std::move(entry.shape),
+  for (std::size_t i = 0; i < index->types.size(); ++i) {
+    internal::HeaderEntry& entry = index->header.entries[i];
+    file.tensors.push_back({std::move(entry.name), index->types[i], std::move(entry.shape),
                             data.subspan(static_cast<std::size_t>(entry.begin),
                                          static_cast<std::size_t>(entry.end - entry.begin))});
   }

@@ -1,7 +1,7 @@
 // Safetensors files on disk: whole reads, atomic writes.
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/train/checkpoint/internal/file_plan.hpp"
-#include "troupe/train/checkpoint/internal/safetensors_header.hpp"
+#include "troupe/train/checkpoint/internal/file_reader.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
 
 #include <fcntl.h>
@@ -74,18 +74,14 @@ Result<std::size_t> read_some(const Fd& file, void* to, std::size_t size, std::u
   return have;
 }
 
-/// Reads the header in pieces and checks it against the file's size. JSON has no bytes below a
-/// space but three, so a hole in a sparse file ends the reading with the first piece.
-Result<void> check_claims(const Fd& file, std::uint64_t file_size, const std::string& path) {
+Error no_file(const std::string& why) {
+  return Error(Code::invalid_argument, "not a safetensors file: " + why);
+}
+
+/// Reads a header of that length in pieces. JSON has no bytes below a space but three, so a hole in
+/// a sparse file ends the reading with the first piece.
+Result<std::string> read_header(const Fd& file, std::uint64_t length, const std::string& path) {
   constexpr std::uint64_t kPiece = 1 << 16;
-  std::uint64_t length = 0;
-  const Result<std::size_t> first = read_some(file, &length, sizeof length, 0, path);
-  if (!first) return first.error();
-  if (*first != sizeof length || length > internal::kMaxHeader)
-    return Error(Code::invalid_argument,
-                 "not a safetensors file: its header claims more than 100,000,000 bytes");
-  if (length > file_size - sizeof length)
-    return Error(Code::invalid_argument, "not a safetensors file: its header runs past the end");
   std::string text;
   while (text.size() < length) {
     const std::size_t have = text.size();
@@ -93,13 +89,31 @@ Result<void> check_claims(const Fd& file, std::uint64_t file_size, const std::st
     const Result<std::size_t> got =
         read_some(file, text.data() + have, text.size() - have, sizeof length + have, path);
     if (!got) return got.error();
+    if (*got == 0) return no_file("it became shorter");
     text.resize(have + *got);
-    if (*got == 0) return {};  // it shrank meanwhile
     const auto odd = [](unsigned char c) { return c < ' ' && c != '\t' && c != '\n' && c != '\r'; };
     if (std::any_of(text.begin() + static_cast<std::ptrdiff_t>(have), text.end(), odd))
-      return Error(Code::invalid_argument, "not a safetensors file: its header is not JSON");
+      return no_file("its header is not JSON");
   }
-  return internal::check_header(text, file_size - sizeof length - length);
+  return text;
+}
+
+/// Fills in all but file, path and size.
+Result<void> read_index(internal::FileReader& reader) {
+  std::uint64_t length = 0;
+  const Result<std::size_t> first = read_some(reader.file, &length, sizeof length, 0, reader.path);
+  if (!first) return first.error();
+  if (*first != sizeof length) return no_file("it is shorter than 8 bytes");
+  if (length > internal::kMaxHeader)
+    return no_file("its header claims more than 100,000,000 bytes");
+  if (length > reader.size - sizeof length) return no_file("its header runs past the end");
+  const Result<std::string> text = read_header(reader.file, length, reader.path);
+  if (!text) return text.error();
+  reader.data = sizeof length + length;
+  Result<internal::FileIndex> index = internal::index_of_file(*text, reader.size - reader.data);
+  if (!index) return index.error();
+  reader.index = std::move(*index);
+  return {};
 }
 
 /// What the machine has free now; 2^64 - 1 where that cannot be known.
@@ -130,33 +144,47 @@ Result<void> write_safetensors_file(const std::string& path, std::span<const Fil
   return sync_folder_of(path);
 }
 
-Result<SafetensorsFile> read_safetensors_file(const std::string& path, Bytes max_size) {
+Result<internal::FileReader> internal::open_safetensors(const std::string& path,
+                                                        std::uint64_t max_size) {
+  FileReader reader;
   // A FIFO is opened at once and then refused.
-  const Fd file = make_fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  reader.file = make_fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  reader.path = path;
   struct stat status{};
-  if (!file || ::fstat(file.get(), &status) != 0) return failed("open", path, errno);
+  if (!reader.file || ::fstat(reader.file.get(), &status) != 0) return failed("open", path, errno);
   if (!S_ISREG(status.st_mode))
     return Error(Code::unavailable, "cannot read " + path + ": it is not a regular file");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > max_size.count)
-    return Error(Code::invalid_argument, path + " is larger than the limit of " +
-                                             std::to_string(max_size.count) + " bytes");
+  reader.size = static_cast<std::uint64_t>(status.st_size);
+  if (reader.size > max_size)
+    return Error(Code::invalid_argument,
+                 path + " is larger than the limit of " + std::to_string(max_size) + " bytes");
+  if (const Result<void> checked = read_index(reader); !checked) return checked.error();
+  if (reader.size > free_memory())
+    return Error(Code::out_of_memory, path + " has " + std::to_string(reader.size) +
+                                          " bytes, and the machine has not so many free");
+  return reader;
+}
+
+Result<void> internal::FileReader::read(std::size_t tensor, std::span<std::byte> out) const {
+  const Result<std::size_t> have =
+      read_some(file, out.data(), out.size(), data + index.header.entries[tensor].begin, path);
+  if (!have) return have.error();
+  if (*have < out.size()) return no_file("it became shorter");
+  return {};
+}
+
+Result<SafetensorsFile> read_safetensors_file(const std::string& path, Bytes max_size) {
+  const Result<internal::FileReader> reader = internal::open_safetensors(path, max_size.count);
+  if (!reader) return reader.error();
   Blob bytes;
-  constexpr std::uint64_t kSmall = 1 << 16;
-  if (size > kSmall) {
-    if (const Result<void> claims = check_claims(file, size, path); !claims) return claims.error();
-    if (size > free_memory())
-      return Error(Code::out_of_memory, path + " has " + std::to_string(size) +
-                                            " bytes, and the machine has not so many free");
-  }
   try {
-    bytes.resize(static_cast<std::size_t>(size));
+    bytes.resize(static_cast<std::size_t>(reader->size));
   } catch (const std::bad_alloc&) {
     return Error(Code::out_of_memory,
-                 "no memory for the " + std::to_string(size) + " bytes of " + path);
+                 "no memory for the " + std::to_string(reader->size) + " bytes of " + path);
   }
   // A file that shrank meanwhile is short, and the parser sees that.
-  const Result<std::size_t> have = read_some(file, bytes.data(), bytes.size(), 0, path);
+  const Result<std::size_t> have = read_some(reader->file, bytes.data(), bytes.size(), 0, path);
   if (!have) return have.error();
   bytes.resize(*have);
   return parse_safetensors(std::move(bytes));

@@ -1,11 +1,13 @@
 #include "troupe/train/checkpoint/snapshot.hpp"
 
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/train/checkpoint/internal/file_reader.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 #include <charconv>
 #include <map>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -29,10 +31,10 @@ FileType file_type_of(const NamedTensor& tensor) {
   reject("tensor " + tensor.name + " has no type");
 }
 
-DType type_of(const FileTensor& tensor) {
-  for (const auto& [type, in_file] : kTypes)
-    if (in_file == tensor.type) return type;
-  reject("tensor " + tensor.name + " has the type " + std::string(name_of(tensor.type)) +
+DType type_of(const std::string& name, FileType type) {
+  for (const auto& [own, in_file] : kTypes)
+    if (in_file == type) return own;
+  reject("tensor " + name + " has the type " + std::string(name_of(type)) +
          ", which no snapshot has");
 }
 
@@ -43,15 +45,15 @@ Error at_path(const std::string& path, const Error& error) {
   return Error(error.code(), path + ": " + message);
 }
 
-const std::string& entry_of(const SafetensorsFile& file, const char* key) {
-  const auto found = file.metadata.find(key);
-  if (found == file.metadata.end())
+const std::string& entry_of(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end())
     reject("no snapshot: its metadata has no \"" + std::string(key) + "\"");
   return found->second;
 }
 
-std::int64_t step_of(const SafetensorsFile& file) {
-  const std::string& text = entry_of(file, kStepKey);
+std::int64_t step_of(const Metadata& metadata) {
+  const std::string& text = entry_of(metadata, kStepKey);
   std::int64_t step = -1;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (problem != std::errc{} || end != text.data() + text.size() || step < 0)
@@ -59,14 +61,21 @@ std::int64_t step_of(const SafetensorsFile& file) {
   return step;
 }
 
-Snapshot snapshot_of(const SafetensorsFile& file) {
-  if (const std::string& version = entry_of(file, kVersionKey); version != kVersion)
+Snapshot snapshot_of(const internal::FileReader& file) {
+  const Metadata& metadata = file.index.header.metadata;
+  if (const std::string& version = entry_of(metadata, kVersionKey); version != kVersion)
     reject("a snapshot of version " + version.substr(0, 40) + ", and this program reads version " +
            kVersion);
-  Snapshot snapshot{.step = step_of(file), .tensors = {}};
-  for (const FileTensor& tensor : file.tensors)
+  Snapshot snapshot{.step = step_of(metadata), .tensors = {}};
+  const std::vector<internal::HeaderEntry>& entries = file.index.header.entries;
+  for (std::size_t i = 0; i < entries.size(); ++i)
     snapshot.tensors.push_back(
-        {tensor.name, type_of(tensor), tensor.shape, {tensor.bytes.begin(), tensor.bytes.end()}});
+        {entries[i].name, type_of(entries[i].name, file.index.types[i]), entries[i].shape, {}});
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::vector<std::byte>& bytes = snapshot.tensors[i].bytes;
+    bytes.resize(static_cast<std::size_t>(entries[i].end - entries[i].begin));
+    file.read(i, bytes).value();
+  }
   return snapshot;
 }
 
@@ -111,9 +120,12 @@ void write_snapshot(const std::string& path, const Snapshot& snapshot) {
 
 Snapshot read_snapshot(const std::string& path) {
   try {
-    return snapshot_of(read_safetensors_file(path).value());
+    constexpr std::uint64_t kAnySize = ~std::uint64_t{0};
+    return snapshot_of(internal::open_safetensors(path, kAnySize).value());
   } catch (const Error& error) {
     raise(at_path(path, error));
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(Code::out_of_memory, "no memory for the tensors of " + path);
   }
 }
 

@@ -34,8 +34,8 @@ struct Snapshot {
 /// InvalidArgument (two tensors of a name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
 /// Tensors come in the order of the file: wide types first, then by name. Blocks; takes no memory
-/// before it has checked the header, then twice the file's size. Throws InvalidArgument, saying
-/// what and where, for a file that is none; Unavailable when it cannot be read; OutOfMemory.
+/// before it has checked the header, then as much as the tensors have. Throws InvalidArgument,
+/// saying what and where, for a file that is none; Unavailable when it cannot be read; OutOfMemory.
 TROUPE_API Snapshot read_snapshot(const std::string& path);
 
 /// What differs between two lists of tensors, in a sentence that names the first one; empty when

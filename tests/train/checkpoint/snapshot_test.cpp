@@ -91,15 +91,35 @@ TEST_F(SnapshotFiles, TypesThatNoTensorHasAreRefusedByName) {
   EXPECT_NE(message_of(path()).find("tensor odd has the type I8"), std::string::npos);
 }
 
+/// A file with this header and a hole behind it, `size` bytes long in all; false when the file
+/// system has no such files.
+bool write_sparse(const std::string& path, const std::string& header, std::uint64_t size) {
+  const std::uint64_t length = header.size();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(&length), sizeof length)
+      .write(header.data(), static_cast<std::streamsize>(length));
+  std::error_code problem;
+  std::filesystem::resize_file(path, size, problem);
+  return !problem;
+}
+
 TEST_F(SnapshotFiles, AHeaderThatClaimsAnExabyteIsRefused) {
   const std::string header =
       R"({"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4611686018427387904]}})";
-  const std::uint64_t length = header.size();
-  std::ofstream(path(), std::ios::binary)
-      .write(reinterpret_cast<const char*>(&length), sizeof length)
-      .write(header.data(), static_cast<std::streamsize>(length));
-  std::filesystem::resize_file(path(), 1 << 20);  // past the size that is read at once
-  EXPECT_NE(message_of(path()).find(path() + ": not a safetensors file"), std::string::npos);
+  for (const std::uint64_t size : {std::uint64_t{1} << 10, std::uint64_t{1} << 20}) {
+    ASSERT_TRUE(write_sparse(path(), header, size));
+    EXPECT_NE(message_of(path()).find(path() + ": not a safetensors file"), std::string::npos);
+  }
+}
+
+TEST_F(SnapshotFiles, AHeaderThatIsTrueOfAHoleCostsNoMoreThanTheMachineHas) {
+  // 4 TiB of zeros: no machine of a test has them.
+  const std::string header =
+      R"({"__metadata__":{"troupe.snapshot":"1","step":"1"},)"
+      R"("a":{"dtype":"U8","shape":[4398046511104],"data_offsets":[0,4398046511104]}})";
+  if (!write_sparse(path(), header, 8 + header.size() + 4398046511104))
+    GTEST_SKIP() << "the file system has no files of that size";
+  EXPECT_THROW(read_snapshot(path()), OutOfMemory);
 }
 
 TEST_F(SnapshotFiles, AWriteThatFailsLeavesTheOldFile) {

@@ -37,8 +37,4 @@ Result<Header> parse_header(std::string_view text);
 /// Bytes that a header may have.
 inline constexpr std::uint64_t kMaxHeader = 100'000'000;
 
-/// Whether so many bytes of data after this header make a file: every type, shape, offset, hole and
-/// overlap. Needs none of the data.
-Result<void> check_header(std::string_view text, std::uint64_t data_size);
-
 }  // namespace troupe::train::internal
