@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <deque>
@@ -101,8 +102,10 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
-  void log(const std::string& line) const {
-    if (options.log) options.log(line);
+  /// Says what others can cause at will, each time twice as many as before: who goes on so does
+  /// not fill the disk.
+  void say_some(std::uint64_t& so_far, const std::string& line) {
+    if (std::has_single_bit(++so_far)) say(line + " (" + std::to_string(so_far) + " so far)");
   }
 
   // Service::Out.
@@ -110,11 +113,7 @@ struct Server::Impl : Service::Out {
   void send(NodeId to, const FromControl& message) override {
     const Blob frame = encode(message);
     if (fits(frame)) return send_frame(to, frame);
-    if (const auto instead = shortened(message)) {
-      log("an answer of " + std::to_string(frame.size()) + " bytes to node " + to.str() +
-          " fits no Link message and is shortened");
-      return send_frame(to, encode(*instead));
-    }
+    if (const auto instead = shortened(message)) return send_frame(to, encode(*instead));
     send_frame(to, frame);  // which says so
   }
 
@@ -156,8 +155,9 @@ struct Server::Impl : Service::Out {
   void send_frame(NodeId to, BlobView frame) {
     if (keys.count(to) == 0) return;  // dropped or revoked
     if (!fits(frame))
-      return log("a message of " + std::to_string(frame.size()) + " bytes for node " + to.str() +
-                 " fits no Link message and is not sent");
+      return say_some(stats.too_large, "a message of " + std::to_string(frame.size()) +
+                                           " bytes for node " + to.str() +
+                                           " fits no Link message and is not sent");
     Outbox& outbox = outboxes[to];
     outbox.append(frame, options.batch);
     waiting.insert(to);
@@ -224,9 +224,7 @@ struct Server::Impl : Service::Out {
   /// It is not heard any more, and dies as a silent node does.
   void drop(NodeId node, const std::string& why) {
     ++stats.dropped_nodes;
-    const std::string line = "node " + node.str() + " is dropped: " + why;
-    say(line);  // its processes end with it, and somebody asks why
-    log(line);
+    say("node " + node.str() + " is dropped: " + why);  // its processes end with it
     revoke(node);
     gone_silent.push_back(node);
   }
@@ -240,10 +238,8 @@ struct Server::Impl : Service::Out {
     if (auto* reset = std::get_if<net::PeerReset>(&event)) return on_reset(reset->node);
     if (auto* lost = std::get_if<net::PeerLost>(&event)) return on_lost(*lost);
     if (auto* join = std::get_if<net::JoinRequest>(&event)) return on_join(*join);
-    if (auto* refused = std::get_if<net::Refused>(&event)) {
-      ++stats.refused_strangers;
-      log("refused " + refused->address + ": " + refused->why);
-    }
+    if (auto* refused = std::get_if<net::Refused>(&event))
+      say_some(stats.refused_strangers, "refused " + refused->address + ": " + refused->why);
   }
 
   void on_reset(NodeId node) {
@@ -254,14 +250,12 @@ struct Server::Impl : Service::Out {
 
   void on_lost(const net::PeerLost& lost) {
     if (keys.count(lost.node) == 0) return;  // revoked here
-    log("node " + lost.node.str() + " is lost: " + lost.error.message());
-    drop(lost.node, "its Link is at its end");
+    drop(lost.node, "its Link is at its end: " + lost.error.message());
   }
 
   void on_join(const net::JoinRequest& join) {
     const Result<JoinAsk> ask = decode_join_ask(join.request);
     if (!ask) return transport->refuse_join(join.id, ask.error().message());
-    log("node " + ask->node.id.str() + " joins as " + ask->node.name);
     service->on_join(join.id, join.one_time.str(), ask->node, now);
   }
 
@@ -289,7 +283,7 @@ struct Server::Impl : Service::Out {
     const Result<ToControl> message = decode_to_control(frame);
     if (!message) {
       if (message.error().code() != Code::unavailable) return message.error();
-      log("node " + from.str() + ": " + message.error().message());  // a later build's
+      say_some(stats.of_later_builds, "node " + from.str() + ": " + message.error().message());
       return std::nullopt;
     }
     if (const auto* registration = std::get_if<RegisterNode>(&*message)) {

@@ -14,7 +14,6 @@
 #include "troupe/runtime/net/transport.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,13 +42,13 @@ struct ServerOptions {
   std::size_t batch = 256 << 10;       ///< bytes of one Link message, unless one frame is larger
   std::size_t max_backlog = 16 << 20;  ///< bytes that wait for one node
   Duration probe_timeout = std::chrono::seconds(1);
-  /// Takes lines for the log; called on the loop's thread; null: they are dropped.
-  std::function<void(const std::string&)> log;
 };
 
 struct ServerStats {
   std::uint64_t messages_received = 0, messages_sent = 0;
   std::uint64_t bad_frames = 0, dropped_nodes = 0, refused_strangers = 0;
+  std::uint64_t too_large = 0;        ///< messages that fit no Link message and were not sent
+  std::uint64_t of_later_builds = 0;  ///< messages of a kind that this build does not know
   std::uint64_t commits = 0;
 };
 

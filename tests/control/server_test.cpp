@@ -230,6 +230,25 @@ TEST_F(ServerTest, WhoTalksNonsenseIsDroppedAlone) {
   EXPECT_EQ(head.server->stats().dropped_nodes, 1u);
 }
 
+/// Whoever runs the cluster reads of strangers, and a stranger cannot fill the disk with that.
+TEST_F(ServerTest, StrangersAreNamedLessOftenEachTime) {
+  testing::internal::CaptureStderr();
+  {
+    Running head(options());
+    for (int times = 0; times < 5; ++times) {
+      Agent stranger;
+      auto nobodys = net::CurveKeys::generate().value();
+      net::JoinToken token{head.server->door(), keys.public_key, nobodys.secret_key.copy()};
+      stranger.transport->join(token, encode(JoinAsk{stranger.description()}), steady_now() + 5s);
+      EXPECT_TRUE(drive({&stranger}, [&] { return stranger.seen<net::JoinReply>() != nullptr; }));
+    }
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  for (const char* line : {"its key is not admitted (1 so far)", "(2 so far)", "(4 so far)"})
+    EXPECT_NE(said.find(line), std::string::npos) << said;
+  EXPECT_EQ(said.find("(3 so far)"), std::string::npos) << said;
+}
+
 TEST_F(ServerTest, NobodyRegistersWithTheKeyOfAnother) {
   Running head(options());
   a.meet(node, keys.public_key, head.server->door());
