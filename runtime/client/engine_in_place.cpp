@@ -124,6 +124,7 @@ void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
       entry.location = value.location;
       entry.nested = std::move(value.refs);
       entry.bundled = value.bundled;
+      entry.site = value.site;
       if (entry.escaped) {
         tell_agent(wire::Adopt{entry.location, value.site});
         entry.adopted = true;

@@ -402,8 +402,7 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, const Receiver& to, Blob&
       break;
     case wire::Value::Kind::shared:
       if (!entry.adopted)
-        tell_agent(
-            wire::Adopt{entry.location, entry.made == Entry::Made::put ? entry.result_index : 0});
+        tell_agent(wire::Adopt{entry.location, static_cast<std::uint32_t>(entry.site)});
       entry.adopted = true;
       value.location = entry.location;
       value.ref_count = entry.bundled ? kBundled : 0;
@@ -468,7 +467,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
   Entry& entry = entry_of(handle);
   entry.kind = value.kind;
   entry.made = Entry::Made::put;
-  entry.result_index = value.site;
+  entry.site = value.site;
   if (value.kind == wire::Value::Kind::shared) {
     entry.location = value.location;
     entry.owns_location = true;

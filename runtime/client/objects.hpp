@@ -94,9 +94,10 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   std::atomic<Entry*> heir{nullptr};
   // What can be done when the bytes are lost (client/lineage.hpp).
   Spec* made_by = nullptr;         ///< the call that made it, while that is known
-  std::uint32_t result_index = 0;  ///< which of its results; of what was put: its call site
+  std::uint32_t result_index = 0;  ///< which of its results
   std::uint32_t lineage_uses = 0;  ///< calls that would need it, and cannot name its call
-  std::uint64_t parked_bytes = 0;
+  std::uint64_t parked_bytes : 47 = 0;
+  std::uint64_t site : 17 = 0;  ///< of what was put or made here: the number of its call site
   inline ~Entry();
 };
 

@@ -19,6 +19,9 @@ const detail::Callable kSmallResult{[](detail::Invocation& i) { publish(i, "smal
                                     detail::CallableKind::function};
 const detail::Callable kLargeResult{[](detail::Invocation& i) { publish(i, kLarge); },
                                     detail::CallableKind::function};
+const detail::Callable kNamedResult{.thunk = [](detail::Invocation& i) { publish(i, kLarge); },
+                                    .kind = detail::CallableKind::function,
+                                    .name = "large()"};
 const detail::Callable kThrows{[](detail::Invocation& i) {
                                  i.enter(detail::Phase::running);
                                  throw std::runtime_error("no luck");
@@ -106,6 +109,20 @@ TEST_F(InPlaceWorker, ALargeResultIsItsOwnUntilOthersHearOfIt) {
   const auto escaped = agent.escaped();
   ASSERT_EQ(escaped.count(result.id()), 1u);
   EXPECT_EQ(agent.read(escaped.at(result.id()).location), kLarge);
+}
+
+/// `troupe memory` says of each object which call made it.
+TEST_F(InPlaceWorker, ALargeResultIsOfTheFunctionThatMadeIt) {
+  lease_to_itself();
+  const auto result = submit_of(kNamedResult);
+  ASSERT_TRUE(agent.finish(awaiting(result)));
+  const auto site = agent.next<wire::CallSite>();
+  EXPECT_EQ(site.text, "large()");
+  const auto outer = engine().put(bytes_of("outer"), {&result, 1});
+  const auto other = submit({outer});
+  lease(kBeside, false, 0);
+  const auto adopted = agent.next<wire::Adopt>();
+  EXPECT_EQ(adopted.site, site.number);
 }
 
 TEST_F(InPlaceWorker, AResultForWhichOthersWaitIsToldToThem) {
