@@ -6,6 +6,7 @@
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/internal/reports.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -30,8 +31,7 @@ using std::chrono::seconds;
 
 void check_amount(const char* what, double amount) {
   if (!std::isfinite(amount) || amount < 0)
-    reject(std::string("train: ") + what + " is " + std::to_string(amount) +
-           ": give a number that is not negative");
+    reject(fmt::format("train: {} is {}: give a number that is not negative", what, amount));
 }
 
 void check(const FitOptions& options) {

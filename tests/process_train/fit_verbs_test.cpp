@@ -196,6 +196,16 @@ TEST_F(FitVerbs, DurationsAndNumbersAtTheirEnds) {
     EXPECT_THROW(train::fit<on_rank_0>(ctx, {.gpus_per_worker = bad}), troupe::InvalidArgument);
     EXPECT_THROW(train::fit<on_rank_0>(ctx, {.cpus_per_worker = bad}), troupe::InvalidArgument);
   }
+  for (const double far : {1e300, 1e15})
+    EXPECT_THROW(train::fit<on_rank_0>(ctx, {.workers = 2, .cpus_per_worker = far}),
+                 troupe::InvalidArgument);
+  try {
+    static_cast<void>(train::fit<on_rank_0>(ctx, {.cpus_per_worker = -0.25}));
+    ADD_FAILURE() << "a negative amount";
+  } catch (const troupe::InvalidArgument& error) {
+    EXPECT_EQ(error.message(),
+              "train: cpus_per_worker is -0.25: give a number that is not negative");
+  }
   for (const int bad : {0, -1, 1025})
     EXPECT_THROW(train::fit<on_rank_0>(ctx, {.workers = bad}), troupe::InvalidArgument);
   EXPECT_THROW(train::fit<on_rank_0>(ctx, {.max_restarts = -2}), troupe::InvalidArgument);
