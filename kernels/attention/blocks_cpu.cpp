@@ -3,7 +3,7 @@
 // size: Milakov and Gimelshein 2018 (the running maximum and sum), Dao et al. 2022 (tiles, and the
 // backward pass from lse).
 #include "troupe/kernels/attention/internal/head.hpp"
-#include "troupe/kernels/gemm/internal/onednn.hpp"
+#include "troupe/kernels/gemm/gemm.hpp"
 #include "troupe/kernels/internal/simd.hpp"
 
 #include <limits>
@@ -52,30 +52,14 @@ TROUPE_KERNEL bool rows_are_finite(const float* x, std::int64_t rows, std::int64
 /// tile = x[t0..] y[s0..]^T.
 void row_products(const ScoreTile& tile, const float* x, std::int64_t x_row, const float* y,
                   std::int64_t y_row, std::int64_t size) {
-  library_product(Op::none, {.b_op = Op::transpose,
-                             .m = tile.rows(),
-                             .n = tile.columns(),
-                             .k = size,
-                             .a = x + tile.t0 * x_row,
-                             .lda = x_row,
-                             .b = y + tile.s0 * y_row,
-                             .ldb = y_row,
-                             .c = tile.values,
-                             .ldc = tile.ld});
+  kernels::gemm(Op::none, Op::transpose, tile.rows(), tile.columns(), size, x + tile.t0 * x_row,
+                x_row, y + tile.s0 * y_row, y_row, 0.0f, tile.values, tile.ld);
 }
 /// out[t0..] = tile x[s0..] + beta * out.
 void weigh(const ScoreTile& tile, const float* x, std::int64_t x_row, float beta, float* out,
            std::int64_t out_row, std::int64_t size) {
-  library_product(Op::none, {.m = tile.rows(),
-                             .n = size,
-                             .k = tile.columns(),
-                             .a = tile.values,
-                             .lda = tile.ld,
-                             .b = x + tile.s0 * x_row,
-                             .ldb = x_row,
-                             .beta = beta,
-                             .c = out + tile.t0 * out_row,
-                             .ldc = out_row});
+  kernels::gemm(Op::none, Op::none, tile.rows(), size, tile.columns(), tile.values, tile.ld,
+                x + tile.s0 * x_row, x_row, beta, out + tile.t0 * out_row, out_row);
 }
 /// out[s0..] += tile^T x[t0..].
 void weigh_transposed(const ScoreTile& tile, const float* x, std::int64_t x_row, float* out,

@@ -1,7 +1,6 @@
 #include "troupe/kernels/gemm/blas.hpp"
 
 #include "troupe/kernels/gemm/gemm.hpp"
-#include "troupe/kernels/gemm/internal/onednn.hpp"
 
 #include <dlfcn.h>
 
@@ -164,7 +163,6 @@ std::optional<std::string> open(const Library& library) {
       dnnl_sgemm = reinterpret_cast<DnnlSgemm>(symbol);
     else
       cblas_sgemm = reinterpret_cast<CblasSgemm>(symbol);
-    if (onednn) internal::open_onednn_matmul(handle);
     if (multiplies_rightly(onednn ? onednn_gemm : openblas_gemm)) return file;
   }
   return std::nullopt;
@@ -244,15 +242,6 @@ void gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, cons
   if (m <= 0 || n <= 0) return;
   if (k <= 0) return builtin_gemm(a_op, b_op, m, n, 0, a, lda, b, ldb, beta, c, ldc);
   loaded()(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
-}
-
-bool internal::library_product(Op a_op, const Matmul& x) {
-  if (x.m > 0 && x.n > 0 && x.k > 0 && a_op == Op::none && loaded() == onednn_gemm) {
-    const OneThread one;
-    if (onednn_matmul(x)) return true;
-  }
-  gemm(a_op, x.b_op, x.m, x.n, x.k, x.a, x.lda, x.b, x.ldb, x.beta, x.c, x.ldc);
-  return x.bias == nullptr;
 }
 
 }  // namespace troupe::kernels

@@ -1,6 +1,6 @@
 // Products of operations.hpp: the library's (or the built-in) product, then one pass over the rows
 // for what comes after it. Threads divide rows, or columns when there are few rows; never k.
-#include "troupe/kernels/gemm/internal/onednn.hpp"
+#include "troupe/kernels/gemm/gemm.hpp"
 #include "troupe/kernels/internal/activations.hpp"
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
@@ -24,26 +24,14 @@ const T* b_of(const Gemm& o, std::int64_t batch, std::int64_t column) {
   return pointer<T>(o.b) + batch * o.b_stride + column * (o.b_op == Op::none ? 1 : o.ldb);
 }
 
-/// Returns whether the bias has been added.
-bool multiply(const Gemm& o, std::int64_t batch, const Tile& t, float) {
-  const float* bias = o.activation_backward ? nullptr : pointer<float>(o.bias);
-  return internal::library_product(
-      o.a_op, {.b_op = o.b_op,
-               .m = t.rows,
-               .n = t.columns,
-               .k = o.k,
-               .a = a_of<float>(o, batch, t.row),
-               .lda = o.lda,
-               .b = b_of<float>(o, batch, t.column),
-               .ldb = o.ldb,
-               .beta = o.beta,
-               .c = pointer<float>(o.c) + batch * o.c_stride + t.row * o.ldc + t.column,
-               .ldc = o.ldc,
-               .bias = bias == nullptr ? nullptr : bias + t.column});
+void multiply(const Gemm& o, std::int64_t batch, const Tile& t, float) {
+  float* c = pointer<float>(o.c) + batch * o.c_stride + t.row * o.ldc + t.column;
+  kernels::gemm(o.a_op, o.b_op, t.rows, t.columns, o.k, a_of<float>(o, batch, t.row), o.lda,
+                b_of<float>(o, batch, t.column), o.ldb, o.beta, c, o.ldc);
 }
 
 /// For gradient checks: right, not fast.
-bool multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
+void multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
   const std::int64_t a_row = o.a_op == Op::none ? o.lda : 1, a_k = o.a_op == Op::none ? 1 : o.lda;
   const std::int64_t b_k = o.b_op == Op::none ? o.ldb : 1,
                      b_column = o.b_op == Op::none ? 1 : o.ldb;
@@ -56,22 +44,26 @@ bool multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
       for (std::int64_t j = 0; j < t.columns; ++j) c[j] += factor * b[p * b_k + j * b_column];
     }
   }
-  return o.bias == nullptr;
+}
+
+template <Activation activation, bool keep, class T>
+TROUPE_INLINE void activate_row(T* __restrict c, T* __restrict aux, const T* bias, std::int64_t n) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    const T x = bias != nullptr ? c[j] + bias[j] : c[j];
+    if constexpr (keep) aux[j] = x;
+    c[j] = internal::value<activation>(x);
+  }
 }
 
 template <Activation activation, class T>
 TROUPE_INLINE void finish_row(T* __restrict c, T* __restrict aux, const T* bias, std::int64_t n,
                               bool backward) {
-  if (backward) {
+  if (backward)
     for (std::int64_t j = 0; j < n; ++j) c[j] = internal::gradient<activation>(aux[j], c[j]);
-    return;
-  }
-  if (bias != nullptr)
-    for (std::int64_t j = 0; j < n; ++j) c[j] += bias[j];
-  if (aux != nullptr)
-    for (std::int64_t j = 0; j < n; ++j) aux[j] = c[j];
-  if constexpr (activation != Activation::none)
-    for (std::int64_t j = 0; j < n; ++j) c[j] = internal::value<activation>(c[j]);
+  else if (aux != nullptr)
+    activate_row<activation, true>(c, aux, bias, n);
+  else
+    activate_row<activation, false>(c, aux, bias, n);
 }
 
 template <Activation activation, class T>
@@ -100,13 +92,8 @@ void finish_product(const Gemm& o, std::int64_t batch, const Tile* t, double) {
   finish_tile<double>(o, batch, *t);
 }
 
-/// The product and what comes after it, for a part of c.
-template <class T>
-void compute(const Gemm& o, std::int64_t batch, const Tile& t, T type) {
-  Gemm rest = o;
-  if (multiply(o, batch, t, type)) rest.bias = nullptr;
-  if (rest.bias != nullptr || o.aux != nullptr || o.activation != Activation::none)
-    finish_product(rest, batch, &t, type);
+bool has_epilogue(const Gemm& o) {
+  return o.bias != nullptr || o.aux != nullptr || o.activation != Activation::none;
 }
 
 /// How a product is divided: units of consecutive rows, or of columns when there are few rows.
@@ -136,7 +123,9 @@ void product(Queue& queue, const Gemm& o, T type) {
     for (std::int64_t at = first; at < end;) {
       const std::int64_t batch = at / d.units, from = at % d.units;
       const std::int64_t size = std::min(end - at, d.units - from);
-      compute(o, batch, d.tile(o, from, from + size), type);
+      const Tile tile = d.tile(o, from, from + size);
+      multiply(o, batch, tile, type);
+      if (has_epilogue(o)) finish_product(o, batch, &tile, type);
       at += size;
     }
   });
