@@ -1,0 +1,157 @@
+// What layers are made of: initial values by global element, parts of bytes, dropout by sample,
+// operations counted.
+#include "troupe/kernels/philox/philox.hpp"
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/train/hash.hpp"
+#include "troupe/train/layers/parts/norm.hpp"
+#include "troupe/train/models/models.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace troupe::train {
+namespace {
+
+constexpr std::uint64_t kSeed = 9;
+
+/// This rank's values of a tensor that is divided as `shard` says.
+std::vector<double> filled(const Shape& global, const TensorShard& shard, DType type) {
+  Index index;
+  const TensorId id = index.add(index.begin_unit("u"), "w", global, Group::decay, shard);
+  index.seal();
+  kernels::Device device = kernels::cpu_device();
+  const Layout layout;
+  const Spec spec{type, index[id].local};
+  const kernels::Memory memory = device.allocate(static_cast<std::size_t>(spec.bytes()));
+  const TensorView view(memory.data(), spec);
+  const Tensors w(index, [&](TensorId) { return view; });
+  fill_normal({.device = device, .layout = layout, .seed = kSeed}, w, id, 0.5f);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < view.count(); ++i)
+    values.push_back(type == DType::f64 ? view.as<double>()[i]
+                                        : static_cast<double>(view.as<float>()[i]));
+  return values;
+}
+
+/// The whole tensor, made in one piece.
+std::vector<double> whole(std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  kernels::philox_normal(values.data(), count, kSeed, hash_bytes("w", 1), 0, 0.0f, 0.5f);
+  return {values.begin(), values.end()};
+}
+
+TEST(FillNormal, GivesEveryShardItsElementsOfTheWhole) {
+  const std::vector<double> all = whole(12 * 10);
+  for (const DType type : {DType::f32, DType::f64}) {
+    EXPECT_EQ(filled({12, 10}, {}, type), all);
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<double> rows, columns, groups;  // what the rank should have
+      for (int r = 0; r < 12; ++r)
+        for (int c = 0; c < 10; ++c) {
+          const double value = all[static_cast<std::size_t>(10 * r + c)];
+          if (r / 6 == rank) rows.push_back(value);
+          if (c / 5 == rank) columns.push_back(value);
+          if (r % 4 / 2 == rank) groups.push_back(value);  // three groups of four rows
+        }
+      EXPECT_EQ(filled({12, 10}, {.axis = 0, .parts = 2, .index = rank}, type), rows);
+      EXPECT_EQ(filled({12, 10}, {.axis = 1, .parts = 2, .index = rank}, type), columns);
+      EXPECT_EQ(filled({12, 10}, {.axis = 0, .parts = 2, .index = rank, .groups = 3}, type),
+                groups);
+    }
+  }
+}
+
+TEST(FillNormal, GoesThroughManyAxes) {
+  const std::vector<double> all = whole(2 * 3 * 4 * 5);
+  std::vector<double> middle;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i / 5 % 4 / 2 == 1) middle.push_back(all[i]);  // the last two of axis 2
+  EXPECT_EQ(filled({2, 3, 4, 5}, {.axis = 2, .parts = 2, .index = 1}, DType::f32), middle);
+}
+
+TEST(FillNormal, StagesTensorsOfMoreThanOnePiece) {
+  EXPECT_EQ(filled({300, 701}, {}, DType::f64), whole(300 * 701));
+}
+
+TEST(Carve, CountsAndHandsOutTheSameParts) {
+  alignas(256) std::byte memory[2048];
+  Carve counted, carved(TensorView(memory, DType::u8, {2048}));
+  EXPECT_EQ(counted.take(DType::f32, {3}).data, nullptr);
+  EXPECT_EQ(counted.take(DType::f64, {100}).data, nullptr);
+  EXPECT_EQ(counted.bytes(), 256 + 1024);
+  EXPECT_EQ(carved.take(DType::f32, {3}).data, memory);
+  EXPECT_EQ(carved.take(DType::f64, {100}).data, memory + 256);
+  EXPECT_EQ(carved.take(DType::u8, {0}).data, memory + 1280);
+  EXPECT_EQ(carved.bytes(), counted.bytes());
+}
+
+class DropoutTest : public testing::Test {
+ protected:
+  /// Ones of these samples, after dropout.
+  std::vector<float> dropped(const std::vector<std::int64_t>& samples, const std::string& name,
+                             std::int64_t step) {
+    const parts::Dropout dropout(name, 0.25f);
+    const Spec spec{DType::f32, {std::ssize(samples), 5, 7}};
+    std::vector<float> in(static_cast<std::size_t>(spec.count()), 1.0f), out(in.size());
+    dropout.apply({.device = device_, .layout = layout_, .step = step, .samples = samples},
+                  TensorView(in.data(), spec), TensorView(out.data(), spec), 5);
+    return out;
+  }
+  kernels::Device device_ = kernels::cpu_device();
+  Layout layout_;
+};
+
+TEST_F(DropoutTest, DependsOnTheSampleNotOnItsPlace) {
+  const std::vector<float> all = dropped({0, 1, 2, 3}, "a", 1);
+  const std::vector<float> half = dropped({2, 3}, "a", 1);
+  EXPECT_TRUE(std::equal(half.begin(), half.end(), all.begin() + 2 * 35));
+  const std::vector<float> turned = dropped({3, 2}, "a", 1);
+  EXPECT_TRUE(std::equal(turned.begin(), turned.begin() + 35, half.begin() + 35));
+  EXPECT_NE(turned, half);
+  EXPECT_NE(dropped({2, 3}, "b", 1), half);
+  EXPECT_NE(dropped({2, 3}, "a", 2), half);
+}
+
+TEST_F(DropoutTest, KeepsTheMean) {
+  std::vector<std::int64_t> samples(400);
+  std::iota(samples.begin(), samples.end(), 0);
+  const std::vector<float> out = dropped(samples, "a", 1);
+  const double sum = std::accumulate(out.begin(), out.end(), 0.0);
+  EXPECT_NEAR(sum / static_cast<double>(out.size()), 1.0, 0.03);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(out, 0.0f)) / static_cast<double>(out.size()),
+              0.25, 0.02);
+}
+
+TEST_F(DropoutTest, RefusesNumbersOfOtherSamplesAndProbabilitiesThatAreNone) {
+  const parts::Dropout dropout("a", 0.25f);
+  float memory[70] = {};
+  const TensorView view(memory, DType::f32, {2, 5, 7});
+  const std::vector<std::int64_t> three{0, 1, 2};
+  EXPECT_THROW(
+      dropout.apply({.device = device_, .layout = layout_, .samples = three}, view, view, 5),
+      InvalidArgument);
+  EXPECT_THROW(parts::Dropout("a", 1.0f), InvalidArgument);
+  EXPECT_THROW(parts::Dropout("a", -0.1f), InvalidArgument);
+}
+
+TEST(Flops, AreTwoPerWeightAndTokenAndAttention) {
+  const models::Gpt2Config c = models::gpt2_preset("char-small");
+  const Model model = models::gpt2(c);
+  Spec spec{DType::i32, {2, c.context}};
+  double flops = 0;
+  for (const auto& layer : model) {
+    flops += layer->flops(spec);
+    spec = layer->need(spec, {}).out;
+  }
+  const double channels = static_cast<double>(c.channels), layers = static_cast<double>(c.layers);
+  const double weights =
+      12 * layers * channels * channels + static_cast<double>(c.vocabulary) * channels;
+  const double tokens = 2.0 * static_cast<double>(c.context);
+  EXPECT_EQ(flops, tokens * (2 * weights + 4 * layers * channels * static_cast<double>(c.context)));
+}
+
+}  // namespace
+}  // namespace troupe::train
