@@ -32,6 +32,7 @@ struct CommandLine {
   std::uint32_t limit = 100;
   double leak_after = 60;
   DoctorRequest doctor_request;
+  PlanRequest plan_request;
   bool head = false, all = false, verbose = false;
   std::string name;  ///< of an object
   std::function<Exit()> verb;
@@ -46,6 +47,7 @@ struct CommandLine {
   void add_start();
   void add_others();
   void add_doctor();
+  void add_train();
 };
 
 CLI::App* CommandLine::add(CLI::App& to, const char* name, const char* what, const char* example,
@@ -184,6 +186,35 @@ void CommandLine::add_doctor() {
   sub->add_flag("--json", doctor_request.json, "one JSON document on stdout");
 }
 
+void CommandLine::add_train() {
+  CLI::App* train = add(app, "train", "about training", "troupe train plan --model gpt2", nullptr);
+  train->require_subcommand(1);
+  CLI::App* sub =
+      add(*train, "plan", "bytes of each rank and traffic of a step, for the layouts that fit",
+          "troupe train plan --model gpt2-xl --ranks 8 --memory 80GiB --batch 64",
+          [this] { return plan_training(plan_request); });
+  PlanRequest& r = plan_request;
+  const auto size = CLI::Range(std::int64_t{1}, std::int64_t{1} << 20);
+  sub->add_option("--model", r.model, "gpt2, gpt2-medium, gpt2-large, gpt2-xl, char, char-small")
+      ->capture_default_str();
+  sub->add_option("--ranks", r.ranks, "how many ranks there are at most")
+      ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+  sub->add_option("--memory", r.memory, "of each rank, like 80GiB")->capture_default_str();
+  sub->add_option("--batch", r.batch, "samples of a step, over all ranks")
+      ->check(size)
+      ->capture_default_str();
+  sub->add_option("--micro", r.micro, "micro-batches of a rank")
+      ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+  sub->add_option("--layers", r.layers, "in place of the model's")->check(size);
+  sub->add_option("--heads", r.heads, "in place of the model's")->check(size);
+  sub->add_option("--channels", r.channels, "in place of the model's")->check(size);
+  sub->add_option("--context", r.context, "in place of the model's")->check(size);
+  sub->add_option("--vocabulary", r.vocabulary, "in place of the model's")->check(size);
+  sub->add_flag("--json", r.json, "one JSON document on stdout");
+}
+
 CommandLine::CommandLine() {
   app.name("troupe");
   app.require_subcommand(1);
@@ -194,6 +225,7 @@ CommandLine::CommandLine() {
   add_start();
   add_others();
   add_doctor();
+  add_train();
 }
 
 Exit exit_of(const Error& error, bool starts) {
@@ -254,7 +286,8 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
 int report(const CommandLine& line, Exit exit, const Error& error) {
   std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
   const int tell = line.up_request.tell;
-  if (line.request.json || line.up_request.json || line.doctor_request.json || tell >= 0) {
+  if (line.request.json || line.up_request.json || line.doctor_request.json ||
+      line.plan_request.json || tell >= 0) {
     const json document = {
         {"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
     const std::string text =

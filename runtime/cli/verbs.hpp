@@ -58,6 +58,18 @@ struct DoctorRequest {
   bool json = false;
 };
 
+/// A model of which is asked in what layouts it can be trained.
+struct PlanRequest {
+  std::string model = "gpt2";  ///< of train::models::gpt2_preset()
+  /// In place of the model's; 0: as it has them.
+  std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
+  int ranks = 1;                 ///< at most
+  std::int64_t batch = 8;        ///< samples of a step, over all ranks
+  int micro = 1;                 ///< micro-batches of a rank
+  std::string memory = "80GiB";  ///< of a rank
+  bool json = false;
+};
+
 enum class Table { nodes, actors, jobs, names };
 
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
@@ -77,6 +89,8 @@ Exit memory(const Request& request, double leak_after);
 Exit list_objects(const Request& request, std::uint32_t limit, double leak_after);
 /// Lets go of an object's name, so that it is freed with its last ref; failed: there is none.
 Exit forget(const Request& request, const std::string& name);
+/// Which layouts of a model fit into a memory; failed: none does.
+Exit plan_training(const PlanRequest& request);
 /// Becomes the program, with TROUPE_ADDRESS set; returns only by an Error.
 Exit run_program(const Request& request, const std::vector<std::string>& command);
 

@@ -2,6 +2,7 @@
 # Includes go down the house only, stay out of other packages' internals, and keep third-party headers out of what
 # users include (they see the standard library and troupe).
 #   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, actors on kernels; floors may be skipped.
+#   runtime/cli is the command line, above train.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Rooms that a room may include. Everybody may include runtime/base.
@@ -10,6 +11,7 @@ declare -A below=(
   [objectstore]='objectstore'
   [kernels]='kernels'
   [runtime]='runtime objectstore'
+  [cli]='cli train kernels actors runtime objectstore'
   [actors]='actors kernels runtime objectstore'
   [train]='train kernels actors runtime objectstore'
   [tune]='tune train actors runtime objectstore'
@@ -21,6 +23,7 @@ third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|open
 room_of() {
   case $1 in
     runtime/base/*) echo base ;;
+    runtime/cli/*) echo cli ;;
     *) echo "${1%%/*}" ;;
   esac
 }

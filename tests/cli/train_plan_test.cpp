@@ -1,0 +1,63 @@
+// `troupe train plan`: what a model needs in each layout, before any memory is taken.
+#include "command.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace troupe::cli {
+namespace {
+
+using nlohmann::json;
+
+json plan_of(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"train", "plan", "--json"});
+  const Outcome o = troupe_command(std::move(arguments));
+  EXPECT_EQ(o.code, 0) << o.err;
+  return json::parse(o.out);
+}
+
+const json* of_layout(const json& plans, int dp, int zero) {
+  for (const json& plan : plans.at("fit"))
+    if (plan.at("dp") == dp && plan.at("zero") == zero && plan.at("recompute") == "none" &&
+        !plan.at("offload"))
+      return &plan;
+  return nullptr;
+}
+
+TEST(TrainPlan, CountsSixteenBytesAParameterAndWhatZeroShares) {
+  const json plans = plan_of({"--model", "gpt2", "--ranks", "4", "--memory", "80GiB"});
+  const std::int64_t p = 124'439'808, tied = 4 * 50257 * 768;
+  EXPECT_EQ(plans.at("plain").at("parameters"), p);
+  const json& plain = plans.at("plain");
+  EXPECT_EQ(plain.at("weights").get<std::int64_t>() + plain.at("gradients").get<std::int64_t>() +
+                plain.at("moments").get<std::int64_t>() - plain.at("padding").get<std::int64_t>(),
+            16 * p);
+  EXPECT_EQ(plain.at("tied"), tied);
+  const json* zero1 = of_layout(plans, 4, 1);
+  const json* zero3 = of_layout(plans, 4, 3);
+  ASSERT_NE(zero1, nullptr);
+  ASSERT_NE(zero3, nullptr);
+  EXPECT_NEAR(zero1->at("moments").get<double>(), 8.0 * p / 4, 1e-3 * 8 * p / 4);
+  EXPECT_NEAR(zero3->at("weights").get<double>(), 4.0 * p / 4, 1e-3 * 4 * p / 4);
+}
+
+TEST(TrainPlan, SaysWhatIsMissingWhenNothingFits) {
+  const Outcome o = troupe_command({"train", "plan", "--model", "gpt2-xl", "--memory", "1GiB"});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.out.find("gpt2-xl"), std::string::npos) << o.out;
+}
+
+TEST(TrainPlan, NamesWhatIsWrong) {
+  const Outcome model = troupe_command({"train", "plan", "--model", "gpt5"});
+  EXPECT_EQ(model.code, 2);
+  EXPECT_NE(model.err.find("gpt2-medium"), std::string::npos) << model.err;
+  const Outcome memory = troupe_command({"train", "plan", "--memory", "much"});
+  EXPECT_EQ(memory.code, 2);
+  EXPECT_NE(memory.err.find("--memory"), std::string::npos) << memory.err;
+  const Outcome heads = troupe_command({"train", "plan", "--heads", "7"});
+  EXPECT_EQ(heads.code, 2);
+  EXPECT_NE(heads.err.find("head"), std::string::npos) << heads.err;
+}
+
+}  // namespace
+}  // namespace troupe::cli
