@@ -4,6 +4,7 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/train/engine/internal/state.hpp"
+#include "troupe/train/engine/internal/with_plan.hpp"
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/optimizers/norm.hpp"
 
@@ -76,6 +77,13 @@ void clear_moments(internal::Parts& parts) {
     if (parts.optimizer.moments() > 0) parts.store.write_whole(unit, Part::first_moment, zeros);
     if (parts.optimizer.moments() > 1) parts.store.write_whole(unit, Part::second_moment, zeros);
   }
+}
+
+Spec largest_input(std::span<const MicroBatch> micros) {
+  Spec largest{DType::i32, {0}};
+  for (const MicroBatch& micro : micros)
+    if (micro.input.count() > largest.count()) largest = micro.input.spec();
+  return largest;
 }
 
 void require_targets(const Totals& totals) {
@@ -216,7 +224,10 @@ void Engine::initialize(std::uint64_t seed) {
   state_->initialize(seed);
 }
 StepResult Engine::step(std::span<const MicroBatch> micros, const StepOptions& options) {
-  return state_->step(micros, options);
+  const internal::Parts& parts = state_->parts;
+  const Spec largest = largest_input(micros);
+  return internal::with_plan(parts.model, parts.layout, &largest, parts.optimizer,
+                             [&] { return state_->step(micros, options); });
 }
 double Engine::evaluate(std::span<const MicroBatch> micros) {
   return state_->evaluate(micros);

@@ -1,6 +1,6 @@
 #include "troupe/train/engine/internal/parts.hpp"
 
-#include "troupe/train/engine/model_plan.hpp"
+#include "troupe/train/engine/internal/with_plan.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 #include <algorithm>
@@ -55,12 +55,14 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       optimizer(rule),
       index(index_of(checked(model, layout, mesh, optimizer), layout)),
       units(units_of_layers(index)),
-      store(index, device,
-            {.zero = layout.zero,
-             .dp_rank = mesh.dp_rank,
-             .offload = layout.offload == Offload::optimizer,
-             .moments = optimizer.moments()},
-            mesh.dp.get()) {}
+      store(with_plan(model, layout, nullptr, optimizer, [this] {
+        return Store(index, device,
+                     {.zero = layout.zero,
+                      .dp_rank = mesh.dp_rank,
+                      .offload = layout.offload == Offload::optimizer,
+                      .moments = optimizer.moments()},
+                     mesh.dp.get());
+      })) {}
 
 Totals exchange(collective::Communicator* dp, std::int64_t targets, std::int64_t samples,
                 std::int64_t batches) {

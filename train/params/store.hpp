@@ -100,7 +100,7 @@ class TROUPE_API Store {
   /// Begins a step: gradients are zero, those of tied uses too.
   void zero_gradients();
 
-  /// The whole unit's values of all ranks, without padding removed: out has as many elements as the
+  /// The whole unit's values of all ranks, padding included: out has as many elements as the
   /// unit's slab. Every rank calls it. Blocks.
   void read_whole(int unit, Part part, std::span<float> out);
   /// Takes this rank's part of a whole unit's values.

@@ -98,5 +98,43 @@ TEST(Plan, AnOutOfMemorySentenceOffersWhatNeedsLessOnTheSameRanks) {
             std::string::npos);
 }
 
+template <class F>
+std::string memory_error_of(F&& call) {
+  try {
+    std::forward<F>(call)();
+  } catch (const OutOfMemory& error) {
+    return error.message();
+  }
+  return "none";
+}
+
+TEST(Plan, IsSaidByAnEngineWhoseWeightsDoNotFit) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    // 2^47 bytes of weights: more than a process can address.
+    const GptShape huge{.vocabulary = std::int64_t{1} << 40, .layers = 1, .channels = 32};
+    const std::string text =
+        memory_error_of([&] { Engine(gpt(huge), {.dp = 2}, context.mesh, context.device, {}); });
+    EXPECT_NE(text.find("has no room for"), std::string::npos) << text;
+    EXPECT_NE(text.find("dp=2 zero=0 needs 640"), std::string::npos) << text;
+    EXPECT_NE(text.find("these fit: dp=2 zero=1 ("), std::string::npos) << text;
+  });
+}
+
+TEST(Plan, IsSaidByAStepWhoseActivationsDoNotFit) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Engine engine(gpt(kShape), {}, context.mesh, context.device, {});
+    engine.initialize(1);
+    std::int32_t token = 0;
+    const Shape shape{std::int64_t{1} << 40, kShape.context};
+    const MicroBatch micro{.input = {&token, DType::i32, shape},
+                           .targets = {&token, DType::i32, shape}};
+    const std::string text = memory_error_of([&] { engine.step(std::span(&micro, 1)); });
+    EXPECT_NE(text.find("dp=1 zero=0 needs"), std::string::npos) << text;
+    EXPECT_NE(text.find("activations"), std::string::npos) << text;
+    EXPECT_NE(text.find("dp=1 zero=0 recompute=full ("), std::string::npos) << text;
+    EXPECT_EQ(engine.steps(), 0);
+  });
+}
+
 }  // namespace
 }  // namespace troupe::train::testing
