@@ -133,6 +133,8 @@ class Event {
   bool has_happened() const noexcept { return state_ == nullptr || state_->has_happened(); }
   /// Waits at most until then; false when it has not happened.
   bool wait(Time until) const noexcept { return state_ == nullptr || state_->wait(until); }
+  /// For devices that know their own events; null for one that has happened from the start.
+  const std::shared_ptr<const EventState>& state() const noexcept { return state_; }
 
  private:
   std::shared_ptr<const EventState> state_;

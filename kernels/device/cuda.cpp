@@ -62,7 +62,8 @@ Found look() {
   auto get =
       reinterpret_cast<decltype(&troupe_cuda_get_table)>(::dlsym(handle, "troupe_cuda_get_table"));
   const troupe_cuda_table* table = get == nullptr ? nullptr : get(TROUPE_CUDA_TABLE_VERSION);
-  if (table == nullptr || table->size != sizeof *table)
+  if (table == nullptr || table->size != sizeof *table ||
+      table->operations != troupe_cuda_operations_size())
     return {nullptr, "the CUDA plug-in belongs to another version"};
   const int usable = table->device_count();
   if (usable <= 0) return {nullptr, "the CUDA runtime finds no usable device"};

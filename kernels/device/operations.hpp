@@ -188,7 +188,8 @@ struct Dropout {
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
   std::int64_t rows = 0, columns = 0;
-  const std::int64_t* samples = nullptr;  ///< of each `time` rows, their number in the global order
+  /// Of each `time` rows, their number in the global order; of the host or the device. Null: 0, 1, …
+  const std::int64_t* samples = nullptr;
   std::int64_t time = 1;
   std::int64_t first_column = 0, all_columns = 0;  ///< this rank's part of a row
   const void* in = nullptr;
@@ -196,7 +197,7 @@ struct Dropout {
 };
 
 /// Images as matrices: out[(b, y, x), (c, i, j)] of in[b, c, height, width]; zero outside.
-/// `col2im` adds the columns back: the gradient.
+/// `col2im` adds the columns back: out[b, c, y, x] (written) from the matrix in, the gradient.
 struct Im2col {
   DType type = DType::f32;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
@@ -204,7 +205,8 @@ struct Im2col {
   const void* in = nullptr;
   void* out = nullptr;
 };
-/// out[b, c, y, x]: the largest of a window; `index` says which. Backward: din (written) from dout.
+/// out[b, c, y, x]: the largest of a window, or a NaN in it; `index` is its place in its plane, the
+/// first of equals. Backward: din (written) from dout.
 struct MaxPool {
   DType type = DType::f32;
   std::int64_t planes = 0, height = 0, width = 0;  ///< planes: batch * channels

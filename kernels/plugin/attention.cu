@@ -1,24 +1,45 @@
-// Causal attention, one warp per (batch, head, query): exact and in a fixed order; not fused or
-// tiled.
+// Causal attention, one warp per query (or key): exact, in a fixed order, with and without kept
+// probabilities. Scores are computed again rather than kept. Not tiled: right before fast.
 #include "internal.cuh"
 
 namespace troupe_cuda {
 namespace {
 
-struct Shape {
-  int64_t batch, time, channels, heads, size;
-  float scale;
-  __device__ int64_t rows() const { return batch * heads * time; }
-};
+using kernels::Attention;
+using kernels::AttentionBackward;
 
-/// Where row (b, h, t) of q lies; k and v follow at + channels and + 2 * channels.
-__device__ int64_t query(const Shape& s, int64_t row) {
-  const int64_t t = row % s.time, head = row / s.time % s.heads, b = row / s.time / s.heads;
-  return (b * s.time + t) * 3 * s.channels + head * s.size;
+constexpr int kOwn = 8;  ///< elements of a head that a lane sums at a time
+constexpr int64_t kPass = int64_t{kOwn} * kWarp;
+
+__device__ int64_t first_row() {
+  return first() / kWarp;
 }
-__device__ int64_t output(const Shape& s, int64_t row) {
-  const int64_t t = row % s.time, head = row / s.time % s.heads, b = row / s.time / s.heads;
-  return (b * s.time + t) * s.channels + head * s.size;
+__device__ int64_t row_stride() {
+  return stride() / kWarp;
+}
+__device__ int lane() {
+  return static_cast<int>(threadIdx.x) % kWarp;
+}
+
+/// Where things of head h of batch row b begin; rows of a head lie q_row, kv_row, out_row apart.
+struct Head {
+  const float *q, *k, *v;
+  int64_t q_at, kv_at, out_at, out_row, rows;
+  float scale;
+};
+__device__ Head head_of(const Attention& o, int64_t b, int64_t h) {
+  const int64_t kv = h / (o.heads / o.kv_heads), out_row = o.heads * o.head_size;
+  Head head{};
+  head.q_at = b * o.time * o.q_row + h * o.head_size;
+  head.kv_at = b * o.time * o.kv_row + kv * o.head_size;
+  head.out_row = out_row;
+  head.out_at = b * o.time * out_row + h * o.head_size;
+  head.rows = (b * o.heads + h) * o.time;
+  head.q = floats(o.q) + head.q_at;
+  head.k = floats(o.k) + head.kv_at;
+  head.v = floats(o.v) + head.kv_at;
+  head.scale = 1.0f / sqrtf(static_cast<float>(o.head_size));
+  return head;
 }
 
 __device__ float dot(const float* a, const float* b, int64_t n) {
@@ -26,97 +47,170 @@ __device__ float dot(const float* a, const float* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) total += a[i] * b[i];
   return total;
 }
+__device__ float score(const Attention& o, const Head& h, int64_t t, int64_t s) {
+  return h.scale * dot(h.q + t * o.q_row, h.k + s * o.kv_row, o.head_size);
+}
 
-__global__ void forward_kernel(float* out, float* probabilities, const float* qkv, Shape s) {
-  for (int64_t row = first_row(); row < s.rows(); row += row_stride()) {
-    const int64_t t = row % s.time, at = query(s, row), pitch = 3 * s.channels;
-    const float* key0 = qkv + at + s.channels - t * pitch;  // key of position 0
-    float* p = probabilities + row * s.time;
-    float top = -INFINITY, total = 0;
-    for (int64_t j = lane(); j <= t; j += kWarp) {
-      p[j] = s.scale * dot(qkv + at, key0 + j * pitch, s.size);
-      top = fmaxf(top, p[j]);
-    }
-    top = warp_max(top);
-    for (int64_t j = lane(); j <= t; j += kWarp) total += p[j] = expf(p[j] - top);
-    total = warp_sum(total);
-    for (int64_t j = lane(); j < s.time; j += kWarp) p[j] = j <= t ? p[j] / total : 0.0f;
-    __syncwarp();
-    for (int64_t i = lane(); i < s.size; i += kWarp) {
-      float sum = 0;
-      for (int64_t j = 0; j <= t; ++j) sum += p[j] * key0[s.channels + j * pitch + i];
-      out[output(s, row) + i] = sum;
-    }
+/// Elements [base, base + kPass) of a head: sum[u] += factor * x[base + lane + 32 u].
+__device__ void add_to(float* sum, float factor, const float* x, int64_t base, int64_t size) {
+  for (int u = 0; u < kOwn; ++u) {
+    const int64_t i = base + lane() + u * kWarp;
+    if (i < size) sum[u] += factor * x[i];
+  }
+}
+__device__ void store(float* x, const float* sum, int64_t base, int64_t size) {
+  for (int u = 0; u < kOwn; ++u) {
+    const int64_t i = base + lane() + u * kWarp;
+    if (i < size) x[i] = sum[u];
   }
 }
 
-/// ds = scale * p * (dp - sum(p * dp)) into scratch; dq += ds k.
-__global__ void query_backward_kernel(float* dqkv, const float* dout, const float* qkv,
-                                      const float* probabilities, float* scratch, Shape s) {
-  for (int64_t row = first_row(); row < s.rows(); row += row_stride()) {
-    const int64_t t = row % s.time, at = query(s, row), pitch = 3 * s.channels;
-    const float* key0 = qkv + at + s.channels - t * pitch;
-    const float* dy = dout + output(s, row);
-    const float* p = probabilities + row * s.time;
-    float* ds = scratch + row * s.time;
-    float mixed = 0;
-    for (int64_t j = lane(); j <= t; j += kWarp) {
-      ds[j] = dot(dy, key0 + s.channels + j * pitch, s.size);
-      mixed += p[j] * ds[j];
+/// Maximum and sum of powers of row t's scores, online (Milakov and Gimelshein 2018).
+struct Softmax {
+  float top, total;
+};
+__device__ Softmax softmax_of(const Attention& o, const Head& h, int64_t t) {
+  float top = -INFINITY, total = 0;
+  for (int64_t s = lane(); s <= t; s += kWarp) {
+    const float x = score(o, h, t, s);
+    if (x > top) {
+      total *= expf(top - x);
+      top = x;
     }
-    mixed = warp_sum(mixed);
-    for (int64_t j = lane(); j <= t; j += kWarp) ds[j] = s.scale * p[j] * (ds[j] - mixed);
-    __syncwarp();
-    for (int64_t i = lane(); i < s.size; i += kWarp) {
-      float sum = 0;
-      for (int64_t j = 0; j <= t; ++j) sum += ds[j] * key0[j * pitch + i];
-      dqkv[at + i] += sum;
-    }
+    total += expf(x - (top == -INFINITY ? 0.0f : top));
   }
+  const float most = warp_max(top);
+  return {most, warp_sum(total * expf(top - most))};
 }
 
-/// dk += ds^T q and dv += p^T dout: the row is a key here.
-__global__ void key_backward_kernel(float* dqkv, const float* dout, const float* qkv,
-                                    const float* probabilities, const float* scratch, Shape s) {
-  for (int64_t row = first_row(); row < s.rows(); row += row_stride()) {
-    const int64_t j = row % s.time, at = query(s, row), pitch = 3 * s.channels;
-    const int64_t head_row = row - j;  // query row of position 0
-    for (int64_t i = lane(); i < s.size; i += kWarp) {
-      float dk = 0, dv = 0;
-      for (int64_t t = j; t < s.time; ++t) {
-        dk += scratch[(head_row + t) * s.time + j] * qkv[at + (t - j) * pitch + i];
-        dv += probabilities[(head_row + t) * s.time + j] *
-              dout[output(s, row) + (t - j) * s.channels + i];
+__global__ void forward_kernel(Attention o) {
+  const int64_t rows = o.batch * o.heads * o.time;
+  for (int64_t row = first_row(); row < rows; row += row_stride()) {
+    const int64_t t = row % o.time, head = row / o.time;
+    const Head h = head_of(o, head / o.heads, head % o.heads);
+    const Softmax softmax = softmax_of(o, h, t);
+    const auto probability = [&](int64_t s) {
+      return s <= t ? expf(score(o, h, t, s) - softmax.top) / softmax.total : 0.0f;
+    };
+    if (o.lse != nullptr && lane() == 0) floats(o.lse)[row] = softmax.top + logf(softmax.total);
+    if (o.probabilities != nullptr)
+      for (int64_t s = lane(); s < o.time; s += kWarp)
+        floats(o.probabilities)[row * o.time + s] = probability(s);
+    for (int64_t base = 0; base < o.head_size; base += kPass) {
+      float sum[kOwn] = {};
+      for (int64_t s0 = 0; s0 <= t; s0 += kWarp) {
+        const float own = probability(s0 + lane());
+        for (int l = 0; l < kWarp && s0 + l <= t; ++l)
+          add_to(sum, __shfl_sync(~0u, own, l), h.v + (s0 + l) * o.kv_row, base, o.head_size);
       }
-      dqkv[at + s.channels + i] += dk;
-      dqkv[at + 2 * s.channels + i] += dv;
+      store(floats(o.out) + h.out_at + t * h.out_row, sum, base, o.head_size);
     }
   }
 }
 
-Shape shape(int64_t batch, int64_t time, int64_t channels, int64_t heads) {
-  const int64_t size = channels / heads;
-  return {batch, time, channels, heads, size, 1.0f / sqrtf(static_cast<float>(size))};
+/// delta[row] = dout . out: the part of the softmax's gradient that all its scores share.
+__global__ void delta_kernel(AttentionBackward o, float* delta) {
+  const Attention& f = o.forward;
+  const int64_t rows = f.batch * f.heads * f.time;
+  for (int64_t row = first_row(); row < rows; row += row_stride()) {
+    const int64_t head = row / f.time;
+    const Head h = head_of(f, head / f.heads, head % f.heads);
+    const int64_t at = h.out_at + row % f.time * h.out_row;
+    float total = 0;
+    for (int64_t i = lane(); i < f.head_size; i += kWarp)
+      total += floats(o.dout)[at + i] * floats(f.out)[at + i];
+    total = warp_sum(total);
+    if (lane() == 0) delta[row] = total;
+  }
+}
+
+/// The probability of (t, s), and the gradient of its score before the scale.
+struct Slope {
+  float p, ds;
+};
+__device__ Slope slope_of(const AttentionBackward& o, const Head& h, const float* delta, int64_t t,
+                          int64_t s) {
+  const Attention& f = o.forward;
+  if (t >= f.time || s > t) return {0.0f, 0.0f};
+  const float p = f.probabilities != nullptr ? floats(f.probabilities)[(h.rows + t) * f.time + s]
+                                             : expf(score(f, h, t, s) - floats(f.lse)[h.rows + t]);
+  const float dp = dot(floats(o.dout) + h.out_at + t * h.out_row, h.v + s * f.kv_row, f.head_size);
+  return {p, h.scale * p * (dp - delta[h.rows + t])};
+}
+
+__global__ void query_kernel(AttentionBackward o, const float* delta) {
+  const Attention& f = o.forward;
+  const int64_t rows = f.batch * f.heads * f.time;
+  for (int64_t row = first_row(); row < rows; row += row_stride()) {
+    const int64_t t = row % f.time, head = row / f.time;
+    const Head h = head_of(f, head / f.heads, head % f.heads);
+    for (int64_t base = 0; base < f.head_size; base += kPass) {
+      float sum[kOwn] = {};
+      for (int64_t s0 = 0; s0 <= t; s0 += kWarp) {
+        const Slope own = slope_of(o, h, delta, t, s0 + lane());
+        for (int l = 0; l < kWarp && s0 + l <= t; ++l)
+          add_to(sum, __shfl_sync(~0u, own.ds, l), h.k + (s0 + l) * f.kv_row, base, f.head_size);
+      }
+      store(floats(o.dq) + h.q_at + t * f.q_row, sum, base, f.head_size);
+    }
+  }
+}
+
+/// Sums of one query head for key s.
+__device__ void add_queries(const AttentionBackward& o, const Head& h, const float* delta,
+                            int64_t s, int64_t base, float* dk, float* dv) {
+  const Attention& f = o.forward;
+  const float* dout = floats(o.dout) + h.out_at;
+  for (int64_t t0 = s; t0 < f.time; t0 += kWarp) {
+    const Slope own = slope_of(o, h, delta, t0 + lane(), s);
+    for (int l = 0; l < kWarp && t0 + l < f.time; ++l) {
+      add_to(dk, __shfl_sync(~0u, own.ds, l), h.q + (t0 + l) * f.q_row, base, f.head_size);
+      add_to(dv, __shfl_sync(~0u, own.p, l), dout + (t0 + l) * h.out_row, base, f.head_size);
+    }
+  }
+}
+
+/// A row is a key of a head of kv_heads here; its query heads are added in ascending order.
+__global__ void key_kernel(AttentionBackward o, const float* delta) {
+  const Attention& f = o.forward;
+  const int64_t rows = f.batch * f.kv_heads * f.time, group = f.heads / f.kv_heads;
+  for (int64_t row = first_row(); row < rows; row += row_stride()) {
+    const int64_t s = row % f.time, kv = row / f.time % f.kv_heads, b = row / f.time / f.kv_heads;
+    const int64_t at = b * f.time * f.kv_row + kv * f.head_size + s * f.kv_row;
+    for (int64_t base = 0; base < f.head_size; base += kPass) {
+      float dk[kOwn] = {}, dv[kOwn] = {};
+      for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
+        add_queries(o, head_of(f, b, h), delta, s, base, dk, dv);
+      store(floats(o.dk) + at, dk, base, f.head_size);
+      store(floats(o.dv) + at, dv, base, f.head_size);
+    }
+  }
+}
+
+unsigned blocks_for_rows(int64_t rows) {
+  return blocks_for(rows * kWarp);
 }
 
 }  // namespace
 
-int attention_forward(troupe_cuda_context* c, float* out, float* probabilities, const float* qkv,
-                      int64_t batch, int64_t time, int64_t channels, int64_t heads) {
-  forward_kernel<<<blocks_for_rows(batch * heads * time), kThreads, 0, c->stream>>>(
-      out, probabilities, qkv, shape(batch, time, channels, heads));
+int attention(troupe_cuda_context* c, const Attention& o) {
+  const int64_t rows = o.batch * o.heads * o.time;
+  if (rows <= 0) return 0;
+  forward_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o);
   return launched();
 }
 
-int attention_backward(troupe_cuda_context* c, float* dqkv, const float* dout, const float* qkv,
-                       const float* probabilities, float* scratch, int64_t batch, int64_t time,
-                       int64_t channels, int64_t heads) {
-  const Shape s = shape(batch, time, channels, heads);
-  const unsigned blocks = blocks_for_rows(batch * heads * time);
-  query_backward_kernel<<<blocks, kThreads, 0, c->stream>>>(dqkv, dout, qkv, probabilities, scratch,
-                                                            s);
-  key_backward_kernel<<<blocks, kThreads, 0, c->stream>>>(dqkv, dout, qkv, probabilities, scratch,
-                                                          s);
+int attention_backward(troupe_cuda_context* c, const AttentionBackward& o) {
+  const Attention& f = o.forward;
+  const int64_t rows = f.batch * f.heads * f.time, keys = f.batch * f.kv_heads * f.time;
+  if (rows <= 0) return 0;
+  void* memory = nullptr;
+  if (const int error = scratch(c, static_cast<size_t>(rows) * sizeof(float), &memory))
+    return error;
+  float* delta = floats(memory);
+  delta_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
+  query_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
+  key_kernel<<<blocks_for_rows(keys), kThreads, 0, c->stream>>>(o, delta);
   return launched();
 }
 

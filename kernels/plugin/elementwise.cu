@@ -1,89 +1,21 @@
-// Kernels where an element of the result needs one element of each input.
+// Operations where an element of the result needs one element of each input, and optimizers. What
+// must have the CPU's bits uses __fmul_rn and its kind, which nvcc does not contract.
+#include "activations.cuh"
 #include "internal.cuh"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace troupe_cuda {
 namespace {
 
-constexpr float kRoot = 0.7978845608028654f;  // sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-__global__ void add_bias_kernel(float* out, const float* bias, int64_t n, int64_t columns) {
-  for (int64_t i = first(); i < n; i += stride()) out[i] += bias[i % columns];
-}
-
-__global__ void gelu_forward_kernel(float* out, const float* in, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) {
-    const float x = in[i];
-    out[i] = 0.5f * x * (1.0f + tanhf(kRoot * (x + kCubic * x * x * x)));
-  }
-}
-
-__global__ void gelu_backward_kernel(float* din, const float* dout, const float* in, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) {
-    const float x = in[i];
-    const float t = tanhf(kRoot * (x + kCubic * x * x * x));
-    const float slope = kRoot * (1.0f + 3.0f * kCubic * x * x);
-    din[i] += dout[i] * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope);
-  }
-}
-
-__global__ void fill_kernel(float* x, float value, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) x[i] = value;
-}
-
-__global__ void scale_kernel(float* x, float factor, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) x[i] *= factor;
-}
-
-__global__ void axpy_kernel(float* y, float factor, const float* x, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) y[i] += factor * x[i];
-}
-
-__global__ void add_kernel(float* out, const float* a, const float* b, int64_t n) {
-  for (int64_t i = first(); i < n; i += stride()) out[i] = a[i] + b[i];
-}
-
-struct Factors {
-  float keep, beta1, rest1, beta2, rest2, rate, root2, epsilon, scale;
-};
-
-__global__ void adamw_kernel(float* p, float* m, float* v, const float* g, int64_t n, Factors f) {
-  for (int64_t i = first(); i < n; i += stride()) {
-    const float gradient = g[i] * f.scale;
-    const float m1 = f.beta1 * m[i] + f.rest1 * gradient;
-    const float v1 = f.beta2 * v[i] + f.rest2 * (gradient * gradient);
-    m[i] = m1;
-    v[i] = v1;
-    p[i] = p[i] * f.keep - f.rate * m1 / (sqrtf(v1) / f.root2 + f.epsilon);
-  }
-}
-
-/// Sums over a block's threads in a fixed tree; the result is in thread 0.
-__device__ double block_sum(double x) {
-  __shared__ double shared[kThreads];
-  shared[threadIdx.x] = x;
-  __syncthreads();
-  for (int width = kThreads / 2; width > 0; width /= 2) {
-    if (static_cast<int>(threadIdx.x) < width) shared[threadIdx.x] += shared[threadIdx.x + width];
-    __syncthreads();
-  }
-  return shared[0];
-}
-
-__global__ void squares_kernel(const float* x, int64_t n, double* partials) {
-  double total = 0;
-  for (int64_t i = first(); i < n; i += stride()) total += static_cast<double>(x[i]) * x[i];
-  total = block_sum(total);
-  if (threadIdx.x == 0) partials[blockIdx.x] = total;
-}
-
-__global__ void total_kernel(double* partials, int count) {
-  double total = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) total += partials[i];
-  total = block_sum(total);
-  if (threadIdx.x == 0) partials[0] = total;
+/// Element i of a matrix whose rows lie `row` apart.
+__device__ int64_t apart(int64_t i, int64_t columns, int64_t row) {
+  return i / columns * row + i % columns;
 }
 
 __device__ uint4 philox4x32(uint4 counter, uint2 key) {
@@ -107,89 +39,211 @@ __device__ uint32_t philox_bits(uint64_t seed, uint64_t stream, uint64_t index) 
   return words[index % 4];
 }
 
-__global__ void normal_kernel(float* out, int64_t n, uint64_t seed, uint64_t stream_id,
-                              uint64_t from, float mean, float deviation) {
-  for (int64_t i = first(); i < n; i += stride()) {
-    const uint64_t index = from + static_cast<uint64_t>(i), pair = index & ~uint64_t{1};
-    const double u = (philox_bits(seed, stream_id, pair) + 0.5) * 0x1.0p-32;
-    const double angle = 6.283185307179586 * (philox_bits(seed, stream_id, pair + 1) * 0x1.0p-32);
-    const double radius = sqrt(-2.0 * log(u));
-    out[i] = mean + deviation * static_cast<float>(radius * (index & 1 ? sin(angle) : cos(angle)));
+template <class To, class From>
+__device__ To convert(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (std::is_same_v<To, __nv_bfloat16> && std::is_same_v<From, double>)
+    return __double2bfloat16(x);
+  else if constexpr (std::is_same_v<To, __nv_bfloat16>)
+    return __float2bfloat16_rn(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, __half> && std::is_same_v<From, double>)
+    return __double2half(x);
+  else if constexpr (std::is_same_v<To, __half>)
+    return __float2half_rn(static_cast<float>(x));
+  else if constexpr (std::is_same_v<From, double>)
+    return static_cast<To>(x);
+  else
+    return static_cast<To>(static_cast<float>(x));
+}
+
+template <class F>
+int of_float_type(DType type, const F& f) {
+  switch (type) {
+    case DType::f32: return f(float());
+    case DType::f64: return f(double());
+    case DType::bf16: return f(__nv_bfloat16());
+    case DType::f16: return f(__half());
+    default: return cudaErrorNotSupported;
+  }
+}
+
+template <class To, class From>
+int cast_elements(troupe_cuda_context* c, const kernels::Cast& o) {
+  const From* in = static_cast<const From*>(o.in);
+  To* out = static_cast<To*>(o.out);
+  return each(c, o.n, [=] __device__(int64_t i) { out[i] = convert<To>(in[i]); });
+}
+
+struct Factors {
+  float keep, beta1, rest1, beta2, rest2, rate, root2, epsilon, scale, limit;
+};
+
+Factors factors_of(const kernels::AdamW& o) {
+  const double t = static_cast<double>(o.step), largest = std::numeric_limits<float>::max();
+  Factors f{};
+  f.keep = static_cast<float>(1.0 - static_cast<double>(o.rate) * o.decay);
+  f.beta1 = o.beta1;
+  f.rest1 = 1.0f - o.beta1;
+  f.beta2 = o.beta2;
+  f.rest2 = 1.0f - o.beta2;
+  f.rate = static_cast<float>(static_cast<double>(o.rate) /
+                              (1.0 - std::pow(static_cast<double>(o.beta1), t)));
+  f.root2 = static_cast<float>(std::sqrt(1.0 - std::pow(static_cast<double>(o.beta2), t)));
+  f.epsilon = o.epsilon;
+  f.scale = o.gradient_scale;
+  f.limit = static_cast<float>(std::min(0.999 * std::sqrt(largest / f.rest2), largest));
+  return f;
+}
+
+__device__ float clamp_finite(float x, float limit) {
+  const float size = fabsf(x);
+  return size > limit && size <= 3.402823466e+38f ? copysignf(limit, x) : x;
+}
+
+__device__ void adamw_element(const kernels::AdamW& o, const Factors& f, int64_t i) {
+  constexpr float largest = 3.402823466e+38f;
+  const float g = clamp_finite(__fmul_rn(o.gradients[i], f.scale), f.limit);
+  const float square = __fmul_rn(g, g);
+  const float part =
+      square <= largest ? __fmul_rn(f.rest2, square) : __fmul_rn(__fmul_rn(f.rest2, g), g);
+  const float m = __fadd_rn(__fmul_rn(f.beta1, o.m[i]), __fmul_rn(f.rest1, g));
+  const float sum = __fadd_rn(__fmul_rn(f.beta2, o.v[i]), part);
+  const float v = sum > largest ? largest : sum;
+  o.m[i] = m;
+  o.v[i] = v;
+  const float divisor = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), f.root2), f.epsilon);
+  o.weights[i] =
+      __fsub_rn(__fmul_rn(o.weights[i], f.keep), __fdiv_rn(__fmul_rn(f.rate, m), divisor));
+}
+
+__device__ void sgd_element(const kernels::Sgd& o, int64_t i) {
+  const float w = o.weights[i];
+  float g = __fadd_rn(__fmul_rn(o.gradients[i], o.gradient_scale), __fmul_rn(o.decay, w));
+  if (o.momentum != 0.0f) {
+    const float m = o.first ? g : __fadd_rn(__fmul_rn(o.momentum, o.m[i]), g);
+    o.m[i] = m;
+    g = o.nesterov ? __fadd_rn(g, __fmul_rn(o.momentum, m)) : m;
+  }
+  o.weights[i] = __fsub_rn(w, __fmul_rn(o.rate, g));
+}
+
+/// Element i of x becomes part of its rotated pair: i counts (row, pair), all heads in turn.
+__device__ void rope_element(const kernels::Rope& o, int64_t i) {
+  const int64_t half = o.head_size / 2, row = i / half, pair = i % half;
+  const double frequency = pow(static_cast<double>(o.theta),
+                               -2.0 * static_cast<double>(pair) / static_cast<double>(o.head_size));
+  const int64_t position = o.first_position + row % o.time;
+  double sine = 0, cosine = 0;
+  sincos(static_cast<double>(o.inverse ? -position : position) * frequency, &sine, &cosine);
+  const float s = static_cast<float>(sine), c = static_cast<float>(cosine);
+  float* x = floats(o.x) + row * o.row + pair;
+  for (int64_t h = 0; h < o.heads; ++h, x += o.head_size) {
+    const float a = x[0], b = x[half];
+    x[0] = a * c - b * s;
+    x[half] = b * c + a * s;
   }
 }
 
 }  // namespace
 
-int add_bias(troupe_cuda_context* c, float* out, const float* bias, int64_t rows, int64_t columns) {
-  add_bias_kernel<<<blocks_for(rows * columns), kThreads, 0, c->stream>>>(out, bias, rows * columns,
-                                                                          columns);
-  return launched();
+int activate(troupe_cuda_context* c, const kernels::Activate& o) {
+  return each(c, o.n, [=] __device__(int64_t i) {
+    floats(o.out)[i] = value_of(o.activation, floats(o.in)[i]);
+  });
 }
 
-int gelu_forward(troupe_cuda_context* c, float* out, const float* in, int64_t n) {
-  gelu_forward_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(out, in, n);
-  return launched();
+int activate_backward(troupe_cuda_context* c, const kernels::ActivateBackward& o) {
+  return each(c, o.n, [=] __device__(int64_t i) {
+    const float d = gradient_of(o.activation, floats(o.in)[i], floats(o.dout)[i]);
+    floats(o.din)[i] = o.add ? floats(o.din)[i] + d : d;
+  });
 }
 
-int gelu_backward(troupe_cuda_context* c, float* din, const float* dout, const float* in,
-                  int64_t n) {
-  gelu_backward_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(din, dout, in, n);
-  return launched();
+int gated_silu(troupe_cuda_context* c, const kernels::GatedSilu& o) {
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t at = apart(i, o.columns, o.row_in);
+    const float gate = floats(o.gate)[at];
+    floats(o.out)[i] = gate * sigmoid(gate).value * floats(o.up)[at];
+  });
 }
 
-int fill(troupe_cuda_context* c, float* x, float value, int64_t n) {
-  fill_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(x, value, n);
-  return launched();
+int gated_silu_backward(troupe_cuda_context* c, const kernels::GatedSilu& o) {
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t at = apart(i, o.columns, o.row_in);
+    const float gate = floats(o.gate)[at], up = floats(o.up)[at], dout = floats(o.dout)[i];
+    const Sigmoid s = sigmoid(gate);
+    floats(o.dup)[at] = dout * (gate * s.value);
+    floats(o.dgate)[at] = dout * (up * (s.value * (1.0f + gate * s.rest)));
+  });
 }
 
-int scale(troupe_cuda_context* c, float* x, float factor, int64_t n) {
-  scale_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(x, factor, n);
-  return launched();
+int rope(troupe_cuda_context* c, const kernels::Rope& o) {
+  return each(c, o.rows * (o.head_size / 2), [=] __device__(int64_t i) { rope_element(o, i); });
 }
 
-int axpy(troupe_cuda_context* c, float* y, float factor, const float* x, int64_t n) {
-  axpy_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(y, factor, x, n);
-  return launched();
+int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
+  void* numbers = nullptr;
+  if (o.samples != nullptr && o.rows > 0) {  // of the host or the device
+    const size_t bytes = static_cast<size_t>((o.rows + o.time - 1) / o.time) * sizeof(int64_t);
+    if (const int error = scratch(c, bytes, &numbers)) return error;
+    if (const int error = cudaMemcpyAsync(numbers, o.samples, bytes, cudaMemcpyDefault, c->stream))
+      return error;
+  }
+  const auto* samples = static_cast<const int64_t*>(numbers);
+  const auto limit = static_cast<uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
+  const float factor = static_cast<float>(1.0 / (1.0 - static_cast<double>(o.p)));
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t row = i / o.columns;
+    const int64_t sample = samples == nullptr ? row / o.time : samples[row / o.time];
+    const int64_t index =
+        (sample * o.time + row % o.time) * o.all_columns + o.first_column + i % o.columns;
+    const bool keep = philox_bits(o.seed, o.stream, static_cast<uint64_t>(index)) >> 8 >= limit;
+    floats(o.out)[i] = keep ? floats(o.in)[i] * factor : 0.0f;
+  });
 }
 
-int add(troupe_cuda_context* c, float* out, const float* a, const float* b, int64_t n) {
-  add_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(out, a, b, n);
-  return launched();
+int add(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float factor = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) {
+    floats(o.out)[i] = __fadd_rn(floats(o.a)[i], __fmul_rn(factor, floats(o.b)[i]));
+  });
 }
 
-int adamw(troupe_cuda_context* c, float* p, float* m, float* v, const float* g, int64_t n,
-          const troupe_cuda_adamw_step* s) {
-  const double t = static_cast<double>(s->step);
-  Factors f{};
-  f.keep = static_cast<float>(1.0 - static_cast<double>(s->rate) * s->decay);
-  f.beta1 = s->beta1;
-  f.rest1 = 1.0f - s->beta1;
-  f.beta2 = s->beta2;
-  f.rest2 = 1.0f - s->beta2;
-  f.rate = static_cast<float>(s->rate / (1.0 - std::pow(static_cast<double>(s->beta1), t)));
-  f.root2 = static_cast<float>(std::sqrt(1.0 - std::pow(static_cast<double>(s->beta2), t)));
-  f.epsilon = s->epsilon;
-  f.scale = s->gradient_scale;
-  adamw_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(p, m, v, g, n, f);
-  return launched();
+int scale(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float factor = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) { floats(o.out)[i] = factor * floats(o.a)[i]; });
 }
 
-int sum_of_squares(troupe_cuda_context* c, const float* x, int64_t n, double* result) {
-  const unsigned blocks = blocks_for(n) < kPartials ? blocks_for(n) : kPartials;
-  squares_kernel<<<blocks, kThreads, 0, c->stream>>>(x, n, c->partials);
-  total_kernel<<<1, kThreads, 0, c->stream>>>(c->partials, static_cast<int>(blocks));
-  if (const int error = launched()) return error;
-  if (const int error =
-          cudaMemcpyAsync(result, c->partials, sizeof *result, cudaMemcpyDeviceToHost, c->stream))
-    return error;
-  return cudaStreamSynchronize(c->stream);
+int fill(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float value = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) { floats(o.out)[i] = value; });
+}
+
+int cast(troupe_cuda_context* c, const kernels::Cast& o) {
+  return of_float_type(o.from, [&]<class From>(From) {
+    return of_float_type(o.to, [&]<class To>(To) { return cast_elements<To, From>(c, o); });
+  });
+}
+
+int adamw(troupe_cuda_context* c, const kernels::AdamW& o) {
+  const Factors f = factors_of(o);
+  return each(c, o.n, [=] __device__(int64_t i) { adamw_element(o, f, i); });
+}
+
+int sgd(troupe_cuda_context* c, const kernels::Sgd& o) {
+  return each(c, o.n, [=] __device__(int64_t i) { sgd_element(o, i); });
 }
 
 int philox_normal(troupe_cuda_context* c, float* out, int64_t n, uint64_t seed, uint64_t stream_id,
                   uint64_t from, float mean, float deviation) {
-  normal_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(out, n, seed, stream_id, from, mean,
-                                                           deviation);
-  return launched();
+  return each(c, n, [=] __device__(int64_t i) {
+    const uint64_t index = from + static_cast<uint64_t>(i), pair = index & ~uint64_t{1};
+    const double u = (philox_bits(seed, stream_id, pair) + 0.5) * 0x1.0p-32;
+    const double angle = 6.283185307179586 * (philox_bits(seed, stream_id, pair + 1) * 0x1.0p-32);
+    const double radius = sqrt(-2.0 * log(u));
+    out[i] = mean + deviation * static_cast<float>(radius * (index & 1 ? sin(angle) : cos(angle)));
+  });
 }
 
 }  // namespace troupe_cuda

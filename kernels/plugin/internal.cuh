@@ -1,4 +1,4 @@
-/// What the plug-in's units share.
+/// What the plug-in's units share. Compiled only: nothing here has run on a device so far.
 #pragma once
 
 #include "troupe/kernels/device/table.hpp"
@@ -8,15 +8,17 @@
 struct troupe_cuda_context {
   int device = 0;
   cudaStream_t stream = nullptr;
-  void* workspace = nullptr;  ///< of cuBLASLt
-  void* lt = nullptr;         ///< cublasLtHandle_t
-  double* partials = nullptr;
+  void* products = nullptr;  ///< gemm.cu's; made by the first product
+  void* scratch = nullptr;
+  size_t scratch_bytes = 0;
 };
 
 namespace troupe_cuda {
 
-constexpr size_t kWorkspace = size_t{32} << 20;  // what cuBLAS advises for Hopper
-constexpr int kPartials = 1024;
+namespace kernels = troupe::kernels;
+using kernels::Activation;
+using kernels::DType;
+
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 
@@ -25,7 +27,6 @@ inline unsigned blocks_for(int64_t n) {
   const int64_t blocks = (n + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 65535 ? 65535 : blocks);
 }
-
 /// First element and step of this thread in a grid-stride loop.
 __device__ inline int64_t first() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -34,8 +35,32 @@ __device__ inline int64_t stride() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
+/// f(i) for i in [0, n), one thread each; no order among them.
+template <class F>
+__global__ void each_kernel(int64_t n, F f) {
+  for (int64_t i = first(); i < n; i += stride()) f(i);
+}
+inline int launched() {
+  return static_cast<int>(cudaGetLastError());
+}
+template <class F>
+int each(troupe_cuda_context* c, int64_t n, const F& f) {
+  if (n <= 0) return 0;
+  each_kernel<<<blocks_for(n), kThreads, 0, c->stream>>>(n, f);
+  return launched();
+}
+
+/// A team is a block of one warp or of eight that computes one row.
+inline unsigned team_for(int64_t columns) {
+  return columns <= 1024 ? kWarp : kThreads;
+}
+inline unsigned teams_for(int64_t rows) {
+  return static_cast<unsigned>(rows<1 ? 1 : rows>(1 << 20) ? 1 << 20 : rows);
+}
+
 /// Sum over a warp, the same in every lane: the order is fixed.
-__device__ inline float warp_sum(float x) {
+template <class T>
+__device__ T warp_sum(T x) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(~0u, x, offset);
   return x;
 }
@@ -45,63 +70,44 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-/// Rows are dealt to warps, kThreads / kWarp warps a block.
-inline unsigned blocks_for_rows(int64_t rows) {
-  return blocks_for(rows * kWarp);
+/// One number of each warp, in every thread of the team combined in the order of warps.
+template <class T, class F>
+__device__ T across_warps(T x, F combine) {
+  if (blockDim.x == kWarp) return x;
+  __shared__ T warps[kThreads / kWarp];
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  T total = warps[0];
+  for (int i = 1; i < kThreads / kWarp; ++i) total = combine(total, warps[i]);
+  __syncthreads();
+  return total;
 }
-__device__ inline int64_t first_row() {
-  return first() / kWarp;
+/// The same in every thread; all threads of the team call it.
+template <class T>
+__device__ T team_sum(T x) {
+  return across_warps(warp_sum(x), [](T a, T b) { return a + b; });
 }
-__device__ inline int64_t row_stride() {
-  return stride() / kWarp;
-}
-__device__ inline int lane() {
-  return static_cast<int>(threadIdx.x) % kWarp;
+__device__ inline float team_max(float x) {
+  return across_warps(warp_max(x), [](float a, float b) { return fmaxf(a, b); });
 }
 
-inline int launched() {
-  return static_cast<int>(cudaGetLastError());
+__host__ __device__ inline const float* floats(const void* memory) {
+  return static_cast<const float*>(memory);
 }
+__host__ __device__ inline float* floats(void* memory) {
+  return static_cast<float*>(memory);
+}
+
+/// Memory of the stream, good until the next call with more bytes.
+int scratch(troupe_cuda_context* c, size_t bytes, void** memory);
 
 // gemm.cu
-int create_gemm(troupe_cuda_context* c);
-void destroy_gemm(troupe_cuda_context* c);
-int gemm(troupe_cuda_context* c, char a_op, char b_op, int64_t m, int64_t n, int64_t k,
-         const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* out,
-         int64_t ldc);
-// attention.cu
-int attention_forward(troupe_cuda_context*, float*, float*, const float*, int64_t, int64_t, int64_t,
-                      int64_t);
-int attention_backward(troupe_cuda_context*, float*, const float*, const float*, const float*,
-                       float*, int64_t, int64_t, int64_t, int64_t);
-// rows.cu
-int add_bias_backward(troupe_cuda_context*, float*, const float*, int64_t, int64_t);
-int layernorm_forward(troupe_cuda_context*, float*, float*, float*, const float*, const float*,
-                      const float*, int64_t, int64_t);
-int layernorm_backward_input(troupe_cuda_context*, float*, const float*, const float*, const float*,
-                             const float*, const float*, int64_t, int64_t);
-int layernorm_backward_weight(troupe_cuda_context*, float*, float*, const float*, const float*,
-                              const float*, const float*, int64_t, int64_t);
-int embedding_forward(troupe_cuda_context*, float*, const int32_t*, const float*, const float*,
-                      int64_t, int64_t, int64_t);
-int embedding_backward(troupe_cuda_context*, float*, float*, const float*, const int32_t*, int64_t,
-                       int64_t, int64_t);
-int cross_entropy_forward(troupe_cuda_context*, float*, const float*, const int32_t*, int64_t,
-                          int64_t);
-int cross_entropy_fused(troupe_cuda_context*, float*, float*, const int32_t*, int64_t, int64_t,
-                        float);
-// elementwise.cu
-int add_bias(troupe_cuda_context*, float*, const float*, int64_t, int64_t);
-int gelu_forward(troupe_cuda_context*, float*, const float*, int64_t);
-int gelu_backward(troupe_cuda_context*, float*, const float*, const float*, int64_t);
-int fill(troupe_cuda_context*, float*, float, int64_t);
-int scale(troupe_cuda_context*, float*, float, int64_t);
-int axpy(troupe_cuda_context*, float*, float, const float*, int64_t);
-int add(troupe_cuda_context*, float*, const float*, const float*, int64_t);
-int adamw(troupe_cuda_context*, float*, float*, float*, const float*, int64_t,
-          const troupe_cuda_adamw_step*);
-int sum_of_squares(troupe_cuda_context*, const float*, int64_t, double*);
-int philox_normal(troupe_cuda_context*, float*, int64_t, uint64_t, uint64_t, uint64_t, float,
-                  float);
+void destroy_products(troupe_cuda_context* c);
+
+#define TROUPE_CUDA_ENTRY(name, Type) int name(troupe_cuda_context* c, const kernels::Type& o);
+TROUPE_CUDA_OPERATIONS(TROUPE_CUDA_ENTRY)
+#undef TROUPE_CUDA_ENTRY
+int philox_normal(troupe_cuda_context* c, float* out, int64_t n, uint64_t seed, uint64_t stream,
+                  uint64_t first, float mean, float deviation);
 
 }  // namespace troupe_cuda

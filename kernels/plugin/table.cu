@@ -1,9 +1,27 @@
-// Contexts, memory and the table itself.
+// Contexts, memory, events and the table itself.
 #include "internal.cuh"
 
+#include <cstring>
 #include <new>
 
 namespace troupe_cuda {
+
+int scratch(troupe_cuda_context* c, size_t bytes, void** memory) {
+  if (bytes > c->scratch_bytes) {
+    void* larger = nullptr;
+    if (const int error = cudaMalloc(&larger, bytes)) return error;
+    if (const int error = cudaStreamSynchronize(c->stream)) {
+      cudaFree(larger);
+      return error;
+    }
+    if (c->scratch) cudaFree(c->scratch);
+    c->scratch = larger;
+    c->scratch_bytes = bytes;
+  }
+  *memory = c->scratch;
+  return 0;
+}
+
 namespace {
 
 int device_count() {
@@ -15,12 +33,20 @@ const char* error_text(int error) {
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
 
+int device_name(int device, char* name, size_t size) {
+  cudaDeviceProp properties{};
+  if (const int error = cudaGetDeviceProperties(&properties, device)) return error;
+  std::strncpy(name, properties.name, size);
+  if (size > 0) name[size - 1] = 0;
+  return 0;
+}
+
 void destroy(troupe_cuda_context* c) {
   if (c == nullptr) return;
   cudaSetDevice(c->device);
   if (c->stream) cudaStreamSynchronize(c->stream);
-  destroy_gemm(c);
-  if (c->partials) cudaFree(c->partials);
+  destroy_products(c);
+  if (c->scratch) cudaFree(c->scratch);
   if (c->stream) cudaStreamDestroy(c->stream);
   delete c;
 }
@@ -32,9 +58,6 @@ int create(int device, troupe_cuda_context** context) {
   c->device = device;
   int error = cudaSetDevice(device);
   if (!error) error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
-  if (!error)
-    error = cudaMalloc(reinterpret_cast<void**>(&c->partials), kPartials * sizeof(double));
-  if (!error) error = create_gemm(c);
   if (error)
     destroy(c);
   else
@@ -42,68 +65,108 @@ int create(int device, troupe_cuda_context** context) {
   return error;
 }
 
-int make_current(troupe_cuda_context* c) {
-  return cudaSetDevice(c->device);
-}
-
-int allocate(troupe_cuda_context* c, void** memory, size_t bytes) {
-  if (const int error = cudaSetDevice(c->device)) return error;
-  return cudaMalloc(memory, bytes);
-}
-
-int release(troupe_cuda_context* c, void* memory) {
-  if (const int error = cudaStreamSynchronize(c->stream)) return error;
-  return cudaFree(memory);
-}
-
-int copy_to_device(troupe_cuda_context* c, void* to, const void* from, size_t bytes) {
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream);
-}
-
-int copy_to_host(troupe_cuda_context* c, void* to, const void* from, size_t bytes) {
-  if (const int error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream))
-    return error;
-  return cudaStreamSynchronize(c->stream);
-}
-
 int synchronize(troupe_cuda_context* c) {
   return cudaStreamSynchronize(c->stream);
+}
+
+int allocate(int device, void** memory, size_t bytes, int pinned) {
+  if (const int error = cudaSetDevice(device)) return error;
+  if (pinned) {
+    if (const int error = cudaHostAlloc(memory, bytes, cudaHostAllocPortable)) return error;
+    std::memset(*memory, 0, bytes);
+    return 0;
+  }
+  if (const int error = cudaMalloc(memory, bytes)) return error;
+  int error = cudaMemset(*memory, 0, bytes);
+  if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);  // before any stream uses it
+  if (error) cudaFree(*memory);
+  return error;
+}
+
+int release(int device, void* memory, int pinned) {
+  if (const int error = cudaSetDevice(device)) return error;
+  return pinned ? cudaFreeHost(memory) : cudaFree(memory);
+}
+
+int copy(troupe_cuda_context* c, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return 0;
+  if (const int error = cudaSetDevice(c->device)) return error;
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, c->stream);
+}
+
+int scratch_of(troupe_cuda_context* c, size_t bytes, void** memory) {
+  if (const int error = cudaSetDevice(c->device)) return error;
+  return scratch(c, bytes, memory);
+}
+
+int record(troupe_cuda_context* c, void** event) {
+  if (const int error = cudaSetDevice(c->device)) return error;
+  cudaEvent_t made = nullptr;
+  if (const int error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming)) return error;
+  if (const int error = cudaEventRecord(made, c->stream)) {
+    cudaEventDestroy(made);
+    return error;
+  }
+  *event = made;
+  return 0;
+}
+
+int wait(troupe_cuda_context* c, void* event) {
+  return cudaStreamWaitEvent(c->stream, static_cast<cudaEvent_t>(event), 0);
+}
+
+int has_happened(void* event, int* yes) {
+  const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(event));
+  *yes = state == cudaSuccess;
+  return state == cudaErrorNotReady ? 0 : state;
+}
+
+void forget(void* event) {
+  cudaEventDestroy(static_cast<cudaEvent_t>(event));
+}
+
+/// The type that an operation computes in; f32 for those that have no other.
+template <class O>
+DType type_of(const O& o) {
+  if constexpr (requires { o.type; }) return o.type;
+  if constexpr (requires { o.forward.type; }) return o.forward.type;
+  return DType::f32;
+}
+
+template <class O>
+int on_device(int (*operation)(troupe_cuda_context*, const O&), troupe_cuda_context* c,
+              const O* o) {
+  constexpr bool any_type = std::is_same_v<O, kernels::Transpose>;
+  if (!any_type && type_of(*o) != DType::f32) return cudaErrorNotSupported;
+  if (const int error = cudaSetDevice(c->device)) return error;
+  return operation(c, *o);
 }
 
 troupe_cuda_table make_table() {
   troupe_cuda_table t{};
   t.version = TROUPE_CUDA_TABLE_VERSION;
   t.size = sizeof t;
+  t.operations = troupe_cuda_operations_size();
   t.device_count = device_count;
   t.error_text = error_text;
+  t.device_name = device_name;
   t.create = create;
   t.destroy = destroy;
-  t.make_current = make_current;
+  t.synchronize = synchronize;
   t.allocate = allocate;
   t.release = release;
-  t.copy_to_device = copy_to_device;
-  t.copy_to_host = copy_to_host;
-  t.synchronize = synchronize;
-  t.gemm = gemm;
-  t.add_bias = add_bias;
-  t.add_bias_backward = add_bias_backward;
-  t.gelu_forward = gelu_forward;
-  t.gelu_backward = gelu_backward;
-  t.layernorm_forward = layernorm_forward;
-  t.layernorm_backward_input = layernorm_backward_input;
-  t.layernorm_backward_weight = layernorm_backward_weight;
-  t.embedding_forward = embedding_forward;
-  t.embedding_backward = embedding_backward;
-  t.attention_forward = attention_forward;
-  t.attention_backward = attention_backward;
-  t.cross_entropy_forward = cross_entropy_forward;
-  t.cross_entropy_fused = cross_entropy_fused;
-  t.fill = fill;
-  t.scale = scale;
-  t.axpy = axpy;
-  t.add = add;
-  t.adamw = adamw;
-  t.sum_of_squares = sum_of_squares;
+  t.copy = copy;
+  t.scratch = scratch_of;
+  t.record = record;
+  t.wait = wait;
+  t.has_happened = has_happened;
+  t.forget = forget;
+#define TROUPE_CUDA_ENTRY(name, Type)                           \
+  t.name = [](troupe_cuda_context* c, const kernels::Type* o) { \
+    return on_device<kernels::Type>(troupe_cuda::name, c, o);   \
+  };
+  TROUPE_CUDA_OPERATIONS(TROUPE_CUDA_ENTRY)
+#undef TROUPE_CUDA_ENTRY
   t.philox_normal = philox_normal;
   return t;
 }

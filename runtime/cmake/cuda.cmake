@@ -101,7 +101,7 @@ function(troupe_cuda_plugin folder)
   target_include_directories(troupe_cuda PRIVATE ${TROUPE_INCLUDE})
   set_target_properties(troupe_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden
                         INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
-  target_compile_options(troupe_cuda PRIVATE -Xcompiler=-Wall,-Wextra)
+  target_compile_options(troupe_cuda PRIVATE -Xcompiler=-Wall,-Wextra --extended-lambda)
   set_property(GLOBAL APPEND PROPERTY TROUPE_PLUGINS troupe_cuda)
   foreach(part CUBLASLT NCCL)
     if(TROUPE_${part})

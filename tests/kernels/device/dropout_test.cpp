@@ -6,7 +6,7 @@ namespace troupe::kernels {
 namespace {
 
 /// The call for all `rows` rows of `columns` columns, in place.
-Dropout call(std::vector<float>& x, std::int64_t rows, std::int64_t columns, float p) {
+Dropout dropout_of(std::vector<float>& x, std::int64_t rows, std::int64_t columns, float p) {
   return {.p = p,
           .seed = 0x123456789abcdefu,
           .stream = 42,
@@ -20,7 +20,7 @@ Dropout call(std::vector<float>& x, std::int64_t rows, std::int64_t columns, flo
 std::vector<float> dropped(std::int64_t rows, std::int64_t columns, float p) {
   std::vector<float> x(static_cast<std::size_t>(rows * columns), 1.0f);
   SplitQueue queue;
-  cpu::dropout(queue, call(x, rows, columns, p));
+  cpu::dropout(queue, dropout_of(x, rows, columns, p));
   return x;
 }
 
@@ -62,7 +62,7 @@ TEST(Dropout, NothingIsDroppedAtZeroAndEverythingAtOne) {
 TEST(Dropout, ADroppedNaNIsGone) {
   std::vector<float> x(1000, kNaN);
   SplitQueue queue;
-  cpu::dropout(queue, call(x, 1, 1000, 0.5f));
+  cpu::dropout(queue, dropout_of(x, 1, 1000, 0.5f));
   for (std::size_t i = 0; i < x.size(); ++i)
     EXPECT_EQ(std::isnan(x[i]), philox_uniform(0x123456789abcdefu, 42, i) >= 0.5f);
 }
@@ -78,7 +78,7 @@ TEST(Dropout, AnySplitOfRowsAndColumnsGivesTheSameMask) {
         if (first + columns > 37) continue;
         const std::int64_t rows = std::ssize(samples) * 3;
         std::vector<float> x(static_cast<std::size_t>(rows * columns), 1.0f);
-        Dropout o = call(x, rows, columns, 0.5f);
+        Dropout o = dropout_of(x, rows, columns, 0.5f);
         o.samples = samples.data();
         o.time = 3;
         o.first_column = first;
@@ -96,7 +96,7 @@ TEST(Dropout, AnySplitOfRowsAndColumnsGivesTheSameMask) {
 TEST(Dropout, SeedAndStreamChangeTheMask) {
   const auto base = dropped(10, 100, 0.5f);
   std::vector<float> x(1000, 1.0f), y = x;
-  Dropout seed = call(x, 10, 100, 0.5f), stream = call(y, 10, 100, 0.5f);
+  Dropout seed = dropout_of(x, 10, 100, 0.5f), stream = dropout_of(y, 10, 100, 0.5f);
   seed.seed = 7;
   stream.stream = 43;
   SplitQueue queue;

@@ -7,7 +7,7 @@ namespace troupe::kernels {
 namespace {
 
 template <class T>
-Rope call(std::vector<T>& x, std::int64_t rows, std::int64_t heads, std::int64_t size) {
+Rope rope_of(std::vector<T>& x, std::int64_t rows, std::int64_t heads, std::int64_t size) {
   return {.type = type_of<T>,
           .rows = rows,
           .time = rows,
@@ -40,7 +40,7 @@ std::vector<T> defined(std::vector<T> x, const Rope& o) {
 template <class T>
 void expect_definition(std::int64_t first, std::int64_t size, double tolerance) {
   auto x = randoms<T>(9 * 3 * size, 1);
-  Rope o = call(x, 9, 3, size);
+  Rope o = rope_of(x, 9, 3, size);
   o.first_position = first;
   o.time = 5;
   const auto expected = defined(x, o);
@@ -61,7 +61,7 @@ TEST(Rope, IsItsDefinition) {
 TEST(Rope, InverseUndoesIt) {
   auto x = randoms<double>(7 * 2 * 10, 1);
   const auto before = x;
-  Rope o = call(x, 7, 2, 10);
+  Rope o = rope_of(x, 7, 2, 10);
   SplitQueue queue;
   cpu::rope(queue, o);
   EXPECT_NE(x, before);
@@ -75,12 +75,12 @@ TEST(Rope, InverseIsTheGradient) {
   const auto dout = randoms<double>(4 * 2 * 6, 2);
   auto dx = dout;
   SplitQueue queue;
-  Rope back = call(dx, 4, 2, 6);
+  Rope back = rope_of(dx, 4, 2, 6);
   back.inverse = true;
   cpu::rope(queue, back);
   expect_gradient(x, dx, [&] {
     auto y = x;
-    cpu::rope(queue, call(y, 4, 2, 6));
+    cpu::rope(queue, rope_of(y, 4, 2, 6));
     return dot(y, dout);
   });
 }
@@ -90,7 +90,7 @@ TEST(Rope, ProductsDependOnDistanceOnly) {
   const auto product = [](std::int64_t q_at, std::int64_t k_at) {
     auto q = randoms<double>(8, 1), k = randoms<double>(8, 2);
     SplitQueue queue;
-    Rope a = call(q, 1, 1, 8), b = call(k, 1, 1, 8);
+    Rope a = rope_of(q, 1, 1, 8), b = rope_of(k, 1, 1, 8);
     a.first_position = q_at;
     b.first_position = k_at;
     cpu::rope(queue, a);
@@ -104,7 +104,7 @@ TEST(Rope, ProductsDependOnDistanceOnly) {
 TEST(Rope, TouchesItsHeadsOnly) {
   auto x = randoms<float>(5 * 30, 1);
   const auto before = x;
-  Rope o = call(x, 5, 2, 8);
+  Rope o = rope_of(x, 5, 2, 8);
   o.row = 30;
   o.first_position = 1;
   SplitQueue queue(3);

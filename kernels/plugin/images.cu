@@ -1,0 +1,118 @@
+// Images as matrices, pooling and transposes: a thread gathers what its element needs.
+#include "internal.cuh"
+
+namespace troupe_cuda {
+namespace {
+
+using kernels::Im2col;
+using kernels::MaxPool;
+using kernels::Transpose;
+
+/// Places of a kernel along an edge.
+__host__ __device__ int64_t places(const Im2col& o, int64_t size) {
+  const int64_t room = size + 2 * o.padding - o.kernel;
+  return room < 0 ? 0 : room / o.stride + 1;
+}
+
+/// Element (b, y, x, c, i, j) of the matrix.
+__device__ float unfolded(const Im2col& o, int64_t element) {
+  const int64_t high = places(o, o.height), wide = places(o, o.width);
+  const int64_t j = element % o.kernel, i = element / o.kernel % o.kernel;
+  int64_t rest = element / (o.kernel * o.kernel);
+  const int64_t c = rest % o.channels;
+  rest /= o.channels;
+  const int64_t x = rest % wide, y = rest / wide % high, b = rest / wide / high;
+  const int64_t row = y * o.stride - o.padding + i, column = x * o.stride - o.padding + j;
+  if (row < 0 || row >= o.height || column < 0 || column >= o.width) return 0.0f;
+  return floats(o.in)[((b * o.channels + c) * o.height + row) * o.width + column];
+}
+
+/// First place whose kernel holds pixel `at` of an edge.
+__device__ int64_t first_place(const Im2col& o, int64_t at) {
+  const int64_t behind = at + o.padding - o.kernel + 1;
+  return behind <= 0 ? 0 : (behind + o.stride - 1) / o.stride;
+}
+
+/// The sum of a pixel's columns, places ascending as on the CPU.
+__device__ float folded(const Im2col& o, int64_t pixel) {
+  const int64_t high = places(o, o.height), wide = places(o, o.width);
+  const int64_t column = pixel % o.width, row = pixel / o.width % o.height;
+  const int64_t plane = pixel / o.width / o.height, c = plane % o.channels, b = plane / o.channels;
+  float total = 0;
+  for (int64_t y = first_place(o, row); y < high && y * o.stride - o.padding <= row; ++y)
+    for (int64_t x = first_place(o, column); x < wide && x * o.stride - o.padding <= column; ++x) {
+      const int64_t i = row - (y * o.stride - o.padding), j = column - (x * o.stride - o.padding);
+      const int64_t place = (b * high + y) * wide + x;
+      total += floats(o.in)[((place * o.channels + c) * o.kernel + i) * o.kernel + j];
+    }
+  return total;
+}
+
+/// The first of the largest of a window; the last NaN where there is one.
+__device__ void pool(const MaxPool& o, int64_t element) {
+  const int64_t high = o.height / o.window, wide = o.width / o.window;
+  const int64_t x = element % wide, y = element / wide % high, p = element / wide / high;
+  const float* plane = floats(o.in) + p * o.height * o.width;
+  int64_t best = y * o.window * o.width + x * o.window;
+  const int64_t at = best;
+  for (int64_t i = 0; i < o.window; ++i)
+    for (int64_t j = 0; j < o.window; ++j) {
+      const int64_t next = at + i * o.width + j;
+      if (plane[next] > plane[best] || plane[next] != plane[next]) best = next;
+    }
+  floats(o.out)[element] = plane[best];
+  o.index[element] = static_cast<int32_t>(best);
+}
+
+__device__ float unpooled(const MaxPool& o, int64_t pixel) {
+  const int64_t high = o.height / o.window, wide = o.width / o.window, size = o.height * o.width;
+  const int64_t at = pixel % size, y = at / o.width / o.window, x = at % o.width / o.window;
+  if (y >= high || x >= wide) return 0.0f;
+  const int64_t element = (pixel / size * high + y) * wide + x;
+  return o.index[element] == at ? floats(o.dout)[element] : 0.0f;
+}
+
+template <class T>
+int transposed(troupe_cuda_context* c, const Transpose& o) {
+  const T* in = static_cast<const T*>(o.in);
+  T* out = static_cast<T*>(o.out);
+  return each(c, o.outer * o.a * o.b * o.inner, [=] __device__(int64_t i) {
+    const int64_t inside = i % o.inner, a = i / o.inner % o.a, b = i / o.inner / o.a % o.b;
+    const int64_t outer = i / o.inner / o.a / o.b;
+    out[i] = in[((outer * o.a + a) * o.b + b) * o.inner + inside];
+  });
+}
+
+}  // namespace
+
+int im2col(troupe_cuda_context* c, const Im2col& o) {
+  const int64_t n =
+      o.batch * places(o, o.height) * places(o, o.width) * o.channels * o.kernel * o.kernel;
+  return each(c, n, [=] __device__(int64_t i) { floats(o.out)[i] = unfolded(o, i); });
+}
+
+int col2im(troupe_cuda_context* c, const Im2col& o) {
+  return each(c, o.batch * o.channels * o.height * o.width,
+              [=] __device__(int64_t i) { floats(o.out)[i] = folded(o, i); });
+}
+
+int max_pool(troupe_cuda_context* c, const MaxPool& o) {
+  return each(c, o.planes * (o.height / o.window) * (o.width / o.window),
+              [=] __device__(int64_t i) { pool(o, i); });
+}
+
+int max_pool_backward(troupe_cuda_context* c, const MaxPool& o) {
+  return each(c, o.planes * o.height * o.width,
+              [=] __device__(int64_t i) { floats(o.din)[i] = unpooled(o, i); });
+}
+
+int transpose(troupe_cuda_context* c, const Transpose& o) {
+  switch (kernels::size_of(o.type)) {
+    case 1: return transposed<uint8_t>(c, o);
+    case 2: return transposed<uint16_t>(c, o);
+    case 4: return transposed<uint32_t>(c, o);
+    default: return transposed<uint64_t>(c, o);
+  }
+}
+
+}  // namespace troupe_cuda

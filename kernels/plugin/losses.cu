@@ -1,0 +1,92 @@
+// Softmax cross-entropy, whole and in two halves; a team of threads per row.
+#include "internal.cuh"
+
+namespace troupe_cuda {
+namespace {
+
+using kernels::CrossEntropy;
+constexpr int32_t kIgnore = -1;
+
+struct Stats {
+  float maximum, sum, target_logit;
+};
+
+/// Powers of -infinity are 0, also where a whole part is padding.
+__device__ float offset(float maximum) {
+  return maximum == -INFINITY ? 0.0f : maximum;
+}
+__device__ float loss(const Stats& s) {
+  return logf(s.sum) + (s.maximum - s.target_logit);
+}
+/// The place of the row's target among this rank's classes, or -1.
+__device__ int64_t local_target(const CrossEntropy& o, int64_t r) {
+  const int64_t target = o.targets[r] - o.first;
+  return o.targets[r] == kIgnore || target < 0 || target >= o.classes ? -1 : target;
+}
+
+__device__ Stats stats_of(const CrossEntropy& o, int64_t r) {
+  const float* row = floats(o.logits) + r * o.row;
+  const int64_t target = local_target(o, r);
+  float top = -INFINITY, total = 0;
+  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) top = fmaxf(top, row[c]);
+  top = team_max(top);
+  const float base = offset(top);
+  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) total += expf(row[c] - base);
+  return {top, team_sum(total), target < 0 ? -INFINITY : row[target]};
+}
+
+/// Every thread has read what it needs of the row; now it may be written.
+__device__ void finish_row(const CrossEntropy& o, int64_t r, const Stats& s) {
+  const bool ignored = o.targets[r] == kIgnore;
+  if (threadIdx.x == 0) floats(o.losses)[r] = ignored ? 0.0f : loss(s);
+  if (!o.gradient) return;
+  __syncthreads();
+  float* row = floats(o.logits) + r * o.row;
+  const int64_t target = local_target(o, r);
+  const float scale = static_cast<float>(o.scale), factor = scale / s.sum, base = offset(s.maximum);
+  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) {
+    const float p = expf(row[c] - base) * factor;
+    row[c] = ignored ? 0.0f : c == target ? p - scale : p;
+  }
+}
+
+__global__ void whole_kernel(CrossEntropy o) {
+  for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) finish_row(o, r, stats_of(o, r));
+}
+
+__global__ void stats_kernel(CrossEntropy o) {
+  for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) {
+    const Stats s = stats_of(o, r);
+    if (threadIdx.x != 0) continue;
+    floats(o.maximum)[r] = s.maximum;
+    floats(o.sum)[r] = s.sum;
+    floats(o.target_logit)[r] = s.target_logit;
+  }
+}
+
+__global__ void finish_kernel(CrossEntropy o) {
+  for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x)
+    finish_row(o, r, {floats(o.maximum)[r], floats(o.sum)[r], floats(o.target_logit)[r]});
+}
+
+}  // namespace
+
+int cross_entropy(troupe_cuda_context* c, const CrossEntropy& o) {
+  if (o.rows <= 0) return 0;
+  whole_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+  return launched();
+}
+
+int cross_entropy_stats(troupe_cuda_context* c, const CrossEntropy& o) {
+  if (o.rows <= 0) return 0;
+  stats_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+  return launched();
+}
+
+int cross_entropy_finish(troupe_cuda_context* c, const CrossEntropy& o) {
+  if (o.rows <= 0) return 0;
+  finish_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+  return launched();
+}
+
+}  // namespace troupe_cuda
