@@ -59,6 +59,14 @@ double Worker::all_reduce_sum(double value) {
   return value;
 }
 
+collective::Mesh& Worker::mesh(const collective::MeshShape& shape) {
+  if (!host_->mesh_) host_->make_mesh(shape);
+  const collective::MeshShape& made = host_->mesh_->shape;
+  if (made.dp != shape.dp || made.tp != shape.tp || made.pp != shape.pp)
+    internal::reject("Worker::mesh() was called with another shape before: a gang has one mesh");
+  return *host_->mesh_;
+}
+
 bool Worker::report(const Metrics& metrics) {
   internal::WorkerEvent event;
   event.kind = internal::WorkerEvent::Kind::reported;
@@ -151,6 +159,27 @@ void LoopHost::leave(const std::vector<ToldError>& error) {
   if (!group_) return;
   if (!error.empty()) group_->abort("the loop of another rank threw: " + error.front().message);
   group_.reset();
+  mesh_.reset();  // behind the group: who waits in it finds that this rank has left
+}
+
+void LoopHost::make_mesh(const collective::MeshShape& shape) {
+  if (shape.ranks() != setup_.world)
+    reject("Worker::mesh(): a shape of " + std::to_string(shape.ranks()) +
+           " ranks does not divide a gang of " + std::to_string(setup_.world) +
+           ": choose sizes whose product is that");
+  operations_.fetch_add(1, std::memory_order_release);
+  if (!group_) {
+    mesh_ = collective::make_mesh(nullptr, shape);
+    return;
+  }
+  try {
+    mesh_ = collective::make_mesh(group_->split(0, setup_.rank), shape);
+  } catch (const InvalidArgument&) {
+    throw;
+  } catch (...) {
+    missed(Where::group);
+    throw;
+  }
 }
 
 void LoopHost::operate(
@@ -162,20 +191,28 @@ void LoopHost::operate(
   } catch (const InvalidArgument&) {
     throw;  // this rank or another asked for what the others did not
   } catch (...) {
-    missed();
+    missed(Where::group);
     throw;
   }
 }
 
-/// Remembers who had left before the operation that all others are in.
-void LoopHost::missed() {
+/// Remembers who had left before the operation that all others are in. One of the mesh has no
+/// number in the group: who has left the group comes to no more of them.
+void LoopHost::missed(Where where) {
   missed_others_ = true;
   const std::vector<collective::RankProgress> all = group_->progress();
   const collective::RankProgress& mine = all[static_cast<std::size_t>(setup_.rank)];
   for (std::size_t rank = 0; rank < all.size() && missed_rank_ < 0; ++rank)
     if (all[rank].state == collective::RankProgress::State::left &&
-        all[rank].sequence < mine.sequence)
+        (where == Where::mesh || all[rank].sequence < mine.sequence))
       missed_rank_ = static_cast<int>(rank);
+}
+
+/// The loop let out an error that an operation of the mesh may have ended in.
+void LoopHost::judge_mesh(const Error& error) {
+  const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
+                         error.code() == Code::timed_out;
+  if (mesh_ && group_ && of_others && !missed_others_) missed(Where::mesh);
 }
 
 void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {
@@ -189,7 +226,9 @@ void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {
         loop(worker);
       }
     } catch (...) {
-      end.error = told(current_error(name));
+      const Error error = current_error(name);
+      judge_mesh(error);
+      end.error = told(error);
       end.missed_others = missed_others_;
       end.missed_rank = missed_rank_;
     }

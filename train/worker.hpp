@@ -17,6 +17,7 @@
 /// That thread flushes subnormal numbers to zero.
 #pragma once
 
+#include "troupe/actors/collective/mesh.hpp"
 #include "troupe/train/checkpoint.hpp"
 #include "troupe/train/detail/passes.hpp"
 #include "troupe/train/metrics.hpp"
@@ -91,6 +92,12 @@ class TROUPE_API Worker {
   void all_reduce_sum(std::span<float> values);
   std::int64_t all_reduce_sum(std::int64_t value);
   double all_reduce_sum(double value);
+
+  /// The gang as a mesh, for an Engine; the world's ranks in their order. Every rank calls it, with
+  /// the same shape; the first call makes it, and it lasts as long as the loop runs. Blocks for the
+  /// other ranks. Throws InvalidArgument when shape.ranks() is not world() or an earlier call gave
+  /// another shape, else as all_reduce_mean(). Errors of its communicators count as that one's do.
+  collective::Mesh& mesh(const collective::MeshShape& shape);
 
   /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
   /// the other metrics are rank 0's; FitOptions::metric is reduced as its options say. Result:

@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -97,9 +98,12 @@ class TROUPE_API LoopHost {
   bool await_begin();
   bool await_reply();
   void connect();
+  void make_mesh(const collective::MeshShape& shape);
   void leave(const std::vector<ToldError>& error);
   void operate(const std::function<collective::Work(collective::Communicator&)>& operation);
-  void missed();
+  enum class Where : std::uint8_t { group, mesh };
+  void missed(Where where);
+  void judge_mesh(const Error& error);
   Position position() const noexcept {
     return {step_.load(std::memory_order_acquire), operations_.load(std::memory_order_acquire)};
   }
@@ -109,6 +113,7 @@ class TROUPE_API LoopHost {
   std::atomic<long> step_ = 0;
   std::atomic<std::uint64_t> operations_ = 0;
   std::unique_ptr<collective::Communicator> group_;
+  std::optional<collective::Mesh> mesh_;  // of splits of the group
   bool missed_others_ = false;
   int missed_rank_ = -1;
   std::stop_source stop_;
