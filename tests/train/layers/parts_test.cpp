@@ -49,13 +49,12 @@ TEST(FillNormal, GivesEveryShardItsElementsOfTheWhole) {
     EXPECT_EQ(filled({12, 10}, {}, type), all);
     for (int rank = 0; rank < 2; ++rank) {
       std::vector<double> rows, columns, groups;  // what the rank should have
-      for (int r = 0; r < 12; ++r)
-        for (int c = 0; c < 10; ++c) {
-          const double value = all[static_cast<std::size_t>(10 * r + c)];
-          if (r / 6 == rank) rows.push_back(value);
-          if (c / 5 == rank) columns.push_back(value);
-          if (r % 4 / 2 == rank) groups.push_back(value);  // three groups of four rows
-        }
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const int r = static_cast<int>(i / 10), c = static_cast<int>(i % 10);
+        if (r / 6 == rank) rows.push_back(all[i]);
+        if (c / 5 == rank) columns.push_back(all[i]);
+        if (r % 4 / 2 == rank) groups.push_back(all[i]);  // three groups of four rows
+      }
       EXPECT_EQ(filled({12, 10}, {.axis = 0, .parts = 2, .index = rank}, type), rows);
       EXPECT_EQ(filled({12, 10}, {.axis = 1, .parts = 2, .index = rank}, type), columns);
       EXPECT_EQ(filled({12, 10}, {.axis = 0, .parts = 2, .index = rank, .groups = 3}, type),
