@@ -1,6 +1,18 @@
 # Tests of what the compute subset holds.
 troupe_tests(base ROOMS base TSAN)
 troupe_tests(actors ROOMS collective)
+foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only look like NCCL
+  string(REPLACE "|" ";" fake "${fake}")
+  list(GET fake 0 name)
+  list(GET fake 1 version)
+  list(GET fake 2 lacks)
+  add_library(fake_nccl${name} MODULE gpu/fake_nccl.cpp)
+  target_compile_definitions(fake_nccl${name} PRIVATE FAKE_VERSION=${version} ${lacks})
+  set_target_properties(fake_nccl${name} PROPERTIES CXX_VISIBILITY_PRESET default UNITY_BUILD OFF)
+  string(TOUPPER FAKE_NCCL${name} macro)
+  target_compile_definitions(actors_test PRIVATE ${macro}="$<TARGET_FILE:fake_nccl${name}>")
+  add_dependencies(actors_test fake_nccl${name})
+endforeach()
 troupe_tests(kernels ROOMS kernels LABELS unit gpu)
 troupe_tests(kernels/device ROOMS kernels)
 foreach(part params layers engine checkpoint)   # the training core, which needs no runtime

@@ -1,0 +1,79 @@
+/// NCCL's library, found and opened at run time: nothing of troupe links it or sees its header.
+///
+///     const Library& nccl = library();              // throws Unavailable when there is none
+///     nccl.check(nccl.get_unique_id(&id), "ncclGetUniqueId");
+///
+/// The prototypes are those that have been the same since NCCL 2.19; no structure of NCCL whose
+/// size depends on its version is used.
+#pragma once
+
+#include "troupe/runtime/base/error.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace troupe::collective::nccl {
+
+using Result = int;  ///< ncclResult_t
+constexpr Result kSuccess = 0, kInProgress = 7;
+using Comm = struct ncclComm*;
+using Stream = void*;  ///< cudaStream_t
+struct UniqueId {
+  char bytes[128];
+};
+/// Numbers of ncclDataType_t and ncclRedOp_t.
+enum DataType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
+enum Operation : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
+
+constexpr int kOldest = 21903;             ///< 2.19.3
+constexpr int kBeforeMajorChange = 30000;  ///< another major version has other prototypes
+constexpr int kMultiRankGpu = 23003;       ///< 2.30.3 has NCCL_MULTI_RANK_GPU_ENABLE
+
+struct Library {
+  std::string path;
+  int version = 0;  ///< 22809 is 2.28.9
+
+  Result (*get_version)(int*) = nullptr;
+  Result (*get_unique_id)(UniqueId*) = nullptr;
+  Result (*init_rank)(Comm*, int ranks, UniqueId, int rank) = nullptr;
+  Result (*destroy)(Comm) = nullptr;
+  Result (*abort)(Comm) = nullptr;
+  Result (*async_error)(Comm, Result*) = nullptr;
+  Result (*all_reduce)(const void*, void*, std::size_t, DataType, Operation, Comm,
+                       Stream) = nullptr;
+  Result (*reduce_scatter)(const void*, void*, std::size_t, DataType, Operation, Comm,
+                           Stream) = nullptr;
+  Result (*all_gather)(const void*, void*, std::size_t, DataType, Comm, Stream) = nullptr;
+  Result (*broadcast)(const void*, void*, std::size_t, DataType, int root, Comm, Stream) = nullptr;
+  Result (*send)(const void*, std::size_t, DataType, int peer, Comm, Stream) = nullptr;
+  Result (*receive)(void*, std::size_t, DataType, int peer, Comm, Stream) = nullptr;
+  Result (*group_start)() = nullptr;
+  Result (*group_end)() = nullptr;
+  const char* (*error_string)(Result) = nullptr;
+  const char* (*last_error)(Comm) = nullptr;
+
+  /// Throws Unavailable, with NCCL's words, unless the call succeeded.
+  void check(Result result, const char* call) const;
+};
+
+/// "2.28.9".
+std::string version_text(int version);
+
+/// The value of a variable of the environment; null when it is not set.
+using Variables = std::function<const char*(const char* name)>;
+
+/// Where NCCL is looked for, in order: TROUPE_NCCL alone when it is set; else libnccl.so.2 where
+/// the loader looks; the toolkit's (CUDA_HOME, CUDA_PATH, /usr/local/cuda); what pip has installed
+/// (nvidia/nccl/lib in site-packages).
+std::vector<std::string> candidates(const Variables& variables);
+
+/// Opens the first candidate that loads. Throws Unavailable, one sentence for each place, when none
+/// does, or when it lacks a function, or is older than 2.19.3 or of another major version.
+Library open_library(const std::vector<std::string>& candidates);
+
+/// That of this process, opened once; throws as open_library(), again with the next call.
+const Library& library();
+
+}  // namespace troupe::collective::nccl

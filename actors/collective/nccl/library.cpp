@@ -1,0 +1,122 @@
+#include "troupe/actors/collective/nccl/internal/library.hpp"
+
+#include <dlfcn.h>
+#include <glob.h>
+
+#include <cstdlib>
+
+namespace troupe::collective::nccl {
+namespace {
+
+constexpr const char* kFile = "libnccl.so.2";
+
+/// Paths that match, in the order of their names.
+void add_matches(const std::string& pattern, std::vector<std::string>& paths) {
+  glob_t found{};
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+}
+
+void add_toolkit(const std::string& root, std::vector<std::string>& paths) {
+  for (const char* folder : {"/lib64/", "/lib/", "/targets/x86_64-linux/lib/"})
+    add_matches(root + folder + kFile, paths);
+}
+
+template <class F>
+void load(void* handle, const std::string& path, const char* name, F& function) {
+  function = reinterpret_cast<F>(::dlsym(handle, name));
+  if (function == nullptr)
+    throw Unavailable(Code::unavailable, path + " is no NCCL that troupe knows: it has no " + name);
+}
+
+void load_all(void* handle, Library& nccl) {
+  const auto get = [&](const char* name, auto& function) {
+    load(handle, nccl.path, name, function);
+  };
+  get("ncclGetVersion", nccl.get_version);
+  get("ncclGetUniqueId", nccl.get_unique_id);
+  get("ncclCommInitRank", nccl.init_rank);
+  get("ncclCommDestroy", nccl.destroy);
+  get("ncclCommAbort", nccl.abort);
+  get("ncclCommGetAsyncError", nccl.async_error);
+  get("ncclAllReduce", nccl.all_reduce);
+  get("ncclReduceScatter", nccl.reduce_scatter);
+  get("ncclAllGather", nccl.all_gather);
+  get("ncclBroadcast", nccl.broadcast);
+  get("ncclSend", nccl.send);
+  get("ncclRecv", nccl.receive);
+  get("ncclGroupStart", nccl.group_start);
+  get("ncclGroupEnd", nccl.group_end);
+  get("ncclGetErrorString", nccl.error_string);
+  get("ncclGetLastError", nccl.last_error);
+}
+
+void check_version(Library& nccl) {
+  nccl.check(nccl.get_version(&nccl.version), "ncclGetVersion");
+  if (nccl.version >= kOldest && nccl.version < kBeforeMajorChange) return;
+  throw Unavailable(Code::unavailable,
+                    nccl.path + " is NCCL " + version_text(nccl.version) +
+                        "; troupe needs 2.19.3 or later of version 2: name another in TROUPE_NCCL");
+}
+
+}  // namespace
+
+void Library::check(Result result, const char* call) const {
+  if (result == kSuccess) return;
+  std::string why = std::string(call) + ": " + error_string(result);
+  const char* detail = last_error(nullptr);
+  if (detail != nullptr && *detail != '\0') why += std::string(" (") + detail + ")";
+  throw Unavailable(Code::unavailable, why);
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 10'000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+std::vector<std::string> candidates(const Variables& variables) {
+  const auto value = [&](const char* name) {
+    const char* text = variables(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (const std::string wish = value("TROUPE_NCCL"); !wish.empty()) return {wish};
+  std::vector<std::string> paths{kFile};
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const std::string root = value(name); !root.empty()) add_toolkit(root, paths);
+  add_toolkit("/usr/local/cuda", paths);
+  const std::string pip = std::string("/nvidia/nccl/lib/") + kFile;
+  for (const std::string& root : {value("VIRTUAL_ENV"), value("CONDA_PREFIX"),
+                                  value("HOME") + "/.local", std::string("/usr/local")})
+    for (const char* packages : {"site-packages", "dist-packages"})
+      if (!root.empty()) add_matches(root + "/lib/python3*/" + packages + pip, paths);
+  add_matches("/usr/lib/python3*/dist-packages" + pip, paths);
+  return paths;
+}
+
+Library open_library(const std::vector<std::string>& candidates) {
+  std::string tried;
+  for (const std::string& path : candidates) {
+    void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      const char* error = ::dlerror();
+      tried += std::string("; ") + (error == nullptr ? path : error);
+      continue;
+    }
+    Library nccl;
+    nccl.path = path;
+    load_all(handle, nccl);
+    check_version(nccl);
+    return nccl;
+  }
+  throw Unavailable(Code::unavailable,
+                    "NCCL is not there (name it in TROUPE_NCCL, or install nvidia-nccl)" + tried);
+}
+
+const Library& library() {
+  static const Library nccl =
+      open_library(candidates([](const char* name) -> const char* { return std::getenv(name); }));
+  return nccl;
+}
+
+}  // namespace troupe::collective::nccl

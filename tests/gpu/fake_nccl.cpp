@@ -1,0 +1,33 @@
+// A library that looks like NCCL of version FAKE_VERSION, and FAKE_LACKS leaves a function out:
+// what tests open.
+extern "C" {
+int ncclGetVersion(int* version) {
+  *version = FAKE_VERSION;
+  return 0;
+}
+#define FAKE(name) \
+  int name() {     \
+    return 3;      \
+  }
+FAKE(ncclGetUniqueId)
+FAKE(ncclCommInitRank)
+FAKE(ncclCommDestroy)
+FAKE(ncclCommAbort)
+FAKE(ncclCommGetAsyncError)
+FAKE(ncclAllReduce)
+FAKE(ncclReduceScatter)
+FAKE(ncclAllGather)
+FAKE(ncclBroadcast)
+FAKE(ncclSend)
+#ifndef FAKE_LACKS
+FAKE(ncclRecv)
+#endif
+FAKE(ncclGroupStart)
+FAKE(ncclGroupEnd)
+const char* ncclGetErrorString(int) {
+  return "a fake error";
+}
+const char* ncclGetLastError(void*) {
+  return "its detail";
+}
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# What is run on a borrowed machine with a device, a stage at a time: `./dev gpu --stage NAME --out DIR`. Each test has a
+# limit, and those after one that fails still run. DIR gets NAME.jsonl, whose first line says card, driver, commit and
+# library versions, and NAME.log with all output.
+# usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run]
+# --dry-run starts no test that needs a device: it checks that all of its programs are there, and tries the tools.
+# exit codes: 0 all passed, or there is no device; 1 some did not; 2 wrong usage, or the stage has no tests yet.
+set -uo pipefail
+export LC_ALL=C.UTF-8
+
+say() { printf 'gpu: %s\n' "$*" >&2; }
+usage() { say "$1"; sed -n 's/^# usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+
+stage=${1:-} build='' out='' commit=unknown dry=no
+(($# == 0)) || shift
+while (($# > 0)); do
+  case $1 in
+    --build | --out | --commit)
+      (($# >= 2)) || usage "$1 needs a value"
+      declare "${1#--}=$2"
+      shift
+      ;;
+    --dry-run) dry=yes ;;
+    *) usage "no option '$1'" ;;
+  esac
+  shift
+done
+case $stage in
+  probe | twins | golden | nccl | bench) ;;
+  *) usage "no stage '$stage'" ;;
+esac
+[[ -n $build && -n $out ]] || usage '--build and --out are needed'
+mkdir -p "$out" || exit 2
+lines=$out/$stage.jsonl log=$out/$stage.log
+bin=$build/bin
+[[ ! -e $build/lib/libtroupe_cuda.so ]] || export TROUPE_CUDA_PLUGIN=$build/lib/libtroupe_cuda.so
+
+# text VALUE: as a JSON string
+text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
+field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$libraries"; }
+
+libraries=$(timeout 60 "$bin/probe" --libraries 2>"$log")
+card=$(field card)
+nccl=$(field nccl)
+driver=$(sed -n '1s/.*Module *\([0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
+if [[ -z $card && $dry == no ]]; then
+  say "there is no device on this machine, so stage '$stage' was not run; --dry-run checks what can be checked without"
+  exit 0
+fi
+printf '{"stage":%s,"card":%s,"driver":%s,"driver_cuda":%s,"runtime":%s,"nccl":%s,"commit":%s,"date":%s,"dry_run":%s}\n' \
+  "$(text "$stage")" "$(text "$card")" "$(text "${driver:-}")" "$(text "$(field driver_cuda)")" "$(text "$(field runtime)")" \
+  "$(text "$nccl")" "$(text "$commit")" "$(text "$(date -u +%FT%TZ)")" "$([[ $dry == yes ]] && echo true || echo false)" >"$lines"
+
+failed=0 count=0
+record() {  # NAME RESULT CODE SECONDS LAST_LINE
+  printf '{"test":%s,"result":%s,"code":%d,"seconds":%s,"last":%s}\n' \
+    "$(text "$1")" "$(text "$2")" "$3" "$4" "$(text "$5")" >>"$lines"
+  say "$stage: $1: $2"
+}
+
+# try NAME LIMIT COMMAND...: runs it within so many seconds (TROUPE_GPU_LIMIT: at most that).
+try() {
+  local name=$1 limit=$2 output code=0 begun result last
+  shift 2
+  count=$((count + 1))
+  if [[ $dry == yes ]]; then
+    local word
+    for word in "$@"; do
+      [[ $word != "$bin"/* || -x $word ]] || { record "$name" missing 127 0 "$word"; failed=1; return; }
+    done
+    record "$name" dry 0 0 ''
+    return
+  fi
+  ((limit <= ${TROUPE_GPU_LIMIT:-$limit})) || limit=$TROUPE_GPU_LIMIT
+  output=$(mktemp)
+  begun=$(date +%s%N)
+  printf '\n=== %s: %s\n' "$name" "$*" >>"$log"
+  timeout -k 5 "$limit" "$@" >"$output" 2>&1 || code=$?
+  cat "$output" >>"$log"
+  # measurements that a program prints, one JSON object a line
+  sed -n "s/^{\(\"operation\":.*}\)$/{\"test\":$(text "$name" | sed 's/[&/\\]/\\&/g'),\1/p" "$output" >>"$lines"
+  last=$(grep -v '^$' "$output" | sed -n '$p')
+  case $code in
+    0) if grep -q '^\[  SKIPPED \]' "$output"; then result=skipped; else result=passed; fi ;;
+    77) result=skipped ;;
+    124 | 137) result=late ;;
+    *) result=failed ;;
+  esac
+  [[ $result == passed ]] || failed=1
+  record "$name" "$result" "$code" "$(awk -v ns=$(($(date +%s%N) - begun)) 'BEGIN { printf "%.1f", ns / 1e9 }')" "$last"
+  rm -f "$output"
+}
+
+newest() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n '$p') == "$1" ]]; }  # A is not older than B
+
+case $stage in
+  probe)
+    try libraries 30 "$bin/probe" --libraries
+    try two_ranks 150 "$bin/ranks" --deadline 140 2 "$bin/probe"   # the unproven thing
+    try one_rank 60 "$bin/ranks" --deadline 50 1 "$bin/probe"
+    try two_ranks_synchronized 150 "$bin/ranks" --deadline 140 --synchronize 2 "$bin/probe"
+    if [[ -n $nccl ]] && newest "$nccl" 2.30.3; then
+      try two_ranks_multi_rank_gpu 100 "$bin/ranks" --deadline 90 --multi-rank-gpu 2 "$bin/probe"
+    fi
+    ;;
+  twins)
+    try kernels 150 "$bin/kernels_test" --gtest_filter='Cuda*'
+    if command -v compute-sanitizer >/dev/null; then
+      try memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 9 "$bin/kernels_test" --gtest_filter='Cuda*'
+    fi
+    ;;
+  golden | nccl | bench) ;;   # the engine on CUDA and the NCCL back end come with step 9 of LAYOUTS
+esac
+
+if [[ $dry == yes ]]; then   # the tools themselves
+  "$bin/ranks" --deadline 20 2 true >>"$log" 2>&1 || { record ranks failed 1 0 'ranks cannot run two processes'; failed=1; }
+  [[ -n $nccl ]] || say "$stage: NCCL is not on this machine"
+fi
+if ((count == 0)); then
+  record "$stage" missing 0 0 'this tree has no tests of this stage yet'
+  say "stage '$stage' has no tests yet: the engine does not run on a device"
+  [[ $dry == yes ]] || exit 2
+fi
+say "$stage: $count tests, see $lines"
+exit "$failed"

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The stages without a device: the dry run of each with the real programs, and a whole run with programs that only say
+# that they have one.
+# usage: stages_test.sh BUILD
+set -euo pipefail
+build=$1
+stages=$(dirname "${BASH_SOURCE[0]}")/stages.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { printf 'stages: %s\n' "$*" >&2; exit 1; }
+run() {  # CODE ARGUMENT...
+  local wanted=$1 code=0
+  shift
+  "$stages" "$@" >"$work/out" 2>&1 || code=$?
+  [[ $code == "$wanted" ]] || { cat "$work/out"; fail "'$*' gave $code instead of $wanted"; }
+}
+has() { grep -qF -- "$2" "$1" || { cat "$1"; fail "${1##*/} does not hold '$2'"; }; }
+is_json_lines() {
+  python3 -c 'import json, sys
+for line in open(sys.argv[1]): assert isinstance(json.loads(line), dict)' "$1" || fail "$1 is not JSON"
+}
+
+for stage in probe twins golden nccl bench; do
+  if [[ $stage == twins && ! -x $build/bin/kernels_test ]]; then continue; fi   # not every build has all tests
+  run 0 "$stage" --build "$build" --out "$work/dry" --commit abc --dry-run
+  is_json_lines "$work/dry/$stage.jsonl"
+  has "$work/dry/$stage.jsonl" '"commit":"abc"'
+done
+has "$work/dry/probe.jsonl" '{"test":"two_ranks","result":"dry"'
+has "$work/dry/bench.jsonl" 'no tests of this stage yet'
+run 2 everything --build "$build" --out "$work/dry"
+run 2 probe --build "$build"
+run 2 probe --build "$build" --out "$work/dry" --fast
+run 1 probe --build "$work/nothing" --out "$work/dry" --dry-run
+has "$work/dry/probe.jsonl" '"result":"missing"'
+
+# programs that stand for the real ones
+mkdir -p "$work/fake/bin"
+cat >"$work/fake/bin/probe" <<'TEXT'
+#!/usr/bin/env bash
+[[ ${1:-} != --libraries ]] || echo '{"card":"A \Card","driver_cuda":"13.0","runtime":"13.0","nccl":"2.30.10"}'
+TEXT
+cat >"$work/fake/bin/ranks" <<'TEXT'
+#!/usr/bin/env bash
+case " $* " in
+  *' --synchronize '*) exec sleep 60 ;;
+  *' --multi-rank-gpu '*) echo '[  SKIPPED ] all of it' ;;
+  *' 1 '*) echo 'it said "no"'; exit 3 ;;
+  *) echo '{"operation":"all_reduce","ranks":2,"bytes":4,"ms":1.5}' ;;
+esac
+TEXT
+chmod +x "$work/fake/bin/"*
+TROUPE_GPU_LIMIT=1 run 1 probe --build "$work/fake" --out "$work/real" --commit abc
+lines=$work/real/probe.jsonl
+is_json_lines "$lines"
+has "$lines" '"card":"A \\Card"'
+has "$lines" '{"test":"two_ranks","operation":"all_reduce","ranks":2,"bytes":4,"ms":1.5}'
+has "$lines" '{"test":"two_ranks","result":"passed"'
+has "$lines" '{"test":"one_rank","result":"failed","code":3'
+has "$lines" '"last":"it said \"no\""'
+has "$lines" '{"test":"two_ranks_synchronized","result":"late","code":124'
+has "$lines" '{"test":"two_ranks_multi_rank_gpu","result":"skipped"'
+run 2 nccl --build "$work/fake" --out "$work/real"
+printf '#!/usr/bin/env bash\necho %s\n' "'{\"card\":\"\",\"nccl\":\"\"}'" >"$work/fake/bin/probe"
+run 0 probe --build "$work/fake" --out "$work/real"
+has "$work/out" "there is no device on this machine, so stage 'probe' was not run"
+printf 'stages: all good\n'
