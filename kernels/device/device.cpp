@@ -33,11 +33,11 @@ Memory::Memory(Memory&& other) noexcept
       state_(std::move(other.state_)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(where_, other.where_);
-  state_.swap(other.state_);
-  Memory(std::move(other));  // what this one held goes now, not with `other`
+  Memory taken(std::move(other));  // what this one held goes with it
+  std::swap(data_, taken.data_);
+  std::swap(bytes_, taken.bytes_);
+  std::swap(where_, taken.where_);
+  state_.swap(taken.state_);
   return *this;
 }
 

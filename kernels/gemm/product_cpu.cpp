@@ -103,7 +103,7 @@ struct Division {
 
   Division(const Gemm& o, int threads) {
     constexpr std::int64_t worth = 1 << 20;  // multiplications
-    by_rows = o.m >= o.n || o.m >= 64 * threads;
+    by_rows = o.m >= o.n || o.m >= std::int64_t{64} * threads;
     cut = by_rows ? o.m : o.n;
     unit = std::min<std::int64_t>(16, cut);
     units = (cut + unit - 1) / unit;

@@ -1,3 +1,4 @@
+/// The CPU's table of functions.
 #pragma once
 
 #include "troupe/kernels/device/operations.hpp"

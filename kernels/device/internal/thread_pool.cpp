@@ -150,10 +150,12 @@ ThreadPool::ThreadPool(int threads) : threads_(threads) {}
 
 ThreadPool::~ThreadPool() {
   if (crew_ == nullptr) return;
-  if (mark_.in_fork())
-    static_cast<void>(crew_.release());  // its threads are the parent's: there is nothing to join
-  else
+  if (!mark_.in_fork()) {
     crew_->end();
+    return;
+  }
+  // A fork has nothing to join: the threads are its parent's.
+  [[maybe_unused]] const Crew* const kept = crew_.release();
 }
 
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const Part& part) {
