@@ -50,8 +50,8 @@ class Bench {
 };
 
 template <class T>
-void run_activation(Bench<T>& b, Activation activation) {
-  T *in = b.random(b.n, 5), *dout = b.random(b.n), *out = b.filled(b.n), *din = b.random(b.n);
+void run_activation(Bench<T>& b, Activation activation, double scale = 5) {
+  T *in = b.random(b.n, scale), *dout = b.random(b.n), *out = b.filled(b.n), *din = b.random(b.n);
   b.kernels.activate(b.queue, {type_of<T>, activation, b.n, in, out});
   b.kernels.activate_backward(b.queue, {type_of<T>, activation, b.n, in, dout, din, true});
 }
@@ -65,9 +65,9 @@ void run_gated(Bench<T>& b) {
   b.kernels.gated_silu_backward(b.queue, o);
 }
 template <class T>
-void run_norm(Bench<T>& b, bool rms) {
-  T *in = b.random(b.n), *weight = b.random(b.columns), *bias = b.random(b.columns),
-    *out = b.filled(b.n);
+void run_norm(Bench<T>& b, bool rms, double scale = 2) {
+  T *in = scale == 0 ? b.filled(b.n, T(3)) : b.random(b.n, scale), *weight = b.random(b.columns),
+    *bias = b.random(b.columns), *out = b.filled(b.n);
   T *mean = b.filled(b.rows), *rstd = b.filled(b.rows), *dout = b.random(b.n), *din = b.random(b.n);
   T *dweight = b.random(b.columns), *dbias = b.random(b.columns);
   const Norm o{type_of<T>,           rms, 1e-5f, b.rows, b.columns, in, weight,
@@ -84,9 +84,9 @@ void run_rope(Bench<T>& b) {
                  {type_of<T>, b.rows, 7, b.columns, 6, b.columns * 6, 3, 10000.0f, false, x});
 }
 template <class T>
-void run_loss(Bench<T>& b) {
+void run_loss(Bench<T>& b, double scale = 5) {
   if (b.columns == 0) return;
-  T *logits = b.random(b.n, 5), *losses = b.filled(b.rows), *apart = b.random(b.n, 5);
+  T *logits = b.random(b.n, scale), *losses = b.filled(b.rows), *apart = b.random(b.n, scale);
   T *top = b.filled(b.rows), *sum = b.filled(b.rows), *target = b.filled(b.rows);
   std::vector<std::int32_t> targets;
   for (std::int64_t r = 0; r < b.rows; ++r)
@@ -284,6 +284,12 @@ inline const Operation kOperations[] = {
     OPERATION("gated_silu", run_gated(b)),
     OPERATION("layer_norm", run_norm(b, false)),
     OPERATION("rms_norm", run_norm(b, true)),
+    OPERATION("gelu_huge", run_activation(b, Activation::gelu, 1e25)),
+    OPERATION("silu_huge", run_activation(b, Activation::silu, 1e25)),
+    OPERATION("layer_norm_huge", run_norm(b, false, 1e25)),
+    OPERATION("rms_norm_huge", run_norm(b, true, 1e25)),
+    OPERATION("layer_norm_equal", run_norm(b, false, 0)),
+    OPERATION("cross_entropy_huge", run_loss(b, 1e30)),
     OPERATION("rope", run_rope(b)),
     OPERATION("cross_entropy", run_loss(b)),
     OPERATION("dropout", run_dropout(b)),

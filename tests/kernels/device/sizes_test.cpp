@@ -44,12 +44,12 @@ std::vector<T> results(void (*run)(Bench<T>&), std::pair<std::int64_t, std::int6
   return bench.results();
 }
 
-class Sizes : public testing::TestWithParam<Operation> {
+class OperationSizes : public testing::TestWithParam<Operation> {
  protected:
   void SetUp() override { use_blas(Blas::builtin); }  // whose sums have one order
 };
 
-TEST_P(Sizes, SingleAgreesWithDouble) {
+TEST_P(OperationSizes, SingleAgreesWithDouble) {
   // 1e-4: backward through a norm of three columns loses three digits
   for (const auto& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second);
@@ -63,7 +63,7 @@ TEST_P(Sizes, SingleAgreesWithDouble) {
   }
 }
 
-TEST_P(Sizes, ThreadsAndAlignmentChangeNoBit) {
+TEST_P(OperationSizes, ThreadsAndAlignmentChangeNoBit) {
   for (const auto& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second);
     const auto one = results(GetParam().single, shape, 1, 0);
@@ -78,7 +78,7 @@ TEST_P(Sizes, ThreadsAndAlignmentChangeNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, Sizes, testing::ValuesIn(kOperations),
+INSTANTIATE_TEST_SUITE_P(Operations, OperationSizes, testing::ValuesIn(kOperations),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
