@@ -118,7 +118,10 @@ class Probe {
         });
     expect(
         "all_gather", count, count * ranks, mine,
-        [&](std::size_t i) { return static_cast<double>(i / count) + 1.0; },
+        [&](std::size_t i) {
+          const std::size_t from = i / count;
+          return static_cast<double>(from) + 1.0;
+        },
         [&](void* in, void* out) {
           return nccl_.all_gather(in, out, count, nccl::f32, comm_, stream_);
         });

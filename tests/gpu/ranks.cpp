@@ -86,6 +86,8 @@ Options parse(int argc, char** argv) {
   }
   if (i + 1 >= argc) usage("the number of ranks and a program are needed");
   options.ranks = static_cast<int>(number("the number of ranks", argv[i], 1, kMostRanks));
+  if (std::to_string(options.ranks) != argv[i])
+    usage("the number of ranks is '" + std::string(argv[i]) + "'");
   options.program = argv + i + 1;
   return options;
 }

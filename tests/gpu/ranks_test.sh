@@ -58,8 +58,11 @@ expect 137 'rank 0 ended with 137' --grace 0.1 2 bash -c '[[ $RANK == 0 ]] && ki
 ((SECONDS - begun < 15)) || fail 'the others were waited for'
 for rank in 0 2; do [[ ! -s $work/pid.$rank ]] || gone "$work/pid.$rank"; done
 # they may end by themselves meanwhile
-expect 7 'rank 0 saw it' --grace 15 2 bash -c '[[ $RANK == 1 ]] && { touch "$0/died"; exit 7; }
-  until [[ -e $0/died ]]; do read -rt 0.01 <> <(:) || true; done; echo "rank 0 saw it"; exit 3' "$work"
+# shellcheck disable=SC2016
+expect 7 'rank 0 outlived it' --grace 15 2 bash -c '
+  if [[ $RANK == 1 ]]; then echo $$ >"$0/dies.part"; mv "$0/dies.part" "$0/dies"; exit 7; fi
+  until [[ -e $0/dies && ! -d /proc/$(<"$0/dies") ]]; do read -rt 0.01 <> <(:) || true; done
+  echo "rank 0 outlived it"; exit 3' "$work"
 
 # one that hangs past the deadline is killed, with what it has started
 expect 124 'has not ended within 1 s and is killed' --deadline 1 2 bash -c 'trap "" TERM INT; sleep 60 & echo $! >"$0/child.$RANK"; echo $$ >"$0/hung.$RANK"; wait; sleep 60' "$work"
@@ -78,6 +81,7 @@ for rank in 0 1; do gone "$work/orphan.$rank"; done
 expect 127 'No such file or directory' --grace 0.1 2 "$work/no_such_program"
 expect 2 'usage: ranks' 2
 expect 2 "the number of ranks is 'two'" two true
+expect 2 "the number of ranks is '2.5'" 2.5 true
 expect 2 "the number of ranks is '65'" 65 true
 expect 2 "--deadline is '-1'" --deadline -1 2 true
 expect 2 'no option --fast' --fast 2 true

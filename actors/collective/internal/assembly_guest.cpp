@@ -56,7 +56,7 @@ class Guest {
   std::optional<std::string> listen_to(const Fd& socket) {
     Reply reply;
     for (Time until = soon(); receive(socket, until, reply); until = deadline_) {
-      const std::string text = printable(reply.text, sizeof reply.text);
+      std::string text = printable(reply.text, sizeof reply.text);
       switch (reply.status) {
         case Reply::waiting: remark_ = text; break;
         case Reply::complete: return text;

@@ -12,7 +12,7 @@ namespace {
 /// The last byte stays a zero.
 template <std::size_t size>
 void put(char (&into)[size], std::string_view text) noexcept {
-  std::memcpy(into, text.data(), std::min(text.size(), size - 1));
+  text.copy(into, size - 1);
 }
 
 template <std::size_t size>

@@ -23,6 +23,16 @@ void add_toolkit(const std::string& root, std::vector<std::string>& paths) {
     add_matches(root + folder + kFile, paths);
 }
 
+/// What pip has installed below this prefix.
+void add_pip(const std::string& prefix, std::vector<std::string>& paths) {
+  for (const char* packages : {"/site-packages", "/dist-packages"})
+    for (const char* python : {"/lib/python3.*", "/lib/python3"}) {
+      std::string pattern = prefix;
+      pattern.append(python).append(packages).append("/nvidia/nccl/lib/").append(kFile);
+      add_matches(pattern, paths);
+    }
+}
+
 template <class F>
 void load(void* handle, const std::string& path, const char* name, F& function) {
   function = reinterpret_cast<F>(::dlsym(handle, name));
@@ -85,12 +95,11 @@ std::vector<std::string> candidates(const Variables& variables) {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = value(name); !root.empty()) add_toolkit(root, paths);
   add_toolkit("/usr/local/cuda", paths);
-  const std::string pip = std::string("/nvidia/nccl/lib/") + kFile;
-  for (const std::string& root : {value("VIRTUAL_ENV"), value("CONDA_PREFIX"),
-                                  value("HOME") + "/.local", std::string("/usr/local")})
-    for (const char* packages : {"site-packages", "dist-packages"})
-      if (!root.empty()) add_matches(root + "/lib/python3*/" + packages + pip, paths);
-  add_matches("/usr/lib/python3*/dist-packages" + pip, paths);
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const std::string root = value(name); !root.empty()) add_pip(root, paths);
+  if (const std::string home = value("HOME"); !home.empty()) add_pip(home + "/.local", paths);
+  add_pip("/usr/local", paths);
+  add_pip("/usr", paths);
   return paths;
 }
 
@@ -100,7 +109,8 @@ Library open_library(const std::vector<std::string>& candidates) {
     void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       const char* error = ::dlerror();
-      tried += std::string("; ") + (error == nullptr ? path : error);
+      tried += "; ";
+      tried += error == nullptr ? path.c_str() : error;
       continue;
     }
     Library nccl;
