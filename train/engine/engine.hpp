@@ -24,12 +24,12 @@
 
 namespace troupe::train {
 
-/// One micro-batch of this rank; borrows its memory.
+/// One micro-batch of this rank; borrows its memory, which is the host's.
 struct MicroBatch {
   TensorView input;    ///< i32 tokens [batch, time], or what the first layer takes
   TensorView targets;  ///< i32 ids, kernels::kIgnore for none
-  /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: from the
-  /// rank's place, when all ranks have as many.
+  /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: rank after
+  /// rank and micro-batch after micro-batch, from the sizes of all of them.
   std::span<const std::int64_t> samples = {};
 };
 
@@ -45,7 +45,8 @@ struct StepResult {
   bool applied = true;       ///< false: the norm was not finite, and nothing was changed
 };
 
-/// What a step did on this rank, for tests and for the line of progress.
+/// What a step did on this rank, for tests and for the line of progress. Forward and backward count
+/// the waits inside of them.
 struct StepTrace {
   Duration forward{}, backward{}, exposed{};  ///< exposed: waited for reductions after backward
   std::int64_t bytes_reduced = 0, bytes_before_end = 0;  ///< submitted; before backward had ended
@@ -63,14 +64,24 @@ class TROUPE_API Engine {
   /// Initial weights: a function of the seed alone, the same in every layout.
   void initialize(std::uint64_t seed);
   /// One step over the micro-batches of all ranks. Every rank has as many (Layout::micro); one may
-  /// be empty (batch 0). Throws InvalidArgument for inputs that do not fit the model.
+  /// be empty (batch 0). Blocks; a wait for another rank has the communicator's timeout.
+  ///
+  /// Throws InvalidArgument before anything has changed: on this rank for inputs that do not fit
+  /// the model; on all ranks when none has a sample or every target is ignored, and when the loss
+  /// is not finite. The engine goes on after these. Any other exception (a rank that is missing, a
+  /// token outside the vocabulary) stops it: it ends the group, so that no rank waits, and every
+  /// later call throws Unavailable with the reason. Then make a new engine over a new mesh and
+  /// restore a snapshot.
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
-  /// Mean loss over the batches of all ranks; changes nothing.
+  /// Mean loss over the batches of all ranks, without dropout; changes nothing. Ranks may have
+  /// different numbers of batches. Errors as step().
   double evaluate(std::span<const MicroBatch> micros);
-  /// The outputs of the last layer but the loss, for one input of this rank (logits): every rank of
-  /// a layout with zero = 3 calls it.
+  /// What the loss layer would compare with targets (logits), for one input of this rank; lasts
+  /// until the next call of step(), evaluate() or predict(). Every rank of a layout with zero = 3
+  /// calls it. Errors as step().
   TensorView predict(const TensorView& input);
 
+  /// Steps that were applied, those of a restored snapshot counted in.
   std::int64_t steps() const noexcept;
   const Index& index() const noexcept;
   const Layout& layout() const noexcept;
