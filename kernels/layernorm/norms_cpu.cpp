@@ -88,6 +88,27 @@ TROUPE_INLINE Moments<T> saved_moments(const Norm& o, std::int64_t r) {
   return {o.rms ? T(0) : pointer<T>(o.mean)[r], pointer<T>(o.rstd)[r]};
 }
 
+template <class W>
+struct Pair {
+  W first, second;
+};
+/// The sums of f(i) and of f(i) * g(i), in the order of internal::sum.
+template <class W, class F, class G>
+TROUPE_INLINE Pair<W> sum_pair(std::int64_t n, F f, G g) {
+  constexpr std::int64_t lanes = internal::kLanes;
+  W first[lanes] = {}, second[lanes] = {};
+  const auto add = [&](std::int64_t i, std::int64_t j) {
+    const W value = f(i + j);
+    first[j] += value;
+    second[j] += value * g(i + j);
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (std::int64_t j = 0; j < lanes; ++j) add(i, j);
+  for (std::int64_t j = 0; i + j < n; ++j) add(i, j);
+  return {internal::sum_lanes(first), internal::sum_lanes(second)};
+}
+
 template <class W, class T>
 TROUPE_INLINE void input_row(const NormBackward& o, const T* x, const T* dy, T* __restrict dx,
                              Moments<W> m) {
@@ -98,8 +119,8 @@ TROUPE_INLINE void input_row(const NormBackward& o, const T* x, const T* dy, T* 
     return static_cast<W>(weight[c]) * static_cast<W>(dy[c]);
   };
   const auto normal = [=](std::int64_t c) { return (static_cast<W>(x[c]) - m.mean) * m.rstd; };
-  const W average = f.rms ? W(0) : sum<W>(f.columns, scaled) / count;
-  const W slope = sum<W>(f.columns, [=](std::int64_t c) { return scaled(c) * normal(c); }) / count;
+  const Pair<W> sums = sum_pair<W>(f.columns, scaled, normal);
+  const W average = f.rms ? W(0) : sums.first / count, slope = sums.second / count;
   if (o.add)
     for (std::int64_t c = 0; c < f.columns; ++c)
       dx[c] += static_cast<T>((scaled(c) - average - normal(c) * slope) * m.rstd);
@@ -145,20 +166,62 @@ TROUPE_INLINE void weight_row(const T* x, const T* dy, T* __restrict dweight, T*
   }
 }
 
+constexpr std::int64_t kTogether = 4;  ///< rows, while an element of the gradient is in a register
+
+/// kTogether rows that lie `columns` apart: the same bits as row by row.
+template <class T>
+TROUPE_INLINE void weight_rows(const T* x, const T* dy, std::int64_t columns, T* __restrict dweight,
+                               T* __restrict dbias, std::int64_t n, const Moments<T>* moments) {
+  T mean[kTogether], rstd[kTogether];
+  for (std::int64_t k = 0; k < kTogether; ++k) mean[k] = moments[k].mean;
+  for (std::int64_t k = 0; k < kTogether; ++k) rstd[k] = moments[k].rstd;
+  for (std::int64_t c = 0; c < n; ++c) {
+    T sum = dweight[c];
+    for (std::int64_t k = 0; k < kTogether; ++k)
+      sum += dy[k * columns + c] * ((x[k * columns + c] - mean[k]) * rstd[k]);
+    dweight[c] = sum;
+  }
+  if (dbias == nullptr) return;
+  for (std::int64_t c = 0; c < n; ++c) {
+    T sum = dbias[c];
+    for (std::int64_t k = 0; k < kTogether; ++k) sum += dy[k * columns + c];
+    dbias[c] = sum;
+  }
+}
+
+/// The moments of rows r and following; false when one of them is extreme.
+template <class T>
+TROUPE_INLINE bool plain_moments(const Norm& o, std::int64_t r, Moments<T>* moments) {
+  if (o.rows - r < kTogether) return false;
+  bool plain = true;
+  for (std::int64_t k = 0; k < kTogether; ++k) {
+    moments[k] = saved_moments<T>(o, r + k);
+    plain = plain && !is_extreme(moments[k]);
+  }
+  return plain;
+}
+
 /// Columns [first, end) of all rows.
 template <class T>
 TROUPE_INLINE void weight_columns(const NormBackward& o, std::int64_t first, std::int64_t end) {
   const std::int64_t columns = o.forward.columns, n = end - first;
   T* dweight = pointer<T>(o.dweight) + first;
   T* dbias = o.dbias == nullptr ? nullptr : pointer<T>(o.dbias) + first;
-  for (std::int64_t r = 0; r < o.forward.rows; ++r) {
+  Moments<T> moments[kTogether];
+  for (std::int64_t r = 0; r < o.forward.rows;) {
     const T *row = pointer<T>(o.forward.in) + r * columns, *x = row + first,
             *dy = pointer<T>(o.dout) + r * columns + first;
+    if (plain_moments(o.forward, r, moments)) {
+      weight_rows(x, dy, columns, dweight, dbias, n, moments);
+      r += kTogether;
+      continue;
+    }
     const Moments<T> m = saved_moments<T>(o.forward, r);
     if (is_extreme(m))
       weight_row(x, dy, dweight, dbias, n, moments_of<Wider<T>>(o.forward, row));
     else
       weight_row(x, dy, dweight, dbias, n, m);
+    ++r;
   }
 }
 TROUPE_KERNEL void backward_weight(const NormBackward& o, float, std::int64_t first,
