@@ -89,6 +89,17 @@ TEST_F(Equality, OffloadChangesNothing) {
                  with({.dp = 2, .zero = zero, .offload = Offload::optimizer}));
 }
 
+TEST_F(Equality, ThreadsOfARankChangeNothing) {
+  Experiment e = with({.recompute = Recompute::full});
+  e.shape.channels = 64;
+  const Record one = run(e).front();
+  for (const int threads : {2, 3})
+    on_ranks(1, Wire::local, [&](RankContext& context) {
+      context.device = kernels::cpu_device({.threads = threads});
+      EXPECT_EQ(run_on(context, e), one) << threads << " threads";
+    });
+}
+
 // Dropout hangs on samples' numbers, not on who has them: ranks of unequal shares see the masks of
 // one rank.
 TEST_F(Equality, DropoutIsThatOfOneRankOnAnyNumberOfRanks) {
