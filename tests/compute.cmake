@@ -14,10 +14,20 @@ foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only l
   add_dependencies(actors_test fake_nccl${name})
 endforeach()
 troupe_tests(kernels ROOMS kernels LABELS unit gpu)
-troupe_tests(kernels/device ROOMS kernels)
-foreach(part params layers engine checkpoint)   # the training core, which needs no runtime
+troupe_tests(kernels/device ROOMS kernels TSAN)
+foreach(part layers engine checkpoint)   # the training core, which needs no runtime
   troupe_tests(train/${part} ROOMS train_core)
 endforeach()
+troupe_tests(train/params ROOMS train_core TSAN)
 if(TARGET train_engine_test)
   target_compile_definitions(train_engine_test PRIVATE TROUPE_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 endif()
+# What measures how much of two times is one runs with nothing beside it.
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/overlap_serial.cmake [[
+foreach(test IN LISTS train_engine_test_TESTS)
+  if(test MATCHES "\\.Overlap\\.")
+    set_tests_properties(${test} PROPERTIES RUN_SERIAL ON)
+  endif()
+endforeach()
+]])
+set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/overlap_serial.cmake)

@@ -23,18 +23,27 @@ struct SavedModel {
   long step = 0;
   std::uint64_t hash = 0;  ///< hash_bytes of the model's bytes
   std::uint64_t bytes = 0;
+  std::uint64_t types = 0;  ///< fingerprint of the parts' types; 0: not known
   /// Where a loop was in its data: passes that had ended, and batches of the one after them.
   std::uint64_t passes = 0, batches = 0;
   explicit operator bool() const noexcept { return static_cast<bool>(model); }
   friend auto fields(SavedModel& s) {
-    return std::tie(s.model, s.step, s.hash, s.bytes, s.passes, s.batches);
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches);
   }
   friend auto fields(const SavedModel& s) {
-    return std::tie(s.model, s.step, s.hash, s.bytes, s.passes, s.batches);
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches);
   }
 };
 
 namespace internal {
+/// Of the parts' types, in their order. Not 0.
+template <class... M>
+constexpr std::uint64_t types_of() {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a (Fowler, Noll, Vo)
+  ((hash = (hash ^ fingerprint<M>)*1099511628211u), ...);
+  return hash == 0 ? 1 : hash;
+}
+
 /// The parts' bytes into memory that `room(size)` gives.
 template <class Room, class... M>
 void encode_parts(Room&& room, const M&... parts) {
@@ -73,6 +82,7 @@ SavedModel save_model(const Context& ctx, long step, const M&... parts) {
         return std::as_writable_bytes(std::span(builder->data(), size));
       },
       parts...);
+  saved.types = internal::types_of<M...>();
   saved.step = step;
   saved.batches = step > 0 ? static_cast<std::uint64_t>(step) : 0;
   saved.bytes = builder->size();
@@ -87,6 +97,10 @@ SavedModel save_model(const Context& ctx, long step, const M&... parts) {
 template <class... M>
 std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration timeout,
                          M&... parts) {
+  if (saved.types != 0 && saved.types != internal::types_of<M...>())
+    throw InvalidArgument(Code::invalid_argument,
+                          "a saved model's parts have other types than those that it is loaded "
+                          "into: name the same ones in the same order");
   const Array<std::uint8_t> array = ctx.get(saved.model, timeout);
   troupe::detail::Reader reader(std::as_bytes(std::span(array.data(), array.size())), {}, nullptr);
   (troupe::detail::read(reader, parts), ...);

@@ -24,6 +24,28 @@ void check_config(const GptConfig& c) {
   internal::require(c.channels % c.heads == 0, "GptConfig.heads must divide channels");
 }
 
+/// Name and shape of each tensor.
+std::vector<std::string> tensors_of(const ParameterMap& map) {
+  std::vector<std::string> lines;
+  for (const Parameter& tensor : map.tensors()) {
+    std::string sizes;
+    for (const std::int64_t size : tensor.shape)
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+    lines.push_back(tensor.name + " [" + sizes + "]");
+  }
+  return lines;
+}
+
+/// Throws InvalidArgument, naming the first difference, unless both are the same.
+void require_same(const std::vector<std::string>& restored, const std::vector<std::string>& mine) {
+  const auto [theirs, ours] =
+      std::mismatch(restored.begin(), restored.end(), mine.begin(), mine.end());
+  if (theirs == restored.end() && ours == mine.end()) return;
+  internal::reject("the restored weights belong to another model: they have " +
+                   (theirs == restored.end() ? "nothing" : *theirs) + " where this one has " +
+                   (ours == mine.end() ? "nothing" : *ours));
+}
+
 }  // namespace
 
 /// Counts the tensors of each bucket that are still open and reports a bucket when none is.
@@ -49,6 +71,7 @@ class Gpt::BucketCounter {
 /// The map and the layers that point into it: made once, never moved.
 struct Gpt::Layers {
   ParameterMap map;
+  std::vector<std::string> described;  // tensors_of(map)
   int tokens = -1, positions = -1;
   std::vector<Block> blocks;
   std::unique_ptr<LayerNorm> norm;
@@ -71,6 +94,7 @@ struct Gpt::Layers {
     map.begin_unit();
     norm = std::make_unique<LayerNorm>(map, "transformer.ln_f", c.channels, c.bias);
     map.seal(buckets);
+    described = tensors_of(map);
   }
 };
 
@@ -115,6 +139,7 @@ Gpt::Gpt(const GptConfig& config, std::uint64_t seed, const BucketOptions& bucke
     : config_(config) {
   layers_ = std::make_unique<Layers>(config, buckets);
   activations_ = std::make_unique<Activations>();
+  tensors_ = layers_->described;
   parameters_.resize(static_cast<std::size_t>(map().size()));
   gradients_.resize(parameters_.size());
   for (const int table : {layers_->tokens, layers_->positions}) {
@@ -150,6 +175,7 @@ std::span<float> Gpt::gradients(int bucket) {
 }
 
 void Gpt::check(const Batch& batch) const {
+  if (tensors_ != layers_->described) require_same(tensors_, layers_->described);
   internal::require(parameters_.size() == static_cast<std::size_t>(map().size()),
                     "the restored weights belong to a model of another shape");
   internal::require(batch.rows >= 0 && batch.time > 0 && batch.time <= config_.context,

@@ -105,10 +105,10 @@ class TROUPE_API Gpt {
   /// token, and attention's 12 * channels * context per layer).
   double training_flops(double tokens) const noexcept;
 
-  /// The weights, for a checkpoint. One of another shape is refused at the next use, by
-  /// InvalidArgument.
-  friend auto fields(Gpt& m) { return std::tie(m.parameters_); }
-  friend auto fields(const Gpt& m) { return std::tie(m.parameters_); }
+  /// The weights and what they are, for a checkpoint. Those of another model are refused at the
+  /// next use, by InvalidArgument, which names the first tensor that differs.
+  friend auto fields(Gpt& m) { return std::tie(m.tensors_, m.parameters_); }
+  friend auto fields(const Gpt& m) { return std::tie(m.tensors_, m.parameters_); }
 
  private:
   friend ParameterMap parameters_of(const GptConfig& config, const BucketOptions& buckets);
@@ -126,6 +126,7 @@ class TROUPE_API Gpt {
   GptConfig config_;
   std::unique_ptr<Layers> layers_;
   std::unique_ptr<Activations> activations_;
+  std::vector<std::string> tensors_;  // of parameters_: "transformer.wte.weight [256, 64]"
   std::vector<float> parameters_, gradients_;
   std::vector<float> head_gradient_;  // of the shared embedding as output layer
   bool head_waits_ = false;           // it is not in gradients_ yet

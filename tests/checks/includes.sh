@@ -16,7 +16,7 @@ declare -A below=(
   [train]='train kernels actors runtime objectstore'
   [tune]='tune train actors runtime objectstore'
   [examples]='train tune kernels actors runtime objectstore'
-  [tests]='tests train tune kernels actors runtime objectstore'
+  [tests]='tests cli train tune kernels actors runtime objectstore'
 )
 third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/|^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\.h|\.hpp)?>|\.capnp\.h[">]$'
 

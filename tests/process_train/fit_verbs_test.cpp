@@ -83,6 +83,19 @@ Seen latest(troupe::Context& ctx, const train::Fit& fit) {
   return seen;
 }
 
+TEST_F(FitVerbs, ASavedModelLoadsIntoItsOwnTypesAlone) {
+  const train::SavedModel saved = train::save_model(ctx, 1, std::vector<float>{1, 2}, 7L);
+  std::vector<std::int32_t> integers;
+  std::vector<float> floats;
+  long step = 0;
+  EXPECT_THROW(train::load_model(ctx, saved, 10s, integers, step), troupe::InvalidArgument);
+  EXPECT_THROW(train::load_model(ctx, saved, 10s, step, floats), troupe::InvalidArgument);
+  EXPECT_TRUE(integers.empty());
+  train::load_model(ctx, saved, 10s, floats, step);
+  EXPECT_EQ(floats, (std::vector<float>{1, 2}));
+  EXPECT_EQ(step, 7);
+}
+
 TEST_F(FitVerbs, EachPassIsAnEpochOfItsOwn) {
   auto data = ctx.put(numbers());
   const train::Fit fit = train::fit<epochs>(ctx, {.workers = 1}, Plan{}, data);
