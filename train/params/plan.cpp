@@ -12,19 +12,19 @@ namespace {
 
 using internal::reject;
 
-constexpr std::int64_t kSize = sizeof(float);
+constexpr std::int64_t kFloatBytes = sizeof(float);
 
 std::int64_t tied_bytes(const Index& index) {
   std::int64_t count = 0;
   for (const TensorPlace& tensor : index.tensors())
     if (tensor.tied_to >= 0) count += (tensor.local.count() + kAlign - 1) / kAlign * kAlign;
-  return count * kSize;
+  return count * kFloatBytes;
 }
 
 /// Sharded kinds are 1/dp of the slabs.
 Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) {
   const int zero = layout.dp == 1 ? 0 : layout.zero;
-  const std::int64_t slab = index.slab_size() * kSize;
+  const std::int64_t slab = index.slab_size() * kFloatBytes;
   const auto held = [&](int from) { return zero >= from ? slab / layout.dp : slab; };
   Store::Bytes bytes;
   bytes.weights = held(3);
@@ -33,9 +33,9 @@ Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) 
   bytes.tied = tied_bytes(index);
   if (layout.offload == Offload::optimizer) bytes.host = bytes.moments;
   const std::int64_t whole = (zero < 3) + (zero < 2) + (zero < 1) * moments;
-  const std::int64_t p = index.parameter_count() * kSize;
+  const std::int64_t p = index.parameter_count() * kFloatBytes;
   bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied - whole * p -
-                  (2 + moments - whole) * p / layout.dp - index.tied_size() * kSize;
+                  (2 + moments - whole) * p / layout.dp - index.tied_size() * kFloatBytes;
   return bytes;
 }
 
@@ -44,7 +44,7 @@ std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
   std::int64_t largest = 0;
   for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
-  return 2 * kSize * (layout.zero == 0 ? largest : largest / layout.dp);
+  return 2 * kFloatBytes * (layout.zero == 0 ? largest : largest / layout.dp);
 }
 
 collective::Traffic traffic_of(const internal::Moved& moved, int ranks) {

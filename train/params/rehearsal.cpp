@@ -5,7 +5,7 @@
 namespace troupe::train::internal {
 namespace {
 
-constexpr std::int64_t kSize = sizeof(float);
+constexpr std::int64_t kWeightBytes = sizeof(float);
 constexpr std::size_t kMostInFlight = 2;  // as Reductions of train/engine
 
 }  // namespace
@@ -49,13 +49,13 @@ void Rehearsal::find_units() {
 }
 
 std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
-  return index_.units()[unit].size * kSize;
+  return index_.units()[unit].size * kWeightBytes;
 }
 
 /// An operation over the unit's slab that counts so many times (ranks - 1) / ranks of it.
 void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor) {
   const UnitPlace& place = index_.units()[unit];
-  const std::int64_t times = factor * (index_.dp() - 1) * kSize;
+  const std::int64_t times = factor * (index_.dp() - 1) * kWeightBytes;
   counter += place.used * times;
   moved_.padding += (place.size - place.used) * times;
 }
