@@ -184,7 +184,7 @@ cudaError_t cudaGetLastError() {
 }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-  std::memset(*memory, 0xAB, bytes);  // what is not written is not zero
+  std::memset(*memory, 0x7F, bytes);  // what is not written is 3.4e38
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
