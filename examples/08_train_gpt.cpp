@@ -32,7 +32,7 @@ Outcome learn(troupe::collective::Mesh& mesh, const Flags& flags, const train::T
 }
 
 // The same in a worker process of a gang.
-void worker(train::Worker& w, Flags flags, troupe::Ref<train::TextDataset> text) {
+void worker(train::Worker& w, const Flags& flags, troupe::Ref<train::TextDataset> text) {
   const auto data = w.context().get(text);
   const Outcome end = learn(w.mesh({.dp = flags.dp}), flags, data);
   w.report({.step = end.step,

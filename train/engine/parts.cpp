@@ -36,12 +36,12 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape) {
            " is not there yet");
 }
 
-const Model& checked(const Model& model, const Layout& layout, const collective::Mesh& mesh,
-                     const OptimizerOptions& optimizer) {
+Index checked_index(const Model& model, const Layout& layout, const collective::Mesh& mesh,
+                    const OptimizerOptions& optimizer) {
   require_model(model);
   require_layout(layout, mesh.shape);
   check(optimizer);
-  return model;
+  return index_of(model, layout);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       mesh(ranks),
       device(where),
       optimizer(rule),
-      index(index_of(checked(model, layout, mesh, optimizer), layout)),
+      index(checked_index(model, layout, mesh, optimizer)),
       units(units_of_layers(index)),
       store(with_plan(model, layout, nullptr, optimizer, [this] {
         return Store(index, device,

@@ -21,7 +21,7 @@ constexpr Kind kKinds[] = {{Part::weights, ""},
                            {Part::second_moment, "optimizer.v."}};
 
 std::span<const Kind> kinds_of(const OptimizerOptions& optimizer) {
-  return std::span(kKinds).first(static_cast<std::size_t>(1 + optimizer.moments()));
+  return std::span(kKinds).first(std::size_t{1} + static_cast<std::size_t>(optimizer.moments()));
 }
 
 std::size_t bytes_of(const TensorPlace& tensor) {

@@ -79,7 +79,8 @@ inline Rows rows_of(const GptShape& shape, std::int64_t step, std::int64_t first
       const bool drop = kernels::philox_uniform(6, stream, place) < ignored;
       rows.targets.push_back(
           drop ? kernels::kIgnore
-               : static_cast<std::int32_t>((rows.inputs.back() * 7 + t) % shape.vocabulary));
+               : static_cast<std::int32_t>((std::int64_t{7} * rows.inputs.back() + t) %
+                                           shape.vocabulary));
     }
   }
   return rows;
