@@ -188,7 +188,8 @@ struct Dropout {
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
   std::int64_t rows = 0, columns = 0;
-  /// Of each `time` rows, their number in the global order; of the host or the device. Null: 0, 1, …
+  /// Of each `time` rows, their number in the global order; of the host or the device. Null: 0, 1,
+  /// …
   const std::int64_t* samples = nullptr;
   std::int64_t time = 1;
   std::int64_t first_column = 0, all_columns = 0;  ///< this rank's part of a row

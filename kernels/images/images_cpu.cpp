@@ -1,6 +1,8 @@
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 
+#include <cmath>
+
 namespace troupe::kernels::cpu {
 namespace {
 using internal::grain;
@@ -84,7 +86,7 @@ inline std::int64_t largest(std::int64_t window, std::int64_t width, const T* pl
   for (std::int64_t i = 0; i < window; ++i)
     for (std::int64_t j = 0; j < window; ++j) {
       const std::int64_t next = at + i * width + j;
-      best = plane[next] > plane[best] || plane[next] != plane[next] ? next : best;
+      best = plane[next] > plane[best] || std::isnan(plane[next]) ? next : best;
     }
   return best;
 }
