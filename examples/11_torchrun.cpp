@@ -17,9 +17,11 @@ constexpr std::int64_t kVocabulary = 31, kContext = 16, kChannels = 32, kBatch =
 train::Model language_model() {
   train::Model model;
   model.push_back(std::make_unique<layers::Embedding>(
-      "embedding", layers::EmbeddingConfig{.vocabulary = kVocabulary, .context = kContext, .channels = kChannels}));
+      "embedding", layers::EmbeddingConfig{
+                       .vocabulary = kVocabulary, .context = kContext, .channels = kChannels}));
   for (const char* name : {"block.0", "block.1"})
-    model.push_back(std::make_unique<layers::GptBlock>(name, layers::GptBlockConfig{.channels = kChannels, .heads = 2}));
+    model.push_back(std::make_unique<layers::GptBlock>(
+        name, layers::GptBlockConfig{.channels = kChannels, .heads = 2}));
   model.push_back(std::make_unique<layers::LmHead>(
       "head", layers::LmHeadConfig{.vocabulary = kVocabulary, .channels = kChannels}));
   return model;
@@ -36,17 +38,21 @@ struct Rows {  // rows [first, end) of a step's batch: each token says which com
       }
   }
   train::MicroBatch micro() {
-    return {.input = {inputs.data(), train::DType::i32, shape}, .targets = {targets.data(), train::DType::i32, shape}};
+    return {.input = {inputs.data(), train::DType::i32, shape},
+            .targets = {targets.data(), train::DType::i32, shape}};
   }
 };
 
 int main() try {
-  collective::Mesh mesh = collective::Mesh::from_environment();  // as many data-parallel ranks as were started
+  collective::Mesh mesh =
+      collective::Mesh::from_environment();  // as many data-parallel ranks as were started
   kernels::Device device = kernels::cpu_device();
-  train::Engine engine(language_model(), {.dp = mesh.shape.dp, .zero = 1}, mesh, device, {.rate = 1e-2f});
+  train::Engine engine(language_model(), {.dp = mesh.shape.dp, .zero = 1}, mesh, device,
+                       {.rate = 1e-2f});
   engine.initialize(/*seed=*/1);
   for (std::int64_t step = 0; step < 40; ++step) {
-    Rows rows(step, kBatch * mesh.dp_rank / mesh.shape.dp, kBatch * (mesh.dp_rank + 1) / mesh.shape.dp);
+    Rows rows(step, kBatch * mesh.dp_rank / mesh.shape.dp,
+              kBatch * (mesh.dp_rank + 1) / mesh.shape.dp);
     const train::StepResult result = engine.step(std::vector{rows.micro()});
     if (mesh.rank() == 0 && result.step % 10 == 0)
       std::printf("step %lld loss %.5f\n", static_cast<long long>(result.step), result.loss);

@@ -143,11 +143,11 @@ class Space {
     return add_choice(detail::member_name(member), member, options);
   }
   template <class M, class D>
-  Space& with(std::string name, M Hp::* member, const D& domain) & {
+  Space& with(const std::string& name, M Hp::* member, const D& domain) & {
     if constexpr (std::is_same_v<D, Domain>) {
-      return add(std::move(name), member, domain);
+      return add(name, member, domain);
     } else {
-      return add_choice(std::move(name), member, domain);
+      return add_choice(name, member, domain);
     }
   }
   /// The same with a member of a base class.

@@ -1,6 +1,7 @@
 // Processes of a test: forked before the test has threads.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/units.hpp"
 
@@ -15,6 +16,10 @@
 #include <utility>
 
 namespace troupe::collective {
+
+inline Time in(Duration time) {
+  return steady_now() + time;
+}
 
 /// Killed and waited for when nobody has waited for it.
 class Child {

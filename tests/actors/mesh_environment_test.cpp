@@ -26,10 +26,6 @@ using internal::Reply;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Time in(Duration time) {
-  return steady_now() + time;
-}
-
 /// A listening socket on loopback, whose port nobody else takes meanwhile.
 struct Port {
   Fd socket;

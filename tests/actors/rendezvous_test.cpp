@@ -18,10 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Time in(Duration time) {
-  return steady_now() + time;
-}
-
 TEST(Rendezvous, EveryPeerGetsTheMemoryOfRankZero) {
   const std::string name = new_rendezvous_name();
   const Fd memory = create_shm_group({.size = 3, .slot = {4096}});

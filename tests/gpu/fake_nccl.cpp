@@ -1,5 +1,6 @@
 // A library that looks like NCCL of version FAKE_VERSION, and FAKE_LACKS leaves a function out:
 // what tests open.
+// NOLINTBEGIN(readability-identifier-naming): names of NCCL
 extern "C" {
 int ncclGetVersion(int* version) {
   *version = FAKE_VERSION;
@@ -31,3 +32,4 @@ const char* ncclGetLastError(void*) {
   return "its detail";
 }
 }
+// NOLINTEND(readability-identifier-naming)

@@ -78,8 +78,9 @@ TEST_F(GptTest, GradientsAddUpAndMicroBatchesMakeTheBatch) {
   const double loss = whole.forward_backward(batch);
   double sum = 0;
   for (int half = 0; half < 2; ++half) {
-    Batch part{{batch.inputs.begin() + half * 12, batch.inputs.begin() + half * 12 + 12},
-               {batch.targets.begin() + half * 12, batch.targets.begin() + half * 12 + 12},
+    const std::ptrdiff_t first = std::ptrdiff_t{12} * half, end = first + 12;
+    Batch part{{batch.inputs.begin() + first, batch.inputs.begin() + end},
+               {batch.targets.begin() + first, batch.targets.begin() + end},
                2,
                6};
     sum += 0.5 * split.forward_backward(part, 0.5f);

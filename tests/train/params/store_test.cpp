@@ -108,7 +108,7 @@ TEST(StoreBits, AdamWMatchesItsFormulaWithoutDecayForNormsAndBiases) {
 
 std::int64_t slab_of(int ranks) {
   // embedding 2145 -> 2176 + 1023; blocks 33 -> 64, 3267 -> 3328 (64 + 3267 = 3331 -> 3392), + 99.
-  const std::int64_t chunk = 1024 * ranks;
+  const std::int64_t chunk = std::int64_t{1024} * ranks;
   const auto up = [chunk](std::int64_t n) { return (n + chunk - 1) / chunk * chunk; };
   return up(2176 + 1023) + 2 * up(3392 + 99) + up(1);
 }
