@@ -47,7 +47,7 @@ void* open_plugin(std::string& why) {
     if (path.empty()) continue;
     if (void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
     const char* error = ::dlerror();
-    why = error == nullptr ? "unknown error" : error;
+    why += (why.empty() ? "" : "; ") + std::string(error == nullptr ? "unknown error" : error);
   }
   return nullptr;
 }

@@ -56,9 +56,10 @@ class CudaEvent final : public EventState {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cuda_table()->forget(event_); }
+  /// Also after a fault of the device, which the queue's next call reports.
   bool has_happened() const noexcept override {
     int yes = 0;
-    return cuda_table()->has_happened(event_, &yes) == 0 && yes != 0;
+    return cuda_table()->has_happened(event_, &yes) != 0 || yes != 0;
   }
   bool wait(Time until) const noexcept override {
     while (!has_happened()) {
@@ -98,7 +99,7 @@ class CudaDevice final : public DeviceState {
   const Kernels& kernels() const noexcept override { return cuda_kernels(); }
   Queue& compute() noexcept override { return compute_; }
   Queue& copies() noexcept override { return copies_; }
-  void* take(std::size_t bytes, Where where) noexcept override;
+  void* take(std::size_t bytes, Where where) override;
   void release(void* memory, std::size_t bytes, Where where) noexcept override;
   void copy(Queue& queue, void* to, const void* from, std::size_t bytes) override {
     check(cuda_table()->copy(context_of(queue), to, from, bytes), "copy");
@@ -115,11 +116,15 @@ class CudaDevice final : public DeviceState {
   CudaQueue compute_{index_}, copies_{index_};
 };
 
-void* CudaDevice::take(std::size_t bytes, Where where) noexcept {
+void* CudaDevice::take(std::size_t bytes, Where where) {
+  constexpr int no_memory = 2;  // cudaErrorMemoryAllocation
   void* memory = nullptr;
-  if (where != Where::host)
-    return cuda_table()->allocate(index_, &memory, bytes, where == Where::pinned) == 0 ? memory
-                                                                                       : nullptr;
+  if (where != Where::host) {
+    const int error = cuda_table()->allocate(index_, &memory, bytes, where == Where::pinned);
+    if (error == no_memory) return nullptr;
+    check(error, "allocate");
+    return memory;
+  }
   constexpr std::size_t alignment = 256;
   memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory != nullptr) std::memset(memory, 0, bytes);

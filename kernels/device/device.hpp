@@ -49,7 +49,7 @@ class TROUPE_API Queue {
   virtual ~Queue();
   /// Returns when all that was enqueued has taken effect.
   virtual void synchronize() = 0;
-  /// Scratch of this queue, 64-byte aligned, good until the next call with more bytes.
+  /// Scratch of this queue, 64-byte aligned, good until the next call on the queue.
   virtual void* scratch(std::size_t bytes) = 0;
   /// Calls part(first, end) for parts of [0, n) of at least `grain` on the queue's threads, and
   /// returns when all are done. CPU only.

@@ -74,7 +74,7 @@ typedef struct troupe_cuda_table {
   int (*release)(int device, void* memory, int pinned);
   /// Between any two places.
   int (*copy)(troupe_cuda_context*, void* to, const void* from, std::size_t bytes);
-  /// Memory of the device, good until the next call with more bytes.
+  /// Memory of the device, good until the next call of the context.
   int (*scratch)(troupe_cuda_context*, std::size_t bytes, void** memory);
 
   /// An event for what is enqueued now; forget() it.

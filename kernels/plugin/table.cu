@@ -5,11 +5,20 @@
 #include <new>
 
 namespace troupe_cuda {
+namespace {
+
+/// An error that is handled: the runtime forgets it, or the next launch would be blamed for it.
+int noted(int error) {
+  cudaGetLastError();
+  return error;
+}
+
+}  // namespace
 
 int scratch(troupe_cuda_context* c, size_t bytes, void** memory) {
   if (bytes > c->scratch_bytes) {
     void* larger = nullptr;
-    if (const int error = cudaMalloc(&larger, bytes)) return error;
+    if (const int error = cudaMalloc(&larger, bytes)) return noted(error);
     if (const int error = cudaStreamSynchronize(c->stream)) {
       cudaFree(larger);
       return error;
@@ -72,11 +81,11 @@ int synchronize(troupe_cuda_context* c) {
 int allocate(int device, void** memory, size_t bytes, int pinned) {
   if (const int error = cudaSetDevice(device)) return error;
   if (pinned) {
-    if (const int error = cudaHostAlloc(memory, bytes, cudaHostAllocPortable)) return error;
+    if (const int error = cudaHostAlloc(memory, bytes, cudaHostAllocPortable)) return noted(error);
     std::memset(*memory, 0, bytes);
     return 0;
   }
-  if (const int error = cudaMalloc(memory, bytes)) return error;
+  if (const int error = cudaMalloc(memory, bytes)) return noted(error);
   int error = cudaMemset(*memory, 0, bytes);
   if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);  // before any stream uses it
   if (error) cudaFree(*memory);
@@ -118,7 +127,7 @@ int wait(troupe_cuda_context* c, void* event) {
 int has_happened(void* event, int* yes) {
   const cudaError_t state = cudaEventQuery(static_cast<cudaEvent_t>(event));
   *yes = state == cudaSuccess;
-  return state == cudaErrorNotReady ? 0 : state;
+  return state == cudaErrorNotReady ? (noted(state), 0) : static_cast<int>(state);
 }
 
 void forget(void* event) {
@@ -140,6 +149,12 @@ int on_device(int (*operation)(troupe_cuda_context*, const O&), troupe_cuda_cont
   if (!any_type && type_of(*o) != DType::f32) return cudaErrorNotSupported;
   if (const int error = cudaSetDevice(c->device)) return error;
   return operation(c, *o);
+}
+
+int philox_normal_on_device(troupe_cuda_context* c, float* out, int64_t n, uint64_t seed,
+                            uint64_t stream, uint64_t first, float mean, float deviation) {
+  if (const int error = cudaSetDevice(c->device)) return error;
+  return philox_normal(c, out, n, seed, stream, first, mean, deviation);
 }
 
 troupe_cuda_table make_table() {
@@ -167,7 +182,7 @@ troupe_cuda_table make_table() {
   };
   TROUPE_CUDA_OPERATIONS(TROUPE_CUDA_ENTRY)
 #undef TROUPE_CUDA_ENTRY
-  t.philox_normal = philox_normal;
+  t.philox_normal = philox_normal_on_device;
   return t;
 }
 

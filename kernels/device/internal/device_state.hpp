@@ -19,8 +19,9 @@ class DeviceState {
   virtual const Kernels& kernels() const noexcept = 0;
   virtual Queue& compute() noexcept = 0;
   virtual Queue& copies() noexcept = 0;
-  /// Zeroed and 256-byte aligned; null when there is no room. From any thread, as release().
-  virtual void* take(std::size_t bytes, Where where) noexcept = 0;
+  /// Zeroed and 256-byte aligned; null when there is no room. Throws what else is wrong with the
+  /// device. From any thread, as release().
+  virtual void* take(std::size_t bytes, Where where) = 0;
   virtual void release(void* memory, std::size_t bytes, Where where) noexcept = 0;
   virtual void copy(Queue& queue, void* to, const void* from, std::size_t bytes) = 0;
   virtual Event record(Queue& queue) = 0;

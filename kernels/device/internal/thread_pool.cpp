@@ -1,9 +1,11 @@
 #include "troupe/kernels/device/internal/thread_pool.hpp"
 
 #include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/base/clock.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -29,9 +31,9 @@ void relax() noexcept {
 }
 
 /// Waits until `word` differs from `old`, first awake, then asleep; returns what it is.
-int await_change(const std::atomic<int>& word, int old) noexcept {
+int await_change(const std::atomic<int>& word, int old, Duration spin) noexcept {
   constexpr int looks = 64;  // between two looks at the clock
-  const Time until = steady_now() + ThreadPool::kSpin;
+  const Time until = steady_now() + spin;
   do {
     for (int i = 0; i < looks; ++i) {
       const int now = word.load(std::memory_order_acquire);
@@ -41,6 +43,13 @@ int await_change(const std::atomic<int>& word, int old) noexcept {
   } while (steady_now() < until);
   word.wait(old, std::memory_order_acquire);
   return word.load(std::memory_order_acquire);
+}
+
+/// CPUs that the calling thread may use; many when that cannot be told.
+int cpus_of_this_thread() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
 }
 
 /// What the next part of which call is, in one word: a helper that comes late cannot take a part of
@@ -60,6 +69,7 @@ struct ThreadPool::Crew {
   const Part* part = nullptr;
   std::int64_t n = 0, parts = 0;
   FloatMode mode = FloatMode::current();
+  Duration spin = ThreadPool::kSpin;
   std::exception_ptr failure;
   std::mutex failing;
 
@@ -77,6 +87,7 @@ struct ThreadPool::Crew {
 };
 
 void ThreadPool::Crew::start(int count) {
+  if (cpus_of_this_thread() <= count) spin = {};  // who looks would keep the others from computing
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -91,7 +102,7 @@ void ThreadPool::Crew::start(int count) {
 }
 
 void ThreadPool::Crew::help() noexcept {
-  for (int seen = 0; (seen = await_change(call, seen)) >= 0;)
+  for (int seen = 0; (seen = await_change(call, seen, spin)) >= 0;)
     take_parts(static_cast<std::uint64_t>(seen));
 }
 
@@ -128,20 +139,22 @@ void ThreadPool::Crew::run(std::int64_t all, std::int64_t pieces, const Part& f)
   mode = FloatMode::current();
   failure = nullptr;
   done.store(0, std::memory_order_relaxed);
-  const int number = (call.load(std::memory_order_relaxed) + 1) & 0x7fffffff;
+  const auto number = static_cast<int>(
+      (static_cast<unsigned>(call.load(std::memory_order_relaxed)) + 1u) & 0x7fffffffu);
   const auto of_call = static_cast<std::uint64_t>(number);
   ticket.store(Ticket{of_call, static_cast<std::uint64_t>(pieces), 0}.word(),
                std::memory_order_release);
-  call.store(number, std::memory_order_release);
+  // notify_all() looks for sleepers by a plain load: the store must come before it for all threads.
+  call.store(number, std::memory_order_seq_cst);
   call.notify_all();
   take_parts(of_call);
   for (int seen = done.load(std::memory_order_acquire); seen != pieces;)
-    seen = await_change(done, seen);
+    seen = await_change(done, seen, spin);
   if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
 }
 
 void ThreadPool::Crew::end() noexcept {
-  call.store(-1, std::memory_order_release);
+  call.store(-1, std::memory_order_seq_cst);
   call.notify_all();
   for (std::thread& helper : helpers) helper.join();
 }
@@ -170,6 +183,10 @@ void ThreadPool::run(std::int64_t n, std::int64_t grain, const Part& part) {
     crew_ = std::make_unique<Crew>();
     crew_->start(threads_ - 1);
   }
+  TROUPE_ASSERT(!busy_.exchange(true, std::memory_order_acquire),
+                "two threads compute on one device");
+  const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> free(
+      &busy_, [](std::atomic<bool>* busy) { busy->store(false, std::memory_order_release); });
   crew_->run(n, parts, part);
 }
 

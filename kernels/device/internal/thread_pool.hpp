@@ -4,7 +4,8 @@
 ///     pool.run(n, 4096, [&](std::int64_t first, std::int64_t end) { ... });
 ///
 /// Helpers start with the first call that has work for them, so never in a process that only forks
-/// others. They look for work for kSpin, then sleep in the kernel. They take no signals, and
+/// others. They look for work for kSpin, or not at all where the process has fewer CPUs than threads,
+/// then sleep in the kernel. They take no signals, and
 /// compute in the caller's FloatMode.
 #pragma once
 
@@ -42,6 +43,7 @@ class ThreadPool {
 
   const int threads_;
   std::unique_ptr<Crew> crew_;
+  std::atomic<bool> busy_{false};
   ProcessMark mark_;
 };
 

@@ -70,6 +70,37 @@ TEST(ThreadPool, ComputesOnAsManyThreadsAsItWasTold) {
   }
 }
 
+TEST(ThreadPool, HelpersThatSleepAreWoken) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 50; ++round) {
+    std::this_thread::sleep_for(20 * ThreadPool::kSpin);  // then helpers sleep
+    std::atomic<int> inside{0};
+    const Time until = steady_now() + std::chrono::seconds(20);
+    pool.run(2, 1, [&](std::int64_t, std::int64_t) {  // each part waits for the other one
+      ++inside;
+      while (inside < 2 && steady_now() < until) std::this_thread::yield();
+      EXPECT_EQ(inside, 2) << "round " << round;
+    });
+  }
+}
+
+TEST(ThreadPool, WhatAnyPartThrowsReachesTheCallerOnceAllAreDone) {
+  const std::thread::id caller = std::this_thread::get_id();
+  for (const bool of_caller : {true, false}) {
+    ThreadPool pool(2);
+    std::atomic<int> inside{0}, ended{0};
+    const auto part = [&](std::int64_t, std::int64_t) {
+      const Time until = steady_now() + std::chrono::seconds(20);
+      ++inside;
+      while (inside < 2 && steady_now() < until) std::this_thread::yield();
+      ++ended;
+      if ((std::this_thread::get_id() == caller) == of_caller) throw std::runtime_error("mine");
+    };
+    EXPECT_THROW(pool.run(2, 1, part), std::runtime_error);
+    EXPECT_EQ(ended, 2);
+  }
+}
+
 TEST(ThreadPool, StartsNoThreadBeforeThereIsWorkForTwo) {
   const int before = kernel_threads();
   ThreadPool pool(3);
