@@ -247,11 +247,14 @@ class Ranks {
     }
   }
 
+  /// Notes who has ended. Their numbers stay theirs until kill_all(), for they name its groups.
   void reap() {
     std::erase_if(running_, [this](const Rank& one) {
-      int status = 0;
-      if (::waitpid(one.pid, &status, WNOHANG) != one.pid) return false;
-      const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      siginfo_t end{};
+      const auto id = static_cast<id_t>(one.pid);
+      if (::waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != one.pid)
+        return false;
+      const int code = end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
       if (code != 0) std::fprintf(stderr, "ranks: rank %d ended with %d\n", one.rank, code);
       note(code);
       return true;
@@ -270,7 +273,7 @@ class Ranks {
 
   void kill_all() {
     for (const pid_t group : groups_) ::kill(-group, SIGKILL);  // also what ended ranks have left
-    for (const Rank& one : running_) ::waitpid(one.pid, nullptr, 0);
+    for (const pid_t leader : groups_) ::waitpid(leader, nullptr, 0);
     running_.clear();
     groups_.clear();
   }
@@ -278,7 +281,7 @@ class Ranks {
   const Options& options_;
   sigset_t waited_{}, before_{};
   std::vector<Rank> running_;
-  std::vector<pid_t> groups_;
+  std::vector<pid_t> groups_;  // of all ranks; none is waited for before all are killed
   int code_ = 0;
 };
 
