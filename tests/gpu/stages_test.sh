@@ -50,7 +50,7 @@ case " $* " in
 esac
 TEXT
 chmod +x "$work/fake/bin/"*
-TROUPE_GPU_LIMIT=1 run 1 probe --build "$work/fake" --out "$work/real" --commit abc
+TROUPE_GPU_LIMIT=5 run 1 probe --build "$work/fake" --out "$work/real" --commit abc
 lines=$work/real/probe.jsonl
 is_json_lines "$lines"
 has "$lines" '"card":"A \\Card"'
