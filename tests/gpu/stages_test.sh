@@ -61,6 +61,14 @@ has "$lines" '"last":"it said \"no\""'
 has "$lines" '{"test":"two_ranks_synchronized","result":"late","code":124'
 has "$lines" '{"test":"two_ranks_multi_rank_gpu","result":"skipped"'
 run 2 nccl --build "$work/fake" --out "$work/real"
+# a filter that matches none of the twins is found without a device
+cat >"$work/fake/bin/kernels_test" <<'TEXT'
+#!/usr/bin/env bash
+printf 'CudaLoader.\n  SaysWhatItFound\n'
+TEXT
+chmod +x "$work/fake/bin/kernels_test"
+run 1 twins --build "$work/fake" --out "$work/dry" --dry-run
+has "$work/dry/twins.jsonl" '{"test":"kernels","result":"missing","code":0,"seconds":0,"last":"the filter matches no twin"}'
 printf '#!/usr/bin/env bash\necho %s\n' "'{\"card\":\"\",\"nccl\":\"\"}'" >"$work/fake/bin/probe"
 run 0 probe --build "$work/fake" --out "$work/real"
 has "$work/out" "there is no device on this machine, so stage 'probe' was not run"
