@@ -4,7 +4,8 @@
 # library versions, and NAME.log with all output.
 # usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run]
 # --dry-run starts no test that needs a device: it checks that all of its programs are there, and tries the tools.
-# exit codes: 0 all passed, or there is no device; 1 some did not; 2 wrong usage, or the stage has no tests yet.
+# exit codes: 0 all passed, or there is no device; 1 some did not, the probe gave no answer, or a driver is there that finds
+# no device; 2 wrong usage, or the stage has no tests yet.
 set -uo pipefail
 export LC_ALL=C.UTF-8
 
@@ -39,10 +40,21 @@ bin=$build/bin
 text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
 field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$libraries"; }
 
+failed=0 count=0
 libraries=$(timeout 60 "$bin/probe" --libraries 2>"$log")
+answered=$?
+if [[ $libraries != *'"card":'* ]]; then   # without NCCL it answers, and ends with 1
+  say "the probe gave no answer: $bin/probe ended with $answered, see $log"
+  [[ $dry == yes ]] || exit 1
+  failed=1
+fi
 card=$(field card)
 nccl=$(field nccl)
-driver=$(sed -n '1s/.*Module *\([0-9.]*\) .*/\1/p' /proc/driver/nvidia/version 2>/dev/null)
+driver=$(sed -n '1s/.*Module *\([0-9.]*\) .*/\1/p' "${TROUPE_GPU_DRIVER:-/proc/driver/nvidia/version}" 2>/dev/null)
+if [[ -z $card && -n $driver && $dry == no ]]; then
+  say "the driver $driver is there, but gives no device (cuInit); stage '$stage' was not run"
+  exit 1
+fi
 if [[ -z $card && $dry == no ]]; then
   say "there is no device on this machine, so stage '$stage' was not run; --dry-run checks what can be checked without"
   exit 0
@@ -51,7 +63,6 @@ printf '{"stage":%s,"card":%s,"driver":%s,"driver_cuda":%s,"runtime":%s,"nccl":%
   "$(text "$stage")" "$(text "$card")" "$(text "${driver:-}")" "$(text "$(field driver_cuda)")" "$(text "$(field runtime)")" \
   "$(text "$nccl")" "$(text "$commit")" "$(text "$(date -u +%FT%TZ)")" "$([[ $dry == yes ]] && echo true || echo false)" >"$lines"
 
-failed=0 count=0
 record() {  # NAME RESULT CODE SECONDS LAST_LINE
   printf '{"test":%s,"result":%s,"code":%d,"seconds":%s,"last":%s}\n' \
     "$(text "$1")" "$(text "$2")" "$3" "$4" "$(text "$5")" >>"$lines"

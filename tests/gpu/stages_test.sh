@@ -33,6 +33,9 @@ run 2 probe --build "$build"
 run 2 probe --build "$build" --out "$work/dry" --fast
 run 1 probe --build "$work/nothing" --out "$work/dry" --dry-run
 has "$work/dry/probe.jsonl" '"result":"missing"'
+has "$work/out" 'the probe gave no answer'
+run 1 probe --build "$work/nothing" --out "$work/real"
+has "$work/out" "the probe gave no answer: $work/nothing/bin/probe ended with 127"
 
 # programs that stand for the real ones
 mkdir -p "$work/fake/bin"
@@ -69,7 +72,13 @@ TEXT
 chmod +x "$work/fake/bin/kernels_test"
 run 1 twins --build "$work/fake" --out "$work/dry" --dry-run
 has "$work/dry/twins.jsonl" '{"test":"kernels","result":"missing","code":0,"seconds":0,"last":"the filter matches no twin"}'
+printf '#!/usr/bin/env bash\nexit 139\n' >"$work/fake/bin/probe"
+run 1 probe --build "$work/fake" --out "$work/real"
+has "$work/out" 'bin/probe ended with 139'
 printf '#!/usr/bin/env bash\necho %s\n' "'{\"card\":\"\",\"nccl\":\"\"}'" >"$work/fake/bin/probe"
-run 0 probe --build "$work/fake" --out "$work/real"
+TROUPE_GPU_DRIVER=$work/no_driver run 0 probe --build "$work/fake" --out "$work/real"
 has "$work/out" "there is no device on this machine, so stage 'probe' was not run"
+echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23' >"$work/driver"
+TROUPE_GPU_DRIVER=$work/driver run 1 probe --build "$work/fake" --out "$work/real"
+has "$work/out" 'the driver 580.95.05 is there, but gives no device'
 printf 'stages: all good\n'
