@@ -204,14 +204,21 @@ double Engine::State::evaluate(std::span<const MicroBatch> micros) {
 }
 
 TensorView Engine::State::predict(const TensorView& input) {
-  require_running();
   const MicroBatch micro{.input = input, .targets = {}};
-  std::vector<Pass> all = passes.prepare(std::span(&micro, 1), PassMode::prediction);
-  const std::vector<std::int64_t> numbers = number_samples(all, 0);
-  return guarded("predict()", [&] {
+  const auto prepare = [&] { return passes.prepare(std::span(&micro, 1), PassMode::prediction); };
+  const auto run = [&](std::vector<Pass>& all) {
+    const std::vector<std::int64_t> numbers = number_samples(all, 0);
     passes.begin({.seed = seed, .step = steps}, Walk::forward, 1);
     return passes.predict(all.front());
-  });
+  };
+  if (parts.mesh.dp != nullptr && parts.layout.zero == 3) {  // all ranks gather weights
+    Batches batches = agree("predict()", prepare);
+    return guarded("predict()", [&] { return run(batches.passes); });
+  }
+  require_running();
+  const kernels::FlushDenormals flush;
+  std::vector<Pass> all = prepare();
+  return run(all);
 }
 
 Engine::Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,

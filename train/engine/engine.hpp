@@ -78,7 +78,8 @@ class TROUPE_API Engine {
   double evaluate(std::span<const MicroBatch> micros);
   /// What the loss layer would compare with targets (logits), for one input of this rank; lasts
   /// until the next call of step(), evaluate() or predict(). Every rank of a layout with zero = 3
-  /// calls it. Errors as step().
+  /// calls it; errors as step(). In other layouts it is this rank's call alone, and no error of it
+  /// stops the engine.
   TensorView predict(const TensorView& input);
 
   /// Steps that were applied, those of a restored snapshot counted in.

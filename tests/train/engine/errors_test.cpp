@@ -186,6 +186,25 @@ TEST(Steps, WithANormThatIsNotFiniteOnOneRankChangeNothingOnAnyRank) {
   });
 }
 
+TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
+  for (const int zero : {0, 1, 2, 3})
+    on_ranks(2, Wire::local, [&](RankContext& context) {
+      Learner learner(context, {.dp = 2, .zero = zero});
+      Rows rows = rows_of(kShape, 0, 0, 2), odd = rows;
+      odd.inputs[3] = 1000;
+      const bool alone = zero < 3;
+      if (alone && context.mesh.dp_rank == 1)
+        EXPECT_TRUE(says(message_of([&] { learner.engine.predict(odd.micro().input); }), "1000"));
+      TensorView flat = rows.micro().input;
+      if (context.mesh.dp_rank == 1) flat.shape = {2 * kShape.context};
+      const std::string message = message_of([&] { learner.engine.predict(flat); });
+      EXPECT_EQ(message == "none", alone && context.mesh.dp_rank == 0) << message;
+      EXPECT_EQ(learner.engine.predict(rows.micro().input).shape,
+                Shape({2, kShape.context, kShape.vocabulary}));
+      EXPECT_EQ(learner.step(rows).step, 1);
+    });
+}
+
 // A token outside the vocabulary is found in the middle of a step of one rank: it stops all.
 TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
   on_ranks(2, Wire::local, [](RankContext& context) {
