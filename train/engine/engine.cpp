@@ -10,10 +10,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <functional>
 #include <numeric>
 
 namespace troupe::train {
 
+using internal::Batches;
 using internal::Pass;
 using internal::PassMode;
 using internal::PassTerms;
@@ -84,6 +87,15 @@ Spec largest_input(std::span<const MicroBatch> micros) {
   for (const MicroBatch& micro : micros)
     if (micro.input.count() > largest.count()) largest = micro.input.spec();
   return largest;
+}
+
+void require_step(std::span<const MicroBatch> micros, const StepOptions& options,
+                  const Layout& layout) {
+  if (std::ssize(micros) != layout.micro)
+    reject("a step got " + std::to_string(micros.size()) + " micro-batches and the layout says " +
+           std::to_string(layout.micro) + ": give as many, some of them empty if need be");
+  require(!std::isnan(options.rate) && !std::isinf(options.rate),
+          "StepOptions.rate is no finite number");
 }
 
 void require_targets(const Totals& totals) {
@@ -157,19 +169,37 @@ void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float
   update.apply(rate, steps, clip_factor(result.norm, parts.optimizer.max_norm));
 }
 
-StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOptions& options) {
+Batches Engine::State::agree(const char* what, const std::function<std::vector<Pass>()>& prepare) {
   require_running();
-  const auto wanted = static_cast<std::size_t>(parts.layout.micro);
-  if (micros.size() != wanted)
-    reject("a step got " + std::to_string(micros.size()) + " micro-batches and the layout says " +
-           std::to_string(wanted) + ": give as many, some of them empty if need be");
-  require(!std::isnan(options.rate) && !std::isinf(options.rate),
-          "StepOptions.rate is no finite number");
-  std::vector<Pass> all = passes.prepare(micros, PassMode::training);
-  const Totals totals = guarded("step()", [&] {
-    return internal::exchange(parts.mesh.dp.get(), sum_of(all, targets_of), sum_of(all, samples_of),
-                              parts.layout.micro);
+  Batches batches;
+  std::exception_ptr refusal;
+  try {
+    batches.passes = prepare();
+  } catch (...) {
+    refusal = std::current_exception();  // the other ranks hear of it first
+  }
+  const std::vector<Pass>& mine = batches.passes;
+  batches.totals = guarded(what, [&] {
+    return internal::exchange(parts.mesh.dp.get(),
+                              {.targets = sum_of(mine, targets_of),
+                               .samples = sum_of(mine, samples_of),
+                               .batches = refusal ? internal::kRefused : std::ssize(mine)});
   });
+  if (refusal) std::rethrow_exception(refusal);
+  if (batches.totals.refused_by >= 0)
+    reject("rank " + std::to_string(batches.totals.refused_by) +
+           " refused its inputs, and the call changed nothing on any rank: the error of that rank "
+           "says why");
+  return batches;
+}
+
+StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOptions& options) {
+  Batches batches = agree("step()", [&] {
+    require_step(micros, options, parts.layout);
+    return passes.prepare(micros, PassMode::training);
+  });
+  const Totals& totals = batches.totals;
+  std::vector<Pass>& all = batches.passes;
   require_targets(totals);
   trace = {};
   StepResult result{.step = steps + 1, .targets = totals.targets};
@@ -184,12 +214,10 @@ StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOpt
 }
 
 double Engine::State::evaluate(std::span<const MicroBatch> micros) {
-  require_running();
-  std::vector<Pass> all = passes.prepare(micros, PassMode::inference);
-  const Totals totals = guarded("evaluate()", [&] {
-    return internal::exchange(parts.mesh.dp.get(), sum_of(all, targets_of), sum_of(all, samples_of),
-                              static_cast<std::int64_t>(all.size()));
-  });
+  Batches batches =
+      agree("evaluate()", [&] { return passes.prepare(micros, PassMode::inference); });
+  const Totals& totals = batches.totals;
+  std::vector<Pass>& all = batches.passes;
   require_targets(totals);
   all.resize(static_cast<std::size_t>(totals.batches));  // others gather weights for theirs
   const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);

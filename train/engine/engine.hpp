@@ -66,12 +66,13 @@ class TROUPE_API Engine {
   /// One step over the micro-batches of all ranks. Every rank has as many (Layout::micro); one may
   /// be empty (batch 0). Blocks; a wait for another rank has the communicator's timeout.
   ///
-  /// Throws InvalidArgument before anything has changed: on this rank for inputs that do not fit
-  /// the model; on all ranks when none has a sample or every target is ignored, and when the loss
-  /// is not finite. The engine goes on after these. Any other exception (a rank that is missing, a
-  /// token outside the vocabulary) stops it: it ends the group, so that no rank waits, and every
-  /// later call throws Unavailable with the reason. Then make a new engine over a new mesh and
-  /// restore a snapshot.
+  /// Throws before anything has changed, on all ranks: InvalidArgument when inputs of a rank do not
+  /// fit the model (the others name the rank), when no rank has a sample or every target is
+  /// ignored, and when the loss is not finite; OutOfMemory when this rank has no room for the
+  /// activations, and InvalidArgument on the others. The engine goes on after these. Any other
+  /// exception (a rank that is missing, a token outside the vocabulary) stops it: it ends the
+  /// group, so that no rank waits, and every later call throws Unavailable with the reason. Then
+  /// make a new engine over a new mesh and restore a snapshot.
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
   /// Mean loss over the batches of all ranks, without dropout; changes nothing. Ranks may have
   /// different numbers of batches. Errors as step().

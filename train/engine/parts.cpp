@@ -64,20 +64,24 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
                      mesh.dp.get());
       })) {}
 
-Totals exchange(collective::Communicator* dp, std::int64_t targets, std::int64_t samples,
-                std::int64_t batches) {
+Totals exchange(collective::Communicator* dp, const Counts& mine) {
   constexpr std::size_t kNumbers = 3;
-  const std::array<std::int64_t, kNumbers> mine = {targets, samples, batches};
-  if (dp == nullptr) return {targets, samples, batches, 0};
-  std::vector<std::int64_t> all(kNumbers * static_cast<std::size_t>(dp->size()));
-  dp->all_gather(std::span<const std::int64_t>(mine), all, {.purpose = collective::Purpose::count})
-      .wait();
+  const std::array<std::int64_t, kNumbers> sent = {mine.targets, mine.samples, mine.batches};
+  const std::size_t ranks = dp == nullptr ? 1 : static_cast<std::size_t>(dp->size());
+  std::vector<std::int64_t> all(sent.begin(), sent.end());
+  all.resize(kNumbers * ranks);
+  if (dp != nullptr)
+    dp->all_gather(std::span<const std::int64_t>(sent), all,
+                   {.purpose = collective::Purpose::count})
+        .wait();
   Totals totals;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp->size()); ++rank) {
-    if (static_cast<int>(rank) == dp->rank()) totals.first_sample = totals.samples;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (dp != nullptr && static_cast<int>(rank) == dp->rank()) totals.first_sample = totals.samples;
+    const std::int64_t batches = all[rank * kNumbers + 2];
+    if (batches == kRefused && totals.refused_by < 0) totals.refused_by = static_cast<int>(rank);
     totals.targets += all[rank * kNumbers];
     totals.samples += all[rank * kNumbers + 1];
-    totals.batches = std::max(totals.batches, all[rank * kNumbers + 2]);
+    totals.batches = std::max(totals.batches, batches);
   }
   return totals;
 }

@@ -49,7 +49,7 @@ const PassPlan& Passes::plan_for(const Spec& in, PassMode mode) {
 std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode mode) {
   if (plans_.size() > kMostPlans) plans_.clear();
   std::vector<Pass> passes;
-  std::int64_t bytes = 0, rows = 0;
+  std::int64_t bytes = 0, rows = 0, input = 0, target = 0;
   for (const MicroBatch& micro : micros) {
     Pass& pass = passes.emplace_back();
     if (is_empty(micro)) continue;
@@ -58,8 +58,12 @@ std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode m
     pass = {&plan, micro.input, micro.targets, micro.samples};
     bytes = std::max(bytes, plan.bytes);
     rows += plan.layers.back().out.count();
+    input = std::max(input, micro.input.bytes());
+    if (mode != PassMode::prediction) target = std::max(target, micro.targets.bytes());
   }
   arena_.grow(bytes);
+  make_room(input_, input);
+  make_room(target_, target);
   losses_.clear();
   losses_.reserve(static_cast<std::size_t>(rows));
   return passes;
@@ -74,11 +78,16 @@ void Passes::begin(const PassTerms& terms, Walk walk, int passes) {
   gathers_.begin(visits_of(parts_->layer_count(), walk, passes));
 }
 
+void Passes::make_room(kernels::Memory& staging, std::int64_t bytes) {
+  if (parts_->device.is_cpu() || static_cast<std::int64_t>(staging.bytes()) >= bytes) return;
+  staging = {};  // first the old, so that both are never there
+  staging = parts_->device.allocate(static_cast<std::size_t>(bytes));
+}
+
 TensorView Passes::on_device(const TensorView& values, kernels::Memory& staging) {
   if (parts_->device.is_cpu() || values.count() == 0) return values;
-  const auto bytes = static_cast<std::size_t>(values.bytes());
-  if (staging.bytes() < bytes) staging = parts_->device.allocate(bytes);
-  parts_->device.copy(parts_->device.compute(), staging.data(), values.data, bytes);
+  parts_->device.copy(parts_->device.compute(), staging.data(), values.data,
+                      static_cast<std::size_t>(values.bytes()));
   return {staging.data(), values.spec()};
 }
 

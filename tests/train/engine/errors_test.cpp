@@ -94,6 +94,39 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
   });
 }
 
+/// Both ranks call; rank 1 with what is refused. Result: the message of this rank.
+std::string message_of_step(Learner& learner, RankContext& context, const MicroBatch& good,
+                            const MicroBatch& bad) {
+  const MicroBatch& micro = context.mesh.dp_rank == 1 ? bad : good;
+  return message_of([&] { learner.engine.step(std::span(&micro, 1)); });
+}
+
+TEST(Steps, RefusedByOneRankChangeNothingOnAnyRankAndAllGoOn) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    const bool refuses = context.mesh.dp_rank == 1;
+    Learner learner(context, {.dp = 2, .zero = 2}), untouched(context, {.dp = 2, .zero = 2});
+    Rows rows = rows_of(kShape, 0, 2 * context.mesh.dp_rank, 2 * context.mesh.dp_rank + 2);
+    MicroBatch few = rows.micro(), large = rows.micro();
+    few.targets.shape = {1, kShape.context};
+    large.input.shape = large.targets.shape = {std::int64_t{1} << 40, kShape.context};
+    const auto expect = [&](const std::string& message, const std::string& own) {
+      EXPECT_TRUE(says(message, refuses ? own : "rank 1 refused its inputs")) << message;
+    };
+    expect(message_of_step(learner, context, rows.micro(), few), "losses");
+    expect(message_of_step(learner, context, rows.micro(), large), "has no room for");
+    const MicroBatch two[] = {rows.micro(), rows.micro()};
+    const std::size_t count = refuses ? 2 : 1;
+    expect(message_of([&] { learner.engine.step(std::span(two).first(count)); }),
+           "2 micro-batches");
+    const MicroBatch& micro = refuses ? few : two[0];
+    expect(message_of([&] { learner.engine.evaluate(std::span(&micro, 1)); }), "losses");
+    const StepResult result = learner.step(rows), expected = untouched.step(rows);
+    EXPECT_EQ(result.step, 1);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(learner.engine.weights_hash(), untouched.engine.weights_hash());
+  });
+}
+
 TEST(Steps, WithoutAnySampleOrTargetAreRefusedOnAllRanks) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 1});

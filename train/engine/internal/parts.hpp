@@ -31,16 +31,24 @@ struct Parts {
   const Layer& layer(int l) const { return *model[static_cast<std::size_t>(l)]; }
 };
 
+/// What a rank brings to a call in which all ranks take part.
+struct Counts {
+  std::int64_t targets = 0;
+  std::int64_t samples = 0;
+  std::int64_t batches = 0;  ///< kRefused: it refuses its inputs, and no rank goes on
+};
+inline constexpr std::int64_t kRefused = -1;
+
 /// Of all data-parallel ranks, for one step.
 struct Totals {
   std::int64_t targets = 0;
   std::int64_t samples = 0;
   std::int64_t batches = 0;       ///< of the rank that has the most
   std::int64_t first_sample = 0;  ///< of this rank, when samples are numbered by rank
+  int refused_by = -1;            ///< the first rank that refuses its inputs; -1: none
 };
 
 /// Every rank calls it with its own numbers. Throws errors of the group.
-Totals exchange(collective::Communicator* dp, std::int64_t targets, std::int64_t samples,
-                std::int64_t batches);
+Totals exchange(collective::Communicator* dp, const Counts& mine);
 
 }  // namespace troupe::train::internal

@@ -62,6 +62,8 @@ class Passes {
   void run_forward(const Run& run, const Pass& pass, int layer);
   void run_backward(const Run& run, const Pass& pass, int layer);
   void keep_losses(const Pass& pass);
+  /// Memory of the device for copies of inputs or targets; the CPU needs none.
+  void make_room(kernels::Memory& staging, std::int64_t bytes);
   TensorView on_device(const TensorView& values, kernels::Memory& staging);
 
   Parts* parts_;

@@ -8,10 +8,22 @@
 #include "troupe/train/engine/internal/passes.hpp"
 #include "troupe/train/engine/internal/update.hpp"
 
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace troupe::train {
+
+namespace internal {
+
+/// What all ranks go on with: this one's passes, and the numbers of all.
+struct Batches {
+  std::vector<Pass> passes;
+  Totals totals;
+};
+
+}  // namespace internal
 
 struct Engine::State {
   State(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
@@ -34,6 +46,12 @@ struct Engine::State {
   void require_running() const;
   /// Inside a handler.
   void stop(const char* what) noexcept;
+
+  /// Before a call in which all ranks take part: `prepare` checks this rank's inputs and makes room
+  /// for them. When it throws, its exception is thrown here and InvalidArgument on the other ranks;
+  /// then every rank has made the same calls, nothing has changed and the engine goes on.
+  internal::Batches agree(const char* what,
+                          const std::function<std::vector<internal::Pass>()>& prepare);
 
   void initialize(std::uint64_t with_seed);
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options);
