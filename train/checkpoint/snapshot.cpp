@@ -19,6 +19,7 @@ using internal::reject;
 constexpr const char* kVersionKey = "troupe.snapshot";
 constexpr const char* kVersion = "1";
 constexpr const char* kStepKey = "step";
+constexpr const char* kSeedKey = "seed";
 
 constexpr std::pair<DType, FileType> kTypes[] = {
     {DType::f32, FileType::f32}, {DType::f64, FileType::f64}, {DType::bf16, FileType::bf16},
@@ -52,13 +53,27 @@ const std::string& entry_of(const Metadata& metadata, const char* key) {
   return found->second;
 }
 
+/// Whether all of the text is a number of that type.
+template <class T>
+bool parse(const std::string& text, T& number) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc{} && end == text.data() + text.size();
+}
+
 std::int64_t step_of(const Metadata& metadata) {
   const std::string& text = entry_of(metadata, kStepKey);
   std::int64_t step = -1;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (problem != std::errc{} || end != text.data() + text.size() || step < 0)
+  if (!parse(text, step) || step < 0)
     reject("its step is no number of steps: \"" + text.substr(0, 40) + "\"");
   return step;
+}
+
+std::uint64_t seed_of(const Metadata& metadata) {
+  const auto found = metadata.find(kSeedKey);
+  std::uint64_t seed = 0;
+  if (found != metadata.end() && !parse(found->second, seed))
+    reject("its seed is no number: \"" + found->second.substr(0, 40) + "\"");
+  return seed;
 }
 
 Snapshot snapshot_of(const internal::FileReader& file) {
@@ -66,7 +81,7 @@ Snapshot snapshot_of(const internal::FileReader& file) {
   if (const std::string& version = entry_of(metadata, kVersionKey); version != kVersion)
     reject("a snapshot of version " + version.substr(0, 40) + ", and this program reads version " +
            kVersion);
-  Snapshot snapshot{.step = step_of(metadata), .tensors = {}};
+  Snapshot snapshot{.step = step_of(metadata), .seed = seed_of(metadata), .tensors = {}};
   const std::vector<internal::HeaderEntry>& entries = file.index.header.entries;
   for (std::size_t i = 0; i < entries.size(); ++i)
     snapshot.tensors.push_back(
@@ -111,7 +126,9 @@ void write_snapshot(const std::string& path, const Snapshot& snapshot) {
     std::vector<FileTensor> tensors;
     for (const NamedTensor& tensor : snapshot.tensors)
       tensors.push_back({tensor.name, file_type_of(tensor), tensor.shape, tensor.bytes});
-    const Metadata metadata = {{kVersionKey, kVersion}, {kStepKey, std::to_string(snapshot.step)}};
+    const Metadata metadata = {{kVersionKey, kVersion},
+                               {kStepKey, std::to_string(snapshot.step)},
+                               {kSeedKey, std::to_string(snapshot.seed)}};
     write_safetensors_file(path, tensors, metadata).value();
   } catch (const Error& error) {
     raise(at_path(path, error));

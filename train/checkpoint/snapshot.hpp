@@ -26,16 +26,17 @@ struct NamedTensor {
 
 struct Snapshot {
   std::int64_t step = 0;
+  std::uint64_t seed = 0;  ///< of the run: what dropout depends on beside the step
   std::vector<NamedTensor> tensors;
 };
 
 /// Writes beside the path, flushes and renames. Blocks. The file is a safetensors file whose
-/// metadata has the step and the version of this format. Throws OutOfDisk, Unavailable or
+/// metadata has the step, the seed and the version of this format. Throws OutOfDisk, Unavailable or
 /// InvalidArgument (two tensors of a name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
 /// Tensors come in the order of the file: wide types first, then by name. Blocks; takes no memory
 /// before it has checked the header, then as much as the tensors have. Throws InvalidArgument,
-/// saying what and where, for a file that is none; Unavailable when it cannot be read; OutOfMemory.
+/// saying what and where, for a file that is none (one without a seed has 0); Unavailable when it cannot be read; OutOfMemory.
 TROUPE_API Snapshot read_snapshot(const std::string& path);
 
 /// What differs between two lists of tensors, in a sentence that names the first one; empty when

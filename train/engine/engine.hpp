@@ -96,11 +96,11 @@ class TROUPE_API Engine {
   };
   Bytes bytes() const noexcept;
 
-  /// The state by tensor, whole tensors whatever the layout: every rank calls it, and has the
-  /// result.
+  /// The state by tensor, whole tensors whatever the layout, with step and seed: every rank calls
+  /// it, and has the result.
   Snapshot snapshot();
   /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
-  /// has changed. The snapshot may come from another layout.
+  /// has changed. The snapshot may come from another layout. It takes the place of initialize().
   void restore(const Snapshot& snapshot);
   /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
   /// in all layouts.

@@ -63,7 +63,7 @@ void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
 
 Snapshot Engine::State::snapshot() {
   return guarded("snapshot()", [&] {
-    Snapshot result{.step = steps, .tensors = {}};
+    Snapshot result{.step = steps, .seed = seed, .tensors = {}};
     std::vector<float> slab;
     for (const Kind& kind : kinds_of(parts.optimizer))
       for (int u = 0; u < parts.unit_count(); ++u) {
@@ -104,6 +104,7 @@ void Engine::State::restore(const Snapshot& snapshot) {
       }
     parts.store.zero_gradients();
     steps = snapshot.step;
+    seed = snapshot.seed;
   });
 }
 

@@ -48,7 +48,7 @@ std::string message_of(const std::string& path) {
 }
 
 TEST_F(SnapshotFiles, EveryTypeAndShapeComesBackByteForByte) {
-  Snapshot saved{.step = 12345678901, .tensors = {}};
+  Snapshot saved{.step = 12345678901, .seed = 18446744073709551557u, .tensors = {}};
   for (const DType type :
        {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8}) {
     saved.tensors.push_back(tensor("b." + std::string(name_of(type)), type, {3, 5}));
@@ -58,6 +58,7 @@ TEST_F(SnapshotFiles, EveryTypeAndShapeComesBackByteForByte) {
   write_snapshot(path(), saved);
   const Snapshot read = read_snapshot(path());
   EXPECT_EQ(read.step, saved.step);
+  EXPECT_EQ(read.seed, saved.seed);
   EXPECT_EQ(difference(read.tensors, saved.tensors), "");
   std::size_t compared = 0;
   for (const NamedTensor& want : saved.tensors)
@@ -81,6 +82,10 @@ TEST_F(SnapshotFiles, AFileWithoutVersionOrStepIsRefusedWithItsPath) {
   }
   write_safetensors_file(path(), {}, {{"troupe.snapshot", "1"}, {"step", "7"}}).value();
   EXPECT_EQ(read_snapshot(path()).step, 7);
+  EXPECT_EQ(read_snapshot(path()).seed, 0u) << "a file without a seed";
+  write_safetensors_file(path(), {}, {{"troupe.snapshot", "1"}, {"step", "7"}, {"seed", "-1"}})
+      .value();
+  EXPECT_NE(message_of(path()).find("seed"), std::string::npos);
 }
 
 TEST_F(SnapshotFiles, TypesThatNoTensorHasAreRefusedByName) {
