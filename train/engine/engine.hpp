@@ -27,7 +27,7 @@ namespace troupe::train {
 /// One micro-batch of this rank; borrows its memory, which is the host's.
 struct MicroBatch {
   TensorView input;    ///< i32 tokens [batch, time], or what the first layer takes
-  TensorView targets;  ///< i32 ids, kernels::kIgnore for none
+  TensorView targets;  ///< i32 ids, kernels::kIgnore for none; or of the loss' target_type()
   /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: rank after
   /// rank and micro-batch after micro-batch, from the sizes of all of them.
   std::span<const std::int64_t> samples = {};

@@ -15,18 +15,27 @@ bool is_empty(const MicroBatch& micro) noexcept {
   return micro.input.shape.rank() == 0 || micro.input.count() == 0;
 }
 
-void require_fit(const MicroBatch& micro, const PassPlan& plan) {
+void require_targets(const TensorView& targets, const PassPlan& plan, DType type) {
+  const std::string of = "a micro-batch of shape " + plan.in.shape.text();
+  if (targets.data == nullptr) reject(of + " has no targets: give one for each of its losses");
+  if (targets.type != type)
+    reject(of + " has targets of type " + std::string(kernels::name_of(targets.type)) +
+           ", and the model's loss compares with " + std::string(kernels::name_of(type)));
+  const std::int64_t rows = plan.layers.back().out.count();
+  if (type == DType::i32 && targets.count() != rows)
+    reject(of + " has targets of shape " + targets.shape.text() + ": give one for each of its " +
+           std::to_string(rows) + " losses");
+}
+
+void require_fit(const MicroBatch& micro, const PassPlan& plan, DType target_type) {
+  const std::string of = "a micro-batch of shape " + plan.in.shape.text();
+  if (micro.input.data == nullptr) reject(of + " has no memory: MicroBatch.input.data is null");
   const auto batch = static_cast<std::size_t>(plan.in.shape[0]);
   if (!micro.samples.empty() && micro.samples.size() != batch)
-    reject("a micro-batch of shape " + plan.in.shape.text() + " has " +
-           std::to_string(micro.samples.size()) + " sample numbers: give one for each of its " +
-           std::to_string(batch) + " samples, or none");
-  const std::int64_t rows = plan.layers.back().out.count();
-  if (plan.mode == PassMode::prediction || micro.targets.type != DType::i32) return;
-  if (micro.targets.data == nullptr || micro.targets.count() != rows)
-    reject("a micro-batch of shape " + plan.in.shape.text() + " has targets of shape " +
-           micro.targets.shape.text() + ": give one for each of its " + std::to_string(rows) +
-           " losses");
+    reject(of + " has " + std::to_string(micro.samples.size()) +
+           " sample numbers: give one for each of its " + std::to_string(batch) +
+           " samples, or none");
+  if (plan.mode != PassMode::prediction) require_targets(micro.targets, plan, target_type);
 }
 
 }  // namespace
@@ -54,7 +63,7 @@ std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode m
     Pass& pass = passes.emplace_back();
     if (is_empty(micro)) continue;
     const PassPlan& plan = plan_for(micro.input.spec(), mode);
-    require_fit(micro, plan);
+    require_fit(micro, plan, parts_->model.back()->target_type());
     pass = {&plan, micro.input, micro.targets, micro.samples};
     bytes = std::max(bytes, plan.bytes);
     rows += plan.layers.back().out.count();

@@ -29,7 +29,7 @@ namespace troupe::train {
 
 /// What a loss compares with, and what its gradient is divided by.
 struct Targets {
-  TensorView values;       ///< i32 ids, kernels::kIgnore for none; or the type that the loss wants
+  TensorView values;       ///< i32 ids, kernels::kIgnore for none; or of Layer::target_type()
   std::int64_t total = 1;  ///< targets of the whole step, over all ranks and micro-batches
 };
 
@@ -106,6 +106,8 @@ class TROUPE_API Layer {
   virtual double flops(const Spec& in) const = 0;
   /// Whether its output is a loss per row, and it ends a model.
   virtual bool is_loss() const noexcept { return false; }
+  /// Losses only: the type of its targets.
+  virtual DType target_type() const noexcept { return DType::i32; }
   /// Whether full recompute keeps its saved memory all the same: embeddings, heads.
   virtual bool keeps_saved() const noexcept { return is_loss(); }
 

@@ -81,6 +81,17 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
     short_targets.targets.shape = {1, kShape.context};
     EXPECT_TRUE(says(message_of([&] { learner.engine.step(std::span(&short_targets, 1)); }),
                      "one for each of its 32 losses"));
+    MicroBatch untold = rows.micro(), floats = rows.micro(), empty = rows.micro();
+    untold.targets = {};
+    floats.targets.type = DType::f32;
+    empty.input.data = nullptr;
+    const auto refusal = [&](const MicroBatch& micro) {
+      return message_of([&] { learner.engine.step(std::span(&micro, 1)); });
+    };
+    EXPECT_TRUE(says(refusal(untold), "has no targets")) << refusal(untold);
+    EXPECT_TRUE(says(refusal(floats), "of type f32")) << refusal(floats);
+    EXPECT_TRUE(says(refusal(empty), "input.data is null")) << refusal(empty);
+    EXPECT_TRUE(says(message_of([&] { learner.engine.predict(empty.input); }), "null"));
     Rows numbered = rows;
     numbered.samples = {1};
     EXPECT_TRUE(says(message_of([&] { learner.step(numbered); }), "sample numbers"));
@@ -188,6 +199,7 @@ class Exploding final : public Layer {
   }
   double flops(const Spec&) const override { return 0; }
   bool is_loss() const noexcept override { return true; }
+  DType target_type() const noexcept override { return DType::f32; }
 
  private:
   TensorId id_ = -1;
@@ -203,8 +215,7 @@ TEST(Steps, WithANormThatIsNotFiniteOnOneRankChangeNothingOnAnyRank) {
       const std::uint64_t before = engine.weights_hash();
       float x = context.mesh.dp_rank == 1 ? std::numeric_limits<float>::infinity() : 1.0f;
       const auto step = [&] {
-        const MicroBatch micro{.input = {&x, DType::f32, {1, 1}},
-                               .targets = {nullptr, DType::f32, {1}}};
+        const MicroBatch micro{.input = {&x, DType::f32, {1, 1}}, .targets = {&x, DType::f32, {1}}};
         return engine.step(std::span(&micro, 1));
       };
       const StepResult bad = step();
