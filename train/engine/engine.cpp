@@ -4,7 +4,6 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/train/engine/internal/state.hpp"
-#include "troupe/train/engine/internal/with_plan.hpp"
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/optimizers/norm.hpp"
 
@@ -256,19 +255,19 @@ Engine::Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernel
 Engine::~Engine() = default;
 
 void Engine::initialize(std::uint64_t seed) {
-  state_->initialize(seed);
+  state_->with_plan(nullptr, [&] { state_->initialize(seed); });
 }
 StepResult Engine::step(std::span<const MicroBatch> micros, const StepOptions& options) {
-  const internal::Parts& parts = state_->parts;
   const Spec largest = largest_input(micros);
-  return internal::with_plan(parts.model, parts.layout, &largest, parts.optimizer,
-                             [&] { return state_->step(micros, options); });
+  return state_->with_plan(&largest, [&] { return state_->step(micros, options); });
 }
 double Engine::evaluate(std::span<const MicroBatch> micros) {
-  return state_->evaluate(micros);
+  const Spec largest = largest_input(micros);
+  return state_->with_plan(&largest, [&] { return state_->evaluate(micros); });
 }
 TensorView Engine::predict(const TensorView& input) {
-  return state_->predict(input);
+  const Spec in = input.spec();
+  return state_->with_plan(&in, [&] { return state_->predict(input); });
 }
 std::int64_t Engine::steps() const noexcept {
   return state_->steps;
@@ -289,13 +288,13 @@ Engine::Bytes Engine::bytes() const noexcept {
   return {state_->parts.store.bytes(), state_->passes.arena_bytes()};
 }
 Snapshot Engine::snapshot() {
-  return state_->snapshot();
+  return state_->with_plan(nullptr, [&] { return state_->snapshot(); });
 }
 void Engine::restore(const Snapshot& snapshot) {
-  state_->restore(snapshot);
+  state_->with_plan(nullptr, [&] { state_->restore(snapshot); });
 }
 std::uint64_t Engine::weights_hash() {
-  return state_->weights_hash();
+  return state_->with_plan(nullptr, [&] { return state_->weights_hash(); });
 }
 
 }  // namespace troupe::train

@@ -5,7 +5,8 @@
 ///     StepResult result = engine.step(micro_batches, {.rate = schedule.rate(step)});
 ///
 /// Every rank makes the same calls in the same order. Equal inputs give equal bits; which layouts
-/// give the bits of which others stands in the README. Not for several threads at once.
+/// give the bits of which others stands in the README. Not for several threads at once. An
+/// OutOfMemory of any call says the plan: what the layout needs, and which others need less.
 #pragma once
 
 #include "troupe/actors/collective/mesh.hpp"

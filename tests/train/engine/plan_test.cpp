@@ -133,6 +133,43 @@ TEST(Plan, IsSaidByAStepWhoseActivationsDoNotFit) {
     EXPECT_NE(text.find("activations"), std::string::npos) << text;
     EXPECT_NE(text.find("dp=1 zero=0 recompute=full ("), std::string::npos) << text;
     EXPECT_EQ(engine.steps(), 0);
+    for (const std::string& other :
+         {memory_error_of([&] { engine.evaluate(std::span(&micro, 1)); }),
+          memory_error_of([&] { engine.predict(micro.input); })})
+      EXPECT_NE(other.find("dp=1 zero=0 needs"), std::string::npos) << other;
+  });
+}
+
+/// Has no room for the values that it makes, or for its prediction.
+class Greedy final : public Layer {
+ public:
+  Greedy() : Layer("greedy") {}
+  void declare(Index& index, int unit, const Layout&) override {
+    index.add(unit, "w", {8}, Group::decay);
+  }
+  void initialize(const Run& run, const Tensors&) const override {
+    run.device.allocate(std::size_t{1} << 50);
+  }
+  Need need(const Spec& in, const Layout&) const override {
+    return {.out = {DType::f32, {in.shape[0]}}};
+  }
+  void forward(const Run&, const Tensors&, TensorView, TensorView, TensorView,
+               TensorView) const override {}
+  void backward_input(const Run&, const Tensors&, TensorView, TensorView, TensorView, TensorView,
+                      TensorView, TensorView) const override {}
+  void backward_weight(const Run&, const Tensors&, TensorView, TensorView, TensorView, TensorView,
+                       TensorView) const override {}
+  double flops(const Spec&) const override { return 0; }
+  bool is_loss() const noexcept override { return true; }
+};
+
+TEST(Plan, IsSaidByInitialize) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Model model;
+    model.push_back(std::make_unique<Greedy>());
+    Engine engine(std::move(model), {}, context.mesh, context.device, {});
+    const std::string text = memory_error_of([&] { engine.initialize(1); });
+    EXPECT_NE(text.find("dp=1 zero=0 needs"), std::string::npos) << text;
   });
 }
 

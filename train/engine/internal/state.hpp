@@ -7,6 +7,7 @@
 #include "troupe/train/engine/internal/parts.hpp"
 #include "troupe/train/engine/internal/passes.hpp"
 #include "troupe/train/engine/internal/update.hpp"
+#include "troupe/train/engine/internal/with_plan.hpp"
 
 #include <functional>
 #include <string>
@@ -42,6 +43,12 @@ struct Engine::State {
       stop(what);
       throw;
     }
+  }
+  /// The call's result; an OutOfMemory of it says the plan as well. `in`: as memory_sentence().
+  template <class F>
+  auto with_plan(const Spec* in, F&& call) {
+    return internal::with_plan(parts.model, parts.layout, in, parts.optimizer,
+                               std::forward<F>(call));
   }
   void require_running() const;
   /// Inside a handler.
