@@ -62,5 +62,21 @@ TEST(Rendezvous, NoDescriptorForAPeerIsSaidAtTheDeadlineAndTakesNoProcessorTimeU
   EXPECT_LT(steady_now() - begun, seconds(10));
 }
 
+TEST(Rendezvous, NoDescriptorForTheMemoryIsSaidByTheRankThatLacksIt) {
+  const std::string name = new_rendezvous_name();
+  const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
+  Child peer = start_child([&] {
+    leave_descriptors(1);  // for the socket
+    try {
+      (void)fetch_group(name, in(seconds(10)));
+    } catch (const Unavailable& e) {
+      return e.message().find("no descriptor is free") == std::string::npos ? 2 : 0;
+    }
+    return 1;
+  });
+  share_group(name, memory, 1, in(seconds(10)));
+  EXPECT_EQ(peer.wait(), 0);
+}
+
 }  // namespace
 }  // namespace troupe::collective

@@ -72,9 +72,15 @@ void send_descriptor(const Fd& socket, const Fd& memory) {
   static_cast<void>(::sendmsg(socket.get(), &message.header, MSG_NOSIGNAL));
 }
 
+/// None when the peer has sent none. Throws when this process has no number free for it: the system
+/// drops it then, and the byte comes alone.
 Fd receive_descriptor(const Fd& socket) {
   Message message;
   if (::recvmsg(socket.get(), &message.header, MSG_CMSG_CLOEXEC) != 1) return Fd();
+  if ((message.header.msg_flags & MSG_CTRUNC) != 0)
+    throw Unavailable(Code::unavailable,
+                      "no descriptor is free for a group's memory; close files, or raise the limit "
+                      "(`ulimit -n`)");
   const cmsghdr* part = CMSG_FIRSTHDR(&message.header);
   if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS ||
       part->cmsg_len != CMSG_LEN(sizeof(int)))

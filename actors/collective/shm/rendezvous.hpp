@@ -24,7 +24,7 @@ TROUPE_API std::string new_rendezvous_name();
 TROUPE_API void share_group(const std::string& name, const Fd& memory, int peers, Time deadline);
 
 /// Waits for rank 0 and its descriptor. Throws TimedOut at the deadline; Unavailable when another
-/// user answers, or the system gives no socket.
+/// user answers, or the system gives no socket or no descriptor.
 TROUPE_API Fd fetch_group(const std::string& name, Time deadline);
 
 }  // namespace troupe::collective
