@@ -237,8 +237,9 @@ TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
       Rows rows = rows_of(kShape, 0, 0, 2), odd = rows;
       odd.inputs[3] = 1000;
       const bool alone = zero < 3;
-      if (alone && context.mesh.dp_rank == 1)
+      if (alone && context.mesh.dp_rank == 1) {
         EXPECT_TRUE(says(message_of([&] { learner.engine.predict(odd.micro().input); }), "1000"));
+      }
       TensorView flat = rows.micro().input;
       if (context.mesh.dp_rank == 1) flat.shape = {2 * kShape.context};
       const std::string message = message_of([&] { learner.engine.predict(flat); });
