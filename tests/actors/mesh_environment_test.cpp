@@ -340,6 +340,38 @@ TEST(MeshFromEnvironment, ASecondProcessOfARankIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(host.wait(), 0);
 }
 
+// A guest gives an address up when rank 0 does not answer, and comes to the next one.
+TEST(MeshFromEnvironment, ARankThatGreetsAgainReplacesItsEarlierConnection) {
+  Start start{.world = 3, .port = Port().number};
+  Child host = start_rank(start);
+  start.rank = 1;
+  const Hello hello = hello_of(start);
+  const Fd first = connect(start), second = connect(start);
+  EXPECT_EQ(greet(first, hello).status, Reply::waiting);
+  EXPECT_EQ(greet(second, hello).status, Reply::waiting);
+  EXPECT_TRUE(ends(first));
+}
+
+TEST(MeshFromEnvironment, ARankThatGaveUpBeforeItWasHeardIsNotTakenForOneThatCame) {
+  Start start{.port = Port().number};
+  Child host = start_rank(start);
+  start.rank = 1;
+  const Hello hello = hello_of(start);
+  const Fd awake = connect(start);
+  ASSERT_EQ(::kill(host.pid(), SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(host.pid(), &status, WUNTRACED), host.pid());
+  Fd first = connect(start);
+  say(first, &hello, sizeof hello);
+  first.reset();
+  const Fd second = connect(start);
+  say(second, &hello, sizeof hello);
+  ASSERT_EQ(::kill(host.pid(), SIGCONT), 0);
+  Reply reply = next_reply(second);
+  while (reply.status == Reply::waiting) reply = next_reply(second);
+  EXPECT_EQ(reply.status, Reply::complete);
+}
+
 TEST(MeshFromEnvironment, WhoContradictsRankZeroIsRefusedAndTheOthersGoOn) {
   Start start{.port = Port().number};
   Child host = start_rank(start);

@@ -138,12 +138,29 @@ class Host {
     guest.received += static_cast<std::size_t>(n);
     if (guest.received >= sizeof guest.hello.magic && guest.hello.magic != kGreetingMagic)
       return drop(guest);
-    if (guest.received == sizeof(Hello)) judge(guest);
+    if (guest.received < sizeof(Hello)) return;
+    if (has_left(guest)) return drop(guest);
+    judge(guest);
+  }
+
+  /// A guest that rank 0 kept waiting has greeted, given up, and may be at another address by now.
+  static bool has_left(const Visitor& guest) {
+    char rest;
+    return ::recv(guest.socket.get(), &rest, 1, MSG_PEEK) == 0;
+  }
+
+  /// Replaces an earlier connection of the same process.
+  void take_over(const Visitor& guest) {
+    for (Visitor& other : guests_)
+      if (other.is_rank && other.hello.rank == guest.hello.rank &&
+          other.hello.nonce == guest.hello.nonce)
+        drop(other);
   }
 
   void judge(Visitor& guest) {
     std::string why = objection(mine_, guest.hello);
     if (why.empty()) {
+      take_over(guest);
       if (const Visitor* holder = holder_of(guest.hello.rank))
         why = "the processes " + std::to_string(holder->hello.pid) + " and " +
               std::to_string(guest.hello.pid) + " are both rank " +

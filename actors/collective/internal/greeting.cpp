@@ -1,5 +1,6 @@
 #include "troupe/actors/collective/internal/greeting.hpp"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +53,8 @@ Hello hello_of(const Launch& launch, const MeshShape& shape) {
   hello.tp = shape.tp;
   hello.pp = shape.pp;
   hello.pid = static_cast<std::int32_t>(::getpid());
+  if (::getrandom(&hello.nonce, sizeof hello.nonce, 0) != sizeof hello.nonce)
+    throw Unavailable(Code::unavailable, "the system gives no random numbers");
   hello.job = launch.job;
   char host[sizeof hello.host] = {};
   if (::gethostname(host, sizeof host - 1) == 0) put(hello.host, host);

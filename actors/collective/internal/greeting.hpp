@@ -12,7 +12,7 @@
 namespace troupe::collective::internal {
 
 constexpr std::uint64_t kGreetingMagic = 0x7a767264'65707274;  // "trpedrvz" as bytes
-constexpr std::uint32_t kGreetingVersion = 1;
+constexpr std::uint32_t kGreetingVersion = 2;
 
 /// Rank to rank 0, once for each connection.
 struct Hello {
@@ -20,7 +20,8 @@ struct Hello {
   std::uint32_t version = kGreetingVersion;
   std::int32_t rank = 0, world = 0;
   std::int32_t dp = 0, tp = 0, pp = 0;
-  std::int32_t pid = 0, reserved = 0;
+  std::int32_t pid = 0;
+  std::uint32_t nonce = 0;  ///< random: the same process when it greets again
   std::uint64_t job = 0;
   char host[64] = {};    ///< its name, for words
   char kernel[96] = {};  ///< boot and network namespace: equal where Unix sockets reach each other
@@ -38,6 +39,7 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == 512);
 
+/// Throws Unavailable when the system has no random numbers.
 Hello hello_of(const Launch& launch, const MeshShape& shape);
 /// The text is cut where it is too long.
 Reply reply_of(Reply::Status status, std::string_view text);
