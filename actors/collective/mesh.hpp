@@ -47,7 +47,9 @@ struct Mesh {
   /// Throws InvalidArgument, one sentence: a variable that is missing or wrong, by name; a shape
   /// that does not divide the ranks; ranks on several hosts; a rank that another process has, or
   /// that contradicts rank 0 (that process alone: the others go on). Throws Unavailable when ranks
-  /// have not come within the timeout, naming them, or when the port is in use.
+  /// have not come within the timeout, naming them; when the port is in use; or when rank 0 can make
+  /// no memory for them, which on rank 0 itself is NoSpace. Throws TimedOut or WorkerDied when a
+  /// rank stops or dies after all have met, while they make the mesh.
   TROUPE_API static Mesh from_environment(const MeshShape& shape = {.dp = 0},
                                           Duration timeout = std::chrono::seconds(60));
 };

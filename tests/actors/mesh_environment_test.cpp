@@ -433,6 +433,23 @@ TEST(MeshFromEnvironment, AShapeThatDoesNotDivideTheRanksIsRefusedWithoutWaiting
   EXPECT_LT(steady_now() - begun, seconds(10));
 }
 
+TEST(MeshFromEnvironment, WithoutMemoryOnRankZeroAllHearAtOnceWhy) {
+  Start start{.port = Port().number};
+  Child host = start_child([&] {
+    set_environment(start);
+    leave_descriptors(2);  // for the listener and the guest
+    try {
+      (void)Mesh::from_environment(start.shape, start.timeout);
+    } catch (const NoSpace&) {
+      return 0;
+    }
+    return 1;
+  });
+  start.rank = 1;
+  EXPECT_EQ(start_failing<Unavailable>(start, "rank 0: ").wait(), 0);
+  EXPECT_EQ(host.wait(), 0);
+}
+
 TEST(MeshFromEnvironment, WithoutDescriptorsRankZeroSaysSoAndTakesNoProcessorTimeUntilThen) {
   Start start{.port = Port().number, .timeout = milliseconds(1000)};
   Child host = start_child([&] {

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace troupe::collective::internal {
@@ -203,6 +205,17 @@ class Host {
   bool changed_ = false;    // who is missing
 };
 
+/// The memory and the name of the socket where others fetch it. When the system gives none, they
+/// hear it.
+std::pair<Fd, std::string> offer(Host& host, const Launch& launch) {
+  try {
+    return {create_shm_group({.size = launch.world}), new_rendezvous_name()};
+  } catch (const Error& error) {
+    host.tell(Reply::unavailable, "rank 0: " + error.message());
+    throw;
+  }
+}
+
 }  // namespace
 
 Fd assemble_as_host(const Launch& launch, const Hello& mine, Duration timeout) {
@@ -214,8 +227,7 @@ Fd assemble_as_host(const Launch& launch, const Hello& mine, Duration timeout) {
     host.tell(Reply::unavailable, why);
     throw Unavailable(Code::unavailable, why);
   }
-  Fd memory = create_shm_group({.size = launch.world});
-  const std::string name = new_rendezvous_name();
+  auto [memory, name] = offer(host, launch);
   host.tell(Reply::complete, name);
   try {
     share_group(name, memory, launch.world - 1, deadline_after(steady_now(), kShareGrace));
@@ -223,7 +235,7 @@ Fd assemble_as_host(const Launch& launch, const Hello& mine, Duration timeout) {
     throw Unavailable(Code::unavailable,
                       "some rank came to " + text_of(launch) + " and died before all had met");
   }
-  return memory;
+  return std::move(memory);
 }
 
 }  // namespace troupe::collective::internal
