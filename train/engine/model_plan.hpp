@@ -16,7 +16,7 @@
 namespace troupe::train {
 
 /// The index of the model in a layout, sealed: one unit a layer, empty for layers without tensors.
-/// Declares the layers' tensors, so a model is for one index. Throws as Layer::declare().
+/// Throws as Layer::declare(). The layers know the tensors of the last index that they declared.
 TROUPE_API Index index_of(const Model& model, const Layout& layout);
 
 /// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
@@ -25,7 +25,7 @@ TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layou
 
 /// memory_sentence() of this layout with the layouts of the same ranks that need less: what an
 /// OutOfMemory of an engine says. `in` is one micro-batch of a rank, or null when it is not known;
-/// then activations are not counted. Declares the layers again.
+/// then activations are not counted. Declares the layers again; an engine's layers get the same ids.
 TROUPE_API std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
                                        const OptimizerOptions& optimizer);
 

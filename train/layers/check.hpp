@@ -2,8 +2,7 @@
 /// whether it keeps the rules of Layer. For tests of one's own layers.
 ///
 ///     Scale layer("scale", 8);
-///     check_gradients(layer, {.input = {DType::f64, {3, 5, 8}}});   // throws, saying what is
-///     wrong
+///     check_gradients(layer, {.input = {DType::f64, {3, 5, 8}}});  // throws, saying what is wrong
 ///
 /// Runs in f64 on the CPU, at layout.compute = f64, with random weights and inputs. Compares with
 /// central differences: single elements of every weight tensor and of the input, and for each a
@@ -53,7 +52,8 @@ struct TROUPE_API GradientReport {
 ///  - gives another y, or other saved bytes, the second time (full recompute needs equal ones);
 ///  - adds to dx instead of writing it, or writes weight gradients instead of adding;
 ///  - leaves an element of y or dx unwritten, or needs what temporary held in an earlier call;
-///  - cannot go without dx (the first layer of a model has none).
+///  - cannot go without dx (the first layer of a model has none);
+///  - keeps ids of an index when it is declared again, for another one.
 /// The layer declares its tensors: it must be new.
 TROUPE_API GradientReport check_gradients(Layer& layer, const CheckOptions& options);
 /// The same for a chain of layers, such as a whole model that ends in a loss.

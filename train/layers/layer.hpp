@@ -83,7 +83,8 @@ class TROUPE_API Layer {
   /// Begins the names of its tensors: "transformer.h.0".
   const std::string& name() const noexcept { return name_; }
 
-  /// Adds its tensors to the unit. Once.
+  /// Adds its tensors to the unit. It may be called again, for another index: then it forgets the
+  /// ids of the earlier one.
   virtual void declare(Index& index, int unit, const Layout& layout) = 0;
   /// Writes the initial weights: a function of (run.seed, tensor name, global element) alone; see
   /// fill_normal().
@@ -126,7 +127,7 @@ class TROUPE_API Layer {
 using Model = std::vector<std::unique_ptr<Layer>>;
 
 /// The tensors of a model and their places, one unit a layer, in the order of its layers; not
-/// sealed. Declares the layers' tensors: once for a model.
+/// sealed. Declares the layers' tensors: from then on the layers know those of this index.
 TROUPE_API Index declare(const Model& model, const Layout& layout = {});
 
 /// Normal numbers by (run.seed, tensor name, element of the whole tensor), so that every layout

@@ -26,6 +26,7 @@ enum class Mistake {
   changes_input,
   remembers_temporary,
   another_each_time,
+  keeps_ids,
 };
 
 /// y[r, c] = x[r, c] * w[c], with one mistake.
@@ -35,7 +36,8 @@ class Scale final : public Layer {
       : Layer("scale"), channels_(channels), mistake_(mistake) {}
 
   void declare(Index& index, int unit, const Layout&) override {
-    w_ = index.add(unit, name() + ".weight", {channels_}, Group::no_decay);
+    const TensorId id = index.add(unit, name() + ".weight", {channels_}, Group::no_decay);
+    if (w_ < 0 || !is(Mistake::keeps_ids)) w_ = id;
   }
   void initialize(const Run& run, const Tensors& w) const override { fill_value(run, w, w_, 1); }
   Need need(const Spec& in, const Layout&) const override {
@@ -124,6 +126,7 @@ TEST(CheckGradients, FindsEveryMistakeAndNamesIt) {
       {Mistake::changes_input, "gives other outputs"},
       {Mistake::remembers_temporary, "dx without a number"},
       {Mistake::another_each_time, "gives other outputs"},
+      {Mistake::keeps_ids, "must forget the ids"},
   };
   for (const auto& [mistake, sentence] : mistakes)
     EXPECT_NE(found(mistake).find(sentence), std::string::npos) << found(mistake);

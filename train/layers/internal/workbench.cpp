@@ -68,11 +68,28 @@ Workbench::Workbench(std::vector<Layer*> layers, const WorkbenchOptions& options
     : layers_(std::move(layers)), options_(options), device_(kernels::cpu_device()) {
   require(!layers_.empty(), "a model needs at least one layer");
   require(options_.input.shape.rank() > 0, "an input needs at least one dimension: its batch");
-  for (Layer* layer : layers_)
-    layer->declare(index_, index_.begin_unit(layer->name()), options_.layout);
-  index_.seal();
+  declare();
   for (std::int64_t i = 0; i < options_.input.shape[0]; ++i) samples_.push_back(7 * i + 2);
   make_memory();
+}
+
+/// Twice: first for an index with other tensors in front, whose ids a layer must not keep.
+void Workbench::declare() {
+  constexpr int kOthers = 1000;
+  Index earlier;
+  const int unit = earlier.begin_unit("others");
+  for (int i = 0; i < kOthers; ++i) earlier.add(unit, std::to_string(i), {1}, Group::decay);
+  for (Index* index : {&earlier, &index_})
+    for (Layer* layer : layers_)
+      layer->declare(*index, index->begin_unit(layer->name()), options_.layout);
+  index_.seal();
+}
+
+void Workbench::require_known(TensorId id) const {
+  if (id < 0 || id >= static_cast<TensorId>(index_.tensors().size()))
+    reject(layers_.front()->name() + (layers_.size() > 1 ? " or a layer behind it" : "") +
+           " uses a tensor that its index does not have: a second declare() must forget the ids "
+           "of the first");
 }
 
 void Workbench::make_memory() {
@@ -115,11 +132,17 @@ TensorView Workbench::weights(TensorId id) const {
 }
 
 Tensors Workbench::find_weights() const {
-  return {index_, [this](TensorId id) { return weights(id); }};
+  return {index_, [this](TensorId id) {
+            require_known(id);
+            return weights(id);
+          }};
 }
 
 Tensors Workbench::find_gradients() const {
-  return {index_, [this](TensorId id) { return gradients(id); }};
+  return {index_, [this](TensorId id) {
+            require_known(id);
+            return gradients(id);
+          }};
 }
 
 std::vector<TensorId> Workbench::tensors() const {

@@ -87,6 +87,9 @@ class Workbench {
     Guarded saved, carry, temporary;
   };
   Run run(bool training);
+  void declare();
+  /// Throws when the index has no such tensor: the layer kept an id of an earlier index.
+  void require_known(TensorId id) const;
   Tensors find_weights() const;
   Tensors find_gradients() const;
   void make_memory();
