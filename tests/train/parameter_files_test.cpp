@@ -19,7 +19,6 @@ TEST(ParameterFiles, AModelSurvivesAFileBitwise) {
   const auto file = read_safetensors_file(path).value();
   load_parameters(file, loaded.map(), loaded.parameters());
   EXPECT_EQ(hash_floats(saved.parameters()), hash_floats(loaded.parameters()));
-  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
 
   Gpt other({.vocabulary = 21, .context = 4, .layers = 2, .heads = 2, .channels = 8}, 3);
   const std::uint64_t before = hash_floats(other.parameters());

@@ -85,8 +85,9 @@ TROUPE_API Blob write_safetensors(std::span<const FileTensor> tensors,
 /// overflowing size, holes, overlaps, or bytes left over.
 TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
 
-/// Writes to path + ".tmp", syncs, renames over path, syncs the folder: a crash leaves the old file
-/// or the new. Errors: out_of_disk, unavailable (also where path + ".tmp" is no regular file).
+/// Writes to a new file beside the path, syncs, renames over path, syncs the folder: a crash leaves
+/// the old file or the new, and perhaps a file PATH.PID-N.tmp. Of several writers of one path the
+/// last one wins. Errors: out_of_disk, unavailable.
 TROUPE_API Result<void> write_safetensors_file(const std::string& path,
                                                std::span<const FileTensor> tensors,
                                                const Metadata& metadata = {});

@@ -6,8 +6,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -40,21 +42,33 @@ Result<void> sync_folder_of(const std::string& path) {
   return {};
 }
 
-Result<void> write_new(const std::string& path, const internal::FilePlan& plan) {
-  // Without O_NONBLOCK a FIFO of that name would be waited for.
-  const Fd file =
-      make_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
-  struct stat status{};
-  if (!file || ::fstat(file.get(), &status) != 0) return failed("create", path, errno);
-  if (!S_ISREG(status.st_mode))
-    return Error(Code::unavailable, "cannot write " + path + ": it is not a regular file");
-  Result<void> written = write_all(file, std::as_bytes(std::span(plan.head)), path);
+/// A new file beside the path, of a name that no other write has.
+struct Temporary {
+  std::string path;
+  Fd file;
+};
+
+Result<Temporary> create_beside(const std::string& path) {
+  static std::atomic<std::uint64_t> writes{0};
+  constexpr int kTries = 1000;  // a process of the same id may have left files there
+  for (int i = 0; i < kTries; ++i) {
+    Temporary made{
+        path + "." + std::to_string(::getpid()) + "-" + std::to_string(writes++) + ".tmp", {}};
+    made.file = make_fd(::open(made.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (made.file) return made;
+    if (errno != EEXIST) return failed("create", made.path, errno);
+  }
+  return failed("create a file beside", path, EEXIST);
+}
+
+Result<void> write_file(const Temporary& to, const internal::FilePlan& plan) {
+  Result<void> written = write_all(to.file, std::as_bytes(std::span(plan.head)), to.path);
   for (const FileTensor* tensor : plan.order) {
     if (!written) return written;
-    written = write_all(file, tensor->bytes, path);
+    written = write_all(to.file, tensor->bytes, to.path);
   }
   if (!written) return written;
-  if (::fsync(file.get()) != 0) return failed("sync", path, errno);
+  if (::fsync(to.file.get()) != 0) return failed("sync", to.path, errno);
   return {};
 }
 
@@ -133,12 +147,13 @@ std::uint64_t free_memory() {
 Result<void> write_safetensors_file(const std::string& path, std::span<const FileTensor> tensors,
                                     const Metadata& metadata) {
   const internal::FilePlan plan = internal::plan_file(tensors, metadata);
-  const std::string temporary = path + ".tmp";
-  Result<void> written = write_new(temporary, plan);
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+  const Result<Temporary> temporary = create_beside(path);
+  if (!temporary) return temporary.error();
+  Result<void> written = write_file(*temporary, plan);
+  if (written && ::rename(temporary->path.c_str(), path.c_str()) != 0)
     written = failed("rename to", path, errno);
   if (!written) {
-    ::unlink(temporary.c_str());
+    ::unlink(temporary->path.c_str());
     return written;
   }
   return sync_folder_of(path);

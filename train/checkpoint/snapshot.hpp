@@ -1,7 +1,7 @@
 /// Snapshot: the state of a run by tensor name, in no layout.
 ///
-///     Snapshot snapshot = engine.snapshot();
-///     write_snapshot("step-1000.safetensors", snapshot);
+///     Snapshot snapshot = engine.snapshot();  // every rank calls it, and has all of it
+///     if (mesh.rank() == 0) write_snapshot("step-1000.safetensors", snapshot);
 ///     engine.restore(read_snapshot("step-1000.safetensors"));
 ///
 /// A value: it may cross processes, be put into the object store and be copied by a trial.
@@ -30,7 +30,8 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;
 };
 
-/// Writes beside the path, flushes and renames. Blocks. The file is a safetensors file whose
+/// Writes beside the path, flushes and renames: a crash leaves the old file or the new. One process
+/// at a time writes a path. Blocks. The file is a safetensors file whose
 /// metadata has the step, the seed and the version of this format. Throws OutOfDisk, Unavailable or
 /// InvalidArgument (two tensors of a name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);

@@ -12,9 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace troupe::train {
 namespace {
@@ -62,12 +65,28 @@ constexpr std::uint64_t kGiB = 1 << 30;
 TEST_F(SafetensorsFiles, AFifoIsNotWaitedFor) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   EXPECT_EQ(refused(path("fifo")).code(), Code::unavailable);
-  ASSERT_EQ(::mkfifo(path("out.tmp").c_str(), 0600), 0);
-  const Time begun = steady_now();
-  const auto written = write_safetensors_file(path("out"), {});
-  EXPECT_LT(steady_now() - begun, seconds(1));
-  ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().code(), Code::unavailable);
+}
+
+TEST_F(SafetensorsFiles, WritersOfOnePathDoNotDisturbOneAnother) {
+  constexpr int kWriters = 4, kWrites = 20;
+  std::vector<std::thread> writers;
+  for (int w = 0; w < kWriters; ++w)
+    writers.emplace_back([this, w] {
+      const std::vector<std::byte> bytes(50'000 + w, static_cast<std::byte>(w));
+      const FileTensor tensor{"w", FileType::u8, {std::ssize(bytes)}, bytes};
+      for (int i = 0; i < kWrites; ++i) {
+        const auto written = write_safetensors_file(path("shared"), std::span(&tensor, 1));
+        EXPECT_TRUE(written) << written.error().what();
+        const auto read = read_safetensors_file(path("shared"));
+        ASSERT_TRUE(read) << read.error().what();
+        const BlobView all = read->tensors.at(0).bytes;
+        EXPECT_EQ(all.size(), 50'000 + static_cast<std::size_t>(all[0])) << "of one writer";
+        EXPECT_EQ(std::count(all.begin(), all.end(), all[0]), std::ssize(all));
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  const std::filesystem::directory_iterator files(folder);
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "no temporary file is left";
 }
 
 TEST_F(SafetensorsFiles, WhatIsNoFileIsRefused) {
