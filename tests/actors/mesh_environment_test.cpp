@@ -1,6 +1,7 @@
 // Processes that a launcher has started meet: real ones, on loopback.
 #include "tests/actors/children.hpp"
 #include "tests/eventually.hpp"
+#include "troupe/actors/collective/internal/assembly.hpp"
 #include "troupe/actors/collective/internal/endpoint.hpp"
 #include "troupe/actors/collective/internal/greeting.hpp"
 #include "troupe/actors/collective/internal/sockets.hpp"
@@ -152,6 +153,13 @@ Reply greet(const Fd& socket, const Hello& hello) {
 
 bool ends(const Fd& socket) {
   return next_reply(socket).status == Reply::unavailable;
+}
+
+TEST(MeshFromEnvironment, TheGraceForTheMemoryExtendsTheDeadlineAndNeverShortensIt) {
+  const Time now = steady_now();
+  EXPECT_EQ(internal::share_deadline(now, now), now + internal::kShareGrace);
+  EXPECT_EQ(internal::share_deadline(now + seconds(60), now), now + seconds(60));
+  EXPECT_EQ(internal::share_deadline(Time::max(), now), Time::max());
 }
 
 TEST(MeshFromEnvironment, TwoProcessesAddUp) {

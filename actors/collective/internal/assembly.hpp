@@ -4,7 +4,11 @@
 
 #include "troupe/actors/collective/internal/greeting.hpp"
 #include "troupe/actors/collective/internal/launch.hpp"
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/base/fd.hpp"
+
+#include <algorithm>
+#include <chrono>
 
 namespace troupe::collective::internal {
 
@@ -18,7 +22,10 @@ Fd assemble(const Launch& launch, const MeshShape& shape, Duration timeout);
 Fd assemble_as_host(const Launch& launch, const Hello& mine, Duration timeout);
 Fd assemble_as_guest(const Launch& launch, const Hello& mine, Duration timeout);
 
-/// Beyond the deadline, for ranks that have all come, to fetch the memory.
+/// Least time for ranks that have all come to fetch the memory, however late they came.
 constexpr Duration kShareGrace = std::chrono::seconds(5);
+constexpr Time share_deadline(Time deadline, Time now) noexcept {
+  return std::max(deadline, deadline_after(now, kShareGrace));
+}
 
 }  // namespace troupe::collective::internal

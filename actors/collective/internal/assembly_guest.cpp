@@ -107,10 +107,11 @@ Fd assemble_as_guest(const Launch& launch, const Hello& mine, Duration timeout) 
   if (!name)
     throw Unavailable(Code::unavailable, guest.remark() + " within " + pause_text(timeout));
   try {
-    return fetch_group(*name, deadline_after(steady_now(), kShareGrace));
+    return fetch_group(*name, share_deadline(deadline, steady_now()));
   } catch (const TimedOut&) {
-    throw Unavailable(Code::unavailable,
-                      "rank 0 at " + text_of(launch) + " died before all ranks had met");
+    throw Unavailable(
+        Code::unavailable,
+        "rank 0 at " + text_of(launch) + " did not hand the memory out, though all ranks had met");
   }
 }
 

@@ -230,10 +230,10 @@ Fd assemble_as_host(const Launch& launch, const Hello& mine, Duration timeout) {
   auto [memory, name] = offer(host, launch);
   host.tell(Reply::complete, name);
   try {
-    share_group(name, memory, launch.world - 1, deadline_after(steady_now(), kShareGrace));
+    share_group(name, memory, launch.world - 1, share_deadline(deadline, steady_now()));
   } catch (const TimedOut&) {
     throw Unavailable(Code::unavailable,
-                      "some rank came to " + text_of(launch) + " and died before all had met");
+                      "some rank came to " + text_of(launch) + " and did not fetch the memory");
   }
   return std::move(memory);
 }
