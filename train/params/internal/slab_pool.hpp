@@ -9,9 +9,9 @@
 
 namespace troupe::train::internal {
 
-/// Keeps what was given back for the next one of the same size. Before it allocates it frees what
-/// is idle, so it never holds more than was once in use at the same time. A Slab has bytes() and
-/// frees its memory when it goes.
+/// Keeps what was given back for the next one of the same size. It never holds more than was once in
+/// use at the same time: where an allocation would, the longest idle slabs are freed first. A Slab
+/// has bytes() and frees its memory when it goes.
 template <class Slab>
 class SlabPool {
  public:
@@ -26,7 +26,7 @@ class SlabPool {
       idle_.erase(found);
       return slab;
     }
-    free_idle();
+    make_room(bytes);
     Slab slab = allocate_(bytes);
     held_ += bytes;
     peak_ = std::max(peak_, held_);
@@ -40,13 +40,14 @@ class SlabPool {
 
  private:
   static std::int64_t bytes_of(const Slab& slab) { return static_cast<std::int64_t>(slab.bytes()); }
-  void free_idle() {
-    for (const Slab& slab : idle_) held_ -= bytes_of(slab);
-    idle_.clear();
+  void make_room(std::int64_t bytes) {
+    auto kept = idle_.begin();
+    for (; kept != idle_.end() && held_ + bytes > peak_; ++kept) held_ -= bytes_of(*kept);
+    idle_.erase(idle_.begin(), kept);
   }
 
   std::function<Slab(std::int64_t)> allocate_;
-  std::vector<Slab> idle_;
+  std::vector<Slab> idle_;  // in the order in which they came back
   std::int64_t held_ = 0, peak_ = 0;
 };
 
