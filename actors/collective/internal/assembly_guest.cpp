@@ -12,6 +12,9 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace troupe::collective::internal {
 namespace {
@@ -23,7 +26,11 @@ constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 class Guest {
  public:
   Guest(const Launch& launch, const Hello& mine, Time deadline)
-      : launch_(launch), mine_(mine), deadline_(deadline), endpoints_(resolve(launch, deadline)) {}
+      : launch_(launch),
+        mine_(mine),
+        deadline_(deadline),
+        endpoints_(resolve(launch, deadline)),
+        remark_("rank 0 did not answer at " + text_of(launch)) {}
 
   /// The name of the socket where the memory is; none at the deadline.
   std::optional<std::string> join() {
@@ -43,7 +50,7 @@ class Guest {
   std::optional<std::string> try_at(const Endpoint& endpoint) {
     const Fd socket = connect_to(endpoint, soon());
     if (!socket) {
-      if (errno != ECONNREFUSED || remark_.empty())
+      if (errno != ECONNREFUSED || !heard_)
         remark_ = "rank 0 cannot be reached at " + text_of(launch_) + ": " + std::strerror(errno);
       return std::nullopt;
     }
@@ -58,7 +65,7 @@ class Guest {
     for (Time until = soon(); receive(socket, until, reply); until = deadline_) {
       std::string text = printable(reply.text, sizeof reply.text);
       switch (reply.status) {
-        case Reply::waiting: remark_ = text; break;
+        case Reply::waiting: note(text); break;
         case Reply::complete: return text;
         case Reply::refused:
           throw InvalidArgument(Code::invalid_argument, "rank 0 refuses this process: " + text);
@@ -84,9 +91,14 @@ class Guest {
 
   /// At this rank's own deadline what rank 0 said last is the better explanation.
   bool lose(const char* what, Time until) {
-    if (until != deadline_ || remark_.empty())
-      remark_ = "the process that listens at " + text_of(launch_) + " " + what;
+    if (until != deadline_ || !heard_)
+      note("the process that listens at " + text_of(launch_) + " " + what);
     return false;
+  }
+
+  void note(std::string what) {
+    remark_ = std::move(what);
+    heard_ = true;
   }
 
   Time soon() const { return std::min(deadline_, deadline_after(steady_now(), kAnswerWithin)); }
@@ -96,6 +108,7 @@ class Guest {
   Time deadline_;
   std::vector<Endpoint> endpoints_;
   std::string remark_;
+  bool heard_ = false;  // somebody listens there: of that the remark is
 };
 
 }  // namespace
