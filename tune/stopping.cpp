@@ -36,7 +36,11 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
     now.best = std::max(now.best, gain);
     if (report.step >= options_.grace) {
       if (now.count++ == 0) now.first = gain;
-      now.above += static_cast<long double>(gain) - now.first;  // wide: no sum is too large
+      if (std::isinf(gain)) {
+        now.infinite += gain;
+      } else {
+        now.above += static_cast<long double>(gain) - now.first;  // wide: no sum is too large
+      }
     }
   }
   mine.push_back(now);

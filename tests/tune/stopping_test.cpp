@@ -137,6 +137,23 @@ TEST(MedianStopping, NeedsEnoughTrialsThatCameAsFar) {
   EXPECT_TRUE(stops(*s, 3, 3, 0));
 }
 
+/// A trial that diverged counts as the worst, whenever it did.
+TEST(MedianStopping, InfiniteScoresHaveAnInfiniteMean) {
+  for (const bool late : {false, true}) {
+    auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 3}, setup(minimize));
+    for (int trial = 0; trial < 2; ++trial) {
+      stops(*s, trial, 1, late ? 1 : HUGE_VAL);
+      stops(*s, trial, 2, late ? HUGE_VAL : 1);
+    }
+    stops(*s, 2, 2, 1);
+    EXPECT_FALSE(stops(*s, 3, 2, 2)) << "the median is that of {inf, inf, 1}";
+  }
+  auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 1}, setup());
+  stops(*s, 0, 1, HUGE_VAL);
+  stops(*s, 0, 2, 1);
+  EXPECT_TRUE(stops(*s, 1, 2, 2));
+}
+
 TEST(PercentileStopping, OnlyCompletedTrialsAtTheSameStepCount) {
   auto s = make_scheduler(PercentileStopping{.startup_trials = 2}, setup(minimize));
   std::vector<Decision> none;

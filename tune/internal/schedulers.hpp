@@ -119,7 +119,9 @@ class MedianScheduler final : public Scheduler {
     long count = 0;   ///< of numbers from step grace on
     double first = 0;
     long double above = 0;  ///< sum of their differences to the first: equal gains have that mean
+    double infinite = 0;    ///< sum of the infinite ones, which are the mean then
     double mean() const {
+      if (infinite != 0) return infinite;
       return static_cast<double>(first + above / static_cast<long double>(count));
     }
   };
