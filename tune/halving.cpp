@@ -72,12 +72,16 @@ AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
 }
 
 void AsyncHyperBandScheduler::created(int trial, const Point&) {
+  const auto most = static_cast<double>(brackets_.front().size());
+  const auto weight_of = [most](const std::vector<RungState>& rungs) {
+    return std::exp(static_cast<double>(rungs.size()) - most);  // at most 1
+  };
   double total = 0;
-  for (const auto& rungs : brackets_) total += std::exp(static_cast<double>(rungs.size()));
+  for (const auto& rungs : brackets_) total += weight_of(rungs);
   double u = random_.uniform() * total;
   std::size_t bracket = 0;
   while (bracket + 1 < brackets_.size()) {
-    const double weight = std::exp(static_cast<double>(brackets_[bracket].size()));
+    const double weight = weight_of(brackets_[bracket]);
     if (u < weight) break;
     u -= weight;
     ++bracket;

@@ -79,6 +79,19 @@ TEST(AsyncHyperBand, InfiniteScoresAreRankedAsNumbersAre) {
   EXPECT_TRUE(stops(*s, 5, 1, 2));
 }
 
+/// Weights fall with the rungs as e^rungs does, also where that is more than a double holds.
+TEST(AsyncHyperBand, BracketsOfManyRungsAreDrawnByTheirWeights) {
+  AsyncHyperBand options{.max_steps = 1000, .brackets = 2};
+  options.eta = std::exp(std::log(1000) / 900);
+  auto s = make_scheduler(options, setup());
+  int judged = 0;
+  for (int i = 0; i < 1000; ++i) {
+    s->created(i, {0});
+    judged += stops(*s, i, 1, -i);  // only the first bracket has a rung there
+  }
+  EXPECT_NEAR(judged, 1000 / (1 + std::exp(-1)), 60);
+}
+
 TEST(Percentile, OfInfiniteAndLargeValues) {
   const double top = std::numeric_limits<double>::max();
   EXPECT_EQ(percentile({-HUGE_VAL, 1}, 50), -HUGE_VAL);
