@@ -37,7 +37,7 @@ struct Options {
   /// Trials that run at a time. 0: all; in optimize() as many as the cluster has CPUs.
   int concurrent = 0;
   /// Retries of a trial whose attempt failed; -1: endless. Attempts that come no further than those
-  /// before wait longer each time, up to 30 s.
+  /// before wait longer each time: up to 1 s when they reported something, up to 30 s when not.
   int max_failures = 0;
   bool fail_fast = false;             ///< the first trial that fails for good ends the experiment
   long max_steps = 0;                 ///< a trial that reports this step is complete; 0: no limit
