@@ -159,6 +159,7 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
     record(same);
   }
   c.retry_at = now + pause_after(c.fruitless, c.last_step > 0);
+  if (c.retry_at > now) timers_.emplace(c.retry_at, trial);  // a paused one may be resumed earlier
   if (t.state == TrialState::leaving && c.next == Next::pause) {
     t.state = TrialState::paused;
     return;
@@ -166,7 +167,6 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
   const bool donor_saves = c.donor >= 0;
   t.state = donor_saves ? TrialState::paused : TrialState::waiting;
   c.urgent = true;
-  if (c.retry_at > now) timers_.emplace(c.retry_at, trial);
   if (!donor_saves) waiting_.push_back(trial);
 }
 

@@ -226,6 +226,28 @@ TEST(Interrupting, TheLastPointOfAGridLetsThoseOnHoldGoOn) {
   EXPECT_EQ(count<Start>(e.take_commands(), 0), 1);
 }
 
+/// A trial on hold that dies while it makes room waits for its retry's time when it is resumed.
+TEST(Interrupting, ARetryThatIsResumedBeforeItsTimeStartsThen) {
+  Experiment e(space(), {.goal = minimize,
+                         .trials = 2,
+                         .scheduler = Pbt{.perturb_every = 1, .synchronous = true},
+                         .concurrent = 1,
+                         .max_failures = -1});
+  e.begin(at(0));
+  e.reported(0, 1, {.step = 1, .score = 1, .can_save = true}, at(1));
+  e.ended(0, 1, "boom", at(1));
+  run_once(e, 0, 2, 1, 2);  // no further than before
+  e.ended(0, 2, "boom", at(2));
+  EXPECT_EQ(e.board().trials[0].state, TrialState::paused);
+  e.ended(1, 1, "", at(2.05));  // without a report it has failed, and the barrier is passed
+  EXPECT_EQ(e.board().trials[0].state, TrialState::waiting);
+  e.take_commands();
+  ASSERT_TRUE(e.next_tick());
+  EXPECT_EQ(*e.next_tick(), at(2.1));
+  e.tick(at(2.1));
+  EXPECT_EQ(count<Start>(e.take_commands(), 0), 1);
+}
+
 /// An attempt that reports and dies again and again is no hot loop either.
 TEST(Interrupting, RetriesThatComeNoFurtherWait) {
   const ExperimentOptions options{
