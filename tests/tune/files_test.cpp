@@ -102,6 +102,10 @@ TEST_F(Files, AFailureLeavesNoDrafts) {
   fs::create_directories(other / "in the way");
   EXPECT_THROW(write_results(folder.string(), e.board(), 1.8e9), InvalidArgument);
   expect_no_drafts();
+  fs::remove_all(folder / "tensorboard" / "trial-1");
+  std::ofstream(folder / "tensorboard" / "trial-1") << "a file where a folder is to be";
+  EXPECT_THROW(write_results(folder.string(), e.board(), 1.8e9), InvalidArgument);
+  expect_no_drafts();
   EXPECT_EQ(content(folder / "progress.csv"), rows);
 }
 

@@ -136,22 +136,28 @@ namespace {
 class ReportFiles {
  public:
   ReportFiles(const std::filesystem::path& root, const Board& board, double began)
-      : board_(board), began_(began), runs_(root / "tensorboard") {
-    progress_ = root / "progress.csv";
-    write_file(draft(progress_), progress_csv_header(board));
-    for (const TrialInfo& t : board.trials) {
-      const auto run = runs_ / run_name(t.number);
-      make_folder(run);
-      events_.push_back(run / tensorboard_file_name(began, "troupe", t.number));
-      write_file(draft(events_.back()), tensorboard_header(began + t.created));
-    }
-    pending_.resize(events_.size());
-  }
+      : board_(board),
+        began_(began),
+        runs_(root / "tensorboard"),
+        progress_(root / "progress.csv") {}
   ReportFiles(const ReportFiles&) = delete;
   ReportFiles& operator=(const ReportFiles&) = delete;
   ~ReportFiles() {
     ::unlink(draft(progress_).c_str());
     for (const auto& file : events_) ::unlink(draft(file).c_str());
+  }
+
+  /// Once, before everything else. The constructor does not: of a half-made object no destructor
+  /// would remove the drafts.
+  void make_drafts() {
+    write_file(draft(progress_), progress_csv_header(board_));
+    for (const TrialInfo& t : board_.trials) {
+      const auto run = runs_ / run_name(t.number);
+      make_folder(run);
+      events_.push_back(run / tensorboard_file_name(began_, "troupe", t.number));
+      write_file(draft(events_.back()), tensorboard_header(began_ + t.created));
+    }
+    pending_.resize(events_.size());
   }
 
   void add(std::size_t trial, const Sample& sample) {
@@ -267,6 +273,7 @@ void write_results(const std::string& folder, const Board& board, double began,
   write_file(root / "trials.csv", trials_csv(board));
   write_file(root / "trials.jsonl", trials_jsonl(board));
   ReportFiles files(root, board, began);
+  files.make_drafts();
   if (log.empty()) {
     add_board(files, board);
   } else {
