@@ -214,7 +214,7 @@ double seconds_of_this_thread() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// A report costs no walk through all reports before it.
+/// A report costs no walk through all reports before it: that would take ten seconds here.
 TEST(Schedulers, LongTrialsAreQuick) {
   for (const AnyScheduler& settings :
        {AnyScheduler(MedianStopping{.min_samples = 1}),
@@ -223,12 +223,12 @@ TEST(Schedulers, LongTrialsAreQuick) {
     const double began = seconds_of_this_thread();
     std::vector<Decision> out;
     for (int trial = 0; trial < 8; ++trial) {
-      for (long step = 1; step <= 10'000; ++step)
+      for (long step = 1; step <= 30'000; ++step)
         s->reported({.trial = trial, .step = step, .score = static_cast<double>(step)}, out);
       s->finished(trial, out);
       out.clear();
     }
-    EXPECT_LT(seconds_of_this_thread() - began, 0.1 * kLeeway) << show(settings);
+    EXPECT_LT(seconds_of_this_thread() - began, 1.0 * kLeeway) << show(settings);
   }
 }
 
