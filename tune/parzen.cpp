@@ -47,10 +47,10 @@ double truncated_normal(double mean, double sigma, double low, double high, Rand
   double a = low;
   double b = high;
   for (int i = 0; i < 60; ++i) {
-    const double mid = (a + b) / 2;
+    const double mid = std::midpoint(a, b);
     (normal_mass(from, (mid - mean) / sigma) < target ? a : b) = mid;
   }
-  return (a + b) / 2;
+  return std::midpoint(a, b);
 }
 
 }  // namespace
@@ -105,13 +105,13 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
     if (n >= 2 && i + 1 == n) right = left;
     sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
   }
-  centers_.push_back((low_ + high_) / 2);  // the prior: all of the range
+  centers_.push_back(std::midpoint(low_, high_));  // the prior: all of the range
   constexpr double root_two_pi = 2.50662827463100050242;
   for (std::size_t k = 0; k <= n; ++k) {
     const double s = sigmas_[k];
     const double mass = normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s);
     factors_.push_back(weights_[k] / std::max(mass, eps) /
-                       (domain_.step > 0 ? 1 : s * root_two_pi));
+                       (domain_.step > 0 ? 1 : s / range * root_two_pi));
   }
 }
 
@@ -169,7 +169,7 @@ double ParzenEstimator::log_pdf(double value) const {
       if (std::abs(z) < far_away) sum += factors_[k] * std::exp(-0.5 * z * z);
     }
   }
-  return std::log(sum);
+  return std::log(sum) - (discrete ? 0 : std::log(high_ - low_));
 }
 
 }  // namespace troupe::tune

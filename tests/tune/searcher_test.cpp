@@ -8,6 +8,7 @@
 #include <time.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace troupe::tune {
@@ -178,11 +179,29 @@ TEST(Tpe, AskIsQuick) {
 }
 
 TEST(Tpe, KernelsOfNoWidthAndHugeDomainsHaveADensity) {
-  for (const Domain& d : {integers(0, 1LL << 53), uniform(1e17, 1e17 + 16), integers(3, 4)}) {
+  constexpr double top = std::numeric_limits<double>::max();
+  constexpr double tiny = std::numeric_limits<double>::denorm_min();
+  for (const Domain& d :
+       {integers(0, 1LL << 53), uniform(1e17, 1e17 + 16), integers(3, 4),
+        uniform(-top / 2, top / 2), uniform(top / 2, top), uniform(0, 8 * tiny)}) {
+    const ParzenEstimator one(d, {d.low});
     const ParzenEstimator e(d, {d.low, d.low, d.high});
-    for (const double at : {d.low, d.high}) EXPECT_TRUE(std::isfinite(e.log_pdf(at))) << show(d);
+    for (const double at : {d.low, d.high}) {
+      EXPECT_TRUE(std::isfinite(one.log_pdf(at))) << show(d);
+      EXPECT_TRUE(std::isfinite(e.log_pdf(at))) << show(d);
+    }
     EXPECT_GE(e.log_pdf(d.low), e.log_pdf(d.high)) << show(d);
+    EXPECT_GE(e.centers().back(), d.low) << show(d);  // of the prior
+    EXPECT_LE(e.centers().back(), d.high) << show(d);
   }
+}
+
+TEST(Tpe, DrawsOfHugeValuesAreNotRoundedToTheUpperBound) {
+  constexpr double top = std::numeric_limits<double>::max();
+  const Domain d = uniform(top / 2, top);
+  const ParzenEstimator e(d, {d.low});
+  Random random(1);
+  for (int i = 0; i < 20'000; ++i) ASSERT_LT(e.draw(random), d.high) << i;
 }
 
 TEST(Searchers, TheSameSeedGivesTheSamePoints) {

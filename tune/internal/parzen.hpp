@@ -32,7 +32,9 @@ class ParzenEstimator {
   std::vector<double> weights_;
   std::vector<double> centers_;
   std::vector<double> sigmas_;
-  std::vector<double> factors_;  ///< a kernel's weight, normalised on [low, high]
+  /// A kernel's weight, normalised on [low, high]. A density is per range and not per unit: it
+  /// overflows for no range.
+  std::vector<double> factors_;
   // Of a choice only:
   double prior_ = 0;                   ///< of an option in a row, before that is normalised
   std::vector<std::size_t> observed_;  ///< the option of each row
