@@ -177,8 +177,14 @@ double at_quantile(const Domain& d, double u) {
 bool contains(const Domain& d, double value) {
   if (!std::isfinite(value)) return false;
   if (d.step <= 0) return value >= d.low && value <= d.high;
-  // Steps come out of a product and a sum: a few units in the last place.
-  const double slack = 1e-9 * d.step + 1e-15 * std::abs(value);
+  if (d.kind == Domain::Kind::integer || d.kind == Domain::Kind::choice)
+    return rounded(d, value) == value;
+  // Steps come out of a product and a sum with the lower bound: a few units in the last place of
+  // the largest of them.
+  const double largest = d.kind == Domain::Kind::normal
+                             ? std::abs(value)
+                             : std::max(std::abs(d.low), std::abs(d.high));
+  const double slack = 1e-9 * d.step + std::min(1e-15 * largest, d.step / 4);
   return std::abs(rounded(d, value) - value) <= slack;
 }
 

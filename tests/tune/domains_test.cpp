@@ -132,6 +132,20 @@ TEST(Domains, ARangeWithoutStepsEndsAtItsBounds) {
     EXPECT_TRUE(contains(integers(-(1LL << 53), 1LL << 53), whole)) << whole;
 }
 
+/// The bounds and not the value say how exactly a value on the grid can be met.
+TEST(Domains, ValuesOnTheGridAreInsideAndThoseBesideItAreNot) {
+  EXPECT_TRUE(contains(quantized(-1e7, 1e7, 0.1), 0.3));
+  EXPECT_TRUE(contains(quantized(-1e7, 0.3, 0.1), 0.3));
+  EXPECT_FALSE(contains(quantized(-1e7, 1e7, 0.1), 0.30001));
+  EXPECT_FALSE(contains(quantized(-1e15, 1e15, 1), 0.5));
+  EXPECT_TRUE(contains(normal(0, 1, 0.1), 0.3));
+  EXPECT_FALSE(contains(normal(0, 1, 0.1), 0.3001));
+  EXPECT_FALSE(contains(integers(0, 1'000'000'000'000'000), 1e15 + 1));
+  EXPECT_FALSE(contains(integers(0, 1'000'000'000'000'000), -1));
+  EXPECT_FALSE(contains(integers(0, 1'000'000'000'000'000), 1e14 + 0.0625));
+  EXPECT_FALSE(contains(choices({"a", "b"}), 1 - 1e-10));
+}
+
 struct Limits {
   std::int8_t small = 0;
   std::uint64_t wide = 0;
