@@ -208,11 +208,12 @@ void LoopHost::missed(Where where) {
       missed_rank_ = static_cast<int>(rank);
 }
 
-/// The loop let out an error that an operation of the mesh may have ended in.
+/// The loop let out an error that an operation of the mesh may have ended in: then the mesh is over,
+/// and the group with it. Another call may end in such an error, too.
 void LoopHost::judge_mesh(const Error& error) {
   const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
                          error.code() == Code::timed_out;
-  if (mesh_ && group_ && of_others && !missed_others_) missed(Where::mesh);
+  if (mesh_ && group_ && of_others && group_->is_over() && !missed_others_) missed(Where::mesh);
 }
 
 void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {

@@ -124,7 +124,8 @@ struct Operation;
 class FlightQueue;
 }  // namespace internal
 
-/// One rank's end of a group. For one thread at a time, but for abort(), progress() and traffic().
+/// One rank's end of a group. For one thread at a time, but for abort(), is_over(), progress() and
+/// traffic().
 class TROUPE_API Communicator {
  public:
   Communicator(const Communicator&) = delete;
@@ -180,6 +181,10 @@ class TROUPE_API Communicator {
   /// Cancelled with this reason (cut at 200 bytes). From any thread; never blocks. The first abort
   /// counts.
   virtual void abort(std::string_view reason) noexcept = 0;
+
+  /// Whether an error has ended this group or another that C-3 names, on whichever rank. From any
+  /// thread; never waits.
+  virtual bool is_over() const noexcept = 0;
 
   /// Of every rank, index = rank. From any thread; never waits.
   virtual std::vector<RankProgress> progress() const = 0;

@@ -95,6 +95,14 @@ TEST(Mesh, DataParallelOperationsRunBesideTheCaller) {
   EXPECT_EQ(b[0], 3);
 }
 
+TEST(Mesh, AnErrorInOneGroupEndsAllOfThemOnEveryRank) {
+  std::vector<Mesh> all = meshes({.dp = 2, .tp = 2});
+  for (const Mesh& mesh : all) EXPECT_FALSE(mesh.world->is_over() || mesh.dp->is_over());
+  all[0].tp->abort("a test");
+  for (const Mesh& mesh : all)
+    EXPECT_TRUE(mesh.world->is_over() && mesh.dp->is_over() && mesh.tp->is_over());
+}
+
 TEST(Mesh, AShapeThatDoesNotDivideTheRanksIsRefusedBeforeAnySplit) {
   auto world = local_group(3, {.slot = {4096}});
   EXPECT_EQ(refusal(std::move(world[0]), {.dp = 2, .tp = 2}),

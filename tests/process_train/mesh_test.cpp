@@ -40,6 +40,8 @@ void loop(train::Worker& w, const Plan& plan) {
       if (plan.what == "kill") ::raise(SIGKILL);
       if (plan.what == "return") return;
       if (plan.what == "throw") throw std::runtime_error("a bug of the loop");
+      if (plan.what == "cancel")
+        throw troupe::Cancelled(troupe::Code::cancelled, "a get() of the loop");
     }
     loss = engine.step(std::span(&micro, 1)).loss;
   }
@@ -51,9 +53,9 @@ struct GangMesh : testing::Test {
   troupe::Session session{{.cpus = 2}};
   troupe::Context ctx = session.context();
 
-  std::string failure(const Plan& plan) {
+  std::string failure(const Plan& plan, int max_restarts = 0) {
     try {
-      train::fit<loop>(ctx, {.workers = 2}, plan);
+      train::fit<loop>(ctx, {.workers = 2, .max_restarts = max_restarts}, plan);
     } catch (const troupe::TaskFailed& error) {
       return error.message();
     }
@@ -84,6 +86,12 @@ TEST_F(GangMesh, ARankThatReturnsOrThrowsIsNamed) {
   EXPECT_NE(threw.find("the loop of worker 1 threw at step 6: a bug of the loop"),
             std::string::npos)
       << threw;
+}
+
+TEST_F(GangMesh, AnErrorThatLooksLikeItsOwnEndsTheRunWithoutARestart) {
+  const std::string threw = failure({"cancel"}, 1);
+  EXPECT_NE(threw.find("the loop of worker 1 threw at step 6: "), std::string::npos) << threw;
+  EXPECT_NE(threw.find("a get() of the loop"), std::string::npos) << threw;
 }
 
 TEST_F(GangMesh, HasOneShape) {

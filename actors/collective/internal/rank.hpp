@@ -30,6 +30,7 @@ class ArenaCommunicator final : public Communicator {
   ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank, const How& how);
   ~ArenaCommunicator() override;
   void abort(std::string_view reason) noexcept override;
+  bool is_over() const noexcept override;
   std::vector<RankProgress> progress() const override;
 
  protected:
@@ -67,8 +68,6 @@ class ArenaCommunicator final : public Communicator {
   bool arrived(int other) noexcept;
   /// Whether some rank has found all of them arrived in this phase.
   bool is_met() const noexcept;
-  /// Whether this group has ended, or another one of the arena.
-  bool is_over() const noexcept;
   bool has_ended() const noexcept;
   /// All have arrived: says so, or throws when the group had ended before.
   void settle();
