@@ -7,8 +7,7 @@
 namespace troupe::train {
 
 Index index_of(const Model& model, const Layout& layout) {
-  Index index;
-  for (const auto& layer : model) layer->declare(index, index.begin_unit(layer->name()), layout);
+  Index index = declare(model, layout);
   index.seal({.dp = layout.dp});
   return index;
 }

@@ -47,7 +47,7 @@ Passes::Passes(Parts& parts)
       arena_(parts.device),
       gathers_(parts.store, parts.units),
       reductions_(parts.store),
-      last_layers_(Reductions::last_layers(parts.index)) {}
+      last_layers_(last_layers(parts.index)) {}
 
 const PassPlan& Passes::plan_for(const Spec& in, PassMode mode) {
   for (const PassPlan& plan : plans_)
@@ -84,7 +84,7 @@ void Passes::begin(const PassTerms& terms, Walk walk, int passes) {
   losses_.clear();
   reductions_.reset();
   before_end_ = 0;
-  gathers_.begin(visits_of(parts_->layer_count(), walk, passes));
+  gathers_.begin(walk, passes);
 }
 
 void Passes::make_room(kernels::Memory& staging, std::int64_t bytes) {

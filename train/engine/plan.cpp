@@ -1,5 +1,7 @@
 #include "troupe/train/engine/internal/plan.hpp"
 
+#include "troupe/train/internal/sizes.hpp"
+
 #include <algorithm>
 
 namespace troupe::train::internal {
@@ -10,7 +12,7 @@ class Layouter {
  public:
   Extent take(std::int64_t bytes) noexcept {
     const Extent place{end_, bytes};
-    end_ += (bytes + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
+    end_ += round_up(bytes, kArenaAlign);
     return place;
   }
   std::int64_t end() const noexcept { return end_; }

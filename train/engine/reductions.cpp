@@ -1,21 +1,12 @@
 #include "troupe/train/engine/internal/reductions.hpp"
 
+#include "troupe/train/params/internal/visits.hpp"
+
 #include <algorithm>
 
 namespace troupe::train::internal {
 
 Reductions::Reductions(Store& store) : store_(&store), bounded_(store.options().zero >= 2) {}
-
-std::vector<int> Reductions::last_layers(const Index& index) {
-  std::vector<int> last;
-  for (std::size_t u = 0; u < index.units().size(); ++u) last.push_back(static_cast<int>(u));
-  for (std::size_t u = 0; u < index.units().size(); ++u)
-    for (const TensorId id : index.units()[u].tied) {
-      int& owner = last[static_cast<std::size_t>(index[index[id].tied_to].unit)];
-      owner = std::min(owner, static_cast<int>(u));
-    }
-  return last;
-}
 
 bool Reductions::has(int unit) const noexcept {
   return std::find(flights_.begin(), flights_.end(), unit) != flights_.end();

@@ -4,6 +4,7 @@
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/train/hash.hpp"
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/sizes.hpp"
 
 #include <algorithm>
 
@@ -11,10 +12,6 @@ namespace troupe::train {
 namespace {
 
 constexpr std::int64_t kPartAlign = 256;
-
-std::int64_t round_up(std::int64_t n, std::int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 /// A run of consecutive elements: its first one in the whole tensor, and in this rank's shard.
 struct Piece {
@@ -151,7 +148,7 @@ void fill_value(const Run& run, const Tensors& w, TensorId id, float value) {
 
 TensorView Carve::take(DType type, const Shape& shape) {
   TensorView part(next_, type, shape);
-  const std::int64_t size = round_up(part.bytes(), kPartAlign);
+  const std::int64_t size = internal::round_up(part.bytes(), kPartAlign);
   bytes_ += size;
   if (next_ != nullptr) next_ += size;
   return part;

@@ -1,18 +1,16 @@
 #include "troupe/train/params/index.hpp"
 
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/sizes.hpp"
 
 namespace troupe::train {
 namespace {
 
 using internal::reject;
 using internal::require;
+using internal::round_up;
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
-
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
-  return (count + multiple - 1) / multiple * multiple;
-}
 
 void check_shape(const std::string& name, const Shape& shape) {
   std::int64_t count = 1;

@@ -1,6 +1,7 @@
 #include "troupe/train/params/plan.hpp"
 
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/sizes.hpp"
 #include "troupe/train/params/internal/rehearsal.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ constexpr std::int64_t kFloatBytes = sizeof(float);
 std::int64_t tied_bytes(const Index& index) {
   std::int64_t count = 0;
   for (const TensorPlace& tensor : index.tensors())
-    if (tensor.tied_to >= 0) count += (tensor.local.count() + kAlign - 1) / kAlign * kAlign;
+    if (tensor.tied_to >= 0) count += internal::round_up(tensor.local.count(), kAlign);
   return count * kFloatBytes;
 }
 

@@ -6,46 +6,25 @@ namespace troupe::train::internal {
 namespace {
 
 constexpr std::int64_t kWeightBytes = sizeof(float);
-constexpr std::size_t kMostInFlight = 2;  // as Reductions of train/engine
 
 }  // namespace
 
 Rehearsal::Rehearsal(const Index& index, int zero, int micro)
     : index_(index),
       zero_(index.dp() == 1 ? 0 : zero),
-      micro_(micro),
       pool_([](std::int64_t bytes) { return Slab{bytes}; }),
-      units_(index.units().size()) {
-  find_units();
+      read_(units_of_layers(index)),
+      units_(index.units().size()),
+      visits_(read_, Walk::forward_and_backward, micro) {
+  const std::vector<int> last = last_layers(index);
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    if (has(u)) units_[static_cast<std::size_t>(last[u])].completed.push_back(static_cast<int>(u));
   ask_ahead();
   for (int i = 0; i < micro; ++i) {
     forward();
     backward(i + 1 == micro);
   }
   update();
-}
-
-void Rehearsal::find_units() {
-  std::vector<std::size_t> last(units_.size());
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    std::vector<int>& read = units_[u].read;
-    last[u] = u;
-    if (has(u)) read.push_back(static_cast<int>(u));
-    for (const TensorId id : index_.units()[u].tied)
-      read.push_back(index_[index_[id].tied_to].unit);
-    std::sort(read.begin(), read.end());
-    read.erase(std::unique(read.begin(), read.end()), read.end());
-  }
-  for (std::size_t u = 0; u < units_.size(); ++u)
-    for (const int unit : units_[u].read)
-      last[static_cast<std::size_t>(unit)] = std::min(last[static_cast<std::size_t>(unit)], u);
-  for (std::size_t u = 0; u < units_.size(); ++u)
-    if (has(u)) units_[last[u]].completed.push_back(static_cast<int>(u));
-  for (int i = 0; i < micro_; ++i) {
-    for (std::size_t u = 0; u < units_.size(); ++u) visits_.push_back(u);
-    for (std::size_t u = units_.size(); u-- > 0;) visits_.push_back(u);
-  }
-  std::erase_if(visits_, [this](std::size_t u) { return units_[u].read.empty(); });
 }
 
 std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
@@ -62,7 +41,7 @@ void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t fact
 
 void Rehearsal::ask_ahead() {
   if (asked_ == visits_.size()) return;
-  for (const int unit : units_[visits_[asked_++]].read) {
+  for (const int unit : read_[static_cast<std::size_t>(visits_[asked_++])]) {
     const auto u = static_cast<std::size_t>(unit);
     if (zero_ < 3 || units_[u].gathered++ > 0) continue;
     pool_.take(bytes_of(u));
@@ -71,11 +50,11 @@ void Rehearsal::ask_ahead() {
 }
 
 void Rehearsal::enter(std::size_t unit) {
-  if (!units_[unit].read.empty()) ask_ahead();
+  if (!read_[unit].empty()) ask_ahead();
 }
 
 void Rehearsal::leave(std::size_t unit) {
-  for (const int read : units_[unit].read) {
+  for (const int read : read_[unit]) {
     const auto u = static_cast<std::size_t>(read);
     if (zero_ == 3 && --units_[u].gathered == 0) pool_.give_back({bytes_of(u)});
   }

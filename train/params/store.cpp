@@ -1,6 +1,7 @@
 #include "troupe/train/params/store.hpp"
 
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/sizes.hpp"
 #include "troupe/train/params/internal/slab_pool.hpp"
 
 #include <array>
@@ -20,10 +21,6 @@ using kernels::Memory;
 namespace {
 
 constexpr std::int64_t kSize = sizeof(float);
-
-std::int64_t aligned(std::int64_t count) {
-  return (count + kAlign - 1) / kAlign * kAlign;
-}
 
 float* floats(const Memory& memory) {
   return static_cast<float*>(memory.data());
@@ -116,7 +113,7 @@ void Store::State::allocate() {
   share = whole / parts;
   for (const TensorPlace& tensor : index.tensors()) {
     tied_offsets.push_back(tied_count);
-    if (tensor.tied_to >= 0) tied_count += aligned(tensor.local.count());
+    if (tensor.tied_to >= 0) tied_count += internal::round_up(tensor.local.count(), kAlign);
   }
   const auto make = [this](std::int64_t count, kernels::Where where = kernels::Where::device) {
     return device.allocate(static_cast<std::size_t>(count * kSize), where);

@@ -5,20 +5,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <vector>
 
 namespace troupe::train::internal {
 
+/// With zero >= 2 at most kMostInFlight at one time.
 class Reductions {
  public:
-  /// With zero >= 2 a slab of gradients is in use until its reduction ends: so many at most. One
-  /// runs, one waits, and backward fills a third.
-  static constexpr std::size_t kMostInFlight = 2;
-
   explicit Reductions(Store& store);
-
-  /// The layer whose backward is the last one to touch the gradients of unit u: index = unit.
-  static std::vector<int> last_layers(const Index& index);
 
   /// Before a backward adds to the unit's gradients.
   void begin(int unit);

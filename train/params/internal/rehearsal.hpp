@@ -3,6 +3,7 @@
 
 #include "troupe/train/params/index.hpp"
 #include "troupe/train/params/internal/slab_pool.hpp"
+#include "troupe/train/params/internal/visits.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -16,8 +17,8 @@ struct Moved {
 };
 
 /// Makes the calls of Store that train/engine makes in a step, in their order: units are gathered
-/// one layer ahead of where they are read, and with zero >= 2 two reductions are under way before
-/// the next one waits.
+/// one layer ahead of where they are read, and with zero >= 2 kMostInFlight reductions are under way
+/// before the next one waits.
 class Rehearsal {
  public:
   Rehearsal(const Index& index, int zero, int micro);
@@ -32,13 +33,11 @@ class Rehearsal {
     std::int64_t bytes() const noexcept { return size; }
   };
   struct Unit {
-    std::vector<int> read;       // units whose weights its layer reads
     std::vector<int> completed;  // units whose gradients are whole behind its backward
     int gathered = 0;
     bool in_flight = false;
   };
 
-  void find_units();
   void forward();
   void backward(bool last);
   void ask_ahead();
@@ -54,10 +53,11 @@ class Rehearsal {
   bool has(std::size_t unit) const { return index_.units()[unit].size > 0; }
 
   const Index& index_;
-  int zero_, micro_;
+  int zero_;
   SlabPool<Slab> pool_;
+  UnitsOfLayers read_;
   std::vector<Unit> units_;
-  std::vector<std::size_t> visits_;  // layers that read units, in the order of the step
+  Visits visits_;
   std::size_t asked_ = 0;
   std::deque<std::size_t> flights_;
   Moved moved_;
