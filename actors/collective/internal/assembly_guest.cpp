@@ -19,7 +19,7 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// Rank 0 answers at once; who does not is somebody else.
+/// A rank 0 that runs answers at once; who does not may be somebody else.
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
 /// A rank's side, on one thread.
