@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <latch>
 #include <limits>
 
 namespace troupe::train::testing {
@@ -268,14 +269,28 @@ TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
 }
 
 TEST(Engines, DoNotWaitForeverForARankThatDoesNotCome) {
-  on_ranks(2, Wire::local,
-           [](RankContext& context) {
-             Learner learner(context, {.dp = 2, .zero = 3});
-             if (context.mesh.dp_rank == 1) return;  // and leaves
-             Rows rows = rows_of(kShape, 0, 0, 2);
-             EXPECT_TRUE(says(message_of([&] { learner.step(rows); }), "rank 1"));
-           },
-           {.timeout = std::chrono::seconds(20)});
+  std::latch ended(1);
+  on_ranks(2, Wire::local, [&](RankContext& context) {
+    Learner learner(context, {.dp = 2, .zero = 3});
+    context.mesh.dp->set_timeout(std::chrono::milliseconds(200));
+    if (context.mesh.dp_rank == 1) return ended.wait();  // alive, and makes no call
+    Rows rows = rows_of(kShape, 0, 0, 2);
+    const Time begun = steady_now();
+    const std::string message = message_of([&] { learner.step(rows); });
+    ended.count_down();
+    EXPECT_TRUE(says(message, "rank 1")) << message;
+    EXPECT_GE(steady_now() - begun, std::chrono::milliseconds(200)) << "a timeout";
+    EXPECT_TRUE(says(message_of([&] { learner.step(rows); }), "this engine stopped"));
+  });
+}
+
+TEST(Engines, EndWithARankThatLeaves) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    Learner learner(context, {.dp = 2, .zero = 3});
+    if (context.mesh.dp_rank == 1) return;
+    Rows rows = rows_of(kShape, 0, 0, 2);
+    EXPECT_TRUE(says(message_of([&] { learner.step(rows); }), "rank 1"));
+  });
 }
 
 }  // namespace
