@@ -10,7 +10,8 @@
 namespace troupe::train::testing {
 namespace {
 
-constexpr GptShape kShape{.vocabulary = 65, .context = 32, .layers = 2, .heads = 2, .channels = 32};
+constexpr GptShape kGoldenShape{
+    .vocabulary = 65, .context = 32, .layers = 2, .heads = 2, .channels = 32};
 constexpr std::int64_t kRows = 4;
 constexpr std::array kLosses = {4.220803823, 4.113694475, 4.091007400, 4.054562152, 4.003949513,
                                 3.980534472, 3.945649695, 3.927857272, 3.920189957, 3.870401837};
@@ -33,10 +34,13 @@ std::vector<std::int32_t> text() {
 
 Rows rows(const std::vector<std::int32_t>& ids, std::int64_t step, std::int64_t first,
           std::int64_t end) {
-  const auto begin = ids.begin() + (kRows * step + first) * kShape.context;
-  const std::int64_t tokens = (end - first) * kShape.context;
-  return {
-      {begin, begin + tokens}, {begin + 1, begin + tokens + 1}, {}, end - first, kShape.context};
+  const auto begin = ids.begin() + (kRows * step + first) * kGoldenShape.context;
+  const std::int64_t tokens = (end - first) * kGoldenShape.context;
+  return {{begin, begin + tokens},
+          {begin + 1, begin + tokens + 1},
+          {},
+          end - first,
+          kGoldenShape.context};
 }
 
 /// The run's number of a matrix, and which layer's part of it this one is. Vectors are 1 or 0.
@@ -82,7 +86,7 @@ void expect_golden(const Layout& layout, Wire wire = Wire::local) {
   const std::vector<std::int32_t> ids = text();
   ASSERT_EQ(ids.size(), 1281u);
   on_ranks(layout.dp, wire, [&](RankContext& context) {
-    Engine engine(gpt(kShape), layout, context.mesh, context.device,
+    Engine engine(gpt(kGoldenShape), layout, context.mesh, context.device,
                   {.rate = 1e-3f, .decay = 0.1f, .decay_all = true, .max_norm = 0});
     EXPECT_EQ(engine.index().parameter_count(), 28576);
     engine.initialize(1);

@@ -7,15 +7,16 @@
 namespace troupe::train::testing {
 namespace {
 
-constexpr GptShape kShape{.vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
+constexpr GptShape kPlannedShape{
+    .vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
 constexpr std::int64_t kBatch = 8;
 
 Spec input_of(const Layout& layout) {
-  return {DType::i32, {kBatch / layout.dp / layout.micro, kShape.context}};
+  return {DType::i32, {kBatch / layout.dp / layout.micro, kPlannedShape.context}};
 }
 
 Plan plan_of(const Layout& layout, const OptimizerOptions& optimizer) {
-  const PlannedModel model = planned([] { return gpt(kShape); }, input_of, optimizer);
+  const PlannedModel model = planned([] { return gpt(kPlannedShape); }, input_of, optimizer);
   return plan(model.index(layout), layout, model.activations, model.options);
 }
 
@@ -33,7 +34,7 @@ void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
 void expect_as_planned(const Layout& layout, const OptimizerOptions& optimizer) {
   const Plan planned = plan_of(layout, optimizer);
   on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
-    Engine engine(gpt(kShape), layout, context.mesh, context.device, optimizer);
+    Engine engine(gpt(kPlannedShape), layout, context.mesh, context.device, optimizer);
     engine.initialize(1);
     const auto traffic = [&] {
       if (context.mesh.dp == nullptr) return collective::Traffic{};
@@ -42,7 +43,7 @@ void expect_as_planned(const Layout& layout, const OptimizerOptions& optimizer) 
     };
     const collective::Traffic before = traffic();
     std::vector<Rows> parts =
-        share_of(kShape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
+        share_of(kPlannedShape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
     engine.step(micros_of(parts));
     const collective::Traffic after = traffic();
     SCOPED_TRACE(layout_text(layout));
@@ -83,19 +84,21 @@ TEST(Plan, AnOutOfMemorySentenceOffersWhatNeedsLessOnTheSameRanks) {
   const Layout layout{.dp = 2};
   const Spec in = input_of(layout);
   const Plan wanted = plan_of(layout, {});
-  const std::string text = memory_sentence(gpt(kShape), layout, &in, {});
+  const std::string text = memory_sentence(gpt(kPlannedShape), layout, &in, {});
   EXPECT_EQ(text.find("dp=2 zero=0 needs " + size_text(wanted.device_bytes())), 0u) << text;
   EXPECT_NE(text.find("activations " + size_text(wanted.activations)), std::string::npos) << text;
   EXPECT_NE(text.find("these fit: dp=2 zero=1 ("), std::string::npos) << text;
-  const std::string unknown = memory_sentence(gpt(kShape), layout, nullptr, {});
+  const std::string unknown = memory_sentence(gpt(kPlannedShape), layout, nullptr, {});
   EXPECT_EQ(unknown.find("activations"), std::string::npos) << unknown;
-  const std::vector<Plan> all = plans_that_fit(planned([] { return gpt(kShape); }, input_of, {}),
-                                               {.memory = wanted.device_bytes(), .ranks = {2}});
+  const std::vector<Plan> all =
+      plans_that_fit(planned([] { return gpt(kPlannedShape); }, input_of, {}),
+                     {.memory = wanted.device_bytes(), .ranks = {2}});
   const auto least = std::min_element(all.begin(), all.end(), [](const Plan& a, const Plan& b) {
     return a.device_bytes() < b.device_bytes();
   });
-  EXPECT_NE(memory_sentence(gpt(kShape), least->layout, &in, {}).find("no other layout fits"),
-            std::string::npos);
+  EXPECT_NE(
+      memory_sentence(gpt(kPlannedShape), least->layout, &in, {}).find("no other layout fits"),
+      std::string::npos);
 }
 
 template <class F>
@@ -122,10 +125,10 @@ TEST(Plan, IsSaidByAnEngineWhoseWeightsDoNotFit) {
 
 TEST(Plan, IsSaidByAStepWhoseActivationsDoNotFit) {
   on_ranks(1, Wire::local, [](RankContext& context) {
-    Engine engine(gpt(kShape), {}, context.mesh, context.device, {});
+    Engine engine(gpt(kPlannedShape), {}, context.mesh, context.device, {});
     engine.initialize(1);
     std::int32_t token = 0;
-    const Shape shape{std::int64_t{1} << 40, kShape.context};
+    const Shape shape{std::int64_t{1} << 40, kPlannedShape.context};
     const MicroBatch micro{.input = {&token, DType::i32, shape},
                            .targets = {&token, DType::i32, shape}};
     const std::string text = memory_error_of([&] { engine.step(std::span(&micro, 1)); });

@@ -4,10 +4,10 @@
 namespace troupe::train::testing {
 namespace {
 
-const GptShape kShape{.dropout = 0.1f};
+const GptShape kSavedShape{.dropout = 0.1f};
 
 std::unique_ptr<Engine> engine_of(RankContext& context, const Layout& layout,
-                                  const GptShape& shape = kShape,
+                                  const GptShape& shape = kSavedShape,
                                   const OptimizerOptions& optimizer = {}) {
   auto engine =
       std::make_unique<Engine>(gpt(shape), layout, context.mesh, context.device, optimizer);
@@ -18,8 +18,8 @@ std::unique_ptr<Engine> engine_of(RankContext& context, const Layout& layout,
 std::vector<StepResult> train(Engine& engine, RankContext& context, int first, int end) {
   std::vector<StepResult> results;
   for (int step = first; step < end; ++step) {
-    std::vector<Rows> parts =
-        share_of(kShape, step, 8, context.mesh.dp_rank, engine.layout().dp, engine.layout().micro);
+    std::vector<Rows> parts = share_of(kSavedShape, step, 8, context.mesh.dp_rank,
+                                       engine.layout().dp, engine.layout().micro);
     results.push_back(engine.step(micros_of(parts)));
   }
   return results;
@@ -53,7 +53,7 @@ TEST(Snapshots, ARestoredRunGoesOnBitwise) {
     on_ranks(2, Wire::local, [&](RankContext& context) {
       auto whole = engine_of(context, layout);
       const std::vector<StepResult> all = train(*whole, context, 0, 5);
-      Engine restored(gpt(kShape), layout, context.mesh, context.device, {});
+      Engine restored(gpt(kSavedShape), layout, context.mesh, context.device, {});
       Engine* again = &restored;  // without initialize(): dropout's seed comes with the snapshot
       again->restore(middle);
       const std::vector<StepResult> rest = train(*again, context, 2, 5);
@@ -96,7 +96,7 @@ TEST(Snapshots, OfAnotherModelAreRefusedByTensorAndChangeNothing) {
     auto engine = engine_of(context, {.dp = 2, .zero = 3});
     train(*engine, context, 0, 1);
     const Snapshot before = engine->snapshot();
-    GptShape wide = kShape;
+    GptShape wide = kSavedShape;
     wide.context = 24;
     const Snapshot other = engine_of(context, {.dp = 2}, wide)->snapshot();
     EXPECT_NE(refusal(*engine, other).find("transformer.wpe.weight"), std::string::npos);
@@ -107,7 +107,7 @@ TEST(Snapshots, OfAnotherModelAreRefusedByTensorAndChangeNothing) {
     renamed.tensors.back().name = "else";
     EXPECT_NE(refusal(*engine, renamed).find(before.tensors.back().name), std::string::npos);
     const Snapshot of_sgd =
-        engine_of(context, {.dp = 2}, kShape, {.kind = OptimizerKind::sgd})->snapshot();
+        engine_of(context, {.dp = 2}, kSavedShape, {.kind = OptimizerKind::sgd})->snapshot();
     EXPECT_NE(refusal(*engine, of_sgd).find("optimizer."), std::string::npos);
     EXPECT_TRUE(same(engine->snapshot(), before));
     EXPECT_EQ(engine->steps(), 1);
