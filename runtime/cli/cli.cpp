@@ -205,9 +205,10 @@ void CommandLine::add_train() {
       ->check(size)
       ->capture_default_str();
   sub->add_option("--micro", r.micro, "micro-batches of a rank")
-      ->check(CLI::Range(1, 1 << 14))
+      ->check(CLI::Range(1, 1 << 12))
       ->capture_default_str();
-  sub->add_option("--layers", r.layers, "in place of the model's")->check(size);
+  sub->add_option("--layers", r.layers, "in place of the model's")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 12));
   sub->add_option("--heads", r.heads, "in place of the model's")->check(size);
   sub->add_option("--channels", r.channels, "in place of the model's")->check(size);
   sub->add_option("--context", r.context, "in place of the model's")->check(size);

@@ -54,6 +54,10 @@ TEST(TrainPlan, NamesWhatIsWrong) {
   const Outcome memory = troupe_command({"train", "plan", "--memory", "much"});
   EXPECT_EQ(memory.code, 2);
   EXPECT_NE(memory.err.find("--memory"), std::string::npos) << memory.err;
+  const Outcome large = troupe_command({"train", "plan", "--model", "gpt2-xl", "--layers", "200",
+                                        "--batch", "1048576", "--context", "1048576"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_NE(large.err.find("2^58 bytes"), std::string::npos) << large.err;
   const Outcome heads = troupe_command({"train", "plan", "--heads", "7"});
   EXPECT_EQ(heads.code, 2);
   EXPECT_NE(heads.err.find("head"), std::string::npos) << heads.err;

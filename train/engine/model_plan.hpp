@@ -20,7 +20,8 @@ namespace troupe::train {
 TROUPE_API Index index_of(const Model& model, const Layout& layout);
 
 /// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
-/// Throws InvalidArgument when a layer cannot take what comes to it. Call it behind index_of().
+/// Throws InvalidArgument when a layer cannot take what comes to it, and for more than 2^58 bytes.
+/// Call it behind index_of().
 TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in);
 
 /// memory_sentence() of this layout with the layouts of the same ranks that need less: what an

@@ -10,9 +10,9 @@ namespace {
 /// Hands out parts of an arena from its beginning.
 class Layouter {
  public:
-  Extent take(std::int64_t bytes) noexcept {
+  Extent take(std::int64_t bytes) {
     const Extent place{end_, bytes};
-    end_ += round_up(bytes, kArenaAlign);
+    end_ = add_rounded(end_, bytes, kArenaAlign, "the memory of activations");
     return place;
   }
   std::int64_t end() const noexcept { return end_; }
@@ -77,6 +77,8 @@ void place_inference(PassPlan& plan, Layouter& space) {
 
 PassPlan plan_pass(const Model& model, const Layout& layout, const Spec& in, PassMode mode) {
   PassPlan plan{.in = in, .mode = mode};
+  if (in.bytes() > kMostBytes)
+    reject("a micro-batch of shape " + in.shape.text() + " is too large");
   const bool full = layout.recompute == Recompute::full && mode == PassMode::training;
   Spec x = in;
   for (const auto& layer : model) {

@@ -1,13 +1,40 @@
 /// Arithmetic of sizes.
 #pragma once
 
+#include "troupe/train/internal/reject.hpp"
+
 #include <cstdint>
+#include <string>
 
 namespace troupe::train::internal {
 
 /// The next multiple.
 constexpr std::int64_t round_up(std::int64_t size, std::int64_t multiple) noexcept {
   return (size + multiple - 1) / multiple * multiple;
+}
+
+/// More than any machine has; a sum of a few of them is still a number.
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 58;
+
+/// `have` and room for so many bytes more, rounded up to a multiple. All are at least 0. Rejects
+/// what exceeds kMostBytes.
+inline std::int64_t add_rounded(std::int64_t have, std::int64_t bytes, std::int64_t multiple,
+                                const char* what) {
+  if (bytes > kMostBytes || have > kMostBytes - round_up(bytes, multiple))
+    reject(std::string(what) +
+           " takes more than 2^58 bytes: use a smaller batch, context or model");
+  return have + round_up(bytes, multiple);
+}
+
+/// have + a * b. All are at least 0. Rejects what is no 64-bit number.
+inline std::int64_t add_product(std::int64_t have, std::int64_t a, std::int64_t b,
+                                const char* what) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(have, product, &have))
+    reject(std::string(what) +
+           " is no 64-bit number: use fewer ranks, fewer micro-batches or a "
+           "smaller model");
+  return have;
 }
 
 }  // namespace troupe::train::internal

@@ -148,9 +148,10 @@ void fill_value(const Run& run, const Tensors& w, TensorId id, float value) {
 
 TensorView Carve::take(DType type, const Shape& shape) {
   TensorView part(next_, type, shape);
-  const std::int64_t size = internal::round_up(part.bytes(), kPartAlign);
-  bytes_ += size;
-  if (next_ != nullptr) next_ += size;
+  const std::int64_t end =
+      internal::add_rounded(bytes_, part.bytes(), kPartAlign, "the memory of a layer for one pass");
+  if (next_ != nullptr) next_ += end - bytes_;
+  bytes_ = end;
   return part;
 }
 

@@ -143,6 +143,7 @@ class TROUPE_API Carve {
  public:
   Carve() = default;  ///< counts only
   explicit Carve(const TensorView& bytes) : next_(bytes.as<std::byte>()) {}
+  /// Throws InvalidArgument when that is more than 2^58 bytes in all.
   TensorView take(DType type, const Shape& shape);
   std::int64_t bytes() const noexcept { return bytes_; }
 

@@ -11,6 +11,7 @@ using internal::require;
 using internal::round_up;
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+constexpr std::int64_t kMostOfAll = std::int64_t{1} << 52;
 
 void check_shape(const std::string& name, const Shape& shape) {
   std::int64_t count = 1;
@@ -92,6 +93,13 @@ void Index::seal(const SealOptions& options) {
   require(!is_sealed(), "an index is sealed once");
   require(options.dp >= 1, "SealOptions.dp must be at least 1");
   dp_ = options.dp;
+  std::int64_t all = 0;
+  const auto count = [&all](std::int64_t elements) {
+    all += elements;
+    require(all <= kMostOfAll, "the tensors of a model have more than 2^52 elements");
+  };
+  for (const TensorPlace& tensor : tensors_) count(tensor.local.count());
+  all = 0;
   for (UnitPlace& unit : units_) {
     std::int64_t end = 0;
     for (const TensorId id : unit.tensors) {
@@ -101,6 +109,7 @@ void Index::seal(const SealOptions& options) {
       unit.used += tensor.local.count();
     }
     unit.size = round_up(end, kChunk * dp_);
+    count(unit.size);
   }
 }
 

@@ -91,7 +91,8 @@ class TROUPE_API Index {
   /// has a place of its own (tied_size()) and is added to the tensor's once a step. Throws
   /// InvalidArgument for a tensor that is tied itself, or after seal().
   TensorId tie(int unit, TensorId tensor);
-  /// Fixes places. Once. Throws InvalidArgument for dp < 1.
+  /// Fixes places. Once. Throws InvalidArgument for dp < 1, and for more than 2^52 elements of all
+  /// tensors, padded or with tied uses.
   void seal(const SealOptions& options = {});
   bool is_sealed() const noexcept { return dp_ > 0; }
   int dp() const noexcept { return dp_; }

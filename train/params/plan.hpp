@@ -45,9 +45,9 @@ struct PlanOptions {
 /// Bytes of activations of one micro-batch on a rank of the layout.
 using ActivationBytes = std::function<std::int64_t(const Layout&)>;
 
-/// `index` is that of the layout: sealed for layout.dp. Pure; costs time in proportion to units and
-/// micro-batches. Throws InvalidArgument for an index that is not sealed for layout.dp, and as
-/// check(Layout) does.
+/// `index` is that of the layout: sealed for layout.dp. Pure; costs time in proportion to units.
+/// Throws InvalidArgument for an index that is not sealed for layout.dp, for sizes that are no
+/// 64-bit numbers, and as check(Layout) does.
 TROUPE_API Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activations,
                      const PlanOptions& options = {});
 

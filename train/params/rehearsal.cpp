@@ -1,11 +1,17 @@
 #include "troupe/train/params/internal/rehearsal.hpp"
 
+#include "troupe/train/internal/sizes.hpp"
+
 #include <algorithm>
 
 namespace troupe::train::internal {
 namespace {
 
 constexpr std::int64_t kWeightBytes = sizeof(float);
+constexpr const char* kTraffic = "the traffic of a step";
+
+/// The first, one between, the last: all between are alike.
+constexpr int kRehearsed = 3;
 
 }  // namespace
 
@@ -15,16 +21,26 @@ Rehearsal::Rehearsal(const Index& index, int zero, int micro)
       pool_([](std::int64_t bytes) { return Slab{bytes}; }),
       read_(units_of_layers(index)),
       units_(index.units().size()),
-      visits_(read_, Walk::forward_and_backward, micro) {
+      visits_(read_, Walk::forward_and_backward, std::min(micro, kRehearsed)) {
   const std::vector<int> last = last_layers(index);
   for (std::size_t u = 0; u < units_.size(); ++u)
     if (has(u)) units_[static_cast<std::size_t>(last[u])].completed.push_back(static_cast<int>(u));
   ask_ahead();
-  for (int i = 0; i < micro; ++i) {
+  const int rehearsed = std::min(micro, kRehearsed);
+  for (int i = 0; i < rehearsed; ++i) {
+    const Moved before = moved_;
     forward();
-    backward(i + 1 == micro);
+    backward(i + 1 == rehearsed);
+    if (i == 1) repeat(before, micro - rehearsed);
   }
   update();
+}
+
+/// Counts what was moved since `before` so many times again.
+void Rehearsal::repeat(const Moved& before, std::int64_t times) {
+  for (std::int64_t Moved::* kind : {&Moved::all_reduce, &Moved::reduce_scatter, &Moved::all_gather,
+                                     &Moved::norm, &Moved::padding})
+    moved_.*kind = add_product(moved_.*kind, moved_.*kind - before.*kind, times, kTraffic);
 }
 
 std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
@@ -35,8 +51,8 @@ std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
 void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor) {
   const UnitPlace& place = index_.units()[unit];
   const std::int64_t times = factor * (index_.dp() - 1) * kWeightBytes;
-  counter += place.used * times;
-  moved_.padding += (place.size - place.used) * times;
+  counter = add_product(counter, place.used, times, kTraffic);
+  moved_.padding = add_product(moved_.padding, place.size - place.used, times, kTraffic);
 }
 
 void Rehearsal::ask_ahead() {
@@ -104,7 +120,8 @@ void Rehearsal::update() {
   const std::int64_t others = index_.dp() - 1;
   constexpr std::int64_t kDouble = sizeof(double);
   if (index_.dp() > 1) moved_.norm += 2 * others * kDouble;  // the loss
-  if (zero_ > 0) moved_.norm += index_.slab_size() / kChunk * kDouble * others;
+  if (zero_ > 0)
+    moved_.norm = add_product(moved_.norm, index_.slab_size() / kChunk * kDouble, others, kTraffic);
   for (std::size_t u = 0; u < units_.size(); ++u)
     if (zero_ == 1 || zero_ == 2) count(moved_.all_gather, u, 1);
 }

@@ -2,6 +2,8 @@
 
 #include "troupe/train/internal/reject.hpp"
 
+#include <limits>
+
 namespace troupe::train {
 
 Shape::Shape(std::initializer_list<std::int64_t> sizes) {
@@ -16,7 +18,9 @@ void Shape::push_back(std::int64_t size) {
 
 std::int64_t Shape::count() const noexcept {
   std::int64_t count = 1;
-  for (const std::int64_t size : *this) count *= size;
+  for (const std::int64_t size : *this)
+    if (__builtin_mul_overflow(count, size, &count))
+      count = std::numeric_limits<std::int64_t>::max();
   return count;
 }
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string>
 
 namespace troupe::train {
@@ -30,7 +31,7 @@ class TROUPE_API Shape {
   void set(int axis, std::int64_t size) noexcept { sizes_[static_cast<std::size_t>(axis)] = size; }
   /// Throws InvalidArgument past kMost.
   void push_back(std::int64_t size);
-  /// Product of all; 1 for a shape without dimensions.
+  /// Product of all, or the largest number where that is none; 1 for a shape without dimensions.
   std::int64_t count() const noexcept;
   const std::int64_t* begin() const noexcept { return sizes_.data(); }
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
@@ -43,12 +44,19 @@ class TROUPE_API Shape {
   int rank_ = 0;
 };
 
+/// Of so many elements, or the largest number where that is none.
+constexpr std::int64_t size_in_bytes(std::int64_t count, DType type) noexcept {
+  std::int64_t bytes = 0;
+  const bool overflows = __builtin_mul_overflow(count, kernels::size_of(type), &bytes);
+  return overflows ? std::numeric_limits<std::int64_t>::max() : bytes;
+}
+
 /// What a tensor is, without memory.
 struct Spec {
   DType type = DType::f32;
   Shape shape;
   std::int64_t count() const noexcept { return shape.count(); }
-  std::int64_t bytes() const noexcept { return count() * kernels::size_of(type); }
+  std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
 };
 
 struct TensorView {
@@ -65,7 +73,7 @@ struct TensorView {
     return static_cast<T*>(data);
   }
   std::int64_t count() const noexcept { return shape.count(); }
-  std::int64_t bytes() const noexcept { return count() * kernels::size_of(type); }
+  std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
   /// Size of the last dimension, and how many of them there are.
   std::int64_t columns() const noexcept { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
   std::int64_t rows() const noexcept { return columns() == 0 ? 0 : count() / columns(); }

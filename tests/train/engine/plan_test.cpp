@@ -72,6 +72,21 @@ TEST(Plan, IsWhatTheEngineCountsInEveryLayout) {
           expect_as_planned({.dp = dp, .zero = zero, .micro = micro, .recompute = recompute}, {});
 }
 
+TEST(Plan, IsWhatTheEngineCountsWithMoreMicroBatchesThanAreRehearsed) {
+  for (int zero = 0; zero <= 3; ++zero) expect_as_planned({.dp = 2, .zero = zero, .micro = 4}, {});
+}
+
+TEST(Plan, OfActivationsThatAreNo64BitNumberIsRefused) {
+  const Model model = gpt({.layers = 200, .channels = 1600});
+  const Layout layout;
+  index_of(model, layout);
+  for (const std::int64_t batch :
+       {std::int64_t{1} << 40, std::int64_t{1} << 50, std::int64_t{1} << 57, std::int64_t{1} << 62})
+    EXPECT_THROW(activation_bytes(model, layout, {DType::i32, {batch, 16}}), InvalidArgument)
+        << batch;
+  EXPECT_GT(activation_bytes(model, layout, {DType::i32, {1 << 20, 16}}), std::int64_t{1} << 40);
+}
+
 TEST(Plan, IsWhatTheEngineCountsWithOffloadAndOtherOptimizers) {
   const OptimizerOptions sgd{.kind = OptimizerKind::sgd, .momentum = 0.9f};
   const OptimizerOptions plain{.kind = OptimizerKind::sgd};

@@ -58,7 +58,7 @@ TEST(PlanTraffic, IsTheFormulaExactly) {
     return static_cast<std::uint64_t>(times * 4 * testing::kParameters * (dp - 1) / dp);
   };
   for (int dp = 2; dp <= 4; ++dp)
-    for (int micro : {1, 3}) {
+    for (int micro : {1, 2, 3, 4, 500}) {
       const auto traffic = [&](int zero) {
         return plan_of({.dp = dp, .zero = zero, .micro = micro}).traffic;
       };
@@ -109,6 +109,21 @@ TEST(Plans, AreRefusedForAnIndexOfAnotherLayout) {
   EXPECT_THROW(plan(odd_model(2), {.dp = 3}, activations_of), InvalidArgument);
   EXPECT_THROW(plan(Index(), {}, activations_of), InvalidArgument);
   EXPECT_THROW(plan(odd_model(1), {.zero = 4}, activations_of), InvalidArgument);
+}
+
+TEST(Plans, OfMoreThanA64BitNumberAreRefused) {
+  const auto index_of = [](std::int64_t units, std::int64_t size) {
+    Index index;
+    for (std::int64_t u = 0; u < units; ++u)
+      index.add(index.begin_unit(""), std::to_string(u), {size}, Group::decay);
+    return index;
+  };
+  Index most = index_of(15, std::int64_t{1} << 48), more = index_of(17, std::int64_t{1} << 48);
+  EXPECT_THROW(more.seal({.dp = 2}), InvalidArgument);
+  most.seal({.dp = 2});
+  const auto none = [](const Layout&) { return std::int64_t{0}; };
+  EXPECT_GT(plan(most, {.dp = 2}, none).device_bytes(), std::int64_t{1} << 54);
+  EXPECT_THROW(plan(most, {.dp = 2, .zero = 3, .micro = 1 << 14}, none), InvalidArgument);
 }
 
 TEST(PlanText, ATableHasALineForEachPlanInColumns) {

@@ -40,7 +40,8 @@ struct PassPlan {
   std::int64_t bytes = 0;  ///< of the arena
 };
 
-/// Pure. Throws InvalidArgument when a layer cannot take what comes to it.
+/// Pure. Throws InvalidArgument when a layer cannot take what comes to it, or when the arena would
+/// have more than 2^58 bytes.
 PassPlan plan_pass(const Model& model, const Layout& layout, const Spec& in, PassMode mode);
 
 /// The memory that plans are laid over; grows to the largest.

@@ -21,6 +21,7 @@ struct Moved {
 /// before the next one waits.
 class Rehearsal {
  public:
+  /// Throws InvalidArgument when the traffic is no 64-bit number.
   Rehearsal(const Index& index, int zero, int micro);
 
   /// Most bytes of units in use and gradients in flight.
@@ -38,6 +39,7 @@ class Rehearsal {
     bool in_flight = false;
   };
 
+  void repeat(const Moved& before, std::int64_t times);
   void forward();
   void backward(bool last);
   void ask_ahead();
