@@ -1,8 +1,8 @@
 /// AdamW over a slab, with the gradient clipped by its global norm.
 ///
 ///     AdamW optimizer(model.map().size());
-///     double norm = optimizer.update(model.map(), model.parameters(), model.gradients(), {.rate =
-///     1e-3f});
+///     double norm = optimizer.update(model.map(), model.parameters(), model.gradients(),
+///                                    {.rate = 1e-3f});
 #pragma once
 
 #include "troupe/train/parameters.hpp"

@@ -2,9 +2,10 @@
 /// and an output layer that shares the token embedding's weights.
 ///
 ///     Gpt model({.vocabulary = 256, .context = 64, .layers = 4, .heads = 4, .channels = 128},
-///     /*seed=*/1); model.zero_gradients(); double loss = model.forward_backward(batch);       //
-///     nats per token; gradients add up optimizer.update(model.map(), model.parameters(),
-///     model.gradients(), {.rate = 1e-3f});
+///               /*seed=*/1);
+///     model.zero_gradients();
+///     double loss = model.forward_backward(batch);  // nats per token; gradients add up
+///     optimizer.update(model.map(), model.parameters(), model.gradients(), {.rate = 1e-3f});
 ///
 /// Not for several threads at once: activations live in the model.
 #pragma once

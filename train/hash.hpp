@@ -1,7 +1,7 @@
 /// A 64-bit hash of bytes, to see that ranks and copies hold the same weights.
 ///
-///     w.report({.step = n, .loss = l, .extra = {{"weights", double(hash_floats(m.parameters()) >>
-///     11)}}});
+///     w.report({.step = n, .loss = l,
+///               .extra = {{"weights", double(hash_floats(m.parameters()) >> 11)}}});
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"

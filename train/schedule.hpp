@@ -1,7 +1,7 @@
 /// Learning-rate schedules: plain functions of the step.
 ///
-///     float rate = cosine_rate({.peak = 3e-3f, .warmup = 50, .total = 1000, .floor = 3e-4f},
-///     step);
+///     const RateSchedule schedule{.peak = 3e-3f, .warmup = 50, .total = 1000, .floor = 3e-4f};
+///     float rate = cosine_rate(schedule, step);
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"

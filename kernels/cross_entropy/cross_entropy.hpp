@@ -1,8 +1,8 @@
 /// Softmax cross-entropy over rows of logits, in nats, with and without its gradient.
 ///
 ///     cross_entropy_forward(losses, logits, targets, rows, classes);
-///     cross_entropy_fused(losses, logits, targets, rows, classes, 1.0f / rows);  // logits ->
-///     dlogits
+///     // the same, and logits become their gradient
+///     cross_entropy_fused(losses, logits, targets, rows, classes, 1.0f / rows);
 ///
 /// A row whose target is kIgnore has loss 0 and gradient 0; every other target must be in
 /// [0, classes) (the caller checks).

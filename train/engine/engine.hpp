@@ -2,7 +2,7 @@
 ///
 ///     Engine engine(models::gpt2(config), {.dp = 2, .zero = 1}, mesh, device, {.rate = 3e-4f});
 ///     engine.initialize(/*seed=*/1);
-///     StepResult result = engine.step(micro_batches, {.rate = schedule.rate(step)});
+///     StepResult result = engine.step(micro_batches, {.rate = cosine_rate(schedule, step)});
 ///
 /// Every rank makes the same calls in the same order. Equal inputs give equal bits; which layouts
 /// give the bits of which others stands in the README. Not for several threads at once. An

@@ -2,8 +2,9 @@
 ///
 ///     GangVerdict verdict(3);
 ///     verdict.returned(1, /*step=*/10);
-///     verdict.failed(0, {.step = 11, .error = cancelled, .missed_others = true, .missed_rank =
-///     1}); verdict.end() == GangVerdict::End::error;               // its error names worker 1
+///     verdict.failed(0, {.step = 11, .error = cancelled, .missed_others = true,
+///                        .missed_rank = 1});
+///     verdict.end() == GangVerdict::End::error;  // its error names worker 1
 ///
 /// The rules, the strongest first:
 ///  - what a loop threw by itself, and calls that differ between ranks, end the run with that

@@ -1,8 +1,7 @@
 /// Models: lists of layers for an Engine or for train::check_gradients().
 ///
-///     Model model = models::gpt2(models::gpt2_preset("gpt2"));            // 124,439,808
-///     parameters Model small = models::gpt2({.vocabulary = 65, .context = 64, .layers = 4, .heads
-///     = 4,
+///     Model model = models::gpt2(models::gpt2_preset("gpt2"));  // 124,439,808 parameters
+///     Model small = models::gpt2({.vocabulary = 65, .context = 64, .layers = 4, .heads = 4,
 ///                                 .channels = 128});
 ///
 /// Names of tensors are Hugging Face's. Matrices are [out, in]: those of its GPT-2 (attn.c_attn,

@@ -1,7 +1,8 @@
 /// The norm of a gradient whose parts lie on several ranks, and the clip by it.
 ///
 ///     const double norm = global_norm(device, store, mesh.dp.get());
-///     update_owned(..., clip_factor(norm, options.max_norm));
+///     const float clip = clip_factor(norm, options.max_norm);
+///     update_owned(device, index, unit, store.owned(unit), options, options.rate, step, clip);
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"

@@ -1,7 +1,7 @@
 /// Optimizers over owned ranges of slabs, and the clip by global norm.
 ///
 ///     OptimizerOptions options{.kind = OptimizerKind::adamw, .rate = 3e-4f};
-///     update(device, options, step, clip, index[tensor...], owned);
+///     update_owned(device, index, unit, store.owned(unit), options, options.rate, step, clip);
 #pragma once
 
 #include "troupe/kernels/device/device.hpp"

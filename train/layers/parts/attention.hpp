@@ -4,7 +4,7 @@
 ///     Attention attention({.channels = c, .heads = 12, .kv_heads = 12});
 ///     attention.declare(index, unit, "h.0.attn");
 ///     Attention::Saved saved(carve, attention.config(), pass);
-///     attention.forward(run, w, x, y, saved, temporary, pass);
+///     attention.forward(run, w, x, y, /*add=*/true, saved, temporary, pass);
 #pragma once
 
 #include "troupe/train/layers/parts/norm.hpp"

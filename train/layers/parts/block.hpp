@@ -1,7 +1,7 @@
 /// PreNormBlock: a transformer block, x + attention(norm(x)) and then the same with an MLP (Xiong
 /// et al. 2020), over the kind of its MLP.
 ///
-///     PreNormBlock<Mlp> block({.attention = ..., .norm = ..., .mlp = ...}, "h.0");
+///     PreNormBlock<Mlp> block("h.0", {.attention = attention, .norm = norm, .mlp = mlp});
 #pragma once
 
 #include "troupe/train/layers/parts/mlp.hpp"
