@@ -5,6 +5,7 @@
 //   [--recompute none|full] [--offload] [--threads N (of a rank)]
 #include <iostream>
 #include "support/train_gpt.hpp"
+#include "troupe/train/engine/micro_batches.hpp"
 #include "troupe/train/schedule.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -25,7 +26,7 @@ Outcome learn(troupe::collective::Mesh& mesh, const Flags& flags, const train::T
   for (long step = 0; step < flags.steps; ++step) {
     train::Batch batch = text.batch(order.next(mesh.dp_rank, flags.dp));
     const float rate = train::cosine_rate({3e-3f, flags.steps / 10, flags.steps, 3e-4f}, step);
-    last = engine.step(train_gpt::micros_of(batch, flags.micro), {.rate = rate});
+    last = engine.step(train::micro_batches(batch, flags.micro), {.rate = rate});
     if (mesh.rank() == 0) meter.print(last, engine);
   }
   return {static_cast<long>(last.step), last.loss, last.norm, engine.weights_hash()};

@@ -1,4 +1,4 @@
-/// What 08_train_gpt.cpp needs and is not about: its flags, micro-batches of a batch, and figures.
+/// What 08_train_gpt.cpp needs and is not about: its flags and figures.
 #pragma once
 
 #include "troupe/train/engine/engine.hpp"
@@ -138,19 +138,6 @@ inline train::TextDataset text_of(const Flags& f) {
            std::to_string(f.context) + " bytes, fewer than --batch " + std::to_string(f.batch) +
            ": give a longer text or a smaller batch");
   return data;
-}
-
-/// A batch in consecutive parts, some of them empty when it has fewer rows. Borrows its memory.
-inline std::vector<train::MicroBatch> micros_of(train::Batch& batch, int parts) {
-  std::vector<train::MicroBatch> micros;
-  for (int i = 0; i < parts; ++i) {
-    const std::int64_t first = batch.rows * i / parts, end = batch.rows * (i + 1) / parts;
-    const train::Shape shape{end - first, batch.time};
-    micros.push_back(
-        {.input = {batch.inputs.data() + first * batch.time, train::DType::i32, shape},
-         .targets = {batch.targets.data() + first * batch.time, train::DType::i32, shape}});
-  }
-  return micros;
 }
 
 /// The end of a run.

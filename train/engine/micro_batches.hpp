@@ -1,0 +1,18 @@
+/// From rows of text to what an engine takes.
+///
+///     Batch batch = data.batch(sampler.next(mesh.dp_rank, dp));
+///     engine.step(micro_batches(batch, layout.micro));
+#pragma once
+
+#include "troupe/train/engine/engine.hpp"
+#include "troupe/train/text.hpp"
+
+#include <vector>
+
+namespace troupe::train {
+
+/// The batch in consecutive parts whose sizes differ by one row at most; some are empty when it has
+/// fewer rows than parts. They borrow the batch's memory. Throws InvalidArgument for parts < 1.
+TROUPE_API std::vector<MicroBatch> micro_batches(Batch& batch, int parts);
+
+}  // namespace troupe::train
