@@ -47,6 +47,27 @@ TEST(Gpt2, RefusesANameThatIsNoPreset) {
   }
 }
 
+TEST(Models, NameTheLayerWhoseSizesMakeNoModel) {
+  const auto refusal = [](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const InvalidArgument& error) {
+      return error.message();
+    }
+    return "none";
+  };
+  const auto begins = [](const std::string& text, const std::string& with) {
+    EXPECT_EQ(text.find(with), 0u) << text;
+  };
+  begins(refusal([] { models::gpt2({.heads = 7}); }), "transformer.h.0: heads must divide");
+  begins(refusal([] { models::gpt2({.dropout = 1.5f}); }), "transformer");
+  begins(refusal([] { models::llama({.kv_heads = 5}); }), "model.layers.0: kv_heads must divide");
+  begins(refusal([] { models::llama({.heads = 4, .kv_heads = 2, .channels = 12}); }),
+         "model.layers.0: rotary embedding needs");
+  begins(refusal([] { models::llama({.inner = 0}); }), "model.layers.0: the sizes of an MLP");
+  begins(refusal([] { models::mlp({.in = 0}); }), "layers.0");
+}
+
 TEST(Models, NameTheirTensorsAsHuggingFaceDoes) {
   const Index gpt = declare(models::gpt2(
       {.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .channels = 4, .tied = false}));

@@ -37,17 +37,17 @@ struct Scratch {
   }
 };
 
-void check(const AttentionConfig& c) {
-  internal::require(c.channels > 0 && c.heads > 0 && c.channels % c.heads == 0,
-                    "attention: heads must divide channels");
-  internal::require(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
-                    "attention: kv_heads must divide heads");
-  internal::require(c.rope_theta == 0 || c.head_size() % 2 == 0,
-                    "attention: rotary embedding needs an even head size");
-  internal::require(c.fused || !c.bias, "attention: separate projections have no biases");
-}
-
 }  // namespace
+
+void check(const AttentionConfig& c, const std::string& name) {
+  const auto require = [&name](bool holds, const char* rule) {
+    if (!holds) internal::reject(name + ": " + rule);
+  };
+  require(c.channels > 0 && c.heads > 0 && c.channels % c.heads == 0, "heads must divide channels");
+  require(c.kv_heads > 0 && c.heads % c.kv_heads == 0, "kv_heads must divide heads");
+  require(c.rope_theta == 0 || c.head_size() % 2 == 0, "rotary embedding needs an even head size");
+  require(c.fused || !c.bias, "separate projections have no biases");
+}
 
 Attention::Saved::Saved(Carve& carve, const AttentionConfig& c, const Pass& pass) {
   qkv = carve.take(pass.type, {pass.rows(), c.width()});
@@ -71,7 +71,7 @@ Attention::Attention(const AttentionConfig& config)
             .out = config.channels,
             .bias = config.bias,
             .deviation = config.residual_deviation}) {
-  check(config_);
+  check(config_, "attention");
   const auto add = [this](std::int64_t columns) {
     in_.emplace_back(LinearConfig{.in = config_.channels,
                                   .out = columns,

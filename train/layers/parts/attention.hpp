@@ -39,10 +39,13 @@ struct AttentionConfig {
   std::int64_t width() const noexcept { return (heads + 2 * kv_heads) * head_size(); }
 };
 
+/// Throws InvalidArgument, with `name` in front, when heads does not divide channels, or kv_heads
+/// heads; with rotary embedding also for an odd head size.
+TROUPE_API void check(const AttentionConfig& config, const std::string& name);
+
 class TROUPE_API Attention {
  public:
-  /// Throws InvalidArgument when heads does not divide channels, or kv_heads heads; with rotary
-  /// embedding also for an odd head size.
+  /// Throws as check().
   explicit Attention(const AttentionConfig& config);
   void declare(Index& index, int unit, const std::string& name);
   void initialize(const Run& run, const Tensors& w) const;

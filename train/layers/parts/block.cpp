@@ -11,6 +11,14 @@ TensorView take_stream(Carve& carve, const BlockConfig& c, const Pass& pass) {
   return carve.take(pass.type, {pass.rows(), c.attention.channels});
 }
 
+/// Its parts have no names: what they would refuse is refused here, with the block's.
+BlockConfig checked(const std::string& name, const BlockConfig& c) {
+  check(c.attention, name);
+  if (c.mlp.channels < 1 || c.mlp.inner < 1)
+    internal::reject(name + ": the sizes of an MLP must be positive");
+  return c;
+}
+
 }  // namespace
 
 template <class Inner>
@@ -53,7 +61,7 @@ struct PreNormBlock<Inner>::Carry {
 template <class Inner>
 PreNormBlock<Inner>::PreNormBlock(std::string name, const BlockConfig& config)
     : Layer(std::move(name)),
-      config_(config),
+      config_(checked(this->name(), config)),
       norm1_(config.norm),
       norm2_(config.norm),
       attention_(config.attention),
