@@ -84,6 +84,9 @@ inline bool recompute_of(std::string_view value) {
 /// Whether the model and the layout are ones; nothing is allocated.
 inline void check(const Flags& f) {
   train::check(f.layout(), f.dp);
+  if (f.batch < f.dp)
+    refuse("--batch " + std::to_string(f.batch) + " is smaller than the " + std::to_string(f.dp) +
+           " ranks of --mesh dp=" + std::to_string(f.dp) + ": give every rank at least one sample");
   if (f.threads > 256) refuse("--threads takes 1 to 256, not " + std::to_string(f.threads));
   const train::Model model = f.model();
   static_cast<void>(train::index_of(model, f.layout()));

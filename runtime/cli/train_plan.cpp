@@ -4,6 +4,7 @@
 #include "troupe/train/engine/model_plan.hpp"
 #include "troupe/train/models/models.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace troupe::cli {
@@ -26,6 +27,11 @@ train::Spec input_of(const PlanRequest& request, std::int64_t context,
                      const train::Layout& layout) {
   const std::int64_t parts = std::int64_t{layout.dp} * layout.micro;
   return {train::DType::i32, {(request.batch + parts - 1) / parts, context}};
+}
+
+/// Ranks beyond the samples of a step would have none.
+int most_ranks(const PlanRequest& request) {
+  return static_cast<int>(std::min<std::int64_t>(request.ranks, request.batch));
 }
 
 /// 1, 2, 4, ... and the number of ranks itself.
@@ -59,7 +65,8 @@ void tell(const PlanRequest& request, std::uint64_t memory, const train::Plan& p
           const std::vector<train::Plan>& fitting) {
   std::printf("%s: %lld parameters; a step of %lld samples on up to %d ranks of %s\n",
               request.model.c_str(), static_cast<long long>(plain.parameters),
-              static_cast<long long>(request.batch), request.ranks, size_text(memory).c_str());
+              static_cast<long long>(request.batch), most_ranks(request),
+              size_text(memory).c_str());
   if (fitting.empty())
     std::printf("%s\n",
                 train::memory_sentence(plain, static_cast<std::int64_t>(memory), fitting).c_str());
@@ -78,7 +85,7 @@ Exit plan_training(const PlanRequest& request) try {
   const train::Layout base{.micro = request.micro};
   const std::vector<train::Plan> fitting =
       train::plans_that_fit(model, {.memory = static_cast<std::int64_t>(memory),
-                                    .ranks = ranks_up_to(request.ranks),
+                                    .ranks = ranks_up_to(most_ranks(request)),
                                     .base = base});
   const train::Plan plain = train::plan(model.index(base), base, model.activations, model.options);
   if (!request.json) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace troupe::cli {
 namespace {
 
@@ -39,6 +41,13 @@ TEST(TrainPlan, CountsSixteenBytesAParameterAndWhatZeroShares) {
   ASSERT_NE(zero3, nullptr);
   EXPECT_NEAR(zero1->at("moments").get<double>(), 8.0 * p / 4, 1e-3 * 8 * p / 4);
   EXPECT_NEAR(zero3->at("weights").get<double>(), 4.0 * p / 4, 1e-3 * 4 * p / 4);
+}
+
+TEST(TrainPlan, ListsNoLayoutWithMoreRanksThanSamples) {
+  const json plans = plan_of({"--model", "char", "--ranks", "8", "--batch", "3"});
+  int most = 0;
+  for (const json& plan : plans.at("fit")) most = std::max(most, plan.at("dp").get<int>());
+  EXPECT_EQ(most, 3);
 }
 
 TEST(TrainPlan, SaysWhatIsMissingWhenNothingFits) {
