@@ -9,7 +9,7 @@
 namespace troupe::train::testing {
 namespace {
 
-const GptShape kShape{};
+const GptShape kRefusedShape{};
 
 template <class F>
 std::string message_of(F&& call) {
@@ -26,7 +26,7 @@ bool says(const std::string& message, const std::string& part) {
 
 struct Learner {
   explicit Learner(RankContext& context, const Layout& layout = {})
-      : engine(gpt(kShape), layout, context.mesh, context.device, {.rate = 1e-3f}) {
+      : engine(gpt(kRefusedShape), layout, context.mesh, context.device, {.rate = 1e-3f}) {
     engine.initialize(1);
   }
   StepResult step(Rows& rows, const StepOptions& options = {}) {
@@ -38,7 +38,7 @@ struct Learner {
 
 TEST(Layouts, ThatDoNotFitAreRefused) {
   on_ranks(2, Wire::local, [](RankContext& context) {
-    const auto refusal = [&](const Layout& layout, Model model = gpt(kShape)) {
+    const auto refusal = [&](const Layout& layout, Model model = gpt(kRefusedShape)) {
       return message_of(
           [&] { Engine(std::move(model), layout, context.mesh, context.device, {}); });
     };
@@ -47,10 +47,10 @@ TEST(Layouts, ThatDoNotFitAreRefused) {
     EXPECT_TRUE(says(refusal({.dp = 2, .zero = 4}), "0, 1, 2 or 3"));
     EXPECT_TRUE(says(refusal({.dp = 2, .compute = DType::bf16}), "f32 only"));
     EXPECT_TRUE(says(refusal({.dp = 2}, {}), "no layers"));
-    Model no_loss = gpt(kShape);
+    Model no_loss = gpt(kRefusedShape);
     no_loss.pop_back();
     EXPECT_TRUE(says(refusal({.dp = 2}, std::move(no_loss)), "end it with"));
-    Model two_losses = gpt(kShape);
+    Model two_losses = gpt(kRefusedShape);
     two_losses.push_back(std::make_unique<layers::SoftmaxLoss>("loss"));
     EXPECT_TRUE(says(refusal({.dp = 2}, std::move(two_losses)), "before the model's end"));
     EXPECT_EQ(refusal({.dp = 2}), "none");
@@ -65,7 +65,7 @@ TEST(Layouts, WithTensorOrPipelineParallelismAreNotThereYet) {
       collective::Mesh mesh = collective::make_mesh(std::move(rank), {.tp = 2});
       kernels::Device device = kernels::cpu_device();
       const std::string message =
-          message_of([&] { Engine(gpt(kShape), {.tp = 2}, mesh, device, {}); });
+          message_of([&] { Engine(gpt(kRefusedShape), {.tp = 2}, mesh, device, {}); });
       EXPECT_TRUE(says(message, "use dp=2")) << message;
     });
   for (std::thread& thread : threads) thread.join();
@@ -75,11 +75,11 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
   on_ranks(1, Wire::local, [](RankContext& context) {
     Learner learner(context);
     const std::uint64_t before = learner.engine.weights_hash();
-    Rows rows = rows_of(kShape, 0, 0, 2);
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     const MicroBatch two[] = {rows.micro(), rows.micro()};
     EXPECT_TRUE(says(message_of([&] { learner.engine.step(two); }), "2 micro-batches"));
     MicroBatch short_targets = rows.micro();
-    short_targets.targets.shape = {1, kShape.context};
+    short_targets.targets.shape = {1, kRefusedShape.context};
     EXPECT_TRUE(says(message_of([&] { learner.engine.step(std::span(&short_targets, 1)); }),
                      "one for each of its 32 losses"));
     MicroBatch untold = rows.micro(), floats = rows.micro(), empty = rows.micro();
@@ -96,8 +96,8 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
     Rows numbered = rows;
     numbered.samples = {1};
     EXPECT_TRUE(says(message_of([&] { learner.step(numbered); }), "sample numbers"));
-    GptShape longer = kShape;
-    longer.context = 2 * kShape.context;
+    GptShape longer = kRefusedShape;
+    longer.context = 2 * kRefusedShape.context;
     Rows too_long = rows_of(longer, 0, 0, 1);
     EXPECT_NE(message_of([&] { learner.step(too_long); }), "none");
     EXPECT_TRUE(says(message_of([&] { learner.step(rows, {.rate = NAN}); }), "finite"));
@@ -115,12 +115,13 @@ std::string message_of_step(Learner& learner, RankContext& context, const MicroB
 
 TEST(Steps, RefusedByOneRankChangeNothingOnAnyRankAndAllGoOn) {
   on_ranks(2, Wire::local, [](RankContext& context) {
+    const std::int64_t first = std::int64_t{2} * context.mesh.dp_rank;
     const bool refuses = context.mesh.dp_rank == 1;
     Learner learner(context, {.dp = 2, .zero = 2}), untouched(context, {.dp = 2, .zero = 2});
-    Rows rows = rows_of(kShape, 0, 2 * context.mesh.dp_rank, 2 * context.mesh.dp_rank + 2);
+    Rows rows = rows_of(kRefusedShape, 0, first, first + 2);
     MicroBatch few = rows.micro(), large = rows.micro();
-    few.targets.shape = {1, kShape.context};
-    large.input.shape = large.targets.shape = {std::int64_t{1} << 40, kShape.context};
+    few.targets.shape = {1, kRefusedShape.context};
+    large.input.shape = large.targets.shape = {std::int64_t{1} << 40, kRefusedShape.context};
     const auto expect = [&](const std::string& message, const std::string& own) {
       EXPECT_TRUE(says(message, refuses ? own : "rank 1 refused its inputs")) << message;
     };
@@ -143,11 +144,11 @@ TEST(Steps, WithoutAnySampleOrTargetAreRefusedOnAllRanks) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 1});
     Rows none;
-    none.time = kShape.context;
+    none.time = kRefusedShape.context;
     EXPECT_TRUE(says(message_of([&] { learner.step(none); }), "at least one rank a batch"));
-    Rows ignored = rows_of(kShape, 0, 0, 2, 1.0);
+    Rows ignored = rows_of(kRefusedShape, 0, 0, 2, 1.0);
     EXPECT_TRUE(says(message_of([&] { learner.step(ignored); }), "every target"));
-    Rows rows = rows_of(kShape, 0, 0, 2);
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     EXPECT_EQ(learner.step(rows).step, 1);
   });
 }
@@ -167,7 +168,7 @@ TEST(Steps, WithALossThatIsNotFiniteChangeNothingAndSaySo) {
       learner.engine.restore(
           poisoned(good, "transformer.ln_f.weight", std::numeric_limits<float>::quiet_NaN()));
       const std::uint64_t before = learner.engine.weights_hash();
-      Rows rows = rows_of(kShape, 0, context.mesh.dp_rank, context.mesh.dp_rank + 1);
+      Rows rows = rows_of(kRefusedShape, 0, context.mesh.dp_rank, context.mesh.dp_rank + 1);
       const std::string message = message_of([&] { learner.step(rows); });
       EXPECT_TRUE(says(message, "lower the learning rate")) << message;
       EXPECT_EQ(learner.engine.weights_hash(), before);
@@ -235,18 +236,18 @@ TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
   for (const int zero : {0, 1, 2, 3})
     on_ranks(2, Wire::local, [&](RankContext& context) {
       Learner learner(context, {.dp = 2, .zero = zero});
-      Rows rows = rows_of(kShape, 0, 0, 2), odd = rows;
+      Rows rows = rows_of(kRefusedShape, 0, 0, 2), odd = rows;
       odd.inputs[3] = 1000;
       const bool alone = zero < 3;
       if (alone && context.mesh.dp_rank == 1) {
         EXPECT_TRUE(says(message_of([&] { learner.engine.predict(odd.micro().input); }), "1000"));
       }
       TensorView flat = rows.micro().input;
-      if (context.mesh.dp_rank == 1) flat.shape = {2 * kShape.context};
+      if (context.mesh.dp_rank == 1) flat.shape = {2 * kRefusedShape.context};
       const std::string message = message_of([&] { learner.engine.predict(flat); });
       EXPECT_EQ(message == "none", alone && context.mesh.dp_rank == 0) << message;
       EXPECT_EQ(learner.engine.predict(rows.micro().input).shape,
-                Shape({2, kShape.context, kShape.vocabulary}));
+                Shape({2, kRefusedShape.context, kRefusedShape.vocabulary}));
       EXPECT_EQ(learner.step(rows).step, 1);
     });
 }
@@ -255,7 +256,7 @@ TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
 TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 1});
-    Rows rows = rows_of(kShape, 0, 0, 2);
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     learner.step(rows);
     if (context.mesh.dp_rank == 1) rows.inputs[5] = 1000;
     const std::string first = message_of([&] { learner.step(rows); });
@@ -274,7 +275,7 @@ TEST(Engines, DoNotWaitForeverForARankThatDoesNotCome) {
     Learner learner(context, {.dp = 2, .zero = 3});
     context.mesh.dp->set_timeout(std::chrono::milliseconds(200));
     if (context.mesh.dp_rank == 1) return ended.wait();  // alive, and makes no call
-    Rows rows = rows_of(kShape, 0, 0, 2);
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     const Time begun = steady_now();
     const std::string message = message_of([&] { learner.step(rows); });
     ended.count_down();
@@ -288,7 +289,7 @@ TEST(Engines, EndWithARankThatLeaves) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 3});
     if (context.mesh.dp_rank == 1) return;
-    Rows rows = rows_of(kShape, 0, 0, 2);
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     EXPECT_TRUE(says(message_of([&] { learner.step(rows); }), "rank 1"));
   });
 }
