@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace troupe::control {
 namespace {
@@ -284,7 +285,8 @@ void Membership::notice_lateness(Time now) {
   lateness_ += late;
   last_tick_ += late;
   all_heard_since_ = now;
-  if (late >= options_.regularly) judges_from_ = now + options_.regularly;
+  if (late >= options_.regularly && std::exchange(judged_, false))
+    judges_from_ = patient(now) + options_.regularly;
 }
 
 Membership::Out Membership::on_tick(Time now) {
@@ -296,6 +298,7 @@ Membership::Out Membership::on_tick(Time now) {
   for (const auto& [id, node] : nodes_) ids.push_back(id);
   for (const NodeId id : ids)
     if (nodes_.count(id) != 0) examine(id, out, now);
+  judged_ = judged_ || patient(now) >= judges_from_;
   prune_voter_lists(out);
   for (auto at = dead_since_.begin(); at != dead_since_.end();)
     at = patient(now) - at->second >= options_.carried_on ? dead_since_.erase(at) : std::next(at);
@@ -322,7 +325,7 @@ void Membership::examine(NodeId id, Out& out, Time now) {
         Probe{id, node.record.epoch, node.record.session, node.record.description.address});
   }
   if (node.closed_since) next_probe_ = std::min(next_probe_, node.next_probe);
-  if (now < judges_from_) return;
+  if (patient(now) < judges_from_) return;
   if (silent >= options_.condemn_after && !node.condemned) condemn(node, out, now);
   if (!node.condemned) return;
   if (!majority_promised(node, now)) {

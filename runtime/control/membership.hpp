@@ -31,9 +31,10 @@
 /// - A closed connection declares a node at once when the probe says that its process is gone (its
 ///   host refuses the connection), and only makes it suspect otherwise.
 /// Control's own lateness (it was stopped, or its disk was) is added to every deadline, and after a
-/// standstill nobody is judged for two heartbeats: the nodes may have stood still with it. After
-/// its start every node counts as heard now, so that nobody dies in the first 10 s without having
-/// re-registered.
+/// standstill nobody is judged for two heartbeats: the nodes may have stood still with it. Control
+/// must be awake for these 2 s, and a further standstill before it has judged adds none: it judges
+/// even if it stands still again and again. After its start every node counts as heard now, so that
+/// nobody dies in the first 10 s without having re-registered.
 /// Sources: leases, Gray and Cheriton 1989; majority promises as in Paxos' phase 1, Lamport 1998.
 #pragma once
 
@@ -289,7 +290,8 @@ class Membership {
   Time all_heard_since_;
   Time next_probe_ = Time::max();  ///< the first of any node, or before it
   Duration lateness_{};
-  Time judges_from_{};  ///< for their silence
+  Time judges_from_{};  ///< for their silence, on the patient clock
+  bool judged_ = true;  ///< since the last standstill that moved it
 };
 
 }  // namespace troupe::control

@@ -389,6 +389,38 @@ TEST(Membership, AfterAStandstillControlHearsANodeBeforeItJudges) {
   }
 }
 
+TEST(Membership, AControlThatStandsStillAgainAndAgainDeclaresASilentNode) {
+  for (const auto [awake, standstills] : {std::pair(1750ms, 10), {0ms, 70}}) {
+    Cluster c;
+    c.join(4);
+    c.mute = {4};
+    for (int i = 0; i < standstills; ++i) {
+      c.now += 2300ms;
+      for (std::uint64_t n = 1; n <= 4; ++n) c.beat(n);
+      c.run(c.members.on_tick(c.now));
+      c.pass(awake, 4);
+    }
+    const auto dead = pick<NodeDead>(c.events);
+    ASSERT_EQ(dead.size(), 1u);
+    EXPECT_EQ(dead[0].node, node_id(4));
+  }
+}
+
+TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
+  Cluster c;
+  c.join(4);
+  for (int i = 0; i < 10; ++i) {
+    c.now += 30s;
+    c.run(c.members.on_tick(c.now));
+    c.mute = {4};  // it wakes later than the others
+    c.pass(1500ms, 4);
+    c.mute = {};
+    c.pass(250ms, 4);
+  }
+  EXPECT_TRUE(pick<NodeDead>(c.events).empty());
+  EXPECT_TRUE(c.members.roster().condemned.empty());
+}
+
 // --- the agent's side
 
 struct Agent {
