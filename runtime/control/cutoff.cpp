@@ -21,6 +21,13 @@ void Cutoff::reconnect(Out& out, Time now) {
   out.emplace_back(Reconnect{epoch_, registration_number_});
 }
 
+/// Control has answered what was sent at that time.
+void Cutoff::heard(Time sent) {
+  if (sent <= contact_) return;
+  contact_ = sent;
+  overdue_ = {};
+}
+
 Cutoff::Out Cutoff::on_registered(const Registered& message, Time now) {
   Out out;
   if (message.session != session_) return out;  // for the process before this
@@ -33,7 +40,7 @@ Cutoff::Out Cutoff::on_registered(const Registered& message, Time now) {
   }
   epoch_ = message.epoch;
   registered_ = connected_ = true;
-  contact_ = std::max(contact_, sent->second);
+  heard(sent->second);
   registrations_.erase(registrations_.begin(), std::next(sent));
   // An answer to a request of long ago says that control is back, not that we were heard in time:
   // what carries us on counts until a fresh one comes.
@@ -57,8 +64,7 @@ Cutoff::Out Cutoff::on_heartbeat_answer(const HeartbeatAnswer& message, Time now
     reconnect(out, now);  // it has started anew and knows us from its records only
   }
   while (!beats_.empty() && beats_.front().first <= message.sequence) {
-    if (beats_.front().first == message.sequence)
-      contact_ = std::max(contact_, beats_.front().second);
+    if (beats_.front().first == message.sequence) heard(beats_.front().second);
     beats_.pop_front();
   }
   if (hears_control(now)) {
@@ -237,7 +243,8 @@ void Cutoff::judge(Out& out, Time now) {
   // Carried on, or without a roster, until a moment ago: control, which is back and may have
   // condemned us meanwhile, takes that back when it hears us.
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
-  if (may_prove_itself(now)) return;
+  overdue_ += std::min(stood, options_.answer_lasts);
+  if (overdue_ < options_.exit_after && may_prove_itself(now)) return;
   exit(out, why_cut_off(now));
 }
 

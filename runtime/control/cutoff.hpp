@@ -17,7 +17,9 @@
 /// waits for control for 60 s. An agent that wakes from a long stop finds its time over and its
 /// answers stale: it serves nothing, since may_serve() depends on the clock and not on a tick. It
 /// asks control, which may have stood still with it, and exits when no answer with its epoch comes
-/// within a heartbeat, or within 2.5 s where the connection to control has to be made anew.
+/// within a heartbeat, or within 2.5 s where the connection to control has to be made anew. A
+/// further stop gives it this time again, until it has been awake for 10 s past its end; a stop
+/// counts as 1.5 s of that.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -131,6 +133,7 @@ class Cutoff {
   /// Whether this node stood still, and control still has time to answer what it asks since.
   bool may_prove_itself(Time now) const;
   bool carried(Time now) const;
+  void heard(Time sent);
   void reconnect(Out& out, Time now);
   void beat(Out& out, Time now);
   void ask(Out& out, Time now);
@@ -157,8 +160,9 @@ class Cutoff {
   std::map<std::uint64_t, Time> registrations_;       ///< likewise
   std::uint64_t registration_number_ = 0;
   Time next_beat_{}, next_ask_{}, last_tick_{};
-  Time in_time_{};  ///< when it was seen last that this node may serve, or has no roster yet
-  Time judged_{};   ///< when that was looked at last
+  Time in_time_{};      ///< when it was seen last that this node may serve, or has no roster yet
+  Time judged_{};       ///< when that was looked at last
+  Duration overdue_{};  ///< time awake past this node's end, since the contact
   Time until_{};
   struct Standstill {
     Duration length{};

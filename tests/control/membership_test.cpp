@@ -710,6 +710,44 @@ TEST(Cutoff, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat) {
     }
 }
 
+TEST(Cutoff, WhoIsCutOffAndStandsStillAgainAndAgainEnds) {
+  for (const bool connected : {true, false}) {
+    Agent a;
+    a.registered();
+    if (!connected) a.take(a.cutoff.on_closed(a.now));
+    for (int i = 0; i < 10 && !a.exits(); ++i) {
+      a.now += 1600ms;
+      a.pass(connected ? 750ms : 2s, std::nullopt);
+    }
+    EXPECT_TRUE(a.exits());
+    EXPECT_GT(a.now - Time{} - 500s, 18s) << "before, control's answer would keep it";
+  }
+}
+
+TEST(Cutoff, WhoWasCarriedOnWhenTheClusterStoodStillCanStillProveItself) {
+  Agent a;
+  a.registered();
+  a.pass(30s, ControlAnswer{});
+  a.now += 70s;
+  a.pass(750ms, std::nullopt);
+  a.take(a.cutoff.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
+  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  a.pass(2s, ControlAnswer{});
+  EXPECT_FALSE(a.exits());
+}
+
+TEST(Cutoff, StandstillsBeforeControlAnsweredDoNotCountAfterwards) {
+  Agent a;
+  a.registered();
+  for (int i = 0; i < 10; ++i) {
+    a.now += 12s;
+    a.pass(750ms, std::nullopt);
+    ASSERT_FALSE(a.exits()) << i;
+    a.take(a.cutoff.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
+    EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  }
+}
+
 TEST(Cutoff, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
   Agent a;
   a.registered();
