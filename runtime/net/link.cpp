@@ -17,6 +17,7 @@ constexpr std::uint8_t flag_bye = 4;           // in an ack: nothing was said fo
 constexpr std::size_t max_build_id = 64;
 constexpr std::size_t hello_fixed_size = 4 + 8 + 8 + 1;
 constexpr std::size_t resend_burst = 64;
+constexpr unsigned most_discounts = 3;  // of own standstills, without a frame between them
 constexpr Duration min_between_gap_resends = std::chrono::milliseconds(20);
 constexpr Duration min_between_hellos = std::chrono::milliseconds(10);
 
@@ -238,6 +239,7 @@ void Link::on_connected(Time now, LinkOutput& out) {
   asked_ = 0;
   last_heard_ = now;
   last_used_ = std::max(last_used_, now - options_.idle_close / 2);
+  for (Time* due : {&resend_due_, &ack_due_}) *due = std::max(*due, now);  // not by a standstill
   hello_after_ = options_.resend_first;
   hello_due_ = now + hello_after_;
   push_hello(peer_, 0, out);
@@ -247,7 +249,7 @@ void Link::on_connected(Time now, LinkOutput& out) {
 /// The process at the other end of this connection is the peer that we know.
 void Link::confirm(Time now, LinkOutput& out) {
   last_heard_ = now;
-  asked_ = 0;
+  asked_ = discounts_ = 0;
   hello_due_ = Time::max();
   due_since_ = window_.empty() ? Time::max() : now;
   if (confirmed_) return;
@@ -477,9 +479,10 @@ void Link::violation(std::string why, LinkOutput& out) {
 }
 
 /// What was due long ago is late: this process stood still, and the peer perhaps with it. Silence
-/// of that time is not the peer's.
+/// of that time is not the peer's. One that says nothing all the same, time after time, is silent.
 void Link::discount_standstill(Time now) {
-  if (now - next_deadline() < options_.keepalive) return;
+  if (discounts_ == most_discounts || now - next_deadline() < options_.keepalive) return;
+  ++discounts_;
   asked_ = 0;
   last_heard_ = std::max(last_heard_, now - options_.keepalive);  // it is asked now
   last_used_ = std::max(last_used_, now - options_.idle_close / 2);

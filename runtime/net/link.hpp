@@ -76,7 +76,8 @@ struct LinkOptions {
   Duration resend_first{std::chrono::milliseconds(250)};  ///< then doubled up to resend_last
   Duration resend_last{std::chrono::seconds(4)};
   /// Without any frame for this long, ask for a sign of life; without one for three times as long,
-  /// ask the owner for a new connection. A process that stood still for longer asks anew first.
+  /// ask the owner for a new connection. A process that stood still for longer asks anew first,
+  /// after three such standstills in a row at most.
   Duration keepalive{std::chrono::seconds(2)};
   Duration idle_close{std::chrono::seconds(60)};  ///< 0 = never
 };
@@ -257,7 +258,8 @@ class Link {
   Time ack_due_ = Time::max();
 
   Time last_heard_, last_used_, due_since_ = Time::max();
-  unsigned asked_ = 0;  ///< keepalives without an answer
+  unsigned asked_ = 0;      ///< keepalives without an answer
+  unsigned discounts_ = 0;  ///< own standstills since the peer spoke last
   LinkStats stats_;
 };
 

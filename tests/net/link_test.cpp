@@ -266,6 +266,62 @@ TEST(Link, WhoStoodStillAsksThePeerAnewBeforeItAsksForANewConnection) {
   }
 }
 
+TEST(Link, WhoStandsStillAgainAndAgainAsksForANewConnection) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
+  a.flush();
+  Time due{};
+  for (int i = 0; i < 10; ++i) {
+    wire.now = a.link.next_deadline() + 2300ms;
+    a.link.on_time(wire.now, a.out);
+    a.flush();
+    if (i == 2) due = a.link.due_since();
+  }
+  EXPECT_NE(a.last<Reconnect>(), nullptr);
+  EXPECT_EQ(a.link.due_since(), due) << "a new standstill is no sign of life";
+}
+
+TEST(Link, APeerThatSpokeMayStandStillWithThisProcessAgain) {
+  End a, b;
+  Wire wire{.a = &a, .b = &b};
+  wire.connect();
+  for (int i = 0; i < 10; ++i) {
+    wire.now += 70s;
+    ASSERT_TRUE(a.link.send(text("x"), wire.now, a.out));
+    a.flush();  // lost
+    wire.now += 70s;
+    a.link.on_time(wire.now, a.out);
+    EXPECT_EQ(a.link.due_since(), wire.now) << i;
+    wire.exchange();
+    EXPECT_EQ(a.link.unacknowledged(), 0u);
+  }
+  EXPECT_EQ(a.last<Reconnect>(), nullptr);
+}
+
+TEST(Link, ATimeWithoutAConnectionIsNoStandstill) {
+  for (const bool sent : {true, false}) {
+    End a, b;
+    Wire wire{.a = &a, .b = &b};
+    wire.connect();
+    if (!sent) {  // it owes an acknowledgement
+      ASSERT_TRUE(b.link.send(text("x"), wire.now, b.out));
+      for (const Blob& frame : b.flush()) a.link.on_frame(frame, wire.now, a.out);
+      a.flush();
+      a.link.on_disconnected();
+    }
+    ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
+    a.flush();
+    a.link.on_disconnected();
+    const Time due = a.link.due_since();
+    wire.now += 10s;
+    a.link.on_connected(wire.now, a.out);
+    a.link.on_time(wire.now, a.out);
+    EXPECT_EQ(a.link.due_since(), due) << "it owed a sign of life all the time";
+  }
+}
+
 TEST(Link, WhoStoodStillSendsAgainAtOnceAndSoonOnceMore) {
   End a, b;
   Wire wire{.a = &a, .b = &b};
