@@ -199,7 +199,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   if (spec.number != 0)  // its retry is spent, whoever ends meanwhile
     tell_agent(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
   if (const ErrorInfo* error = failed_argument(task->call)) {
-    fail(*task, Error(*error));
+    fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
     return;
   }
   task->key = static_cast<std::uint32_t>(key_for(task->request.get()));  // it may be forgotten

@@ -230,6 +230,37 @@ TEST_F(Lost, AResultThatWasThereWhenItsCallRanAgainIsRememberedForOthers) {
                   "nobody here waits for it any more");
 }
 
+TEST_F(Lost, ACallThatRanAndCannotRunAgainIsNotCalledNotExecuted) {
+  const auto argument = received(1, kArgument);
+  const auto result = submit({argument});
+  agent.next_from<wire::Call>(kThere);
+  reply(kThere, 2, forwarded(kObject));
+  EXPECT_EQ(agent.next<wire::Await>().object, kObject);
+  agent.tell(wire::Ready{kObject, far_away()});
+  agent.run_until([&] { return engine().is_ready(result); }, "the result is known");
+  auto get_argument = getting(argument);
+  EXPECT_EQ(agent.next<wire::Await>().object, kArgument);
+  agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});
+  EXPECT_EQ(agent.next<wire::Rebuild>().object, kArgument);
+  agent.tell(wire::Ready{kArgument, forwarded(kElsewhere)});
+  wire::Value refused;  // who was to compute it again could not
+  refused.kind = Kind::error;
+  ErrorInfo info = Error(Code::task_failed, "its own argument failed").info();
+  info.outcome = Outcome::not_executed;
+  refused.error = Error(std::move(info)).shared_info();
+  EXPECT_EQ(agent.next<wire::Await>().object, kElsewhere);
+  agent.tell(wire::Ready{kElsewhere, refused});
+  EXPECT_FALSE(agent.finish(std::move(get_argument)));
+  const auto user = submit({argument});
+  auto get = getting(result);
+  EXPECT_EQ(agent.next<wire::Await>().object, kObject);
+  agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
+  const auto got = agent.finish(std::move(get));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().outcome(), Outcome::unknown);
+  EXPECT_EQ(engine().peek(user).error().outcome(), Outcome::not_executed) << "this one never ran";
+}
+
 TEST_F(Lost, WhoWaitedForWhatIsLostWaitsThereNoMore) {
   auto result = submit({});
   const ObjectId id = result.id();
