@@ -28,10 +28,6 @@ using internal::Reply;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Time in(Duration time) {
-  return steady_now() + time;
-}
-
 /// A socket on loopback whose port nobody else takes while it lives. One that does not listen leaves
 /// rank 0 the right to (SO_REUSEADDR on both).
 struct Port {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr GptConfig kShape{.vocabulary = 31, .context = 9, .layers = 3, .heads = 3, .channels = 33};
 constexpr std::int64_t kRows = 3, kTokens = kRows * 9;
-constexpr std::uint64_t kSeed = 7;
+constexpr std::uint64_t kSameSeed = 7;
 
 class GptLayers : public testing::Test {
  protected:
@@ -22,7 +22,7 @@ class GptLayers : public testing::Test {
       : layers_(models::gpt2(
             {.vocabulary = 31, .context = 9, .layers = 3, .heads = 3, .channels = 33})),
         bench_(pointers(layers_),
-               {.layout = {}, .input = {DType::i32, {kRows, 9}}, .seed = kSeed}) {
+               {.layout = {}, .input = {DType::i32, {kRows, 9}}, .seed = kSameSeed}) {
     bench_.initialize();
     batch_.rows = kRows;
     batch_.time = 9;
@@ -42,7 +42,7 @@ class GptLayers : public testing::Test {
     return gpt_.map()[gpt_.map().find(name).value()];
   }
 
-  Gpt gpt_{kShape, kSeed};
+  Gpt gpt_{kShape, kSameSeed};
   Model layers_;
   internal::Workbench bench_;
   Batch batch_;

@@ -1,6 +1,6 @@
 #include "troupe/train/engine/internal/reductions.hpp"
 
-#include "troupe/train/params/internal/visits.hpp"
+#include "troupe/train/internal/visits.hpp"
 
 #include <algorithm>
 

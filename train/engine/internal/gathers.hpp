@@ -3,7 +3,7 @@
 /// Below zero = 3 every unit is there at any time, and all of this does nothing.
 #pragma once
 
-#include "troupe/train/params/internal/visits.hpp"
+#include "troupe/train/internal/visits.hpp"
 #include "troupe/train/params/store.hpp"
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 /// A step of the engine with sizes instead of memory.
 #pragma once
 
+#include "troupe/train/internal/visits.hpp"
 #include "troupe/train/params/index.hpp"
 #include "troupe/train/params/internal/slab_pool.hpp"
-#include "troupe/train/params/internal/visits.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "troupe/train/params/internal/visits.hpp"
+#include "troupe/train/internal/visits.hpp"
 
 #include <algorithm>
 #include <utility>
