@@ -155,8 +155,10 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   auto runs = lineage_.begin_all(spec, held);
   if (!runs) return runs.error();
   const WakeLater later(*this);  // some of them have no results yet
-  for (Lineage::Run& run : *runs)
-    resubmit(std::move(run), run.spec == &spec ? wanted : nullptr, held);
+  for (Lineage::Run& run : *runs) {
+    const Entry* const of_run = run.spec == &spec ? wanted : nullptr;
+    resubmit(std::move(run), of_run, held);
+  }
   return {};
 }
 

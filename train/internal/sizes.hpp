@@ -16,13 +16,17 @@ constexpr std::int64_t round_up(std::int64_t size, std::int64_t multiple) noexce
 /// More than any machine has; a sum of a few of them is still a number.
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 58;
 
+/// Apart from its callers: g++ 12 warns falsely where a literal joins a string inside of a loop.
+[[noreturn, gnu::noinline, gnu::cold]] inline void reject_size(const char* what, const char* why) {
+  reject(std::string(what).append(why));
+}
+
 /// `have` and room for so many bytes more, rounded up to a multiple. All are at least 0. Rejects
 /// what exceeds kMostBytes.
 inline std::int64_t add_rounded(std::int64_t have, std::int64_t bytes, std::int64_t multiple,
                                 const char* what) {
   if (bytes > kMostBytes || have > kMostBytes - round_up(bytes, multiple))
-    reject(std::string(what) +
-           " takes more than 2^58 bytes: use a smaller batch, context or model");
+    reject_size(what, " takes more than 2^58 bytes: use a smaller batch, context or model");
   return have + round_up(bytes, multiple);
 }
 
@@ -31,9 +35,8 @@ inline std::int64_t add_product(std::int64_t have, std::int64_t a, std::int64_t 
                                 const char* what) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(have, product, &have))
-    reject(std::string(what) +
-           " is no 64-bit number: use fewer ranks, fewer micro-batches or a "
-           "smaller model");
+    reject_size(what,
+                " is no 64-bit number: use fewer ranks, fewer micro-batches or a smaller model");
   return have;
 }
 
