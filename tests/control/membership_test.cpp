@@ -390,7 +390,7 @@ TEST(Membership, AfterAStandstillControlHearsANodeBeforeItJudges) {
 }
 
 TEST(Membership, AControlThatStandsStillAgainAndAgainDeclaresASilentNode) {
-  for (const auto [awake, standstills] : {std::pair(1750ms, 10), {0ms, 70}}) {
+  for (const auto& [awake, standstills] : {std::pair(1750ms, 10), {0ms, 70}}) {
     Cluster c;
     c.join(4);
     c.mute = {4};
