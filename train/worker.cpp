@@ -208,12 +208,14 @@ void LoopHost::missed(Where where) {
       missed_rank_ = static_cast<int>(rank);
 }
 
-/// The loop let out an error that an operation of the mesh may have ended in: then the mesh is over,
-/// and the group with it. Another call may end in such an error, too.
+/// The loop let out an error that an operation of the mesh may have ended in: then others have ended
+/// the mesh, or this rank has found them missing. An error of another call unwinds what was under
+/// way, and so gives the mesh up.
 void LoopHost::judge_mesh(const Error& error) {
   const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
                          error.code() == Code::timed_out;
-  if (mesh_ && group_ && of_others && group_->is_over() && !missed_others_) missed(Where::mesh);
+  if (!mesh_ || !group_ || !of_others || missed_others_) return;
+  if (group_->is_over() && !group_->was_given_up()) missed(Where::mesh);
 }
 
 void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {

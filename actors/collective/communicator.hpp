@@ -185,6 +185,9 @@ class TROUPE_API Communicator {
   /// Whether an error has ended this group or another that C-3 names, on whichever rank. From any
   /// thread; never waits.
   virtual bool is_over() const noexcept = 0;
+  /// Whether it is over because this rank gave it up: by abort(), or by leaving an operation that
+  /// had not ended, as an exception does that unwinds the stack.
+  virtual bool was_given_up() const noexcept = 0;
 
   /// Of every rank, index = rank. From any thread; never waits.
   virtual std::vector<RankProgress> progress() const = 0;

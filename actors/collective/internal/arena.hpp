@@ -64,7 +64,7 @@ static_assert(sizeof(Fifo) == 128);
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
@@ -78,7 +78,8 @@ struct alignas(128) Header {
 
 /// What a rank says for a whole group when it ends it: complete before `fate` names the rank.
 struct alignas(128) Verdict {
-  std::uint32_t code;
+  std::uint16_t code;
+  std::uint16_t given_up;  ///< 1: by abort()
   char text[2044];
 };
 

@@ -107,13 +107,14 @@ std::unique_ptr<Communicator> ArenaCommunicator::join_split(const Operation& don
                                              How{timeout(), watch_processes_, progress, link_});
 }
 
-void ArenaCommunicator::end_group(Code code, std::string_view verdict,
-                                  std::uint32_t unless_met) noexcept {
+void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
+                                  bool given_up) noexcept {
   const std::lock_guard lock(saying_);
   std::uint64_t seen = fate().load(std::memory_order_acquire);
   if (ended_by(seen) >= 0) return;
   Verdict& mine = arena_->verdict(seats_.lane, self());
-  mine.code = static_cast<std::uint32_t>(code);
+  mine.code = static_cast<std::uint16_t>(code);
+  mine.given_up = given_up ? 1 : 0;
   const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
   std::memcpy(mine.text, verdict.data(), length);
   mine.text[length] = '\0';
@@ -155,11 +156,18 @@ void ArenaCommunicator::abort(std::string_view reason) noexcept {
   else
     std::snprintf(verdict, sizeof verdict,
                   "rank %d of a split (%d of the whole) ended the group: %s", rank(), self(), cut);
-  end_group(Code::cancelled, verdict, 0);
+  end_group(Code::cancelled, verdict, 0, /*given_up=*/true);
 }
 
 bool ArenaCommunicator::has_ended() const noexcept {
   return ended_by(fate().load(std::memory_order_seq_cst)) >= 0;
+}
+
+bool ArenaCommunicator::was_given_up() const noexcept {
+  const std::uint64_t over = arena_->header().over.load(std::memory_order_acquire);
+  if (over == 0 || ended_by(over) != self()) return false;
+  const auto lane = std::min(static_cast<std::uint32_t>(over >> 32), arena_->lanes() - 1);
+  return arena_->verdict(lane, self()).given_up == 1;
 }
 
 bool ArenaCommunicator::is_over() const noexcept {
@@ -187,7 +195,7 @@ void ArenaCommunicator::throw_aborted() {
   const std::string verdict(said.text, ::strnlen(said.text, sizeof said.text));
   Code code = Code::cancelled;
   for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
-    if (said.code == static_cast<std::uint32_t>(known)) code = known;
+    if (said.code == static_cast<std::uint16_t>(known)) code = known;
   raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
 }
 

@@ -31,6 +31,7 @@ class ArenaCommunicator final : public Communicator {
   ~ArenaCommunicator() override;
   void abort(std::string_view reason) noexcept override;
   bool is_over() const noexcept override;
+  bool was_given_up() const noexcept override;
   std::vector<RankProgress> progress() const override;
 
  protected:
@@ -82,7 +83,8 @@ class ArenaCommunicator final : public Communicator {
   std::string late_words(Time deadline) const;
   /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
   /// `unless_met` (0: whatever they have met).
-  void end_group(Code code, std::string_view verdict, std::uint32_t unless_met) noexcept;
+  void end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
+                 bool given_up = false) noexcept;
   /// Ends this group, too, when another one of the arena has ended.
   void adopt(std::uint32_t unless_met) noexcept;
   /// Ends the group and throws what ended it; returns when all have met in this phase after all.
