@@ -6,9 +6,15 @@
 /// Parts are written one after the other as codec.hpp says, so a class needs fields() and nothing
 /// else; they must be loaded in the order in which they were saved. The object lives as long as
 /// some copy of the SavedModel does, in whatever process.
+///
+/// An Engine among the parts stands for its Snapshot: whole tensors by name, which load into an
+/// engine of any layout, or into a Snapshot. All ranks of the engine make the call, and rank 0's
+/// result counts. Loading reads the tensors in place, so each rank copies its own part of them.
 #pragma once
 
 #include "troupe/runtime/runtime.hpp"
+#include "troupe/train/checkpoint/snapshot.hpp"
+#include "troupe/train/engine/engine.hpp"
 #include "troupe/train/hash.hpp"
 
 #include <cstdint>
@@ -36,17 +42,28 @@ struct SavedModel {
 };
 
 namespace internal {
-/// Of the parts' types, in their order. Not 0.
+/// What is written of a part: the part itself, or an engine's snapshot, which its rank 0 has.
+template <class M>
+const M& stored(const M& part) noexcept {
+  return part;
+}
+inline Snapshot stored(Engine& engine) {
+  return engine.snapshot(/*root=*/0);
+}
+template <class M>
+using StoredOf = std::remove_cvref_t<decltype(stored(std::declval<M&>()))>;
+
+/// Of the stored parts' types, in their order. Not 0.
 template <class... M>
 constexpr std::uint64_t types_of() {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a (Fowler, Noll, Vo)
-  ((hash = (hash ^ fingerprint<M>)*1099511628211u), ...);
+  ((hash = (hash ^ fingerprint<StoredOf<M>>)*1099511628211u), ...);
   return hash == 0 ? 1 : hash;
 }
 
-/// The parts' bytes into memory that `room(size)` gives.
-template <class Room, class... M>
-void encode_parts(Room&& room, const M&... parts) {
+/// The stored parts' bytes into memory that `room(size)` gives.
+template <class Room, class... S>
+void encode_parts(Room&& room, const S&... parts) {
   troupe::detail::Sizer sizer;
   (troupe::detail::write(sizer, parts), ...);
   std::vector<troupe::detail::ObjectHandle> handles;
@@ -55,25 +72,44 @@ void encode_parts(Room&& room, const M&... parts) {
   if (!handles.empty())
     throw InvalidArgument(Code::invalid_argument, "a model with a Ref in it cannot be saved");
 }
+
+/// A part while it is read: a part is read into directly; an engine changes once all parts are
+/// read.
+template <class M>
+struct Reading {
+  explicit Reading(M& part) noexcept : to(part) {}
+  void read(troupe::detail::Reader& reader) { troupe::detail::read(reader, to); }
+  void finish() noexcept {}
+  M& to;
+};
+template <>
+struct Reading<Engine> {
+  explicit Reading(Engine& engine) noexcept : to(engine) {}
+  void read(troupe::detail::Reader& reader) { troupe::detail::read(reader, snapshot); }
+  void finish() { to.restore(view_of(snapshot)); }
+  Engine& to;
+  SnapshotOf<Array<std::byte>> snapshot;  // in the object
+};
+static_assert(fingerprint<Snapshot> == fingerprint<SnapshotOf<Array<std::byte>>>);
 }  // namespace internal
 
 /// XXH64 of the parts' bytes; costs a copy of them.
 template <class... M>
-std::uint64_t hash_model(const M&... parts) {
+std::uint64_t hash_model(M&&... parts) {
   std::vector<std::byte> bytes;
   internal::encode_parts(
       [&](std::size_t size) {
         bytes.resize(size);
         return std::span(bytes);
       },
-      parts...);
+      internal::stored(parts)...);
   return hash_bytes(bytes.data(), bytes.size());
 }
 
 /// Writes the parts into a new object, in place. Throws OutOfMemory. A training loop that starts
 /// from it goes on behind the first `step` batches of its first pass.
 template <class... M>
-SavedModel save_model(const Context& ctx, long step, const M&... parts) {
+SavedModel save_model(const Context& ctx, long step, M&&... parts) {
   std::optional<Builder<std::uint8_t>> builder;
   SavedModel saved;
   internal::encode_parts(
@@ -81,8 +117,8 @@ SavedModel save_model(const Context& ctx, long step, const M&... parts) {
         builder.emplace(ctx.create<std::uint8_t>(size));
         return std::as_writable_bytes(std::span(builder->data(), size));
       },
-      parts...);
-  saved.types = internal::types_of<M...>();
+      internal::stored(parts)...);
+  saved.types = internal::types_of<std::remove_cvref_t<M>...>();
   saved.step = step;
   saved.batches = step > 0 ? static_cast<std::uint64_t>(step) : 0;
   saved.bytes = builder->size();
@@ -93,7 +129,7 @@ SavedModel save_model(const Context& ctx, long step, const M&... parts) {
 
 /// Reads the object into the parts and returns the hash of what they hold now, computed from them
 /// and not from the object. Blocks for the object at most `timeout`; throws TimedOut, ObjectLost,
-/// or InvalidArgument when the parts are not of the saved types.
+/// or InvalidArgument when the parts are not of the saved types, or an engine's model is another.
 template <class... M>
 std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration timeout,
                          M&... parts) {
@@ -101,10 +137,17 @@ std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration t
     throw InvalidArgument(Code::invalid_argument,
                           "a saved model's parts have other types than those that it is loaded "
                           "into: name the same ones in the same order");
-  const Array<std::uint8_t> array = ctx.get(saved.model, timeout);
-  troupe::detail::Reader reader(std::as_bytes(std::span(array.data(), array.size())), {}, nullptr);
-  (troupe::detail::read(reader, parts), ...);
-  reader.finish();
+  const auto array = std::make_shared<const Array<std::uint8_t>>(ctx.get(saved.model, timeout));
+  const std::shared_ptr<const void> keep = array;
+  troupe::detail::Reader reader(std::as_bytes(std::span(array->data(), array->size())), {}, &keep);
+  std::tuple<internal::Reading<M>...> readings(parts...);
+  std::apply(
+      [&](auto&... each) {
+        (each.read(reader), ...);
+        reader.finish();
+        (each.finish(), ...);
+      },
+      readings);
   return hash_model(parts...);
 }
 

@@ -34,6 +34,16 @@ void check_amount(const char* what, double amount) {
     reject(fmt::format("train: {} is {}: give a number that is not negative", what, amount));
 }
 
+/// The layout with its dp. Throws InvalidArgument when it does not make up the workers.
+Layout layout_of(const FitOptions& options) {
+  Layout layout = options.layout;
+  const std::int64_t model = std::int64_t{layout.tp} * layout.pp;
+  if (layout.dp == 1 && model > 0 && options.workers % model == 0)
+    layout.dp = static_cast<int>(options.workers / model);
+  train::check(layout, options.workers);
+  return layout;
+}
+
 void check(const FitOptions& options) {
   if (options.workers < 1 || options.workers > 1024)
     reject("train: workers must be 1 to 1024, not " + std::to_string(options.workers));
@@ -71,7 +81,11 @@ class Supervisor {
  public:
   Supervisor(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
              GangObserver* observer)
-      : ctx_(ctx), options_(options), spawn_(spawn), observer_(observer) {
+      : ctx_(ctx),
+        options_(options),
+        layout_(layout_of(options)),
+        spawn_(spawn),
+        observer_(observer) {
     if (observer_ != nullptr) start_ = first_start_ = observer_->start();
     with_.cpus = options.cpus_per_worker;
     with_.gpus = gpus_for(ctx, options);
@@ -154,6 +168,7 @@ class Supervisor {
     setup.meeting = meeting;
     setup.generation = static_cast<std::uint64_t>(fit_.restarts_) + 1;
     setup.timeout_ns = options_.timeout.count();
+    setup.layout = layout_;
     setup.start = start_;
     return setup;
   }
@@ -347,6 +362,7 @@ class Supervisor {
 
   Context ctx_;
   const FitOptions& options_;
+  const Layout layout_;
   const SpawnWorker& spawn_;
   GangObserver* observer_;
   ActorOptions with_;

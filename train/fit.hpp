@@ -26,6 +26,9 @@ enum class MetricReduce : std::uint8_t { mean, sum, min, max };
 
 struct FitOptions {
   int workers = 1;
+  /// How the workers divide a model and its batch: Worker::layout(). A dp of 1 stands for the
+  /// workers that tp and pp leave.
+  Layout layout = {};
   /// Reserved for each worker; in a cluster without GPUs the loop runs on CPUs, with a notice.
   double gpus_per_worker = 0;
   /// New gangs after failures of the cluster; -1: without limit. The first starts at once, and
@@ -118,7 +121,7 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
 /// ended the run (it names worker and step; is<E>() tells an exception of type E, and a
 /// troupe::Error stands behind it as its cause), WorkerDied when the cluster failed more often than
 /// max_restarts (the last failure stands behind it), Infeasible when no node has room for all
-/// workers, InvalidArgument for bad options.
+/// workers, InvalidArgument for bad options, among them a layout that does not divide the workers.
 template <auto loop, class... X>
 Fit fit(Context& ctx, const FitOptions& options, X&&... arguments) {
   return internal::fit_on<loop>(ctx, options, nullptr, std::forward<X>(arguments)...);

@@ -2,6 +2,10 @@
 
 #include "troupe/train/internal/reject.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
 namespace troupe::train {
 namespace {
 
@@ -18,7 +22,31 @@ std::string mesh_of(const Layout& layout) {
          ", pp = " + std::to_string(layout.pp);
 }
 
+/// The number of a part like "dp=2"; 0 when it is another text.
+int size_of(std::string_view part, std::string_view name) {
+  int size = 0;
+  if (!part.starts_with(name)) return 0;
+  part.remove_prefix(name.size());
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
+  return error == std::errc() && end == part.data() + part.size() ? size : 0;
+}
+
 }  // namespace
+
+void set_mesh(Layout& layout, std::string_view sizes) {
+  int dp = 1, tp = 1, pp = 1;
+  while (!sizes.empty()) {
+    const std::string_view part = sizes.substr(0, sizes.find(','));
+    sizes.remove_prefix(std::min(sizes.size(), part.size() + 1));
+    bool known = false;
+    for (const auto& [name, size] : {std::pair{"dp=", &dp}, {"tp=", &tp}, {"pp=", &pp}})
+      if (const int given = size_of(part, name); given > 0) known = true, *size = given;
+    if (!known)
+      reject("a mesh takes sizes of at least 1 like dp=2,tp=2,pp=1, not \"" + std::string(part) +
+             "\"");
+  }
+  layout.dp = dp, layout.tp = tp, layout.pp = pp;
+}
 
 void check(const Layout& layout, int ranks) {
   check_size("dp", layout.dp);

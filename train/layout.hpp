@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace troupe::train {
 
@@ -33,5 +34,9 @@ struct Layout {
 /// Throws InvalidArgument, one sentence that says what to change, for a layout that is none: sizes
 /// below 1, zero outside 0..3, pp > 1 with zero >= 2, a number of ranks other than `ranks`.
 TROUPE_API void check(const Layout& layout, int ranks);
+
+/// Sets dp, tp and pp to those of a text like "dp=2,tp=2"; a size that it does not name is 1.
+/// Throws InvalidArgument, one sentence, for another text.
+TROUPE_API void set_mesh(Layout& layout, std::string_view sizes);
 
 }  // namespace troupe::train

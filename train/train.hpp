@@ -2,17 +2,21 @@
 ///
 ///     auto fit = train::fit<train_loop>(ctx, {.workers = 4, .max_restarts = 2}, Config{}, data);
 ///
-/// Front door. A loop gets a Worker (worker.hpp): its rank, its share of the data, the mean of
-/// gradients, reports and checkpoints. fit (fit.hpp) runs it and brings it through deaths. Beside
-/// them, each usable alone: Gpt, AdamW, Sampler, TextDataset, rate schedules, safetensors.
+/// Front door. A loop gets a Worker (worker.hpp): its rank, its share of the data, its gang as a
+/// mesh, reports and checkpoints. fit (fit.hpp) runs it and brings it through deaths. An Engine
+/// (engine/engine.hpp) trains a Model (models/models.hpp) in a Layout over the mesh. Beside them:
+/// TextDataset, Sampler, rate schedules, generate(), snapshots, safetensors.
 #pragma once
 
-#include "troupe/train/adamw.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
+#include "troupe/train/checkpoint/snapshot.hpp"
+#include "troupe/train/engine/engine.hpp"
+#include "troupe/train/engine/language.hpp"
+#include "troupe/train/engine/micro_batches.hpp"
 #include "troupe/train/fit.hpp"
-#include "troupe/train/gpt.hpp"
 #include "troupe/train/hash.hpp"
-#include "troupe/train/parameter_files.hpp"
+#include "troupe/train/layout.hpp"
+#include "troupe/train/models/models.hpp"
 #include "troupe/train/sampler.hpp"
 #include "troupe/train/schedule.hpp"
 #include "troupe/train/text.hpp"

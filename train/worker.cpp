@@ -59,6 +59,12 @@ double Worker::all_reduce_sum(double value) {
   return value;
 }
 
+const Layout& Worker::layout() const noexcept {
+  return host_->setup_.layout;
+}
+collective::Mesh& Worker::mesh() {
+  return mesh({.dp = layout().dp, .tp = layout().tp, .pp = layout().pp});
+}
 collective::Mesh& Worker::mesh(const collective::MeshShape& shape) {
   if (!host_->mesh_) host_->make_mesh(shape);
   const collective::MeshShape& made = host_->mesh_->shape;

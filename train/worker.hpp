@@ -20,6 +20,7 @@
 #include "troupe/actors/collective/mesh.hpp"
 #include "troupe/train/checkpoint.hpp"
 #include "troupe/train/detail/passes.hpp"
+#include "troupe/train/layout.hpp"
 #include "troupe/train/metrics.hpp"
 #include "troupe/train/sampler.hpp"
 
@@ -59,7 +60,8 @@ class TROUPE_API Worker {
   std::stop_token stop_token() const;
   Context context() const;
 
-  /// This rank's part of the batches. Each `for` over it is a pass: an epoch, or as many as the
+  /// This rank's part of the batches; ranks that differ in tp or pp of layout() alone have the same
+  /// part. Each `for` over it is a pass: an epoch, or as many as the
   /// options say, and the next pass over the same data is the next epoch of its order, whether
   /// shard() is called again or not. After restore() the passes that had ended yield nothing, and
   /// the one in which the checkpoint was made goes on behind it: a loop makes the same passes in
@@ -87,16 +89,21 @@ class TROUPE_API Worker {
   /// and means of means are not:
   ///
   ///     const std::int64_t targets = w.all_reduce_sum(counted_targets(batch));
-  ///     const LossSum loss = model.accumulate(batch, {.targets = targets});
+  ///     model.forward_backward(batch, /*scale=*/1.0f / targets);
   ///     w.all_reduce_sum(model.gradients());
   void all_reduce_sum(std::span<float> values);
   std::int64_t all_reduce_sum(std::int64_t value);
   double all_reduce_sum(double value);
 
-  /// The gang as a mesh, for an Engine; the world's ranks in their order. Every rank calls it, with
-  /// the same shape; the first call makes it, and it lasts as long as the loop runs. Blocks for the
-  /// other ranks. Throws InvalidArgument when shape.ranks() is not world() or an earlier call gave
-  /// another shape, else as all_reduce_mean(). Errors of its communicators count as that one's do.
+  /// FitOptions::layout, with the dp that the gang's size gives.
+  const Layout& layout() const noexcept;
+  /// The gang as a mesh in the shape of layout(), for an Engine; the world's ranks in their order.
+  /// Every rank calls it; the first call makes it, and it lasts as long as the loop runs. Blocks
+  /// for the other ranks. Throws as all_reduce_mean(). Errors of its communicators count as that
+  /// one's do.
+  collective::Mesh& mesh();
+  /// The same in a shape of the loop's own, the same on every rank. Throws InvalidArgument as well
+  /// when shape.ranks() is not world() or an earlier call gave another shape.
   collective::Mesh& mesh(const collective::MeshShape& shape);
 
   /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
@@ -105,13 +112,18 @@ class TROUPE_API Worker {
   /// Blocks only inside a trial.
   bool report(const Metrics& metrics);
 
-  /// Every rank calls it; rank 0 writes. The parts are what restore() will be given.
+  /// Every rank calls it; rank 0 writes. The parts are what restore() will be given. An Engine is
+  /// saved as its Snapshot, which a gang of another size and layout may start from; the parts
+  /// beside it are rank 0's.
   template <class... M>
-  void checkpoint(const M&... parts) {
-    if (rank() == 0) saved(save_model(context(), step(), parts...));
+  void checkpoint(M&&... parts) {
+    if (rank() == 0)
+      saved(save_model(context(), step(), parts...));
+    else
+      (static_cast<void>(internal::stored(parts)), ...);  // all ranks give their parts of an engine
   }
   /// Loads the checkpoint that this gang starts from, if there is one, and goes on from its step.
-  /// Result: whether there was one. Before shard().
+  /// Every rank calls it. Result: whether there was one. Before shard().
   template <class... M>
   bool restore(M&... parts) {
     if (!start()) return false;
@@ -125,6 +137,8 @@ class TROUPE_API Worker {
   friend class Shard;
   explicit Worker(internal::LoopHost& host) noexcept : host_(&host) {}
   internal::PassBook& passes() noexcept;
+  /// Its place among those that divide the batch.
+  int batch_rank() const noexcept { return rank() / layout().tp % layout().dp; }
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
   void restored(std::uint64_t hash);
@@ -199,7 +213,8 @@ class Shard {
     ++pass_.done;
     worker_->passes().batch_done();
     worker_->next_step();
-    const std::vector<std::uint64_t> indices = sampler_.next(worker_->rank(), worker_->world());
+    const std::vector<std::uint64_t> indices =
+        sampler_.next(worker_->batch_rank(), worker_->layout().dp);
     batch_.emplace(data_->batch(std::span<const std::uint64_t>(indices)));
   }
   Worker* worker_;

@@ -47,7 +47,7 @@ class TROUPE_API Trial {
   /// when it asks. Result: false when the function should return: what it reports from then on
   /// changes nothing, and it is killed after Options::stop_grace.
   template <class... M>
-  bool report(double score, const M&... parts) {
+  bool report(double score, M&&... parts) {
     if constexpr (sizeof...(M) == 0)
       return report({.step = step() + 1, .loss = score}, {});
     else

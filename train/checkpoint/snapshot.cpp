@@ -101,20 +101,21 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-std::string text_of(const NamedTensor& tensor) {
+std::string text_of(const TensorOf<BlobView>& tensor) {
   return std::string(kernels::name_of(tensor.type)) + text_of(tensor.shape);
 }
 
-std::map<std::string_view, const NamedTensor*> by_name(const std::vector<NamedTensor>& tensors) {
-  std::map<std::string_view, const NamedTensor*> names;
-  for (const NamedTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
+std::map<std::string_view, const TensorOf<BlobView>*> by_name(
+    const std::vector<TensorOf<BlobView>>& tensors) {
+  std::map<std::string_view, const TensorOf<BlobView>*> names;
+  for (const TensorOf<BlobView>& tensor : tensors) names.emplace(tensor.name, &tensor);
   return names;
 }
 
 /// The first name that the list has twice.
-std::string duplicate(const std::vector<NamedTensor>& tensors) {
+std::string duplicate(const std::vector<TensorOf<BlobView>>& tensors) {
   std::map<std::string_view, int> seen;
-  for (const NamedTensor& tensor : tensors)
+  for (const TensorOf<BlobView>& tensor : tensors)
     if (++seen[tensor.name] > 1) return tensor.name;
   return {};
 }
@@ -146,18 +147,19 @@ Snapshot read_snapshot(const std::string& path) {
   }
 }
 
-std::string difference(const std::vector<NamedTensor>& have, const std::vector<NamedTensor>& want) {
+std::string difference(const std::vector<TensorOf<BlobView>>& have,
+                       const std::vector<TensorOf<BlobView>>& want) {
   if (const std::string name = duplicate(have); !name.empty())
     return "tensor " + name + " is there twice";
   const auto present = by_name(have), wanted = by_name(want);
-  for (const NamedTensor& tensor : want) {
+  for (const TensorOf<BlobView>& tensor : want) {
     const auto found = present.find(tensor.name);
     if (found == present.end()) return "tensor " + tensor.name + " is missing";
     if (found->second->type != tensor.type || found->second->shape != tensor.shape)
       return "tensor " + tensor.name + " is " + text_of(*found->second) + ", and " +
              text_of(tensor) + " is wanted";
   }
-  for (const NamedTensor& tensor : have)
+  for (const TensorOf<BlobView>& tensor : have)
     if (!wanted.contains(tensor.name)) return "tensor " + tensor.name + " is not wanted";
   return {};
 }

@@ -38,6 +38,7 @@ struct WorkerSetup {
   std::string meeting;    ///< abstract socket where rank 0 hands the shared memory out
   std::uint64_t generation = 1;
   std::int64_t timeout_ns = 30'000'000'000;
+  Layout layout;
   SavedModel start;
 };
 

@@ -89,6 +89,8 @@ class TROUPE_API Engine {
   const Index& index() const noexcept;
   const Layout& layout() const noexcept;
   const Model& model() const noexcept;
+  const collective::Mesh& mesh() const noexcept;
+  kernels::Device& device() const noexcept;
   const StepTrace& trace() const noexcept;
   /// Bytes of this rank: the store's, and activations.
   struct Bytes {
@@ -98,11 +100,15 @@ class TROUPE_API Engine {
   Bytes bytes() const noexcept;
 
   /// The state by tensor, whole tensors whatever the layout, with step and seed: every rank calls
-  /// it, and has the result.
-  Snapshot snapshot();
-  /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
-  /// has changed. The snapshot may come from another layout. It takes the place of initialize().
+  /// it. The rank `root` of the mesh has the result, or all have with -1; on others it has no
+  /// tensors.
+  Snapshot snapshot(int root = -1);
+  /// Every rank calls it with the same state. Throws InvalidArgument, naming the tensor, when
+  /// names, shapes or types differ; then nothing has changed. The snapshot may come from another
+  /// layout. It takes the place of initialize().
   void restore(const Snapshot& snapshot);
+  /// The same from memory of somebody else, without a copy of whole tensors.
+  void restore(const SnapshotView& snapshot);
   /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
   /// in all layouts.
   std::uint64_t weights_hash();

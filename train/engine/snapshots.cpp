@@ -44,12 +44,12 @@ std::vector<NamedTensor> wanted(const internal::Parts& parts) {
   return all;
 }
 
-void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
+void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
   const std::string why = difference(snapshot.tensors, wanted(parts));
   if (!why.empty()) internal::reject("the snapshot is not of this model: " + why);
   if (snapshot.step < 0)
     internal::reject("the snapshot is of step " + std::to_string(snapshot.step));
-  for (const NamedTensor& tensor : snapshot.tensors) {
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
     std::size_t bytes = sizeof(float);
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
     if (tensor.bytes.size() != bytes)
@@ -61,7 +61,7 @@ void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
 
 }  // namespace
 
-Snapshot Engine::State::snapshot() {
+Snapshot Engine::State::snapshot(int root) {
   return guarded("snapshot()", [&] {
     Snapshot result{.step = steps, .seed = seed, .tensors = {}};
     std::vector<float> slab;
@@ -71,6 +71,7 @@ Snapshot Engine::State::snapshot() {
         if (unit.size == 0) continue;
         slab.resize(static_cast<std::size_t>(unit.size));
         parts.store.read_whole(u, kind.part, slab);
+        if (root >= 0 && root != parts.mesh.rank()) continue;
         for (const TensorId id : unit.tensors) {
           const TensorPlace& tensor = parts.index[id];
           NamedTensor& whole = result.tensors.emplace_back(named(kind, tensor));
@@ -82,11 +83,11 @@ Snapshot Engine::State::snapshot() {
   });
 }
 
-void Engine::State::restore(const Snapshot& snapshot) {
+void Engine::State::restore(const SnapshotView& snapshot) {
   require_running();
   require_same(snapshot, parts);
-  std::map<std::string_view, const NamedTensor*> by_name;
-  for (const NamedTensor& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
+  std::map<std::string_view, const TensorOf<BlobView>*> by_name;
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
   guarded("restore()", [&] {
     std::vector<float> slab;
     for (const Kind& kind : kinds_of(parts.optimizer))

@@ -142,16 +142,20 @@ TEST_F(SnapshotFiles, AWriteThatFailsLeavesTheOldFile) {
   EXPECT_THROW(read_snapshot(path("missing")), Unavailable);
 }
 
+std::string differs(const std::vector<NamedTensor>& have, const std::vector<NamedTensor>& want) {
+  return difference(have, want);
+}
+
 TEST(SnapshotDifference, NamesTheFirstTensorThatDiffers) {
   const NamedTensor a = tensor("a", DType::f32, {2}), b = tensor("b", DType::f32, {3});
-  EXPECT_EQ(difference({a, b}, {b, a}), "");
-  EXPECT_EQ(difference({}, {}), "");
-  EXPECT_EQ(difference({a}, {a, b}), "tensor b is missing");
-  EXPECT_EQ(difference({a, b}, {a}), "tensor b is not wanted");
-  EXPECT_EQ(difference({a, b, a}, {a, b}), "tensor a is there twice");
-  EXPECT_EQ(difference({tensor("a", DType::f32, {2, 1})}, {a}),
+  EXPECT_EQ(differs({a, b}, {b, a}), "");
+  EXPECT_EQ(differs({}, {}), "");
+  EXPECT_EQ(differs({a}, {a, b}), "tensor b is missing");
+  EXPECT_EQ(differs({a, b}, {a}), "tensor b is not wanted");
+  EXPECT_EQ(differs({a, b, a}, {a, b}), "tensor a is there twice");
+  EXPECT_EQ(differs({tensor("a", DType::f32, {2, 1})}, {a}),
             "tensor a is f32[2, 1], and f32[2] is wanted");
-  EXPECT_EQ(difference({tensor("a", DType::bf16, {2})}, {a}),
+  EXPECT_EQ(differs({tensor("a", DType::bf16, {2})}, {a}),
             "tensor a is bf16[2], and f32[2] is wanted");
 }
 

@@ -135,6 +135,19 @@ TEST(Index, RefusesWhatIsNoTensorByName) {
   EXPECT_THROW(index.begin_unit("v"), InvalidArgument);
 }
 
+TEST(Layout, TakesItsMeshFromText) {
+  Layout layout{.dp = 8, .zero = 1};
+  set_mesh(layout, "pp=3,dp=2");
+  EXPECT_EQ(layout.dp, 2);
+  EXPECT_EQ(layout.tp, 1);
+  EXPECT_EQ(layout.pp, 3);
+  EXPECT_EQ(layout.zero, 1);
+  for (const char* bad : {"dp", "dp=0", "dp=2;tp=2", "ep=2", "dp=x", "tp=2x", "dp=-1", ",dp=2"}) {
+    EXPECT_THROW(set_mesh(layout, bad), InvalidArgument) << bad;
+    EXPECT_EQ(layout.pp, 3) << "a refused text changes nothing";
+  }
+}
+
 TEST(Layout, IsRefusedWithOneSentenceThatSaysWhatToChange) {
   const auto message = [](const Layout& layout, int ranks) {
     return message_of([&] { check(layout, ranks); });

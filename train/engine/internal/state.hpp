@@ -68,8 +68,8 @@ struct Engine::State {
                 StepResult& result);
 
   // snapshots.cpp
-  Snapshot snapshot();
-  void restore(const Snapshot& snapshot);
+  Snapshot snapshot(int root);
+  void restore(const SnapshotView& snapshot);
   std::uint64_t weights_hash();
 
   internal::Parts parts;

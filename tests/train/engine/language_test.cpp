@@ -1,0 +1,109 @@
+// Text and engines: a language model learns the machine's own C++ headers, is judged by what was
+// held out, and writes.
+#include "troupe/train/engine/language.hpp"
+#include "tests/train/engine/ranks.hpp"
+#include "troupe/train/engine/micro_batches.hpp"
+#include "troupe/train/models/models.hpp"
+#include "troupe/train/sampler.hpp"
+#include "troupe/train/schedule.hpp"
+
+#include <cmath>
+
+namespace troupe::train::testing {
+namespace {
+
+constexpr std::int64_t kWindow = 64;
+
+const TextDataset& headers() {
+  static const TextDataset data(read_standard_headers(4 << 20), {.context = kWindow});
+  return data;
+}
+
+Model bytes_model(std::int64_t vocabulary = 256) {
+  return models::gpt2(
+      {.vocabulary = vocabulary, .context = kWindow, .layers = 2, .heads = 2, .channels = 64});
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // twenty times slower: look at memory and races, not at learning
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+TEST(Language, TwoRanksLearnRealTextAndStayEqual) {
+  constexpr long steps = kSanitized ? 5 : 200;
+  double held_out[2] = {}, first = 0;
+  std::uint64_t weights[2] = {};
+  on_ranks(2, Wire::local, [&](RankContext& context) {
+    const int rank = context.mesh.dp_rank;
+    Engine engine(bytes_model(), {.dp = 2}, context.mesh, context.device, {});
+    engine.initialize(1);
+    Sampler sampler(headers().size(), {.seed = 1, .global_batch = 16});
+    for (long step = 0; step < steps; ++step) {
+      Batch batch = headers().batch(sampler.next(rank, 2));
+      const float rate = cosine_rate({8e-3f, 10, steps, 8e-4f}, step);
+      const StepResult result = engine.step(micro_batches(batch, 1), {.rate = rate});
+      if (step == 0 && rank == 0) first = result.loss;
+    }
+    held_out[rank] = held_out_loss(engine, headers(), 64);
+    weights[rank] = engine.weights_hash();
+  });
+  EXPECT_EQ(held_out[0], held_out[1]);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_LT(held_out[0], kSanitized ? first : 0.8 * unigram_entropy(headers().text()));
+}
+
+TEST(Language, HeldOutLossIsThatOfOneRankOnAnyNumberOfRanks) {
+  double alone = 0;
+  const auto loss = [](RankContext& context, int dp, std::uint64_t windows) {
+    Engine engine(bytes_model(), {.dp = dp}, context.mesh, context.device, {});
+    engine.initialize(1);
+    return held_out_loss(engine, headers(), windows);
+  };
+  for (const std::uint64_t windows :
+       {2u, 37u}) {  // fewer than ranks, and more than a batch of them
+    on_ranks(1, Wire::local, [&](RankContext& context) { alone = loss(context, 1, windows); });
+    EXPECT_NEAR(alone, std::log(256.0), 0.2);
+    on_ranks(3, Wire::local, [&](RankContext& context) {
+      EXPECT_NEAR(loss(context, 3, windows) / alone, 1, 1e-6);
+    });
+  }
+}
+
+TEST(Language, GenerationRepeatsForASeedAndFollowsGreedily) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Engine engine(bytes_model(), {}, context.mesh, context.device, {});
+    engine.initialize(3);
+    const GenerateOptions few{.context = 8, .seed = 4};
+    const std::string text = generate(engine, "ab", 20, few);
+    EXPECT_EQ(text.size(), 20u);
+    EXPECT_EQ(text, generate(engine, "ab", 20, few));
+    EXPECT_NE(text, generate(engine, "ab", 20, {.context = 8, .seed = 5}));
+    EXPECT_EQ(generate(engine, "", 5, {.temperature = 0, .seed = 1}),
+              generate(engine, "\n", 5, {.temperature = 1, .top_k = 1, .seed = 2}));
+  });
+}
+
+TEST(Language, GenerationSeesTheLastTokensOfItsContextAlone) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Engine engine(bytes_model(), {}, context.mesh, context.device, {});
+    engine.initialize(3);
+    const GenerateOptions four{.context = 4};
+    EXPECT_EQ(generate(engine, "xyzabcd", 9, four), generate(engine, "abcd", 9, four));
+    EXPECT_THROW(generate(engine, "abc", kWindow, {}), InvalidArgument)
+        << "longer than the model's";
+  });
+}
+
+TEST(Language, AModelWithoutAllBytesCannotWrite) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    Engine engine(bytes_model(200), {}, context.mesh, context.device, {});
+    engine.initialize(3);
+    EXPECT_THROW(generate(engine, "a", 1), InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace troupe::train::testing

@@ -1,0 +1,100 @@
+#include "troupe/train/engine/language.hpp"
+
+#include "troupe/kernels/philox/philox.hpp"
+#include "troupe/train/engine/micro_batches.hpp"
+#include "troupe/train/internal/reject.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace troupe::train {
+namespace {
+
+constexpr std::int64_t kBytes = 256;
+
+/// The k-th largest of the logits, or minus infinity for all.
+float threshold(std::span<const float> logits, int top_k) {
+  if (top_k <= 0 || static_cast<std::size_t>(top_k) >= logits.size()) return -INFINITY;
+  std::vector<float> sorted(logits.begin(), logits.end());
+  std::nth_element(sorted.begin(), sorted.begin() + (top_k - 1), sorted.end(),
+                   std::greater<float>());
+  return sorted[static_cast<std::size_t>(top_k - 1)];
+}
+
+std::size_t draw(std::span<const float> logits, const GenerateOptions& options, double uniform) {
+  const auto top = std::max_element(logits.begin(), logits.end());
+  if (!(options.temperature > 0)) return static_cast<std::size_t>(top - logits.begin());
+  const float bar = threshold(logits, options.top_k);
+  std::vector<double> weights(logits.size());
+  double total = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] < bar) continue;
+    weights[i] = std::exp(static_cast<double>(logits[i] - *top) / options.temperature);
+    total += weights[i];
+  }
+  double left = uniform * total;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    left -= weights[i];
+    if (left < 0 && weights[i] > 0) return i;
+  }
+  return static_cast<std::size_t>(top - logits.begin());
+}
+
+/// Logits of the bytes that may follow the last of these tokens.
+std::vector<float> next_bytes(Engine& engine, std::span<std::int32_t> tokens) {
+  const auto time = static_cast<std::int64_t>(tokens.size());
+  const TensorView all = engine.predict({tokens.data(), DType::i32, {1, time}});
+  const std::int64_t vocabulary = all.columns();
+  internal::require(all.type == DType::f32, "generate() takes logits in f32");
+  internal::require(vocabulary >= kBytes,
+                    "generate() needs a model of bytes: a vocabulary of at least 256");
+  std::vector<float> bytes(kBytes);
+  kernels::Device& device = engine.device();
+  device.copy(device.compute(), bytes.data(), all.as<float>() + (time - 1) * vocabulary,
+              bytes.size() * sizeof(float));
+  device.compute().synchronize();
+  return bytes;
+}
+
+}  // namespace
+
+double held_out_loss(Engine& engine, const TextDataset& data, std::uint64_t max_windows) {
+  constexpr std::uint64_t rows = 16;
+  const auto ranks = static_cast<std::uint64_t>(engine.layout().dp),
+             rank = static_cast<std::uint64_t>(engine.mesh().dp_rank);
+  const std::uint64_t all = data.held_out_size(), count = std::min(max_windows, all),
+                      end = count * (rank + 1) / ranks;
+  std::vector<Batch> batches;
+  for (std::uint64_t first = count * rank / ranks; first < end; first += rows) {
+    std::vector<std::uint64_t> windows;
+    for (std::uint64_t i = first; i < std::min(first + rows, end); ++i)
+      windows.push_back(i * all / count);
+    batches.push_back(data.held_out(windows));
+  }
+  std::vector<MicroBatch> micros;
+  for (Batch& batch : batches) micros.push_back(micro_batches(batch, 1).front());
+  return engine.evaluate(micros);
+}
+
+std::string generate(Engine& engine, const std::string& prompt, int count,
+                     const GenerateOptions& options) {
+  std::vector<std::int32_t> tokens;
+  for (const char c : prompt.empty() ? std::string("\n") : prompt)
+    tokens.push_back(static_cast<unsigned char>(c));
+  const auto most = options.context <= 0 ? SIZE_MAX : static_cast<std::size_t>(options.context);
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    const auto seen = std::span(tokens).last(std::min(tokens.size(), most));
+    const double uniform = kernels::philox_uniform(options.seed, 0, static_cast<std::uint64_t>(i));
+    const std::size_t next = draw(next_bytes(engine, seen), options, uniform);
+    tokens.push_back(static_cast<std::int32_t>(next));
+    text.push_back(static_cast<char>(next));
+  }
+  return text;
+}
+
+}  // namespace troupe::train
