@@ -1,8 +1,7 @@
-/// Matrix products of row-major float matrices, and the bias of a linear layer.
+/// Matrix products of row-major float matrices.
 ///
-///     // y[rows, out] = x[rows, in] * w[out, in]^T + b
+///     // y[rows, out] = x[rows, in] * w[out, in]^T
 ///     gemm(Op::none, Op::transpose, rows, out, in, x, in, w, in, 0, y, out);
-///     add_bias(y, b, rows, out);
 ///
 /// gemm() runs on the BLAS library of blas.hpp when one is found, else on builtin_gemm().
 #pragma once
@@ -28,11 +27,5 @@ TROUPE_API void gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int6
 TROUPE_API void builtin_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k,
                              const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
                              float beta, float* c, std::int64_t ldc);
-
-/// out[r, c] += bias[c].
-TROUPE_API void add_bias(float* out, const float* bias, std::int64_t rows, std::int64_t columns);
-/// dbias[c] += sum over rows of dout[r, c], rows ascending.
-TROUPE_API void add_bias_backward(float* dbias, const float* dout, std::int64_t rows,
-                                  std::int64_t columns);
 
 }  // namespace troupe::kernels

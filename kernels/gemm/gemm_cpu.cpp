@@ -118,19 +118,4 @@ void builtin_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t
   }
 }
 
-TROUPE_KERNEL void add_bias(float* out, const float* bias, std::int64_t rows,
-                            std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* __restrict row = out + r * columns;
-    for (std::int64_t c = 0; c < columns; ++c) row[c] += bias[c];
-  }
-}
-
-TROUPE_KERNEL void add_bias_backward(float* dbias, const float* dout, std::int64_t rows,
-                                     std::int64_t columns) {
-  float* __restrict sum = dbias;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c) sum[c] += dout[r * columns + c];
-}
-
 }  // namespace troupe::kernels

@@ -114,14 +114,4 @@ TROUPE_INLINE double exp(double x) {
   return std::exp(x);
 }
 
-/// tanh(x) with an absolute error below 2e-7; NaN for NaN.
-TROUPE_INLINE float tanh(float x) {
-  x = x > 10.0f ? 10.0f : x;
-  x = x < -10.0f ? -10.0f : x;
-  return 1.0f - 2.0f / (exp(2.0f * x) + 1.0f);
-}
-TROUPE_INLINE double tanh(double x) {
-  return std::tanh(x);
-}
-
 }  // namespace troupe::kernels::internal

@@ -1,8 +1,20 @@
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
-#include "troupe/kernels/norm/norm.hpp"
+#include "troupe/kernels/internal/simd.hpp"
 
 namespace troupe::kernels::cpu {
+namespace {
+
+/// In f64, in a fixed order of 16 lanes: exact to about 1e-15 relative. Not finite when an element
+/// is not.
+TROUPE_KERNEL double sum_of_squares(const float* x, std::int64_t n) {
+  return internal::sum<double>(n, [=](std::int64_t i) {
+    const double value = x[i];
+    return value * value;
+  });
+}
+
+}  // namespace
 
 void chunk_squares(Queue& queue, const ChunkSquares& o) {
   const std::int64_t chunks = (o.n + o.chunk - 1) / o.chunk;

@@ -1,7 +1,8 @@
 // gemm against a plain loop: every transpose, odd sizes, strides wider than the rows, beta; and
 // each library.
+#include "troupe/kernels/gemm/gemm.hpp"
 #include "helpers.hpp"
-#include "troupe/kernels/kernels.hpp"
+#include "troupe/kernels/gemm/blas.hpp"
 
 namespace troupe::kernels {
 namespace {
@@ -112,14 +113,6 @@ TEST(Gemm, SaysWhichLibraryItUses) {
     EXPECT_EQ(blas_description().substr(0, 6), "oneDNN");
   }
   use_blas(Blas::builtin);
-}
-
-TEST(Gemm, BiasAndItsGradient) {
-  std::vector<float> y(6, 1.0f), b = {1, 2, 3}, db(3, 10.0f);
-  add_bias(y.data(), b.data(), 2, 3);
-  EXPECT_EQ(y, (std::vector<float>{2, 3, 4, 2, 3, 4}));
-  add_bias_backward(db.data(), y.data(), 2, 3);
-  EXPECT_EQ(db, (std::vector<float>{14, 16, 18}));
 }
 
 }  // namespace

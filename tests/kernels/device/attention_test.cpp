@@ -1,8 +1,6 @@
 // Attention with kept probabilities and with an online softmax, against plain loops in double.
 #include "../helpers.hpp"
 #include "troupe/kernels/device/device.hpp"
-#include "troupe/kernels/gemm/blas.hpp"
-#include "troupe/kernels/kernels.hpp"
 
 #include <cstring>
 #include <limits>
@@ -180,42 +178,6 @@ TEST(AttentionOperation, BitsDoNotDependOnTheNumberOfThreads) {
       ASSERT_EQ(std::memcmp(x.dqkv.data(), one.dqkv.data(), 4 * x.dqkv.size()), 0);
     }
   }
-}
-
-TEST(AttentionOperation, BuiltInBitsAreThoseOfTheKernelBefore) {
-  const Blas before = load_blas();
-  ASSERT_TRUE(use_blas(Blas::builtin));
-  const std::int64_t batch = 2, time = 300, heads = 2, size = 16, channels = heads * size;
-  const auto n = static_cast<std::size_t>(batch * time);
-  std::vector<float> qkv = random_vector(n * 3 * channels, 1),
-                     dout = random_vector(n * channels, 2);
-  std::vector<float> out(n * channels), p(n * heads * time), dqkv(qkv.size(), 0.0f);
-  std::vector<float> out2(out), p2(p), dqkv2(qkv.size(), 9.0f);
-  attention_forward(out.data(), p.data(), qkv.data(), batch, time, channels, heads);
-  attention_backward(dqkv.data(), dout.data(), qkv.data(), p.data(), batch, time, channels, heads);
-  AttentionBackward o;
-  o.forward = {.batch = batch,
-               .time = time,
-               .heads = heads,
-               .kv_heads = heads,
-               .head_size = size,
-               .q = qkv.data(),
-               .k = qkv.data() + channels,
-               .v = qkv.data() + 2 * channels,
-               .q_row = 3 * channels,
-               .kv_row = 3 * channels,
-               .out = out2.data(),
-               .lse = nullptr,
-               .probabilities = p2.data()};
-  o.dout = dout.data();
-  o.dq = dqkv2.data(), o.dk = dqkv2.data() + channels, o.dv = dqkv2.data() + 2 * channels;
-  Device device = cpu_device();
-  device.kernels().attention(device.compute(), o.forward);
-  device.kernels().attention_backward(device.compute(), o);
-  EXPECT_EQ(out, out2);
-  EXPECT_EQ(p, p2);
-  EXPECT_EQ(dqkv, dqkv2);
-  use_blas(before);
 }
 
 /// Rows before `t` of both runs are equal and finite, in out and in dq.

@@ -1,6 +1,7 @@
 // Cross-entropy: whole, in shards of the vocabulary, with ignored rows and extreme logits.
 #include "testing.hpp"
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
 
 namespace troupe::kernels {
 namespace {
@@ -44,6 +45,24 @@ TEST(CrossEntropy, IsTorchs) {
   cpu::cross_entropy(queue, rows.call(1, false));
   EXPECT_NEAR(rows.losses[0], .41703001628, 1e-10);
   EXPECT_EQ(rows.logits, (std::vector<double>{2, 1, .1}));
+}
+
+TEST(CrossEntropy, OfEqualLogitsIsTheLogarithmOfTheirNumber) {
+  for (const std::size_t classes : {10u, 65u, 50257u}) {
+    Rows<float> rows{std::vector<float>(classes, 0.5f), {3}};
+    SplitQueue queue;
+    cpu::cross_entropy(queue, rows.call(1, false));
+    EXPECT_NEAR(rows.losses[0], std::log(static_cast<double>(classes)), 2e-6 * 11);
+  }
+}
+
+// Far-away scores are where they come from.
+TEST(CrossEntropy, GivesNoSubnormalNumbersWhenTheyAreFlushed) {
+  const FlushDenormals flush;
+  Rows<float> rows{{100, 12.5f, 13, -50}, {0}};
+  SplitQueue queue;
+  cpu::cross_entropy(queue, rows.call(0.25));
+  for (const float value : rows.logits) EXPECT_NE(std::fpclassify(value), FP_SUBNORMAL) << value;
 }
 
 TEST(CrossEntropy, GradientIsCentralDifferences) {
