@@ -17,8 +17,14 @@
 ///       alignment beyond their type's;
 ///  K-6  the mathematics decides what is finite: a result is finite where the exact one fits its
 ///       type, and an element that is not used does not reach the result.
-/// `type` is the type of activations and weights: f32 and f64 on the CPU. Statistics (mean, rstd,
-/// lse, losses) have the type of gradients: f32, or f64 for type f64.
+/// `type` is the type of activations and weights: of every operand that is a void pointer, except
+///  - statistics: mean, rstd, lse, maximum, sum, target_logit, losses;
+///  - gradients of weights: dweight, dbias, dtable, dpositions, the sums of column_sum, and c where
+///    Gemm::c_type says so.
+/// These are f32, or f64 for type f64. The CPU has f32, f64, bf16 and f16; a 16-bit call gives what
+/// the f32 call gives on the same numbers, and rounds each 16-bit result once (to the nearest, ties
+/// to even; what f16 cannot hold becomes an infinity). A device computes a 16-bit call in f32 too,
+/// in its own order. CPU calls take f32 copies of 16-bit operands: they are for correctness.
 #pragma once
 
 #include "troupe/kernels/device.hpp"
@@ -35,7 +41,7 @@ enum class Activation : std::uint8_t { none, relu, gelu, silu };
 /// c[m, n] = act(op(a)[m, k] * op(b)[k, n] + beta * c + bias), `batch` times with the strides.
 struct Gemm {
   DType type = DType::f32;    ///< of a, b, bias and aux
-  DType c_type = DType::f32;  ///< of c; f64 when type is f64
+  DType c_type = DType::f32;  ///< of c: f32 or `type`; f64 when type is f64
   Op a_op = Op::none, b_op = Op::none;
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
@@ -124,7 +130,7 @@ struct Attention {
   std::int64_t q_row = 0, kv_row = 0;
   void* out = nullptr;            ///< [batch, time, heads, head_size]
   void* lse = nullptr;            ///< [batch, heads, time]; may be null with probabilities
-  void* probabilities = nullptr;  ///< [batch, heads, time, time], zero above the diagonal
+  void* probabilities = nullptr;  ///< [batch, heads, time, time], zero above the diagonal; `type`
 };
 struct AttentionBackward {
   Attention forward;  ///< all that forward had, out too

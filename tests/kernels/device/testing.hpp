@@ -58,7 +58,7 @@ class Guarded {
 
  private:
   static constexpr std::size_t kGuard = 16;
-  static constexpr T kCanary = T(77);
+  static inline const T kCanary = T(77);
   std::size_t offset_, n_;
   std::vector<T> memory_;
 };
