@@ -7,7 +7,7 @@
 namespace troupe::train::internal {
 namespace {
 
-constexpr std::int64_t kWeightBytes = sizeof(float);
+constexpr std::int64_t kGradientBytes = sizeof(float);
 constexpr const char* kTraffic = "the traffic of a step";
 
 /// The first, one between, the last: all between are alike.
@@ -15,9 +15,10 @@ constexpr int kRehearsed = 3;
 
 }  // namespace
 
-Rehearsal::Rehearsal(const Index& index, int zero, int micro)
+Rehearsal::Rehearsal(const Index& index, int zero, int micro, DType weights)
     : index_(index),
       zero_(index.dp() == 1 ? 0 : zero),
+      weight_bytes_(kernels::size_of(weights)),
       pool_([](std::int64_t bytes) { return Slab{bytes}; }),
       read_(units_of_layers(index)),
       units_(index.units().size()),
@@ -43,14 +44,15 @@ void Rehearsal::repeat(const Moved& before, std::int64_t times) {
     moved_.*kind = add_product(moved_.*kind, moved_.*kind - before.*kind, times, kTraffic);
 }
 
-std::int64_t Rehearsal::bytes_of(std::size_t unit) const {
-  return index_.units()[unit].size * kWeightBytes;
+std::int64_t Rehearsal::bytes_of(std::size_t unit, std::int64_t element) const {
+  return index_.units()[unit].size * element;
 }
 
 /// An operation over the unit's slab that counts so many times (ranks - 1) / ranks of it.
-void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor) {
+void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor,
+                      std::int64_t element) {
   const UnitPlace& place = index_.units()[unit];
-  const std::int64_t times = factor * (index_.dp() - 1) * kWeightBytes;
+  const std::int64_t times = factor * (index_.dp() - 1) * element;
   counter = add_product(counter, place.used, times, kTraffic);
   moved_.padding = add_product(moved_.padding, place.size - place.used, times, kTraffic);
 }
@@ -60,8 +62,8 @@ void Rehearsal::ask_ahead() {
   for (const int unit : read_[static_cast<std::size_t>(visits_[asked_++])]) {
     const auto u = static_cast<std::size_t>(unit);
     if (zero_ < 3 || units_[u].gathered++ > 0) continue;
-    pool_.take(bytes_of(u));
-    count(moved_.all_gather, u, 1);
+    pool_.take(bytes_of(u, weight_bytes_));
+    count(moved_.all_gather, u, 1, weight_bytes_);
   }
 }
 
@@ -72,7 +74,7 @@ void Rehearsal::enter(std::size_t unit) {
 void Rehearsal::leave(std::size_t unit) {
   for (const int read : read_[unit]) {
     const auto u = static_cast<std::size_t>(read);
-    if (zero_ == 3 && --units_[u].gathered == 0) pool_.give_back({bytes_of(u)});
+    if (zero_ == 3 && --units_[u].gathered == 0) pool_.give_back({bytes_of(u, weight_bytes_)});
   }
 }
 
@@ -95,15 +97,15 @@ void Rehearsal::backward(bool last) {
 
 void Rehearsal::begin_gradients(std::size_t unit) {
   while (units_[unit].in_flight) finish_next();
-  if (zero_ >= 2) pool_.take(bytes_of(unit));
+  if (zero_ >= 2) pool_.take(bytes_of(unit, kGradientBytes));
 }
 
 void Rehearsal::submit(std::size_t unit) {
   while (zero_ >= 2 && flights_.size() >= kMostInFlight) finish_next();
   if (zero_ == 0)
-    count(moved_.all_reduce, unit, 2);
+    count(moved_.all_reduce, unit, 2, kGradientBytes);
   else
-    count(moved_.reduce_scatter, unit, 1);
+    count(moved_.reduce_scatter, unit, 1, kGradientBytes);
   units_[unit].in_flight = true;
   flights_.push_back(unit);
 }
@@ -112,7 +114,7 @@ void Rehearsal::finish_next() {
   const std::size_t unit = flights_.front();
   flights_.pop_front();
   units_[unit].in_flight = false;
-  if (zero_ >= 2) pool_.give_back({bytes_of(unit)});
+  if (zero_ >= 2) pool_.give_back({bytes_of(unit, kGradientBytes)});
 }
 
 void Rehearsal::update() {
@@ -123,7 +125,7 @@ void Rehearsal::update() {
   if (zero_ > 0)
     moved_.norm = add_product(moved_.norm, index_.slab_size() / kChunk * kDouble, others, kTraffic);
   for (std::size_t u = 0; u < units_.size(); ++u)
-    if (zero_ == 1 || zero_ == 2) count(moved_.all_gather, u, 1);
+    if (zero_ == 1 || zero_ == 2) count(moved_.all_gather, u, 1, weight_bytes_);
 }
 
 }  // namespace troupe::train::internal

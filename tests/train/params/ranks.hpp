@@ -76,6 +76,7 @@ class Learner {
     int zero = 0, ranks = 1, micro = 1;
     bool offload = false;
     OptimizerOptions optimizer = {};
+    DType weights = DType::f32;
     /// Of (rank, micro-batch, step, element): a gradient.
     std::function<float(int, int, int, std::uint64_t)> gradient = [](int rank, int micro, int step,
                                                                      std::uint64_t element) {
@@ -94,12 +95,14 @@ class Learner {
                {.zero = options.zero,
                 .dp_rank = rank,
                 .offload = options.offload,
-                .moments = options.optimizer.moments()},
+                .moments = options.optimizer.moments(),
+                .weights = options.weights},
                dp) {
     for (int unit = 0; unit < units(); ++unit) {
       store_.gather(unit);
+      store_.begin_initial(unit);
       for (const TensorId id : place(unit).tensors)
-        write(store_.weights_of(id),
+        write(store_.initial_of(id),
               [&](std::uint64_t i) { return noise(999, static_cast<std::uint64_t>(id), 0, i); });
       store_.keep_weights(unit);
       store_.release(unit);

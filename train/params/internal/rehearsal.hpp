@@ -21,8 +21,8 @@ struct Moved {
 /// before the next one waits.
 class Rehearsal {
  public:
-  /// Throws InvalidArgument when the traffic is no 64-bit number.
-  Rehearsal(const Index& index, int zero, int micro);
+  /// `weights`: their type. Throws InvalidArgument when the traffic is no 64-bit number.
+  Rehearsal(const Index& index, int zero, int micro, DType weights);
 
   /// Most bytes of units in use and gradients in flight.
   std::int64_t peak() const noexcept { return pool_.peak(); }
@@ -50,12 +50,13 @@ class Rehearsal {
   void finish_next();
   void update();
 
-  std::int64_t bytes_of(std::size_t unit) const;
-  void count(std::int64_t& counter, std::size_t unit, std::int64_t factor);
+  std::int64_t bytes_of(std::size_t unit, std::int64_t element) const;
+  void count(std::int64_t& counter, std::size_t unit, std::int64_t factor, std::int64_t element);
   bool has(std::size_t unit) const { return index_.units()[unit].size > 0; }
 
   const Index& index_;
   int zero_;
+  std::int64_t weight_bytes_;  // of an element
   SlabPool<Slab> pool_;
   UnitsOfLayers read_;
   std::vector<Unit> units_;
