@@ -46,7 +46,7 @@ Passes::Passes(Parts& parts)
       gradients_(parts.index, [&parts](TensorId id) { return parts.store.gradients_of(id); }),
       arena_(parts.device),
       gathers_(parts.store, parts.units),
-      reductions_(parts.store),
+      reductions_(parts.store, parts.device, parts.mesh.tp.get()),
       last_layers_(last_layers(parts.index)) {}
 
 const PassPlan& Passes::plan_for(const Spec& in, PassMode mode) {

@@ -6,7 +6,8 @@
 
 namespace troupe::train::internal {
 
-Reductions::Reductions(Store& store) : store_(&store), bounded_(store.options().zero >= 2) {}
+Reductions::Reductions(Store& store, kernels::Device& device, collective::Communicator* tp)
+    : store_(&store), partials_(store, device, tp), bounded_(store.options().zero >= 2) {}
 
 bool Reductions::has(int unit) const noexcept {
   return std::find(flights_.begin(), flights_.end(), unit) != flights_.end();
@@ -20,6 +21,7 @@ void Reductions::begin(int unit) {
 void Reductions::submit(int unit, bool last_micro) {
   while (bounded_ && flights_.size() >= kMostInFlight) finish_next();
   if (last_micro) store_->add_tied(unit);
+  partials_.sum(unit);
   store_->reduce(unit);
   flights_.push_back(unit);
   submitted_ += store_->index().units()[static_cast<std::size_t>(unit)].used *

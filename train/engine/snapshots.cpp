@@ -1,8 +1,10 @@
 // Whole tensors out of any layout, and back into any other.
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/train/engine/internal/state.hpp"
+#include "troupe/train/engine/internal/whole_tensors.hpp"
 #include "troupe/train/hash.hpp"
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/params/shards.hpp"
 
 #include <cstring>
 #include <map>
@@ -24,32 +26,71 @@ std::span<const Kind> kinds_of(const OptimizerOptions& optimizer) {
   return std::span(kKinds).first(std::size_t{1} + static_cast<std::size_t>(optimizer.moments()));
 }
 
-std::size_t bytes_of(const TensorPlace& tensor) {
-  return static_cast<std::size_t>(tensor.local.count()) * sizeof(float);
-}
-
 /// Without bytes.
-NamedTensor named(const Kind& kind, const TensorPlace& tensor) {
+NamedTensor named(const Kind& kind, const internal::CatalogueTensor& tensor) {
   return {std::string(kind.prefix) + tensor.name,
           DType::f32,
-          {tensor.global.begin(), tensor.global.end()},
+          {tensor.shape.begin(), tensor.shape.end()},
           {}};
+}
+
+std::size_t bytes_of(const internal::CatalogueTensor& tensor) {
+  return static_cast<std::size_t>(tensor.shape.count()) * sizeof(float);
 }
 
 std::vector<NamedTensor> wanted(const internal::Parts& parts) {
   std::vector<NamedTensor> all;
   for (const Kind& kind : kinds_of(parts.optimizer))
-    for (const UnitPlace& unit : parts.index.units())
-      for (const TensorId id : unit.tensors) all.push_back(named(kind, parts.index[id]));
+    for (const auto& unit : parts.catalogue)
+      for (const internal::CatalogueTensor& tensor : unit) all.push_back(named(kind, tensor));
   return all;
 }
 
-void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
+/// The whole tensors of every unit of the model, kind after kind, on all ranks.
+std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors& whole) {
+  std::vector<NamedTensor> all;
+  whole.find_stages();
+  for (const Kind& kind : kinds_of(parts.optimizer))
+    for (int number = 0; number < static_cast<int>(parts.catalogue.size()); ++number) {
+      std::vector<std::vector<float>> mine;
+      if (const int unit = whole.unit_of(number); unit >= 0) mine = whole.read(unit, kind.part);
+      const auto& tensors = parts.catalogue[static_cast<std::size_t>(number)];
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        NamedTensor& tensor = all.emplace_back(named(kind, tensors[t]));
+        tensor.bytes.resize(bytes_of(tensors[t]));
+        if (!mine.empty()) std::memcpy(tensor.bytes.data(), mine[t].data(), tensor.bytes.size());
+        if (collective::Communicator* pp = parts.mesh.pp.get())
+          pp->broadcast({tensor.bytes.data(), DType::f32, tensors[t].shape.count()},
+                        whole.stage_of(number))
+              .wait();
+      }
+    }
+  return all;
+}
+
+/// XXH64 of every tensor's weights in the order of the catalogue, on all ranks.
+std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensors& whole) {
+  std::vector<std::int64_t> hashes;
+  for (int number = 0; number < static_cast<int>(parts.catalogue.size()); ++number) {
+    const std::size_t first = hashes.size();
+    hashes.resize(first + parts.catalogue[static_cast<std::size_t>(number)].size());
+    const int unit = whole.unit_of(number);
+    if (unit < 0) continue;
+    const std::vector<std::vector<float>> mine = whole.read(unit, Part::weights);
+    for (std::size_t t = 0; t < mine.size(); ++t)
+      hashes[first + t] = static_cast<std::int64_t>(hash_floats(mine[t]));
+  }
+  if (collective::Communicator* pp = parts.mesh.pp.get())  // 0 on all stages but one
+    pp->all_reduce(hashes, collective::Reduce::sum, {.purpose = collective::Purpose::count}).wait();
+  return hashes;
+}
+
+void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
   const std::string why = difference(snapshot.tensors, wanted(parts));
   if (!why.empty()) internal::reject("the snapshot is not of this model: " + why);
   if (snapshot.step < 0)
     internal::reject("the snapshot is of step " + std::to_string(snapshot.step));
-  for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
+  for (const NamedTensor& tensor : snapshot.tensors) {
     std::size_t bytes = sizeof(float);
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
     if (tensor.bytes.size() != bytes)
@@ -61,35 +102,26 @@ void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
 
 }  // namespace
 
-Snapshot Engine::State::snapshot(int root) {
-  return guarded("snapshot()", [&] {
-    Snapshot result{.step = steps, .seed = seed, .tensors = {}};
-    std::vector<float> slab;
-    for (const Kind& kind : kinds_of(parts.optimizer))
-      for (int u = 0; u < parts.unit_count(); ++u) {
-        const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(u)];
-        if (unit.size == 0) continue;
-        slab.resize(static_cast<std::size_t>(unit.size));
-        parts.store.read_whole(u, kind.part, slab);
-        if (root >= 0 && root != parts.mesh.rank()) continue;
-        for (const TensorId id : unit.tensors) {
-          const TensorPlace& tensor = parts.index[id];
-          NamedTensor& whole = result.tensors.emplace_back(named(kind, tensor));
-          const auto* first = reinterpret_cast<const std::byte*>(slab.data() + tensor.offset);
-          whole.bytes.assign(first, first + bytes_of(tensor));
-        }
-      }
-    return result;
+Snapshot Engine::State::snapshot() {
+  Snapshot result{.step = steps, .seed = seed, .tensors = {}};
+  const std::string difference = guarded("snapshot()", [&] {
+    internal::WholeTensors whole(parts);
+    result.tensors = read_all(parts, whole);
+    return whole.difference();
   });
+  if (!difference.empty()) internal::reject(difference);
+  return result;
 }
 
-void Engine::State::restore(const SnapshotView& snapshot) {
-  require_running();
-  require_same(snapshot, parts);
-  std::map<std::string_view, const TensorOf<BlobView>*> by_name;
-  for (const TensorOf<BlobView>& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
+void Engine::State::restore(const Snapshot& snapshot) {
+  agree("restore()", [&] {
+    require_same(snapshot, parts);
+    return internal::Counts{};
+  });
+  std::map<std::string_view, const NamedTensor*> by_name;
+  for (const NamedTensor& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
   guarded("restore()", [&] {
-    std::vector<float> slab;
+    std::vector<float> slab, whole;
     for (const Kind& kind : kinds_of(parts.optimizer))
       for (int u = 0; u < parts.unit_count(); ++u) {
         const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(u)];
@@ -97,9 +129,12 @@ void Engine::State::restore(const SnapshotView& snapshot) {
         slab.assign(static_cast<std::size_t>(unit.size), 0.0f);  // padding is zero
         for (const TensorId id : unit.tensors) {
           const TensorPlace& tensor = parts.index[id];
-          const std::string name = std::string(kind.prefix) + tensor.name;
-          std::memcpy(slab.data() + tensor.offset, by_name.at(name)->bytes.data(),
-                      bytes_of(tensor));
+          const NamedTensor& from = *by_name.at(std::string(kind.prefix) + tensor.name);
+          whole.resize(from.bytes.size() / sizeof(float));
+          std::memcpy(whole.data(), from.bytes.data(), from.bytes.size());
+          take_shard(tensor, whole,
+                     std::span(slab).subspan(static_cast<std::size_t>(tensor.offset),
+                                             static_cast<std::size_t>(tensor.local.count())));
         }
         parts.store.write_whole(u, kind.part, slab);
       }
@@ -110,20 +145,15 @@ void Engine::State::restore(const SnapshotView& snapshot) {
 }
 
 std::uint64_t Engine::State::weights_hash() {
-  return guarded("weights_hash()", [&] {
-    std::vector<std::uint64_t> hashes;
-    std::vector<float> slab;
-    for (int u = 0; u < parts.unit_count(); ++u) {
-      const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(u)];
-      if (unit.size == 0) continue;
-      slab.resize(static_cast<std::size_t>(unit.size));
-      parts.store.read_whole(u, Part::weights, slab);
-      for (const TensorId id : unit.tensors)
-        hashes.push_back(
-            hash_bytes(slab.data() + parts.index[id].offset, bytes_of(parts.index[id])));
-    }
-    return hash_bytes(hashes.data(), hashes.size() * sizeof(std::uint64_t));
+  std::uint64_t hash = 0;
+  const std::string difference = guarded("weights_hash()", [&] {
+    internal::WholeTensors whole(parts);
+    const std::vector<std::int64_t> hashes = hash_all(parts, whole);
+    hash = hash_bytes(hashes.data(), hashes.size() * sizeof(std::int64_t));
+    return whole.difference();
   });
+  if (!difference.empty()) internal::reject(difference);
+  return hash;
 }
 
 }  // namespace troupe::train

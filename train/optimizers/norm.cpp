@@ -1,58 +1,150 @@
 #include "troupe/train/optimizers/norm.hpp"
 
+#include "troupe/train/internal/visits.hpp"
+
+#include <algorithm>
 #include <cmath>
-#include <span>
-#include <vector>
 
 namespace troupe::train {
 namespace {
 
-/// Of the chunks that this rank owns: of all units in their order.
-std::vector<double> own_squares(kernels::Device& device, Store& store) {
-  std::vector<Store::Owned> owned;
-  std::int64_t chunks = 0;
-  for (int unit = 0; unit < static_cast<int>(store.index().units().size()); ++unit) {
-    owned.push_back(store.owned(unit));
-    chunks += owned.back().range.count / kChunk;
+using internal::CountedRange;
+
+/// Adds the squares of one unit's owned elements to `chunks`, by chunk. Ranges of one chunk each
+/// need a place of their own until the device has made them.
+class UnitSquares {
+ public:
+  UnitSquares(kernels::Device& device, const Store::Owned& owned, std::vector<CountedRange> counted)
+      : counted_(std::move(counted)) {
+    std::size_t places = 0;
+    for (const CountedRange& each : counted_) places += chunks_of(each);
+    squares_.resize(places);
+    double* out = squares_.data();
+    for (const CountedRange& each : counted_) {
+      device.kernels().chunk_squares(device.compute(), {.n = each.range.count,
+                                                        .chunk = kChunk,
+                                                        .x = owned.gradients + each.range.first,
+                                                        .out = out});
+      out += chunks_of(each);
+    }
   }
-  std::vector<double> squares(static_cast<std::size_t>(chunks));
-  double* out = squares.data();
-  for (const Store::Owned& part : owned) {
-    device.kernels().chunk_squares(
-        device.compute(),
-        {.n = part.range.count, .chunk = kChunk, .x = part.gradients, .out = out});
-    out += part.range.count / kChunk;
+  /// When the device's queue has been synchronised.
+  void add_to(std::span<double> chunks) const {
+    std::size_t next = 0;
+    for (const CountedRange& each : counted_)
+      for (std::size_t i = 0; i < chunks_of(each); ++i)
+        chunks[static_cast<std::size_t>(each.chunk) + i] += squares_[next++];
+  }
+
+ private:
+  static std::size_t chunks_of(const CountedRange& each) {
+    return static_cast<std::size_t>((each.range.count + kChunk - 1) / kChunk);
+  }
+  std::vector<CountedRange> counted_;
+  std::vector<double> squares_;
+};
+
+/// Of the chunks that this rank owns: of all units in their order.
+std::vector<double> own_squares(kernels::Device& device, Store& store, int tp_rank) {
+  std::vector<UnitSquares> units;
+  std::vector<std::size_t> chunks;
+  for (int unit = 0; unit < static_cast<int>(store.index().units().size()); ++unit) {
+    const Store::Owned owned = store.owned(unit);
+    chunks.push_back(static_cast<std::size_t>(owned.range.count / kChunk));
+    units.emplace_back(device, owned,
+                       internal::counted_ranges(store.index(), unit, owned.range, tp_rank));
   }
   device.compute().synchronize();
+  std::vector<double> squares;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    squares.resize(squares.size() + chunks[u]);
+    units[u].add_to(std::span(squares).last(chunks[u]));
+  }
   return squares;
 }
 
-/// `squares` has those of each rank one after the other, and a rank's by unit.
-double sum_by_unit(const Index& index, int ranks, std::span<const double> squares) {
-  const std::size_t stride = squares.size() / static_cast<std::size_t>(ranks);
-  double total = 0;
-  std::size_t first = 0;
-  for (const UnitPlace& unit : index.units()) {
-    const auto chunks = static_cast<std::size_t>(unit.size / kChunk / ranks);
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-      for (const double square : squares.subspan(rank * stride + first, chunks)) total += square;
-    first += chunks;
+/// Every rank's numbers, rank after rank.
+std::vector<double> gather(collective::Communicator* group, std::vector<double> mine) {
+  if (group == nullptr) return mine;
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(group->size()));
+  group->all_gather(mine, all, {.after = {}, .purpose = collective::Purpose::norm}).wait();
+  return all;
+}
+
+/// Sums of this rank's units, at the places of their numbers in the whole model.
+std::vector<double> by_number(const Index& index, std::vector<double> sums, int units) {
+  if (units == 0) return sums;
+  std::vector<double> all(static_cast<std::size_t>(units));
+  for (std::size_t unit = 0; unit < sums.size(); ++unit)
+    all.at(static_cast<std::size_t>(internal::number_of(index, static_cast<int>(unit)))) =
+        sums[unit];
+  return all;
+}
+
+/// Appends the elements [first, end) of a range that was asked for, cut so that a piece lies in one
+/// chunk or in whole ones.
+void append(std::vector<CountedRange>& ranges, std::int64_t first, std::int64_t end) {
+  while (first < end) {
+    std::int64_t stop = first % kChunk == 0 ? end / kChunk * kChunk : 0;
+    if (stop <= first) stop = std::min(end, (first / kChunk + 1) * kChunk);
+    ranges.push_back({{first, stop - first}, first / kChunk});
+    first = stop;
   }
-  return total;
 }
 
 }  // namespace
 
-double global_norm(kernels::Device& device, Store& store, collective::Communicator* dp) {
-  std::vector<double> squares = own_squares(device, store);
-  int ranks = 1;
-  if (store.options().zero > 0 && store.index().dp() > 1) {
-    ranks = store.index().dp();
-    std::vector<double> all(squares.size() * static_cast<std::size_t>(ranks));
-    dp->all_gather(squares, all, {.after = {}, .purpose = collective::Purpose::norm}).wait();
-    squares = std::move(all);
+namespace internal {
+
+std::vector<CountedRange> counted_ranges(const Index& index, int unit, const Range& owned,
+                                         int tp_rank) {
+  std::vector<CountedRange> ranges;
+  std::int64_t next = owned.first;  // of the slab: up to here it is decided
+  for (const TensorId id : index.units().at(static_cast<std::size_t>(unit)).tensors) {
+    const TensorPlace& tensor = index[id];
+    if (tp_rank == 0 || tensor.shard.axis >= 0) continue;
+    const std::int64_t first = std::clamp(tensor.offset, next, owned.end());
+    append(ranges, next - owned.first, first - owned.first);
+    next = std::clamp(tensor.offset + tensor.local.count(), first, owned.end());
   }
-  return std::sqrt(sum_by_unit(store.index(), ranks, squares));
+  append(ranges, next - owned.first, owned.count);
+  return ranges;
+}
+
+std::vector<double> sums_of_units(const Index& index, int owners, std::span<const double> squares) {
+  const std::size_t stride = squares.size() / static_cast<std::size_t>(owners);
+  std::vector<double> sums;
+  std::size_t first = 0;
+  for (const UnitPlace& unit : index.units()) {
+    const auto chunks = static_cast<std::size_t>(unit.size / kChunk / owners);
+    double& sum = sums.emplace_back();
+    for (std::size_t owner = 0; owner < static_cast<std::size_t>(owners); ++owner)
+      for (const double square : squares.subspan(owner * stride + first, chunks)) sum += square;
+    first += chunks;
+  }
+  return sums;
+}
+
+double add_units(std::span<const double> sums, std::size_t units) {
+  double total = 0;
+  for (std::size_t unit = 0; unit < units; ++unit)
+    for (std::size_t at = unit; at < sums.size(); at += units) total += sums[at];
+  return total;
+}
+
+}  // namespace internal
+
+double global_norm(kernels::Device& device, Store& store, const NormGroups& groups) {
+  const int tp_rank = groups.tp == nullptr ? 0 : groups.tp->rank();
+  std::vector<double> squares = own_squares(device, store, tp_rank);
+  int owners = 1;
+  if (store.options().zero > 0 && store.index().dp() > 1) {
+    owners = store.index().dp();
+    squares = gather(groups.dp, std::move(squares));
+  }
+  const std::vector<double> sums = by_number(
+      store.index(), internal::sums_of_units(store.index(), owners, squares), groups.units);
+  return std::sqrt(internal::add_units(gather(groups.pp, gather(groups.tp, sums)), sums.size()));
 }
 
 float clip_factor(double norm, double max_norm) {

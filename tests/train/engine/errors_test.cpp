@@ -57,16 +57,16 @@ TEST(Layouts, ThatDoNotFitAreRefused) {
   });
 }
 
-TEST(Layouts, WithTensorOrPipelineParallelismAreNotThereYet) {
+TEST(Layouts, WithPipelineParallelismAreNotThereYet) {
   auto group = collective::local_group(2);
   std::vector<std::thread> threads;
   for (auto& rank : group)
     threads.emplace_back([&rank] {
-      collective::Mesh mesh = collective::make_mesh(std::move(rank), {.tp = 2});
+      collective::Mesh mesh = collective::make_mesh(std::move(rank), {.pp = 2});
       kernels::Device device = kernels::cpu_device();
       const std::string message =
-          message_of([&] { Engine(gpt(kRefusedShape), {.tp = 2}, mesh, device, {}); });
-      EXPECT_TRUE(says(message, "use dp=2")) << message;
+          message_of([&] { Engine(gpt(kRefusedShape), {.pp = 2}, mesh, device, {}); });
+      EXPECT_TRUE(says(message, "use pp=1")) << message;
     });
   for (std::thread& thread : threads) thread.join();
 }
@@ -273,7 +273,7 @@ TEST(Engines, DoNotWaitForeverForARankThatDoesNotCome) {
   std::latch ended(1);
   on_ranks(2, Wire::local, [&](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 3});
-    context.mesh.dp->set_timeout(std::chrono::milliseconds(200));
+    context.mesh.world->set_timeout(std::chrono::milliseconds(200));
     if (context.mesh.dp_rank == 1) return ended.wait();  // alive, and makes no call
     Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     const Time begun = steady_now();

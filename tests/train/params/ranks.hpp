@@ -127,7 +127,7 @@ class Learner {
         backward(unit, micro);
       }
     }
-    const double norm = global_norm(device_, store_, dp_);
+    const double norm = global_norm(device_, store_, {.dp = dp_});
     norms.push_back(norm);
     const float clip = clip_factor(norm, options_.optimizer.max_norm);
     for (int unit = 0; unit < units(); ++unit) {

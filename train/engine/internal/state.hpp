@@ -6,6 +6,7 @@
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/engine/internal/parts.hpp"
 #include "troupe/train/engine/internal/passes.hpp"
+#include "troupe/train/engine/internal/totals.hpp"
 #include "troupe/train/engine/internal/update.hpp"
 #include "troupe/train/engine/internal/with_plan.hpp"
 
@@ -54,11 +55,14 @@ struct Engine::State {
   /// Inside a handler.
   void stop(const char* what) noexcept;
 
-  /// Before a call in which all ranks take part: `prepare` checks this rank's inputs and makes room
-  /// for them. When it throws, its exception is thrown here and InvalidArgument on the other ranks;
-  /// then every rank has made the same calls, nothing has changed and the engine goes on.
-  internal::Batches agree(const char* what,
-                          const std::function<std::vector<internal::Pass>()>& prepare);
+  /// Before a call in which all ranks take part: `prepare` checks what this rank was given and says
+  /// its numbers. When it throws, its exception is thrown here and InvalidArgument on the other
+  /// ranks; so is one on all ranks when those of one dp index have different micro-batches. Then
+  /// every rank has made the same calls, nothing has changed and the engine goes on.
+  internal::Totals agree(const char* what, const std::function<internal::Counts()>& prepare);
+  /// The same for micro-batches, behind a check of other arguments; makes room for them.
+  internal::Batches agree_on(const char* what, std::span<const MicroBatch> micros,
+                             internal::PassMode mode, const std::function<void()>& check);
 
   void initialize(std::uint64_t with_seed);
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options);
