@@ -23,6 +23,8 @@ struct Layout {
   int zero = 0;   ///< what data-parallel ranks share: 1 moments, 2 and gradients, 3 and weights
   int micro = 1;  ///< micro-batches of a step on each rank
   bool sequence = false;  ///< with tp: activations between its regions are divided as well
+  /// Of activations and of the weights that layers read: f32, bf16 or f16. Beside 16 bits a master
+  /// of f32 is updated, gradients, their sums and losses are f32, and f16 has a loss scale.
   kernels::DType compute = kernels::DType::f32;
   Offload offload = Offload::none;
   Recompute recompute = Recompute::none;

@@ -5,6 +5,7 @@
 #include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/train/internal/reject.hpp"
 
+#include <array>
 #include <charconv>
 #include <map>
 #include <new>
@@ -20,6 +21,8 @@ constexpr const char* kVersionKey = "troupe.snapshot";
 constexpr const char* kVersion = "1";
 constexpr const char* kStepKey = "step";
 constexpr const char* kSeedKey = "seed";
+constexpr const char* kScaleKey = "loss_scale";
+constexpr const char* kGoodStepsKey = "loss_scale.good_steps";
 
 constexpr std::pair<DType, FileType> kTypes[] = {
     {DType::f32, FileType::f32}, {DType::f64, FileType::f64}, {DType::bf16, FileType::bf16},
@@ -76,12 +79,32 @@ std::uint64_t seed_of(const Metadata& metadata) {
   return seed;
 }
 
+std::optional<LossScale> loss_scale_of(const Metadata& metadata) {
+  const auto scale = metadata.find(kScaleKey), steps = metadata.find(kGoodStepsKey);
+  if (scale == metadata.end() || steps == metadata.end()) return {};
+  LossScale read;
+  if (!parse(scale->second, read.scale) || !parse(steps->second, read.good_steps))
+    reject("its loss scale is no number: \"" + scale->second.substr(0, 40) + "\" behind \"" +
+           steps->second.substr(0, 40) + "\" steps");
+  LossScaler().restore(read);  // or throws
+  return read;
+}
+
+/// The shortest text that is read as the same number.
+std::string text_of(float value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 Snapshot snapshot_of(const internal::FileReader& file) {
   const Metadata& metadata = file.index.header.metadata;
   if (const std::string& version = entry_of(metadata, kVersionKey); version != kVersion)
     reject("a snapshot of version " + version.substr(0, 40) + ", and this program reads version " +
            kVersion);
-  Snapshot snapshot{.step = step_of(metadata), .seed = seed_of(metadata), .tensors = {}};
+  Snapshot snapshot{.step = step_of(metadata),
+                    .seed = seed_of(metadata),
+                    .tensors = {},
+                    .loss_scale = loss_scale_of(metadata)};
   const std::vector<internal::HeaderEntry>& entries = file.index.header.entries;
   for (std::size_t i = 0; i < entries.size(); ++i)
     snapshot.tensors.push_back(
@@ -127,9 +150,13 @@ void write_snapshot(const std::string& path, const Snapshot& snapshot) {
     std::vector<FileTensor> tensors;
     for (const NamedTensor& tensor : snapshot.tensors)
       tensors.push_back({tensor.name, file_type_of(tensor), tensor.shape, tensor.bytes});
-    const Metadata metadata = {{kVersionKey, kVersion},
-                               {kStepKey, std::to_string(snapshot.step)},
-                               {kSeedKey, std::to_string(snapshot.seed)}};
+    Metadata metadata = {{kVersionKey, kVersion},
+                         {kStepKey, std::to_string(snapshot.step)},
+                         {kSeedKey, std::to_string(snapshot.seed)}};
+    if (snapshot.loss_scale) {
+      metadata[kScaleKey] = text_of(snapshot.loss_scale->scale);
+      metadata[kGoodStepsKey] = std::to_string(snapshot.loss_scale->good_steps);
+    }
     write_safetensors_file(path, tensors, metadata).value();
   } catch (const Error& error) {
     raise(at_path(path, error));

@@ -125,6 +125,7 @@ void Engine::State::initialize(std::uint64_t with_seed) {
   guarded("initialize()", [&] {
     seed = with_seed;
     steps = 0;
+    if (scaler) scaler->reset();
     passes.begin({.seed = seed}, Walk::forward, 1);
     passes.initialize();
     clear_moments(parts);
@@ -135,7 +136,8 @@ void Engine::State::initialize(std::uint64_t with_seed) {
 void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float rate,
                              StepResult& result) {
   parts.store.zero_gradients();
-  const PassTerms terms{.seed = seed, .step = steps + 1, .targets = totals.targets};
+  const PassTerms terms{
+      .seed = seed, .step = steps + 1, .targets = totals.targets, .scale = result.scale};
   passes.begin(terms, Walk::forward_and_backward, static_cast<int>(all.size()));
   for (const Pass& pass : all) {
     const Time start = steady_now();
@@ -153,14 +155,16 @@ void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float
   while (passes.reductions().finish_next() >= 0) {
   }
   trace.exposed = steady_now() - before;
-  result.norm = global_norm(parts.device, parts.store, parts.norm_groups());
+  result.norm = global_norm(parts.device, parts.store, parts.norm_groups()) / result.scale;
   sum.wait();
   result.loss =
       internal::loss_of_model(parts.mesh, result.loss) / static_cast<double>(totals.targets);
   result.applied = std::isfinite(result.norm) && std::isfinite(result.loss);
+  if (scaler && std::isfinite(result.loss)) scaler->update(result.applied);
   if (!result.applied) return;
   ++steps;
-  update.apply(rate, steps, clip_factor(result.norm, parts.optimizer.max_norm));
+  const float clip = clip_factor(result.norm, parts.optimizer.max_norm);
+  update.apply(rate, steps, clip / static_cast<float>(result.scale));
 }
 
 Totals Engine::State::agree(const char* what, const std::function<Counts()>& prepare) {
@@ -205,13 +209,15 @@ StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOpt
   require_targets(totals);
   trace = {};
   StepResult result{.step = steps + 1, .targets = totals.targets};
+  if (scaler) result.scale = static_cast<double>(scaler->scale());
   const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
   const float rate = options.rate < 0 ? parts.optimizer.rate : options.rate;
   guarded("step()", [&] { run_step(all, totals, rate, result); });
   if (!std::isfinite(result.loss))
     reject("the loss of step " + std::to_string(result.step) +
            " is not finite, and the step changed nothing: lower the learning rate and go on from "
-           "an earlier snapshot, or look for values in the batch that are not finite");
+           "an earlier snapshot, look for values in the batch that are not finite" +
+           (scaler ? ", or use compute = bf16 where activations exceed f16's 65504" : ""));
   return result;
 }
 

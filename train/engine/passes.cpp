@@ -104,6 +104,7 @@ Run Passes::run_of(const Pass& pass, const Targets* targets) const {
   return {.device = parts_->device,
           .layout = parts_->layout,
           .tp = parts_->mesh.tp.get(),
+          .type = parts_->layout.compute,
           .seed = terms_.seed,
           .step = terms_.step,
           .samples = pass.samples,
@@ -118,11 +119,15 @@ TensorView Passes::input_of(const Pass& pass, int layer) const {
 }
 
 void Passes::initialize() {
-  const Run run = run_of({}, nullptr);
+  Run run = run_of({}, nullptr);
+  run.type = DType::f32;  // 16-bit weights are the same ones, rounded
+  Store& store = parts_->store;
+  const Tensors initial(parts_->index, [&store](TensorId id) { return store.initial_of(id); });
   for (int l = 0; l < parts_->layer_count(); ++l) {
     gathers_.enter(l);
-    parts_->layer(l).initialize(run, weights_);
-    if (parts_->has(l)) parts_->store.keep_weights(l);
+    store.begin_initial(l);
+    parts_->layer(l).initialize(run, initial);
+    store.keep_weights(l);
     gathers_.leave(l);
   }
 }
@@ -145,7 +150,7 @@ void Passes::keep_losses(const Pass& pass) {
 
 void Passes::forward(const Pass& given) {
   Pass pass = given;
-  Targets targets{on_device(given.targets, target_), terms_.targets};
+  Targets targets{on_device(given.targets, target_), terms_.targets, terms_.scale};
   pass.input = on_device(given.input, input_);
   const Run run = run_of(pass, &targets);
   for (int l = 0; l < parts_->layer_count(); ++l) {
@@ -174,7 +179,7 @@ void Passes::run_backward(const Run& run, const Pass& pass, int l) {
 
 void Passes::backward(const Pass& given, bool last) {
   Pass pass = given;
-  Targets targets{on_device(given.targets, target_), terms_.targets};
+  Targets targets{on_device(given.targets, target_), terms_.targets, terms_.scale};
   pass.input = on_device(given.input, input_);
   const Run run = run_of(pass, &targets);
   const bool reduces = last || parts_->layout.zero >= 2;

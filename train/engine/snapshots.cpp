@@ -104,6 +104,7 @@ void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
 
 Snapshot Engine::State::snapshot() {
   Snapshot result{.step = steps, .seed = seed, .tensors = {}};
+  if (scaler) result.loss_scale = scaler->state();
   const std::string difference = guarded("snapshot()", [&] {
     internal::WholeTensors whole(parts);
     result.tensors = read_all(parts, whole);
@@ -116,6 +117,7 @@ Snapshot Engine::State::snapshot() {
 void Engine::State::restore(const Snapshot& snapshot) {
   agree("restore()", [&] {
     require_same(snapshot, parts);
+    if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // or throws
     return internal::Counts{};
   });
   std::map<std::string_view, const NamedTensor*> by_name;
@@ -141,6 +143,8 @@ void Engine::State::restore(const Snapshot& snapshot) {
     parts.store.zero_gradients();
     steps = snapshot.step;
     seed = snapshot.seed;
+    if (scaler) scaler->reset();
+    if (scaler && snapshot.loss_scale) scaler->restore(*snapshot.loss_scale);
   });
 }
 

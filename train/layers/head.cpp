@@ -18,15 +18,16 @@ void cross_entropy(const Layer& layer, const Run& run, const TensorView& logits,
                      " i32 targets, not " + std::string(kernels::name_of(targets.type)) + " " +
                      targets.shape.text());
   internal::check_ids(layer, run, targets, kernels::kIgnore, logits.columns());
-  run.k().cross_entropy(run.queue(), {.type = logits.type,
-                                      .rows = logits.rows(),
-                                      .classes = logits.columns(),
-                                      .row = logits.columns(),
-                                      .logits = logits.data,
-                                      .targets = targets.as<std::int32_t>(),
-                                      .losses = losses.data,
-                                      .gradient = run.training,
-                                      .scale = 1.0 / static_cast<double>(run.targets->total)});
+  run.k().cross_entropy(run.queue(),
+                        {.type = logits.type,
+                         .rows = logits.rows(),
+                         .classes = logits.columns(),
+                         .row = logits.columns(),
+                         .logits = logits.data,
+                         .targets = targets.as<std::int32_t>(),
+                         .losses = losses.data,
+                         .gradient = run.training,
+                         .scale = run.targets->scale / static_cast<double>(run.targets->total)});
 }
 
 }  // namespace

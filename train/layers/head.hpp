@@ -4,7 +4,8 @@
 ///     LmHead head("transformer.ln_f", {.vocabulary = 65, .channels = 128,
 ///                                      .tied_to = "transformer.wte.weight"});
 ///
-/// The gradient is that of sum(y) / run.targets->total. forward() prepares it when run.training.
+/// The gradient is that of sum(y) * run.targets->scale / run.targets->total. forward() prepares it
+/// when run.training.
 /// On the CPU forward() throws InvalidArgument, naming the first target that is no class.
 #pragma once
 

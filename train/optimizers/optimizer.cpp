@@ -73,6 +73,7 @@ void check(const OptimizerOptions& options) {
   check_number("momentum", options.momentum, 0, 1);
   check_number("decay", options.decay, 0, any);
   check_number("max_norm", options.max_norm, 0, any);
+  check(options.loss_scaler);
   if (options.nesterov && options.momentum == 0)
     reject("OptimizerOptions.nesterov needs a momentum above 0");
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "troupe/kernels/device/device.hpp"
+#include "troupe/train/optimizers/loss_scaler.hpp"
 #include "troupe/train/params/index.hpp"
 #include "troupe/train/params/store.hpp"
 
@@ -23,8 +24,9 @@ struct OptimizerOptions {
   float momentum = 0;                                  ///< SGD
   bool nesterov = false;
   float decay = 0.1f;
-  bool decay_all = false;  ///< also tensors of Group::no_decay
-  double max_norm = 1.0;   ///< of the gradient; 0: no clip
+  bool decay_all = false;              ///< also tensors of Group::no_decay
+  double max_norm = 1.0;               ///< of the gradient; 0: no clip
+  LossScalerOptions loss_scaler = {};  ///< for Layout::compute = f16; else not used
 
   /// Slabs that it keeps beside the weights.
   int moments() const noexcept {

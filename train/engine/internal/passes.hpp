@@ -26,6 +26,7 @@ struct PassTerms {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t targets = 1;  ///< of the whole step
+  double scale = 1;          ///< of the gradient
 };
 
 class Passes {

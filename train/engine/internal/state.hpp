@@ -11,6 +11,7 @@
 #include "troupe/train/engine/internal/with_plan.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,9 @@ struct Batches {
 struct Engine::State {
   State(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
         const OptimizerOptions& optimizer)
-      : parts(std::move(model), layout, mesh, device, optimizer), passes(parts), update(parts) {}
+      : parts(std::move(model), layout, mesh, device, optimizer), passes(parts), update(parts) {
+    if (layout.compute == DType::f16) scaler.emplace(optimizer.loss_scaler);
+  }
 
   /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
   /// ranks may have come to different places. It ends the group, so that no rank waits.
@@ -81,6 +84,7 @@ struct Engine::State {
   internal::Update update;
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
+  std::optional<LossScaler> scaler;  ///< f16
   StepTrace trace;
   std::string stopped;  ///< why; empty while it runs
 };

@@ -112,7 +112,7 @@ void Workbench::make_memory() {
   Spec targets = options_.targets;
   if (targets.shape.rank() == 0) targets.shape = spec.shape;
   target_memory_ = Guarded(targets);
-  targets_ = {target_memory_.view(), spec.count() + 3};  // not the number of rows
+  targets_ = {target_memory_.view(), spec.count() + 3, 1.5};  // not the number of rows, not 1
 }
 
 Run Workbench::run(bool training) {
@@ -207,7 +207,7 @@ double Workbench::forward(bool training) {
   double sum = 0;
   for (std::int64_t k = 0; k < y.count(); ++k)
     sum += number(y, k) * (ends_in_loss() ? 1.0 : number(direction(), k));
-  return ends_in_loss() ? sum / static_cast<double>(targets_.total) : sum;
+  return ends_in_loss() ? sum * targets_.scale / static_cast<double>(targets_.total) : sum;
 }
 
 void Workbench::backward(bool with_input) {
