@@ -19,9 +19,11 @@ foreach(part layers engine checkpoint)   # the training core, which needs no run
   troupe_tests(train/${part} ROOMS train_core)
 endforeach()
 troupe_tests(train/params ROOMS train_core TSAN)
-if(TARGET train_engine_test)
-  target_compile_definitions(train_engine_test PRIVATE TROUPE_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden")
-endif()
+foreach(name train_layers_test train_engine_test)
+  if(TARGET ${name})
+    target_compile_definitions(${name} PRIVATE TROUPE_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden")
+  endif()
+endforeach()
 # What measures how much of two times is one runs with nothing beside it.
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/overlap_serial.cmake [[
 foreach(test IN LISTS train_engine_test_TESTS)

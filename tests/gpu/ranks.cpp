@@ -1,7 +1,7 @@
 // ranks: starts a program once for each rank, so that several ranks of NCCL share one device.
 //
-//   ranks [--deadline SECONDS] [--grace SECONDS] [--synchronize] [--multi-rank-gpu] N PROGRAM
-//   [argument...]
+//   ranks [--deadline SECONDS] [--grace SECONDS] [--synchronize] [--multi-rank-gpu] [--dies RANK]
+//         N PROGRAM [argument...]
 //
 // It forks and execs before anything of CUDA is loaded. Every rank gets torchrun's variables, a
 // path at which rank 0 leaves NCCL's id for the others (TROUPE_NCCL_ID), and what NCCL needs to
@@ -12,9 +12,10 @@
 // several ranks on one device instead. One rank gets none of that.
 //
 // When a rank fails, the others have the grace (5 s) to end by themselves; at the deadline (120 s)
-// all are killed, with what they have started. Exit code: of the first rank that failed, 128 + the
-// signal that ended it, 124 at the deadline, 127 when the program cannot be started, 2 for wrong
-// usage.
+// all are killed, with what they have started. --dies RANK: that rank is to end by SIGKILL, and the
+// others' ends count alone; its living on is a failure (125). Exit code: of the first rank that
+// failed, 128 + the signal that ended it, 124 at the deadline, 127 when the program cannot be
+// started, 2 for wrong usage.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -40,19 +41,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kLate = 124, kNotStarted = 127, kUsage = 2, kMostRanks = 64;
+constexpr int kLate = 124, kOutlived = 125, kNotStarted = 127, kUsage = 2, kMostRanks = 64;
 
 struct Options {
   int ranks = 0;
   Seconds deadline{120}, grace{5};
   bool synchronize = false, multi_rank_gpu = false;
+  int dies = -1;             // the rank that is to be killed
   char** program = nullptr;  // and its arguments, ended by a null
 };
 
 [[noreturn]] void usage(const std::string& why) {
   std::fprintf(stderr,
                "ranks: %s\nusage: ranks [--deadline SECONDS] [--grace SECONDS] [--synchronize] "
-               "[--multi-rank-gpu] N PROGRAM [argument...]\n",
+               "[--multi-rank-gpu] [--dies RANK] N PROGRAM [argument...]\n",
                why.c_str());
   std::exit(kUsage);
 }
@@ -80,6 +82,8 @@ Options parse(int argc, char** argv) {
       options.synchronize = true;
     } else if (flag == "--multi-rank-gpu") {
       options.multi_rank_gpu = true;
+    } else if (flag == "--dies") {
+      options.dies = static_cast<int>(number("--dies", value(), 0, kMostRanks - 1));
     } else {
       usage("no option " + flag);
     }
@@ -88,6 +92,7 @@ Options parse(int argc, char** argv) {
   options.ranks = static_cast<int>(number("the number of ranks", argv[i], 1, kMostRanks));
   if (std::to_string(options.ranks) != argv[i])
     usage("the number of ranks is '" + std::string(argv[i]) + "'");
+  if (options.dies >= options.ranks) usage("there is no rank that --dies names");
   options.program = argv + i + 1;
   return options;
 }
@@ -254,11 +259,18 @@ class Ranks {
       const auto id = static_cast<id_t>(one.pid);
       if (::waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != one.pid)
         return false;
-      const int code = end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
+      const int code = code_of(one, end);
       if (code != 0) std::fprintf(stderr, "ranks: rank %d ended with %d\n", one.rank, code);
       note(code);
       return true;
     });
+  }
+
+  /// Of the rank that is to be killed: 0 when it was.
+  int code_of(const Rank& one, const siginfo_t& end) const {
+    const int code = end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
+    if (one.rank != options_.dies) return code;
+    return code == 128 + SIGKILL ? 0 : code != 0 ? code : kOutlived;
   }
 
   void report_late() const {

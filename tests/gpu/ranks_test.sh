@@ -70,6 +70,15 @@ expect 7 'rank 0 outlived it' --grace 15 2 bash -c '
   grep -q "^State:\sZ" "/proc/$(<"$0/dies")/status" || exit 4
   echo "rank 0 outlived it"; exit 3' "$work"
 
+# one that is to be killed: the others' ends count
+# shellcheck disable=SC2016
+expect 0 'rank 0 lives' --dies 1 2 bash -c '[[ $RANK == 1 ]] && kill -9 $$; echo "rank $RANK lives"'
+# shellcheck disable=SC2016
+expect 9 'rank 0 ended with 9' --dies 1 2 bash -c '[[ $RANK == 1 ]] && kill -9 $$; exit 9'
+expect 125 'rank 1 ended with 125' --dies 1 2 true
+expect 3 'rank 1 ended with 3' --dies 1 --grace 0.1 2 bash -c 'exit $((RANK * 3))'
+expect 2 'there is no rank that --dies names' --dies 2 2 true
+
 # one that hangs past the deadline is killed, with what it has started
 expect 124 'has not ended within 5 s and is killed' --deadline 5 2 bash -c 'trap "" TERM INT; sleep 60 & echo $! >"$0/child.$RANK"; echo $$ >"$0/hung.$RANK"; wait; sleep 60' "$work"
 for name in child.0 child.1 hung.0 hung.1; do gone "$work/$name"; done
