@@ -47,7 +47,7 @@ void learn(train::Worker& w, Hp hp, Plan plan, long die_at, troupe::Ref<train::T
   if (!w.restore(engine)) engine.initialize(/*seed=*/1);
   auto shard = w.shard(text, {.batch = 16, .steps = plan.steps, .seed = 7});
   for (train::Batch batch : shard) {
-    if (w.step() == die_at && w.rank() == 1 && w.incarnation() == 0) ::raise(SIGKILL);
+    if (w.step() == die_at && w.rank() == w.world() - 1 && w.incarnation() == 0) ::raise(SIGKILL);
     const float rate = train::cosine_rate(
         {static_cast<float>(hp.rate), 20, plan.steps, static_cast<float>(hp.rate) / 10}, w.step());
     engine.step(train::micro_batches(batch, w.layout().micro), {.rate = rate});

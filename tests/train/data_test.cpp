@@ -1,5 +1,6 @@
 // Text and its order: entropy, the split, windows; a permutation for every epoch; equal batches for
 // any number of workers; exact resume.
+#include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/train/sampler.hpp"
 #include "troupe/train/text.hpp"
@@ -39,6 +40,15 @@ TEST(Text, WindowsHoldTheTextAndItsNextBytes) {
   EXPECT_EQ(batch.targets[0], 'b');
   for (std::size_t i = 0; i < 30; ++i)
     EXPECT_EQ(batch.targets[i], 'a' + (batch.inputs[i] - 'a' + 1) % 26);
+}
+
+TEST(Text, IgnoredTargetsDoNotCount) {
+  EXPECT_EQ(counted_targets({}), 0);
+  EXPECT_EQ(counted_targets({.inputs = {1, 2, 3, 4},
+                             .targets = {kernels::kIgnore, 0, 255, kernels::kIgnore},
+                             .rows = 2,
+                             .time = 2}),
+            2);
 }
 
 TEST(Text, TheHeldOutPartSharesNoByteWithTraining) {

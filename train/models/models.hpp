@@ -32,7 +32,7 @@ struct Gpt2Config {
 TROUPE_API Gpt2Config gpt2_preset(std::string_view name);
 /// GPT-2 (Radford et al. 2019): layers "transformer", "transformer.h.0", ..., "transformer.ln_f".
 /// Takes i32 [batch, time]. Weights begin normal with deviation 0.02, the projections into the
-/// residual stream divided by sqrt(2 * layers): equal to those of a train::Gpt of the same seed.
+/// residual stream divided by sqrt(2 * layers).
 TROUPE_API Model gpt2(const Gpt2Config& config);
 
 struct LlamaConfig {
