@@ -168,7 +168,7 @@ struct Embedding {
 
 /// Softmax cross-entropy over classes that may be divided among ranks. Three calls:
 /// `cross_entropy_stats` writes of its classes the maximum, the sum of e^(x - maximum) and the
-/// target's logit (-infinity where the target is elsewhere); ranks combine these;
+/// target's logit (-infinity where the target is elsewhere); ranks gather and combine these;
 /// `cross_entropy_finish` writes the losses and turns logits into their gradient. One rank alone
 /// calls `cross_entropy`, which is both.
 struct CrossEntropy {
@@ -186,6 +186,16 @@ struct CrossEntropy {
   double scale = 1;  ///< of the gradient
 };
 
+/// What `cross_entropy_stats` wrote on every rank, made into what `cross_entropy_finish` reads: of
+/// all classes the maximum, the sum (over ranks, ascending) and the target's logit.
+struct CombineStats {
+  DType type = DType::f32;  ///< of the statistics: f32 or f64
+  std::int64_t rows = 0;
+  int parts = 1;
+  const void* in = nullptr;  ///< [parts, 3, rows]: each rank's maximum, sum, target_logit
+  void* out = nullptr;       ///< [3, rows]
+};
+
 /// Each element is kept with probability 1 - p and divided by that; which ones is a function of
 /// (seed, stream, row number, column), so that a layout changes nothing. out may be in. The same
 /// call with dout is its backward.
@@ -197,6 +207,7 @@ struct Dropout {
   /// Of each `time` rows, their number in the global order; of the host or the device. Null: 0, 1,
   /// …
   const std::int64_t* samples = nullptr;
+  std::int64_t first_row = 0;  ///< of this rank's among those that `samples` numbers
   std::int64_t time = 1;
   std::int64_t first_column = 0, all_columns = 0;  ///< this rank's part of a row
   const void* in = nullptr;
@@ -304,6 +315,7 @@ struct Kernels {
   void (*cross_entropy)(Queue&, const CrossEntropy&) = nullptr;
   void (*cross_entropy_stats)(Queue&, const CrossEntropy&) = nullptr;
   void (*cross_entropy_finish)(Queue&, const CrossEntropy&) = nullptr;
+  void (*combine_stats)(Queue&, const CombineStats&) = nullptr;
   void (*dropout)(Queue&, const Dropout&) = nullptr;
   void (*im2col)(Queue&, const Im2col&) = nullptr;
   void (*col2im)(Queue&, const Im2col&) = nullptr;

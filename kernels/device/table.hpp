@@ -34,6 +34,7 @@
   X(cross_entropy, CrossEntropy)           \
   X(cross_entropy_stats, CrossEntropy)     \
   X(cross_entropy_finish, CrossEntropy)    \
+  X(combine_stats, CombineStats)           \
   X(dropout, Dropout)                      \
   X(im2col, Im2col)                        \
   X(col2im, Im2col)                        \

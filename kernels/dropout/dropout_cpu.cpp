@@ -68,8 +68,9 @@ TROUPE_INLINE void drop_row(const Dropout& o, const T* in, T* out, std::uint64_t
 template <class T>
 TROUPE_INLINE void drop_rows(const Dropout& o, std::int64_t first, std::int64_t end) {
   for (std::int64_t r = first; r < end; ++r) {
-    const std::int64_t sample = o.samples == nullptr ? r / o.time : o.samples[r / o.time];
-    const std::int64_t index = (sample * o.time + r % o.time) * o.all_columns + o.first_column;
+    const std::int64_t at = o.first_row + r;
+    const std::int64_t sample = o.samples == nullptr ? at / o.time : o.samples[at / o.time];
+    const std::int64_t index = (sample * o.time + at % o.time) * o.all_columns + o.first_column;
     drop_row(o, pointer<T>(o.in) + r * o.columns, pointer<T>(o.out) + r * o.columns,
              static_cast<std::uint64_t>(index));
   }

@@ -22,6 +22,7 @@ void embedding_backward(Queue& queue, const Embedding& o);
 void cross_entropy(Queue& queue, const CrossEntropy& o);
 void cross_entropy_stats(Queue& queue, const CrossEntropy& o);
 void cross_entropy_finish(Queue& queue, const CrossEntropy& o);
+void combine_stats(Queue& queue, const CombineStats& o);
 void dropout(Queue& queue, const Dropout& o);
 void im2col(Queue& queue, const Im2col& o);
 void col2im(Queue& queue, const Im2col& o);

@@ -185,7 +185,8 @@ int rope(troupe_cuda_context* c, const kernels::Rope& o) {
 int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
   void* numbers = nullptr;
   if (o.samples != nullptr && o.rows > 0) {  // of the host or the device
-    const size_t bytes = static_cast<size_t>((o.rows + o.time - 1) / o.time) * sizeof(int64_t);
+    const int64_t end = o.first_row + o.rows;
+    const size_t bytes = static_cast<size_t>((end + o.time - 1) / o.time) * sizeof(int64_t);
     if (const int error = scratch(c, bytes, &numbers)) return error;
     if (const int error = cudaMemcpyAsync(numbers, o.samples, bytes, cudaMemcpyDefault, c->stream))
       return error;
@@ -194,7 +195,7 @@ int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
   const auto limit = static_cast<uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
   const float factor = static_cast<float>(1.0 / (1.0 - static_cast<double>(o.p)));
   return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
-    const int64_t row = i / o.columns;
+    const int64_t row = o.first_row + i / o.columns;
     const int64_t sample = samples == nullptr ? row / o.time : samples[row / o.time];
     const int64_t index =
         (sample * o.time + row % o.time) * o.all_columns + o.first_column + i % o.columns;

@@ -71,6 +71,23 @@ __global__ void finish_kernel(CrossEntropy o) {
 
 }  // namespace
 
+int combine_stats(troupe_cuda_context* c, const kernels::CombineStats& o) {
+  return each(c, o.rows, [=] __device__(int64_t r) {
+    const float* in = floats(o.in);
+    float top = -INFINITY, target = -INFINITY, total = 0;
+    for (int p = 0; p < o.parts; ++p) {
+      top = fmaxf(top, in[3 * p * o.rows + r]);
+      target = fmaxf(target, in[(3 * p + 2) * o.rows + r]);
+    }
+    const float base = offset(top);
+    for (int p = 0; p < o.parts; ++p)
+      total += in[(3 * p + 1) * o.rows + r] * expf(in[3 * p * o.rows + r] - base);
+    floats(o.out)[r] = top;
+    floats(o.out)[o.rows + r] = total;
+    floats(o.out)[2 * o.rows + r] = target;
+  });
+}
+
 int cross_entropy(troupe_cuda_context* c, const CrossEntropy& o) {
   if (o.rows <= 0) return 0;
   whole_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
