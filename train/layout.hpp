@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace troupe::train {
 
@@ -22,9 +21,7 @@ struct Layout {
       pp = 1;     ///< ranks that divide the batch, tensors, layers; rank = (pp * DP + dp) * TP + tp
   int zero = 0;   ///< what data-parallel ranks share: 1 moments, 2 and gradients, 3 and weights
   int micro = 1;  ///< micro-batches of a step on each rank
-  bool sequence = false;  ///< with tp: activations between its regions are divided as well
-  /// Of activations and of the weights that layers read: f32, bf16 or f16. Beside 16 bits a master
-  /// of f32 is updated, gradients, their sums and losses are f32, and f16 has a loss scale.
+  bool sequence = false;  ///< with tp: rows of activations between its regions are divided as well
   kernels::DType compute = kernels::DType::f32;
   Offload offload = Offload::none;
   Recompute recompute = Recompute::none;
@@ -36,9 +33,5 @@ struct Layout {
 /// Throws InvalidArgument, one sentence that says what to change, for a layout that is none: sizes
 /// below 1, zero outside 0..3, pp > 1 with zero >= 2, a number of ranks other than `ranks`.
 TROUPE_API void check(const Layout& layout, int ranks);
-
-/// Sets dp, tp and pp to those of a text like "dp=2,tp=2"; a size that it does not name is 1.
-/// Throws InvalidArgument, one sentence, for another text.
-TROUPE_API void set_mesh(Layout& layout, std::string_view sizes);
 
 }  // namespace troupe::train

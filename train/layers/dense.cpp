@@ -25,8 +25,7 @@ Dense::Dense(std::string name, const DenseConfig& config)
     internal::reject(this->name() + ": the sizes of a dense layer must be positive");
 }
 
-void Dense::declare(Index& index, int unit, const Layout& layout) {
-  internal::refuse_tensor_parallel(*this, layout);
+void Dense::declare(Index& index, int unit, const Layout&) {
   linear_.declare(index, unit, name());
 }
 

@@ -16,7 +16,7 @@ struct DenseConfig {
   float deviation = 0;  ///< of the initial weights; 0: sqrt(2 / in) (He et al. 2015)
 };
 
-/// y = act(x W^T + b) over the last dimension of x.
+/// y = act(x W^T + b) over the last dimension of x. The same on every tensor-parallel rank.
 class TROUPE_API Dense final : public Layer {
  public:
   /// Throws InvalidArgument for sizes below 1.

@@ -18,6 +18,8 @@ struct EmbeddingConfig {
 };
 
 /// i32 [batch, time] to [batch, time, channels]. It has no input gradient: dx is not written.
+/// Tensor-parallel ranks divide the vocabulary, rounded up; the sum of what each looks up is the
+/// output, with Layout::sequence this rank's rows of it. All have the positions.
 /// On the CPU forward() throws InvalidArgument, naming the first token outside the vocabulary; a
 /// device's memory is not read, and gives zero rows for such a token.
 class TROUPE_API Embedding final : public Layer {
@@ -39,7 +41,9 @@ class TROUPE_API Embedding final : public Layer {
   bool keeps_saved() const noexcept override { return true; }
 
  private:
-  kernels::Embedding describe(const Run& run, const TensorView& x) const;
+  kernels::Embedding describe(const Run& run, const Tensors& of, const TensorView& x) const;
+  /// The output's gradient behind dropout, all rows: dy itself, or carried.
+  TensorView gradient(const Run& run, const TensorView& dy, const TensorView& carry) const;
   EmbeddingConfig config_;
   parts::Dropout dropout_;
   TensorId tokens_ = -1, positions_ = -1;

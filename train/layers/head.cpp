@@ -3,41 +3,83 @@
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/train/layers/internal/common.hpp"
 
+#include <algorithm>
+
 namespace troupe::train::layers {
 namespace {
 
 using parts::gradient_type;
+using parts::Rows;
 
-/// Losses of `logits`, which become their gradient when the run trains.
-void cross_entropy(const Layer& layer, const Run& run, const TensorView& logits,
-                   const TensorView& losses) {
+/// Refuses targets that are not one for each row, or none of `classes`.
+void check_targets(const Layer& layer, const Run& run, std::int64_t rows, std::int64_t classes) {
   internal::require(run.targets != nullptr, "a loss needs Run::targets");
   const TensorView& targets = run.targets->values;
-  if (targets.type != DType::i32 || targets.count() != logits.rows())
-    internal::reject(layer.name() + " needs " + std::to_string(logits.rows()) +
-                     " i32 targets, not " + std::string(kernels::name_of(targets.type)) + " " +
-                     targets.shape.text());
-  internal::check_ids(layer, run, targets, kernels::kIgnore, logits.columns());
-  run.k().cross_entropy(run.queue(),
-                        {.type = logits.type,
-                         .rows = logits.rows(),
-                         .classes = logits.columns(),
-                         .row = logits.columns(),
-                         .logits = logits.data,
-                         .targets = targets.as<std::int32_t>(),
-                         .losses = losses.data,
-                         .gradient = run.training,
-                         .scale = run.targets->scale / static_cast<double>(run.targets->total)});
+  if (targets.type != DType::i32 || targets.count() != rows)
+    internal::reject(layer.name() + " needs " + std::to_string(rows) + " i32 targets, not " +
+                     std::string(kernels::name_of(targets.type)) + " " + targets.shape.text());
+  internal::check_ids(layer, run, targets, kernels::kIgnore, classes);
+}
+
+/// Of rows of logits that lie one behind another; there may be no columns.
+kernels::CrossEntropy describe(const Run& run, const TensorView& logits, const TensorView& losses) {
+  const std::int64_t classes = logits.columns();
+  return {.type = logits.type,
+          .rows = losses.count(),
+          .classes = classes,
+          .row = classes,
+          .logits = logits.data,
+          .targets = run.targets->values.as<std::int32_t>(),
+          .losses = losses.data,
+          .gradient = run.training,
+          .scale = 1.0 / static_cast<double>(run.targets->total)};
+}
+
+/// Where statistics [3, rows] are.
+void point_to(kernels::CrossEntropy& o, const TensorView& stats) {
+  std::byte* first = stats.as<std::byte>();
+  const std::int64_t bytes = stats.bytes() / 3;
+  o.maximum = first;
+  o.sum = first + bytes;
+  o.target_logit = first + 2 * bytes;
+}
+
+/// Of logits [batch, time, columns], where there may be no columns.
+Rows rows_of(const TensorView& logits) {
+  return {logits.data, logits.shape[0] * logits.shape[1], logits.columns()};
+}
+
+/// Columns of a rank's logits: the same on all ranks.
+std::int64_t local_columns(std::int64_t vocabulary, const Layout& layout) {
+  return (vocabulary + layout.tp - 1) / layout.tp;
 }
 
 }  // namespace
 
 struct LmHead::Saved {
   TensorView statistics, normed, logits;
-  Saved(Carve& carve, const LmHead& head, const Spec& in)
-      : statistics(head.norm_.take_statistics(carve, in.type, in.shape[0] * in.shape[1])),
+  Saved(Carve& carve, const LmHead& head, const Spec& in, const Layout& layout)
+      : statistics(head.norm_.take_statistics(carve, in.type, in.count() / in.shape[2])),
         normed(carve.take(in.type, in.shape)),
-        logits(carve.take(in.type, {in.shape[0], in.shape[1], head.config_.vocabulary})) {}
+        logits(carve.take(
+            in.type, {in.shape[0], in.shape[1], local_columns(head.config_.vocabulary, layout)})) {}
+  /// Without the columns of padding.
+  TensorView logits_of(const TensorPlace& projection) const {
+    TensorView mine = logits;
+    mine.shape.set(2, projection.size(0));
+    return mine;
+  }
+};
+
+/// Maximum, sum and target's logit of every row: of each rank, and of all of them together.
+struct LmHead::Stats {
+  TensorView each, all;
+  Stats(Carve& carve, const Spec& in, const Layout& layout) {
+    if (layout.tp == 1) return;
+    const std::int64_t rows = in.shape[0] * in.shape[1];
+    each = carve.take(gradient_type(in.type), {layout.tp, 3, rows});
+    all = carve.take(gradient_type(in.type), {3, rows});
+  }
 };
 
 LmHead::LmHead(std::string name, const LmHeadConfig& config)
@@ -50,17 +92,18 @@ LmHead::LmHead(std::string name, const LmHeadConfig& config)
       projection_({.in = config.channels,
                    .out = config.vocabulary,
                    .bias = false,
-                   .deviation = config.deviation}) {}
+                   .deviation = config.deviation,
+                   .split = parts::Split::outputs,
+                   .padded = true}) {}
 
 void LmHead::declare(Index& index, int unit, const Layout& layout) {
-  internal::refuse_tensor_parallel(*this, layout);
-  norm_.declare(index, unit, name());
-  if (config_.tied_to.empty()) return projection_.declare(index, unit, config_.projection);
+  norm_.declare(index, unit, name(), layout);
+  if (config_.tied_to.empty()) return projection_.declare(index, unit, config_.projection, layout);
   const std::optional<TensorId> tensor = index.find(config_.tied_to);
   if (!tensor)
     internal::reject(name() + ": there is no tensor " + config_.tied_to +
                      " before it to share weights with");
-  projection_.tie(index, unit, *tensor);
+  projection_.tie(index, unit, *tensor, layout);
 }
 
 void LmHead::initialize(const Run& run, const Tensors& w) const {
@@ -68,47 +111,80 @@ void LmHead::initialize(const Run& run, const Tensors& w) const {
   projection_.initialize(run, w);
 }
 
-void LmHead::check_input(const Spec& in, const Layout& layout) const {
-  if (!internal::fits(in, layout, 3, config_.channels))
-    internal::reject_input(
-        *this, in,
-        internal::type_text(layout) + " [batch, time, " + std::to_string(config_.channels) + "]");
-}
-
 Need LmHead::need(const Spec& in, const Layout& layout) const {
-  check_input(in, layout);
-  Carve saved, carry;
-  [[maybe_unused]] const Saved kept(saved, *this, in);
-  carry.take(in.type, in.shape);
+  internal::require_stream(*this, in, layout, config_.channels);
+  Carve saved, carry, forward, backward;
+  [[maybe_unused]] const Saved kept(saved, *this, in, layout);
+  [[maybe_unused]] const Stats stats(forward, in, layout);
+  carry.take(in);
+  if (in.parts > 1) backward.take(in.type, in.shape);
   return {.out = {gradient_type(in.type), {in.shape[0], in.shape[1]}},
           .saved = saved.bytes(),
-          .carry = carry.bytes()};
+          .carry = carry.bytes(),
+          .temporary = std::max(forward.bytes(), backward.bytes())};
+}
+
+void LmHead::norm_rows(const Run& run, const Tensors& w, const TensorView& x,
+                       const TensorView& normed, const TensorView& statistics) const {
+  const TensorView own = parts::own_rows(run, normed);
+  norm_.forward(run, w, x, own, statistics);
+  parts::gather(run, own, normed);
+}
+
+void LmHead::divided_losses(const Run& run, const TensorPlace& projection, const TensorView& logits,
+                            const TensorView& losses, const TensorView& temporary) const {
+  Carve carve(temporary);
+  const Stats stats(carve, {logits.type, logits.shape}, run.layout);
+  TensorView own = stats.all;  // of this rank alone, among those of each
+  own.data = stats.each.as<std::byte>() + projection.shard.index * own.bytes();
+  kernels::CrossEntropy o = describe(run, logits, losses);
+  o.first = projection.shard.index * projection.local[0];
+  point_to(o, own);
+  run.k().cross_entropy_stats(run.queue(), o);
+  parts::all_gather(run, own, stats.each);
+  run.k().combine_stats(run.queue(), {.type = own.type,
+                                      .rows = o.rows,
+                                      .parts = run.layout.tp,
+                                      .in = stats.each.data,
+                                      .out = stats.all.data});
+  point_to(o, stats.all);
+  run.k().cross_entropy_finish(run.queue(), o);
 }
 
 void LmHead::forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
-                     TensorView) const {
+                     TensorView temporary) const {
   Carve carve(saved);
-  const Saved s(carve, *this, x.spec());
-  norm_.forward(run, w, x, s.normed, s.statistics);
-  projection_.forward(run, w, s.normed, s.logits);
-  cross_entropy(*this, run, s.logits, y);
+  const Saved s(carve, *this, x.spec(), run.layout);
+  const TensorPlace& projection = w.place(projection_.weight());
+  const TensorView logits = s.logits_of(projection);
+  check_targets(*this, run, y.count(), config_.vocabulary);
+  norm_rows(run, w, x, s.normed, s.statistics);
+  projection_.forward(run, w, s.normed, rows_of(logits));
+  if (run.layout.tp == 1)
+    run.k().cross_entropy(run.queue(), describe(run, logits, y));
+  else
+    divided_losses(run, projection, logits, y, temporary);
 }
 
 void LmHead::backward_input(const Run& run, const Tensors& w, TensorView, TensorView x,
-                            TensorView saved, TensorView carry, TensorView, TensorView dx) const {
+                            TensorView saved, TensorView carry, TensorView temporary,
+                            TensorView dx) const {
   Carve carve(saved);
-  const Saved s(carve, *this, x.spec());
-  const TensorView dnormed = Carve(carry).take(x.type, x.shape);
-  projection_.backward_input(run, w, s.logits, dnormed);
+  const Saved s(carve, *this, x.spec(), run.layout);
+  const TensorView dnormed = Carve(carry).take(x.spec());
+  const TensorView whole = x.parts == 1 ? dnormed : Carve(temporary).take(x.type, x.shape);
+  projection_.backward_input(run, w, rows_of(s.logits_of(w.place(projection_.weight()))), whole);
+  parts::sum(run, whole, dnormed);
   if (dx.data != nullptr) norm_.backward_input(run, w, dnormed, x, s.statistics, dx, false);
 }
 
 void LmHead::backward_weight(const Run& run, const Tensors& g, TensorView, TensorView x,
                              TensorView saved, TensorView carry, TensorView) const {
   Carve carve(saved);
-  const Saved s(carve, *this, x.spec());
-  projection_.backward_weight(run, g, s.logits, s.normed);
-  norm_.backward_weight(run, g, Carve(carry).take(x.type, x.shape), x, s.statistics);
+  const Saved s(carve, *this, x.spec(), run.layout);
+  const TensorView logits = s.logits_of(g.place(projection_.weight()));
+  projection_.backward_weight(run, g, rows_of(logits), s.normed);
+  norm_.backward_weight(run, g, Carve(carry).take(x.spec()), x, s.statistics);
 }
 
 double LmHead::flops(const Spec& in) const {
@@ -116,21 +192,27 @@ double LmHead::flops(const Spec& in) const {
 }
 
 Need LmHead::prediction_need(const Spec& in, const Layout& layout) const {
-  check_input(in, layout);
+  internal::require_stream(*this, in, layout, config_.channels);
   Carve temporary;
-  norm_.take_statistics(temporary, in.type, in.shape[0] * in.shape[1]);
+  norm_.take_statistics(temporary, in.type, in.count() / in.shape[2]);
   temporary.take(in.type, in.shape);
   return {.out = {in.type, {in.shape[0], in.shape[1], config_.vocabulary}},
           .temporary = temporary.bytes()};
 }
 
+/// Each rank writes its columns between zeros, and the sum has all of them.
 void LmHead::predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
                      TensorView temporary) const {
   Carve carve(temporary);
   const TensorView statistics = norm_.take_statistics(carve, x.type, x.rows());
   const TensorView normed = carve.take(x.type, x.shape);
-  norm_.forward(run, w, x, normed, statistics);
-  projection_.forward(run, w, normed, y);
+  const TensorPlace& projection = w.place(projection_.weight());
+  const std::int64_t first = projection.shard.index * projection.local[0];
+  norm_rows(run, w, x, normed, statistics);
+  if (run.layout.tp > 1)
+    run.k().fill(run.queue(), {.type = y.type, .n = y.count(), .out = y.data, .factor = 0});
+  projection_.forward(run, w, normed, Rows(y).from(first, y.type));
+  if (run.layout.tp > 1) parts::all_reduce(run, y);
 }
 
 void SoftmaxLoss::declare(Index&, int, const Layout&) {}
@@ -148,8 +230,9 @@ Need SoftmaxLoss::need(const Spec& in, const Layout& layout) const {
 void SoftmaxLoss::forward(const Run& run, const Tensors&, TensorView x, TensorView y,
                           TensorView saved, TensorView) const {
   const TensorView logits = Carve(saved).take(x.type, x.shape);
+  check_targets(*this, run, logits.rows(), logits.columns());
   internal::copy(run, x, logits);
-  cross_entropy(*this, run, logits, y);
+  run.k().cross_entropy(run.queue(), describe(run, logits, y));
 }
 
 void SoftmaxLoss::backward_input(const Run& run, const Tensors&, TensorView, TensorView x,

@@ -28,6 +28,10 @@ struct LmHeadConfig {
 /// Final norm, projection to the vocabulary, and cross entropy over it. [batch, time, channels] to
 /// losses [batch, time], f32 or f64; targets are i32 [batch, time]. Its name is the norm's. Keeps
 /// batch * time * vocabulary numbers: the logits, which become their gradient.
+///
+/// Tensor-parallel ranks divide the vocabulary, rounded up, and each keeps the logits of its part;
+/// padding has none. They gather three numbers a row for the losses, which all ranks get whole. With
+/// Layout::sequence the input is this rank's rows.
 class TROUPE_API LmHead final : public Layer {
  public:
   LmHead(std::string name, const LmHeadConfig& config);
@@ -45,20 +49,27 @@ class TROUPE_API LmHead final : public Layer {
                        TensorView saved, TensorView carry, TensorView temporary) const override;
   double flops(const Spec& in) const override;
   bool is_loss() const noexcept override { return true; }
-  /// Logits [batch, time, vocabulary].
+  /// Logits [batch, time, vocabulary], on every rank.
   Need prediction_need(const Spec& in, const Layout& layout) const override;
   void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
                TensorView temporary) const override;
 
  private:
   struct Saved;
-  void check_input(const Spec& in, const Layout& layout) const;
+  struct Stats;
+  /// Losses of this rank's logits, which become their gradient when the run trains.
+  void divided_losses(const Run& run, const TensorPlace& projection, const TensorView& logits,
+                      const TensorView& losses, const TensorView& temporary) const;
+  /// All rows of the norm of x.
+  void norm_rows(const Run& run, const Tensors& w, const TensorView& x, const TensorView& normed,
+                 const TensorView& statistics) const;
   LmHeadConfig config_;
   parts::Norm norm_;
   parts::Linear projection_;
 };
 
 /// Cross entropy over logits [rows, classes], without weights; losses [rows], targets i32 [rows].
+/// The same on every tensor-parallel rank.
 class TROUPE_API SoftmaxLoss final : public Layer {
  public:
   using Layer::Layer;

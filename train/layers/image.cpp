@@ -60,7 +60,8 @@ Conv2d::Conv2d(std::string name, const Conv2dConfig& c)
 
 void Conv2d::declare(Index& index, int unit, const Layout& layout) {
   internal::refuse_tensor_parallel(*this, layout);
-  linear_.declare(index, unit, name(), {config_.out, config_.in, config_.kernel, config_.kernel});
+  linear_.declare(index, unit, name(),
+                  Shape{config_.out, config_.in, config_.kernel, config_.kernel});
 }
 
 void Conv2d::initialize(const Run& run, const Tensors& w) const {

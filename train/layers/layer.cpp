@@ -122,8 +122,8 @@ void Layer::predict(const Run& run, const Tensors&, TensorView x, TensorView y, 
   run.device.copy(run.queue(), y.data, x.data, static_cast<std::size_t>(x.bytes()));
 }
 
-Index declare(const Model& model, const Layout& layout) {
-  Index index;
+Index declare(const Model& model, const Layout& layout, int tp_rank) {
+  Index index(tp_rank);
   for (const std::unique_ptr<Layer>& layer : model)
     layer->declare(index, index.begin_unit(layer->name()), layout);
   return index;
@@ -143,11 +143,18 @@ void fill_normal(const Run& run, const Tensors& w, TensorId id, float deviation)
 
 void fill_value(const Run& run, const Tensors& w, TensorId id, float value) {
   const TensorView to = w[id];
-  run.k().fill(run.queue(), {.type = to.type, .n = to.count(), .out = to.data, .factor = value});
+  const auto fill = [&](std::int64_t first, std::int64_t count) {
+    run.k().fill(run.queue(), {.type = to.type,
+                               .n = count,
+                               .out = to.as<std::byte>() + first * kernels::size_of(to.type),
+                               .factor = value});
+  };
+  if (!w.place(id).shard.padded) return fill(0, to.count());
+  for_each_piece(w.index(), id, [&](const Piece& piece) { fill(piece.local, piece.count); });
 }
 
-TensorView Carve::take(DType type, const Shape& shape) {
-  TensorView part(next_, type, shape);
+TensorView Carve::take(const Spec& spec) {
+  TensorView part(next_, spec);
   const std::int64_t end =
       internal::add_rounded(bytes_, part.bytes(), kPartAlign, "the memory of a layer for one pass");
   if (next_ != nullptr) next_ += end - bytes_;

@@ -10,6 +10,14 @@
 ///     };
 ///
 /// A layer holds names and sizes, no values: weights, gradients and activations come as views.
+///
+/// Tensor parallelism: with layout.tp > 1 every rank of Run::tp makes the same calls with the same
+/// inputs. A layer that says nothing of it is replicated: it declares whole tensors, and must write
+/// equal bits on all ranks, gradients too. A layer that divides its tensors declares shards
+/// (TensorShard) and communicates over Run::tp; layers/parts/parallel.hpp has the operations. With
+/// layout.sequence the input may come as this rank's rows (Spec::parts). Then either need() refuses
+/// it, or the layer computes these rows and declares its whole tensors `partial`.
+///
 /// `tests/train/layers` and train::check_gradients() hold each layer against finite differences.
 #pragma once
 
@@ -31,17 +39,14 @@ namespace troupe::train {
 struct Targets {
   TensorView values;       ///< i32 ids, kernels::kIgnore for none; or of Layer::target_type()
   std::int64_t total = 1;  ///< targets of the whole step, over all ranks and micro-batches
-  double scale = 1;        ///< multiplies the gradient, not the loss: the loss scale of an f16 run
 };
 
 /// How a pass runs: the same for all layers of it.
 struct Run {
   kernels::Device& device;
   const Layout& layout;
-  collective::Communicator* tp = nullptr;  ///< null without tensor parallelism
-  /// Of weights and activations; f64 in check_gradients. Gradients of weights are f32 beside f32,
-  /// bf16 and f16, and so are statistics and losses.
-  DType type = DType::f32;
+  collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; null for one
+  DType type = DType::f32;                 ///< of weights and activations; f64 in check_gradients
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::span<const std::int64_t> samples =
@@ -89,8 +94,8 @@ class TROUPE_API Layer {
   /// Adds its tensors to the unit. It may be called again, for another index: then it forgets the
   /// ids of the earlier one.
   virtual void declare(Index& index, int unit, const Layout& layout) = 0;
-  /// Writes the initial weights, which are f32 (f64 in check_gradients): a function of (run.seed,
-  /// tensor name, global element) alone; see fill_normal().
+  /// Writes the initial weights: a function of (run.seed, tensor name, global element) alone; see
+  /// fill_normal().
   virtual void initialize(const Run& run, const Tensors& w) const = 0;
   /// Throws InvalidArgument when it cannot take such an input.
   virtual Need need(const Spec& in, const Layout& layout) const = 0;
@@ -99,14 +104,14 @@ class TROUPE_API Layer {
   virtual void forward(const Run& run, const Tensors& w, TensorView x, TensorView y,
                        TensorView saved, TensorView temporary) const = 0;
   /// Writes dx, unless dx.data is null (the first layer). dy and dx are apart. A loss layer has no
-  /// dy: its gradient is that of sum(y) * run.targets->scale / run.targets->total.
+  /// dy: its gradient is that of sum(y) / run.targets->total.
   virtual void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
                               TensorView saved, TensorView carry, TensorView temporary,
                               TensorView dx) const = 0;
   /// Adds to the gradients g. Needs no weights.
   virtual void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
                                TensorView saved, TensorView carry, TensorView temporary) const = 0;
-  /// Of one forward pass; backward counts twice that.
+  /// Of one forward pass, of all tensor-parallel ranks; backward counts twice that.
   virtual double flops(const Spec& in) const = 0;
   /// Whether its output is a loss per row, and it ends a model.
   virtual bool is_loss() const noexcept { return false; }
@@ -129,9 +134,10 @@ class TROUPE_API Layer {
 /// In the order of forward. The last one is a loss.
 using Model = std::vector<std::unique_ptr<Layer>>;
 
-/// The tensors of a model and their places, one unit a layer, in the order of its layers; not
-/// sealed. Declares the layers' tensors: from then on the layers know those of this index.
-TROUPE_API Index declare(const Model& model, const Layout& layout = {});
+/// The tensors of a model and their places on rank `tp_rank` of those that divide tensors, one unit
+/// a layer, in the order of its layers; not sealed. Declares the layers' tensors: from then on the
+/// layers know those of this index.
+TROUPE_API Index declare(const Model& model, const Layout& layout = {}, int tp_rank = 0);
 
 /// Normal numbers by (run.seed, tensor name, element of the whole tensor), so that every layout
 /// begins with the same weights.
@@ -147,7 +153,8 @@ class TROUPE_API Carve {
   Carve() = default;  ///< counts only
   explicit Carve(const TensorView& bytes) : next_(bytes.as<std::byte>()) {}
   /// Throws InvalidArgument when that is more than 2^58 bytes in all.
-  TensorView take(DType type, const Shape& shape);
+  TensorView take(const Spec& spec);
+  TensorView take(DType type, const Shape& shape) { return take(Spec{type, shape}); }
   std::int64_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -55,7 +55,10 @@ constexpr std::int64_t size_in_bytes(std::int64_t count, DType type) noexcept {
 struct Spec {
   DType type = DType::f32;
   Shape shape;
-  std::int64_t count() const noexcept { return shape.count(); }
+  /// Its rows are divided over so many ranks, in order. This one has count() elements; the shape is
+  /// that of the whole.
+  int parts = 1;
+  std::int64_t count() const noexcept { return shape.count() / parts; }
   std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
 };
 
@@ -63,21 +66,23 @@ struct TensorView {
   void* data = nullptr;
   DType type = DType::f32;
   Shape shape;
+  int parts = 1;  ///< as Spec::parts
 
   TensorView() = default;
-  TensorView(void* memory, DType element, const Shape& sizes) noexcept
-      : data(memory), type(element), shape(sizes) {}
-  TensorView(void* memory, const Spec& spec) noexcept : TensorView(memory, spec.type, spec.shape) {}
+  TensorView(void* memory, DType element, const Shape& sizes, int ranks = 1) noexcept
+      : data(memory), type(element), shape(sizes), parts(ranks) {}
+  TensorView(void* memory, const Spec& spec) noexcept
+      : TensorView(memory, spec.type, spec.shape, spec.parts) {}
   template <class T>
   T* as() const noexcept {
     return static_cast<T*>(data);
   }
-  std::int64_t count() const noexcept { return shape.count(); }
+  std::int64_t count() const noexcept { return shape.count() / parts; }
   std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
-  /// Size of the last dimension, and how many of them there are.
+  /// Size of the last dimension, and how many of them this rank has.
   std::int64_t columns() const noexcept { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
   std::int64_t rows() const noexcept { return columns() == 0 ? 0 : count() / columns(); }
-  Spec spec() const noexcept { return {type, shape}; }
+  Spec spec() const noexcept { return {type, shape, parts}; }
 };
 
 }  // namespace troupe::train

@@ -189,12 +189,11 @@ TEST(Layers, RefuseInputsThatTheyCannotTake) {
             std::string::npos);
   EXPECT_NE(refusal([] { GptBlock("h", {.channels = 8, .heads = 3}); }).find("divide"),
             std::string::npos);
-  EXPECT_NE(
-      refusal([] {
-        Index index;
-        GptBlock("h", {.channels = 8, .heads = 2}).declare(index, index.begin_unit("h"), {.tp = 2});
-      }).find("tp = 1"),
-      std::string::npos);
+  EXPECT_NE(refusal([] {
+              Index index;
+              Conv2d("c", {.in = 1, .out = 2}).declare(index, index.begin_unit("c"), {.tp = 2});
+            }).find("tp = 1"),
+            std::string::npos);
 }
 
 TEST(Embedding, RefusesATokenOutsideItsVocabulary) {

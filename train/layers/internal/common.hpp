@@ -2,7 +2,7 @@
 #pragma once
 
 #include "troupe/train/internal/reject.hpp"
-#include "troupe/train/layers/layer.hpp"
+#include "troupe/train/layers/parts/parallel.hpp"
 
 #include <string>
 
@@ -11,14 +11,16 @@ namespace troupe::train::internal {
 /// "transformer.h.0 takes f32 [batch, time, 384], not f32 [3, 5]".
 [[noreturn]] inline void reject_input(const Layer& layer, const Spec& in,
                                       const std::string& wants) {
+  const std::string divided =
+      in.parts == 1 ? "" : " divided over " + std::to_string(in.parts) + " ranks";
   reject(layer.name() + " takes " + wants + ", not " + std::string(kernels::name_of(in.type)) +
-         " " + in.shape.text());
+         " " + in.shape.text() + divided);
 }
 
 /// Whether `in` has numbers of the layout's type, and so many dimensions with such a last one
-/// (below 0: any).
+/// (below 0: any), all rows of them.
 inline bool fits(const Spec& in, const Layout& layout, int rank, std::int64_t last) {
-  return in.type == layout.compute && in.shape.rank() == rank &&
+  return in.type == layout.compute && in.shape.rank() == rank && in.parts == 1 &&
          (last < 0 || in.shape[rank - 1] == last);
 }
 
@@ -26,10 +28,28 @@ inline std::string type_text(const Layout& layout) {
   return std::string(kernels::name_of(layout.compute));
 }
 
-/// Layers keep whole tensors on every rank.
+/// For layers that are neither divided nor the same on every rank.
 inline void refuse_tensor_parallel(const Layer& layer, const Layout& layout) {
   if (layout.tp != 1)
     reject(layer.name() + " is not divided over tensor-parallel ranks: use a layout with tp = 1");
+}
+
+/// Refuses rows that the layout's ranks do not divide evenly.
+inline void require_even_rows(const Layer& layer, const Shape& shape, const Layout& layout) {
+  const int ranks = parts::row_parts(layout);
+  if (shape[0] * shape[1] % ranks != 0)
+    reject(layer.name() + ": sequence parallelism over tp = " + std::to_string(ranks) +
+           " needs a multiple of that in batch * time, not " + std::to_string(shape[0]) + " * " +
+           std::to_string(shape[1]) + ": choose other sizes, or sequence = false");
+}
+
+/// Refuses what is no [batch, time, channels], divided as the layout says.
+inline void require_stream(const Layer& layer, Spec in, const Layout& layout,
+                           std::int64_t channels) {
+  if (in.parts == parts::row_parts(layout)) in.parts = 1;
+  if (!fits(in, layout, 3, channels))
+    reject_input(layer, in, type_text(layout) + " [batch, time, " + std::to_string(channels) + "]");
+  require_even_rows(layer, in.shape, layout);
 }
 
 /// Copies a whole view.

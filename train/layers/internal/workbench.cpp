@@ -65,7 +65,10 @@ std::uint64_t Guarded::hash() const noexcept {
 }
 
 Workbench::Workbench(std::vector<Layer*> layers, const WorkbenchOptions& options)
-    : layers_(std::move(layers)), options_(options), device_(kernels::cpu_device()) {
+    : layers_(std::move(layers)),
+      options_(options),
+      device_(kernels::cpu_device()),
+      index_(options.tp == nullptr ? 0 : options.tp->rank()) {
   require(!layers_.empty(), "a model needs at least one layer");
   require(options_.input.shape.rank() > 0, "an input needs at least one dimension: its batch");
   declare();
@@ -76,7 +79,7 @@ Workbench::Workbench(std::vector<Layer*> layers, const WorkbenchOptions& options
 /// Twice: first for an index with other tensors in front, whose ids a layer must not keep.
 void Workbench::declare() {
   constexpr int kOthers = 1000;
-  Index earlier;
+  Index earlier(index_.tp_rank());
   const int unit = earlier.begin_unit("others");
   for (int i = 0; i < kOthers; ++i) earlier.add(unit, std::to_string(i), {1}, Group::decay);
   for (Index* index : {&earlier, &index_})
@@ -118,6 +121,7 @@ void Workbench::make_memory() {
 Run Workbench::run(bool training) {
   return {.device = device_,
           .layout = options_.layout,
+          .tp = options_.tp,
           .type = options_.layout.compute,
           .seed = options_.seed,
           .step = options_.step,

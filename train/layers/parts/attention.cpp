@@ -17,8 +17,22 @@ bool makes_again(const Pass& pass) {
   return pass.recompute == Recompute::selective && keeps_probabilities(pass);
 }
 
+/// Of one rank: its heads, and columns of them.
+struct Heads {
+  std::int64_t queries = 0, keys = 0, size = 0;
+  Heads(const AttentionConfig& c, const Pass& pass)
+      : queries(c.heads / pass.tp), keys(c.kv_heads / pass.tp), size(c.head_size()) {}
+  std::int64_t query_columns() const noexcept { return queries * size; }
+  std::int64_t key_columns() const noexcept { return keys * size; }
+  std::int64_t width() const noexcept { return query_columns() + 2 * key_columns(); }
+};
+
 Shape probabilities_shape(const AttentionConfig& c, const Pass& pass) {
-  return {pass.batch, c.heads, pass.time, pass.time};
+  return {pass.batch, Heads(c, pass).queries, pass.time, pass.time};
+}
+
+Shape attended_shape(const AttentionConfig& c, const Pass& pass) {
+  return {pass.rows(), Heads(c, pass).query_columns()};
 }
 
 /// Temporary memory of one call.
@@ -28,10 +42,10 @@ struct Scratch {
   std::int64_t bytes = 0;
 
   Scratch(Carve carve, const AttentionConfig& c, const Pass& pass) {
-    dattended = carve.take(pass.type, {pass.rows(), c.channels});
+    dattended = carve.take(pass.type, attended_shape(c, pass));
     if (makes_again(pass)) {
       probabilities = carve.take(pass.type, probabilities_shape(c, pass));
-      attended = carve.take(pass.type, {pass.rows(), c.channels});
+      attended = carve.take(pass.type, attended_shape(c, pass));
     }
     bytes = carve.bytes();
   }
@@ -49,17 +63,31 @@ void check(const AttentionConfig& c, const std::string& name) {
   require(c.fused || !c.bias, "separate projections have no biases");
 }
 
+void check(const AttentionConfig& c, const std::string& name, const Layout& layout) {
+  check(c, name);
+  if (c.heads % layout.tp != 0 || c.kv_heads % layout.tp != 0)
+    internal::reject(name + ": " + std::to_string(layout.tp) +
+                     " tensor-parallel ranks cannot divide its " + std::to_string(c.heads) +
+                     " heads and " + std::to_string(c.kv_heads) +
+                     " kv_heads: choose a tp that divides both");
+  if (layout.tp > 1 && c.fused && c.heads != c.kv_heads)
+    internal::reject(name +
+                     ": tensor-parallel ranks divide a fused matrix only where kv_heads is "
+                     "heads: use separate projections, or tp = 1");
+}
+
 Attention::Saved::Saved(Carve& carve, const AttentionConfig& c, const Pass& pass) {
-  qkv = carve.take(pass.type, {pass.rows(), c.width()});
-  attended = carve.take(pass.type, {pass.rows(), c.channels});
+  const Heads heads(c, pass);
+  qkv = carve.take(pass.type, {pass.rows(), heads.width()});
+  attended = carve.take(pass.type, attended_shape(c, pass));
   if (!keeps_probabilities(pass))
-    lse = carve.take(gradient_type(pass.type), {pass.batch, c.heads, pass.time});
+    lse = carve.take(gradient_type(pass.type), {pass.batch, heads.queries, pass.time});
   else if (!makes_again(pass))
     probabilities = carve.take(pass.type, probabilities_shape(c, pass));
 }
 
 Attention::Carry::Carry(Carve& carve, const AttentionConfig& c, const Pass& pass)
-    : dqkv(carve.take(pass.type, {pass.rows(), c.width()})) {}
+    : dqkv(carve.take(pass.type, {pass.rows(), Heads(c, pass).width()})) {}
 
 std::int64_t Attention::temporary_bytes(const AttentionConfig& config, const Pass& pass) {
   return Scratch(Carve(), config, pass).bytes;
@@ -70,27 +98,31 @@ Attention::Attention(const AttentionConfig& config)
       out_({.in = config.channels,
             .out = config.channels,
             .bias = config.bias,
-            .deviation = config.residual_deviation}) {
+            .deviation = config.residual_deviation,
+            .split = Split::inputs}) {
   check(config_, "attention");
   const auto add = [this](std::int64_t columns) {
     in_.emplace_back(LinearConfig{.in = config_.channels,
                                   .out = columns,
                                   .bias = config_.bias,
-                                  .deviation = config_.deviation});
+                                  .deviation = config_.deviation,
+                                  .split = Split::outputs,
+                                  .groups = config_.fused ? 3 : 1});
   };
   add(config_.fused ? config_.width() : config_.channels);
   if (config_.fused) return;
   for (int i = 0; i < 2; ++i) add(config_.kv_heads * config_.head_size());
 }
 
-void Attention::declare(Index& index, int unit, const std::string& name) {
+void Attention::declare(Index& index, int unit, const std::string& name, const Layout& layout) {
+  check(config_, name, layout);
   if (config_.fused) {
-    in_[0].declare(index, unit, name + ".c_attn");
-    return out_.declare(index, unit, name + ".c_proj");
+    in_[0].declare(index, unit, name + ".c_attn", layout);
+    return out_.declare(index, unit, name + ".c_proj", layout);
   }
   const char* const names[] = {".q_proj", ".k_proj", ".v_proj"};
-  for (std::size_t i = 0; i < in_.size(); ++i) in_[i].declare(index, unit, name + names[i]);
-  out_.declare(index, unit, name + ".o_proj");
+  for (std::size_t i = 0; i < in_.size(); ++i) in_[i].declare(index, unit, name + names[i], layout);
+  out_.declare(index, unit, name + ".o_proj", layout);
 }
 
 void Attention::initialize(const Run& run, const Tensors& w) const {
@@ -98,24 +130,24 @@ void Attention::initialize(const Run& run, const Tensors& w) const {
   out_.initialize(run, w);
 }
 
-std::int64_t Attention::column(std::size_t i) const noexcept {
+std::int64_t Attention::column(std::size_t i, const Pass& pass) const noexcept {
   std::int64_t first = 0;
-  for (std::size_t k = 0; k < i; ++k) first += in_[k].config().out;
+  for (std::size_t k = 0; k < i; ++k) first += in_[k].config().out / pass.tp;
   return first;
 }
 
 kernels::Attention Attention::describe(const Saved& saved, const Pass& pass) const {
   const Rows q(saved.qkv);
-  const std::int64_t keys = config_.channels, size = config_.head_size();
+  const Heads heads(config_, pass);
   return {.type = pass.type,
           .batch = pass.batch,
           .time = pass.time,
-          .heads = config_.heads,
-          .kv_heads = config_.kv_heads,
-          .head_size = size,
+          .heads = heads.queries,
+          .kv_heads = heads.keys,
+          .head_size = heads.size,
           .q = q.data,
-          .k = q.from(keys, pass.type).data,
-          .v = q.from(keys + config_.kv_heads * size, pass.type).data,
+          .k = q.from(heads.query_columns(), pass.type).data,
+          .v = q.from(heads.query_columns() + heads.key_columns(), pass.type).data,
           .q_row = q.stride,
           .kv_row = q.stride,
           .out = saved.attended.data,
@@ -126,12 +158,13 @@ kernels::Attention Attention::describe(const Saved& saved, const Pass& pass) con
 void Attention::rotate(const Run& run, const TensorView& qkv, const Pass& pass,
                        bool inverse) const {
   if (config_.rope_theta == 0) return;
+  const Heads heads(config_, pass);
   run.k().rope(run.queue(), {.type = pass.type,
                              .rows = pass.rows(),
                              .time = pass.time,
-                             .heads = config_.heads + config_.kv_heads,  // keys follow queries
-                             .head_size = config_.head_size(),
-                             .row = config_.width(),
+                             .heads = heads.queries + heads.keys,  // keys follow queries
+                             .head_size = heads.size,
+                             .row = heads.width(),
                              .theta = config_.rope_theta,
                              .inverse = inverse,
                              .x = qkv.data});
@@ -141,7 +174,7 @@ void Attention::forward(const Run& run, const Tensors& w, const TensorView& x, c
                         bool add, const Saved& saved, const TensorView& temporary,
                         const Pass& pass) const {
   for (std::size_t i = 0; i < in_.size(); ++i)
-    in_[i].forward(run, w, x, Rows(saved.qkv).from(column(i), pass.type));
+    in_[i].forward(run, w, x, Rows(saved.qkv).from(column(i, pass), pass.type));
   rotate(run, saved.qkv, pass, false);
   kernels::Attention core = describe(saved, pass);
   if (makes_again(pass))
@@ -163,21 +196,23 @@ void Attention::backward_input(const Run& run, const Tensors& w, const TensorVie
     run.k().attention(run.queue(), again);
   }
   const Rows d(carry.dqkv);
+  const Heads heads(config_, pass);
   core.dout = scratch.dattended.data;
   core.dq = d.data;
-  core.dk = d.from(config_.channels, pass.type).data;
-  core.dv = d.from(config_.channels + config_.kv_heads * config_.head_size(), pass.type).data;
+  core.dk = d.from(heads.query_columns(), pass.type).data;
+  core.dv = d.from(heads.query_columns() + heads.key_columns(), pass.type).data;
   run.k().attention_backward(run.queue(), core);
   rotate(run, carry.dqkv, pass, true);
   for (std::size_t i = 0; i < in_.size(); ++i)
-    in_[i].backward_input(run, w, d.from(column(i), pass.type), dx, {.add = i > 0});
+    in_[i].backward_input(run, w, d.from(column(i, pass), pass.type), dx, {.add = i > 0});
 }
 
 void Attention::backward_weight(const Run& run, const Tensors& g, const TensorView& dy,
-                                const TensorView& x, const Saved& saved, const Carry& carry) const {
+                                const TensorView& x, const Saved& saved, const Carry& carry,
+                                const Pass& pass) const {
   out_.backward_weight(run, g, dy, saved.attended);
   for (std::size_t i = 0; i < in_.size(); ++i)
-    in_[i].backward_weight(run, g, Rows(carry.dqkv).from(column(i), run.type), x);
+    in_[i].backward_weight(run, g, Rows(carry.dqkv).from(column(i, pass), run.type), x);
 }
 
 double Attention::flops(std::int64_t rows, std::int64_t time) const noexcept {

@@ -16,7 +16,10 @@ struct Pass {
   std::int64_t batch = 0, time = 0;
   DType type = DType::f32;
   Recompute recompute = Recompute::none;
+  int tp = 1;         ///< ranks that divide heads and inner channels
+  int row_parts = 1;  ///< and rows, between attention and MLP
   std::int64_t rows() const noexcept { return batch * time; }
+  std::int64_t own_rows() const noexcept { return rows() / row_parts; }
 };
 
 /// Longest row of tokens whose attention keeps its probabilities: beyond, an online softmax keeps
@@ -42,12 +45,16 @@ struct AttentionConfig {
 /// Throws InvalidArgument, with `name` in front, when heads does not divide channels, or kv_heads
 /// heads; with rotary embedding also for an odd head size.
 TROUPE_API void check(const AttentionConfig& config, const std::string& name);
+/// The same when the layout's ranks cannot divide the heads among them.
+TROUPE_API void check(const AttentionConfig& config, const std::string& name, const Layout& layout);
 
+/// Tensor-parallel ranks divide its heads. x and y have all rows; y, and the dx of
+/// backward_input(), are this rank's part of a sum.
 class TROUPE_API Attention {
  public:
   /// Throws as check().
   explicit Attention(const AttentionConfig& config);
-  void declare(Index& index, int unit, const std::string& name);
+  void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
   void initialize(const Run& run, const Tensors& w) const;
 
   /// What forward keeps.
@@ -72,16 +79,17 @@ class TROUPE_API Attention {
                       const Pass& pass) const;
   /// dy and x as given before.
   void backward_weight(const Run& run, const Tensors& g, const TensorView& dy, const TensorView& x,
-                       const Saved& saved, const Carry& carry) const;
+                       const Saved& saved, const Carry& carry, const Pass& pass) const;
 
   const AttentionConfig& config() const noexcept { return config_; }
+  /// Of all ranks.
   double flops(std::int64_t rows, std::int64_t time) const noexcept;
 
  private:
   kernels::Attention describe(const Saved& saved, const Pass& pass) const;
   void rotate(const Run& run, const TensorView& qkv, const Pass& pass, bool inverse) const;
-  /// Column of the i-th input projection in qkv.
-  std::int64_t column(std::size_t i) const noexcept;
+  /// Column of the i-th input projection in qkv, on a rank.
+  std::int64_t column(std::size_t i, const Pass& pass) const noexcept;
 
   AttentionConfig config_;
   std::vector<Linear> in_;  // qkv, or q, k, v

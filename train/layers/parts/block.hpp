@@ -17,7 +17,8 @@ struct BlockConfig {
   std::string norm1 = "ln_1", core = "attn", norm2 = "ln_2", inner = "mlp";
 };
 
-/// Takes and gives [batch, time, channels].
+/// Takes and gives [batch, time, channels]; with Layout::sequence this rank's rows of it. Moves
+/// between tensor-parallel ranks what two sums in forward and two in backward move.
 template <class Inner>
 class TROUPE_API PreNormBlock : public Layer {
  public:
@@ -38,11 +39,16 @@ class TROUPE_API PreNormBlock : public Layer {
  private:
   struct Saved;
   struct Carry;
+  struct Temporary;
   Pass pass_of(const Spec& in, const Layout& layout) const;
-  /// y = x + dropout(branch), where branch(add) writes y or adds to it.
+  /// y = x + dropout(branch), where branch(to, add) writes this rank's part of a sum to `whole`, or
+  /// adds to y.
   template <class Branch>
   void add_branch(const Run& run, const Dropout& dropout, const TensorView& x, const TensorView& y,
-                  Branch&& branch) const;
+                  const TensorView& whole, Branch&& branch) const;
+  /// The gradient that comes into a branch, all rows: dy itself, or `memory`.
+  TensorView enter_branch(const Run& run, const Dropout& dropout, const TensorView& dy,
+                          const TensorView& memory) const;
 
   BlockConfig config_;
   Norm norm1_, norm2_;

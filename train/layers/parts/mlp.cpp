@@ -16,19 +16,42 @@ MlpConfig without_bias(MlpConfig c) {
 }
 
 Linear inward(const MlpConfig& c) {
-  return Linear({.in = c.channels, .out = c.inner, .bias = c.bias, .deviation = c.deviation});
+  return Linear({.in = c.channels,
+                 .out = c.inner,
+                 .bias = c.bias,
+                 .deviation = c.deviation,
+                 .split = Split::outputs});
 }
 
 Linear outward(const MlpConfig& c) {
-  return Linear(
-      {.in = c.inner, .out = c.channels, .bias = c.bias, .deviation = c.residual_deviation});
+  return Linear({.in = c.inner,
+                 .out = c.channels,
+                 .bias = c.bias,
+                 .deviation = c.residual_deviation,
+                 .split = Split::inputs});
+}
+
+/// Of one rank.
+std::int64_t inner_columns(const MlpConfig& c, const Pass& pass) {
+  return c.inner / pass.tp;
 }
 
 Shape inner_shape(const MlpConfig& c, const Pass& pass) {
-  return {pass.rows(), c.inner};
+  return {pass.rows(), inner_columns(c, pass)};
+}
+
+Shape two_inner_shape(const MlpConfig& c, const Pass& pass) {
+  return {pass.rows(), 2 * inner_columns(c, pass)};
 }
 
 }  // namespace
+
+void check(const MlpConfig& c, const std::string& name, const Layout& layout) {
+  if (c.inner % layout.tp != 0)
+    internal::reject(name + ": " + std::to_string(layout.tp) +
+                     " tensor-parallel ranks cannot divide its " + std::to_string(c.inner) +
+                     " inner channels: choose a tp that divides them");
+}
 
 Mlp::Saved::Saved(Carve& carve, const MlpConfig& c, const Pass& pass)
     : up(carve.take(pass.type, inner_shape(c, pass))),
@@ -40,9 +63,10 @@ Mlp::Carry::Carry(Carve& carve, const MlpConfig& c, const Pass& pass)
 Mlp::Mlp(const MlpConfig& config)
     : config_(checked(config)), up_(inward(config_)), down_(outward(config_)) {}
 
-void Mlp::declare(Index& index, int unit, const std::string& name) {
-  up_.declare(index, unit, name + ".c_fc");
-  down_.declare(index, unit, name + ".c_proj");
+void Mlp::declare(Index& index, int unit, const std::string& name, const Layout& layout) {
+  check(config_, name, layout);
+  up_.declare(index, unit, name + ".c_fc", layout);
+  down_.declare(index, unit, name + ".c_proj", layout);
 }
 
 void Mlp::initialize(const Run& run, const Tensors& w) const {
@@ -70,11 +94,11 @@ void Mlp::backward_weight(const Run& run, const Tensors& g, const TensorView& dy
 }
 
 SwiGlu::Saved::Saved(Carve& carve, const MlpConfig& c, const Pass& pass)
-    : in(carve.take(pass.type, {pass.rows(), 2 * c.inner})),
+    : in(carve.take(pass.type, two_inner_shape(c, pass))),
       gated(carve.take(pass.type, inner_shape(c, pass))) {}
 
 SwiGlu::Carry::Carry(Carve& carve, const MlpConfig& c, const Pass& pass)
-    : din(carve.take(pass.type, {pass.rows(), 2 * c.inner})) {}
+    : din(carve.take(pass.type, two_inner_shape(c, pass))) {}
 
 std::int64_t SwiGlu::temporary_bytes(const MlpConfig& c, const Pass& pass) noexcept {
   Carve carve;
@@ -88,10 +112,11 @@ SwiGlu::SwiGlu(const MlpConfig& config)
       up_(inward(config_)),
       down_(outward(config_)) {}
 
-void SwiGlu::declare(Index& index, int unit, const std::string& name) {
-  gate_.declare(index, unit, name + ".gate_proj");
-  up_.declare(index, unit, name + ".up_proj");
-  down_.declare(index, unit, name + ".down_proj");
+void SwiGlu::declare(Index& index, int unit, const std::string& name, const Layout& layout) {
+  check(config_, name, layout);
+  gate_.declare(index, unit, name + ".gate_proj", layout);
+  up_.declare(index, unit, name + ".up_proj", layout);
+  down_.declare(index, unit, name + ".down_proj", layout);
 }
 
 void SwiGlu::initialize(const Run& run, const Tensors& w) const {
@@ -100,12 +125,13 @@ void SwiGlu::initialize(const Run& run, const Tensors& w) const {
 
 void SwiGlu::forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y,
                      bool add, const Saved& saved) const {
-  const Rows gate(saved.in), up = gate.from(config_.inner, run.type);
+  const std::int64_t inner = saved.gated.columns();
+  const Rows gate(saved.in), up = gate.from(inner, run.type);
   gate_.forward(run, w, x, gate);
   up_.forward(run, w, x, up);
   run.k().gated_silu(run.queue(), {.type = run.type,
                                    .rows = gate.rows,
-                                   .columns = config_.inner,
+                                   .columns = inner,
                                    .gate = gate.data,
                                    .up = up.data,
                                    .row_in = gate.stride,
@@ -118,11 +144,12 @@ void SwiGlu::backward_input(const Run& run, const Tensors& w, const TensorView& 
                             const TensorView& dx) const {
   const TensorView dgated = Carve(temporary).take(run.type, saved.gated.shape);
   down_.backward_input(run, w, dy, dgated);
-  const Rows gate(saved.in), up = gate.from(config_.inner, run.type);
-  const Rows dgate(carry.din), dup = dgate.from(config_.inner, run.type);
+  const std::int64_t inner = saved.gated.columns();
+  const Rows gate(saved.in), up = gate.from(inner, run.type);
+  const Rows dgate(carry.din), dup = dgate.from(inner, run.type);
   run.k().gated_silu_backward(run.queue(), {.type = run.type,
                                             .rows = gate.rows,
-                                            .columns = config_.inner,
+                                            .columns = inner,
                                             .gate = gate.data,
                                             .up = up.data,
                                             .row_in = gate.stride,
@@ -138,7 +165,7 @@ void SwiGlu::backward_weight(const Run& run, const Tensors& g, const TensorView&
   const Rows dgate(carry.din);
   down_.backward_weight(run, g, dy, saved.gated);
   gate_.backward_weight(run, g, dgate, x);
-  up_.backward_weight(run, g, dgate.from(config_.inner, run.type), x);
+  up_.backward_weight(run, g, dgate.from(saved.gated.columns(), run.type), x);
 }
 
 double SwiGlu::flops(std::int64_t rows) const noexcept {

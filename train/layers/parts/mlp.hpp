@@ -17,11 +17,18 @@ struct MlpConfig {
   float deviation = 0.02f, residual_deviation = 0.02f;
 };
 
-/// gelu(x A^T + a) B^T + b, as in GPT-2 ("c_fc", "c_proj").
+/// Throws InvalidArgument, with `name` in front, when the layout's ranks cannot divide the inner
+/// channels among them.
+TROUPE_API void check(const MlpConfig& config, const std::string& name, const Layout& layout);
+
+/// gelu(x A^T + a) B^T + b, as in GPT-2 ("c_fc", "c_proj"). Tensor-parallel ranks divide its inner
+/// channels. x and y have all rows; y, and the dx of backward_input(), are this rank's part of a
+/// sum.
 class TROUPE_API Mlp {
  public:
   explicit Mlp(const MlpConfig& config);
-  void declare(Index& index, int unit, const std::string& name);
+  /// Throws as check().
+  void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
   void initialize(const Run& run, const Tensors& w) const;
 
   struct Saved {
@@ -52,11 +59,12 @@ class TROUPE_API Mlp {
 };
 
 /// (silu(x G^T) * (x U^T)) D^T without biases (Shazeer 2020), as in Llama ("gate_proj", "up_proj",
-/// "down_proj").
+/// "down_proj"). Divided as Mlp.
 class TROUPE_API SwiGlu {
  public:
   explicit SwiGlu(const MlpConfig& config);
-  void declare(Index& index, int unit, const std::string& name);
+  /// Throws as check().
+  void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
   void initialize(const Run& run, const Tensors& w) const;
 
   struct Saved {

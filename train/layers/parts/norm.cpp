@@ -11,9 +11,11 @@ Norm::Norm(const NormConfig& config) : config_(config) {
   if (config_.rms) config_.bias = false;
 }
 
-void Norm::declare(Index& index, int unit, const std::string& name) {
-  weight_ = index.add(unit, name + ".weight", {config_.channels}, Group::no_decay);
-  if (config_.bias) bias_ = index.add(unit, name + ".bias", {config_.channels}, Group::no_decay);
+void Norm::declare(Index& index, int unit, const std::string& name, const Layout& layout) {
+  const Shape shape{config_.channels};
+  const TensorShard shard = of_own_rows(layout);
+  weight_ = index.add(unit, name + ".weight", shape, Group::no_decay, shard);
+  if (config_.bias) bias_ = index.add(unit, name + ".bias", shape, Group::no_decay, shard);
 }
 
 void Norm::initialize(const Run& run, const Tensors& w) const {
@@ -74,7 +76,7 @@ Dropout::Dropout(std::string name, float p) : name_(std::move(name)), p_(p) {
 
 void Dropout::apply(const Run& run, const TensorView& in, const TensorView& out,
                     std::int64_t time) const {
-  const std::int64_t batch = time == 0 ? 0 : in.rows() / time;
+  const std::int64_t rows = in.rows() * in.parts, batch = time == 0 ? 0 : rows / time;
   if (!run.samples.empty() && static_cast<std::int64_t>(run.samples.size()) != batch)
     internal::reject(name_ + ": dropout needs the numbers of the batch's " + std::to_string(batch) +
                      " samples, not of " + std::to_string(run.samples.size()));
@@ -87,6 +89,7 @@ void Dropout::apply(const Run& run, const TensorView& in, const TensorView& out,
                                 .rows = in.rows(),
                                 .columns = in.columns(),
                                 .samples = run.samples.data(),
+                                .first_row = in.parts == 1 ? 0 : first_own_row(run, rows),
                                 .time = time,
                                 .all_columns = in.columns(),
                                 .in = in.data,

@@ -16,11 +16,12 @@ struct NormConfig {
   float epsilon = 1e-5f;
 };
 
-/// Layer norm, or RMS norm. Weights begin as 1, biases as 0; neither decays.
+/// Layer norm, or RMS norm. Weights begin as 1, biases as 0; neither decays. With
+/// Layout::sequence its rows are this rank's own.
 class TROUPE_API Norm {
  public:
   explicit Norm(const NormConfig& config);
-  void declare(Index& index, int unit, const std::string& name);
+  void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
   void initialize(const Run& run, const Tensors& w) const;
 
   /// Room for a mean and a reciprocal deviation per row, which backward reads.
@@ -39,8 +40,9 @@ class TROUPE_API Norm {
   TensorId weight_ = -1, bias_ = -1;
 };
 
-/// Dropout of rows of a batch [batch, time]. Which elements stay is a function of (run.seed, the
-/// name, run.step, the sample's number, its time, the column).
+/// Dropout of rows of a batch [batch, time], or of this rank's where they are divided
+/// (TensorView::parts). Which elements stay is a function of (run.seed, the name, run.step, the
+/// sample's number, its time, the column).
 class TROUPE_API Dropout {
  public:
   Dropout(std::string name, float p);
