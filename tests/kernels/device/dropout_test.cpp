@@ -93,6 +93,22 @@ TEST(Dropout, AnySplitOfRowsAndColumnsGivesTheSameMask) {
       }
 }
 
+TEST(Dropout, RowsFromAFirstOneHaveTheMaskOfTheWhole) {
+  const auto all = dropped(18, 37, 0.5f);
+  const std::vector<std::int64_t> samples{0, 1, 2, 3, 4, 5};
+  SplitQueue queue(3);
+  for (const std::int64_t* numbers : {samples.data(), static_cast<const std::int64_t*>(nullptr)})
+    for (const std::int64_t first : {0, 1, 7, 17}) {
+      std::vector<float> x(static_cast<std::size_t>((18 - first) * 37), 1.0f);
+      Dropout o = dropout_of(x, 18 - first, 37, 0.5f);
+      o.samples = numbers;
+      o.first_row = first;
+      o.time = 3;
+      cpu::dropout(queue, o);
+      EXPECT_TRUE(std::equal(x.begin(), x.end(), all.begin() + first * 37)) << first;
+    }
+}
+
 TEST(Dropout, SeedAndStreamChangeTheMask) {
   const auto base = dropped(10, 100, 0.5f);
   std::vector<float> x(1000, 1.0f), y = x;

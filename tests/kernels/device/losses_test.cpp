@@ -106,16 +106,26 @@ Rows<T> shard_of(const Rows<T>& rows, std::int64_t first, std::int64_t end) {
   return shard;
 }
 
-/// What ranks do with the three numbers of each row: sums in the order of the ranks.
+/// What ranks do with the three numbers of each row: gather and combine.
 template <class T>
 void combine(std::vector<Rows<T>>& shards) {
-  for (std::size_t r = 0; r < shards[0].targets.size(); ++r) {
-    T top = shards[0].maximum[r], target = shards[0].at_target[r], sum = 0;
-    for (const Rows<T>& s : shards) top = std::max(top, s.maximum[r]);
-    for (const Rows<T>& s : shards) target = std::max(target, s.at_target[r]);
-    for (const Rows<T>& s : shards) sum += s.sum[r] * std::exp(s.maximum[r] - top);
-    for (Rows<T>& s : shards) s.maximum[r] = top, s.at_target[r] = target, s.sum[r] = sum;
-  }
+  const std::size_t rows = shards[0].targets.size();
+  std::vector<T> all, together(3 * rows);
+  for (const Rows<T>& s : shards)
+    for (const std::vector<T>* each : {&s.maximum, &s.sum, &s.at_target})
+      all.insert(all.end(), each->begin(), each->end());
+  SplitQueue queue(2);
+  cpu::combine_stats(queue, {.type = type_of<T>,
+                             .rows = static_cast<std::int64_t>(rows),
+                             .parts = static_cast<int>(shards.size()),
+                             .in = all.data(),
+                             .out = together.data()});
+  for (Rows<T>& s : shards)
+    for (std::size_t r = 0; r < rows; ++r) {
+      s.maximum[r] = together[r];
+      s.sum[r] = together[rows + r];
+      s.at_target[r] = together[2 * rows + r];
+    }
 }
 
 /// Losses and gradients of shards that end at `ends`, one behind another.
@@ -169,6 +179,32 @@ TEST(CrossEntropy, ShardsOfTheVocabularyGiveTheWhole) {
       EXPECT_NEAR(parts.losses[i], rows.losses[i], 2e-6);
     for (std::size_t i = 0; i < rows.logits.size(); ++i)
       EXPECT_NEAR(parts.logits[i], rows.logits[i], 1e-7);
+  }
+}
+
+TEST(CrossEntropy, CombinedStatsAreThoseOfAllClasses) {
+  // two rows of three ranks: the first rank of the second row has padding only
+  const std::vector<double> in = {1, -kInfinity, 2, 0, -kInfinity, -kInfinity, 3,          0, 4, 1,
+                                  7, -kInfinity, 2, 1, 5,          2,          -kInfinity, 9};
+  std::vector<double> out(6);
+  SplitQueue queue;
+  cpu::combine_stats(
+      queue, {.type = DType::f64, .rows = 2, .parts = 3, .in = in.data(), .out = out.data()});
+  EXPECT_EQ(out[0], 3);
+  EXPECT_EQ(out[1], 1);
+  EXPECT_NEAR(out[2], 2 * std::exp(-2.0) + 4 + 5 * std::exp(-1.0), 1e-15);
+  EXPECT_NEAR(out[3], std::exp(-1.0) + 2, 1e-15);
+  EXPECT_EQ(out[4], 7);
+  EXPECT_EQ(out[5], 9);
+}
+
+TEST(CrossEntropy, NaNOfOneRankIsThatOfAll) {
+  for (const std::size_t at : {0u, 3u}) {
+    std::vector<float> in = {1, 2, 0, 1, 2, 0}, out(3);
+    in[at] = kNaN;
+    SplitQueue queue;
+    cpu::combine_stats(queue, {.rows = 1, .parts = 2, .in = in.data(), .out = out.data()});
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1])) << at;
   }
 }
 

@@ -1,5 +1,6 @@
 // What layers are made of: initial values by global element, parts of bytes, dropout by sample,
 // operations counted.
+#include "troupe/actors/collective/local/local.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/train/hash.hpp"
@@ -63,6 +64,18 @@ TEST(FillNormal, GivesEveryShardItsElementsOfTheWhole) {
   }
 }
 
+TEST(FillNormal, LeavesPaddingZero) {
+  const std::vector<double> all = whole(5 * 3);
+  const auto shard = [&](int axis, int rank) {
+    return filled({5, 3}, {.axis = axis, .parts = 4, .index = rank, .padded = true}, DType::f32);
+  };
+  EXPECT_EQ(shard(0, 1), std::vector<double>(all.begin() + 6, all.begin() + 12));
+  EXPECT_EQ(shard(0, 2), (std::vector<double>{all[12], all[13], all[14], 0, 0, 0}));
+  EXPECT_EQ(shard(0, 3), std::vector<double>(6));
+  EXPECT_EQ(shard(1, 2), (std::vector<double>{all[2], all[5], all[8], all[11], all[14]}));
+  EXPECT_EQ(shard(1, 3), std::vector<double>(5));
+}
+
 TEST(FillNormal, GoesThroughManyAxes) {
   const std::vector<double> all = whole(2 * 3 * 4 * 5);
   std::vector<double> middle;
@@ -112,6 +125,25 @@ TEST_F(DropoutTest, DependsOnTheSampleNotOnItsPlace) {
   EXPECT_NE(turned, half);
   EXPECT_NE(dropped({2, 3}, "b", 1), half);
   EXPECT_NE(dropped({2, 3}, "a", 2), half);
+}
+
+TEST_F(DropoutTest, RowsOfARankHaveTheBitsOfTheWhole) {
+  const std::vector<std::int64_t> samples{4, 0, 7, 2};
+  const std::vector<float> all = dropped(samples, "a", 1);
+  const parts::Dropout dropout("a", 0.25f);
+  auto group = collective::local_group(4);
+  for (int rank = 0; rank < 4; ++rank) {  // rows of 5 samples in 4 parts end within them
+    const Layout layout{.tp = 4, .sequence = true};
+    const Spec own{DType::f32, {4, 5, 7}, 4};
+    std::vector<float> in(static_cast<std::size_t>(own.count()), 1.0f), out(in.size());
+    dropout.apply({.device = device_,
+                   .layout = layout,
+                   .tp = group[static_cast<std::size_t>(rank)].get(),
+                   .step = 1,
+                   .samples = samples},
+                  TensorView(in.data(), own), TensorView(out.data(), own), 5);
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), all.begin() + rank * own.count()));
+  }
 }
 
 TEST_F(DropoutTest, KeepsTheMean) {

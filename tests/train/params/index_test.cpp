@@ -108,6 +108,48 @@ TEST(Index, ShardsOfAllPartsCoverATensorOnce) {
   EXPECT_EQ(covered, std::vector<int>(24 * 3, 1));
 }
 
+TEST(Index, PaddedShardsAreOfOneSizeAndCoverATensorOnce) {
+  for (const int parts : {2, 3, 4}) {
+    for (const std::int64_t vocabulary : {1, 5, 65}) {
+      std::vector<int> covered(static_cast<std::size_t>(vocabulary * 3));
+      std::int64_t counted = 0;
+      for (int part = 0; part < parts; ++part) {
+        Index index(part);
+        EXPECT_EQ(index.tp_rank(), part);
+        const int unit = index.begin_unit("u");
+        const TensorId id = index.add(unit, "wte", {vocabulary, 3}, Group::decay,
+                                      {.axis = 0, .parts = parts, .index = part, .padded = true});
+        const TensorId use = index.tie(index.begin_unit("head"), id);
+        index.seal({.dp = 2});
+        EXPECT_EQ(index[id].local, (Shape{(vocabulary + parts - 1) / parts, 3}));
+        EXPECT_EQ(index[use].shard, index[id].shard);
+        EXPECT_EQ(index.global(use), index.global(id));
+        EXPECT_EQ(index.parameter_count(), index[id].count());
+        EXPECT_EQ(index.units()[0].used, index[id].count());
+        EXPECT_EQ(index.tied_size(), index[id].local.count());
+        counted += index.parameter_count();
+        for (const Box& box : index.global(id)) {
+          EXPECT_EQ(box.size, (Shape{index[id].size(0), 3}));
+          for (std::int64_t i = 0; i < box.size.count(); ++i)
+            ++covered[static_cast<std::size_t>(box.first[0] * 3 + i)];
+        }
+      }
+      EXPECT_EQ(counted, vocabulary * 3);
+      EXPECT_EQ(covered, std::vector<int>(static_cast<std::size_t>(vocabulary * 3), 1));
+    }
+  }
+}
+
+TEST(Index, AShardThatIsAllPaddingHasNoBox) {
+  Index index;
+  const TensorId id = index.add(index.begin_unit("u"), "wte", {5, 3}, Group::decay,
+                                {.axis = 0, .parts = 4, .index = 3, .padded = true});
+  EXPECT_EQ(index[id].local, (Shape{2, 3}));
+  EXPECT_EQ(index[id].count(), 0);
+  EXPECT_EQ(index[id].size(1), 3);
+  EXPECT_TRUE(index.global(id).empty());
+}
+
 TEST(Index, RefusesWhatIsNoTensorByName) {
   Index index;
   const int unit = index.begin_unit("u");
@@ -122,6 +164,8 @@ TEST(Index, RefusesWhatIsNoTensorByName) {
   EXPECT_NE(add({6, 4}, {.axis = 1, .parts = 3}).find("does not divide by 3"), std::string::npos);
   EXPECT_NE(add({6, 4}, {.axis = 0, .parts = 2, .groups = 2}).find("by 4"), std::string::npos);
   EXPECT_NE(add({6, 4}, {.axis = 0, .parts = 2, .index = 2}).find("tensor b"), std::string::npos);
+  EXPECT_NE(add({6, 4}, {.axis = 0, .parts = 2, .groups = 3, .padded = true}).find("has one group"),
+            std::string::npos);
   EXPECT_THROW(index.tie(unit, 17), InvalidArgument);
   EXPECT_THROW(index.add(1, "b", {1}, Group::decay), InvalidArgument);
   const TensorId tied = index.tie(unit, a);
