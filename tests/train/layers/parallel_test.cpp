@@ -16,12 +16,12 @@
 namespace troupe::train::layers {
 namespace {
 
-using testing::Case;
-using testing::expect_equal;
-using testing::on_tensor_ranks;
-using testing::Outcome;
-using testing::outcome_of;
-using testing::Rank;
+using divided::Case;
+using divided::expect_equal;
+using divided::on_tensor_ranks;
+using divided::Outcome;
+using divided::outcome_of;
+using divided::Rank;
 
 template <class L, class Config>
 std::function<Model()> one(const std::string& name, const Config& config) {
@@ -92,7 +92,7 @@ std::vector<Named> cases() {
 
 using Setting = std::tuple<int, bool, DType>;
 
-class Divided : public ::testing::TestWithParam<Setting> {
+class Divided : public testing::TestWithParam<Setting> {
  protected:
   Divided() { kernels::use_blas(kernels::Blas::builtin); }
   ~Divided() override { kernels::use_blas(before_); }
@@ -148,13 +148,13 @@ TEST_P(Divided, HeadPredictsWholeLogitsOnEveryRank) {
     const std::vector<double> whole = predicted({.compute = layout().compute})[0];
     ASSERT_EQ(std::ssize(whole), 12 * vocabulary);
     for (const std::vector<double>& logits : predicted(layout()))
-      EXPECT_LE(testing::distance(logits, whole), tolerance() * testing::length(whole));
+      EXPECT_LE(divided::distance(logits, whole), tolerance() * divided::length(whole));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Divided,
-                         ::testing::Combine(::testing::Values(2, 4), ::testing::Bool(),
-                                            ::testing::Values(DType::f32, DType::f64)));
+                         testing::Combine(testing::Values(2, 4), testing::Bool(),
+                                          testing::Values(DType::f32, DType::f64)));
 
 TEST(Divided, QueriesShareKeysAndValuesWithinARank) {
   const Case c{
@@ -189,7 +189,7 @@ std::pair<std::uint64_t, std::uint64_t> payload(const Case& c, const Layout& lay
   return bytes;
 }
 
-class PayloadTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
+class PayloadTest : public testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   const int ranks_ = std::get<0>(GetParam());
   const bool sequence_ = std::get<1>(GetParam());
@@ -230,7 +230,7 @@ TEST_P(PayloadTest, AHeadMovesOneSumAndThreeNumbersARow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, PayloadTest,
-                         ::testing::Combine(::testing::Values(2, 4), ::testing::Bool()));
+                         testing::Combine(testing::Values(2, 4), testing::Bool()));
 
 TEST(Divided, MemoryOfARankIsItsPart) {
   const GptBlock block("h", {.channels = 64, .heads = 4});

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe::train::testing {
+namespace troupe::train::divided {
 
 using internal::number;
 using internal::set_number;
@@ -275,4 +275,4 @@ inline void expect_equal(const Outcome& got, const Outcome& expected, double tol
   }
 }
 
-}  // namespace troupe::train::testing
+}  // namespace troupe::train::divided
