@@ -61,7 +61,7 @@ void for_each_element(const Index& index, TensorId id, F&& f) {
 /// One rank's bench with values that depend on elements of whole tensors alone.
 class Rank {
  public:
-  Rank(const Case& c, Layout layout, collective::Communicator* tp)
+  Rank(const Case& c, const Layout& layout, collective::Communicator* tp)
       : tp_(tp), model_(c.model()), bench_(layers(), options(c, layout, tp)) {
     bench_.initialize();
     for (const TensorId id : bench_.tensors()) {
@@ -87,8 +87,9 @@ class Rank {
   }
 
  private:
-  static internal::WorkbenchOptions options(const Case& c, Layout layout,
+  static internal::WorkbenchOptions options(const Case& c, const Layout& how,
                                             collective::Communicator* tp) {
+    Layout layout = how;
     layout.recompute = c.recompute;
     Spec input = c.input;
     if (input.type != DType::i32) {
