@@ -126,8 +126,7 @@ void Engine::State::initialize(std::uint64_t with_seed) {
     seed = with_seed;
     steps = 0;
     if (scaler) scaler->reset();
-    passes.begin({.seed = seed}, Walk::forward, 1);
-    passes.initialize();
+    passes.initialize({.seed = seed});
     clear_moments(parts);
     parts.store.zero_gradients();
   });

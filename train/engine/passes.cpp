@@ -118,17 +118,19 @@ TensorView Passes::input_of(const Pass& pass, int layer) const {
   return arena_.view(before.output, before.out);
 }
 
-void Passes::initialize() {
+void Passes::initialize(const PassTerms& terms) {
+  const bool gathers = parts_->layout.compute == DType::f32;  // a master has slabs of its own
+  begin(terms, Walk::forward, gathers ? 1 : 0);
   Run run = run_of({}, nullptr);
   run.type = DType::f32;  // 16-bit weights are the same ones, rounded
   Store& store = parts_->store;
   const Tensors initial(parts_->index, [&store](TensorId id) { return store.initial_of(id); });
   for (int l = 0; l < parts_->layer_count(); ++l) {
-    gathers_.enter(l);
+    if (gathers) gathers_.enter(l);
     store.begin_initial(l);
     parts_->layer(l).initialize(run, initial);
     store.keep_weights(l);
-    gathers_.leave(l);
+    if (gathers) gathers_.leave(l);
   }
 }
 

@@ -62,7 +62,8 @@ class Checker {
                {.layout = {.compute = DType::f64, .recompute = options.recompute},
                 .input = options.input,
                 .targets = options.targets,
-                .seed = options.seed}) {}
+                .seed = options.seed,
+                .loss_scale = 1.5}) {}
 
   GradientReport run() {
     fill_values();

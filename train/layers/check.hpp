@@ -52,6 +52,7 @@ struct TROUPE_API GradientReport {
 ///  - gives another y, or other saved bytes, the second time (full recompute needs equal ones);
 ///  - adds to dx instead of writing it, or writes weight gradients instead of adding;
 ///  - leaves an element of y or dx unwritten, or needs what temporary held in an earlier call;
+///  - is a loss and leaves Targets::scale out of its gradient;
 ///  - cannot go without dx (the first layer of a model has none);
 ///  - keeps ids of an index when it is declared again, for another one.
 /// The layer declares its tensors: it must be new.

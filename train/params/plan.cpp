@@ -47,11 +47,22 @@ Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) 
   return bytes;
 }
 
+std::int64_t largest_unit(const Index& index) {
+  std::int64_t largest = 0;
+  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
+  return largest;
+}
+
+/// With zero >= 2 they lie where a step has gradients in flight.
+std::int64_t initial_bytes(const Index& index, const Layout& layout) {
+  const bool shares_master = layout.compute != DType::f32 && layout.dp > 1 && layout.zero == 1;
+  return shares_master ? kFloatBytes * largest_unit(index) : 0;
+}
+
 /// Weights and gradients of the largest part of a unit that a rank updates.
 std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
-  std::int64_t largest = 0;
-  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
+  const std::int64_t largest = largest_unit(index);
   return 2 * kFloatBytes * (layout.zero == 0 ? largest : largest / layout.dp);
 }
 
@@ -152,6 +163,7 @@ Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activ
   plan.store = store_bytes(index, layout, options.moments);
   plan.store.transient = plan.store.peak_transient = step.peak();
   plan.activations = activations(layout);
+  plan.initial = initial_bytes(index, layout);
   plan.staging = staging_bytes(index, layout);
   plan.traffic = traffic_of(step.moved(), layout.dp);
   return plan;

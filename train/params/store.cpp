@@ -231,6 +231,7 @@ void Store::State::keep_initial(int unit) {
   else
     round(values, weight_slab(unit), place(unit).size);
   device.compute().synchronize();  // the slab goes
+  if (zero >= 2) pool.give_back(std::move(initial));
   initial = {};
   initial_unit = -1;
 }
@@ -297,8 +298,12 @@ TensorView Store::weights_of(TensorId id) {
 void Store::begin_initial(int unit) {
   State& s = *state_;
   if (!s.mixed || s.place(unit).size == 0) return;
-  if (s.zero > 0)
-    s.initial = s.device.allocate(static_cast<std::size_t>(s.place(unit).size * kSize));
+  const std::int64_t bytes = s.place(unit).size * kSize;
+  if (s.zero == 1) s.initial = s.device.allocate(static_cast<std::size_t>(bytes));
+  if (s.zero >= 2) {
+    s.initial = s.pool.take(bytes);
+    s.fill(floats(s.initial), s.place(unit).size);
+  }
   s.initial_unit = unit;
 }
 
@@ -471,7 +476,7 @@ Store::Bytes Store::bytes() const noexcept {
   bytes.gradients = size(s.gradients);
   bytes.moments = size(s.moments[0]) + size(s.moments[1]);
   bytes.tied = size(s.tied);
-  bytes.transient = s.pool.held() + size(s.initial);
+  bytes.transient = s.pool.held() + (s.zero == 1 ? size(s.initial) : 0);
   bytes.peak_transient = s.pool.peak();
   if (s.options.offload) bytes.host = bytes.moments;
   const std::int64_t all = s.weight_size + kSize * (1 + (s.mixed ? 1 : 0) + s.options.moments);

@@ -120,7 +120,7 @@ class TROUPE_API Store {
   struct Bytes {
     std::int64_t weights = 0, gradients = 0, moments = 0, tied = 0;
     std::int64_t master = 0;  ///< beside 16-bit weights
-    /// Units in use, gradients in flight. The peak does not count initial values.
+    /// Units in use, gradients in flight. The peak does not count initial values of zero = 1.
     std::int64_t transient = 0, peak_transient = 0;
     /// Of weights, master, gradients, moments and tied: what they have beyond the formulas' share of the
     /// parameters. Of a sharded slab a rank's padding is 1/N of the slab's, rounded up.

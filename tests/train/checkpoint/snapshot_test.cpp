@@ -72,6 +72,24 @@ TEST_F(SnapshotFiles, EveryTypeAndShapeComesBackByteForByte) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "no temporary file is left";
 }
 
+TEST_F(SnapshotFiles, ALossScaleComesBackAndIsAbsentInFilesWithoutOne) {
+  write_snapshot(path(), {.step = 3});
+  EXPECT_FALSE(read_snapshot(path()).loss_scale.has_value());
+  for (const float scale : {65536.0f, 0.1f, 1.1754944e-38f}) {
+    write_snapshot(path(), {.step = 3, .loss_scale = LossScale{scale, 1999}});
+    EXPECT_EQ(read_snapshot(path()).loss_scale, (LossScale{scale, 1999}));
+  }
+  for (const char* scale : {"", "x", "0", "-1", "inf", "nan"}) {
+    write_safetensors_file(path(), {},
+                           {{"troupe.snapshot", "1"},
+                            {"step", "7"},
+                            {"loss_scale", scale},
+                            {"loss_scale.good_steps", "1"}})
+        .value();
+    EXPECT_NE(message_of(path()).find("loss scale"), std::string::npos) << scale;
+  }
+}
+
 TEST_F(SnapshotFiles, AFileWithoutVersionOrStepIsRefusedWithItsPath) {
   write_safetensors_file(path(), {}, {{"format", "pt"}}).value();
   EXPECT_NE(message_of(path()).find(path() + ": no snapshot"), std::string::npos);

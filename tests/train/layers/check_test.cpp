@@ -132,6 +132,44 @@ TEST(CheckGradients, FindsEveryMistakeAndNamesIt) {
     EXPECT_NE(found(mistake).find(sentence), std::string::npos) << found(mistake);
 }
 
+/// Sum of squares of each row, halved; the loss scale in its gradient or not.
+class Squares final : public Layer {
+ public:
+  explicit Squares(bool scales) : Layer("squares"), scales_(scales) {}
+  void declare(Index&, int, const Layout&) override {}
+  void initialize(const Run&, const Tensors&) const override {}
+  Need need(const Spec& in, const Layout&) const override {
+    return {.out = {in.type, {in.shape[0]}}};
+  }
+  void forward(const Run&, const Tensors&, TensorView x, TensorView y, TensorView,
+               TensorView) const override {
+    for (std::int64_t r = 0; r < y.count(); ++r) y.as<double>()[r] = 0;
+    for (std::int64_t i = 0; i < x.count(); ++i)
+      y.as<double>()[i / x.columns()] += 0.5 * x.as<double>()[i] * x.as<double>()[i];
+  }
+  void backward_input(const Run& run, const Tensors&, TensorView, TensorView x, TensorView,
+                      TensorView, TensorView, TensorView dx) const override {
+    const double scale = scales_ ? run.targets->scale : 1;
+    for (std::int64_t i = 0; dx.data != nullptr && i < x.count(); ++i)
+      dx.as<double>()[i] = x.as<double>()[i] * scale / static_cast<double>(run.targets->total);
+  }
+  void backward_weight(const Run&, const Tensors&, TensorView, TensorView, TensorView, TensorView,
+                       TensorView) const override {}
+  double flops(const Spec&) const override { return 0; }
+  bool is_loss() const noexcept override { return true; }
+  DType target_type() const noexcept override { return DType::f64; }
+
+ private:
+  bool scales_;
+};
+
+TEST(CheckGradients, FindsALossThatLeavesTheLossScaleOut) {
+  const CheckOptions options{.input = {DType::f64, {4, 3}}, .targets = {DType::f64, {}}};
+  Squares right(true), wrong(false);
+  EXPECT_NO_THROW(check_gradients(right, options));
+  EXPECT_THROW(check_gradients(wrong, options), InvalidArgument);
+}
+
 TEST(CheckGradients, FindsOneWrongElementThatItDoesNotTry) {
   Scale layer(200, Mistake::one_element);
   CheckOptions options{.input = {DType::f64, {3, 200}}};

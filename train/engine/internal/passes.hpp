@@ -40,7 +40,7 @@ class Passes {
   /// Before the first of `passes` passes.
   void begin(const PassTerms& terms, Walk walk, int passes);
   /// One walk forward in which layers write their initial weights.
-  void initialize();
+  void initialize(const PassTerms& terms);
   /// Its losses are appended to losses().
   void forward(const Pass& pass);
   /// After the forward pass of the same. `last`: the step's last micro-batch.

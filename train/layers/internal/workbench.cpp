@@ -115,7 +115,8 @@ void Workbench::make_memory() {
   Spec targets = options_.targets;
   if (targets.shape.rank() == 0) targets.shape = spec.shape;
   target_memory_ = Guarded(targets);
-  targets_ = {target_memory_.view(), spec.count() + 3, 1.5};  // not the number of rows, not 1
+  targets_ = {target_memory_.view(), spec.count() + 3,  // not the number of rows
+              options_.loss_scale};
 }
 
 Run Workbench::run(bool training) {

@@ -39,7 +39,7 @@ struct WorkbenchOptions {
   Spec targets{DType::i32, {}};  ///< of a loss; rank 0: the shape of its output
   std::uint64_t seed = 1;
   std::int64_t step = 3;
-  collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; each has a bench of its own
+  double loss_scale = 1;  ///< a loss must multiply its gradient with it
 };
 
 /// Runs in f32 or f64 on a CPU device of its own. Throws InvalidArgument, naming the layer and what
@@ -50,7 +50,8 @@ class Workbench {
 
   void initialize();
   /// Writes all outputs; every view is poisoned before. Result: what is minimised, the sum of the
-  /// outputs times direction(), or of the losses divided by the number of targets.
+  /// outputs times direction(), or of the losses divided by the number of targets and times the
+  /// loss scale.
   double forward(bool training = true);
   /// Adds to the gradients. Without `with_input`, the first layer gets no dx.
   void backward(bool with_input = true);
