@@ -6,8 +6,8 @@
 
 namespace troupe::train {
 
-Index index_of(const Model& model, const Layout& layout) {
-  Index index = declare(model, layout);
+Index index_of(const Model& model, const Layout& layout, int tp_rank) {
+  Index index = declare(model, layout, tp_rank);
   index.seal({.dp = layout.dp});
   return index;
 }

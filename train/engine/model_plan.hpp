@@ -15,9 +15,10 @@
 
 namespace troupe::train {
 
-/// The index of the model in a layout, sealed: one unit a layer, empty for layers without tensors.
-/// Throws as Layer::declare(). The layers know the tensors of the last index that they declared.
-TROUPE_API Index index_of(const Model& model, const Layout& layout);
+/// The index of the model in a layout, sealed, on one of the ranks that divide tensors: one unit a
+/// layer, empty for layers without tensors. Throws as Layer::declare(). The layers know the tensors
+/// of the last index that they declared.
+TROUPE_API Index index_of(const Model& model, const Layout& layout, int tp_rank = 0);
 
 /// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
 /// Throws InvalidArgument when a layer cannot take what comes to it, and for more than 2^58 bytes.

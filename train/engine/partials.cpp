@@ -62,8 +62,10 @@ void Partials::sum(int unit) {
   if (packs) pack(slab, ranges);
   const kernels::Buffer all{packs ? packed_.data() : slab + ranges.front().first, DType::f32,
                             count_of(ranges)};
-  tp_->all_reduce(all, collective::Reduce::sum, {.after = device_->record(device_->compute())})
-      .wait();
+  collective::Work work =
+      tp_->all_reduce(all, collective::Reduce::sum, {.after = device_->record(device_->compute())});
+  device_->wait(device_->compute(), work.done());
+  work.wait();
   if (packs) unpack(slab, ranges);
 }
 

@@ -16,8 +16,7 @@ void require_model(const Model& model) {
   }
 }
 
-void require_layout(const Layout& layout, const collective::MeshShape& shape,
-                    const kernels::Device& device) {
+void require_layout(const Layout& layout, const collective::MeshShape& shape) {
   check(layout, shape.ranks());
   const auto text = [](int dp, int tp, int pp) {
     return "dp=" + std::to_string(dp) + " tp=" + std::to_string(tp) + " pp=" + std::to_string(pp);
@@ -28,19 +27,16 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape,
            ": give both the same");
   if (layout.pp > 1)
     reject("the engine has no pipeline parallelism yet: use pp=1 and give its ranks to dp or tp");
-  const bool narrow = layout.compute == DType::bf16 || layout.compute == DType::f16;
-  if (layout.compute != DType::f32 && !narrow)
-    reject("the engine does not compute in " + std::string(kernels::name_of(layout.compute)) +
-           ": use compute = f32, bf16 or f16");
-  if (narrow && !device.is_cpu())
-    reject("the operations of " + device.name() + " have no 16-bit types yet: use compute = f32");
+  if (layout.compute != DType::f32)
+    reject("the engine computes in f32 only: " + std::string(kernels::name_of(layout.compute)) +
+           " is not there yet");
 }
 
 /// Checks what an engine is made of first: nothing else has been made then.
 Catalogue checked_catalogue(const Model& model, const Layout& layout, const collective::Mesh& mesh,
-                            const kernels::Device& device, const OptimizerOptions& optimizer) {
+                            const OptimizerOptions& optimizer) {
   require_model(model);
-  require_layout(layout, mesh.shape, device);
+  require_layout(layout, mesh.shape);
   check(optimizer);
   const Index whole = declare(model, layout);
   Catalogue catalogue;
@@ -61,16 +57,15 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       mesh(ranks),
       device(where),
       optimizer(rule),
-      catalogue(checked_catalogue(model, layout, mesh, device, optimizer)),
-      index(index_of(model, layout)),
+      catalogue(checked_catalogue(model, layout, mesh, optimizer)),
+      index(index_of(model, layout, mesh.tp_rank)),
       units(units_of_layers(index)),
       store(with_plan(model, layout, nullptr, optimizer, [this] {
         return Store(index, device,
                      {.zero = layout.zero,
                       .dp_rank = mesh.dp_rank,
                       .offload = layout.offload == Offload::optimizer,
-                      .moments = optimizer.moments(),
-                      .weights = layout.compute},
+                      .moments = optimizer.moments()},
                      mesh.dp.get());
       })) {}
 
