@@ -95,7 +95,7 @@ std::string WholeTensors::difference() {
                " is not the same on rank " + std::to_string(row) + " and rank " +
                std::to_string(row + all[at + 1]) +
                ", and tensor parallelism keeps it whole on both: look for a layer that leaves out "
-               "a sum over Run::tp (check_layouts() finds it), and restore a snapshot";
+               "a sum over Run::tp, as check_layouts() does, and restore a snapshot";
       number -= std::ssize(unit);
     }
   }

@@ -121,16 +121,22 @@ inline std::vector<std::unique_ptr<collective::Communicator>> group_of(
   return group;
 }
 
-/// Runs the body on a thread per rank; an exception fails the test and ends the other ranks.
-inline void on_ranks(int ranks, Wire wire, const RankBody& body,
-                     const collective::LocalOptions& options = {}) {
-  auto group = group_of(ranks, wire, options);
+/// The mesh of a layout.
+inline collective::MeshShape mesh_of(const Layout& layout) {
+  return {.dp = layout.dp, .tp = layout.tp, .pp = layout.pp};
+}
+
+/// Runs the body on a thread per rank of the mesh; an exception fails the test and ends the other
+/// ranks.
+inline void on_mesh(const collective::MeshShape& shape, Wire wire, const RankBody& body,
+                    const collective::LocalOptions& options = {}) {
+  auto group = group_of(shape.ranks(), wire, options);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
+  for (int rank = 0; rank < shape.ranks(); ++rank)
     threads.emplace_back([&, rank] {
       try {
         RankContext context{
-            collective::make_mesh(std::move(group[static_cast<std::size_t>(rank)]), {.dp = ranks}),
+            collective::make_mesh(std::move(group[static_cast<std::size_t>(rank)]), shape),
             kernels::cpu_device()};
         body(context);
       } catch (const std::exception& e) {
@@ -138,6 +144,12 @@ inline void on_ranks(int ranks, Wire wire, const RankBody& body,
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+/// The same of data-parallel ranks.
+inline void on_ranks(int ranks, Wire wire, const RankBody& body,
+                     const collective::LocalOptions& options = {}) {
+  on_mesh({.dp = ranks}, wire, body, options);
 }
 
 /// What a run left on one rank.
@@ -184,9 +196,9 @@ inline Record run_on(RankContext& context, const Experiment& e) {
 
 /// Index = rank.
 inline std::vector<Record> run(const Experiment& e) {
-  std::vector<Record> records(static_cast<std::size_t>(e.layout.dp));
-  on_ranks(e.layout.dp, e.wire, [&](RankContext& context) {
-    records[static_cast<std::size_t>(context.mesh.dp_rank)] = run_on(context, e);
+  std::vector<Record> records(static_cast<std::size_t>(e.layout.ranks()));
+  on_mesh(mesh_of(e.layout), e.wire, [&](RankContext& context) {
+    records[static_cast<std::size_t>(context.mesh.rank())] = run_on(context, e);
   });
   return records;
 }
