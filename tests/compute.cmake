@@ -15,7 +15,7 @@ foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only l
 endforeach()
 troupe_tests(kernels ROOMS kernels LABELS unit gpu)
 troupe_tests(kernels/device ROOMS kernels)   # it forks: not for TSan
-foreach(part layers engine checkpoint)   # the training core, which needs no runtime
+foreach(part layers pipeline engine checkpoint)   # the training core, which needs no runtime
   troupe_tests(train/${part} ROOMS train_core)
 endforeach()
 troupe_tests(train/params ROOMS train_core TSAN)
