@@ -41,17 +41,16 @@ struct StepOptions {
 struct StepResult {
   std::int64_t step = 0;
   double loss = 0;           ///< mean over all targets of all ranks, in nats
-  double norm = 0;           ///< of the gradient, before the clip and without the loss scale
+  double norm = 0;           ///< of the gradient, before the clip
   std::int64_t targets = 0;  ///< of all ranks
-  /// False: the norm was not finite, and nothing was changed but an f16 run's loss scale.
-  bool applied = true;
-  double scale = 1;  ///< the loss scale of this step: 1 but in f16
+  bool applied = true;       ///< false: the norm was not finite, and nothing was changed
 };
 
 /// What a step did on this rank, for tests and for the line of progress. Forward and backward count
-/// the waits inside of them.
+/// the waits inside of them; those for other stages are apart.
 struct StepTrace {
   Duration forward{}, backward{}, exposed{};  ///< exposed: waited for reductions after backward
+  Duration bubble{};                          ///< in sends to other stages and receives from them
   std::int64_t bytes_reduced = 0, bytes_before_end = 0;  ///< submitted; before backward had ended
 };
 
@@ -71,8 +70,7 @@ class TROUPE_API Engine {
   ///
   /// Throws before anything has changed, on all ranks: InvalidArgument when inputs of a rank do not
   /// fit the model (the others name the rank), when no rank has a sample or every target is
-  /// ignored, and when the loss is not finite (in f16 too: a smaller loss scale would not mend it,
-  /// so the scale stays); OutOfMemory when this rank has no room for the
+  /// ignored, and when the loss is not finite; OutOfMemory when this rank has no room for the
   /// activations, and InvalidArgument on the others. The engine goes on after these. Any other
   /// exception (a rank that is missing, a token outside the vocabulary) stops it: it ends the
   /// group, so that no rank waits, and every later call throws Unavailable with the reason. Then
@@ -81,11 +79,10 @@ class TROUPE_API Engine {
   /// Mean loss over the batches of all ranks, without dropout; changes nothing. Ranks may have
   /// different numbers of batches. Errors as step().
   double evaluate(std::span<const MicroBatch> micros);
-  /// What the loss layer would compare with targets (logits), of the layout's type, for one input
-  /// of this rank; lasts
-  /// until the next call of step(), evaluate() or predict(). Every rank of a layout with zero = 3
-  /// calls it; errors as step(). In other layouts it is this rank's call alone, and no error of it
-  /// stops the engine.
+  /// What the loss layer would compare with targets (logits), for one input of this rank; lasts
+  /// until the next call of step(), evaluate() or predict(). Every rank of a layout with zero = 3 or
+  /// pp > 1 calls it, those of one dp index with the same input, and each has the result; errors as
+  /// step(). In other layouts it is this rank's call alone, and no error of it stops the engine.
   TensorView predict(const TensorView& input);
 
   /// Steps that were applied, those of a restored snapshot counted in.
@@ -101,13 +98,11 @@ class TROUPE_API Engine {
   };
   Bytes bytes() const noexcept;
 
-  /// The state by tensor in f32, whole tensors whatever the layout and its type, with step and
-  /// seed, and the loss scale of an f16 run: every rank calls
+  /// The state by tensor, whole tensors whatever the layout, with step and seed: every rank calls
   /// it, and has the result.
   Snapshot snapshot();
   /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
-  /// has changed. The snapshot may come from another layout and type. Without a loss scale an f16
-  /// run begins with the first one. It takes the place of initialize().
+  /// has changed. The snapshot may come from another layout. It takes the place of initialize().
   void restore(const Snapshot& snapshot);
   /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
   /// in all layouts.

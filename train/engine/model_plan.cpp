@@ -6,22 +6,27 @@
 
 namespace troupe::train {
 
-Index index_of(const Model& model, const Layout& layout, int tp_rank) {
-  Index index = declare(model, layout, tp_rank);
+Index index_of(const Model& model, const Layout& layout, int pp_rank) {
+  Index index = declare(model, layout, internal::rank_plan(model, layout, pp_rank).stages);
   index.seal({.dp = layout.dp});
   return index;
 }
 
-std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in) {
-  return internal::plan_pass(model, layout, in, internal::PassMode::training).bytes;
+std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in,
+                              int pp_rank) {
+  const internal::RankPlan rank = internal::rank_plan(model, layout, pp_rank);
+  internal::ArenaPlan arena(rank.live);
+  arena.hold(internal::plan_pass(model, layout, rank.stages, in, internal::PassMode::training,
+                                 rank.apart));
+  return arena.bytes();
 }
 
 std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
-                            const OptimizerOptions& optimizer) {
+                            const OptimizerOptions& optimizer, int pp_rank) {
   PlannedModel planned;
-  planned.index = [&](const Layout& other) { return index_of(model, other); };
+  planned.index = [&](const Layout& other) { return index_of(model, other, pp_rank); };
   planned.activations = [&](const Layout& other) {
-    return in == nullptr ? 0 : activation_bytes(model, other, *in);
+    return in == nullptr ? 0 : activation_bytes(model, other, *in, pp_rank);
   };
   planned.options.moments = optimizer.moments();
   const Plan wanted = plan(planned.index(layout), layout, planned.activations, planned.options);

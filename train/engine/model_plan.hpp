@@ -15,21 +15,24 @@
 
 namespace troupe::train {
 
-/// The index of the model in a layout, sealed, on one of the ranks that divide tensors: one unit a
-/// layer, empty for layers without tensors. Throws as Layer::declare(). The layers know the tensors
-/// of the last index that they declared.
-TROUPE_API Index index_of(const Model& model, const Layout& layout, int tp_rank = 0);
+/// The index of the model in a layout on rank `pp_rank` of its pipeline, sealed: one unit a layer,
+/// empty for layers without tensors and for those of other stages. Throws as Layer::declare(), and
+/// when the layout's schedule or its stages do not fit. The layers know the tensors of the last
+/// index that they declared.
+TROUPE_API Index index_of(const Model& model, const Layout& layout, int pp_rank = 0);
 
-/// Bytes of the arena of one micro-batch of this input: what Engine::bytes() says of activations.
-/// Throws InvalidArgument when a layer cannot take what comes to it, and for more than 2^58 bytes.
-/// Call it behind index_of().
-TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in);
+/// Bytes of the arena for micro-batches of this input on rank `pp_rank` of the pipeline: what
+/// Engine::bytes() says of activations. With pp = 1 one micro-batch lives at a time; else as many as
+/// the rank's list of the schedule keeps. Throws InvalidArgument when a layer cannot take what comes
+/// to it, and for more than 2^58 bytes. Call it behind index_of().
+TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in,
+                                         int pp_rank = 0);
 
 /// memory_sentence() of this layout with the layouts of the same ranks that need less: what an
 /// OutOfMemory of an engine says. `in` is one micro-batch of a rank, or null when it is not known;
 /// then activations are not counted. Declares the layers again; an engine's layers get the same ids.
 TROUPE_API std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
-                                       const OptimizerOptions& optimizer);
+                                       const OptimizerOptions& optimizer, int pp_rank = 0);
 
 /// `model` makes a fresh one at each call; `input` says what one micro-batch of a rank is.
 TROUPE_API PlannedModel planned(std::function<Model()> model,

@@ -21,7 +21,7 @@ void require_targets(const TensorView& targets, const PassPlan& plan, DType type
   if (targets.type != type)
     reject(of + " has targets of type " + std::string(kernels::name_of(targets.type)) +
            ", and the model's loss compares with " + std::string(kernels::name_of(type)));
-  const std::int64_t rows = plan.layers.back().out.count();
+  const std::int64_t rows = plan.out.count();
   if (type == DType::i32 && targets.count() != rows)
     reject(of + " has targets of shape " + targets.shape.text() + ": give one for each of its " +
            std::to_string(rows) + " losses");
@@ -45,46 +45,64 @@ Passes::Passes(Parts& parts)
       weights_(parts.index, [&parts](TensorId id) { return parts.store.weights_of(id); }),
       gradients_(parts.index, [&parts](TensorId id) { return parts.store.gradients_of(id); }),
       arena_(parts.device),
+      arena_plan_({}),
       gathers_(parts.store, parts.units),
-      reductions_(parts.store, parts.device, parts.mesh.tp.get()),
-      last_layers_(last_layers(parts.index)) {}
+      reductions_(parts.store, parts.units) {}
 
 const PassPlan& Passes::plan_for(const Spec& in, PassMode mode) {
   for (const PassPlan& plan : plans_)
     if (plan.mode == mode && plan.in.type == in.type && plan.in.shape == in.shape) return plan;
-  return plans_.emplace_back(plan_pass(parts_->model, parts_->layout, in, mode));
+  return plans_.emplace_back(
+      plan_pass(parts_->model, parts_->layout, parts_->stages(), in, mode, parts_->pipeline.apart));
 }
 
 std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode mode) {
   if (plans_.size() > kMostPlans) plans_.clear();
+  arena_plan_ = ArenaPlan(mode == PassMode::training
+                              ? parts_->pipeline.live
+                              : std::vector<LiveParts>(parts_->stages().stages.size()));
   std::vector<Pass> passes;
-  std::int64_t bytes = 0, rows = 0, input = 0, target = 0;
+  std::int64_t rows = 0, input = 0, target = 0;
   for (const MicroBatch& micro : micros) {
     Pass& pass = passes.emplace_back();
     if (is_empty(micro)) continue;
     const PassPlan& plan = plan_for(micro.input.spec(), mode);
     require_fit(micro, plan, parts_->model.back()->target_type());
-    pass = {&plan, micro.input, micro.targets, micro.samples};
-    bytes = std::max(bytes, plan.bytes);
-    rows += plan.layers.back().out.count();
+    pass = {&plan, micro.input, micro.targets, micro.samples, static_cast<std::size_t>(rows)};
+    arena_plan_.hold(plan);
+    rows += plan.out.count();
     input = std::max(input, micro.input.bytes());
     if (mode != PassMode::prediction) target = std::max(target, micro.targets.bytes());
   }
-  arena_.grow(bytes);
-  make_room(input_, input);
-  make_room(target_, target);
-  losses_.clear();
-  losses_.reserve(static_cast<std::size_t>(rows));
+  arena_.grow(arena_plan_.bytes());
+  make_room(input_, parts_->stages().has_first() ? input : 0);
+  make_room(target_, parts_->stages().has_last() ? target : 0);
+  const bool has_losses = parts_->stages().has_last() && mode != PassMode::prediction;
+  losses_.assign(static_cast<std::size_t>(has_losses ? rows : 0), 0.0f);
   return passes;
 }
 
-void Passes::begin(const PassTerms& terms, Walk walk, int passes) {
+void Passes::begin(const PassTerms& terms, PassMode mode, int passes) {
   terms_ = terms;
-  mode_ = walk == Walk::forward ? PassMode::inference : PassMode::training;
-  losses_.clear();
+  mode_ = mode;
+  shared_ = {};
   reductions_.reset();
   before_end_ = 0;
-  gathers_.begin(walk, passes);
+  gathers_.begin(mode == PassMode::training ? Walk::forward_and_backward : Walk::forward, passes);
+}
+
+Place Passes::place_of(const Slots& slots, std::size_t stage, int micro) const {
+  std::array<std::int64_t, kRegions> bases{};
+  for (std::size_t r = 1; r < kRegions; ++r) {
+    const auto region = static_cast<Region>(r);
+    const int index = slots.of(region, parts_->stages().number(stage), micro);
+    if (index >= 0) bases[r] = arena_plan_.base(stage, region, index);
+  }
+  return {arena_, bases};
+}
+
+TensorView Passes::prediction_of(const Pass& pass) const {
+  return Place(arena_, {}).view(pass.plan->prediction, pass.plan->out);
 }
 
 void Passes::make_room(kernels::Memory& staging, std::int64_t bytes) {
@@ -93,131 +111,125 @@ void Passes::make_room(kernels::Memory& staging, std::int64_t bytes) {
   staging = parts_->device.allocate(static_cast<std::size_t>(bytes));
 }
 
-TensorView Passes::on_device(const TensorView& values, kernels::Memory& staging) {
+TensorView Passes::copy_of(const TensorView& values, kernels::Memory& staging) {
   if (parts_->device.is_cpu() || values.count() == 0) return values;
   parts_->device.copy(parts_->device.compute(), staging.data(), values.data,
                       static_cast<std::size_t>(values.bytes()));
   return {staging.data(), values.spec()};
 }
 
-Run Passes::run_of(const Pass& pass, const Targets* targets) const {
+Run Passes::run_of(const Turn* turn, const Targets* targets) const {
   return {.device = parts_->device,
           .layout = parts_->layout,
           .tp = parts_->mesh.tp.get(),
-          .type = parts_->layout.compute,
           .seed = terms_.seed,
           .step = terms_.step,
-          .samples = pass.samples,
+          .samples = turn == nullptr ? std::span<const std::int64_t>() : turn->pass.samples,
           .targets = targets,
           .training = mode_ == PassMode::training};
 }
 
-TensorView Passes::input_of(const Pass& pass, int layer) const {
-  if (layer == 0) return pass.input;
-  const LayerPlan& before = pass.plan->layers[static_cast<std::size_t>(layer) - 1];
-  return arena_.view(before.output, before.out);
+template <class F>
+void Passes::on_device(const Turn& turn, F&& f) {
+  if (shared_.micro != turn.micro || !parts_->stages().stages[turn.stage].has(shared_.layer))
+    shared_ = {};  // other passes use that memory in their own way
+  Pass pass = turn.pass;
+  Targets targets{{}, terms_.targets};
+  if (pass.plan != nullptr && parts_->stages().is_first(turn.stage))
+    pass.input = copy_of(pass.input, input_);
+  if (pass.plan != nullptr && parts_->stages().is_last(turn.stage))
+    targets.values = copy_of(pass.targets, target_);
+  const Turn local{pass, turn.stage, turn.micro, turn.place};
+  f(run_of(&local, &targets), local);
 }
 
-void Passes::initialize(const PassTerms& terms) {
-  const bool gathers = parts_->layout.compute == DType::f32;  // a master has slabs of its own
-  begin(terms, Walk::forward, gathers ? 1 : 0);
-  Run run = run_of({}, nullptr);
-  run.type = DType::f32;  // 16-bit weights are the same ones, rounded
-  Store& store = parts_->store;
-  const Tensors initial(parts_->index, [&store](TensorId id) { return store.initial_of(id); });
-  for (int l = 0; l < parts_->layer_count(); ++l) {
-    if (gathers) gathers_.enter(l);
-    store.begin_initial(l);
-    parts_->layer(l).initialize(run, initial);
-    store.keep_weights(l);
-    if (gathers) gathers_.leave(l);
-  }
+TensorView Passes::input_of(const Turn& turn, int layer) const {
+  const StagePlan& plan = turn.plan();
+  if (layer == 0 && parts_->stages().is_first(turn.stage)) return turn.pass.input;
+  if (layer == 0) return turn.place.view(plan.input, plan.in());
+  const LayerPlan& before = plan.layers[static_cast<std::size_t>(layer) - 1];
+  return turn.place.view(before.output, before.out);
 }
 
-void Passes::run_forward(const Run& run, const Pass& pass, int layer) {
-  const LayerPlan& plan = pass.plan->layers[static_cast<std::size_t>(layer)];
-  parts_->layer(layer).forward(run, weights_, input_of(pass, layer),
-                               arena_.view(plan.output, plan.out), arena_.bytes_of(plan.saved),
-                               arena_.bytes_of(pass.plan->temporary));
-  if (plan.again) shared_saved_of_ = layer;
+void Passes::initialize() {
+  const Run run = run_of(nullptr, nullptr);
+  for (const Stage& stage : parts_->stages().stages)
+    for (int l = stage.first; l < stage.end; ++l) {
+      gathers_.enter(l);
+      parts_->layer(l).initialize(run, weights_);
+      if (parts_->has(l)) parts_->store.keep_weights(l);
+      gathers_.leave(l);
+    }
 }
 
-void Passes::keep_losses(const Pass& pass) {
-  const LayerPlan& last = pass.plan->layers.back();
-  const auto before = losses_.size(), rows = static_cast<std::size_t>(last.out.count());
-  losses_.resize(before + rows);
-  parts_->device.copy(parts_->device.compute(), losses_.data() + before,
-                      arena_.view(last.output, last.out).data, rows * sizeof(float));
+void Passes::run_forward(const Run& run, const Turn& turn, int layer, bool again) {
+  const StagePlan& stage = turn.plan();
+  const LayerPlan& plan = stage.layers[static_cast<std::size_t>(layer)];
+  const int number = parts_->stages().stages[turn.stage].first + layer;
+  const TensorView x = input_of(turn, layer), y = turn.place.view(plan.output, plan.out),
+                   temporary = turn.place.bytes_of(stage.temporary);
+  if (mode_ == PassMode::prediction && parts_->layer(number).is_loss())
+    return parts_->layer(number).predict(run, weights_, x, y, temporary);
+  parts_->layer(number).forward(
+      run, weights_, x, y, turn.place.bytes_of(again ? plan.saved : plan.first_saved), temporary);
+  if (plan.again) shared_ = {turn.micro, number};
 }
 
-void Passes::forward(const Pass& given) {
-  Pass pass = given;
-  Targets targets{on_device(given.targets, target_), terms_.targets, terms_.scale};
-  pass.input = on_device(given.input, input_);
-  const Run run = run_of(pass, &targets);
-  for (int l = 0; l < parts_->layer_count(); ++l) {
-    gathers_.enter(l);
-    if (pass.plan != nullptr) run_forward(run, pass, l);
-    gathers_.leave(l);
-  }
-  if (pass.plan != nullptr) keep_losses(pass);
+void Passes::keep_losses(const Turn& turn) {
+  const LayerPlan& last = turn.plan().layers.back();
+  parts_->device.copy(parts_->device.compute(), losses_.data() + turn.pass.first_loss,
+                      turn.place.view(last.output, last.out).data,
+                      static_cast<std::size_t>(last.out.count()) * sizeof(float));
 }
 
-void Passes::run_backward(const Run& run, const Pass& pass, int l) {
-  const std::vector<LayerPlan>& layers = pass.plan->layers;
+void Passes::forward(const Turn& given) {
+  const Stage& stage = parts_->stages().stages[given.stage];
+  on_device(given, [&](const Run& run, const Turn& turn) {
+    for (int l = stage.first; l < stage.end; ++l) {
+      gathers_.enter(l);
+      if (turn.pass.plan != nullptr) run_forward(run, turn, l - stage.first, false);
+      gathers_.leave(l);
+    }
+    const bool gives_losses = mode_ != PassMode::prediction && parts_->stages().is_last(turn.stage);
+    if (turn.pass.plan != nullptr && gives_losses) keep_losses(turn);
+  });
+}
+
+void Passes::run_backward(const Run& run, const Turn& turn, int l, const Backward& how) {
+  const StagePlan& stage = turn.plan();
   const auto at = static_cast<std::size_t>(l);
-  const LayerPlan& plan = layers[at];
-  if (plan.again && shared_saved_of_ != l) run_forward(run, pass, l);
-  const TensorView x = input_of(pass, l);
+  const LayerPlan& plan = stage.layers[at];
+  const int number = parts_->stages().stages[turn.stage].first + l;
+  const bool is_there =
+      plan.saved.region == Region::work && shared_.micro == turn.micro && shared_.layer == number;
+  if (how.input && plan.again && !is_there) run_forward(run, turn, l, true);
+  const Place& place = turn.place;
+  const bool ends_model = at + 1 == stage.layers.size() && parts_->stages().is_last(turn.stage);
+  const TensorView x = input_of(turn, l), saved = place.bytes_of(plan.saved),
+                   carry = place.bytes_of(plan.carry), temporary = place.bytes_of(stage.temporary);
   const TensorView dy =
-      at + 1 == layers.size() ? TensorView() : arena_.view(layers[at + 1].dx, plan.out);
-  const TensorView dx = l == 0 ? TensorView(nullptr, plan.in) : arena_.view(plan.dx, plan.in);
-  const TensorView saved = arena_.bytes_of(plan.saved), carry = arena_.bytes_of(pass.plan->carry),
-                   temporary = arena_.bytes_of(pass.plan->temporary);
-  const Layer& layer = parts_->layer(l);
-  layer.backward_input(run, weights_, dy, x, saved, carry, temporary, dx);
-  layer.backward_weight(run, gradients_, dy, x, saved, carry, temporary);
+      ends_model ? TensorView()
+                 : place.view(at + 1 == stage.layers.size() ? stage.dy : stage.layers[at + 1].dx,
+                              plan.out);
+  const TensorView dx = number == 0 ? TensorView(nullptr, plan.in) : place.view(plan.dx, plan.in);
+  const Layer& layer = parts_->layer(number);
+  if (how.input) layer.backward_input(run, weights_, dy, x, saved, carry, temporary, dx);
+  if (how.weights) layer.backward_weight(run, gradients_, dy, x, saved, carry, temporary);
 }
 
-void Passes::backward(const Pass& given, bool last) {
-  Pass pass = given;
-  Targets targets{on_device(given.targets, target_), terms_.targets, terms_.scale};
-  pass.input = on_device(given.input, input_);
-  const Run run = run_of(pass, &targets);
-  const bool reduces = last || parts_->layout.zero >= 2;
-  for (int l = parts_->layer_count(); l-- > 0;) {
-    if (parts_->has(l)) reductions_.begin(l);
-    gathers_.enter(l);
-    if (pass.plan != nullptr) run_backward(run, pass, l);
-    gathers_.leave(l);
-    if (last && l == 0) before_end_ = reductions_.submitted();
-    for (int u = 0; reduces && u < parts_->unit_count(); ++u)
-      if (last_layers_[static_cast<std::size_t>(u)] == l && parts_->has(u))
-        reductions_.submit(u, last);
-  }
-  shared_saved_of_ = -1;
-}
-
-TensorView Passes::predict(const Pass& pass) {
-  Pass local = pass;
-  local.input = on_device(pass.input, input_);
-  const Run run = run_of(local, nullptr);
-  const int last = parts_->layer_count() - 1;
-  for (int l = 0; l < last; ++l) {
-    gathers_.enter(l);
-    if (local.plan != nullptr) run_forward(run, local, l);
-    gathers_.leave(l);
-  }
-  gathers_.enter(last);
-  TensorView y;
-  if (local.plan != nullptr) {
-    const LayerPlan& plan = local.plan->layers.back();
-    y = arena_.view(plan.output, plan.out);
-    parts_->layer(last).predict(run, weights_, input_of(local, last), y,
-                                arena_.bytes_of(local.plan->temporary));
-  }
-  gathers_.leave(last);
-  return y;
+void Passes::backward(const Turn& given, const Backward& how) {
+  const Stage& stage = parts_->stages().stages[given.stage];
+  const bool reduces = how.weights && (how.ends_stage || parts_->layout.zero >= 2);
+  on_device(given, [&](const Run& run, const Turn& turn) {
+    for (int l = stage.end; l-- > stage.first;) {
+      if (how.weights && parts_->has(l)) reductions_.begin(l);
+      gathers_.enter(l);
+      if (turn.pass.plan != nullptr) run_backward(run, turn, l - stage.first, how);
+      gathers_.leave(l);
+      if (how.ends_rank && l == stage.first) before_end_ = reductions_.submitted();
+      if (reduces) reductions_.finish_layer(l, how.ends_stage);
+    }
+  });
 }
 
 }  // namespace troupe::train::internal

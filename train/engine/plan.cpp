@@ -1,5 +1,4 @@
 #include "troupe/train/engine/internal/plan.hpp"
-
 #include "troupe/train/internal/sizes.hpp"
 
 #include <algorithm>
@@ -7,17 +6,21 @@
 namespace troupe::train::internal {
 namespace {
 
-/// Hands out parts of an arena from its beginning.
+constexpr const char* kActivations = "the memory of activations";
+
+/// Hands out parts of a region from its beginning.
 class Layouter {
  public:
+  explicit Layouter(Region region) noexcept : region_(region) {}
   Extent take(std::int64_t bytes) {
-    const Extent place{end_, bytes};
-    end_ = add_rounded(end_, bytes, kArenaAlign, "the memory of activations");
+    const Extent place{end_, bytes, region_};
+    end_ = add_rounded(end_, bytes, kArenaAlign, kActivations);
     return place;
   }
   std::int64_t end() const noexcept { return end_; }
 
  private:
+  Region region_;
   std::int64_t end_ = 0;
 };
 
@@ -26,81 +29,185 @@ void raise(Extent& shared, std::int64_t bytes) noexcept {
   shared.bytes = std::max(shared.bytes, bytes);
 }
 
-/// A gradient that does not fit into the layer's output lies in one of two shared places: not in
-/// that of the gradient which the layer reads.
-void place_gradients(std::vector<LayerPlan>& layers, Layouter& space) {
-  Extent shared[2];
-  std::vector<int> place(layers.size(), -1);
-  int last = 1;
-  for (std::size_t l = layers.size(); l-- > 1;) {
-    if (layers[l].in.bytes() <= layers[l].output.bytes) continue;
-    place[l] = last = 1 - last;
-    raise(shared[last], layers[l].in.bytes());
-  }
-  for (Extent& each : shared) each = space.take(each.bytes);
-  for (std::size_t l = 1; l < layers.size(); ++l) {
-    layers[l].dx = place[l] < 0 ? layers[l].output : shared[place[l]];
-    layers[l].dx.bytes = layers[l].in.bytes();
-  }
-}
+/// Lays one stage out.
+class StageLayouter {
+ public:
+  StageLayouter(StagePlan& plan, bool first, bool last) noexcept
+      : plan_(plan), first_(first), last_(last) {}
 
-void place_training(PassPlan& plan, Layouter& space) {
-  Extent shared;
-  for (LayerPlan& layer : plan.layers) {
-    layer.output = space.take(layer.out.bytes());
-    if (layer.again)
-      raise(shared, layer.saved.bytes);
+  void training(bool apart) {
+    for (const LayerPlan& layer : plan_.layers) raise(carry_, layer.carry.bytes);
+    if (!apart) carry_ = work_.take(carry_.bytes);
+    plan_.temporary = work_.take(plan_.temporary.bytes);
+    if (!first_) plan_.input = slot_.take(plan_.in().bytes());
+    place_kept();
+    if (!last_) plan_.dy = plan_.layers.back().output;
+    if (!first_) plan_.layers.front().dx = outgoing_.take(plan_.in().bytes());
+    if (apart)
+      place_pairs();
     else
-      layer.saved = space.take(layer.saved.bytes);
+      place_gradients();
+    finish();
   }
-  shared = space.take(shared.bytes);
-  for (LayerPlan& layer : plan.layers)
-    if (layer.again) layer.saved.at = shared.at;
-  place_gradients(plan.layers, space);
-}
 
-void place_inference(PassPlan& plan, Layouter& space) {
-  Extent outputs[2], saved;
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    raise(outputs[l % 2], plan.layers[l].out.bytes());
-    raise(saved, plan.layers[l].saved.bytes);
+  void inference() {
+    Extent outputs[2], saved;
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+      raise(outputs[l % 2], plan_.layers[l].out.bytes());
+      raise(saved, plan_.layers[l].saved.bytes);
+    }
+    plan_.temporary = work_.take(plan_.temporary.bytes);
+    if (!first_) plan_.input = work_.take(plan_.in().bytes());
+    for (Extent& each : outputs) each = work_.take(each.bytes);
+    saved = work_.take(saved.bytes);
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+      LayerPlan& layer = plan_.layers[l];
+      layer.output = {outputs[l % 2].at, layer.out.bytes()};
+      layer.saved.at = saved.at;
+      layer.first_saved = layer.saved;
+    }
+    finish();
   }
-  for (Extent& each : outputs) each = space.take(each.bytes);
-  saved = space.take(saved.bytes);
-  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    plan.layers[l].output = {outputs[l % 2].at, plan.layers[l].out.bytes()};
-    plan.layers[l].saved.at = saved.at;
+
+ private:
+  /// Outputs and saved memory; layers that compute forward again share one place for the latter.
+  void place_kept() {
+    Extent shared;
+    for (LayerPlan& layer : plan_.layers) {
+      layer.output = slot_.take(layer.out.bytes());
+      if (layer.again)
+        raise(shared, layer.saved.bytes);
+      else
+        layer.saved = slot_.take(layer.saved.bytes);
+    }
+    shared = work_.take(shared.bytes);
+    for (LayerPlan& layer : plan_.layers) {
+      if (layer.again) layer.saved.at = shared.at;
+      layer.first_saved = layer.saved;
+    }
   }
-}
 
-}  // namespace
+  /// W needs what I has read: gradients have places of their own, and so has what is carried.
+  void place_pairs() {
+    for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
+      LayerPlan& layer = plan_.layers[l];
+      layer.carry = pair_.take(layer.carry.bytes);
+      if (layer.again) layer.saved = pair_.take(layer.saved.bytes);
+      if (l > 0) layer.dx = pair_.take(layer.in.bytes());
+    }
+  }
 
-PassPlan plan_pass(const Model& model, const Layout& layout, const Spec& in, PassMode mode) {
-  PassPlan plan{.in = in, .mode = mode};
-  if (in.bytes() > kMostBytes)
-    reject("a micro-batch of shape " + in.shape.text() + " is too large");
+  /// A gradient that does not fit into the layer's output, or finds the gradient there that came
+  /// from the next stage, lies in one of two shared places: not in that of the gradient which the
+  /// layer reads.
+  void place_gradients() {
+    std::vector<LayerPlan>& layers = plan_.layers;
+    Extent shared[2];
+    std::vector<int> place(layers.size(), -1);
+    int last = 1;
+    for (std::size_t l = layers.size(); l-- > 1;) {
+      const bool taken = !last_ && l + 1 == layers.size();
+      if (!taken && layers[l].in.bytes() <= layers[l].output.bytes) continue;
+      place[l] = last = 1 - last;
+      raise(shared[last], layers[l].in.bytes());
+    }
+    for (Extent& each : shared) each = work_.take(each.bytes);
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      layers[l].carry = {carry_.at, layers[l].carry.bytes};
+      if (l == 0) continue;
+      layers[l].dx = place[l] < 0 ? layers[l].output : shared[place[l]];
+      layers[l].dx.bytes = layers[l].in.bytes();
+    }
+  }
+
+  void finish() { plan_.bytes = {work_.end(), slot_.end(), outgoing_.end(), pair_.end()}; }
+
+  StagePlan& plan_;
+  bool first_, last_;
+  Extent carry_;
+  Layouter work_{Region::work}, slot_{Region::slot}, outgoing_{Region::outgoing},
+      pair_{Region::pair};
+};
+
+/// The needs of all layers of the model, one after the other.
+std::vector<LayerPlan> plan_layers(const Model& model, const Layout& layout, const Spec& in,
+                                   PassMode mode, std::vector<std::int64_t>& temporary) {
   const bool full = layout.recompute == Recompute::full && mode == PassMode::training;
+  std::vector<LayerPlan> layers;
   Spec x = in;
   for (const auto& layer : model) {
     const bool predicts = mode == PassMode::prediction && layer->is_loss();
     const Need need = predicts ? layer->prediction_need(x, layout) : layer->need(x, layout);
-    plan.layers.push_back({.in = x,
-                           .out = need.out,
-                           .saved = {0, need.saved},
-                           .again = full && !layer->keeps_saved()});
-    raise(plan.temporary, need.temporary);
-    if (mode == PassMode::training) raise(plan.carry, need.carry);
+    LayerPlan& plan = layers.emplace_back();
+    plan.in = x;
+    plan.out = need.out;
+    plan.saved.bytes = need.saved;
+    plan.carry.bytes = mode == PassMode::training ? need.carry : 0;
+    plan.again = full && !layer->keeps_saved();
+    temporary.push_back(need.temporary);
     x = need.out;
   }
-  Layouter space;
-  plan.carry = space.take(plan.carry.bytes);
-  plan.temporary = space.take(plan.temporary.bytes);
-  if (mode == PassMode::training)
-    place_training(plan, space);
-  else
-    place_inference(plan, space);
-  plan.bytes = space.end();
+  return layers;
+}
+
+}  // namespace
+
+PassPlan plan_pass(const Model& model, const Layout& layout, const RankStages& stages,
+                   const Spec& in, PassMode mode, bool apart) {
+  if (in.bytes() > kMostBytes)
+    reject("a micro-batch of shape " + in.shape.text() + " is too large");
+  std::vector<std::int64_t> temporary;
+  const std::vector<LayerPlan> layers = plan_layers(model, layout, in, mode, temporary);
+  PassPlan plan{.in = in, .out = layers.back().out, .mode = mode};
+  for (std::size_t i = 0; i < stages.stages.size(); ++i) {
+    const Stage& stage = stages.stages[i];
+    StagePlan& own = plan.stages.emplace_back();
+    own.layers.assign(layers.begin() + stage.first, layers.begin() + stage.end);
+    for (int l = stage.first; l < stage.end; ++l)
+      raise(own.temporary, temporary[static_cast<std::size_t>(l)]);
+    StageLayouter layouter(own, stages.is_first(i), stages.is_last(i));
+    if (mode == PassMode::training)
+      layouter.training(apart);
+    else
+      layouter.inference();
+    plan.work = std::max(plan.work, own.bytes[0]);
+  }
+  if (mode != PassMode::prediction) return plan;
+  if (stages.has_last()) {
+    plan.prediction = plan.stages.back().layers.back().output;
+  } else {
+    plan.prediction = {plan.work, plan.out.bytes()};
+    plan.work = add_rounded(plan.work, plan.out.bytes(), kArenaAlign, kActivations);
+  }
   return plan;
+}
+
+void ArenaPlan::hold(const PassPlan& plan) {
+  work_ = std::max(work_, plan.work);
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    for (std::size_t r = 1; r < kRegions; ++r)
+      sizes_[i][r] = std::max(sizes_[i][r], plan.stages[i].bytes[r]);
+}
+
+std::int64_t ArenaPlan::bytes() const {
+  std::int64_t all = work_;
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    for (std::size_t r = 1; r < kRegions; ++r)
+      all = add_product(all, live_[i][r], sizes_[i][r], kActivations);
+  if (all > kMostBytes) reject_size(kActivations, " takes more than 2^58 bytes: use less of it");
+  return all;
+}
+
+std::int64_t ArenaPlan::base(std::size_t stage, Region region, int index) const {
+  const auto wanted = static_cast<std::size_t>(region);
+  if (wanted == 0) return 0;
+  std::int64_t at = work_;
+  for (std::size_t i = 0; i < sizes_.size(); ++i)
+    for (std::size_t r = 1; r < kRegions; ++r) {
+      if (i == stage && r == wanted) return at + index * sizes_[i][r];
+      at += live_[i][r] * sizes_[i][r];
+    }
+  return at;
 }
 
 void Arena::grow(std::int64_t bytes) {

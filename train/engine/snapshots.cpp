@@ -140,6 +140,7 @@ void Engine::State::restore(const Snapshot& snapshot) {
         }
         parts.store.write_whole(u, kind.part, slab);
       }
+    pipeline.ties().publish();
     parts.store.zero_gradients();
     steps = snapshot.step;
     seed = snapshot.seed;

@@ -13,6 +13,7 @@ class Update::OnHost {
       gradients_ = parts_->device.allocate(bytes, kernels::Where::pinned);
     }
     kernels::Queue& queue = parts_->device.copies();
+    parts_->device.wait(queue, parts_->device.record(parts_->device.compute()));
     parts_->device.copy(queue, weights_.data(), owned.weights, bytes);
     parts_->device.copy(queue, gradients_.data(), owned.gradients, bytes);
     queue.synchronize();

@@ -43,10 +43,6 @@ struct TensorShard {
   int index = 0;
   int groups = 1;        ///< equal parts of the axis that are divided each: 3 for a fused qkv
   bool partial = false;  ///< replicated, but its gradient must be summed over the parts
-  /// The axis is rounded up to a multiple of the parts. What is beyond its end lies in the last
-  /// shards, is zero, and is no part of the tensor. With one group.
-  bool padded = false;
-  friend bool operator==(const TensorShard&, const TensorShard&) = default;
 };
 
 /// A rectangle of a tensor: first element and size in every dimension.
@@ -64,24 +60,24 @@ struct Range {
 struct TensorPlace {
   std::string name;
   Shape global;  ///< of the whole
-  Shape local;   ///< of this rank's shard, padding included
+  Shape local;   ///< of this rank's shard
   Group group = Group::decay;
   TensorShard shard;
   int unit = 0;
   std::int64_t offset = 0;  ///< of its first element in the unit
   TensorId tied_to = -1;    ///< the tensor whose weights it shares; it has none of its own
+  /// A tied use on another rank of the pipeline: its gradient comes from there.
+  bool remote = false;
 
-  /// Of this rank's shard along an axis, without padding.
-  std::int64_t size(int axis) const noexcept;
-  /// Elements of this rank's shard, without padding.
-  std::int64_t count() const noexcept;
+  /// Whether it is the copy of a tensor that another rank of the pipeline owns.
+  bool is_copy() const noexcept { return unit < 0; }
 };
 
 struct UnitPlace {
   std::string name;
   std::vector<TensorId> tensors;  ///< without tied ones
   std::vector<TensorId> tied;     ///< whose weights lie in other units
-  std::int64_t used = 0;          ///< elements of tensors, without any padding
+  std::int64_t used = 0;          ///< elements of tensors, without padding
   std::int64_t size = 0;          ///< of the slab, padding included
 };
 
@@ -91,20 +87,23 @@ struct SealOptions {
 
 class TROUPE_API Index {
  public:
-  /// `tp_rank`: of this rank among those that divide tensors; layers read it in declare().
-  explicit Index(int tp_rank = 0) noexcept : tp_rank_(tp_rank) {}
-  int tp_rank() const noexcept { return tp_rank_; }
-
   int begin_unit(std::string name);
   /// Throws InvalidArgument, naming the tensor, for a second one of the name, a dimension below 1,
-  /// more than 2^48 elements, a shard that does not divide its axis (unless it is padded) or is
-  /// padded in groups, or after seal().
+  /// more than 2^48 elements, a shard that does not divide its axis, or after seal().
   TensorId add(int unit, std::string name, const Shape& global, Group group,
                const TensorShard& shard = {});
   /// A use of another unit's tensor by this one: the weights are those of `tensor`, the gradient
   /// has a place of its own (tied_size()) and is added to the tensor's once a step. Throws
   /// InvalidArgument for a tensor that is tied itself, or after seal().
   TensorId tie(int unit, TensorId tensor);
+  /// A copy of a tensor that the first rank of a pipeline owns: weights that another rank reads and
+  /// does not update. It has a name and lies among the copies, in no unit: it has no gradient, no
+  /// moments, and no part in the norm, in reductions or in snapshots. Uses are tied to it. Throws
+  /// InvalidArgument for a second tensor of the name, or after seal().
+  TensorId add_copy(const TensorPlace& of);
+  /// A use of this tensor by another rank of the pipeline, which sends the gradient here. Throws as
+  /// tie().
+  TensorId tie_remote(TensorId tensor);
   /// Fixes places. Once. Throws InvalidArgument for dp < 1, and for more than 2^52 elements of all
   /// tensors, padded or with tied uses.
   void seal(const SealOptions& options = {});
@@ -122,16 +121,17 @@ class TROUPE_API Index {
   /// What rank dp_rank of the unit's slab owns: size / dp elements.
   Range owned(int unit, int dp_rank) const;
   /// The rectangles of the whole tensor that this rank's shard is made of, in the order in which
-  /// they lie along the shard's axis: one, or `groups` of them; none for a shard that is all
-  /// padding.
+  /// they lie along the shard's axis: one, or `groups` of them.
   std::vector<Box> global(TensorId id) const;
 
-  /// Elements that are parameters of this rank, tied ones counted once, without any padding.
+  /// Elements that are parameters of this rank, tied ones counted once, without copies and padding.
   std::int64_t parameter_count() const noexcept;
   /// Elements of all slabs, padding included.
   std::int64_t slab_size() const noexcept;
   /// Elements of the gradients of tied uses.
   std::int64_t tied_size() const noexcept;
+  /// Elements of copies, each aligned to kAlign. Known after seal().
+  std::int64_t copy_size() const noexcept { return copy_size_; }
 
  private:
   UnitPlace& open_unit(int unit);
@@ -139,8 +139,8 @@ class TROUPE_API Index {
   std::vector<TensorPlace> tensors_;
   std::vector<UnitPlace> units_;
   std::map<std::string, TensorId, std::less<>> names_;
+  std::int64_t copy_size_ = 0;
   int dp_ = 0;
-  int tp_rank_ = 0;
 };
 
 }  // namespace troupe::train

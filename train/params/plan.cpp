@@ -37,6 +37,7 @@ Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) 
   bytes.gradients = held(floats, 2);
   bytes.moments = moments * held(floats, 1);
   bytes.tied = tied_bytes(index);
+  bytes.copies = index.copy_size() * kFloatBytes;
   if (layout.offload == Offload::optimizer) bytes.host = bytes.moments;
   const std::int64_t all = weight + master + floats * (1 + moments);
   const std::int64_t whole = (zero < 3 ? weight : 0) + (zero < 2 ? floats : 0) +

@@ -11,7 +11,8 @@ UnitsOfLayers units_of_layers(const Index& index) {
     const UnitPlace& unit = index.units()[u];
     std::vector<int> units;
     if (unit.size != 0) units.push_back(static_cast<int>(u));
-    for (const TensorId id : unit.tied) units.push_back(index[index[id].tied_to].unit);
+    for (const TensorId id : unit.tied)
+      if (!index[index[id].tied_to].is_copy()) units.push_back(index[index[id].tied_to].unit);
     std::sort(units.begin(), units.end());
     units.erase(std::unique(units.begin(), units.end()), units.end());
     all.push_back(std::move(units));
@@ -24,7 +25,9 @@ std::vector<int> last_layers(const Index& index) {
   for (std::size_t u = 0; u < index.units().size(); ++u) last.push_back(static_cast<int>(u));
   for (std::size_t u = 0; u < index.units().size(); ++u)
     for (const TensorId id : index.units()[u].tied) {
-      int& owner = last[static_cast<std::size_t>(index[index[id].tied_to].unit)];
+      const TensorPlace& tensor = index[index[id].tied_to];
+      if (tensor.is_copy()) continue;
+      int& owner = last[static_cast<std::size_t>(tensor.unit)];
       owner = std::min(owner, static_cast<int>(u));
     }
   return last;

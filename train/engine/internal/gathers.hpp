@@ -22,6 +22,8 @@ class Gathers {
   void leave(int layer);
 
  private:
+  /// Whether weights are shared; then there is one stage, and passes walk over all layers.
+  bool is_needed() const noexcept { return store_->options().zero == 3; }
   void ask_ahead();
 
   Store* store_;

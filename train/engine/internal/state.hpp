@@ -6,12 +6,11 @@
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/engine/internal/parts.hpp"
 #include "troupe/train/engine/internal/passes.hpp"
-#include "troupe/train/engine/internal/totals.hpp"
+#include "troupe/train/engine/internal/pipeline.hpp"
 #include "troupe/train/engine/internal/update.hpp"
 #include "troupe/train/engine/internal/with_plan.hpp"
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,9 +30,10 @@ struct Batches {
 struct Engine::State {
   State(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
         const OptimizerOptions& optimizer)
-      : parts(std::move(model), layout, mesh, device, optimizer), passes(parts), update(parts) {
-    if (layout.compute == DType::f16) scaler.emplace(optimizer.loss_scaler);
-  }
+      : parts(std::move(model), layout, mesh, device, optimizer),
+        passes(parts),
+        pipeline(parts, passes),
+        update(parts) {}
 
   /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
   /// ranks may have come to different places. It ends the group, so that no rank waits.
@@ -51,21 +51,18 @@ struct Engine::State {
   /// The call's result; an OutOfMemory of it says the plan as well. `in`: as memory_sentence().
   template <class F>
   auto with_plan(const Spec* in, F&& call) {
-    return internal::with_plan(parts.model, parts.layout, in, parts.optimizer,
+    return internal::with_plan(parts.model, parts.layout, parts.mesh.pp_rank, in, parts.optimizer,
                                std::forward<F>(call));
   }
   void require_running() const;
   /// Inside a handler.
   void stop(const char* what) noexcept;
 
-  /// Before a call in which all ranks take part: `prepare` checks what this rank was given and says
-  /// its numbers. When it throws, its exception is thrown here and InvalidArgument on the other
-  /// ranks; so is one on all ranks when those of one dp index have different micro-batches. Then
-  /// every rank has made the same calls, nothing has changed and the engine goes on.
-  internal::Totals agree(const char* what, const std::function<internal::Counts()>& prepare);
-  /// The same for micro-batches, behind a check of other arguments; makes room for them.
-  internal::Batches agree_on(const char* what, std::span<const MicroBatch> micros,
-                             internal::PassMode mode, const std::function<void()>& check);
+  /// Before a call in which all ranks take part: `prepare` checks this rank's inputs and makes room
+  /// for them. When it throws, its exception is thrown here and InvalidArgument on the other ranks;
+  /// then every rank has made the same calls, nothing has changed and the engine goes on.
+  internal::Batches agree(const char* what,
+                          const std::function<std::vector<internal::Pass>()>& prepare);
 
   void initialize(std::uint64_t with_seed);
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options);
@@ -75,16 +72,16 @@ struct Engine::State {
                 StepResult& result);
 
   // snapshots.cpp
-  Snapshot snapshot(int root);
-  void restore(const SnapshotView& snapshot);
+  Snapshot snapshot();
+  void restore(const Snapshot& snapshot);
   std::uint64_t weights_hash();
 
   internal::Parts parts;
   internal::Passes passes;
+  internal::Pipeline pipeline;
   internal::Update update;
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
-  std::optional<LossScaler> scaler;  ///< f16
   StepTrace trace;
   std::string stopped;  ///< why; empty while it runs
 };
