@@ -10,7 +10,6 @@ namespace troupe::train {
 namespace {
 
 using internal::PipelineShape;
-using internal::Places;
 using internal::reject;
 
 void check_kind(ScheduleKind kind, const PipelineShape& shape) {
