@@ -207,6 +207,14 @@ void CommandLine::add_train() {
   sub->add_option("--micro", r.micro, "micro-batches of a rank")
       ->check(CLI::Range(1, 1 << 12))
       ->capture_default_str();
+  sub->add_option("--tp", r.tp, "ranks that divide tensors, at most")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  sub->add_option("--pp", r.pp, "ranks that divide layers, at most")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  sub->add_option("--schedule", r.schedule, "gpipe, 1f1b, interleaved[:V] or file:PATH")
+      ->capture_default_str();
   sub->add_option("--layers", r.layers, "in place of the model's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 12));
   sub->add_option("--heads", r.heads, "in place of the model's")->check(size);

@@ -29,9 +29,10 @@ train::Spec input_of(const PlanRequest& request, std::int64_t context,
   return {train::DType::i32, {(request.batch + parts - 1) / parts, context}};
 }
 
-/// Ranks beyond the samples of a step would have none.
+/// Ranks beyond the samples of a step would have none, unless they divide the model.
 int most_ranks(const PlanRequest& request) {
-  return static_cast<int>(std::min<std::int64_t>(request.ranks, request.batch));
+  const double used = static_cast<double>(request.batch) * request.tp * request.pp;
+  return static_cast<int>(std::min<double>(request.ranks, used));
 }
 
 /// 1, 2, 4, ... and the number of ranks itself.
@@ -44,6 +45,10 @@ std::vector<int> ranks_up_to(int most) {
 
 json document(const train::Plan& plan) {
   return {{"dp", plan.layout.dp},
+          {"tp", plan.layout.tp},
+          {"pp", plan.layout.pp},
+          {"sequence", plan.layout.sequence},
+          {"pp_rank", plan.pp_rank},
           {"zero", plan.layout.zero},
           {"micro", plan.layout.micro},
           {"recompute", plan.layout.recompute == train::Recompute::full ? "full" : "none"},
@@ -58,7 +63,10 @@ json document(const train::Plan& plan) {
           {"transient", plan.store.peak_transient},
           {"padding", plan.store.padding},
           {"activations", plan.activations},
-          {"traffic_per_step", plan.traffic.payload()}};
+          {"traffic_per_step", plan.traffic.payload()},
+          {"tp_traffic_per_step", plan.exchanges.tp.payload()},
+          {"pp_traffic_per_step", plan.exchanges.pp.payload()},
+          {"tied_traffic_per_step", plan.exchanges.tied.payload()}};
 }
 
 void tell(const PlanRequest& request, std::uint64_t memory, const train::Plan& plain,
@@ -82,12 +90,15 @@ Exit plan_training(const PlanRequest& request) try {
   const train::PlannedModel model = train::planned(
       [&] { return train::models::gpt2(config); },
       [&](const train::Layout& layout) { return input_of(request, config.context, layout); }, {});
-  const train::Layout base{.micro = request.micro};
+  const train::Layout base{.micro = request.micro, .schedule = request.schedule};
   const std::vector<train::Plan> fitting =
       train::plans_that_fit(model, {.memory = static_cast<std::int64_t>(memory),
                                     .ranks = ranks_up_to(most_ranks(request)),
+                                    .most_dp = static_cast<int>(request.batch),
+                                    .most_tp = request.tp,
+                                    .most_pp = request.pp,
                                     .base = base});
-  const train::Plan plain = train::plan(model.index(base), base, model.activations, model.options);
+  const train::Plan plain = train::plan(model, base);
   if (!request.json) {
     tell(request, memory, plain, fitting);
   } else {

@@ -63,10 +63,12 @@ struct PlanRequest {
   std::string model = "gpt2";  ///< of train::models::gpt2_preset()
   /// In place of the model's; 0: as it has them.
   std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
-  int ranks = 1;                 ///< at most
-  std::int64_t batch = 8;        ///< samples of a step, over all ranks
-  int micro = 1;                 ///< micro-batches of a rank
-  std::string memory = "80GiB";  ///< of a rank
+  int ranks = 1;                  ///< at most
+  std::int64_t batch = 8;         ///< samples of a step, over all ranks
+  int micro = 1;                  ///< micro-batches of a rank
+  int tp = 1, pp = 1;             ///< ranks that divide tensors, layers: at most
+  std::string schedule = "1f1b";  ///< of the pipeline
+  std::string memory = "80GiB";   ///< of a rank
   bool json = false;
 };
 

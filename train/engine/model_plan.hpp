@@ -28,6 +28,12 @@ TROUPE_API Index index_of(const Model& model, const Layout& layout, int pp_rank 
 TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in,
                                          int pp_rank = 0);
 
+/// What a rank `pp_rank` of the pipeline moves in a step of such micro-batches: what the traffic of
+/// its groups has more after a step, in payload. Declares the layers, and throws as index_of() and
+/// activation_bytes().
+TROUPE_API Exchanges exchanges_of(const Model& model, const Layout& layout, const Spec& in,
+                                  int pp_rank = 0);
+
 /// memory_sentence() of this layout with the layouts of the same ranks that need less: what an
 /// OutOfMemory of an engine says. `in` is one micro-batch of a rank, or null when it is not known;
 /// then activations are not counted. Declares the layers again; an engine's layers get the same ids.

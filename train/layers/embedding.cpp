@@ -97,4 +97,11 @@ double Embedding::flops(const Spec&) const {
   return 0;
 }
 
+PassExchanges Embedding::exchanges(const Spec& in, const Layout& layout) const {
+  Spec whole = need(in, layout).out;
+  whole.parts = 1;
+  return {parts::sum_exchange(layout, whole.bytes()),
+          parts::gather_exchange(layout, whole.bytes())};
+}
+
 }  // namespace troupe::train::layers

@@ -38,6 +38,7 @@ class TROUPE_API Embedding final : public Layer {
   void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
                        TensorView saved, TensorView carry, TensorView temporary) const override;
   double flops(const Spec& in) const override;
+  PassExchanges exchanges(const Spec& in, const Layout& layout) const override;
   bool keeps_saved() const noexcept override { return true; }
 
  private:

@@ -191,6 +191,15 @@ double LmHead::flops(const Spec& in) const {
   return projection_.flops(in.shape[0] * in.shape[1]);
 }
 
+PassExchanges LmHead::exchanges(const Spec& in, const Layout& layout) const {
+  const std::int64_t whole = Spec{in.type, in.shape}.bytes();
+  Carve carve;
+  const Stats stats(carve, in, layout);
+  Exchanged forward = parts::gather_exchange(layout, whole);
+  if (layout.tp > 1) forward.all_gather += stats.each.bytes();
+  return {forward, parts::sum_exchange(layout, whole)};
+}
+
 Need LmHead::prediction_need(const Spec& in, const Layout& layout) const {
   internal::require_stream(*this, in, layout, config_.channels);
   Carve temporary;

@@ -48,6 +48,7 @@ class TROUPE_API LmHead final : public Layer {
   void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
                        TensorView saved, TensorView carry, TensorView temporary) const override;
   double flops(const Spec& in) const override;
+  PassExchanges exchanges(const Spec& in, const Layout& layout) const override;
   bool is_loss() const noexcept override { return true; }
   /// Logits [batch, time, vocabulary], on every rank.
   Need prediction_need(const Spec& in, const Layout& layout) const override;

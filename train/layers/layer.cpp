@@ -118,6 +118,10 @@ Need Layer::prediction_need(const Spec& in, const Layout&) const {
   return {.out = in};
 }
 
+PassExchanges Layer::exchanges(const Spec&, const Layout&) const {
+  return {};
+}
+
 void Layer::predict(const Run& run, const Tensors&, TensorView x, TensorView y, TensorView) const {
   run.device.copy(run.queue(), y.data, x.data, static_cast<std::size_t>(x.bytes()));
 }

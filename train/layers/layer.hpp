@@ -81,6 +81,21 @@ struct Need {
   std::int64_t temporary = 0;  ///< of any one call
 };
 
+/// Bytes that tensor-parallel ranks exchange: of the larger side of each operation.
+struct Exchanged {
+  std::int64_t all_reduce = 0, reduce_scatter = 0, all_gather = 0;
+  Exchanged& operator+=(const Exchanged& more) noexcept {
+    all_reduce += more.all_reduce;
+    reduce_scatter += more.reduce_scatter;
+    all_gather += more.all_gather;
+    return *this;
+  }
+};
+/// In one forward pass and in both backward calls together.
+struct PassExchanges {
+  Exchanged forward, backward;
+};
+
 class TROUPE_API Layer {
  public:
   explicit Layer(std::string name) : name_(std::move(name)) {}
@@ -113,6 +128,9 @@ class TROUPE_API Layer {
                                TensorView saved, TensorView carry, TensorView temporary) const = 0;
   /// Of one forward pass, of all tensor-parallel ranks; backward counts twice that.
   virtual double flops(const Spec& in) const = 0;
+  /// What it moves over Run::tp for an input that need() takes, so that a plan can say it. By
+  /// default nothing, as a replicated layer does.
+  virtual PassExchanges exchanges(const Spec& in, const Layout& layout) const;
   /// Whether its output is a loss per row, and it ends a model.
   virtual bool is_loss() const noexcept { return false; }
   /// Losses only: the type of its targets.

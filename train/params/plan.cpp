@@ -25,45 +25,27 @@ std::int64_t tied_bytes(const Index& index) {
 /// Sharded kinds are 1/dp of the slabs.
 Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) {
   const int zero = layout.dp == 1 ? 0 : layout.zero;
-  const std::int64_t weight = kernels::size_of(layout.compute), floats = kFloatBytes;
-  const std::int64_t master = weight == 2 ? floats : 0;  // beside 16-bit weights
-  const auto held = [&](std::int64_t bytes, int from) {
-    const std::int64_t slab = index.slab_size() * bytes;
-    return zero >= from ? slab / layout.dp : slab;
-  };
+  const std::int64_t slab = index.slab_size() * kFloatBytes;
+  const auto held = [&](int from) { return zero >= from ? slab / layout.dp : slab; };
   Store::Bytes bytes;
-  bytes.weights = held(weight, 3);
-  bytes.master = held(master, 1);
-  bytes.gradients = held(floats, 2);
-  bytes.moments = moments * held(floats, 1);
+  bytes.weights = held(3);
+  bytes.gradients = held(2);
+  bytes.moments = moments * held(1);
   bytes.tied = tied_bytes(index);
   bytes.copies = index.copy_size() * kFloatBytes;
   if (layout.offload == Offload::optimizer) bytes.host = bytes.moments;
-  const std::int64_t all = weight + master + floats * (1 + moments);
-  const std::int64_t whole = (zero < 3 ? weight : 0) + (zero < 2 ? floats : 0) +
-                             (zero < 1 ? master + floats * moments : 0);
-  const std::int64_t p = index.parameter_count();
-  bytes.padding = bytes.weights + bytes.master + bytes.gradients + bytes.moments + bytes.tied -
-                  whole * p - (all - whole) * p / layout.dp - index.tied_size() * floats;
+  const std::int64_t whole = (zero < 3) + (zero < 2) + (zero < 1) * moments;
+  const std::int64_t p = index.parameter_count() * kFloatBytes;
+  bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied - whole * p -
+                  (2 + moments - whole) * p / layout.dp - index.tied_size() * kFloatBytes;
   return bytes;
-}
-
-std::int64_t largest_unit(const Index& index) {
-  std::int64_t largest = 0;
-  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
-  return largest;
-}
-
-/// With zero >= 2 they lie where a step has gradients in flight.
-std::int64_t initial_bytes(const Index& index, const Layout& layout) {
-  const bool shares_master = layout.compute != DType::f32 && layout.dp > 1 && layout.zero == 1;
-  return shares_master ? kFloatBytes * largest_unit(index) : 0;
 }
 
 /// Weights and gradients of the largest part of a unit that a rank updates.
 std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
-  const std::int64_t largest = largest_unit(index);
+  std::int64_t largest = 0;
+  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
   return 2 * kFloatBytes * (layout.zero == 0 ? largest : largest / layout.dp);
 }
 
@@ -79,13 +61,12 @@ collective::Traffic traffic_of(const internal::Moved& moved, int ranks) {
 }
 
 /// In the order of what costs the least time.
-std::vector<Layout> layouts_to_try(const Layout& base, int dp, bool moments) {
+std::vector<Layout> layouts_to_try(const Layout& mesh, bool moments) {
   std::vector<Layout> all;
   for (const Offload offload : {Offload::none, Offload::optimizer})
     for (const Recompute recompute : {Recompute::none, Recompute::full})
-      for (int zero = 0; zero <= (dp == 1 ? 0 : 3); ++zero) {
-        Layout layout = base;
-        layout.dp = dp;
+      for (int zero = 0; zero <= (mesh.dp == 1 ? 0 : 3); ++zero) {
+        Layout layout = mesh;
         layout.zero = zero;
         layout.offload = offload;
         layout.recompute = recompute;
@@ -93,6 +74,41 @@ std::vector<Layout> layouts_to_try(const Layout& base, int dp, bool moments) {
         if (offload == Offload::none || moments) all.push_back(layout);
       }
   return all;
+}
+
+/// All ways to make up the ranks: data parallel first.
+std::vector<Layout> meshes_of(const PlanSearch& search, int ranks) {
+  std::vector<Layout> meshes;
+  for (int divided = 1; divided <= ranks; ++divided)
+    for (int tp = 1; tp <= divided; ++tp) {
+      if (ranks % divided != 0 || divided % tp != 0) continue;
+      Layout mesh = search.base;
+      mesh.dp = ranks / divided;
+      mesh.tp = tp;
+      mesh.pp = divided / tp;
+      mesh.sequence = tp > 1;
+      if (mesh.dp <= search.most_dp && tp <= search.most_tp && mesh.pp <= search.most_pp)
+        meshes.push_back(mesh);
+    }
+  return meshes;
+}
+
+/// Whether the model can be divided so, with sequence parallelism where that goes; `mesh` is
+/// changed to say so.
+bool can_divide(const PlannedModel& model, Layout& mesh) {
+  if (mesh.tp == 1 && mesh.pp == 1) return true;  // what is wrong then is wrong in every layout
+  for (const bool sequence : {true, false}) {
+    if (sequence && mesh.tp == 1) continue;
+    mesh.sequence = sequence;
+    try {
+      check(mesh, mesh.ranks());
+      model.index(mesh, 0);
+      model.activations(mesh, 0);
+      return true;
+    } catch (const InvalidArgument&) {
+    }
+  }
+  return false;
 }
 
 std::string_view name_of(Recompute recompute) {
@@ -107,9 +123,10 @@ std::string_view name_of(Recompute recompute) {
 using Row = std::vector<std::string>;
 
 Row heading() {
-  return {"dp",        "zero",    "recompute",  "offload",        "weights",     "master",
-          "gradients", "moments", "tied",       "transient",      "activations", "padding",
-          "device",    "host",    "all_reduce", "reduce_scatter", "all_gather"};
+  return {"dp",      "tp",        "pp",      "zero",       "recompute",      "offload",
+          "weights", "gradients", "moments", "tied",       "transient",      "activations",
+          "padding", "device",    "host",    "all_reduce", "reduce_scatter", "all_gather",
+          "over tp", "over pp"};
 }
 
 Row row_of(const Plan& plan) {
@@ -117,11 +134,12 @@ Row row_of(const Plan& plan) {
     return size_text(static_cast<std::int64_t>(bytes));
   };
   return {std::to_string(plan.layout.dp),
+          std::to_string(plan.layout.tp),
+          std::to_string(plan.layout.pp),
           std::to_string(plan.layout.zero),
           std::string(name_of(plan.layout.recompute)),
           plan.layout.offload == Offload::none ? "none" : "optimizer",
           size_text(plan.store.weights),
-          size_text(plan.store.master),
           size_text(plan.store.gradients),
           size_text(plan.store.moments),
           size_text(plan.store.tied),
@@ -132,17 +150,20 @@ Row row_of(const Plan& plan) {
           size_text(plan.host_bytes()),
           moved(plan.traffic.all_reduce),
           moved(plan.traffic.reduce_scatter),
-          moved(plan.traffic.all_gather)};
+          moved(plan.traffic.all_gather),
+          moved(plan.exchanges.tp.payload()),
+          moved(plan.exchanges.pp.payload() + plan.exchanges.tied.payload())};
 }
 
 /// "weights 4.00 GiB, gradients 4.00 GiB": what is not 0.
 std::string parts_of(const Plan& plan) {
   const Store::Bytes& store = plan.store;
-  const std::pair<const char*, std::int64_t> parts[] = {
-      {"weights", store.weights},       {"master weights", store.master},
-      {"gradients", store.gradients},   {"moments", store.moments - store.host},
-      {"tied gradients", store.tied},   {"units in use", store.transient},
-      {"activations", plan.activations}};
+  const std::pair<const char*, std::int64_t> parts[] = {{"weights", store.weights},
+                                                        {"gradients", store.gradients},
+                                                        {"moments", store.moments - store.host},
+                                                        {"tied gradients", store.tied},
+                                                        {"units in use", store.transient},
+                                                        {"activations", plan.activations}};
   std::string text;
   for (const auto& [name, bytes] : parts)
     if (bytes > 0) text += (text.empty() ? "" : ", ") + std::string(name) + " " + size_text(bytes);
@@ -157,27 +178,47 @@ Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activ
   if (index.dp() != layout.dp)
     reject("the index is sealed for " + std::to_string(index.dp()) +
            " data-parallel ranks, and the layout has " + std::to_string(layout.dp));
-  const internal::Rehearsal step(index, layout.zero, layout.micro, layout.compute);
+  const internal::Rehearsal step(index, layout.zero, layout.micro);
   Plan plan;
   plan.layout = layout;
   plan.parameters = index.parameter_count();
   plan.store = store_bytes(index, layout, options.moments);
   plan.store.transient = plan.store.peak_transient = step.peak();
   plan.activations = activations(layout);
-  plan.initial = initial_bytes(index, layout);
   plan.staging = staging_bytes(index, layout);
   plan.traffic = traffic_of(step.moved(), layout.dp);
   return plan;
 }
 
+Plan plan(const PlannedModel& model, const Layout& layout, int pp_rank) {
+  Plan one = plan(
+      model.index(layout, pp_rank), layout,
+      [&](const Layout& same) { return model.activations(same, pp_rank); }, model.options);
+  one.pp_rank = pp_rank;
+  if (model.exchanges) one.exchanges = model.exchanges(layout, pp_rank);
+  return one;
+}
+
+Plan plan(const PlannedModel& model, const Layout& layout) {
+  Plan most = plan(model, layout, 0);
+  for (int rank = 1; rank < layout.pp; ++rank) {
+    Plan other = plan(model, layout, rank);
+    if (other.device_bytes() > most.device_bytes()) most = std::move(other);
+  }
+  return most;
+}
+
 std::vector<Plan> plans_that_fit(const PlannedModel& model, const PlanSearch& search) {
   std::vector<Plan> fitting;
-  for (const int dp : search.ranks)
-    for (const Layout& layout : layouts_to_try(search.base, dp, model.options.moments > 0)) {
-      Plan one = plan(model.index(layout), layout, model.activations, model.options);
-      if (one.device_bytes() > search.memory) continue;
-      if (search.host >= 0 && one.host_bytes() > search.host) continue;
-      fitting.push_back(std::move(one));
+  for (const int ranks : search.ranks)
+    for (Layout& mesh : meshes_of(search, ranks)) {
+      if (!can_divide(model, mesh)) continue;
+      for (const Layout& layout : layouts_to_try(mesh, model.options.moments > 0)) {
+        Plan one = plan(model, layout);
+        if (one.device_bytes() > search.memory) continue;
+        if (search.host >= 0 && one.host_bytes() > search.host) continue;
+        fitting.push_back(std::move(one));
+      }
     }
   return fitting;
 }
@@ -227,10 +268,10 @@ std::string layout_text(const Layout& layout) {
   std::string text = "dp=" + std::to_string(layout.dp);
   if (layout.tp > 1) text += " tp=" + std::to_string(layout.tp);
   if (layout.pp > 1) text += " pp=" + std::to_string(layout.pp);
+  if (layout.sequence) text += " sequence";
+  if (layout.pp > 1 && layout.schedule != "1f1b") text += " schedule=" + layout.schedule;
   text += " zero=" + std::to_string(layout.zero);
   if (layout.micro > 1) text += " micro=" + std::to_string(layout.micro);
-  if (layout.compute != DType::f32)
-    text += " compute=" + std::string(kernels::name_of(layout.compute));
   if (layout.recompute != Recompute::none)
     text += " recompute=" + std::string(name_of(layout.recompute));
   if (layout.offload != Offload::none) text += " offload=optimizer";

@@ -4,9 +4,11 @@
 ///     const Plan wanted = plan(index, layout, activation_bytes, {.moments = 2});
 ///     std::cout << table(plans_that_fit(model, {.memory = 8_GiB.count, .ranks = {1, 2, 4}}));
 ///
-/// Numbers are those that Store::bytes(), Engine::bytes() and the data-parallel communicator's
-/// traffic() have after a step, to the byte: sharded state after Rajbhandari et al. 2020,
-/// section 3.
+/// Numbers are those that Store::bytes(), Engine::bytes() and the communicators' traffic() have
+/// after a step, to the byte: sharded state after Rajbhandari et al. 2020, section 3. For a block of
+/// a transformer over s x b x h activations a tensor-parallel rank moves 4 sums of them, 6 with full
+/// recompute (Korthikanti et al. 2022, section 4), and a stage sends one of them to each neighbour
+/// for every micro-batch (Narayanan et al. 2021, section 3.2).
 #pragma once
 
 #include "troupe/actors/collective/traffic.hpp"
@@ -23,9 +25,18 @@
 
 namespace troupe::train {
 
+/// What a rank moves in a step over groups other than the data-parallel one: payload alone.
+struct Exchanges {
+  collective::Traffic tp;    ///< sums and gathers of activations, sums of partial gradients
+  collective::Traffic pp;    ///< activations and their gradients, to other stages
+  collective::Traffic tied;  ///< between the first and the last stage: weights, or gradients
+  std::uint64_t payload() const noexcept { return tp.payload() + pp.payload() + tied.payload(); }
+};
+
 /// One rank of a layout.
 struct Plan {
   Layout layout;
+  int pp_rank = 0;
   std::int64_t parameters = 0;  ///< of the rank's model, tied ones once
   /// transient and peak_transient: the most of a step.
   Store::Bytes store;
@@ -35,6 +46,7 @@ struct Plan {
   std::int64_t staging = 0;  ///< pinned memory through which offloaded moments are updated
   /// Of a step on the data-parallel group, rounded down. Counts of targets are not in it.
   collective::Traffic traffic;
+  Exchanges exchanges;
 
   /// The most that lies on the device at one time; and in memory of the host, pinned counted in.
   std::int64_t device_bytes() const noexcept {
@@ -56,23 +68,33 @@ using ActivationBytes = std::function<std::int64_t(const Layout&)>;
 TROUPE_API Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activations,
                      const PlanOptions& options = {});
 
-/// A model that can be planned in several layouts.
+/// A model that can be planned in several layouts. Of ranks that divide tensors all need the same.
 struct PlannedModel {
-  std::function<Index(const Layout&)> index;  ///< sealed
-  ActivationBytes activations;
+  std::function<Index(const Layout&, int pp_rank)> index;  ///< sealed
+  std::function<std::int64_t(const Layout&, int pp_rank)> activations;
+  std::function<Exchanges(const Layout&, int pp_rank)> exchanges = {};  ///< none: nothing is moved
   PlanOptions options = {};
 };
+
+/// Of one rank of the pipeline. Throws as plan() above, and what the model's functions throw.
+TROUPE_API Plan plan(const PlannedModel& model, const Layout& layout, int pp_rank);
+/// Of the rank that needs the most of its device, the first of equal ones.
+TROUPE_API Plan plan(const PlannedModel& model, const Layout& layout);
 
 struct PlanSearch {
   std::int64_t memory = 0;       ///< bytes of a rank's device
   std::int64_t host = -1;        ///< bytes of the host for a rank; below 0: no limit
-  std::vector<int> ranks = {1};  ///< values of dp to try
-  Layout base = {};              ///< what is not searched: micro, tp, compute
+  std::vector<int> ranks = {1};  ///< numbers of ranks to try: dp * tp * pp
+  int most_dp = 1 << 20;         ///< a step has no samples for more
+  int most_tp = 1, most_pp = 1;  ///< ranks that divide tensors, layers
+  Layout base = {};              ///< what is not searched: micro, compute, schedule
 };
 
-/// Those of every dp, zero, recompute (none, full) and offload that fit, in the order of ranks and
-/// then of what costs the least time: nothing, zero 1 to 3, recompute, offload. With one rank zero
-/// changes nothing and is not tried.
+/// Those of every mesh, zero, recompute (none, full) and offload that fit, by the rank that needs
+/// the most: in the order of ranks, of tp * pp, of tp, and then of what costs the least time:
+/// nothing, zero 1 to 3, recompute, offload. Tensor-parallel ranks divide activations too
+/// (Layout::sequence) where the model and its input can. Sizes tp and pp that the model refuses are
+/// left out. With dp = 1 zero changes nothing and is not tried.
 TROUPE_API std::vector<Plan> plans_that_fit(const PlannedModel& model, const PlanSearch& search);
 
 /// A line for each plan, with a heading; sizes as size_text().
@@ -85,7 +107,7 @@ TROUPE_API std::string memory_sentence(const Plan& plan, std::int64_t memory,
 
 /// "512 B", "1.50 KiB", "475.0 MiB": three digits at least.
 TROUPE_API std::string size_text(std::int64_t bytes);
-/// "dp=2 zero=1 micro=4 recompute=full offload=optimizer"; what is not said is the default.
+/// "dp=2 tp=2 sequence zero=1 micro=4 recompute=full offload=optimizer"; what is not said is the default.
 TROUPE_API std::string layout_text(const Layout& layout);
 
 }  // namespace troupe::train

@@ -17,7 +17,7 @@ Spec input_of(const Layout& layout) {
 
 Plan plan_of(const Layout& layout, const OptimizerOptions& optimizer) {
   const PlannedModel model = planned([] { return gpt(kPlannedShape); }, input_of, optimizer);
-  return plan(model.index(layout), layout, model.activations, model.options);
+  return plan(model, layout);
 }
 
 void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
@@ -107,7 +107,7 @@ TEST(Plan, AnOutOfMemorySentenceOffersWhatNeedsLessOnTheSameRanks) {
   EXPECT_EQ(unknown.find("activations"), std::string::npos) << unknown;
   const std::vector<Plan> all =
       plans_that_fit(planned([] { return gpt(kPlannedShape); }, input_of, {}),
-                     {.memory = wanted.device_bytes(), .ranks = {2}});
+                     {.memory = wanted.device_bytes(), .ranks = {2}, .most_tp = 2, .most_pp = 2});
   const auto least = std::min_element(all.begin(), all.end(), [](const Plan& a, const Plan& b) {
     return a.device_bytes() < b.device_bytes();
   });

@@ -215,6 +215,15 @@ double PreNormBlock<Inner>::flops(const Spec& in) const {
   return attention_.flops(rows, in.shape[1]) + inner_.flops(rows);
 }
 
+/// Attention and MLP gather what they read and sum what they make, forward and backward.
+template <class Inner>
+PassExchanges PreNormBlock<Inner>::exchanges(const Spec& in, const Layout& layout) const {
+  const std::int64_t whole = Spec{in.type, in.shape}.bytes();
+  Exchanged pass = gather_exchange(layout, 2 * whole);
+  pass += sum_exchange(layout, 2 * whole);
+  return {pass, pass};
+}
+
 template class PreNormBlock<Mlp>;
 template class PreNormBlock<SwiGlu>;
 

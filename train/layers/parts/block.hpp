@@ -35,6 +35,7 @@ class TROUPE_API PreNormBlock : public Layer {
   void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
                        TensorView saved, TensorView carry, TensorView temporary) const override;
   double flops(const Spec& in) const override;
+  PassExchanges exchanges(const Spec& in, const Layout& layout) const override;
 
  private:
   struct Saved;

@@ -45,6 +45,16 @@ TROUPE_API void gather(const Run& run, const TensorView& own, const TensorView& 
 /// `own` may be its rows of `whole`; without sequence it must be. Changes `whole`.
 TROUPE_API void sum(const Run& run, const TensorView& whole, const TensorView& own);
 
+/// What gather() and sum() of a tensor with so many bytes exchange.
+inline Exchanged gather_exchange(const Layout& layout, std::int64_t whole) noexcept {
+  return {.all_gather = row_parts(layout) > 1 ? whole : 0};
+}
+inline Exchanged sum_exchange(const Layout& layout, std::int64_t whole) noexcept {
+  if (layout.tp == 1) return {};
+  return row_parts(layout) > 1 ? Exchanged{.reduce_scatter = whole}
+                               : Exchanged{.all_reduce = whole};
+}
+
 /// Every rank gets the parts of all in `all`, in the order of ranks; `part` may be its own there.
 TROUPE_API void all_gather(const Run& run, const TensorView& part, const TensorView& all);
 /// Sums `view` over the ranks, in place.
