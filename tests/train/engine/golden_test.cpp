@@ -139,5 +139,19 @@ TEST(GoldenRun, FourRanksThatDivideTensorsAndTheBatch) {
   expect_golden({.dp = 2, .tp = 2, .zero = 3, .sequence = true, .offload = Offload::optimizer});
 }
 
+TEST(GoldenRun, TwoStages) {
+  for (const char* schedule : {"gpipe", "1f1b"})
+    for (const int micro : {1, 2, 4})
+      expect_golden({.pp = 2, .micro = micro, .schedule = schedule});
+}
+TEST(GoldenRun, TwoStagesOfTwoRanksThatShareMoments) {
+  expect_golden({.dp = 2, .pp = 2, .zero = 1, .micro = 2, .recompute = Recompute::full}, Wire::shm);
+}
+TEST(GoldenRun, EightRanksThatDivideTheBatchTensorsAndLayers) {
+  expect_golden({.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2});
+  expect_golden({.dp = 2, .tp = 2, .pp = 2, .micro = 2, .sequence = true, .schedule = "gpipe"},
+                Wire::shm);
+}
+
 }  // namespace
 }  // namespace troupe::train::testing
