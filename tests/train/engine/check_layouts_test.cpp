@@ -15,7 +15,7 @@ LayoutCheckOptions checked(std::vector<Layout> layouts = {}) {
   return {.input = rows, .targets = rows, .layouts = std::move(layouts)};
 }
 
-std::string verdict(Fault fault, const std::vector<Layout>& layouts) {
+std::string verdict_on(Fault fault, const std::vector<Layout>& layouts) {
   try {
     check_layouts([fault] { return divided_model(fault); }, checked(layouts));
   } catch (const InvalidArgument& error) {
@@ -24,7 +24,7 @@ std::string verdict(Fault fault, const std::vector<Layout>& layouts) {
   return "right";
 }
 
-bool says(const std::string& message, const std::string& part) {
+bool mentions(const std::string& message, const std::string& part) {
   return message.find(part) != std::string::npos;
 }
 
@@ -43,48 +43,48 @@ TEST(CheckLayouts, PassesALayerThatIsRightInEveryLayoutOfTwoAndFourRanks) {
 }
 
 TEST(CheckLayouts, FindsALayerThatForgetsItsSum) {
-  const std::string forward = verdict(Fault::no_sum_forward, {{.tp = 2}});
-  EXPECT_TRUE(says(forward, "dp=1 tp=2")) << forward;
-  EXPECT_TRUE(says(forward, "the loss of the first step differs")) << forward;
-  const std::string backward = verdict(Fault::no_sum_backward, {{.tp = 2}});
-  EXPECT_TRUE(says(backward, "mlp.0")) << "the layer before it: " << backward;
+  const std::string forward = verdict_on(Fault::no_sum_forward, {{.tp = 2}});
+  EXPECT_TRUE(mentions(forward, "dp=1 tp=2")) << forward;
+  EXPECT_TRUE(mentions(forward, "the loss of the first step differs")) << forward;
+  const std::string backward = verdict_on(Fault::no_sum_backward, {{.tp = 2}});
+  EXPECT_TRUE(mentions(backward, "mlp.0")) << "the layer before it: " << backward;
 }
 
 TEST(CheckLayouts, FindsABiasThatEveryRankAdds) {
-  const std::string twice = verdict(Fault::sums_bias_twice, {{.tp = 2}});
-  EXPECT_TRUE(says(twice, "the loss of the first step differs")) << twice;
+  const std::string twice = verdict_on(Fault::sums_bias_twice, {{.tp = 2}});
+  EXPECT_TRUE(mentions(twice, "the loss of the first step differs")) << twice;
 }
 
 TEST(CheckLayouts, FindsShardsThatSayTheWrongThingOfTheirGradient) {
   const Layout divided{.tp = 2, .sequence = true}, whole{.tp = 2};
-  const std::string missing = verdict(Fault::not_partial, {divided});
-  EXPECT_TRUE(says(missing, "mlp.1.bias is not the same on rank 0 and rank 1")) << missing;
-  EXPECT_EQ(verdict(Fault::not_partial, {whole}), "right");
-  const std::string doubled = verdict(Fault::wrongly_partial, {whole});
-  EXPECT_TRUE(says(doubled, "mlp.1.bias")) << doubled;
+  const std::string missing = verdict_on(Fault::not_partial, {divided});
+  EXPECT_TRUE(mentions(missing, "mlp.1.bias is not the same on rank 0 and rank 1")) << missing;
+  EXPECT_EQ(verdict_on(Fault::not_partial, {whole}), "right");
+  const std::string doubled = verdict_on(Fault::wrongly_partial, {whole});
+  EXPECT_TRUE(mentions(doubled, "mlp.1.bias")) << doubled;
 }
 
 TEST(CheckLayouts, FindsInitialWeightsThatDependOnTheShard) {
-  const std::string message = verdict(Fault::local_start, {{.tp = 2}});
-  EXPECT_TRUE(says(message, "the initial weights of mlp.1.up")) << message;
+  const std::string message = verdict_on(Fault::local_start, {{.tp = 2}});
+  EXPECT_TRUE(mentions(message, "the initial weights of mlp.1.up")) << message;
 }
 
 TEST(CheckLayouts, FindsRanksWhoseCallsDiffer) {
-  const std::string message = verdict(Fault::one_rank_sums, {{.tp = 2}});
-  EXPECT_TRUE(says(message, "a rank failed")) << message;
+  const std::string message = verdict_on(Fault::one_rank_sums, {{.tp = 2}});
+  EXPECT_TRUE(mentions(message, "a rank failed")) << message;
 }
 
 TEST(CheckLayouts, SaysWhichLayoutsAModelDoesNotTake) {
   LayoutCheckOptions options = checked();
   options.ranks = {2, 5};
   const LayoutReport report = check_layouts([] { return divided_model(); }, options);
-  EXPECT_TRUE(says(report.text(), "samples do not divide by dp * micro = 5")) << report.text();
-  EXPECT_TRUE(says(report.text(), "mlp.0.up")) << report.text();
+  EXPECT_TRUE(mentions(report.text(), "samples do not divide by dp * micro = 5")) << report.text();
+  EXPECT_TRUE(mentions(report.text(), "mlp.0.up")) << report.text();
 }
 
 TEST(CheckLayouts, RefusesALayoutThatWasAskedForAndCannotRun) {
-  EXPECT_TRUE(says(verdict(Fault::none, {{.tp = 5}}), "is refused"))
-      << verdict(Fault::none, {{.tp = 5}});
+  EXPECT_TRUE(mentions(verdict_on(Fault::none, {{.tp = 5}}), "is refused"))
+      << verdict_on(Fault::none, {{.tp = 5}});
 }
 
 TEST(AllLayouts, AreThoseWhoseProductIsTheRanks) {

@@ -10,7 +10,7 @@
 namespace troupe::train::testing {
 namespace {
 
-Experiment with(const Layout& layout, float dropout = 0) {
+Experiment divided_run(const Layout& layout, float dropout = 0) {
   // A vocabulary that neither 2 nor 4 divides, and heads that both do.
   Experiment e{.layout = layout, .ignored = 0.3};
   e.shape.heads = 4;
@@ -18,7 +18,7 @@ Experiment with(const Layout& layout, float dropout = 0) {
   return e;
 }
 
-double worst(const Record& a, const Record& b) {
+double most_apart(const Record& a, const Record& b) {
   double difference = 0;
   for (std::size_t i = 0; i < a.losses.size(); ++i) {
     difference = std::max(difference, std::abs(a.losses[i] / b.losses[i] - 1));
@@ -27,7 +27,7 @@ double worst(const Record& a, const Record& b) {
   return difference;
 }
 
-std::string name_of(const Layout& layout) {
+std::string text_of_layout(const Layout& layout) {
   return "dp=" + std::to_string(layout.dp) + " tp=" + std::to_string(layout.tp) +
          " zero=" + std::to_string(layout.zero) + " m=" + std::to_string(layout.micro) +
          (layout.sequence ? " sequence" : "");
@@ -41,7 +41,7 @@ class TensorParallel : public ::testing::Test {
 // weights_hash() refuses replicated tensors that differ over tp, so it is also their hash.
 TEST_F(TensorParallel, TwentyLossesAreThoseOfOneRankAndReplicatedTensorsStayTheSame) {
   for (const float dropout : {0.0f, 0.1f}) {
-    Experiment plain = with({}, dropout);
+    Experiment plain = divided_run({}, dropout);
     plain.steps = 20;
     plain.batch = 16;
     const Record alone = run(plain).front();
@@ -52,8 +52,9 @@ TEST_F(TensorParallel, TwentyLossesAreThoseOfOneRankAndReplicatedTensorsStayTheS
       Experiment e = plain;
       e.layout = layout;
       const std::vector<Record> ranks = run(e);
-      EXPECT_LT(worst(ranks.front(), alone), 1e-5) << name_of(layout) << " dropout " << dropout;
-      for (const Record& record : ranks) EXPECT_EQ(record, ranks.front()) << name_of(layout);
+      EXPECT_LT(most_apart(ranks.front(), alone), 1e-5)
+          << text_of_layout(layout) << " dropout " << dropout;
+      for (const Record& record : ranks) EXPECT_EQ(record, ranks.front()) << text_of_layout(layout);
     }
   }
 }
@@ -62,44 +63,45 @@ TEST_F(TensorParallel, Zero1GivesTheBitsOfDataParallel) {
   for (const bool sequence : {false, true})
     for (const int micro : {1, 2}) {
       const Layout layout{.dp = 2, .tp = 2, .micro = micro, .sequence = sequence};
-      const Record plain = run(with(layout, 0.1f)).front();
+      const Record plain = run(divided_run(layout, 0.1f)).front();
       Layout shared = layout;
       shared.zero = 1;
-      for (const Record& record : run(with(shared, 0.1f)))
-        EXPECT_EQ(record, plain) << name_of(layout);
+      for (const Record& record : run(divided_run(shared, 0.1f)))
+        EXPECT_EQ(record, plain) << text_of_layout(layout);
       for (const double norm : plain.norms) EXPECT_GT(norm, 0.25) << "the clip is active";
     }
 }
 
 TEST_F(TensorParallel, Zero2And3GiveTheBitsOfDataParallelWithOneMicroBatch) {
   const Layout layout{.dp = 2, .tp = 2, .sequence = true};
-  const Record plain = run(with(layout)).front();
+  const Record plain = run(divided_run(layout)).front();
   for (const int zero : {2, 3}) {
     Layout shared = layout;
     shared.zero = zero;
-    for (const Record& record : run(with(shared))) EXPECT_EQ(record, plain) << zero;
+    for (const Record& record : run(divided_run(shared))) EXPECT_EQ(record, plain) << zero;
   }
 }
 
 TEST_F(TensorParallel, ByDataParallelIsCloseToDataParallelAlone) {
-  const Record plain = run(with({.dp = 2})).front();
+  const Record plain = run(divided_run({.dp = 2})).front();
   for (const int zero : {0, 1, 3})
-    EXPECT_LT(worst(run(with({.dp = 2, .tp = 2, .zero = zero})).front(), plain), 1e-5) << zero;
+    EXPECT_LT(most_apart(run(divided_run({.dp = 2, .tp = 2, .zero = zero})).front(), plain), 1e-5)
+        << zero;
 }
 
 TEST_F(TensorParallel, RecomputationAndOffloadChangeNothing) {
   const Layout layout{.dp = 2, .tp = 2, .zero = 1, .sequence = true};
-  const Record plain = run(with(layout)).front();
+  const Record plain = run(divided_run(layout)).front();
   for (const Recompute recompute : {Recompute::full, Recompute::selective}) {
     Layout again = layout;
     again.recompute = recompute;
     again.offload = Offload::optimizer;
-    EXPECT_EQ(run(with(again)).front(), plain);
+    EXPECT_EQ(run(divided_run(again)).front(), plain);
   }
 }
 
 TEST_F(TensorParallel, SharedMemoryGivesTheBitsOfThreads) {
-  Experiment e = with({.dp = 2, .tp = 2, .zero = 1, .sequence = true});
+  Experiment e = divided_run({.dp = 2, .tp = 2, .zero = 1, .sequence = true});
   const Record threads = run(e).front();
   e.wire = Wire::shm;
   for (const Record& record : run(e)) EXPECT_EQ(record, threads);
@@ -112,7 +114,7 @@ struct Trained {
 
 /// Every rank's results are the same.
 Trained train_in(const Layout& layout, const Snapshot* from = nullptr, int steps = 2) {
-  const Experiment e = with(layout, 0.1f);
+  const Experiment e = divided_run(layout, 0.1f);
   std::vector<Trained> all(static_cast<std::size_t>(layout.ranks()));
   on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
     Engine engine(gpt(e.shape), layout, context.mesh, context.device, e.optimizer);
@@ -141,8 +143,8 @@ TEST_F(TensorParallel, InitialWeightsAreThoseOfOneRankInEveryLayout) {
        {Layout{.tp = 2}, Layout{.tp = 4, .sequence = true}, Layout{.dp = 2, .tp = 2, .zero = 3}}) {
     const Trained other = train_in(layout, nullptr, 0);
     EXPECT_EQ(difference(other.start.tensors, plain.start.tensors), "");
-    EXPECT_EQ(hash_of(other.start), hash_of(plain.start)) << name_of(layout);
-    EXPECT_EQ(other.hash, plain.hash) << name_of(layout);
+    EXPECT_EQ(hash_of(other.start), hash_of(plain.start)) << text_of_layout(layout);
+    EXPECT_EQ(other.hash, plain.hash) << text_of_layout(layout);
   }
 }
 
@@ -153,10 +155,10 @@ TEST_F(TensorParallel, ASnapshotGoesThroughAnyLayoutAndBackByteByByte) {
        {Layout{.dp = 2, .tp = 2}, Layout{.dp = 2, .tp = 2, .zero = 3, .sequence = true},
         Layout{.tp = 4, .offload = Offload::optimizer}, Layout{.tp = 2}, Layout{}}) {
     const Trained there = train_in(layout, &start.end, 0);
-    EXPECT_EQ(hash_of(there.start), hash_of(start.end)) << name_of(layout);
-    EXPECT_EQ(there.hash, start.hash) << name_of(layout);
+    EXPECT_EQ(hash_of(there.start), hash_of(start.end)) << text_of_layout(layout);
+    EXPECT_EQ(there.hash, start.hash) << text_of_layout(layout);
     const Trained back = train_in({.dp = 4, .zero = 1}, &there.start, 0);
-    EXPECT_EQ(hash_of(back.start), hash_of(start.end)) << name_of(layout);
+    EXPECT_EQ(hash_of(back.start), hash_of(start.end)) << text_of_layout(layout);
   }
 }
 
@@ -168,7 +170,7 @@ TEST_F(TensorParallel, ARestoredRunGoesOnBitwise) {
 }
 
 TEST_F(TensorParallel, EvaluationAndPredictionsAreThoseOfOneRank) {
-  const Experiment e = with({});
+  const Experiment e = divided_run({});
   Rows rows = rows_of(e.shape, 0, 0, 2);
   double alone = 0;
   std::vector<float> logits;
@@ -186,11 +188,11 @@ TEST_F(TensorParallel, EvaluationAndPredictionsAreThoseOfOneRank) {
       Engine engine(gpt(e.shape), layout, context.mesh, context.device, e.optimizer);
       engine.initialize(1);
       const MicroBatch micro = rows.micro();
-      EXPECT_NEAR(engine.evaluate(std::span(&micro, 1)) / alone, 1, 1e-6) << name_of(layout);
+      EXPECT_NEAR(engine.evaluate(std::span(&micro, 1)) / alone, 1, 1e-6) << text_of_layout(layout);
       const TensorView y = engine.predict(micro.input);
       ASSERT_EQ(static_cast<std::size_t>(y.count()), logits.size()) << y.shape.text();
       for (std::size_t i = 0; i < logits.size(); ++i)
-        ASSERT_NEAR(y.as<float>()[i], logits[i], 1e-5) << name_of(layout) << " logit " << i;
+        ASSERT_NEAR(y.as<float>()[i], logits[i], 1e-5) << text_of_layout(layout) << " logit " << i;
     });
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr GptShape kWorldShape{};
 constexpr collective::MeshShape kSquare{.dp = 2, .tp = 2};
-constexpr Layout kSquareLayout{.dp = 2, .tp = 2, .zero = 1};
+const Layout kSquareLayout{.dp = 2, .tp = 2, .zero = 1};
 
 template <class F>
 std::string refusal_of(F&& call) {
@@ -25,7 +25,7 @@ std::string refusal_of(F&& call) {
 }
 
 /// Whether the message has the part; else the test shows it.
-void expect_says(const std::string& message, const std::string& part) {
+void expect_refusal(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message << "\nhas no: " << part;
 }
 
@@ -55,19 +55,19 @@ TEST(World, RefusesDifferentBatchesOnRanksOfOneDpIndexAndGoesOn) {
       const std::uint64_t before = member.engine.weights_hash();
       if (differs) member.rows.targets[3] ^= 1;
       const std::string values = refusal_of([&] { member.step(); });
-      expect_says(values, ranks);
-      expect_says(values, "differ in values");
+      expect_refusal(values, ranks);
+      expect_refusal(values, "differ in values");
       if (differs)
         member.rows = rows_of(kWorldShape, 0, 0, 1);
       else
         member.rows = right;
-      expect_says(refusal_of([&] { member.step(); }), "differ in number or shape");
+      expect_refusal(refusal_of([&] { member.step(); }), "differ in number or shape");
       const auto evaluate = [&] {
         const MicroBatch micro = member.rows.micro();
         member.engine.evaluate(std::span(&micro, 1));
       };
-      expect_says(refusal_of(evaluate), ranks);
-      expect_says(refusal_of([&] { member.engine.predict(member.rows.micro().input); }), ranks);
+      expect_refusal(refusal_of(evaluate), ranks);
+      expect_refusal(refusal_of([&] { member.engine.predict(member.rows.micro().input); }), ranks);
       EXPECT_EQ(member.engine.weights_hash(), before);
       member.rows = right;
       EXPECT_EQ(member.step().step, 1);
@@ -82,8 +82,8 @@ TEST(World, HearsTheRefusalOfAnyRankAndGoesOn) {
       MicroBatch micro = member.rows.micro();
       if (refuses) micro.targets.shape = {1, kWorldShape.context};
       const std::string message = refusal_of([&] { member.engine.step(std::span(&micro, 1)); });
-      expect_says(message,
-                  refuses ? "one for each" : "rank " + std::to_string(odd) + " refused its inputs");
+      expect_refusal(message, refuses ? "one for each"
+                                      : "rank " + std::to_string(odd) + " refused its inputs");
       EXPECT_EQ(member.step().step, 1);
     });
 }
@@ -99,8 +99,8 @@ TEST(World, HearsThatARankRefusesASnapshotAndChangesNothing) {
       const bool refuses = context.mesh.rank() == odd;
       if (refuses) other.tensors[1].bytes.pop_back();
       const std::string message = refusal_of([&] { member.engine.restore(other); });
-      expect_says(message, refuses ? other.tensors[1].name
-                                   : "rank " + std::to_string(odd) + " refused its inputs");
+      expect_refusal(message, refuses ? other.tensors[1].name
+                                      : "rank " + std::to_string(odd) + " refused its inputs");
       EXPECT_EQ(member.engine.weights_hash(), before);
       EXPECT_EQ(member.engine.steps(), 1);
       member.engine.restore(start);
@@ -121,7 +121,7 @@ TEST(World, ChangesNothingOnALossThatIsNotFinite) {
           std::memcpy(tensor.bytes.data() + tensor.bytes.size() - sizeof nan, &nan, sizeof nan);
       member.engine.restore(bad);
       const std::uint64_t before = member.engine.weights_hash();
-      expect_says(refusal_of([&] { member.step(); }), "lower the learning rate");
+      expect_refusal(refusal_of([&] { member.step(); }), "lower the learning rate");
       EXPECT_EQ(member.engine.weights_hash(), before);
       EXPECT_EQ(member.engine.steps(), 0);
       member.engine.restore(good);
@@ -134,8 +134,9 @@ TEST(World, StopsOnAnErrorInTheMiddleOfAStepOfAnyDpIndex) {
     Member member(context);
     member.step();
     if (context.mesh.dp_rank == 1) member.rows.inputs[5] = 1000;
-    expect_says(refusal_of([&] { member.step(); }), "1000");
-    expect_says(refusal_of([&] { member.step(); }), "this engine stopped in step() after step 1");
+    expect_refusal(refusal_of([&] { member.step(); }), "1000");
+    expect_refusal(refusal_of([&] { member.step(); }),
+                   "this engine stopped in step() after step 1");
   });
 }
 
@@ -145,7 +146,7 @@ TEST(World, StopsWithoutADpGroup) {
     Member member(context, {.tp = 2});
     member.step();
     member.rows.inputs[5] = 1000;
-    expect_says(refusal_of([&] { member.step(); }), "1000");
+    expect_refusal(refusal_of([&] { member.step(); }), "1000");
     EXPECT_TRUE(context.mesh.world->is_over());
     EXPECT_TRUE(context.mesh.tp->is_over());
   });
@@ -159,8 +160,8 @@ TEST(World, DoesNotWaitForeverForARankThatSharesItsTensors) {
     if (context.mesh.tp_rank == 1) return ended.wait();  // alive, and makes no call
     const std::string message = refusal_of([&] { member.step(); });
     ended.count_down();
-    expect_says(message, "rank 1");
-    expect_says(refusal_of([&] { member.step(); }), "this engine stopped");
+    expect_refusal(message, "rank 1");
+    expect_refusal(refusal_of([&] { member.step(); }), "this engine stopped");
   });
 }
 
@@ -169,8 +170,8 @@ TEST(World, EndsWithARankThatLeaves) {
     on_mesh(kSquare, Wire::local, [&](RankContext& context) {
       Member member(context);
       if (context.mesh.rank() == leaver) return;
-      expect_says(refusal_of([&] { member.step(); }), "rank");
-      expect_says(refusal_of([&] { member.step(); }), "this engine stopped");
+      expect_refusal(refusal_of([&] { member.step(); }), "rank");
+      expect_refusal(refusal_of([&] { member.step(); }), "this engine stopped");
     });
 }
 
@@ -201,8 +202,8 @@ TEST(World, FindsReplicatedTensorsThatDifferOverTpOnAllRanks) {
     engine.step(std::span(&micro, 1));
     for (const std::string& message :
          {refusal_of([&] { engine.weights_hash(); }), refusal_of([&] { engine.snapshot(); })}) {
-      expect_says(message, "tensor mlp.1.bias is not the same on rank 0 and rank 1");
-      expect_says(message, "restore a snapshot");
+      expect_refusal(message, "tensor mlp.1.bias is not the same on rank 0 and rank 1");
+      expect_refusal(message, "restore a snapshot");
     }
     engine.restore(start);
     EXPECT_EQ(refusal_of([&] { engine.weights_hash(); }), "none");
