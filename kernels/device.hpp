@@ -121,6 +121,9 @@ class TROUPE_API EventState {
   virtual bool has_happened() const noexcept = 0;
   /// Waits at most until then; result: has_happened().
   virtual bool wait(Time until) const noexcept = 0;
+  /// The event of a device that it stands for, for which that device's queues wait; null: only the
+  /// host can wait.
+  virtual const EventState* of_device() const noexcept { return nullptr; }
 };
 
 /// A point in somebody's work, to begin other work after it. Copies stand for the same point. From
@@ -135,6 +138,10 @@ class Event {
   bool wait(Time until) const noexcept { return state_ == nullptr || state_->wait(until); }
   /// For devices that know their own events; null for one that has happened from the start.
   const std::shared_ptr<const EventState>& state() const noexcept { return state_; }
+  /// What state()->of_device() says; null without a state.
+  const EventState* of_device() const noexcept {
+    return state_ == nullptr ? nullptr : state_->of_device();
+  }
 
  private:
   std::shared_ptr<const EventState> state_;

@@ -98,6 +98,8 @@ class CpuDevice final : public DeviceState {
   void copy(Queue& queue, void* to, const void* from, std::size_t bytes) override;
   Event record(Queue&) override { return {}; }
   void wait(Queue&, const Event& event) override { event.wait(Time::max()); }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(pool_); }
+  bool is_device_memory(const void*) const noexcept override { return false; }
 
  private:
   internal::ThreadPool pool_;

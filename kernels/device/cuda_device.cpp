@@ -38,6 +38,7 @@ class CudaQueue final : public Queue {
     TROUPE_ASSERT(false, "only the CPU's queues divide work of the host");
   }
   int threads() const noexcept override { return 1; }
+  void* native() const noexcept override { return cuda_table()->stream(context_); }
   troupe_cuda_context* context() const noexcept { return context_; }
 
  private:
@@ -68,6 +69,7 @@ class CudaEvent final : public EventState {
     }
     return true;
   }
+  const EventState* of_device() const noexcept override { return this; }
   void* event() const noexcept { return event_; }
 
  private:
@@ -110,6 +112,13 @@ class CudaDevice final : public DeviceState {
     return Event(std::make_shared<CudaEvent>(event));
   }
   void wait(Queue& queue, const Event& event) override;
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CudaQueue>(index_); }
+  bool is_device_memory(const void* memory) const override {
+    int yes = 0;
+    check(cuda_table()->is_device_memory(memory, &yes), "say where memory lies");
+    return yes != 0;
+  }
+  void make_current() override { check(cuda_table()->make_current(index_), "use its device"); }
 
  private:
   int index_;
@@ -139,7 +148,7 @@ void CudaDevice::release(void* memory, std::size_t, Where where) noexcept {
 }
 
 void CudaDevice::wait(Queue& queue, const Event& event) {
-  if (const auto* own = dynamic_cast<const CudaEvent*>(event.state().get()))
+  if (const auto* own = dynamic_cast<const CudaEvent*>(event.of_device()))
     check(cuda_table()->wait(context_of(queue), own->event()), "wait for an event");
   else
     event.wait(Time::max());

@@ -94,5 +94,14 @@ Event Device::record(Queue& queue) {
 void Device::wait(Queue& queue, const Event& event) {
   state_->wait(queue, event);
 }
+std::unique_ptr<Queue> Device::make_queue() {
+  return state_->make_queue();
+}
+bool Device::is_device_memory(const void* memory) const {
+  return memory != nullptr && state_->is_device_memory(memory);
+}
+void Device::make_current() {
+  state_->make_current();
+}
 
 }  // namespace troupe::kernels

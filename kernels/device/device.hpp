@@ -56,6 +56,8 @@ class TROUPE_API Queue {
   virtual void parallel(std::int64_t n, std::int64_t grain,
                         const std::function<void(std::int64_t, std::int64_t)>& part) = 0;
   virtual int threads() const noexcept = 0;
+  /// The stream (cudaStream_t) behind it, for libraries of its platform; null on the CPU.
+  virtual void* native() const noexcept { return nullptr; }
 };
 
 class TROUPE_API Device {
@@ -76,6 +78,12 @@ class TROUPE_API Device {
   /// When all that is enqueued now has taken effect; and: what is enqueued later waits for it.
   Event record(Queue& queue);
   void wait(Queue& queue, const Event& event);
+  /// Another queue, for work beside compute() and copies(). It must go before the device does.
+  std::unique_ptr<Queue> make_queue();
+  /// Whether it is memory of a device, which the host cannot read. From any thread.
+  bool is_device_memory(const void* memory) const;
+  /// Libraries of the platform that this thread calls use this device from now on.
+  void make_current();
 
  private:
   std::shared_ptr<class DeviceState> state_;

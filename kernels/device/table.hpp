@@ -52,7 +52,7 @@
 
 extern "C" {
 
-#define TROUPE_CUDA_TABLE_VERSION 2u
+#define TROUPE_CUDA_TABLE_VERSION 3u
 
 typedef struct troupe_cuda_context troupe_cuda_context;
 
@@ -69,10 +69,15 @@ typedef struct troupe_cuda_table {
   int (*create)(int device, troupe_cuda_context** context);
   void (*destroy)(troupe_cuda_context* context);
   int (*synchronize)(troupe_cuda_context*);
+  void* (*stream)(troupe_cuda_context*);  ///< its cudaStream_t, for NCCL
+  /// What the calling thread asks of other libraries goes to this device.
+  int (*make_current)(int device);
 
   /// Zeroed, 256-byte aligned memory of the device, or of the host and pinned. From any thread.
   int (*allocate)(int device, void** memory, std::size_t bytes, int pinned);
   int (*release)(int device, void* memory, int pinned);
+  /// Whether it is a device's, or managed; memory that the driver does not know is the host's.
+  int (*is_device_memory)(const void* memory, int* yes);
   /// Between any two places.
   int (*copy)(troupe_cuda_context*, void* to, const void* from, std::size_t bytes);
   /// Memory of the device, good until the next call of the context.

@@ -78,6 +78,21 @@ int synchronize(troupe_cuda_context* c) {
   return cudaStreamSynchronize(c->stream);
 }
 
+void* stream_of(troupe_cuda_context* c) {
+  return c->stream;
+}
+
+int make_current(int device) {
+  return cudaSetDevice(device);
+}
+
+int is_device_memory(const void* memory, int* yes) {
+  cudaPointerAttributes known{};
+  if (const int error = cudaPointerGetAttributes(&known, memory)) return noted(error);
+  *yes = known.type == cudaMemoryTypeDevice || known.type == cudaMemoryTypeManaged;
+  return 0;
+}
+
 int allocate(int device, void** memory, size_t bytes, int pinned) {
   if (const int error = cudaSetDevice(device)) return error;
   if (pinned) {
@@ -168,6 +183,9 @@ troupe_cuda_table make_table() {
   t.create = create;
   t.destroy = destroy;
   t.synchronize = synchronize;
+  t.stream = stream_of;
+  t.make_current = make_current;
+  t.is_device_memory = is_device_memory;
   t.allocate = allocate;
   t.release = release;
   t.copy = copy;

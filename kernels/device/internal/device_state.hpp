@@ -26,6 +26,9 @@ class DeviceState {
   virtual void copy(Queue& queue, void* to, const void* from, std::size_t bytes) = 0;
   virtual Event record(Queue& queue) = 0;
   virtual void wait(Queue& queue, const Event& event) = 0;
+  virtual std::unique_ptr<Queue> make_queue() = 0;
+  virtual bool is_device_memory(const void* memory) const = 0;
+  virtual void make_current() {}
 
   Allocated allocated() const noexcept;
   /// Counts bytes that came (or, negative, went).

@@ -197,6 +197,10 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* memory) {
   return cudaFree(memory);
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* known, const void*) {
+  *known = {};  // all memory is the host's
+  return cudaSuccess;
+}
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   std::memset(memory, value, bytes);
   return cudaSuccess;
