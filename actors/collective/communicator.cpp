@@ -222,12 +222,16 @@ Work Communicator::submit(internal::Operation operation) {
   flight->operation = std::move(operation);
   flight->operation.limit = &flight->limit;
   if (queue_) {
-    flight->queue = queue_;
+    flight->carrier = queue_;
     queue_->submit(flight);
   } else {
-    carry_out(*flight);
+    launch(flight);
   }
   return Work(std::move(flight));
+}
+
+void Communicator::launch(const std::shared_ptr<internal::Flight>& flight) noexcept {
+  carry_out(*flight);
 }
 
 void Communicator::carry_out(internal::Flight& flight) noexcept {

@@ -200,6 +200,11 @@ class TROUPE_API Communicator {
   Communicator(int rank, int size, Duration timeout);
   /// Carries out an operation whose arguments are checked, on one thread at a time.
   virtual void run(internal::Operation& operation) = 0;
+  /// Runs it and settles it, or begins to: a back end that settles it later says who carries it.
+  /// Called where there is no thread of the communicator.
+  virtual void launch(const std::shared_ptr<internal::Flight>& flight) noexcept;
+  /// Counts what an operation has moved.
+  void count(const internal::Operation& operation) noexcept;
   virtual std::unique_ptr<Communicator> join_split(const internal::Operation& done,
                                                    Progress progress) = 0;
   /// A back end calls it at the end of its constructor, and stop() first in its destructor: run()
@@ -211,7 +216,6 @@ class TROUPE_API Communicator {
   Work transfer(OperationKind kind, const Transfers& transfers, const Terms& terms);
   Work submit(internal::Operation operation);
   void carry_out(internal::Flight& flight) noexcept;
-  void count(const internal::Operation& operation) noexcept;
 
   int rank_;
   int size_;

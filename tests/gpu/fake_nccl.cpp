@@ -12,6 +12,9 @@ int ncclGetVersion(int* version) {
   }
 FAKE(ncclGetUniqueId)
 FAKE(ncclCommInitRank)
+FAKE(ncclCommInitRankConfig)
+FAKE(ncclCommSplit)
+FAKE(ncclCommFinalize)
 FAKE(ncclCommDestroy)
 FAKE(ncclCommAbort)
 FAKE(ncclCommGetAsyncError)

@@ -14,7 +14,19 @@ bool Flight::has_happened() const noexcept {
   return over_.load(std::memory_order_acquire);
 }
 
+Carrier::~Carrier() = default;
+
+bool Carrier::await(const Flight& flight, Time until) noexcept {
+  return flight.park(until);
+}
+
 bool Flight::wait(Time until) const noexcept {
+  if (has_happened()) return true;
+  const std::shared_ptr<Carrier> who = carrier.lock();
+  return who ? who->await(*this, until) : park(until);
+}
+
+bool Flight::park(Time until) const noexcept {
   std::unique_lock lock(mutex_);
   while (!has_happened()) {
     const Duration left = until - steady_now();
@@ -40,15 +52,20 @@ void Flight::lower(Time to) noexcept {
   }
 }
 
-FlightQueue::FlightQueue(std::function<void(Flight&)> carry_out,
-                         std::function<void(std::string_view)> abort)
-    : carry_out_(std::move(carry_out)), abort_(std::move(abort)) {
+std::thread quiet_thread(const char* name, std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { work(); });
+  std::thread thread(std::move(work));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "collective");
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+FlightQueue::FlightQueue(std::function<void(Flight&)> carry_out,
+                         std::function<void(std::string_view)> abort)
+    : carry_out_(std::move(carry_out)), abort_(std::move(abort)) {
+  thread_ = quiet_thread("collective", [this] { work(); });
 }
 
 FlightQueue::~FlightQueue() {
@@ -72,7 +89,7 @@ void FlightQueue::lower(const Flight& last, Time to) {
   for (auto flight = flights_.begin(); flight <= found; ++flight) (*flight)->lower(to);
 }
 
-void FlightQueue::abort(std::string_view reason) noexcept {
+void FlightQueue::abort(const Flight&, std::string_view reason) noexcept {
   const std::lock_guard lock(mutex_);
   if (!stopping_) abort_(reason);
 }

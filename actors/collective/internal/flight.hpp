@@ -13,16 +13,34 @@
 
 namespace troupe::collective::internal {
 
-class FlightQueue;
+struct Flight;
+
+/// Who carries out operations that have not ended when their call returns. From any thread.
+class Carrier {
+ public:
+  virtual ~Carrier();
+  /// This operation and those before it end by then, if need be in an error.
+  virtual void lower(const Flight& last, Time to) = 0;
+  /// Ends the group of an operation.
+  virtual void abort(const Flight& flight, std::string_view reason) noexcept = 0;
+  /// Waits at most until then for the operation's end; whether it has ended.
+  virtual bool await(const Flight& flight, Time until) noexcept;
+};
 
 /// One operation, shared by who waits for it and who carries it out.
 struct Flight final : kernels::EventState {
   Operation operation;
   std::atomic<Time::rep> limit{Time::max().time_since_epoch().count()};
-  std::shared_ptr<FlightQueue> queue;  ///< none: it ends before anybody sees it
+  /// Set before anybody else sees it; none: it has ended by then, as the carrier has ended all that
+  /// it carries when it goes.
+  std::weak_ptr<Carrier> carrier;
+  kernels::Event on_device;  ///< as `carrier`: happens when the device has done it
 
   bool has_happened() const noexcept override;
   bool wait(Time until) const noexcept override;
+  const kernels::EventState* of_device() const noexcept override { return on_device.of_device(); }
+  /// wait() for carriers that settle it from another thread.
+  bool park(Time until) const noexcept;
   /// It has ended. Once.
   void settle(std::optional<Error> how);
   /// Precondition: it has ended.
@@ -36,18 +54,20 @@ struct Flight final : kernels::EventState {
   std::optional<Error> error_;
 };
 
+/// A thread that takes no signals.
+std::thread quiet_thread(const char* name, std::function<void()> work);
+
 /// A thread that carries out one operation after the other.
-class FlightQueue {
+class FlightQueue final : public Carrier {
  public:
   FlightQueue(std::function<void(Flight&)> carry_out, std::function<void(std::string_view)> abort);
   FlightQueue(const FlightQueue&) = delete;
   FlightQueue& operator=(const FlightQueue&) = delete;
-  ~FlightQueue();
+  ~FlightQueue() override;
   /// Waits while kMost operations wait.
   void submit(std::shared_ptr<Flight> flight);
-  /// This operation and those before it end by then, if need be in an error.
-  void lower(const Flight& last, Time to);
-  void abort(std::string_view reason) noexcept;
+  void lower(const Flight& last, Time to) override;
+  void abort(const Flight& flight, std::string_view reason) noexcept override;
   /// What has not ended ends the group. When it returns, nothing is carried out any more.
   void stop() noexcept;
 

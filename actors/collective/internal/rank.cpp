@@ -23,9 +23,17 @@ using std::chrono::milliseconds;
 
 constexpr auto kLastKind = OperationKind::group;
 
+/// The part of the phase in which ranks agree on what their devices do.
+constexpr std::uint8_t kOnDevice = 255;
+
 /// Whether a is phase b or later; the counter may wrap.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) >= 0;
+}
+
+/// RankLine::progress.
+std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept {
+  return sequence << 8 | static_cast<std::uint64_t>(kind) << 1 | static_cast<std::uint64_t>(inside);
 }
 
 /// The two halves of RankLine::fate; no rank: -1.
@@ -187,7 +195,7 @@ void ArenaCommunicator::settle() {
   }
 }
 
-void ArenaCommunicator::throw_aborted() {
+Error ArenaCommunicator::error_of(OperationKind kind, std::uint64_t sequence) noexcept {
   adopt(0);
   // The word is shared memory: it may name a rank that there is not.
   const int by = ended_by(fate().load(std::memory_order_acquire));
@@ -196,12 +204,33 @@ void ArenaCommunicator::throw_aborted() {
   Code code = Code::cancelled;
   for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
     if (said.code == static_cast<std::uint16_t>(known)) code = known;
-  raise(Error(code, describe() + ": " + verdict, Outcome::unknown));
+  return {code, describe(kind, sequence, rank(), size()) + ": " + verdict, Outcome::unknown};
 }
 
-std::string ArenaCommunicator::describe() const {
-  return std::string(name_of(kind_)) + " #" + std::to_string(operations_) + " on rank " +
-         std::to_string(rank()) + " of " + std::to_string(size());
+void ArenaCommunicator::throw_aborted() {
+  raise(error_of(kind_, operations_));
+}
+
+std::string ArenaCommunicator::describe(OperationKind kind, std::uint64_t sequence, int rank,
+                                        int size) {
+  return std::string(name_of(kind)) + " #" + std::to_string(sequence) + " on rank " +
+         std::to_string(rank) + " of " + std::to_string(size);
+}
+
+void ArenaCommunicator::end(Code code, const std::string& why) noexcept {
+  end_group(code, why + "; " + text_of(progress()), 0);
+}
+
+bool ArenaCommunicator::end_if_dead() {
+  for (int other = 0; other < size() && !is_over(); ++other)
+    if (other != rank() && !has_left(other) && process_is_dead(other))
+      end(Code::worker_died, death_of(other));
+  return is_over();
+}
+
+std::string ArenaCommunicator::death_of(int other) const {
+  return name_of_rank(other) + " (process " + std::to_string(arena_->line(0, at(other)).pid) +
+         ") died";
 }
 
 std::string ArenaCommunicator::name_of_rank(int rank) const {
@@ -225,9 +254,17 @@ void ArenaCommunicator::fail(Code code, const std::string& why) {
 }
 
 void ArenaCommunicator::note_progress(bool inside) noexcept {
-  line(rank()).progress.store(operations_ << 8 | static_cast<std::uint64_t>(kind_) << 1 |
-                                  static_cast<std::uint64_t>(inside),
-                              std::memory_order_release);
+  line(rank()).progress.store(progress_word(kind_, operations_, inside), std::memory_order_release);
+}
+
+void ArenaCommunicator::count_anew() noexcept {
+  operations_ = 0;
+  line(rank()).progress.store(0, std::memory_order_release);
+}
+
+void ArenaCommunicator::note_done(OperationKind kind, std::uint64_t sequence) noexcept {
+  std::uint64_t inside = progress_word(kind, sequence, true);
+  line(rank()).progress.compare_exchange_strong(inside, progress_word(kind, sequence, false));
 }
 
 bool ArenaCommunicator::shares_pids(const RankLine& whose) const noexcept {
@@ -257,6 +294,7 @@ std::vector<RankProgress> ArenaCommunicator::progress() const {
 
 // Its line in lane 0 knows the process also before it has joined a split.
 bool ArenaCommunicator::process_is_dead(int other) {
+  const std::lock_guard lock(looking_);
   const RankLine& whole = arena_->line(0, at(other));
   const std::uint32_t state = whole.state.load(std::memory_order_acquire);
   if ((state != joined && state != left) || !shares_pids(whole)) return false;
@@ -290,17 +328,16 @@ void ArenaCommunicator::check() {
     const bool dead = !gone && process_is_dead(other);
     if ((!gone && !dead) || arrived(other)) continue;
     if (dead)
-      fail_phase(Code::worker_died, name_of_rank(other) + " (process " +
-                                        std::to_string(arena_->line(0, at(other)).pid) + ") died");
+      fail_phase(Code::worker_died, death_of(other));
     else
       fail_phase(Code::cancelled, name_of_rank(other) + " left the group");
   }
 }
 
-std::string ArenaCommunicator::late_words(Time deadline) const {
-  if (current_->must_end() <= deadline) return " by the deadline";
-  const auto limit = std::chrono::duration_cast<milliseconds>(timeout()).count();
-  return " within " + std::to_string(limit) + " ms";
+std::string ArenaCommunicator::late_words(Time limit, const Operation& operation) const {
+  if (operation.must_end() <= limit) return " by the deadline";
+  const auto longest = std::chrono::duration_cast<milliseconds>(timeout()).count();
+  return " within " + std::to_string(longest) + " ms";
 }
 
 void ArenaCommunicator::fail_late(Time deadline) {
@@ -312,7 +349,7 @@ void ArenaCommunicator::fail_late(Time deadline) {
             (came ? " did not arrive" : " has not joined");
   }
   if (late.empty()) return;  // the last one came just now
-  fail_phase(Code::timed_out, late + late_words(deadline));
+  fail_phase(Code::timed_out, late + late_words(deadline, *current_));
 }
 
 void ArenaCommunicator::wait_for(int other, Time deadline) {
@@ -346,7 +383,7 @@ void ArenaCommunicator::await_input() {
     if (is_over()) throw_aborted();
     if (steady_now() < deadline_from(start)) continue;
     fail(Code::timed_out, "the input of " + name_of_rank(rank()) + " was not ready" +
-                              late_words(deadline_from(start)));
+                              late_words(deadline_from(start), *current_));
   }
 }
 
@@ -406,13 +443,28 @@ void ArenaCommunicator::compare() {
   throw_aborted();
 }
 
-void ArenaCommunicator::run(Operation& operation) {
-  const kernels::FlushDenormals flush;  // whatever the caller's mode, all ranks add alike
+void ArenaCommunicator::begin(const Operation& operation) {
   current_ = &operation;
   kind_ = operation.kind;
   ++operations_;
   note_progress(true);
   await_input();
+}
+
+void ArenaCommunicator::agree(const Operation& operation) {
+  begin(operation);
+  switch (operation.kind) {
+    case OperationKind::send:
+    case OperationKind::receive:
+    case OperationKind::exchange:
+    case OperationKind::group: return agree_on_transfers(operation);
+    default: return meet(0, kOnDevice);
+  }
+}
+
+void ArenaCommunicator::run(Operation& operation) {
+  const kernels::FlushDenormals flush;  // whatever the caller's mode, all ranks add alike
+  begin(operation);
   if (link_.is_used()) simulate_link();
   switch (operation.kind) {
     case OperationKind::barrier: meet(0); break;

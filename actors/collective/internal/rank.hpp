@@ -5,6 +5,7 @@
 #include "troupe/actors/collective/internal/operation.hpp"
 #include "troupe/actors/collective/local/link.hpp"
 
+#include <deque>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -33,10 +34,28 @@ class ArenaCommunicator final : public Communicator {
   bool is_over() const noexcept override;
   bool was_given_up() const noexcept override;
   std::vector<RankProgress> progress() const override;
-
- protected:
   void run(Operation& operation) override;
   std::unique_ptr<Communicator> join_split(const Operation& done, Progress progress) override;
+
+  // For back ends whose devices move the data, while this communicator speaks for their ranks.
+  /// Returns when every rank that the operation concerns has asked for the same, and its input is
+  /// ready; throws as run() does. The rank is inside the operation until note_done().
+  void agree(const Operation& operation);
+  /// The operation has ended; nothing when another one was begun since. From any thread.
+  void note_done(OperationKind kind, std::uint64_t sequence) noexcept;
+  /// Of the operation that was begun last, from 1.
+  std::uint64_t sequence() const noexcept { return operations_; }
+  /// The next operation is the first.
+  void count_anew() noexcept;
+  /// Ends the group, unless it has ended; says how far each rank is. From any thread.
+  void end(Code code, const std::string& why) noexcept;
+  /// The same when the process of a rank is dead; whether the group is over.
+  bool end_if_dead();
+  /// What ended the group, as an operation's error. Precondition: is_over(). From any thread.
+  Error error_of(OperationKind kind, std::uint64_t sequence) noexcept;
+  std::string name_of_rank(int rank) const;
+  int rank_of_whole() const noexcept { return self(); }
+  std::string late_words(Time limit, const Operation& operation) const;
 
  private:
   // operations.cpp
@@ -59,8 +78,21 @@ class ArenaCommunicator final : public Communicator {
   void rest(const std::vector<Stream>& streams, Time deadline);
   void check_peers(const std::vector<Stream>& streams, Time deadline);
   void ring(int other) noexcept;
+  /// What a rank says of a send or a receive that a device carries out.
+  struct Call {
+    std::uint64_t count = 0;
+    std::uint32_t type = 0;
+    std::uint32_t sends = 0;
+  };
+  void agree_on_transfers(const Operation& operation);
+  void agree_with_self(const Operation& operation);
+  void compare(const Transfers::One& mine, const Call& theirs);
+  Call next_call(int peer, bool sends);
+  void move(const std::vector<Transfers::One>& messages);
 
   // rank.cpp
+  /// What begins every operation.
+  void begin(const Operation& operation);
   /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
   void meet(std::uint64_t offset, std::uint8_t part = 0);
   void await_input();
@@ -79,8 +111,8 @@ class ArenaCommunicator final : public Communicator {
   void compare();
   bool has_left(int other) noexcept;
   bool process_is_dead(int other);
+  std::string death_of(int other) const;
   bool shares_pids(const RankLine& line) const noexcept;
-  std::string late_words(Time deadline) const;
   /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
   /// `unless_met` (0: whatever they have met).
   void end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
@@ -93,8 +125,7 @@ class ArenaCommunicator final : public Communicator {
   [[noreturn]] void fail(Code code, const std::string& why);
   [[noreturn]] void throw_aborted();
   void note_progress(bool inside) noexcept;
-  std::string describe() const;
-  std::string name_of_rank(int rank) const;
+  static std::string describe(OperationKind kind, std::uint64_t sequence, int rank, int size);
   Time deadline_from(Time now) const noexcept;
 
   int at(int rank) const noexcept { return seats_.members[static_cast<std::size_t>(rank)]; }
@@ -112,7 +143,9 @@ class ArenaCommunicator final : public Communicator {
   bool watch_processes_;
   SimulatedLink link_;
   std::uint64_t pid_namespace_ = 0;
-  std::vector<Fd> processes_;  // pidfd per rank, opened when first needed
+  std::mutex looking_;                   // at processes_
+  std::vector<Fd> processes_;            // pidfd per rank, opened when first needed
+  std::vector<std::deque<Call>> heard_;  // of each rank, and not matched yet
 };
 
 }  // namespace troupe::collective::internal

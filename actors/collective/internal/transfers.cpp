@@ -141,9 +141,7 @@ void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time dea
     const bool gone = has_left(peer), dead = !gone && process_is_dead(peer);
     if (stream.can_move()) return;  // what it sent before it went is there
     if (gone) fail(Code::cancelled, name_of_rank(peer) + " left the group");
-    if (dead)
-      fail(Code::worker_died, name_of_rank(peer) + " (process " +
-                                  std::to_string(arena_->line(0, at(peer)).pid) + ") died");
+    if (dead) fail(Code::worker_died, death_of(peer));
   }
   const Time limit = std::min(deadline, current_->must_end());
   if (steady_now() < limit || can_any(streams)) return;
@@ -153,7 +151,7 @@ void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time dea
     if (late.find(who + " ") == std::string::npos)
       late += (late.empty() ? "" : ", ") + who + " did not arrive";
   }
-  fail(Code::timed_out, late + late_words(limit));
+  fail(Code::timed_out, late + late_words(limit, *current_));
 }
 
 /// Waits until some stream may move.
@@ -178,9 +176,13 @@ void ArenaCommunicator::rest(const std::vector<Stream>& streams, Time deadline) 
 }
 
 void ArenaCommunicator::transfer(const Operation& o) {
+  move(o.transfers);
+}
+
+void ArenaCommunicator::move(const std::vector<Transfers::One>& messages) {
   if (is_over()) throw_aborted();
   // Those that wait for one of the same pair and direction before them, and those that move.
-  std::vector<Transfers::One> waiting = o.transfers;
+  std::vector<Transfers::One> waiting = messages;
   std::vector<Stream> streams;
   const auto begin_next = [&] {
     for (auto one = waiting.begin(); one != waiting.end();) {
@@ -212,6 +214,73 @@ void ArenaCommunicator::transfer(const Operation& o) {
     else
       rest(streams, deadline);
   }
+}
+
+// Each rank says its sends and receives to those whom they concern, and hears theirs. A device moves
+// nothing before both ends have said the same.
+void ArenaCommunicator::agree_on_transfers(const Operation& o) {
+  if (is_over()) throw_aborted();
+  agree_with_self(o);
+  std::vector<Call> calls;
+  calls.reserve(o.transfers.size());
+  std::vector<Transfers::One> messages;
+  for (const Transfers::One& one : o.transfers) {
+    if (one.peer == rank()) continue;
+    calls.push_back({static_cast<std::uint64_t>(one.count), static_cast<std::uint32_t>(one.type),
+                     one.sends ? 1u : 0u});
+    messages.push_back({true, one.peer, DType::u8, sizeof(Call), &calls.back(), nullptr});
+  }
+  move(messages);
+  for (const Transfers::One& one : o.transfers)
+    if (one.peer != rank()) compare(one, next_call(one.peer, !one.sends));
+}
+
+/// Who sends to itself receives in the same call: a device would wait for ever.
+void ArenaCommunicator::agree_with_self(const Operation& o) {
+  std::deque<const Transfers::One*> open;
+  for (const Transfers::One& one : o.transfers) {
+    if (one.peer != rank()) continue;
+    if (open.empty() || open.front()->sends == one.sends) {
+      open.push_back(&one);
+      continue;
+    }
+    compare(one, {static_cast<std::uint64_t>(open.front()->count),
+                  static_cast<std::uint32_t>(open.front()->type), one.sends ? 0u : 1u});
+    open.pop_front();
+  }
+  if (!open.empty())
+    fail(Code::invalid_argument, name_of_rank(rank()) +
+                                     " sends to itself or receives from itself alone: on a device "
+                                     "both belong into one exchange() or group()");
+}
+
+void ArenaCommunicator::compare(const Transfers::One& mine, const Call& theirs) {
+  const auto count = static_cast<std::uint64_t>(mine.count);
+  const auto type = static_cast<std::uint32_t>(mine.type);
+  if (theirs.count == count && theirs.type == type) return;
+  const std::string my_words = words_of(count, type);
+  const std::string their_words = words_of(theirs.count, theirs.type);
+  const int from = mine.sends ? rank() : mine.peer, to = mine.sends ? mine.peer : rank();
+  fail(Code::invalid_argument,
+       name_of_rank(from) + " sends " + (mine.sends ? my_words : their_words) +
+           " where it should send " + (mine.sends ? their_words : my_words) + " to " +
+           name_of_rank(to));
+}
+
+ArenaCommunicator::Call ArenaCommunicator::next_call(int peer, bool sends) {
+  heard_.resize(static_cast<std::size_t>(size()));
+  std::deque<Call>& heard = heard_[static_cast<std::size_t>(peer)];
+  const auto is_it = [&](const Call& call) { return (call.sends != 0) == sends; };
+  auto found = std::find_if(heard.begin(), heard.end(), is_it);
+  while (found == heard.end()) {
+    Call call;
+    move({{false, peer, DType::u8, sizeof call, nullptr, &call}});
+    heard.push_back(call);
+    found = is_it(call) ? heard.end() - 1 : heard.end();
+  }
+  const Call call = *found;
+  heard.erase(found);
+  return call;
 }
 
 }  // namespace troupe::collective::internal

@@ -47,6 +47,9 @@ void load_all(void* handle, Library& nccl) {
   get("ncclGetVersion", nccl.get_version);
   get("ncclGetUniqueId", nccl.get_unique_id);
   get("ncclCommInitRank", nccl.init_rank);
+  get("ncclCommInitRankConfig", nccl.init_rank_config);
+  get("ncclCommSplit", nccl.split);
+  get("ncclCommFinalize", nccl.finalize);
   get("ncclCommDestroy", nccl.destroy);
   get("ncclCommAbort", nccl.abort);
   get("ncclCommGetAsyncError", nccl.async_error);
@@ -74,10 +77,14 @@ void check_version(Library& nccl) {
 
 void Library::check(Result result, const char* call) const {
   if (result == kSuccess) return;
-  std::string why = std::string(call) + ": " + error_string(result);
+  throw Unavailable(Code::unavailable, std::string(call) + ": " + error_text(result));
+}
+
+std::string Library::error_text(Result result) const {
+  std::string why = error_string(result);
   const char* detail = last_error(nullptr);
   if (detail != nullptr && *detail != '\0') why += std::string(" (") + detail + ")";
-  throw Unavailable(Code::unavailable, why);
+  return why;
 }
 
 std::string version_text(int version) {
@@ -124,6 +131,8 @@ Library open_library(const std::vector<std::string>& candidates) {
 }
 
 const Library& library() {
+  // Operations of several communicators begin on a device in the order of their calls.
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   static const Library nccl =
       open_library(candidates([](const char* name) -> const char* { return std::getenv(name); }));
   return nccl;

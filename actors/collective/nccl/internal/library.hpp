@@ -3,8 +3,8 @@
 ///     const Library& nccl = library();              // throws Unavailable when there is none
 ///     nccl.check(nccl.get_unique_id(&id), "ncclGetUniqueId");
 ///
-/// The prototypes are those that have been the same since NCCL 2.19; no structure of NCCL whose
-/// size depends on its version is used.
+/// The prototypes are those that have been the same since NCCL 2.19. The one structure is the
+/// oldest form of a configuration, which later versions read by its size and version.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -27,6 +27,15 @@ struct UniqueId {
 enum DataType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
 enum Operation : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
 
+/// ncclConfig_t as it was in 2.14; a later NCCL takes its own defaults for the rest.
+struct Config {
+  std::size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+constexpr int kNoColor = -1;
+
 constexpr int kOldest = 21903;             ///< 2.19.3
 constexpr int kBeforeMajorChange = 30000;  ///< another major version has other prototypes
 constexpr int kMultiRankGpu = 23003;       ///< 2.30.3 has NCCL_MULTI_RANK_GPU_ENABLE
@@ -38,6 +47,10 @@ struct Library {
   Result (*get_version)(int*) = nullptr;
   Result (*get_unique_id)(UniqueId*) = nullptr;
   Result (*init_rank)(Comm*, int ranks, UniqueId, int rank) = nullptr;
+  Result (*init_rank_config)(Comm*, int ranks, UniqueId, int rank, Config*) = nullptr;
+  /// A null configuration stands for the parent's.
+  Result (*split)(Comm, int color, int key, Comm*, Config*) = nullptr;
+  Result (*finalize)(Comm) = nullptr;
   Result (*destroy)(Comm) = nullptr;
   Result (*abort)(Comm) = nullptr;
   Result (*async_error)(Comm, Result*) = nullptr;
@@ -56,6 +69,8 @@ struct Library {
 
   /// Throws Unavailable, with NCCL's words, unless the call succeeded.
   void check(Result result, const char* call) const;
+  /// NCCL's words: those of the result, and of what happened last.
+  std::string error_text(Result result) const;
 };
 
 /// "2.28.9".

@@ -1,0 +1,55 @@
+/// One rank's end of a group on a device.
+#pragma once
+
+#include "troupe/actors/collective/nccl/internal/comms.hpp"
+#include "troupe/kernels/device/device.hpp"
+
+namespace troupe::collective::nccl {
+
+/// What a rank's group and its splits share.
+struct Place {
+  kernels::Device device;
+  std::shared_ptr<Comms> comms;
+  bool synchronize = false;  ///< TROUPE_NCCL_SYNCHRONIZE: nothing runs beside an operation
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Place place, std::unique_ptr<Control> control, Entry& entry);
+  ~NcclCommunicator() override;
+  void abort(std::string_view reason) noexcept override;
+  bool is_over() const noexcept override { return control_->is_over(); }
+  bool was_given_up() const noexcept override { return control_->was_given_up(); }
+  std::vector<RankProgress> progress() const override { return control_->progress(); }
+
+  Control& control() noexcept { return *control_; }
+  /// An operation under way has ended well.
+  void has_done(const Comms::Under& under) noexcept;
+
+ protected:
+  void run(Request& request) override;
+  void launch(const std::shared_ptr<Flight>& flight) noexcept override;
+  std::unique_ptr<Communicator> join_split(const Request& done, Progress progress) override;
+
+ private:
+  bool is_on_device(const Request& request) const;
+  /// Whether the device does it; else it is done.
+  bool begin(const std::shared_ptr<Flight>& flight);
+  bool enqueue(const std::shared_ptr<Flight>& flight);
+  void hold_back(const Request& request);
+  Result issue(const Request& request);
+  Result issue_transfers(const Request& request);
+
+  Place place_;
+  std::unique_ptr<Control> control_;
+  Entry* entry_;
+  Entry* split_ = nullptr;  // made by split(), for join_split()
+  std::unique_ptr<kernels::Queue> queue_;
+};
+
+/// join_nccl_group() with a library of the caller's, which must stay.
+std::unique_ptr<Communicator> join(std::unique_ptr<Communicator> host,
+                                   const kernels::Device& device, const Library& library,
+                                   Duration abort_within);
+
+}  // namespace troupe::collective::nccl

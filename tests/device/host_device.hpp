@@ -1,0 +1,340 @@
+// A device for tests that is as far from the host as a GPU: its queues run beside the host, on
+// threads of their own, and the host that touches its memory gets SIGSEGV. The operations are the
+// CPU's.
+//
+//     HostDevice gpu;
+//     Engine engine(model, layout, mesh, gpu.device(), optimizer);
+//     EXPECT_EQ(gpu.strays(), "");                 // no kernel was given memory of the host
+//
+// What it shows: host reads of device memory, missing waits between queues and the host, memory of
+// the host in kernels. What it does not show: anything of CUDA itself.
+#pragma once
+
+#include "tests/device/fake_stream.h"
+#include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/kernels/device/device.hpp"
+#include "troupe/kernels/device/internal/device_state.hpp"
+#include "troupe/kernels/device/table.hpp"
+#include "troupe/runtime/base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace troupe::kernels {
+
+struct HostDeviceOptions {
+  /// Before each thing that a queue does: makes a missing wait show.
+  Duration delay = std::chrono::microseconds(20);
+  /// is_device_memory() says yes to all: for tests that have nothing but the host's.
+  bool takes_all = false;
+  std::size_t bytes = std::size_t{256} << 20;  ///< of address space; memory is not used again
+};
+
+/// Two mappings of one piece of memory: the device's, which nobody may touch, and the host's.
+class TwoFaces {
+ public:
+  explicit TwoFaces(std::size_t bytes) : bytes_(bytes) {
+    fd_ = ::memfd_create("host-device", MFD_CLOEXEC);
+    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) std::abort();
+    far_ = map(PROT_NONE);
+    near_ = map(PROT_READ | PROT_WRITE);
+  }
+  TwoFaces(const TwoFaces&) = delete;
+  TwoFaces& operator=(const TwoFaces&) = delete;
+  ~TwoFaces() {
+    ::munmap(far_, bytes_);
+    ::munmap(near_, bytes_);
+    ::close(fd_);
+  }
+  /// Zeroed; null when there is no room.
+  char* take(std::size_t bytes) noexcept {
+    const std::size_t size = (bytes + 4095) / 4096 * 4096, first = taken_.fetch_add(size);
+    return first + size <= bytes_ ? far_ + first : nullptr;
+  }
+  /// Who still uses it reads zeros.
+  void release(const void* memory, std::size_t bytes) noexcept {
+    const auto* at = static_cast<const char*>(memory);
+    const auto offset = static_cast<off_t>(is_far(memory) ? at - far_ : at - near_);
+    static_cast<void>(::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
+                                  static_cast<off_t>((bytes + 4095) / 4096 * 4096)));
+  }
+  bool is_far(const void* memory) const noexcept { return is_in(memory, far_); }
+  bool is_near(const void* memory) const noexcept { return is_in(memory, near_); }
+  char* near(const void* memory) const noexcept {
+    return near_ + (static_cast<const char*>(memory) - far_);
+  }
+
+ private:
+  char* map(int protection) const noexcept {
+    void* base = ::mmap(nullptr, bytes_, protection, MAP_SHARED, fd_, 0);
+    if (base == MAP_FAILED) std::abort();
+    return static_cast<char*>(base);
+  }
+  bool is_in(const void* memory, const char* base) const noexcept {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    const auto first = reinterpret_cast<std::uintptr_t>(base);
+    return at >= first && at < first + bytes_;
+  }
+  int fd_ = -1;
+  std::size_t bytes_;
+  char* far_ = nullptr;
+  char* near_ = nullptr;
+  std::atomic<std::size_t> taken_{0};
+};
+
+/// What a HostDevice and its queues share.
+struct HostDeviceShared {
+  explicit HostDeviceShared(const HostDeviceOptions& how) : options(how), memory(how.bytes) {}
+  HostDeviceOptions options;
+  TwoFaces memory;
+  std::mutex mutex;
+  std::string strays;  // kernels that were given memory of the host
+  std::atomic<int> host_waits{0};
+
+  void* reach(const void* memory_of) const noexcept {
+    return memory.is_far(memory_of) ? memory.near(memory_of) : const_cast<void*>(memory_of);
+  }
+};
+
+class HostEvent final : public EventState {
+ public:
+  bool has_happened() const noexcept override { return happened_.load(std::memory_order_acquire); }
+  bool wait(Time until) const noexcept override {
+    std::unique_lock lock(mutex_);
+    while (!has_happened()) {
+      const Duration left = until - steady_now();
+      if (left <= Duration::zero()) return false;
+      changed_.wait_for(lock, std::min<Duration>(left, std::chrono::hours(1)));
+    }
+    return true;
+  }
+  const EventState* of_device() const noexcept override { return this; }
+  void happen() {
+    {
+      const std::lock_guard lock(mutex_);
+      happened_.store(true, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> happened_{false};
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+};
+
+/// A thread that does one thing after the other.
+class HostQueue final : public Queue {
+ public:
+  explicit HostQueue(std::shared_ptr<HostDeviceShared> shared)
+      : shared_(std::move(shared)), cpu_(cpu_device()), thread_([this] { work(); }) {
+    stream_.self = this;
+    stream_.enqueue = [](FakeStream* self, void (*f)(void*), void* arg) {
+      static_cast<Stream*>(self)->self->enqueue([f, arg] { f(arg); });
+    };
+    stream_.reach = [](FakeStream* self, void* memory) {
+      return static_cast<Stream*>(self)->self->shared_->reach(memory);
+    };
+  }
+  HostQueue(const HostQueue&) = delete;
+  HostQueue& operator=(const HostQueue&) = delete;
+  ~HostQueue() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void enqueue(std::function<void()> what) {
+    {
+      const std::lock_guard lock(mutex_);
+      todo_.push_back(std::move(what));
+    }
+    changed_.notify_all();
+  }
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return todo_.empty(); });
+  }
+  void* scratch(std::size_t) override { std::abort(); }  // kernels have the CPU's
+  void parallel(std::int64_t, std::int64_t,
+                const std::function<void(std::int64_t, std::int64_t)>&) override {
+    std::abort();  // the device's queue divides no work of the host
+  }
+  int threads() const noexcept override { return 1; }
+  void* native() const noexcept override { return &stream_; }
+
+  template <class O>
+  void run(const char* name, void (*operation)(Queue&, const O&), const O& o) {
+    static_assert(std::is_trivially_copyable_v<O>);
+    O copy = o;
+    auto* bytes = reinterpret_cast<unsigned char*>(&copy);
+    for (std::size_t at = 0; at + sizeof(void*) <= sizeof(O); at += sizeof(void*)) {
+      std::uintptr_t word = 0;
+      std::memcpy(&word, bytes + at, sizeof word);
+      auto* memory = reinterpret_cast<void*>(word);
+      if (shared_->memory.is_far(memory)) {
+        memory = shared_->reach(memory);
+        std::memcpy(bytes + at, &memory, sizeof memory);
+      } else if (looks_like_memory(word) && !shared_->memory.is_near(memory)) {
+        const std::lock_guard lock(shared_->mutex);
+        if (shared_->strays.find(name) == std::string::npos)
+          shared_->strays += std::string(name) + " ";
+      }
+    }
+    enqueue([this, operation, copy] { operation(cpu_.compute(), copy); });
+  }
+
+ private:
+  struct Stream : FakeStream {
+    HostQueue* self;
+  };
+  /// Addresses of the heap, the stack and of mappings.
+  static bool looks_like_memory(std::uintptr_t word) noexcept {
+    return (word >> 40 >= 0x55 && word >> 40 <= 0x56) || word >> 40 == 0x7f;
+  }
+  void work() {
+    const FlushDenormals flush;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stopping_ || !todo_.empty(); });
+      if (todo_.empty()) return;
+      lock.unlock();
+      if (shared_->options.delay > Duration::zero())
+        std::this_thread::sleep_for(shared_->options.delay);
+      todo_.front()();
+      lock.lock();
+      todo_.pop_front();
+      changed_.notify_all();
+    }
+  }
+
+  std::shared_ptr<HostDeviceShared> shared_;
+  Device cpu_;
+  mutable Stream stream_{};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> todo_;  // references stay while others are added
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+class HostDeviceState final : public DeviceState {
+ public:
+  explicit HostDeviceState(std::shared_ptr<HostDeviceShared> shared) : shared_(std::move(shared)) {}
+  std::string name() const override { return "a device of the tests"; }
+  bool is_cpu() const noexcept override { return false; }
+  const Kernels& kernels() const noexcept override {
+    static constexpr Kernels table{
+#define TROUPE_HOST_ENTRY(name, Type)                                  \
+  .name = [](Queue& queue, const Type& o) {                            \
+    static const Device cpu = cpu_device();                            \
+    dynamic_cast<HostQueue&>(queue).run(#name, cpu.kernels().name, o); \
+  },
+        TROUPE_CUDA_OPERATIONS(TROUPE_HOST_ENTRY)
+#undef TROUPE_HOST_ENTRY
+    };
+    return table;
+  }
+  Queue& compute() noexcept override { return compute_; }
+  Queue& copies() noexcept override { return copies_; }
+  void* take(std::size_t bytes, Where where) override {
+    if (where == Where::host) return std::calloc(1, (bytes + 255) / 256 * 256);
+    char* memory = shared_->memory.take(bytes);
+    return memory == nullptr || where == Where::device ? memory : shared_->memory.near(memory);
+  }
+  void release(void* memory, std::size_t bytes, Where where) noexcept override {
+    // As cudaFree does: what is under way ends first.
+    compute_.synchronize();
+    copies_.synchronize();
+    if (where == Where::host)
+      std::free(memory);
+    else
+      shared_->memory.release(memory, bytes);
+  }
+  void copy(Queue& queue, void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    auto& own = dynamic_cast<HostQueue&>(queue);
+    if (is_far_or_pinned(from)) {
+      own.enqueue([this, to, from, bytes] {
+        std::memmove(shared_->reach(to), shared_->reach(from), bytes);
+      });
+    } else {  // memory that the driver does not know is read before the call returns
+      auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
+      own.enqueue(
+          [this, to, staged] { std::memcpy(shared_->reach(to), staged->data(), staged->size()); });
+    }
+    if (!is_far_or_pinned(to)) queue.synchronize();
+  }
+  Event record(Queue& queue) override {
+    auto event = std::make_shared<HostEvent>();
+    dynamic_cast<HostQueue&>(queue).enqueue([event] { event->happen(); });
+    return Event(event);
+  }
+  void wait(Queue& queue, const Event& event) override {
+    const auto* own = dynamic_cast<const HostEvent*>(event.of_device());
+    if (own != nullptr)
+      dynamic_cast<HostQueue&>(queue).enqueue([event, own] { own->wait(Time::max()); });
+    else if (!event.has_happened())
+      host_waits(event);
+  }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<HostQueue>(shared_); }
+  bool is_device_memory(const void* memory) const noexcept override {
+    return shared_->options.takes_all || shared_->memory.is_far(memory);
+  }
+
+ private:
+  bool is_far_or_pinned(const void* memory) const noexcept {
+    return shared_->memory.is_far(memory) || shared_->memory.is_near(memory);
+  }
+  void host_waits(const Event& event) {
+    ++shared_->host_waits;
+    event.wait(Time::max());
+  }
+
+  std::shared_ptr<HostDeviceShared> shared_;
+  HostQueue compute_{shared_}, copies_{shared_};
+};
+
+class HostDevice {
+ public:
+  explicit HostDevice(const HostDeviceOptions& options = {})
+      : shared_(std::make_shared<HostDeviceShared>(options)),
+        device_(std::make_shared<HostDeviceState>(shared_)) {}
+  Device& device() noexcept { return device_; }
+  /// Kernels that were given memory of the host, which a GPU does not see.
+  std::string strays() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->strays;
+  }
+  /// How often the host waited because a queue could not.
+  int host_waits() const noexcept { return shared_->host_waits; }
+  /// Memory of the device, as the host sees it. Only when all queues rest.
+  template <class T>
+  T* near(T* memory) const noexcept {
+    return static_cast<T*>(shared_->reach(memory));
+  }
+
+ private:
+  std::shared_ptr<HostDeviceShared> shared_;
+  Device device_;
+};
+
+}  // namespace troupe::kernels
