@@ -52,6 +52,11 @@ struct Mesh {
   /// rank stops or dies after all have met, while they make the mesh.
   TROUPE_API static Mesh from_environment(const MeshShape& shape = {.dp = 0},
                                           Duration timeout = std::chrono::seconds(60));
+  /// The same with groups for memory of this rank's device, which all ranks have of one kind:
+  /// those of NCCL for a GPU (nccl/nccl.hpp says what they are and throw).
+  TROUPE_API static Mesh from_environment(const kernels::Device& device,
+                                          const MeshShape& shape = {.dp = 0},
+                                          Duration timeout = std::chrono::seconds(60));
 };
 
 /// Splits the world, four times at most; every rank of it calls this, and it blocks until all have.

@@ -1,6 +1,7 @@
 #include "troupe/actors/collective/internal/assembly.hpp"
 #include "troupe/actors/collective/internal/mesh_shape.hpp"
 #include "troupe/actors/collective/mesh.hpp"
+#include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 
 #include <cstdlib>
@@ -16,18 +17,32 @@ MeshShape complete(MeshShape shape, int ranks) noexcept {
   return shape;
 }
 
-}  // namespace
-
-Mesh Mesh::from_environment(const MeshShape& shape, Duration timeout) {
+/// All ranks of the launcher's, and the shape that they have; null where there is one alone.
+std::unique_ptr<Communicator> join_world(MeshShape& shape, Duration timeout) {
   if (timeout <= Duration::zero())
     throw InvalidArgument(Code::invalid_argument, "the timeout of a rendezvous must be positive");
   const internal::Launch launch =
       internal::read_launch([](const char* name) -> const char* { return std::getenv(name); });
-  const MeshShape whole = complete(shape, launch.world);
-  internal::check(whole, launch.world);
-  if (launch.world == 1) return make_mesh(nullptr, whole);
-  const Fd memory = internal::assemble(launch, whole, timeout);
-  return make_mesh(join_shm_group(memory, launch.rank, /*generation=*/1), whole);
+  shape = complete(shape, launch.world);
+  internal::check(shape, launch.world);
+  if (launch.world == 1) return nullptr;
+  const Fd memory = internal::assemble(launch, shape, timeout);
+  return join_shm_group(memory, launch.rank, /*generation=*/1);
+}
+
+}  // namespace
+
+Mesh Mesh::from_environment(const MeshShape& shape, Duration timeout) {
+  MeshShape whole = shape;
+  std::unique_ptr<Communicator> world = join_world(whole, timeout);
+  return make_mesh(std::move(world), whole);
+}
+
+Mesh Mesh::from_environment(const kernels::Device& device, const MeshShape& shape,
+                            Duration timeout) {
+  MeshShape whole = shape;
+  std::unique_ptr<Communicator> world = join_world(whole, timeout);
+  return make_mesh(join_device_group(std::move(world), device), whole);
 }
 
 }  // namespace troupe::collective

@@ -185,6 +185,12 @@ class HostQueue final : public Queue {
   void run(const char* name, void (*operation)(Queue&, const O&), const O& o) {
     static_assert(std::is_trivially_copyable_v<O>);
     O copy = o;
+#if __has_builtin(__builtin_clear_padding)
+    constexpr bool finds_strays = true;
+    __builtin_clear_padding(&copy);
+#else
+    constexpr bool finds_strays = false;  // padding may look like memory
+#endif
     auto* bytes = reinterpret_cast<unsigned char*>(&copy);
     for (std::size_t at = 0; at + sizeof(void*) <= sizeof(O); at += sizeof(void*)) {
       std::uintptr_t word = 0;
@@ -193,7 +199,7 @@ class HostQueue final : public Queue {
       if (shared_->memory.is_far(memory)) {
         memory = shared_->reach(memory);
         std::memcpy(bytes + at, &memory, sizeof memory);
-      } else if (looks_like_memory(word) && !shared_->memory.is_near(memory)) {
+      } else if (finds_strays && looks_like_memory(word) && !shared_->memory.is_near(memory)) {
         const std::lock_guard lock(shared_->mutex);
         if (shared_->strays.find(name) == std::string::npos)
           shared_->strays += std::string(name) + " ";
