@@ -35,6 +35,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace troupe::kernels {
 
@@ -183,8 +184,37 @@ class HostQueue final : public Queue {
 
   template <class O>
   void run(const char* name, void (*operation)(Queue&, const O&), const O& o) {
-    static_assert(std::is_trivially_copyable_v<O>);
     O copy = o;
+    if constexpr (std::is_same_v<O, Dropout>) copy.samples = nullptr;
+    if constexpr (std::is_same_v<O, ChunkSquares>) copy.out = nullptr;
+    to_near(name, copy);
+    // What operations.hpp says is memory of the host: read in the call, and written in the end.
+    if constexpr (std::is_same_v<O, Dropout>) return run_dropout(operation, copy, o.samples);
+    if constexpr (std::is_same_v<O, ChunkSquares>) copy.out = o.out;
+    enqueue([this, operation, copy] { operation(cpu_.compute(), copy); });
+    if constexpr (std::is_same_v<O, ChunkSquares>)
+      if (!shared_->memory.is_near(o.out)) synchronize();
+  }
+
+ private:
+  struct Stream : FakeStream {
+    HostQueue* self;
+  };
+  void run_dropout(void (*operation)(Queue&, const Dropout&), Dropout o,
+                   const std::int64_t* samples) {
+    std::shared_ptr<std::vector<std::int64_t>> staged;
+    if (samples != nullptr)
+      staged = std::make_shared<std::vector<std::int64_t>>(
+          samples, samples + (o.rows + o.time - 1) / o.time);
+    enqueue([this, operation, o, staged]() mutable {
+      if (staged) o.samples = staged->data();
+      operation(cpu_.compute(), o);
+    });
+  }
+  /// Pointers of the device become the host's.
+  template <class O>
+  void to_near(const char* name, O& copy) {
+    static_assert(std::is_trivially_copyable_v<O>);
 #if __has_builtin(__builtin_clear_padding)
     constexpr bool finds_strays = true;
     __builtin_clear_padding(&copy);
@@ -205,13 +235,7 @@ class HostQueue final : public Queue {
           shared_->strays += std::string(name) + " ";
       }
     }
-    enqueue([this, operation, copy] { operation(cpu_.compute(), copy); });
   }
-
- private:
-  struct Stream : FakeStream {
-    HostQueue* self;
-  };
   /// Addresses of the heap, the stack and of mappings.
   static bool looks_like_memory(std::uintptr_t word) noexcept {
     return (word >> 40 >= 0x55 && word >> 40 <= 0x56) || word >> 40 == 0x7f;
