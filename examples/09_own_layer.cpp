@@ -1,4 +1,6 @@
-// A layer of one's own: checked against finite differences, then trained in a small language model.
+// A layer of one's own: checked against finite differences, in a small language model against other
+// layouts, and trained.
+#include "troupe/train/engine/check_layouts.hpp"
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/layers/check.hpp"
 #include "troupe/train/layers/embedding.hpp"
@@ -13,8 +15,8 @@ class Mix final : public Layer {  // y = x + silu(x W^T + b)
  public:
   Mix(std::string name, std::int64_t channels)
       : Layer(std::move(name)), linear_({.in = channels, .out = channels}) {}
-  void declare(Index& index, int unit, const Layout&) override {
-    linear_.declare(index, unit, name());
+  void declare(Index& index, int unit, const Layout& layout) override {
+    linear_.declare(index, unit, name(), layout);
   }
   void initialize(const Run& run, const Tensors& w) const override { linear_.initialize(run, w); }
   Need need(const Spec& in, const Layout&) const override {  // the sum in silu, and its gradient
@@ -44,16 +46,21 @@ class Mix final : public Layer {  // y = x + silu(x W^T + b)
   parts::Linear linear_;
 };
 
-int main() {
-  Mix alone("mix", 6);
-  std::cout << check_gradients(alone, {.input = {DType::f64, {3, 5, 6}}}).text();
-
-  Model model;  // guesses a letter from the one before it
+Model guesser() {  // guesses a letter from the one before it
+  Model model;
   model.push_back(std::make_unique<layers::Embedding>(
       "tokens", layers::EmbeddingConfig{.vocabulary = 128, .channels = 32}));
   for (const char* name : {"mix.0", "mix.1"}) model.push_back(std::make_unique<Mix>(name, 32));
   model.push_back(std::make_unique<layers::LmHead>(
       "norm", layers::LmHeadConfig{.vocabulary = 128, .channels = 32}));
+  return model;
+}
+
+int main() {
+  Mix alone("mix", 6);
+  std::cout << check_gradients(alone, {.input = {DType::f64, {3, 5, 6}}}).text();
+  std::cout
+      << check_layouts(guesser, {.input = {DType::i32, {4, 8}}, .ids = 128, .classes = 128}).text();
 
   const std::string text = "how much wood would a woodchuck chuck if a woodchuck could chuck wood";
   std::vector<std::int32_t> ids(text.begin(), text.end());
@@ -61,7 +68,7 @@ int main() {
   const MicroBatch batch{{ids.data(), DType::i32, shape}, {ids.data() + 1, DType::i32, shape}};
   troupe::collective::Mesh mesh;  // of this process alone
   troupe::kernels::Device device = troupe::kernels::cpu_device();
-  Engine engine(std::move(model), {}, mesh, device, {.rate = 1e-2f});
+  Engine engine(guesser(), {}, mesh, device, {.rate = 1e-2f});
   engine.initialize(/*seed=*/1);
   const double first = engine.evaluate({&batch, 1});
   for (int step = 0; step < 100; ++step) engine.step({&batch, 1});

@@ -26,7 +26,7 @@ TensorShard Linear::shard(const Index& index, const Layout& layout) const {
     case Split::inputs: return divided(index, layout, 1);
     case Split::none: break;
   }
-  return {};
+  return of_own_rows(layout);
 }
 
 void Linear::declare(Index& index, int unit, const std::string& name, const Layout& layout) {
@@ -125,7 +125,7 @@ void Linear::backward_weight(const Run& run, const Tensors& g, const Rows& dy,
                                  .ldc = sizes.in});
   if (!config_.bias) return;
   TensorView rows(dy.data, run.type, {dy.rows, sizes.out});
-  if (g.place(bias_).shard.partial) rows = own_rows(run, rows);
+  if (config_.split == Split::inputs) rows = own_rows(run, rows);
   run.k().column_sum(run.queue(), {.type = run.type,
                                    .rows = rows.rows(),
                                    .columns = sizes.out,

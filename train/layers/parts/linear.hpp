@@ -44,7 +44,7 @@ struct Rows {
 
 /// How tensor-parallel ranks divide a matrix.
 enum class Split : std::uint8_t {
-  none,
+  none,     ///< all have the matrix; each multiplies its own rows
   outputs,  ///< and the bias
   inputs,   ///< all have the bias; the first adds it, so that the sum has it once
 };
