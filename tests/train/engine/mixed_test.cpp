@@ -170,8 +170,7 @@ TEST(MixedBytes, PerRankAreTheFormulasAndThoseOfThePlan) {
           return Spec{DType::i32, {8 / n / layout.micro, shape.context}};
         };
         const PlannedModel model = planned([&] { return gpt(shape); }, in, {});
-        const Plan plan =
-            train::plan(model.index(layout), layout, model.activations, model.options);
+        const Plan plan = train::plan(model, layout);
         on_ranks(n, Wire::local, [&](RankContext& context) {
           Engine engine(gpt(shape), layout, context.mesh, context.device, {});
           engine.initialize(1);
