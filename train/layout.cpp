@@ -1,6 +1,7 @@
 #include "troupe/train/layout.hpp"
 
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/pipeline/text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -60,6 +61,7 @@ void check(const Layout& layout, int ranks) {
            " does not go with pp > 1: choose zero = 1, or pp = 1");
   if (layout.sequence && layout.tp == 1)
     reject("layout: sequence divides activations over tp; choose tp > 1, or sequence = false");
+  parse_schedule_choice(layout.schedule);
   // Exact up to 2^53, and too large for any number of ranks beyond.
   if (static_cast<double>(layout.dp) * layout.tp * layout.pp != ranks)
     reject("layout: " + mesh_of(layout) + " do not make up the " + std::to_string(ranks) +

@@ -25,13 +25,20 @@ struct Layout {
   kernels::DType compute = kernels::DType::f32;
   Offload offload = Offload::none;
   Recompute recompute = Recompute::none;
+  /// gpipe, 1f1b, interleaved (2 stages a rank), interleaved:V or file:PATH; see pipeline/text.hpp.
   std::string schedule = "1f1b";
 
   int ranks() const noexcept { return dp * tp * pp; }
 };
 
+/// A rank's place among those that divide tensors, and in the pipeline.
+struct RankPlace {
+  int tp = 0, pp = 0;
+};
+
 /// Throws InvalidArgument, one sentence that says what to change, for a layout that is none: sizes
-/// below 1, zero outside 0..3, pp > 1 with zero >= 2, a number of ranks other than `ranks`.
+/// below 1, zero outside 0..3, pp > 1 with zero >= 2, a schedule without meaning (its file is not
+/// read), a number of ranks other than `ranks`.
 TROUPE_API void check(const Layout& layout, int ranks);
 
 }  // namespace troupe::train

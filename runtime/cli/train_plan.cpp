@@ -48,7 +48,7 @@ json document(const train::Plan& plan) {
           {"tp", plan.layout.tp},
           {"pp", plan.layout.pp},
           {"sequence", plan.layout.sequence},
-          {"pp_rank", plan.pp_rank},
+          {"pp_rank", plan.rank.pp},
           {"zero", plan.layout.zero},
           {"micro", plan.layout.micro},
           {"recompute", plan.layout.recompute == train::Recompute::full ? "full" : "none"},

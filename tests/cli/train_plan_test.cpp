@@ -50,6 +50,29 @@ TEST(TrainPlan, ListsNoLayoutWithMoreRanksThanSamples) {
   EXPECT_EQ(most, 3);
 }
 
+TEST(TrainPlan, DividesTensorsAndLayersWhereItIsTold) {
+  const json plans = plan_of({"--model", "char", "--ranks", "4", "--batch", "4", "--micro", "2",
+                              "--tp", "2", "--pp", "2", "--schedule", "gpipe"});
+  const json* whole = nullptr;
+  const json* divided = nullptr;
+  for (const json& plan : plans.at("fit")) {
+    EXPECT_LE(plan.at("tp").get<int>(), 2);
+    EXPECT_LE(plan.at("pp").get<int>(), 2);
+    if (plan.at("dp") == 1 && plan.at("tp") == 1 && whole == nullptr) whole = &plan;
+    if (plan.at("tp") == 2 && plan.at("pp") == 2 && divided == nullptr) divided = &plan;
+  }
+  ASSERT_NE(whole, nullptr);
+  ASSERT_NE(divided, nullptr);
+  EXPECT_EQ(whole->at("tp_traffic_per_step"), 0);
+  EXPECT_GT(divided->at("tp_traffic_per_step"), 0);
+  EXPECT_GT(divided->at("pp_traffic_per_step"), 0);
+  EXPECT_LT(divided->at("weights").get<std::int64_t>(), whole->at("weights").get<std::int64_t>());
+  const Outcome schedule = troupe_command(
+      {"train", "plan", "--model", "char", "--ranks", "2", "--pp", "2", "--schedule", "zigzag"});
+  EXPECT_EQ(schedule.code, 2);
+  EXPECT_NE(schedule.err.find("choose gpipe"), std::string::npos) << schedule.err;
+}
+
 TEST(TrainPlan, SaysWhatIsMissingWhenNothingFits) {
   const Outcome o = troupe_command({"train", "plan", "--model", "gpt2-xl", "--memory", "1GiB"});
   EXPECT_EQ(o.code, 1);

@@ -8,24 +8,25 @@
 
 namespace troupe::train {
 
-Index index_of(const Model& model, const Layout& layout, int pp_rank) {
-  Index index = declare(model, layout, internal::rank_plan(model, layout, pp_rank).stages);
+Index index_of(const Model& model, const Layout& layout, const RankPlace& rank) {
+  Index index = declare(model, layout, internal::rank_plan(model, layout, rank.pp).stages, rank.tp);
   index.seal({.dp = layout.dp});
   return index;
 }
 
 std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in,
-                              int pp_rank) {
-  const internal::RankPlan rank = internal::rank_plan(model, layout, pp_rank);
-  internal::ArenaPlan arena(rank.live);
-  arena.hold(internal::plan_pass(model, layout, rank.stages, in, internal::PassMode::training,
-                                 rank.apart));
+                              const RankPlace& rank) {
+  const internal::RankPlan plan = internal::rank_plan(model, layout, rank.pp);
+  internal::ArenaPlan arena(plan.live);
+  arena.hold(internal::plan_pass(model, layout, plan.stages, in, internal::PassMode::training,
+                                 plan.apart));
   return arena.bytes();
 }
 
-Exchanges exchanges_of(const Model& model, const Layout& layout, const Spec& in, int pp_rank) {
-  const Index index = index_of(model, layout, pp_rank);
-  return internal::count_exchanges(model, layout, internal::rank_plan(model, layout, pp_rank),
+Exchanges exchanges_of(const Model& model, const Layout& layout, const Spec& in,
+                       const RankPlace& rank) {
+  const Index index = index_of(model, layout, rank);
+  return internal::count_exchanges(model, layout, internal::rank_plan(model, layout, rank.pp),
                                    index, in);
 }
 
@@ -42,14 +43,17 @@ Spec input_in(const Layout& other, const Layout& layout, Spec in) {
 }
 
 std::string sentence_of(const Model& model, const Layout& layout, const Spec* in,
-                        const OptimizerOptions& optimizer, int pp_rank) {
+                        const OptimizerOptions& optimizer, const RankPlace& rank) {
   PlannedModel planned;
-  planned.index = [&](const Layout& other, int rank) { return index_of(model, other, rank); };
-  planned.activations = [&](const Layout& other, int rank) {
-    return in == nullptr ? 0 : activation_bytes(model, other, input_in(other, layout, *in), rank);
+  planned.index = [&](const Layout& other, const RankPlace& place) {
+    return index_of(model, other, place);
+  };
+  planned.activations = [&](const Layout& other, const RankPlace& place) {
+    if (in == nullptr) return std::int64_t{0};
+    return activation_bytes(model, other, input_in(other, layout, *in), place);
   };
   planned.options.moments = optimizer.moments();
-  const Plan wanted = plan(planned, layout, pp_rank);
+  const Plan wanted = plan(planned, layout, rank);
   const std::vector<Plan> smaller = plans_that_fit(planned, {.memory = wanted.device_bytes() - 1,
                                                              .ranks = {layout.ranks()},
                                                              .most_tp = layout.ranks(),
@@ -62,31 +66,32 @@ std::string sentence_of(const Model& model, const Layout& layout, const Spec* in
 
 /// Layers that were declared for other layouts know the tensors of this rank again.
 std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
-                            const OptimizerOptions& optimizer, int pp_rank) {
+                            const OptimizerOptions& optimizer, const RankPlace& rank) {
   std::string text;
   try {
-    text = sentence_of(model, layout, in, optimizer, pp_rank);
+    text = sentence_of(model, layout, in, optimizer, rank);
   } catch (...) {
-    index_of(model, layout, pp_rank);
+    index_of(model, layout, rank);
     throw;
   }
-  index_of(model, layout, pp_rank);
+  index_of(model, layout, rank);
   return text;
 }
 
 PlannedModel planned(std::function<Model()> model, std::function<Spec(const Layout&)> input,
                      const OptimizerOptions& optimizer) {
   PlannedModel planned;
-  planned.index = [model](const Layout& layout, int pp_rank) {
-    return index_of(model(), layout, pp_rank);
+  planned.index = [model](const Layout& layout, const RankPlace& rank) {
+    return index_of(model(), layout, rank);
   };
-  planned.activations = [model, input](const Layout& layout, int pp_rank) {
+  planned.activations = [model, input](const Layout& layout, const RankPlace& rank) {
     const Model layers = model();
-    index_of(layers, layout, pp_rank);  // layers know their tensors from then on
-    return activation_bytes(layers, layout, input(layout), pp_rank);
+    index_of(layers, layout, rank);  // layers know their tensors from then on
+    return activation_bytes(layers, layout, input(layout), rank);
   };
-  planned.exchanges = [model, input = std::move(input)](const Layout& layout, int pp_rank) {
-    return exchanges_of(model(), layout, input(layout), pp_rank);
+  planned.exchanges = [model, input = std::move(input)](const Layout& layout,
+                                                        const RankPlace& rank) {
+    return exchanges_of(model(), layout, input(layout), rank);
   };
   planned.options.moments = optimizer.moments();
   return planned;

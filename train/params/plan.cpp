@@ -41,6 +41,23 @@ Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) 
   return bytes;
 }
 
+/// Of the unit that has the most, if it has several that must be made one.
+std::int64_t partial_bytes(const Index& index, const Layout& layout) {
+  if (layout.tp == 1) return 0;
+  std::int64_t most = 0;
+  for (const UnitPlace& unit : index.units()) {
+    std::int64_t count = 0;
+    int tensors = 0;
+    for (const TensorId id : unit.tensors) {
+      if (!index[id].shard.partial) continue;
+      ++tensors;
+      count += index[id].local.count();
+    }
+    if (tensors > 1) most = std::max(most, count * kFloatBytes);
+  }
+  return most;
+}
+
 /// Weights and gradients of the largest part of a unit that a rank updates.
 std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
@@ -102,8 +119,8 @@ bool can_divide(const PlannedModel& model, Layout& mesh) {
     mesh.sequence = sequence;
     try {
       check(mesh, mesh.ranks());
-      model.index(mesh, 0);
-      model.activations(mesh, 0);
+      model.index(mesh, {});
+      model.activations(mesh, {});
       return true;
     } catch (const InvalidArgument&) {
     }
@@ -185,24 +202,25 @@ Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activ
   plan.store = store_bytes(index, layout, options.moments);
   plan.store.transient = plan.store.peak_transient = step.peak();
   plan.activations = activations(layout);
+  plan.partials = partial_bytes(index, layout);
   plan.staging = staging_bytes(index, layout);
   plan.traffic = traffic_of(step.moved(), layout.dp);
   return plan;
 }
 
-Plan plan(const PlannedModel& model, const Layout& layout, int pp_rank) {
+Plan plan(const PlannedModel& model, const Layout& layout, const RankPlace& rank) {
   Plan one = plan(
-      model.index(layout, pp_rank), layout,
-      [&](const Layout& same) { return model.activations(same, pp_rank); }, model.options);
-  one.pp_rank = pp_rank;
-  if (model.exchanges) one.exchanges = model.exchanges(layout, pp_rank);
+      model.index(layout, rank), layout,
+      [&](const Layout& same) { return model.activations(same, rank); }, model.options);
+  one.rank = rank;
+  if (model.exchanges) one.exchanges = model.exchanges(layout, rank);
   return one;
 }
 
 Plan plan(const PlannedModel& model, const Layout& layout) {
-  Plan most = plan(model, layout, 0);
-  for (int rank = 1; rank < layout.pp; ++rank) {
-    Plan other = plan(model, layout, rank);
+  Plan most = plan(model, layout, RankPlace{});
+  for (int pp = 1; pp < layout.pp; ++pp) {
+    Plan other = plan(model, layout, {.pp = pp});
     if (other.device_bytes() > most.device_bytes()) most = std::move(other);
   }
   return most;

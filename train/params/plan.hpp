@@ -16,7 +16,6 @@
 #include "troupe/train/params/index.hpp"
 #include "troupe/train/params/store.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -36,21 +35,20 @@ struct Exchanges {
 /// One rank of a layout.
 struct Plan {
   Layout layout;
-  int pp_rank = 0;
+  RankPlace rank;
   std::int64_t parameters = 0;  ///< of the rank's model, tied ones once
   /// transient and peak_transient: the most of a step.
   Store::Bytes store;
   std::int64_t activations = 0;
-  /// A unit's initial values in f32 where a master is shared: there before there are activations.
-  std::int64_t initial = 0;
-  std::int64_t staging = 0;  ///< pinned memory through which offloaded moments are updated
+  std::int64_t partials = 0;  ///< in which partial gradients are packed, to be summed over tp
+  std::int64_t staging = 0;   ///< pinned memory through which offloaded moments are updated
   /// Of a step on the data-parallel group, rounded down. Counts of targets are not in it.
   collective::Traffic traffic;
   Exchanges exchanges;
 
   /// The most that lies on the device at one time; and in memory of the host, pinned counted in.
   std::int64_t device_bytes() const noexcept {
-    return store.total() - store.host + std::max(activations, initial);
+    return store.total() - store.host + activations + partials;
   }
   std::int64_t host_bytes() const noexcept { return store.host + staging; }
 };
@@ -68,17 +66,19 @@ using ActivationBytes = std::function<std::int64_t(const Layout&)>;
 TROUPE_API Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activations,
                      const PlanOptions& options = {});
 
-/// A model that can be planned in several layouts. Of ranks that divide tensors all need the same.
+/// A model that can be planned in several layouts.
 struct PlannedModel {
-  std::function<Index(const Layout&, int pp_rank)> index;  ///< sealed
-  std::function<std::int64_t(const Layout&, int pp_rank)> activations;
-  std::function<Exchanges(const Layout&, int pp_rank)> exchanges = {};  ///< none: nothing is moved
+  std::function<Index(const Layout&, const RankPlace&)> index;  ///< sealed
+  std::function<std::int64_t(const Layout&, const RankPlace&)> activations;
+  /// None: nothing is moved.
+  std::function<Exchanges(const Layout&, const RankPlace&)> exchanges = {};
   PlanOptions options = {};
 };
 
-/// Of one rank of the pipeline. Throws as plan() above, and what the model's functions throw.
-TROUPE_API Plan plan(const PlannedModel& model, const Layout& layout, int pp_rank);
-/// Of the rank that needs the most of its device, the first of equal ones.
+/// Of one rank. Throws as plan() above, and what the model's functions throw.
+TROUPE_API Plan plan(const PlannedModel& model, const Layout& layout, const RankPlace& rank);
+/// Of the rank that needs the most of its device, the first of equal ones. Ranks that divide tensors
+/// have the same bytes; those of the last ones are padding in part.
 TROUPE_API Plan plan(const PlannedModel& model, const Layout& layout);
 
 struct PlanSearch {

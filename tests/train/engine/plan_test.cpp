@@ -11,13 +11,20 @@ constexpr GptShape kPlannedShape{
     .vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
 constexpr std::int64_t kBatch = 8;
 
+/// One that 2 and 4 ranks divide, and 2 and 4 stages.
+constexpr GptShape kDividedShape{
+    .vocabulary = 61, .context = 16, .layers = 4, .heads = 4, .channels = 32};
+
 Spec input_of(const Layout& layout) {
   return {DType::i32, {kBatch / layout.dp / layout.micro, kPlannedShape.context}};
 }
 
+PlannedModel model_of(const GptShape& shape, const OptimizerOptions& optimizer) {
+  return planned([shape] { return gpt(shape); }, input_of, optimizer);
+}
+
 Plan plan_of(const Layout& layout, const OptimizerOptions& optimizer) {
-  const PlannedModel model = planned([] { return gpt(kPlannedShape); }, input_of, optimizer);
-  return plan(model, layout);
+  return plan(model_of(kPlannedShape, optimizer), layout);
 }
 
 void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
@@ -30,38 +37,67 @@ void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
   EXPECT_EQ(engine.peak_transient, planned.peak_transient);
 }
 
-/// Runs a step and holds what the engine, the device and the communicator count against the plan.
-void expect_as_planned(const Layout& layout, const OptimizerOptions& optimizer) {
-  const Plan planned = plan_of(layout, optimizer);
-  on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
-    Engine engine(gpt(kPlannedShape), layout, context.mesh, context.device, optimizer);
+collective::Traffic traffic_of(const std::unique_ptr<collective::Communicator>& group) {
+  if (group == nullptr) return {};
+  group->barrier();  // behind what was begun
+  return group->traffic();
+}
+
+/// What each group of a rank has moved.
+struct Moved {
+  collective::Traffic dp, tp, pp, tied;
+  explicit Moved(const collective::Mesh& mesh)
+      : dp(traffic_of(mesh.dp)),
+        tp(traffic_of(mesh.tp)),
+        pp(traffic_of(mesh.pp)),
+        tied(traffic_of(mesh.tied)) {}
+};
+
+/// Counters round down once, from their group's beginning.
+void expect_moved(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
+  EXPECT_NEAR(static_cast<double>(end - begin), static_cast<double>(bytes), 1.0);
+}
+
+void expect_payload(const collective::Traffic& before, const collective::Traffic& after,
+                    const collective::Traffic& planned) {
+  expect_moved(before.all_reduce, after.all_reduce, planned.all_reduce);
+  expect_moved(before.reduce_scatter, after.reduce_scatter, planned.reduce_scatter);
+  expect_moved(before.all_gather, after.all_gather, planned.all_gather);
+  expect_moved(before.send, after.send, planned.send);
+  expect_moved(before.broadcast, after.broadcast, planned.broadcast);
+}
+
+/// Runs a step and holds what the engine, the device and the communicators of each rank count
+/// against its plan.
+void expect_as_planned(const GptShape& shape, const Layout& layout,
+                       const OptimizerOptions& optimizer) {
+  on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
+    const RankPlace rank{.tp = context.mesh.tp_rank, .pp = context.mesh.pp_rank};
+    const Plan planned = plan(model_of(shape, optimizer), layout, rank);
+    Engine engine(gpt(shape), layout, context.mesh, context.device, optimizer);
     engine.initialize(1);
-    const auto traffic = [&] {
-      if (context.mesh.dp == nullptr) return collective::Traffic{};
-      context.mesh.dp->barrier();  // behind what was begun
-      return context.mesh.dp->traffic();
-    };
-    const collective::Traffic before = traffic();
+    const Moved before(context.mesh);
     std::vector<Rows> parts =
-        share_of(kPlannedShape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
+        share_of(shape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
     engine.step(micros_of(parts));
-    const collective::Traffic after = traffic();
-    SCOPED_TRACE(layout_text(layout));
-    const auto expect_moved = [](std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
-      // Counters round down once, from their group's beginning.
-      EXPECT_NEAR(static_cast<double>(end - begin), static_cast<double>(bytes), 1.0);
-    };
-    expect_moved(before.all_reduce, after.all_reduce, planned.traffic.all_reduce);
-    expect_moved(before.reduce_scatter, after.reduce_scatter, planned.traffic.reduce_scatter);
-    expect_moved(before.all_gather, after.all_gather, planned.traffic.all_gather);
-    expect_moved(before.norm, after.norm, planned.traffic.norm);
-    expect_moved(before.padding, after.padding, planned.traffic.padding);
+    const Moved after(context.mesh);
+    SCOPED_TRACE(layout_text(layout) + " rank " + std::to_string(context.mesh.rank()));
+    expect_payload(before.dp, after.dp, planned.traffic);
+    expect_moved(before.dp.padding, after.dp.padding, planned.traffic.padding);
+    expect_moved(before.dp.norm, after.dp.norm, planned.traffic.norm);
+    expect_payload(before.tp, after.tp, planned.exchanges.tp);
+    expect_payload(before.pp, after.pp, planned.exchanges.pp);
+    expect_payload(before.tied, after.tied, planned.exchanges.tied);
     expect_equal(engine.bytes().store, planned.store);
     EXPECT_EQ(engine.bytes().activations, planned.activations);
     EXPECT_EQ(context.device.allocated().peak_device, planned.device_bytes());
     EXPECT_EQ(context.device.allocated().host, planned.store.host);
     EXPECT_EQ(context.device.allocated().pinned, planned.staging);
   });
+}
+
+void expect_as_planned(const Layout& layout, const OptimizerOptions& optimizer) {
+  expect_as_planned(kPlannedShape, layout, optimizer);
 }
 
 TEST(Plan, IsWhatTheEngineCountsInEveryLayout) {
@@ -74,6 +110,109 @@ TEST(Plan, IsWhatTheEngineCountsInEveryLayout) {
 
 TEST(Plan, IsWhatTheEngineCountsWithMoreMicroBatchesThanAreRehearsed) {
   for (int zero = 0; zero <= 3; ++zero) expect_as_planned({.dp = 2, .zero = zero, .micro = 4}, {});
+}
+
+TEST(Plan, IsWhatTheEngineCountsOnTensorParallelRanks) {
+  for (const int tp : {2, 4})
+    for (const bool sequence : {false, true})
+      for (const Recompute recompute : {Recompute::none, Recompute::full})
+        for (const int micro : {1, 2})
+          expect_as_planned(
+              kDividedShape,
+              {.tp = tp, .micro = micro, .sequence = sequence, .recompute = recompute}, {});
+}
+
+TEST(Plan, IsWhatTheEngineCountsOnEveryRankOfAPipeline) {
+  for (const char* const schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const Recompute recompute : {Recompute::none, Recompute::full})
+      expect_as_planned(kDividedShape,
+                        {.pp = 2, .micro = 4, .recompute = recompute, .schedule = schedule}, {});
+  expect_as_planned(kDividedShape, {.pp = 4, .micro = 8}, {});
+}
+
+TEST(Plan, IsWhatTheEngineCountsOnAMesh) {
+  for (const int zero : {0, 1})
+    for (const bool sequence : {false, true})
+      expect_as_planned(kDividedShape,
+                        {.dp = 2, .tp = 2, .pp = 2, .zero = zero, .micro = 2, .sequence = sequence},
+                        {});
+  for (const int zero : {2, 3})
+    expect_as_planned(kDividedShape, {.dp = 2, .tp = 2, .zero = zero, .micro = 2, .sequence = true},
+                      {});
+}
+
+/// Bytes of the activations of a micro-batch between two layers.
+std::int64_t stream_bytes(const Layout& layout) {
+  return 4 * input_of(layout).shape.count() * kDividedShape.channels;
+}
+
+// Four sums of activations a block, two more where full recompute runs it again (all but the last
+// one); one for the embedding and one for the head; the statistics of the divided cross entropy.
+TEST(Plan, OfTensorParallelRanksHasThePayloadOfTheLiterature) {
+  for (const int tp : {2, 4})
+    for (const bool sequence : {false, true})
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        const Layout layout{.tp = tp, .micro = 2, .sequence = sequence, .recompute = recompute};
+        const Plan one = plan(model_of(kDividedShape, {}), layout);
+        const std::int64_t blocks = kDividedShape.layers, channels = kDividedShape.channels,
+                           rows = input_of(layout).shape.count();
+        const std::int64_t sums =
+            4 * blocks + (recompute == Recompute::full ? 2 * (blocks - 1) : 0) + 2;
+        const std::int64_t statistics = 4 * tp * 3 * rows;
+        // Norms' weights and biases, and biases of the products that are summed.
+        const std::int64_t partial = sequence ? 4 * (6 * blocks + 2) * channels : 0;
+        const std::int64_t twice =
+            layout.micro * (2 * sums * stream_bytes(layout) + statistics) + 2 * partial;
+        EXPECT_EQ(one.exchanges.tp.payload(), static_cast<std::uint64_t>(twice * (tp - 1) / tp))
+            << layout_text(layout);
+        EXPECT_EQ(one.exchanges.pp.payload(), 0u);
+      }
+}
+
+TEST(Plan, OfAPipelineSendsOneActivationABoundaryDirectionAndMicroBatch) {
+  const Layout layout{.pp = 4, .micro = 8};
+  for (int rank = 0; rank < 4; ++rank) {
+    const Exchanges moved = plan(model_of(kDividedShape, {}), layout, {.pp = rank}).exchanges;
+    const std::int64_t neighbours = rank == 0 || rank == 3 ? 1 : 2;
+    EXPECT_EQ(moved.pp.payload(),
+              static_cast<std::uint64_t>(neighbours * layout.micro * stream_bytes(layout)));
+    const bool tied = rank == 0 || rank == 3;  // weights one way, their gradient the other
+    EXPECT_EQ(
+        moved.tied.payload(),
+        tied ? 4u * static_cast<unsigned>(kDividedShape.vocabulary * kDividedShape.channels) : 0u);
+  }
+}
+
+TEST(Plan, OfAPipelineIsThatOfTheRankThatNeedsTheMost) {
+  const Layout layout{.pp = 4, .micro = 8};
+  const PlannedModel model = model_of(kDividedShape, {});
+  const Plan most = plan(model, layout);
+  std::vector<std::int64_t> bytes;
+  for (int rank = 0; rank < 4; ++rank)
+    bytes.push_back(plan(model, layout, {.pp = rank}).device_bytes());
+  EXPECT_EQ(most.device_bytes(), *std::max_element(bytes.begin(), bytes.end()));
+  EXPECT_EQ(bytes[static_cast<std::size_t>(most.rank.pp)], most.device_bytes());
+  EXPECT_LT(*std::min_element(bytes.begin(), bytes.end()), most.device_bytes());
+}
+
+TEST(Plan, SearchTriesMeshesThatTheModelAllows) {
+  const PlanSearch search{.memory = std::int64_t{1} << 40,
+                          .ranks = {8},
+                          .most_dp = 4,
+                          .most_tp = 8,
+                          .most_pp = 8,
+                          .base = {.micro = 2}};
+  std::vector<std::string> meshes;
+  for (const Plan& one : plans_that_fit(model_of(kDividedShape, {}), search)) {
+    const Layout& layout = one.layout;
+    EXPECT_EQ(layout.sequence, layout.tp > 1);
+    const std::string text = std::to_string(layout.dp) + "x" + std::to_string(layout.tp) + "x" +
+                             std::to_string(layout.pp);
+    if (meshes.empty() || meshes.back() != text) meshes.push_back(text);
+  }
+  // dp x tp x pp: four heads and four blocks, so neither of 8; eight samples in two micro-batches.
+  EXPECT_EQ(meshes, (std::vector<std::string>{"4x1x2", "4x2x1", "2x1x4", "2x2x2", "2x4x1", "1x2x4",
+                                              "1x4x2"}));
 }
 
 TEST(Plan, OfActivationsThatAreNo64BitNumberIsRefused) {

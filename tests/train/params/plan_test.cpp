@@ -19,8 +19,9 @@ std::int64_t activations_of(const Layout& layout) {
 }
 
 PlannedModel odd_plan() {
-  return {.index = [](const Layout& layout, int) { return odd_model(layout.dp); },
-          .activations = [](const Layout& layout, int) { return activations_of(layout); }};
+  return {
+      .index = [](const Layout& layout, const RankPlace&) { return odd_model(layout.dp); },
+      .activations = [](const Layout& layout, const RankPlace&) { return activations_of(layout); }};
 }
 
 Plan plan_of(const Layout& layout, int moments = 2) {
