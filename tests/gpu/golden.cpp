@@ -79,6 +79,7 @@ Options parse(Arguments& words) {
                       ",pp=" + std::to_string(layout.pp) + " zero=" + std::to_string(layout.zero) +
                       " micro=" + std::to_string(layout.micro) + " recompute=" + recompute +
                       (layout.sequence ? " sequence" : "") + (half ? " bf16" : " f32") +
+                      (layout.offload == train::Offload::optimizer ? " offload" : "") +
                       (layout.pp > 1 ? " " + layout.schedule : "");
   return options;
 }

@@ -1,6 +1,7 @@
 #include "tests/gpu/mesh.hpp"
 
 #include "tests/gpu/program.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
 
 #include <charconv>
 #include <cstdlib>
@@ -34,6 +35,19 @@ collective::MeshShape mesh_shape(const std::string& text) {
   return shape;
 }
 
+std::unique_ptr<collective::Communicator> join_host_group(Duration timeout) {
+  if (variable("WORLD_SIZE", 1) == 1)
+    return collective::join_shm_group(collective::create_shm_group({.size = 1}), 0, 1, timeout);
+  // Its mesh is of no use here: the world is divided by who asks for it.
+  return std::move(collective::Mesh::from_environment({.dp = 0}, timeout).world);
+}
+
+std::unique_ptr<collective::Communicator> join_device_group(
+    std::unique_ptr<collective::Communicator> host, kernels::Device& device) {
+  if (device.is_cpu()) return host;
+  throw std::runtime_error("no back end of Communicator reaches the memory of this device");
+}
+
 collective::Mesh join_mesh(const train::Layout& layout, kernels::Device& device, Duration timeout) {
   const collective::MeshShape shape{.dp = layout.dp, .tp = layout.tp, .pp = layout.pp};
   const int world = variable("WORLD_SIZE", 1);
@@ -41,9 +55,8 @@ collective::Mesh join_mesh(const train::Layout& layout, kernels::Device& device,
     Arguments::refuse("--mesh is of " + std::to_string(shape.ranks()) + " ranks, and " +
                       std::to_string(world) + " were started");
   if (world == 1) return collective::make_mesh(nullptr, shape);
-  if (!device.is_cpu())
-    throw std::runtime_error("no back end of Communicator reaches the memory of this device");
-  collective::Mesh mesh = collective::Mesh::from_environment(shape, timeout);
+  collective::Mesh mesh =
+      collective::make_mesh(join_device_group(join_host_group(timeout), device), shape);
   set_timeouts(mesh, timeout);
   return mesh;
 }

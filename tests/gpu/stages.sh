@@ -2,21 +2,23 @@
 # What is run on a borrowed machine with a device, a stage at a time: `./dev gpu --stage NAME --out DIR`. Each test has a
 # limit, and those after one that fails still run. DIR gets NAME.jsonl, whose first line says card, driver, commit and
 # library versions, and NAME.log with all output.
-# usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run]
+# usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run | --device cpu]
 # --dry-run starts no test that needs a device: it checks that all of its programs are there, and tries the tools.
+# --device cpu runs golden, nccl and bench on the CPU, with few and small sizes: whether their programs work.
+# The limits of a stage add up to less than the 600 s of a command on a borrowed machine.
 # exit codes: 0 all passed, or there is no device; 1 some did not, the probe gave no answer, or a driver is there that finds
-# no device; 2 wrong usage, or the stage has no tests yet.
+# no device; 2 wrong usage.
 set -uo pipefail
 export LC_ALL=C.UTF-8
 
 say() { printf 'gpu: %s\n' "$*" >&2; }
 usage() { say "$1"; sed -n 's/^# usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 
-stage=${1:-} build='' out='' commit=unknown dry=no
+stage=${1:-} build='' out='' commit=unknown device=cuda dry=no
 (($# == 0)) || shift
 while (($# > 0)); do
   case $1 in
-    --build | --out | --commit)
+    --build | --out | --commit | --device)
       (($# >= 2)) || usage "$1 needs a value"
       declare "${1#--}=$2"
       shift
@@ -31,6 +33,12 @@ case $stage in
   *) usage "no stage '$stage'" ;;
 esac
 [[ -n $build && -n $out ]] || usage '--build and --out are needed'
+case $device in
+  cuda) ;;
+  cpu) [[ $stage != probe && $stage != twins ]] || usage "stage '$stage' is about the device itself" ;;
+  *) usage "no device '$device': cuda or cpu" ;;
+esac
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$out" || exit 2
 lines=$out/$stage.jsonl log=$out/$stage.log
 bin=$build/bin
@@ -51,6 +59,7 @@ fi
 card=$(field card)
 nccl=$(field nccl)
 driver=$(sed -n '1s/.*Module *\([0-9.]*\) .*/\1/p' "${TROUPE_GPU_DRIVER:-/proc/driver/nvidia/version}" 2>/dev/null)
+[[ $device == cuda ]] || card=cpu
 if [[ -z $card && -n $driver && $dry == no ]]; then
   say "the driver $driver is there, but gives no device (cuInit); stage '$stage' was not run"
   exit 1
@@ -63,9 +72,9 @@ printf '{"stage":%s,"card":%s,"driver":%s,"driver_cuda":%s,"runtime":%s,"nccl":%
   "$(text "$stage")" "$(text "$card")" "$(text "${driver:-}")" "$(text "$(field driver_cuda)")" "$(text "$(field runtime)")" \
   "$(text "$nccl")" "$(text "$commit")" "$(text "$(date -u +%FT%TZ)")" "$([[ $dry == yes ]] && echo true || echo false)" >"$lines"
 
-record() {  # NAME RESULT CODE SECONDS LAST_LINE
-  printf '{"test":%s,"result":%s,"code":%d,"seconds":%s,"last":%s}\n' \
-    "$(text "$1")" "$(text "$2")" "$3" "$4" "$(text "$5")" >>"$lines"
+record() {  # NAME RESULT CODE SECONDS LIMIT LAST_LINE
+  printf '{"test":%s,"result":%s,"code":%d,"seconds":%s,"limit":%d,"last":%s}\n' \
+    "$(text "$1")" "$(text "$2")" "$3" "$4" "$5" "$(text "$6")" >>"$lines"
   say "$stage: $1: $2"
 }
 
@@ -85,14 +94,14 @@ try() {
   if [[ $dry == yes ]]; then
     local word
     for word in "$@"; do
-      [[ $word != "$bin"/* || -x $word ]] || { record "$name" missing 127 0 "$word"; failed=1; return; }
+      [[ $word != "$bin"/* && $word != "$here"/*.py || -x $word ]] || { record "$name" missing 127 0 "$limit" "$word"; failed=1; return; }
     done
     if [[ " $* " == *" $bin/kernels_test "* ]] && ! matches "$@"; then
-      record "$name" missing 0 0 'the filter matches no twin'
+      record "$name" missing 0 0 "$limit" 'the filter matches no twin'
       failed=1
       return
     fi
-    record "$name" dry 0 0 ''
+    record "$name" dry 0 0 "$limit" ''
     return
   fi
   ((limit <= ${TROUPE_GPU_LIMIT:-$limit})) || limit=$TROUPE_GPU_LIMIT
@@ -111,11 +120,33 @@ try() {
     *) result=failed ;;
   esac
   [[ $result == passed ]] || failed=1
-  record "$name" "$result" "$code" "$(awk -v ns=$(($(date +%s%N) - begun)) 'BEGIN { printf "%.1f", ns / 1e9 }')" "$last"
+  record "$name" "$result" "$code" "$(awk -v ns=$(($(date +%s%N) - begun)) 'BEGIN { printf "%.1f", ns / 1e9 }')" "$limit" "$last"
   rm -f "$output"
 }
 
 newest() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n '$p') == "$1" ]]; }  # A is not older than B
+
+# golden NAME LIMIT RANKS ARGUMENT...: the golden run, by so many ranks of one device
+golden() {
+  local name=$1 limit=$2 ranks=$3 dies=()
+  shift 3
+  [[ $name != killed_rank* ]] || dies=(--dies 1)
+  try "$name" "$limit" "$bin/ranks" --deadline $((limit - 5)) "${dies[@]}" "$ranks" "$bin/golden" \
+    --data "$here/../golden" --device "$device" "$@" "${dies[@]}"
+}
+
+# collectives NAME LIMIT [OPTION OF ranks...] RANKS ARGUMENT...
+collectives() {
+  local name=$1 limit=$2 launch=()
+  shift 2
+  while [[ $1 == --* ]]; do
+    launch+=("$1")
+    [[ $1 != --dies ]] || { launch+=("$2"); shift; }
+    shift
+  done
+  try "$name" "$limit" "$bin/ranks" --deadline $((limit - 5)) "${launch[@]}" "$1" "$bin/collectives" \
+    --device "$device" "${@:2}"
+}
 
 case $stage in
   probe)
@@ -139,17 +170,55 @@ case $stage in
       try memcheck 240 compute-sanitizer --tool memcheck --error-exitcode 9 "$bin/kernels_test" --gtest_filter="CudaMemory.*$small"
     fi
     ;;
-  golden | nccl | bench) ;;   # the engine on CUDA and the NCCL back end come with step 9 of LAYOUTS
+  golden)
+    golden plain 40 1
+    golden recompute_selective 30 1 --recompute selective
+    golden recompute_full 30 1 --recompute full
+    golden micro_batches 30 1 --micro 2
+    golden offload 30 1 --offload
+    golden dp2 45 2 --mesh dp=2
+    golden zero1 45 2 --mesh dp=2 --zero 1
+    golden zero2 45 2 --mesh dp=2 --zero 2 --micro 2
+    golden zero3 45 2 --mesh dp=2 --zero 3 --recompute full
+    golden killed_rank 40 2 --mesh dp=2 --zero 1
+    if [[ $device == cuda ]]; then   # the CPU's engine refuses these so far
+      golden bf16 30 1 --bf16
+      golden tp2 45 2 --mesh tp=2
+      golden tp2_sequence 45 2 --mesh tp=2 --sequence
+      golden pp2 45 2 --mesh pp=2 --micro 4
+    fi
+    ;;
+  bench)
+    python=${TROUPE_PYTHON:-python3}
+    size=gpt2
+    [[ $device == cuda ]] || size=tiny
+    try cases 20 "$bin/device_bench" kernels --list
+    try kernels_f32 80 "$bin/device_bench" kernels --device "$device" --size "$size" --type f32
+    types=(f32)
+    if [[ $device == cuda ]]; then   # the CPU has no twins in 16 bits so far
+      try kernels_bf16 80 "$bin/device_bench" kernels --device "$device" --size "$size" --type bf16
+      types=(bf16 tf32 f32)
+    fi
+    for type in "${types[@]}"; do   # compiling takes torch a minute
+      try "step_$type" 120 "$python" -W ignore "$here/bench_torch.py" "$bin/device_bench" --device "$device" --size "$size" --type "$type"
+    done
+    ;;
+  nccl)
+    collectives one_rank 60 1
+    collectives two_ranks 90 2
+    if [[ $device == cuda ]]; then
+      collectives two_ranks_synchronized 90 --synchronize 2
+      if [[ -n $nccl ]] && newest "$nccl" 2.30.3; then collectives two_ranks_multi_rank_gpu 90 --multi-rank-gpu 2; fi
+    fi
+    collectives abort 45 2 --then abort
+    collectives mismatch 45 2 --then mismatch
+    collectives killed_rank 45 --dies 1 2 --then die --dies 1
+    ;;
 esac
 
 if [[ $dry == yes ]]; then   # the tools themselves
-  "$bin/ranks" --deadline 20 2 true >>"$log" 2>&1 || { record ranks failed 1 0 'ranks cannot run two processes'; failed=1; }
+  "$bin/ranks" --deadline 20 2 true >>"$log" 2>&1 || { record ranks failed 1 0 20 'ranks cannot run two processes'; failed=1; }
   [[ -n $nccl ]] || say "$stage: NCCL is not on this machine"
-fi
-if ((count == 0)); then
-  record "$stage" missing 0 0 'this tree has no tests of this stage yet'
-  say "stage '$stage' has no tests yet: the engine does not run on a device"
-  [[ $dry == yes ]] || exit 2
 fi
 say "$stage: $count tests, see $lines"
 exit "$failed"

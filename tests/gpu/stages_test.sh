@@ -27,7 +27,15 @@ for stage in probe twins golden nccl bench; do
   has "$work/dry/$stage.jsonl" '"commit":"abc"'
 done
 has "$work/dry/probe.jsonl" '{"test":"two_ranks","result":"dry"'
-has "$work/dry/bench.jsonl" 'no tests of this stage yet'
+# each stage is one command of ten minutes, its build counted in
+python3 - "$work/dry" <<'PY' || fail 'a stage may take longer than a command'
+import json, pathlib, sys
+for path in pathlib.Path(sys.argv[1]).glob("*.jsonl"):
+    limits = [row["limit"] for row in map(json.loads, path.read_text().splitlines()) if row.get("result") == "dry"]
+    assert limits and sum(limits) <= 550, (path.name, sum(limits))
+PY
+run 2 probe --build "$build" --out "$work/dry" --device cpu
+run 2 golden --build "$build" --out "$work/dry" --device tpu
 run 2 everything --build "$build" --out "$work/dry"
 run 2 probe --build "$build"
 run 2 probe --build "$build" --out "$work/dry" --fast
@@ -36,6 +44,27 @@ has "$work/dry/probe.jsonl" '"result":"missing"'
 has "$work/out" 'the probe gave no answer'
 run 1 probe --build "$work/nothing" --out "$work/real"
 has "$work/out" "the probe gave no answer: $work/nothing/bin/probe ended with 127"
+
+# the programs themselves: what is wrong is found, and said
+ends() {  # CODE WORDS PROGRAM...
+  local wanted=$1 words=$2 code=0
+  shift 2
+  "$@" >"$work/out" 2>&1 || code=$?
+  [[ $code == "$wanted" ]] || { cat "$work/out"; fail "'$*' gave $code instead of $wanted"; }
+  has "$work/out" "$words"
+}
+golden=$(dirname "$stages")/../golden
+mkdir "$work/text"
+cp "$golden"/tinyshakespeare-65.txt "$work/text"
+tr a-y b-z <"$golden/tinyshakespeare-1281.txt" >"$work/text/tinyshakespeare-1281.txt"
+ends 1 'losses differ by up to' "$build/bin/golden" --data "$work/text"
+ends 1 'the golden text is not in' "$build/bin/golden" --data "$work"
+ends 2 '--data is needed' "$build/bin/golden"
+ends 2 '--mesh is of 2 ranks, and 1 were started' "$build/bin/golden" --data "$golden" --mesh dp=2
+ends 2 "--mesh is 'dp=two'" "$build/bin/golden" --data "$golden" --mesh dp=two
+ends 1 'an operation ended well that could not' "$build/bin/ranks" 2 "$build/bin/collectives" --then die --dies 7
+ends 2 'no option --fast' "$build/bin/collectives" --fast
+ends 2 'the first word is kernels or step' "$build/bin/device_bench" --size tiny
 
 # programs that stand for the real ones
 mkdir -p "$work/fake/bin"
@@ -63,7 +92,7 @@ has "$lines" '{"test":"one_rank","result":"failed","code":3'
 has "$lines" '"last":"it said \"no\""'
 has "$lines" '{"test":"two_ranks_synchronized","result":"late","code":124'
 has "$lines" '{"test":"two_ranks_multi_rank_gpu","result":"skipped"'
-run 2 nccl --build "$work/fake" --out "$work/real"
+run 1 golden --build "$work/fake" --out "$work/real"
 # a filter that matches none of the twins is found without a device
 cat >"$work/fake/bin/kernels_test" <<'TEXT'
 #!/usr/bin/env bash
@@ -71,7 +100,7 @@ printf 'CudaLoader.\n  SaysWhatItFound\n'
 TEXT
 chmod +x "$work/fake/bin/kernels_test"
 run 1 twins --build "$work/fake" --out "$work/dry" --dry-run
-has "$work/dry/twins.jsonl" '{"test":"kernels","result":"missing","code":0,"seconds":0,"last":"the filter matches no twin"}'
+has "$work/dry/twins.jsonl" '{"test":"kernels","result":"missing","code":0,"seconds":0,"limit":150,"last":"the filter matches no twin"}'
 printf '#!/usr/bin/env bash\nexit 139\n' >"$work/fake/bin/probe"
 run 1 probe --build "$work/fake" --out "$work/real"
 has "$work/out" 'bin/probe ended with 139'
