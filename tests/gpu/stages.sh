@@ -42,6 +42,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$out" || exit 2
 lines=$out/$stage.jsonl log=$out/$stage.log
 bin=$build/bin
+# what the plug-in is linked with may lie elsewhere than where it was built
+toolkit=${CUDA_HOME:-/usr/local/cuda}/lib64
+[[ ! -d $toolkit ]] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit
 [[ ! -e $build/lib/libtroupe_cuda.so ]] || export TROUPE_CUDA_PLUGIN=$build/lib/libtroupe_cuda.so
 
 # text VALUE: as a JSON string
