@@ -1,7 +1,10 @@
 // collectives: every operation of Communicator between processes that share one device, beside the
 // same operation of a `shm` group.
 //
-//   ranks N collectives [--device cpu|cuda]                  all operations, of several sizes and types
+//   ranks N collectives [--device cpu|cuda] [--largest N]    all operations, of several types, on 1,
+//                                                            1,000 and N (a million) elements
+//   collectives --threads N ...                              the ranks are threads: --device cpu and
+//                                                            stand-in
 //   ranks N collectives ... --then abort|mismatch            rank 0 gives the group up; asks for another
 //                                                            length than the others
 //   ranks --dies R N collectives ... --then die --dies R     rank R kills itself
@@ -12,10 +15,11 @@
 // what differs; 2 for wrong usage; 77 without the device.
 #include "tests/gpu/mesh.hpp"
 #include "tests/gpu/program.hpp"
-#include "troupe/actors/collective/communicator.hpp"
+#include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/kernels/half/half.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -45,7 +49,8 @@ using Bytes = std::vector<std::byte>;
 using Call = std::function<Work(Communicator&, ConstBuffer in, Buffer out)>;
 
 constexpr const char* kUsageText =
-    "usage: ranks N collectives [--device cpu|cuda] [--then abort|mismatch|die] [--dies RANK]";
+    "usage: ranks N collectives [--device cpu|cuda] [--threads N] [--then abort|mismatch|die] "
+    "[--dies RANK] [--largest N]";
 constexpr auto kPatience = std::chrono::seconds(10);  // of an operation
 constexpr double kBound = 20;                         // seconds, of one that cannot end
 constexpr const char* kReason = "rank 0 gives up, as it was told to";
@@ -91,9 +96,7 @@ class Comparison {
   Comparison(kernels::Device& device, std::unique_ptr<Communicator> host)
       : device_(device),
         reference_(host->split(0, host->rank())),
-        tested_(gpu::join_device_group(std::move(host), device)) {
-    for (Communicator* group : {reference_.get(), tested_.get()}) group->set_timeout(kPatience);
-  }
+        tested_(collective::join_device_group(std::move(host), device)) {}
   Communicator& tested() { return *tested_; }
   kernels::Device& device() { return device_; }
   int rank() const { return reference_->rank(); }
@@ -232,9 +235,9 @@ void splits(Comparison& c) {
                 c.size());
 }
 
-int all_operations(Comparison& c) {
+int all_operations(Comparison& c, std::int64_t largest) {
   for (const DType type : {DType::f32, DType::bf16, DType::i64})
-    for (const std::int64_t n : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 20}) {
+    for (const std::int64_t n : {std::int64_t{1}, std::int64_t{1000}, largest}) {
       reductions(c, type, n);
       moves(c, type, n);
     }
@@ -273,23 +276,38 @@ int end_badly(Comparison& c, std::int64_t count, const std::vector<Code>& codes,
   return gpu::kPassed;
 }
 
-int run(Arguments& words) {
-  const std::string device_name = words.text("--device", "cpu"), then = words.text("--then", "");
-  const int dies = words.number("--dies", -1, 0, 63);
-  words.finish();
-  kernels::Device device = gpu::open_device(device_name);
-  Comparison c(device, gpu::join_host_group(kPatience));
-  if (then.empty()) return all_operations(c);
+struct Options {
+  std::string device, then;
+  int dies = -1, largest = 0;
+};
+
+int run_rank(const Options& options, std::unique_ptr<Communicator> host) {
+  kernels::Device device = gpu::open_device(options.device);
+  Comparison c(device, std::move(host));
+  if (options.then.empty()) return all_operations(c, options.largest);
   c.tested().barrier();
-  if (then == "abort") {
+  if (options.then == "abort") {
     if (c.rank() == 0) c.tested().abort(kReason);
     return end_badly(c, 1000, {Code::cancelled}, kReason);
   }
-  if (then == "mismatch")
+  if (options.then == "mismatch")
     return end_badly(c, c.rank() == 0 ? 1000 : 1001, {Code::invalid_argument}, "");
-  if (then != "die" || dies < 0) Arguments::refuse("--then is '" + then + "'");
-  if (c.rank() == dies) std::raise(SIGKILL);
+  if (c.rank() == options.dies) std::raise(SIGKILL);
   return end_badly(c, 1000, {Code::worker_died, Code::timed_out, Code::cancelled}, "");
+}
+
+int run(Arguments& words) {
+  Options options{words.text("--device", "cpu"), words.text("--then", "")};
+  options.dies = words.number("--dies", -1, 0, 63);
+  options.largest = words.number("--largest", 1 << 20, 1, 1 << 28);
+  const int threads = words.number("--threads", 0, 1, 64);
+  words.finish();
+  const bool is_known = options.then.empty() || options.then == "abort" ||
+                        options.then == "mismatch" || (options.then == "die" && options.dies >= 0);
+  if (!is_known) Arguments::refuse("--then is '" + options.then + "'");
+  return gpu::on_ranks(threads, kPatience, [&](std::unique_ptr<Communicator> host) {
+    return run_rank(options, std::move(host));
+  });
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 //   ranks N golden --data DIR [--device cpu|cuda] [--mesh dp=2,tp=1,pp=1] [--zero 0..3] [--micro M]
 //                  [--schedule NAME] [--sequence] [--recompute none|selective|full] [--bf16]
-//                  [--offload]
+//                  [--offload] [--steps S]
+//   golden --threads N ...                   the ranks are threads: --device cpu and stand-in
 //   ranks --dies R N golden ... --dies R     rank R kills itself before step 5; the others must end
 //                                            in a typed error, within the bound of a step
 //
@@ -18,10 +19,10 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -35,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kUsageText =
     "usage: ranks N golden --data DIR [--device cpu|cuda] [--mesh dp=,tp=,pp=] [--zero 0..3] "
     "[--micro M] [--schedule NAME] [--sequence] [--recompute none|selective|full] [--bf16] "
-    "[--offload] [--dies RANK]";
+    "[--offload] [--steps S] [--threads N] [--dies RANK]";
 constexpr std::size_t kLastStep = 4;                  // before it the rank dies that is to die
 constexpr auto kPatience = std::chrono::seconds(10);  // of an operation
 constexpr auto kBound = std::chrono::seconds(20);     // of a step that cannot end
@@ -43,7 +44,8 @@ constexpr auto kBound = std::chrono::seconds(20);     // of a step that cannot e
 struct Options {
   Layout layout;
   std::string data, device, described;
-  int dies = -1;
+  int dies = -1, threads = 0;
+  std::size_t steps = golden::kSteps;
 };
 
 train::Recompute recompute_named(const std::string& name) {
@@ -70,6 +72,9 @@ Options parse(Arguments& words) {
   if (words.flag("--offload")) layout.offload = train::Offload::optimizer;
   options.data = words.text("--data", "");
   options.device = words.text("--device", "cpu");
+  options.steps =
+      static_cast<std::size_t>(words.number("--steps", golden::kSteps, 1, golden::kSteps));
+  options.threads = words.number("--threads", 0, 1, 64);
   options.dies = words.number("--dies", -1, 0, layout.ranks() - 1);
   words.finish();
   if (options.data.empty()) Arguments::refuse("--data is needed");
@@ -97,11 +102,12 @@ struct Differences {
 
 class Run {
  public:
-  Run(const Options& options, kernels::Device device)
+  Run(const Options& options, kernels::Device device,
+      std::unique_ptr<collective::Communicator> host)
       : options_(options),
         text_(options.data),
         device_(std::move(device)),
-        mesh_(gpu::join_mesh(options.layout, device_, kPatience)),
+        mesh_(gpu::join_mesh(options.layout, device_, std::move(host))),
         engine_(golden::model(), options.layout, mesh_, device_, golden::optimizer()) {
     engine_.initialize(1);
     engine_.restore(golden::start(engine_.snapshot()));
@@ -118,7 +124,7 @@ class Run {
     const auto begun = Clock::now();
     Differences worst;
     train::StepResult last;
-    for (std::size_t i = 0; i < golden::kSteps; ++i) worst.add(i, last = step(i));
+    for (std::size_t i = 0; i < options_.steps; ++i) worst.add(i, last = step(i));
     const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
     const std::uint64_t hash = engine_.weights_hash();
     const bool half = options_.layout.compute != kernels::DType::f32;
@@ -176,8 +182,11 @@ class Run {
 
 int run(Arguments& words) {
   const Options options = parse(words);
-  Run run(options, gpu::open_device(options.device));
-  return options.dies < 0 ? run.train() : run.outlive();
+  return gpu::on_ranks(options.threads, kPatience,
+                       [&](std::unique_ptr<collective::Communicator> host) {
+                         Run run(options, gpu::open_device(options.device), std::move(host));
+                         return options.dies < 0 ? run.train() : run.outlive();
+                       });
 }
 
 }  // namespace

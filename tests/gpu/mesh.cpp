@@ -1,13 +1,15 @@
 #include "tests/gpu/mesh.hpp"
 
 #include "tests/gpu/program.hpp"
+#include "troupe/actors/collective/local/local.hpp"
+#include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 
 #include <charconv>
-#include <cstdlib>
+#include <future>
 #include <sstream>
-#include <stdexcept>
 #include <utility>
+#include <vector>
 
 namespace troupe::gpu {
 namespace {
@@ -16,6 +18,15 @@ void set_timeouts(collective::Mesh& mesh, Duration timeout) {
   for (collective::Communicator* group :
        {mesh.world.get(), mesh.dp.get(), mesh.tp.get(), mesh.pp.get(), mesh.tied.get()})
     if (group != nullptr) group->set_timeout(timeout);
+}
+
+std::unique_ptr<collective::Communicator> join_processes(Duration timeout) {
+  if (variable("WORLD_SIZE", 1) == 1)
+    return collective::join_shm_group(collective::create_shm_group({.size = 1}), 0, 1, timeout);
+  // Its mesh is of no use here: who gets the world divides it.
+  auto world = std::move(collective::Mesh::from_environment({.dp = 0}, timeout).world);
+  world->set_timeout(timeout);
+  return world;
 }
 
 }  // namespace
@@ -35,28 +46,29 @@ collective::MeshShape mesh_shape(const std::string& text) {
   return shape;
 }
 
-std::unique_ptr<collective::Communicator> join_host_group(Duration timeout) {
-  if (variable("WORLD_SIZE", 1) == 1)
-    return collective::join_shm_group(collective::create_shm_group({.size = 1}), 0, 1, timeout);
-  // Its mesh is of no use here: the world is divided by who asks for it.
-  return std::move(collective::Mesh::from_environment({.dp = 0}, timeout).world);
+int on_ranks(int threads, Duration timeout, const Body& body) {
+  if (threads == 0) return body(join_processes(timeout));
+  auto groups = collective::local_group(threads, {.timeout = timeout});
+  std::vector<std::future<int>> ends;
+  for (auto& group : groups)
+    ends.push_back(std::async(std::launch::async, [&] { return body(std::move(group)); }));
+  for (const std::future<int>& end : ends) end.wait();
+  int code = kPassed;
+  for (std::future<int>& end : ends)
+    if (const int one = end.get(); code == kPassed) code = one;
+  return code;
 }
 
-std::unique_ptr<collective::Communicator> join_device_group(
-    std::unique_ptr<collective::Communicator> host, kernels::Device& device) {
-  if (device.is_cpu()) return host;
-  throw std::runtime_error("no back end of Communicator reaches the memory of this device");
-}
-
-collective::Mesh join_mesh(const train::Layout& layout, kernels::Device& device, Duration timeout) {
+collective::Mesh join_mesh(const train::Layout& layout, const kernels::Device& device,
+                           std::unique_ptr<collective::Communicator> host) {
   const collective::MeshShape shape{.dp = layout.dp, .tp = layout.tp, .pp = layout.pp};
-  const int world = variable("WORLD_SIZE", 1);
-  if (world != shape.ranks())
+  if (host->size() != shape.ranks())
     Arguments::refuse("--mesh is of " + std::to_string(shape.ranks()) + " ranks, and " +
-                      std::to_string(world) + " were started");
-  if (world == 1) return collective::make_mesh(nullptr, shape);
+                      std::to_string(host->size()) + " were started");
+  if (shape.ranks() == 1) return collective::make_mesh(nullptr, shape);
+  const Duration timeout = host->timeout();
   collective::Mesh mesh =
-      collective::make_mesh(join_device_group(join_host_group(timeout), device), shape);
+      collective::make_mesh(collective::join_device_group(std::move(host), device), shape);
   set_timeouts(mesh, timeout);
   return mesh;
 }

@@ -1,5 +1,6 @@
 #include "tests/gpu/program.hpp"
 
+#include "tests/device/host_device.hpp"
 #include "troupe/kernels/device/cuda.hpp"
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 
 namespace troupe::gpu {
 namespace {
+
+constexpr std::size_t kStandInBytes = std::size_t{8} << 30;  // of address space
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -72,7 +75,9 @@ void Arguments::refuse(const std::string& why) {
 
 kernels::Device open_device(const std::string& kind) {
   if (kind == "cpu") return kernels::cpu_device();
-  if (kind != "cuda") Arguments::refuse("--device is '" + kind + "', and may be cpu or cuda");
+  if (kind == "stand-in") return kernels::HostDevice({.bytes = kStandInBytes}).device();
+  if (kind != "cuda")
+    Arguments::refuse("--device is '" + kind + "', and may be cpu, cuda or stand-in");
   if (kernels::cuda_table() == nullptr) throw NoDevice(kernels::cuda_status());
   return kernels::cuda_device();
 }

@@ -41,7 +41,8 @@ class Arguments {
   std::vector<std::string> words_;
 };
 
-/// "cpu" or "cuda": the first device that this process may see.
+/// "cpu"; "cuda": the first device that this process may see; "stand-in": that of tests/device,
+/// whose memory the host does not reach.
 kernels::Device open_device(const std::string& kind);
 
 /// The value of a launcher's variable; `otherwise` where it is not set.

@@ -2,9 +2,10 @@
 # What is run on a borrowed machine with a device, a stage at a time: `./dev gpu --stage NAME --out DIR`. Each test has a
 # limit, and those after one that fails still run. DIR gets NAME.jsonl, whose first line says card, driver, commit and
 # library versions, and NAME.log with all output.
-# usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run | --device cpu]
+# usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run | --device cpu|stand-in]
 # --dry-run starts no test that needs a device: it checks that all of its programs are there, and tries the tools.
-# --device cpu runs golden, nccl and bench on the CPU, with few and small sizes: whether their programs work.
+# --device cpu runs golden, nccl and bench on the CPU, with few and small sizes: whether their programs work. --device
+# stand-in runs golden and nccl on the device of tests/device over a library in NCCL's place; its ranks are threads.
 # The limits of a stage add up to less than the 600 s of a command on a borrowed machine.
 # exit codes: 0 all passed, or there is no device; 1 some did not, the probe gave no answer, or a driver is there that finds
 # no device; 2 wrong usage.
@@ -35,8 +36,8 @@ esac
 [[ -n $build && -n $out ]] || usage '--build and --out are needed'
 case $device in
   cuda) ;;
-  cpu) [[ $stage != probe && $stage != twins ]] || usage "stage '$stage' is about the device itself" ;;
-  *) usage "no device '$device': cuda or cpu" ;;
+  cpu | stand-in) [[ $stage != probe && $stage != twins ]] || usage "stage '$stage' is about the device itself" ;;
+  *) usage "no device '$device': cuda, cpu or stand-in" ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$out" || exit 2
@@ -62,7 +63,8 @@ fi
 card=$(field card)
 nccl=$(field nccl)
 driver=$(sed -n '1s/.*Module *\([0-9.]*\) .*/\1/p' "${TROUPE_GPU_DRIVER:-/proc/driver/nvidia/version}" 2>/dev/null)
-[[ $device == cuda ]] || card=cpu
+[[ $device == cuda ]] || card=$device
+[[ $device != stand-in ]] || export TROUPE_NCCL=$build/lib/libfake_nccl_ranks.so
 if [[ -z $card && -n $driver && $dry == no ]]; then
   say "the driver $driver is there, but gives no device (cuInit); stage '$stage' was not run"
   exit 1
@@ -129,17 +131,8 @@ try() {
 
 newest() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n '$p') == "$1" ]]; }  # A is not older than B
 
-# golden NAME LIMIT RANKS ARGUMENT...: the golden run, by so many ranks of one device
-golden() {
-  local name=$1 limit=$2 ranks=$3 dies=()
-  shift 3
-  [[ $name != killed_rank* ]] || dies=(--dies 1)
-  try "$name" "$limit" "$bin/ranks" --deadline $((limit - 5)) "${dies[@]}" "$ranks" "$bin/golden" \
-    --data "$here/../golden" --device "$device" "$@" "${dies[@]}"
-}
-
-# collectives NAME LIMIT [OPTION OF ranks...] RANKS ARGUMENT...
-collectives() {
+# on_ranks NAME LIMIT [OPTION OF ranks...] RANKS PROGRAM ARGUMENT...: a process for each rank; of a stand-in, a thread
+on_ranks() {
   local name=$1 limit=$2 launch=()
   shift 2
   while [[ $1 == --* ]]; do
@@ -147,9 +140,13 @@ collectives() {
     [[ $1 != --dies ]] || { launch+=("$2"); shift; }
     shift
   done
-  try "$name" "$limit" "$bin/ranks" --deadline $((limit - 5)) "${launch[@]}" "$1" "$bin/collectives" \
-    --device "$device" "${@:2}"
+  if [[ $device == stand-in ]]; then
+    [[ " ${launch[*]} " == *' --dies '* ]] || try "$name" "$limit" "$2" "${@:3}" --device "$device" --threads "$1"
+    return
+  fi
+  try "$name" "$limit" "$bin/ranks" --deadline $((limit - 5)) "${launch[@]}" "$@" --device "$device"
 }
+golden() { on_ranks "$1" "$2" "$3" "$bin/golden" --data "$here/../golden" "${@:4}"; }
 
 case $stage in
   probe)
@@ -183,39 +180,39 @@ case $stage in
     golden zero1 45 2 --mesh dp=2 --zero 1
     golden zero2 45 2 --mesh dp=2 --zero 2 --micro 2
     golden zero3 45 2 --mesh dp=2 --zero 3 --recompute full
-    golden killed_rank 40 2 --mesh dp=2 --zero 1
-    if [[ $device == cuda ]]; then   # the CPU's engine refuses these so far
-      golden bf16 30 1 --bf16
-      golden tp2 45 2 --mesh tp=2
-      golden tp2_sequence 45 2 --mesh tp=2 --sequence
-      golden pp2 45 2 --mesh pp=2 --micro 4
-    fi
+    golden tp2 45 2 --mesh tp=2
+    golden tp2_sequence 45 2 --mesh tp=2 --sequence
+    golden pp2 45 2 --mesh pp=2 --micro 4
+    [[ $device == stand-in ]] || golden bf16 30 1 --bf16   # its operations have no 16-bit types
+    [[ $device != cpu ]] || golden mesh 60 8 --mesh dp=2,tp=2,pp=2 --zero 1 --micro 2
+    on_ranks killed_rank 40 --dies 1 2 "$bin/golden" --data "$here/../golden" --mesh dp=2 --zero 1 --dies 1
     ;;
   bench)
     python=${TROUPE_PYTHON:-python3}
     size=gpt2
     [[ $device == cuda ]] || size=tiny
+    [[ $device != stand-in ]] || usage 'a stand-in has no speed'
     try cases 20 "$bin/device_bench" kernels --list
     try kernels_f32 80 "$bin/device_bench" kernels --device "$device" --size "$size" --type f32
-    types=(f32)
-    if [[ $device == cuda ]]; then   # the CPU has no twins in 16 bits so far
-      try kernels_bf16 80 "$bin/device_bench" kernels --device "$device" --size "$size" --type bf16
-      types=(bf16 tf32 f32)
-    fi
-    for type in "${types[@]}"; do   # compiling takes torch a minute
+    try kernels_bf16 80 "$bin/device_bench" kernels --device "$device" --size "$size" --type bf16
+    for type in bf16 tf32 f32; do   # compiling takes torch a minute
       try "step_$type" 120 "$python" -W ignore "$here/bench_torch.py" "$bin/device_bench" --device "$device" --size "$size" --type "$type"
     done
     ;;
   nccl)
-    collectives one_rank 60 1
-    collectives two_ranks 90 2
+    size=()
+    [[ $device == cuda ]] || size=(--largest 65000)
+    on_ranks one_rank 60 1 "$bin/collectives" "${size[@]}"
+    on_ranks two_ranks 90 2 "$bin/collectives" "${size[@]}"
     if [[ $device == cuda ]]; then
-      collectives two_ranks_synchronized 90 --synchronize 2
-      if [[ -n $nccl ]] && newest "$nccl" 2.30.3; then collectives two_ranks_multi_rank_gpu 90 --multi-rank-gpu 2; fi
+      on_ranks two_ranks_synchronized 90 --synchronize 2 "$bin/collectives"
+      if [[ -n $nccl ]] && newest "$nccl" 2.30.3; then
+        on_ranks two_ranks_multi_rank_gpu 90 --multi-rank-gpu 2 "$bin/collectives"
+      fi
     fi
-    collectives abort 45 2 --then abort
-    collectives mismatch 45 2 --then mismatch
-    collectives killed_rank 45 --dies 1 2 --then die --dies 1
+    on_ranks abort 45 2 "$bin/collectives" --then abort
+    on_ranks mismatch 45 2 "$bin/collectives" --then mismatch
+    on_ranks killed_rank 45 --dies 1 2 "$bin/collectives" --then die --dies 1
     ;;
 esac
 

@@ -306,6 +306,13 @@ void add_losses(List& list, const Kit& k) {
     k.device->kernels().cross_entropy_stats(k.device->compute(), o);
     return k.moves(2 * bytes, &Kernels::cross_entropy_finish, o);
   });
+  push(list, "combine_stats", [=](Room& room) {  // of two ranks
+    return k.moves(4 * 9 * real(k.rows), &Kernels::combine_stats,
+                   CombineStats{.rows = k.rows,
+                                .parts = 2,
+                                .in = room.floats(6 * k.rows),
+                                .out = room.zeros(3 * k.rows, DType::f32)});
+  });
 }
 
 void add_vectors(List& list, const Kit& k) {
