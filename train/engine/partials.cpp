@@ -62,10 +62,8 @@ void Partials::sum(int unit) {
   if (packs) pack(slab, ranges);
   const kernels::Buffer all{packs ? packed_.data() : slab + ranges.front().first, DType::f32,
                             count_of(ranges)};
-  collective::Work work =
-      tp_->all_reduce(all, collective::Reduce::sum, {.after = device_->record(device_->compute())});
-  device_->wait(device_->compute(), work.done());
-  work.wait();
+  tp_->all_reduce(all, collective::Reduce::sum, {.after = device_->record(device_->compute())})
+      .wait(*device_);
   if (packs) unpack(slab, ranges);
 }
 

@@ -3,9 +3,6 @@
 #include "troupe/train/engine/internal/with_plan.hpp"
 #include "troupe/train/internal/reject.hpp"
 
-#include <algorithm>
-#include <array>
-
 namespace troupe::train::internal {
 namespace {
 
@@ -28,20 +25,25 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape) {
     reject("the layout says " + text(layout.dp, layout.tp, layout.pp) +
            " and the mesh was made as " + text(shape.dp, shape.tp, shape.pp) +
            ": give both the same");
-  if (layout.tp > 1 || layout.sequence)
-    reject("the engine has no tensor or sequence parallelism yet: use dp=" +
-           std::to_string(shape.ranks() / shape.pp) + " with tp=1");
   if (layout.compute != DType::f32)
     reject("the engine computes in f32 only: " + std::string(kernels::name_of(layout.compute)) +
            " is not there yet");
 }
 
-RankPlan checked_plan(const Model& model, const Layout& layout, const collective::Mesh& mesh,
-                      const OptimizerOptions& optimizer) {
+/// Checks what an engine is made of first: nothing else has been made then.
+Catalogue checked_catalogue(const Model& model, const Layout& layout, const collective::Mesh& mesh,
+                            const OptimizerOptions& optimizer) {
   require_model(model);
   require_layout(layout, mesh.shape);
   check(optimizer);
-  return rank_plan(model, layout, mesh.pp_rank);
+  const Index whole = declare(model, layout);
+  Catalogue catalogue;
+  for (const UnitPlace& unit : whole.units()) {
+    catalogue.emplace_back();
+    for (const TensorId id : unit.tensors)
+      catalogue.back().push_back({whole[id].name, whole[id].global});
+  }
+  return catalogue;
 }
 
 Index sealed(Index index, const Layout& layout) {
@@ -58,10 +60,11 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       mesh(ranks),
       device(where),
       optimizer(rule),
-      pipeline(checked_plan(model, layout, mesh, optimizer)),
-      index(sealed(declare(model, layout, pipeline.stages), layout)),
+      catalogue(checked_catalogue(model, layout, mesh, optimizer)),
+      pipeline(rank_plan(model, layout, mesh.pp_rank)),
+      index(sealed(declare(model, layout, pipeline.stages, mesh.tp_rank), layout)),
       units(units_of_layers(index)),
-      store(with_plan(model, layout, mesh.pp_rank, nullptr, optimizer, [this] {
+      store(with_plan(model, layout, place(), nullptr, optimizer, [this] {
         return Store(index, device,
                      {.zero = layout.zero,
                       .dp_rank = mesh.dp_rank,
@@ -70,26 +73,9 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
                      mesh.dp.get());
       })) {}
 
-Totals exchange(collective::Communicator* dp, const Counts& mine) {
-  constexpr std::size_t kNumbers = 3;
-  const std::array<std::int64_t, kNumbers> sent = {mine.targets, mine.samples, mine.batches};
-  const std::size_t ranks = dp == nullptr ? 1 : static_cast<std::size_t>(dp->size());
-  std::vector<std::int64_t> all(sent.begin(), sent.end());
-  all.resize(kNumbers * ranks);
-  if (dp != nullptr)
-    dp->all_gather(std::span<const std::int64_t>(sent), all,
-                   {.purpose = collective::Purpose::count})
-        .wait();
-  Totals totals;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    if (dp != nullptr && static_cast<int>(rank) == dp->rank()) totals.first_sample = totals.samples;
-    const std::int64_t batches = all[rank * kNumbers + 2];
-    if (batches == kRefused && totals.refused_by < 0) totals.refused_by = static_cast<int>(rank);
-    totals.targets += all[rank * kNumbers];
-    totals.samples += all[rank * kNumbers + 1];
-    totals.batches = std::max(totals.batches, batches);
-  }
-  return totals;
+void Parts::require_sound() const {
+  if (device.is_cpu() || mesh.world == nullptr || !mesh.world->is_over()) return;
+  mesh.world->barrier();
 }
 
 }  // namespace troupe::train::internal

@@ -95,7 +95,8 @@ void Pipeline::transfer(Walk& walk, std::size_t at, std::size_t end) {
         transfers.receive(data, peer);
     }
   };
-  parts_->mesh.pp->group(calls, {.after = parts_->device.record(parts_->device.compute())}).wait();
+  parts_->mesh.pp->group(calls, {.after = parts_->device.record(parts_->device.compute())})
+      .wait(parts_->device);
   walk.trace.bubble += steady_now() - start;
 }
 

@@ -34,9 +34,9 @@ void Ties::reduce(Reductions& reductions) {
   for (const TensorId id : uses_) {
     const kernels::Buffer gradient = buffer_of(parts_->store.gradients_of(id));
     if (parts_->stages().has_last())
-      parts_->mesh.tied->send(gradient, kFirst, terms()).wait();
+      parts_->mesh.tied->send(gradient, kFirst, terms()).wait(parts_->device);
     else
-      parts_->mesh.tied->receive(gradient, kLast, terms()).wait();
+      parts_->mesh.tied->receive(gradient, kLast, terms()).wait(parts_->device);
   }
   if (!parts_->stages().has_first()) return;
   std::vector<int> units;
@@ -50,9 +50,9 @@ void Ties::publish() {
   for (const TensorId id : tensors_) {
     const kernels::Buffer weights = buffer_of(parts_->store.weights_of(id));
     if (parts_->stages().has_last())
-      parts_->mesh.tied->receive(weights, kFirst, terms()).wait();
+      parts_->mesh.tied->receive(weights, kFirst, terms()).wait(parts_->device);
     else
-      parts_->mesh.tied->send(weights, kLast, terms()).wait();
+      parts_->mesh.tied->send(weights, kLast, terms()).wait(parts_->device);
   }
 }
 

@@ -226,7 +226,7 @@ void Store::release(int unit) {
 
 Buffer Store::weights(int unit) {
   float* slab = state_->weight_slab(unit);
-  state_->at(unit).weights_work.wait();
+  state_->at(unit).weights_work.wait(state_->device);
   return buffer(slab, state_->place(unit).size);
 }
 
@@ -300,7 +300,7 @@ Event Store::reduce(int unit) {
 void Store::finish_reduce(int unit) {
   State::Unit& state = state_->at(unit);
   if (!state.reducing) return;
-  state.gradients_work.wait();
+  state.gradients_work.wait(state_->device);
   state.reducing = false;
   if (state_->zero >= 2) state_->accumulate(unit);
 }

@@ -4,30 +4,48 @@
 #include "tests/device/nccl_group.hpp"
 #include "tests/train/engine/ranks.hpp"
 
+#include <barrier>
+#include <chrono>
+#include <string>
+
 namespace troupe::train::testing {
 namespace {
 
 using kernels::HostDevice;
 
-/// On every rank; over the NCCL back end with a library of the tests.
-std::vector<Record> run_on_devices(const Experiment& e, std::vector<HostDevice>& devices) {
-  const int ranks = e.layout.dp;
+/// Runs the body on every rank, over the NCCL back end with a library of the tests; what each let
+/// out.
+std::vector<std::string> on_devices(const collective::MeshShape& shape,
+                                    std::vector<HostDevice>& devices, const RankBody& body,
+                                    Duration timeout = std::chrono::seconds(60)) {
+  const int ranks = shape.ranks();
   devices = std::vector<HostDevice>(static_cast<std::size_t>(ranks));
-  std::vector<Record> records(devices.size());
   collective::Group worlds(devices.size());
-  if (ranks > 1) worlds = collective::over_fake_nccl(collective::local_group(ranks), &devices);
+  if (ranks > 1)
+    worlds = collective::over_fake_nccl(
+        collective::local_group(ranks, {.timeout = timeout, .slot = {1 << 16}}), &devices);
+  std::vector<std::string> errors(devices.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
     threads.emplace_back([&, rank] {
       try {
-        RankContext context{collective::make_mesh(std::move(worlds[rank]), {.dp = ranks}),
+        RankContext context{collective::make_mesh(std::move(worlds[rank]), shape),
                             devices[rank].device()};
-        records[rank] = run_on(context, e);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        body(context);
+      } catch (const std::exception& e) {
+        errors[rank] = e.what();
       }
     });
   for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+std::vector<Record> run_on_devices(const Experiment& e, std::vector<HostDevice>& devices) {
+  std::vector<Record> records(static_cast<std::size_t>(e.layout.ranks()));
+  const auto errors = on_devices(mesh_of(e.layout), devices, [&](RankContext& context) {
+    records[static_cast<std::size_t>(context.mesh.rank())] = run_on(context, e);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(errors.size()));
   return records;
 }
 
@@ -36,7 +54,10 @@ void expect_equal(const Experiment& e) {
   std::vector<HostDevice> devices;
   const std::vector<Record> on_cpu = run(e), on_devices = run_on_devices(e, devices);
   EXPECT_EQ(on_devices, on_cpu);
-  for (const HostDevice& device : devices) EXPECT_EQ(device.strays(), "");
+  for (const HostDevice& device : devices) {
+    EXPECT_EQ(device.strays(), "");
+    EXPECT_EQ(device.host_waits(), 0);
+  }
 }
 
 TEST(EngineOnADevice, AStepHasTheCpusBits) {
@@ -56,6 +77,44 @@ TEST(EngineOnADevice, DataParallelAndEveryZeroStageHaveTheCpusBits) {
     SCOPED_TRACE("zero " + std::to_string(zero));
     expect_equal({.layout = {.dp = 2, .zero = zero, .micro = 2}, .ignored = 0.3});
   }
+}
+
+TEST(EngineOnADevice, TensorAndSequenceParallelRanksHaveTheCpusBits) {
+  for (const bool sequence : {false, true}) {
+    SCOPED_TRACE(sequence ? "sequence" : "tensor");
+    expect_equal({.layout = {.tp = 2, .micro = 2, .sequence = sequence}, .ignored = 0.3});
+  }
+}
+
+TEST(EngineOnADevice, APipelineHasTheCpusBits) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    SCOPED_TRACE(schedule);
+    expect_equal({.layout = {.pp = 2, .micro = 4, .schedule = schedule}, .ignored = 0.3});
+  }
+}
+
+TEST(EngineOnADevice, AMeshOfAllAxesHasTheCpusBits) {
+  expect_equal({.layout = {.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2}, .steps = 2});
+}
+
+// The host waits for no reduction: the device does, and the step's end tells that it failed.
+TEST(EngineOnADevice, AnOperationThatOnlyTheDeviceWaitsForFailsTheStep) {
+  const GptShape shape;
+  std::barrier together(2);
+  std::vector<HostDevice> devices;
+  const auto errors = on_devices({.tp = 2}, devices, [&](RankContext& context) {
+    Engine engine(gpt(shape), {.tp = 2}, context.mesh, context.device);
+    engine.initialize(1);
+    std::vector<Rows> parts = share_of(shape, 0, 4, 0, 1, 1);
+    (void)engine.step(micros_of(parts));
+    together.arrive_and_wait();
+    context.mesh.tp->set_timeout(std::chrono::milliseconds(200));
+    collective::fake_nccl().hold(1);
+    (void)engine.step(micros_of(parts));
+  });
+  collective::fake_nccl().hold(0);
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find(" did not end "), std::string::npos) << error;
 }
 
 }  // namespace

@@ -5,10 +5,21 @@
 #include "troupe/train/engine/internal/gathers.hpp"
 #include "troupe/train/engine/internal/slots.hpp"
 #include "troupe/train/layers/layer.hpp"
+#include "troupe/train/optimizers/norm.hpp"
 #include "troupe/train/optimizers/optimizer.hpp"
 #include "troupe/train/params/store.hpp"
 
+#include <string>
+#include <vector>
+
 namespace troupe::train::internal {
+
+/// A tensor of the model, in no layout.
+struct CatalogueTensor {
+  std::string name;
+  Shape shape;
+};
+using Catalogue = std::vector<std::vector<CatalogueTensor>>;
 
 struct Parts {
   /// Checks, declares the model's tensors and makes their memory. Throws as Engine::Engine().
@@ -22,36 +33,23 @@ struct Parts {
   collective::Mesh& mesh;
   kernels::Device& device;
   OptimizerOptions optimizer;
+  /// Tensors of the whole model by unit, whatever stage has them: what a snapshot has of them.
+  Catalogue catalogue;
   RankPlan pipeline;
   Index index;
   UnitsOfLayers units;
   Store store;
 
+  RankPlace place() const noexcept { return {.tp = mesh.tp_rank, .pp = mesh.pp_rank}; }
   const RankStages& stages() const noexcept { return pipeline.stages; }
   bool has(int unit) const { return index.units()[static_cast<std::size_t>(unit)].size != 0; }
   int unit_count() const noexcept { return static_cast<int>(index.units().size()); }
+  NormGroups norm_groups() const noexcept { return {mesh.dp.get(), mesh.tp.get(), mesh.pp.get()}; }
+  /// Throws what ended the mesh. Work::wait(device) tells nobody: on a device it is asked here, when
+  /// the results are on the host. A CPU's operations have told it themselves.
+  void require_sound() const;
   int layer_count() const noexcept { return static_cast<int>(model.size()); }
   const Layer& layer(int l) const { return *model[static_cast<std::size_t>(l)]; }
 };
-
-/// What a rank brings to a call in which all ranks take part.
-struct Counts {
-  std::int64_t targets = 0;
-  std::int64_t samples = 0;
-  std::int64_t batches = 0;  ///< kRefused: it refuses its inputs, and no rank goes on
-};
-inline constexpr std::int64_t kRefused = -1;
-
-/// Of all data-parallel ranks, for one step.
-struct Totals {
-  std::int64_t targets = 0;
-  std::int64_t samples = 0;
-  std::int64_t batches = 0;       ///< of the rank that has the most
-  std::int64_t first_sample = 0;  ///< of this rank, when samples are numbered by rank
-  int refused_by = -1;            ///< the first rank that refuses its inputs; -1: none
-};
-
-/// Every rank calls it with its own numbers. Throws errors of the group.
-Totals exchange(collective::Communicator* dp, const Counts& mine);
 
 }  // namespace troupe::train::internal

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,13 +37,22 @@ struct Engine::State {
         update(parts) {}
 
   /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
-  /// ranks may have come to different places. It ends the group, so that no rank waits.
+  /// ranks may have come to different places. It ends the group, so that no rank waits. So does an
+  /// error of an operation that only the device has waited for.
   template <class F>
   auto guarded(const char* what, F&& call) {
     require_running();
     const kernels::FlushDenormals flush;
     try {
-      return std::forward<F>(call)();
+      const auto check = [this] { parts.require_sound(); };
+      if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+        std::forward<F>(call)();
+        return check();
+      } else {
+        auto result = std::forward<F>(call)();
+        check();
+        return result;
+      }
     } catch (...) {
       stop(what);
       throw;

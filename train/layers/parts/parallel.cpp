@@ -21,11 +21,10 @@ Communicator& group(const Run& run) {
   return *run.tp;
 }
 
-/// What is enqueued later waits for the work. Its error is thrown here where it has ended, as it
-/// has on a communicator that works in the call.
+/// What is enqueued later waits for the work. Its error is thrown here on the CPU; on a device the
+/// engine finds it.
 void order(const Run& run, Work work) {
-  run.device.wait(run.device.compute(), work.done());
-  work.wait();
+  work.wait(run.device);
 }
 
 Terms after_queue(const Run& run) {
