@@ -131,7 +131,8 @@ struct TaskOptions {
   Placement placement = {};
   Labels labels = {};
   /// Runs again when its worker or node dies, or a result is lost, even if it may have run (then it
-  /// should give the same bytes: runtime/README.md, "A lost value"); -1: without limit. Default 3.
+  /// should give the same bytes: runtime/docs/object.md, "A lost value"); -1: without limit.
+  /// Default 3.
   int max_retries = 3;
   /// Exceptions of the function that are retried too, out of the same number. Default: none, as
   /// most are bugs.

@@ -17,12 +17,12 @@
 /// a later one lives or the actor is dead, a kill until the actor is dead or, if it may be
 /// restarted, the life that was meant is over.
 ///
-/// Invariants: H-1 every life that control starts here is answered by ActorStarted or
+/// Invariants: HOST-1 every life that control starts here is answered by ActorStarted or
 /// ActorStartFailed, or by ActorGone when its process ended first or its constructor threw though
 /// a life before had begun, and after ActorStarted by one ActorGone to each control that may not
-/// know of it. H-2 control is asked once about an actor,
-/// whoever watches it here. H-3 what a constructor's arguments hold is let go once, when its actor
-/// is dead or never was.
+/// know of it. HOST-2 control is asked once about an actor,
+/// whoever watches it here. HOST-3 what a constructor's arguments hold is let go once, when its
+/// actor is dead or never was.
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"

@@ -10,9 +10,9 @@
 /// costs a few chunks of time. It need not have the object any more: then its asker comes back and
 /// says so (`without`), and it is named no more until it has asked itself.
 ///
-/// Invariants: B-1 nobody is named to a node that it gets its own bytes from, over any number of
-/// others. B-2 a node has at most `fan` nodes that were sent to it, this node too unless nobody
-/// else is left. B-3 at most `objects` are remembered, those asked for last.
+/// Invariants: BROADCAST-1 nobody is named to a node that it gets its own bytes from, over any
+/// number of others. BROADCAST-2 a node has at most `fan` nodes that were sent to it, this node too
+/// unless nobody else is left. BROADCAST-3 at most `objects` are remembered, those asked for last.
 #pragma once
 
 #include "troupe/runtime/base/ids.hpp"

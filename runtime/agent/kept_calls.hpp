@@ -13,10 +13,11 @@
 ///     kept.serve(job, process);             // → KeptCall, MadeBy and Rebuild to that process
 ///     kept.carry_out();                     // again while pending(), and owners.settle()
 ///
-/// Invariants: K-1 bytes() is what the calls that are kept take, with the arguments held for them.
-/// K-2 a call is known as long as a process may name it, an object that it made has a record, or a
-/// known call needs it. K-3 who takes a call over has every call that it needs whose result is
-/// gone, before it. K-4 each orphan is rebuilt by somebody, or gone() for the OwnerTable.
+/// Invariants: KEPT-1 bytes() is what the calls that are kept take, with the arguments held for
+/// them. KEPT-2 a call is known as long as a process may name it, an object that it made has a
+/// record, or a known call needs it. KEPT-3 who takes a call over has every call that it needs
+/// whose result is gone, before it. KEPT-4 each orphan is rebuilt by somebody, or gone() for the
+/// OwnerTable.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"

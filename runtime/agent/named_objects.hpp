@@ -13,8 +13,8 @@
 /// asked again of each new control, and so is every name that is kept here: an object is let go of
 /// when control knows its name no more, or for another.
 ///
-/// Invariants: N-1 an object is held here as long as control may have a name for it whose keeper
-/// this node is. N-2 what a process asks is answered once, if it lives.
+/// Invariants: NAMED-1 an object is held here as long as control may have a name for it whose
+/// keeper this node is. NAMED-2 what a process asks is answered once, if it lives.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"

@@ -14,11 +14,11 @@
 /// on_peer_reset(), on_node_dead() and on_control_reset() follows: then all that was sent before
 /// may be lost, and everything with that node is over. The other side is told the same.
 ///
-/// Invariants: NW-1 after a reset nothing of before it is handed in or sent. NW-2 a node that was
-/// declared dead is never spoken with again. NW-3 memory per node is bounded by max_backlog, the
-/// Link's two windows and one frame. NW-4 RegisterNode precedes everything else that control's
-/// process gets. NW-5 a frame that cannot be read ends the talk with its sender and with nobody
-/// else.
+/// Invariants: NETWORK-1 after a reset nothing of before it is handed in or sent. NETWORK-2 a node
+/// that was declared dead is never spoken with again. NETWORK-3 memory per node is bounded by
+/// max_backlog, the Link's two windows and one frame. NETWORK-4 RegisterNode precedes everything
+/// else that control's process gets. NETWORK-5 a frame that cannot be read ends the talk with its
+/// sender and with nobody else.
 ///
 /// Use it from one thread; nothing blocks. Handler methods are called from poll() only and may call
 /// send() and send_control().

@@ -51,10 +51,10 @@
 /// it has the ref. So as long as a ref is left, be it on its way, some node has a record of it:
 /// whoever keeps a copy can ask.
 ///
-/// Invariants: O-1 an object with a holder is never freed, unless the only node that had passed it
-/// on, to the owner maybe, died before the owner knew of that: then it is lost, and says so. O-2
-/// the dead hold nothing. O-3 every Await is answered once: with the value, or an error; only the
-/// Await of a borrowed object that its asker has let go of may go without.
+/// Invariants: REF-1 an object with a holder is never freed, unless the only node that had passed
+/// it on, to the owner maybe, died before the owner knew of that: then it is lost, and says so.
+/// REF-2 the dead hold nothing. REF-3 every Await is answered once: with the value, or an error;
+/// only the Await of a borrowed object that its asker has let go of may go without.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"

@@ -11,10 +11,11 @@
 ///     remote.node_died(node, why);                          // → out.close_portal …,
 ///     out.spill_failed
 ///
-/// Invariants: R-1 a frame reaches a process only through a portal that this process knows. R-2
-/// every lease that another node gave is returned, reclaimed by its death, or held by a live
-/// process here. R-3 a portal is closed once, with the number of calls that the dead side had begun
-/// if that is known. R-4 at most carry_window frames are under way per direction of a portal.
+/// Invariants: REMOTE-1 a frame reaches a process only through a portal that this process knows.
+/// REMOTE-2 every lease that another node gave is returned, reclaimed by its death, or held by a
+/// live process here. REMOTE-3 a portal is closed once, with the number of calls that the dead side
+/// had begun if that is known. REMOTE-4 at most carry_window frames are under way per direction of
+/// a portal.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"

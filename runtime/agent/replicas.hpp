@@ -31,10 +31,10 @@
 /// whom its keeper's OwnerTable takes for the owner, and ends like the others; one too many does
 /// no harm.
 ///
-/// Invariants: R-1 who wants copies is answered once, without error only when so many nodes have
-/// it. R-2 a search ends in a value, in bytes, or in out.not_found(). R-3 as long as the owner
-/// lives it keeps asking until there are so many copies, as far as there are nodes; then those who
-/// keep one do.
+/// Invariants: REPLICA-1 who wants copies is answered once, without error only when so many nodes
+/// have it. REPLICA-2 a search ends in a value, in bytes, or in out.not_found(). REPLICA-3 as long
+/// as the owner lives it keeps asking until there are so many copies, as far as there are nodes;
+/// then those who keep one do.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"

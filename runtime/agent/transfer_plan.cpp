@@ -605,8 +605,8 @@ std::string TransferPlan::check() const {
     if (node.link.running != running[0] || node.bulk.running != running[1]) return "running";
     if (node.ready.size() != ready) return "ready";
     if (node.asked.size() + node.connection.pulls.size() != asked) return "asked";
-    if (running[1] > 1 && bytes[1] > options_.node_bytes) return "T-3: bytes of one node";
-    if (running[0] > 1 && bytes[0] > options_.link_bytes) return "T-3: bytes of one link";
+    if (running[1] > 1 && bytes[1] > options_.node_bytes) return "FETCH-3: bytes of one node";
+    if (running[0] > 1 && bytes[0] > options_.link_bytes) return "FETCH-3: bytes of one link";
   }
   if (reserved != reserved_) return "reserved bytes";
   std::uint64_t large = 0;
@@ -616,7 +616,7 @@ std::string TransferPlan::check() const {
     if (pull.have != 0 && (pull.have > pull.bytes || !pull.has_memory)) return "bytes of nothing";
     if (by_object_.count(pull.object) == 0) return "a pull that is not found by its object";
   }
-  if (large > 1 && reserved_ > options_.all_bytes) return "T-3: bytes in all";
+  if (large > 1 && reserved_ > options_.all_bytes) return "FETCH-3: bytes in all";
   if (by_object_.size() != pulls_.size()) return "objects and pulls";
   return {};
 }

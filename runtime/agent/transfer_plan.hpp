@@ -23,11 +23,11 @@
 /// Who asks for what is about to fail (its node died, or broke the protocol, or it had another
 /// size) does not get that error: it is fetched anew once its memory is free, once per pull().
 ///
-/// Invariants: T-1 every pull ends in one Complete or one Failed. T-2 reserved memory ends in one
-/// Complete or one Discard, and never while a connection may write into it. T-3 bytes reserved stay
-/// within the bounds, but for one object that is larger than they are. T-4 there is at most one
-/// connection per node. T-5 what is asked for from a byte on is of the life of the object that the
-/// bytes before it are of.
+/// Invariants: FETCH-1 every pull ends in one Complete or one Failed. FETCH-2 reserved memory ends
+/// in one Complete or one Discard, and never while a connection may write into it. FETCH-3 bytes
+/// reserved stay within the bounds, but for one object that is larger than they are. FETCH-4 there
+/// is at most one connection per node. FETCH-5 what is asked for from a byte on is of the life of
+/// the object that the bytes before it are of.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"

@@ -14,8 +14,8 @@
 ///
 /// Who has answered does not name the dead any more: after the last one it is forgotten.
 ///
-/// Invariant T-1: an object that is adopted, not the owner table's and not to be freed already is
-/// some living process's, and is freed when that one dies.
+/// Invariant TRANSIT-1: an object that is adopted, not the owner table's and not to be freed
+/// already is some living process's, and is freed when that one dies.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"

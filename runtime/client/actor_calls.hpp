@@ -5,8 +5,8 @@
 /// the later ones. When an actor dies, a call that its worker had not begun goes to the next
 /// incarnation; one that it had begun ends in an error whose outcome is unknown (at most once).
 ///
-/// Invariants: A-1 a call is sent at most once to each incarnation, and never after it may have
-/// begun elsewhere. A-2 order of sending is order of calling.
+/// Invariants: CALL-1 a call is sent at most once to each incarnation, and never after it may have
+/// begun elsewhere. CALL-2 order of sending is order of calling.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"

@@ -23,9 +23,10 @@
 ///     first lineage.entrust(n, index, object);          // what may be asked for
 ///     lineage.all_taken_over();
 ///
-/// Invariants: L-1 bytes() is what the calls that are kept take together with what is parked for
-/// them. L-2 an entry is parked while a kept call names it and no handle does. L-3 a call that is
-/// under way is not begun again. L-4 nothing here recurses along a chain of calls.
+/// Invariants: LINEAGE-1 bytes() is what the calls that are kept take together with what is parked
+/// for them. LINEAGE-2 an entry is parked while a kept call names it and no handle does. LINEAGE-3
+/// a call that is under way is not begun again. LINEAGE-4 nothing here recurses along a chain of
+/// calls.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"

@@ -15,10 +15,11 @@
 ///
 /// A thread of this process that awaits a task may run it itself (in_place.hpp).
 ///
-/// Invariants: T-1 a task is in exactly one place: waiting, ready, in flight, claimed by who awaits
-/// it, running here or gone. T-2 an unstarted call never costs a retry. T-3 a reclaimed lease gets
-/// no new call. T-4 no task is sent again that has killed kPoison workers, whatever its retries.
-/// T-5 of two attempts one ends the task, and neither waits behind the other.
+/// Invariants: TASK-1 a task is in exactly one place: waiting, ready, in flight, claimed by who
+/// awaits it, running here or gone. TASK-2 an unstarted call never costs a retry. TASK-3 a
+/// reclaimed lease gets no new call. TASK-4 no task is sent again that has killed kPoison workers,
+/// whatever its retries. TASK-5 of two attempts one ends the task, and neither waits behind the
+/// other.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"

@@ -1,6 +1,6 @@
 /// RemoteTable: three agents' tables joined by FIFO links, driven at random, with deaths of
-/// processes and of a node. Proves: nothing is given twice or leaked, portals open and
-/// close in pairs, credits bound what is under way.
+/// processes and of a node. Proves REMOTE-1 to REMOTE-4: nothing is given twice or leaked, portals
+/// open and close in pairs, credits bound what is under way.
 #include "troupe/runtime/agent/remote.hpp"
 
 #include "troupe/runtime/base/random.hpp"

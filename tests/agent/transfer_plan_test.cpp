@@ -321,9 +321,9 @@ class World {
       catch_up();
       ASSERT_EQ(plan_.check(), "");
     }
-    EXPECT_EQ(plan_.pulls(), 0u) << "T-1: a pull that never ends";
-    EXPECT_TRUE(memory_.empty()) << "T-2: memory that nobody has";
-    for (const auto& [id, count] : wanted_) EXPECT_EQ(count, 0) << "T-1: " << id.low;
+    EXPECT_EQ(plan_.pulls(), 0u) << "FETCH-1: a pull that never ends";
+    EXPECT_TRUE(memory_.empty()) << "FETCH-2: memory that nobody has";
+    for (const auto& [id, count] : wanted_) EXPECT_EQ(count, 0) << "FETCH-1: " << id.low;
   }
   int completed = 0, failed = 0, named = 0, resumed = 0;
 
@@ -513,10 +513,10 @@ class World {
   }
   void act(Plan::Ask& ask) {
     EXPECT_EQ(memory_.count(ask.pull), 1u);
-    EXPECT_FALSE(is_written(ask.pull)) << "T-2: two connections write the same memory";
+    EXPECT_FALSE(is_written(ask.pull)) << "FETCH-2: two connections write the same memory";
     const auto part = parts_.find(ask.pull);
-    EXPECT_EQ(ask.have, part == parts_.end() ? 0 : part->second) << "T-5";
-    EXPECT_EQ(ask.stamp, ask.have == 0 ? 0u : 7u) << "T-5";
+    EXPECT_EQ(ask.have, part == parts_.end() ? 0 : part->second) << "FETCH-5";
+    EXPECT_EQ(ask.stamp, ask.have == 0 ? 0u : 7u) << "FETCH-5";
     resumed += ask.have != 0 ? 1 : 0;
     asked_.push_back(ask);
     expected_[ask.pull] = ask.connection;
@@ -535,7 +535,7 @@ class World {
     EXPECT_EQ(memory_.erase(discard.pull), 1u);
     expected_.erase(discard.pull);
     for (const auto& [number, c] : connections_)
-      EXPECT_NE(c.writing, discard.pull) << "T-2: memory is written after it was given back";
+      EXPECT_NE(c.writing, discard.pull) << "FETCH-2: memory is written after it was given back";
   }
   void act(Plan::Failed& f) {
     end(0, f.object, true);
@@ -543,8 +543,8 @@ class World {
   }
   void end(std::uint64_t pull, ObjectId id, bool wanted) {
     for (const auto& [number, c] : connections_)
-      EXPECT_TRUE(pull == 0 || c.writing != pull) << "T-2: sealed while it is written";
-    EXPECT_EQ(wanted_[id], wanted ? 1 : 0) << "T-1: an end that nobody waits for";
+      EXPECT_TRUE(pull == 0 || c.writing != pull) << "FETCH-2: sealed while it is written";
+    EXPECT_EQ(wanted_[id], wanted ? 1 : 0) << "FETCH-1: an end that nobody waits for";
     wanted_[id] = 0;
   }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A planted bug that does not fit the code any more is not planted: each patch applies, to one unit, and tests/README.md
+# A planted bug that does not fit the code any more is not planted: each patch applies, to one unit, and tests/simulation/mutants/README.md
 # says when the simulator finds it.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -11,6 +11,6 @@ for patch in "$folder"/*.patch; do
   why=$(git apply --check "$patch" 2>&1) || offence "$patch:1: does not apply: ${why%%$'\n'*}"
   [[ $(grep -c '^+++ ' "$patch") == 1 ]] || offence "$patch:1: a mutant is a mistake in one unit"
   name=$(basename "$patch" .patch)
-  grep -qF "\`$name\`" tests/README.md || offence "$patch:1: tests/README.md does not say when it is found"
+  grep -qF "\`$name\`" tests/simulation/mutants/README.md || offence "$patch:1: mutants/README.md does not say when it is found"
 done
 finish "$count mutants"

@@ -103,10 +103,21 @@ rm runtime/a.hpp
 mkdir -p tests/simulation/mutants
 printf 'int a;\nint b;\n' >runtime/core.cpp
 printf -- '--- a/runtime/core.cpp\n+++ b/runtime/core.cpp\n@@ -1,2 +1,1 @@\n int a;\n-int b;\n' >tests/simulation/mutants/core_b.patch
-echo '`core_b`' >tests/README.md
+echo '`core_b`' >tests/simulation/mutants/README.md
 clean mutants
 echo 'int a, c;' >runtime/core.cpp
 expect mutants '^tests/simulation/mutants/core_b.patch:1: does not apply'
+
+mkdir -p runtime/docs
+printf '`Actor` stands in `core.cpp` and `nobody_s_name`\n' >runtime/docs/a.md
+expect docs '^runtime/docs/a.md:1: nothing in the code is called nobody_s_name'
+rm -r runtime/docs
+printf -- '- **A-1** One.\n- **A-1** Two.\n[page](nowhere.md)\n' >runtime/README.md
+expect pages '^runtime/README.md:2: the invariant A-1 is defined a second time'
+expect pages '^runtime/README.md:3: nowhere.md is not there'
+for ((i = 0; i < 121; i++)); do echo line; done >runtime/README.md
+expect pages 'a README has at most 120'
+rm runtime/README.md
 
 [[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
 echo 'each check finds what it is for'

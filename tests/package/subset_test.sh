@@ -12,7 +12,7 @@ quiet() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "failed: $*"; }; }
 
 say build
 absent=()
-for name in CapnProto CAF CLI11 RocksDB OpenSSL spdlog fmt PkgConfig GTest; do
+for name in CapnProto CAF CLI11 RocksDB OpenSSL fmt PkgConfig GTest; do
   absent+=("-DCMAKE_DISABLE_FIND_PACKAGE_$name=ON")
 done
 generator=()

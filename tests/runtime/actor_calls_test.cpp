@@ -1,5 +1,5 @@
-// ActorCalls: A-1 a call is sent at most once to each life and never after it may have begun
-// elsewhere, A-2 order of sending is order of calling.
+// ActorCalls: CALL-1 a call is sent at most once to each life and never after it may have begun
+// elsewhere, CALL-2 order of sending is order of calling.
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/objects.hpp"
 

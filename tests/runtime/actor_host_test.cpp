@@ -1,6 +1,6 @@
-// ActorHost: H-1 every life that control starts is answered and its end reported once, H-2 control
-// is asked once about an actor, H-3 the constructor's arguments are let go once; and what is said
-// again to a control that was restarted.
+// ActorHost: HOST-1 every life that control starts is answered and its end reported once, HOST-2
+// control is asked once about an actor, HOST-3 the constructor's arguments are let go once; and
+// what is said again to a control that was restarted.
 #include "troupe/runtime/agent/actors.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// KeptCalls: K-1 bytes, K-2 what is known how long, K-3 who takes a call over has what it needs,
-// K-4 each orphan ends; and that only runs cost retries.
+// KeptCalls: KEPT-1 bytes, KEPT-2 what is known how long, KEPT-3 who takes a call over has what it
+// needs, KEPT-4 each orphan ends; and that only runs cost retries.
 // tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
 #include "troupe/runtime/agent/kept_calls.hpp"
 

@@ -1,5 +1,6 @@
-// Lineage: L-1 bytes, L-2 what is parked, L-3 what is under way is not begun again, L-4 long chains
-// without recursion; what is gathered, in which order, and what stands in the way.
+// Lineage: LINEAGE-1 bytes, LINEAGE-2 what is parked, LINEAGE-3 what is under way is not begun
+// again, LINEAGE-4 long chains without recursion; what is gathered, in which order, and what stands
+// in the way.
 #include "troupe/runtime/client/lineage.hpp"
 
 #include <gtest/gtest.h>
@@ -83,7 +84,7 @@ TEST_F(Lineages, AnArgumentThatNothingMadeIsParked) {
   const std::size_t before = lineage.bytes();
   Entry& parked = entry_of(put);
   EXPECT_TRUE(drop(lineage, put));
-  EXPECT_GE(lineage.bytes(), before + 5000) << "L-1";
+  EXPECT_GE(lineage.bytes(), before + 5000) << "LINEAGE-1";
   {
     const Handle again = lineage.revive(parked);
     EXPECT_TRUE(again);
@@ -94,7 +95,7 @@ TEST_F(Lineages, AnArgumentThatNothingMadeIsParked) {
   EXPECT_TRUE(lineage.park(parked));
   EXPECT_TRUE(out.freed.empty());
   drop(lineage, result);
-  EXPECT_EQ(out.freed, std::vector<Entry*>{&parked}) << "L-2";
+  EXPECT_EQ(out.freed, std::vector<Entry*>{&parked}) << "LINEAGE-2";
   EXPECT_EQ(lineage.bytes(), 0u);
 }
 
@@ -175,7 +176,7 @@ TEST_F(Lineages, EachRunCostsARetry) {
   Spec& spec = *entry_of(a).made_by;
   auto running = lineage.begin(spec);
   EXPECT_EQ(running->attempt, 2u);
-  EXPECT_TRUE(gather(lineage, spec).empty()) << "L-3";
+  EXPECT_TRUE(gather(lineage, spec).empty()) << "LINEAGE-3";
   Handle heir = object();
   lineage.is_result(spec, 0, entry_of(heir));
   running->results.push_back(heir);
@@ -214,7 +215,7 @@ TEST_F(Lineages, AChainOfAHundredThousandCalls) {
     drop(lineage, last);
     last = next_one;
   }
-  EXPECT_EQ(gather(lineage, *entry_of(last).made_by).size(), 100'001u) << "L-4";
+  EXPECT_EQ(gather(lineage, *entry_of(last).made_by).size(), 100'001u) << "LINEAGE-4";
   drop(lineage, last);
   EXPECT_EQ(lineage.kept(), 0u);
 }

@@ -1,5 +1,5 @@
-// OwnerTable: O-1 nothing with a holder is freed, O-2 the dead hold nothing, O-3 every Await is
-// answered once. tests/simulation/ownership_test.cpp judges the whole protocol.
+// OwnerTable: REF-1 nothing with a holder is freed, REF-2 the dead hold nothing, REF-3 every Await
+// is answered once. tests/simulation/ownership_test.cpp judges the whole protocol.
 #include "troupe/runtime/agent/owners.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// TaskManager: a task that runs unusually long gets a second attempt, T-5 one of the two ends it
+// TaskManager: a task that runs unusually long gets a second attempt, TASK-5 one of the two ends it
 // and neither waits behind the other; the usual time of a function.
 #include "troupe/runtime/client/tasks.hpp"
 

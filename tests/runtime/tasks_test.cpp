@@ -1,5 +1,5 @@
-// TaskManager: T-1 a task is in one place, T-2 an unstarted call costs no retry, T-3 a reclaimed
-// lease gets nothing new; and when it asks for, recalls and returns leases.
+// TaskManager: TASK-1 a task is in one place, TASK-2 an unstarted call costs no retry, TASK-3 a
+// reclaimed lease gets nothing new; and when it asks for, recalls and returns leases.
 #include "troupe/runtime/client/tasks.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Pages: a README has at most 120 lines, the root's 200; links between pages lead somewhere; an invariant's id is defined once.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+pages=$(find . -name '*.md' -not -path './build*' -not -path './.*/*' -printf '%P\n' | sort)
+count=0
+ids=$(mktemp)
+trap 'rm -f "$ids"' EXIT
+for page in $pages; do
+  count=$((count + 1))
+  limit=120
+  [[ $page != README.md ]] || limit=200
+  lines=$(wc -l <"$page")
+  [[ $(basename "$page") != README.md ]] || ((lines <= limit)) ||
+    offence "$page:$limit: has $lines lines; a README has at most $limit"
+  while IFS=: read -r line link; do
+    [[ -e $(dirname "$page")/$link ]] || offence "$page:$line: $link is not there"
+  done < <(grep -noP '\]\(\K[^)#:]+(?=[)#])' "$page" || true)
+  while IFS=: read -r line id; do
+    id=${id//[*- ]/}
+    ! grep -q "^$id " "$ids" || offence "$page:$line: the invariant $id is defined a second time: $(sed -n "s/^$id //p" "$ids")"
+    printf '%s %s:%s\n' "$id" "$page" "$line" >>"$ids"
+  done < <(grep -noE '^- (\*\*)?[A-Z]+-[0-9]+(\*\*|:)' "$page" | sed -E 's/:- /:/; s/\*\*//g; s/:$//' || true)
+done
+finish "$count pages"
