@@ -68,7 +68,7 @@ enum class PeerOwn : std::uint8_t {
   copy,      ///< that it asked for, or was asked for: Replicas
   transfer,  ///< that was asked of it, or by it: Transfers
   program,   ///< of a job whose driver is there: Programs
-  answer,    ///< to what it was asked: Node, Locating
+  answer,    ///< to what it was asked: Node, LocationQuery
 };
 struct PeerRule {
   PeerOwn own = PeerOwn::anything;

@@ -66,7 +66,7 @@ struct Network::Impl {
   Handler& handler;
   std::unique_ptr<net::Transport> transport;
   SessionId session = SessionId::random();
-  control::Cutoff cutoff;
+  control::SelfFencing cutoff;
   Silence silence;
   wire::PeerWriter writer;
   std::map<NodeId, Peer> peers;  ///< control among them
@@ -268,7 +268,7 @@ struct Network::Impl {
     wait(peer);
   }
 
-  /// Ahead of what waits: a word of Cutoff's.
+  /// Ahead of what waits: a word of SelfFencing's.
   void send_urgent(Peer& peer, Talk talk, BlobView frame) {
     peer.out.append_urgent(talk, frame);
     ++stats.frames_sent;
@@ -304,10 +304,10 @@ struct Network::Impl {
     relieved.push_back(peer.node);
   }
 
-  // Cutoff.
+  // SelfFencing.
 
-  void run(const control::Cutoff::Out& out) {
-    for (const control::CutoffEvent& event : out) {
+  void run(const control::SelfFencing::Out& out) {
+    for (const control::SelfFencingEvent& event : out) {
       if (const auto* beat = std::get_if<control::SendToControl>(&event)) {
         send_urgent(*head, Talk::to_control, encode(control::ToControl(beat->message)));
       } else if (const auto* word = std::get_if<control::SendToPeer>(&event)) {

@@ -48,7 +48,7 @@ struct NetworkOptions {
   /// An address that the others can reach; no wildcard.
   std::string listen = "tcp://127.0.0.1:*";
   std::string build_id;
-  control::CutoffOptions cutoff;
+  control::SelfFencingOptions cutoff;
   net::LinkOptions link;
 
   std::size_t batch = 256 << 10;        ///< bytes of one Link message, unless one frame is larger
@@ -160,7 +160,7 @@ class Network {
 
   /// Whether actor calls may be run and answered at this moment; ask before each of both.
   bool may_serve(Time now) const;
-  /// The machine has slept: see control::Cutoff.
+  /// The machine has slept: see control::SelfFencing.
   void on_slept(Time now);
   /// Until when, if nothing is heard meanwhile.
   Time serves_until() const noexcept;

@@ -139,7 +139,7 @@ Node::Node(NodeOptions options)
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
   named_.start(id_);
-  locating_.start(id_);
+  location_query_.start(id_);
   open_spiller();
 }
 
@@ -155,7 +155,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   named_.start(id_);
-  locating_.start(id_);
+  location_query_.start(id_);
   open_spiller();
   join(std::move(config));
 }
@@ -211,7 +211,7 @@ void Node::loop() {
     forget_ended_jobs();
     serve_copies();
     serve_replicas();
-    if (locating_.next_deadline() != Time::max()) locating_.carry_out(steady_now());
+    if (location_query_.next_deadline() != Time::max()) location_query_.carry_out(steady_now());
     answer_quota();
     serve_memory();
     guard_memory();
@@ -263,14 +263,14 @@ Time Node::next_deadline() const {
   until = std::min(until, orphans_due_);
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  until = std::min({until, preparing_.next_deadline(), actors_.next_deadline()});
+  until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
-  until = std::min({until, replicas_.next_deadline(), locating_.next_deadline()});
+  until = std::min({until, replicas_.next_deadline(), location_query_.next_deadline()});
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
-  if (local_door_ && local_door_->opens_at() > steady_now())
-    until = std::min(until, local_door_->opens_at());
+  if (local_listener_ && local_listener_->opens_at() > steady_now())
+    until = std::min(until, local_listener_->opens_at());
   if (network_) {
     until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
                       programs_->next_deadline(), reporting_.next_deadline()});
@@ -287,8 +287,8 @@ void Node::poll_once(Time until) {
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
   const std::size_t copies = set.add(copies_ ? copies_->fd() : -1);
-  const bool is_open = local_door_ && local_door_->opens_at() <= steady_now();
-  const std::size_t door = set.add(is_open ? local_door_->fd() : -1);
+  const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
+  const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
@@ -335,12 +335,12 @@ void Node::poll_once(Time until) {
 /// Some memory for later. (A nice thread's work would be taken from the programs, too, and a
 /// `SCHED_IDLE` one may keep its process from ending.)
 void Node::prepare_memory(bool idle) {
-  if (preparing_.next_deadline() == Time::max()) return;
+  if (prefault_.next_deadline() == Time::max()) return;
   const Time now = steady_now();
-  if (!idle) return preparing_.disturbed(now);
-  if (!preparing_.due(now)) return;
-  const Bytes piece = preparing_.look(now, cpu_time_beside_us(processes_), usable_cpus());
-  if (piece.count != 0) preparing_.prepared(host_->prefault(piece), steady_now());
+  if (!idle) return prefault_.disturbed(now);
+  if (!prefault_.due(now)) return;
+  const Bytes piece = prefault_.look(now, cpu_time_beside_us(processes_), usable_cpus());
+  if (piece.count != 0) prefault_.prepared(host_->prefault(piece), steady_now());
 }
 
 void Node::drain_bell() {
@@ -465,14 +465,14 @@ void Node::bury(Process& process) {
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
-  const Transit::Died given = transit_.died(index, peers);
+  const InFlightRefs::Died given = in_flight_refs_.died(index, peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
-    if (process.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
+    if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   kept_.process_died(index);
   replicas_.process_died(index);
-  locating_.process_died(index);
+  location_query_.process_died(index);
   forget_asks(process);
   if (process.store_index != 0) host_->process_died(process.store_index);
   if (process.line != 0) lines_[process.line] = {};

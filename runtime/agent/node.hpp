@@ -15,28 +15,28 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
-#include "troupe/runtime/agent/kept_calls.hpp"
+#include "troupe/runtime/agent/in_flight_refs.hpp"
+#include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/lines.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
-#include "troupe/runtime/agent/locating.hpp"
+#include "troupe/runtime/agent/location_query.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
 #include "troupe/runtime/agent/named_objects.hpp"
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
-#include "troupe/runtime/agent/object_books.hpp"
+#include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/owners.hpp"
-#include "troupe/runtime/agent/preparing.hpp"
+#include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replicas.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
-#include "troupe/runtime/agent/transit.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/process/launch.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"
@@ -69,7 +69,7 @@ class Node final : private OwnerTable::Out,
                    private Transfers::Out,
                    private Replicas::Out,
                    private NamedObjects::Out,
-                   private Locating::Out,
+                   private LocationQuery::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -269,7 +269,7 @@ class Node final : private OwnerTable::Out,
     const Node& node;
   };
   /// Who makes the calls of processes that have ended.
-  struct Heirs final : KeptCalls::Out {
+  struct Heirs final : LineageCache::Out {
     explicit Heirs(Node& n) : node(n) {}
     std::optional<ProcessIndex> find_process(JobNumber job) override;
     void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
@@ -337,7 +337,7 @@ class Node final : private OwnerTable::Out,
   void on_name_object(Process& from, const wire::NameObject& message);
   void on_named_object(control::FromControl& message, const control::NamedObject& reply);
   void on_locate(const Process& from, const wire::Locate& message);
-  // NamedObjects::Out and Locating::Out
+  // NamedObjects::Out and LocationQuery::Out
   void hold_named(ObjectId object, std::int32_t delta) override;
   void to_control(const control::NameObject& message) override;
   void answer(ProcessIndex process, const wire::NamedObject& answer,
@@ -365,7 +365,7 @@ class Node final : private OwnerTable::Out,
   void on_call_site(Process& from, const wire::CallSite& message);
   void adopted(const wire::Adopt& message, const Process& from);
   void counted(const wire::Value& value);
-  void undo(ProcessIndex process, const Transit::Undone& undone);
+  void undo(ProcessIndex process, const InFlightRefs::Undone& undone);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
@@ -559,7 +559,7 @@ class Node final : private OwnerTable::Out,
   scheduling::LeaseTable leases_;
   OwnerTable owners_{*this};
   Heirs heirs_{*this};
-  KeptCalls kept_;
+  LineageCache kept_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node
   ToNetwork to_network_{*this};                ///< else
   std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so
@@ -595,19 +595,19 @@ class Node final : private OwnerTable::Out,
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
-  Preparing preparing_;
+  PrefaultPolicy prefault_;
   /// Rings are read in any order, so these may be read before a message of another process that
   /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
   /// are carried out.
   std::vector<wire::Location> frees_;
-  Transit transit_;
+  InFlightRefs in_flight_refs_;
   /// An object in the books, as it was when it was made.
   struct Made {
     scheduling::JobNumber job = 0;
     std::uint32_t site = 0;
     std::uint64_t bytes = 0;
   };
-  ObjectBooks books_;
+  ObjectAccounting accounting_;
   std::uint64_t job_quota_ = 0;  ///< bytes of objects of one job on this node; 0: no limit
   Duration patience_{};          ///< of who asks in vain
   struct TryAgain {
@@ -628,7 +628,7 @@ class Node final : private OwnerTable::Out,
   process::AgentConfig config_;
   process::LocalSocket launcher_;
   bool told_launcher_ = false;  ///< that this node serves
-  std::optional<process::LocalDoor> local_door_;
+  std::optional<process::LocalListener> local_listener_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;
@@ -660,7 +660,7 @@ class Node final : private OwnerTable::Out,
   Replicas replicas_{owners_, *this, {.names = true}};
   NamedObjects named_{*this};
   std::map<std::uint64_t, ObjectId> name_questions_;  ///< of copies whose owners are lost
-  Locating locating_{*this};
+  LocationQuery location_query_{*this};
   /// A copy that this node keeps, at its location: how often its bytes serve as those of the object
   /// itself, which holds the copy each time.
   struct Lent {

@@ -69,7 +69,7 @@ void Node::join(process::AgentConfig config) {
   ProgramsOptions programs;
   programs.cache = cache_folder();
   programs_.reset(new Programs(*this, id_, programs));
-  local_door_ = process::LocalDoor::listen(config.socket_name).value();
+  local_listener_ = process::LocalListener::listen(config.socket_name).value();
   config_ = std::move(config);
   replicas_.start(id_);
   open_copies();
@@ -85,7 +85,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   halt_actors();
   release_answers();
   while (at_door) {
-    auto visitor = local_door_->accept();
+    auto visitor = local_listener_->accept();
     if (!visitor) break;
     auto process = std::make_unique<Process>();
     process->index = next_process_++;
@@ -240,9 +240,9 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return on_ready(from, *ready, decoded.payload);
   if (on_replica_message(from, message)) return;
   if (const auto* locate = std::get_if<wire::PeerLocate>(&message))
-    return network_->send(from, locating_.answer_to(*locate));
+    return network_->send(from, location_query_.answer_to(*locate));
   if (const auto* located = std::get_if<wire::PeerLocated>(&message))
-    return locating_.answered(from, *located);
+    return location_query_.answered(from, *located);
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
@@ -273,7 +273,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   }
   name_questions_.clear();  // the dead may have given a name since they were asked
   forget_pulls(node);
-  locating_.node_died(node);
+  location_query_.node_died(node);
   transfers_->node_died(node, for_ever, now);
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);

@@ -22,7 +22,7 @@ bool Node::Claims::may_count(ProcessIndex who, const wire::Hold& hold) const {
   if (node.owners_.is_node(hold.process))
     return node.owners_.unsent(who, hold.process, hold.object) + hold.delta >= 0;
   return hold.delta == -1 &&
-         node.transit_.gave(who, hold.process, {hold.frame, hold.waiting}, hold.object);
+         node.in_flight_refs_.gave(who, hold.process, {hold.frame, hold.waiting}, hold.object);
 }
 
 bool Node::Claims::may_make(ProcessIndex who, ObjectId object) const {
@@ -30,7 +30,7 @@ bool Node::Claims::may_make(ProcessIndex who, ObjectId object) const {
 }
 
 bool Node::Claims::may_place(ProcessIndex who, const wire::Location& place) const {
-  return !node.transit_.is_anothers(who, place);
+  return !node.in_flight_refs_.is_anothers(who, place);
 }
 
 bool Node::Claims::may_create(ProcessIndex, const wire::CreateActor& create) const {

@@ -206,7 +206,7 @@ void Node::may_spill(const wire::Location& at) {
 bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
   if (job_quota_ == 0) return false;
   const objectstore::HostStats store = host_->stats();
-  std::uint64_t use = books_.bytes_of(from.job_number);
+  std::uint64_t use = accounting_.bytes_of(from.job_number);
   for (const objectstore::ProcessStats& process : store.processes)
     if (process.process == from.store_index)
       use += process.extent_bytes - std::min(process.extent_bytes, process.bytes);
@@ -216,7 +216,7 @@ bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
     return false;
   }
   const Time now = steady_now();
-  const auto next = from.at_quota.asked(books_.freed_of(from.job_number), patience_, now);
+  const auto next = from.at_quota.asked(accounting_.freed_of(from.job_number), patience_, now);
   if (next == QuotaWait::Next::press) send(from, wire::Press{});
   if (next != QuotaWait::Next::refuse) {
     try_quota_again_.push_back({from.index, message.request, now + kTryAgain});
@@ -262,7 +262,7 @@ void Node::give_extent(ProcessIndex process, std::uint64_t request,
     answer.error = grant.error().shared_info();
     return send(*to, answer);
   }
-  preparing_.taken(steady_now());
+  prefault_.taken(steady_now());
   answer.extent = grant->id.value;
   answer.bytes = grant->bytes;
   send_with(*to, answer, {grant->memory.get()});

@@ -86,7 +86,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    },
                    [&](wire::Hold& m) { on_hold(from, m); },
                    [&](wire::Arrived& m) {
-                     undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
+                     undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
                      drop_written_since({from.index, m.peer});
                    },
                    [&](wire::CallSite& m) { on_call_site(from, m); },
@@ -256,8 +256,8 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
 
 void Node::adopted(const wire::Adopt& message, const Process& from) {
   const wire::Location& at = message.location;
-  if (transit_.adopted(from.index, message.process != 0 ? message.process : from.index,
-                       {message.frame, message.waiting}, at))
+  if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
+                              {message.frame, message.waiting}, at))
     free(at);
   if (!network_ && job_quota_ == 0) return;  // nobody asks
   const auto [entry, fresh] = made_.try_emplace({at.segment, at.slot, at.generation});
@@ -267,26 +267,26 @@ void Node::adopted(const wire::Adopt& message, const Process& from) {
   object.job = from.job_number;
   object.site =
       message.site != 0 && message.site <= from.sites.size() ? from.sites[message.site - 1] : 0;
-  books_.made(object.job, object.site, at.length, from.heard);
+  accounting_.made(object.job, object.site, at.length, from.heard);
 }
 
 /// Its numbers count up.
 void Node::on_call_site(Process& from, const wire::CallSite& message) {
   if (message.number == from.sites.size() + 1 && message.number <= wire::kMaxCallSites)
-    from.sites.push_back(books_.site(message.text));
+    from.sites.push_back(accounting_.site(message.text));
 }
 
 void Node::on_hold(const Process& from, const wire::Hold& message) {
   owners_.hold(message.object, message.process, message.delta, from.index);
-  const Transit::Frame frame{message.frame, message.waiting};
+  const InFlightRefs::Frame frame{message.frame, message.waiting};
   if (message.delta > 0)
-    transit_.counted(from.index, message.process, frame, message.object);
+    in_flight_refs_.counted(from.index, message.process, frame, message.object);
   else
-    transit_.taken_back(from.index, message.process, frame, message.object);
+    in_flight_refs_.taken_back(from.index, message.process, frame, message.object);
 }
 
 /// What a dead process had given to this one never comes.
-void Node::undo(ProcessIndex process, const Transit::Undone& undone) {
+void Node::undo(ProcessIndex process, const InFlightRefs::Undone& undone) {
   for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
   owners_.forget(undone.forgotten);
@@ -294,7 +294,7 @@ void Node::undo(ProcessIndex process, const Transit::Undone& undone) {
 
 /// From here on the owner table frees what the value names.
 void Node::counted(const wire::Value& value) {
-  if (value.kind == wire::Value::Kind::shared) transit_.owned(value.location);
+  if (value.kind == wire::Value::Kind::shared) in_flight_refs_.owned(value.location);
 }
 
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
@@ -328,9 +328,9 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 void Node::carry_out_deferred() {
   for (const wire::Location& location :
        has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
-    transit_.gone(location);
+    in_flight_refs_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
-      books_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
+      accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
     const objectstore::Location at = client::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);

@@ -1,5 +1,5 @@
 /// Objects that have a name, and where the bytes of objects are: what processes and other nodes
-/// ask, with what NamedObjects and Locating decide carried out.
+/// ask, with what NamedObjects and LocationQuery decide carried out.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/values.hpp"
 
@@ -68,14 +68,14 @@ void Node::on_named_object(control::FromControl& message, const control::NamedOb
 // --- places
 
 void Node::on_locate(const Process& from, const wire::Locate& message) {
-  locating_.ask(from.index, message, steady_now());
+  location_query_.ask(from.index, message, steady_now());
 }
 
 wire::PeerPlace Node::place_of(ObjectId object) {
   wire::PeerPlace place;
   const wire::Value* value = owners_.value_of(object);
   for (int step = 0; value != nullptr && value->kind == wire::Value::Kind::forwarded &&
-                     step < Locating::kMostSteps;
+                     step < LocationQuery::kMostSteps;
        ++step)
     value = owners_.value_of(place.forward = value->forward);
   const ObjectId last = place.forward ? place.forward : object;

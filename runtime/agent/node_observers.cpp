@@ -105,7 +105,7 @@ wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now)
 void Node::describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) {
   if (const auto made = made_.find({location.segment, location.slot, location.generation});
       made != made_.end())
-    row.site = books_.text_of(made->second.site);
+    row.site = accounting_.text_of(made->second.site);
   const auto seen = spiller_ ? spiller_->look(client::store_location(location)) : std::nullopt;
   if (!seen) return;
   row.state = seen->on_disk ? wire::MemoryObject::State::disk : wire::MemoryObject::State::memory;
@@ -138,12 +138,12 @@ wire::MemoryReport Node::memory_report() {
     report.asks_waiting = spill.waiting;
   }
   report.job_quota_bytes = job_quota_;
-  books_.each_job([&](std::uint64_t number, std::uint64_t bytes) {
+  accounting_.each_job([&](std::uint64_t number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
     const auto job = jobs_.find(number);
     report.jobs.push_back({job == jobs_.end() ? JobId{} : job->second.id, bytes});
   });
-  books_.each_site(now, [&](std::uint32_t number, const ObjectBooks::Site& site) {
+  accounting_.each_site(now, [&](std::uint32_t number, const ObjectAccounting::Site& site) {
     if (number != 0)
       report.sites.push_back({site.text, site.objects, site.bytes, site.made, site.grows});
   });

@@ -147,7 +147,7 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 
 void Node::free(const wire::Location& location) {
   if (gave_back_lent(location)) return;
-  transit_.freed(location);
+  in_flight_refs_.freed(location);
   frees_.push_back(location);
 }
 

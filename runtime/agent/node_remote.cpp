@@ -1,7 +1,7 @@
 /// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/shape.hpp"
-#include "troupe/runtime/client/serving.hpp"
+#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 
 #include <algorithm>
@@ -211,7 +211,7 @@ void Node::release_answers() {
 /// While this node may have been declared dead, its actors may live elsewhere: they stand still, so
 /// that they serve callers of this node no more than others. They go on if control takes us back in
 /// time, and end with the node if not. When this process does not run they know by themselves
-/// (client/serving.hpp).
+/// (client/actor_lease_timer.hpp).
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());

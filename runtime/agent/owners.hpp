@@ -37,7 +37,7 @@
 /// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
 /// whose bytes are good for all that is known; when the owner refuses them as lost, it asks that
 /// one. When whoever made it has ended, another process takes its place if the call is kept
-/// (kept_calls.hpp). Who says so late, of bytes that others have replaced, costs no good ones:
+/// (lineage_cache.hpp). Who says so late, of bytes that others have replaced, costs no good ones:
 /// ask_of_bytes().
 ///
 /// Where nodes keep copies of what others hold (keep_copies()), the death of an owner leaves open
@@ -149,7 +149,7 @@ class OwnerTable {
   void rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   /// Whoever made it wants to hear when nobody holds it any more.
   void keeps_lineage(ProcessIndex from, ObjectId object);
-  /// A call that the agent keeps made the object (see KeptCalls). False: it is gone, or not the
+  /// A call that the agent keeps made the object (see LineageCache). False: it is gone, or not the
   /// process's.
   bool made_by_kept_call(ProcessIndex from, ObjectId object);
   /// This process takes the place of the object's maker, which has ended. False: it is gone, or has

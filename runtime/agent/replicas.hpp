@@ -27,7 +27,7 @@
 ///
 /// Keepers whose owner is lost go on in its place: each tells all nodes, so that they know of each
 /// other, and the one with the lowest id asks further nodes for copies until there are as many as
-/// were wanted, a few objects at a time (replicas_anew.cpp). Such a copy comes from the asker,
+/// were wanted, a few objects at a time (replica_repair.cpp). Such a copy comes from the asker,
 /// whom its keeper's OwnerTable takes for the owner, and ends like the others; one too many does
 /// no harm.
 ///
@@ -197,7 +197,7 @@ class Replicas {
   bool is_orphan(const Kept& kept) const {
     return kept.here && (!kept.owner || owners_.is_dead(kept.index));
   }
-  // copies made anew (replicas_anew.cpp)
+  // copies made anew (replica_repair.cpp)
   void keep_anew(NodeId from, const wire::PeerKeep& message);
   void answer_keeper(NodeId from, ObjectId object);
   void on_kept_anew(NodeId from, const wire::PeerKept& message);

@@ -198,7 +198,7 @@ void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
 }
 
 void Transfers::Impl::take_memory(Time now) {
-  for (Reserver::Answer& answer : reserver.take()) {
+  for (ReceiveBuffers::Answer& answer : reserver.take()) {
     if (!answer.created) {
       no_memory(answer.pull, answer.created.error(), answer.bytes, now);
     } else if (auto* made = std::get_if<Allocation>(&*answer.created)) {

@@ -1,7 +1,7 @@
 #include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/version.hpp"
 
 #include <poll.h>

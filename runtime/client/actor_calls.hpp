@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/client/flight_queue.hpp"
-#include "troupe/runtime/client/recycle.hpp"
+#include "troupe/runtime/client/free_list.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -25,7 +25,7 @@
 
 namespace troupe::client {
 
-struct ActorCall final : Recycled<ActorCall> {
+struct ActorCall final : FromFreeList<ActorCall> {
   ActorId actor;
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell

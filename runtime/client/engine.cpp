@@ -107,11 +107,11 @@ ClientEngine::ClientEngine(Start start)
 void ClientEngine::begin(const Start& start) {
   bell_ = ring::Doorbell::create().value();
   say_hello(start);
-  pump_.reset(new Pump(static_cast<Pump::Host&>(*this), bell_, lock_));
+  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), bell_, lock_));
   // A message may be there already: the I/O thread waits for the lock until handles that it lets go
   // of are released by this engine. Without one they would be deleted, whoever still knows them.
   const Guard lock = guard();
-  pump_->start();
+  io_loop_->start();
   tell_agent(wire::StoreAttached{});  // a worker has all that it needs, and counts from here on
   unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
@@ -197,7 +197,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
 void ClientEngine::finish(bool failed) {
   if (!stopping_.load()) {
     Guard lock = guard();
-    pump_->wait(
+    io_loop_->wait(
         lock, [this] { return agent_lost_ || actors_.live() == 0; }, steady_now() + kLastCalls);
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
     awaits_end_of_job_ = !agent_lost_;
@@ -223,7 +223,7 @@ void ClientEngine::await_end_of_job() {
 
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
-  pump_->stop();
+  io_loop_->stop();
   if (awaits_end_of_job_) await_end_of_job();
   socket_.shut_down();  // closed is not enough where a fork of this process has it as well
   // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
@@ -423,7 +423,7 @@ void ClientEngine::watch_arguments(Task& task) {
 /// Under the lock, its arguments are watched: it is sent as soon as they are ready, if it has not
 /// been sent.
 void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
-  const LateTime now(&steady_now);
+  const LazyTime now(&steady_now);
   if (sent_to != 0) {
     tasks_.sent(std::move(owned), sent_to, now);
   } else {
@@ -437,7 +437,7 @@ void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
   // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
   // waits.
   next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
-  if (pump_) pump_->set_timer(next_tick_);
+  if (io_loop_) io_loop_->set_timer(next_tick_);
 }
 
 detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {
@@ -601,7 +601,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
 void ClientEngine::look_later() {
   next_look_ = steady_now() + ActorCalls::kUnwantedLook;
   next_tick_ = std::min(next_tick_, next_look_);
-  if (pump_) pump_->set_timer(next_tick_);
+  if (io_loop_) io_loop_->set_timer(next_tick_);
 }
 
 void ClientEngine::watch_arguments(ActorCall& call) {
@@ -775,7 +775,7 @@ bool ClientEngine::send(std::uint64_t worker, Task& task) {
 
 /// To the actor of this process, to which no ring leads.
 void ClientEngine::deliver_here(ActorCall& call) {
-  auto incoming = std::allocate_shared<Incoming>(RecyclingAllocator<Incoming>());
+  auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
   incoming->call = call_that_fits(call.call, {.holder = process_, .recovers = true}, 0);
   incoming->from = process_;
   incoming->payload = BlobView(payload_);
@@ -785,7 +785,7 @@ void ClientEngine::deliver_here(ActorCall& call) {
   incoming->call.results = static_cast<std::uint32_t>(call.results.size());
   call.light = false;
   incoming_.push_back(std::move(incoming));
-  pump_->notify();
+  io_loop_->notify();
 }
 
 bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {

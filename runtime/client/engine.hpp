@@ -12,16 +12,16 @@
 #include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
+#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/in_place.hpp"
-#include "troupe/runtime/client/late_wake.hpp"
+#include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
-#include "troupe/runtime/client/pump.hpp"
-#include "troupe/runtime/client/serving.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/client/wishes.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
@@ -49,7 +49,7 @@ struct Incoming {
   wire::Call call;          ///< of a plain one without its arguments
   std::uint32_t count = 0;  ///< plain: of its arguments, whose bytes are here
   std::array<wire::PlainRange, wire::kPlainArguments> ranges;
-  FewBytes<72> payload;
+  SmallBuffer<72> payload;
 };
 
 /// A value being written: inline or in shared memory.
@@ -74,7 +74,7 @@ class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
                            private Lineage::Out,
-                           private Pump::Host {
+                           private IoLoop::Host {
  public:
   struct Start {
     Fd socket;  ///< connected to the agent
@@ -134,7 +134,7 @@ class ClientEngine final : public detail::Engine,
 
   // --- for the worker's loop ---
   /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns when this
-  /// thread last had to wait for one (Pump::waited_until), or nothing when the process must end.
+  /// thread last had to wait for one (IoLoop::waited_until), or nothing when the process must end.
   std::optional<Time> next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                                 std::function<void()>& resume);
   /// The last result of a call, without refs, no larger than kInlineValue; or, without a value,
@@ -234,7 +234,7 @@ class ClientEngine final : public detail::Engine,
     bool reclaimed = false;  ///< others want the lease already
   };
 
-  // Pump::Host
+  // IoLoop::Host
   Time drain(Time now) override;
   Time next_timer() const noexcept override { return next_tick_; }
   int socket_fd() const override { return socket_.fd(); }
@@ -257,7 +257,7 @@ class ClientEngine final : public detail::Engine,
   void recall(std::uint64_t worker) override;
   void fail(Task& task, const Error& error) override;
   bool may_come_back(std::uint64_t worker, std::uint64_t sequence) override;
-  void claim_came_back() override { pump_->notify(); }
+  void claim_came_back() override { io_loop_->notify(); }
   // ActorCalls::Out
   bool send(std::uint64_t worker, ActorCall& call) override;
   void watch(ActorId actor) override;
@@ -295,7 +295,8 @@ class ClientEngine final : public detail::Engine,
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why);
   Peer* peer_of(std::uint64_t process) {
-    return spoke_ != nullptr && spoke_->process == process ? spoke_ : find_peer(process);
+    return last_peer_ != nullptr && last_peer_->process == process ? last_peer_
+                                                                   : find_peer(process);
   }
   Peer* find_peer(std::uint64_t process);
   void drop_peer(Peer& peer);
@@ -366,7 +367,7 @@ class ClientEngine final : public detail::Engine,
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
                                   Duration timeout, Time now = {});
 
-  // calls that outlive their process (engine_kept_calls.cpp)
+  // calls that outlive their process (engine_lineage_cache.cpp)
   void forgotten(std::uint64_t number) override;
   void outlive(Entry& entry);
   void tell_calls();
@@ -484,7 +485,7 @@ class ClientEngine final : public detail::Engine,
   Lineage lineage_;
   std::vector<detail::ObjectHandle> outliving_;  ///< of whose calls the agent is to hear
   bool tells_calls_ = false;
-  std::uint64_t kept_calls_ = 0;  ///< that were told
+  std::uint64_t lineage_cache_ = 0;  ///< that were told
   /// Who waits for an entry, found ready while another waiter ran: their turn comes after it, so
   /// that a chain of them is as long as it likes.
   struct Woken {
@@ -496,9 +497,9 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
-  LateWake late_wake_;                           ///< a worker's callers
+  WakeupCoalescer late_wake_;                    ///< a worker's callers
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
-  Peer* spoke_ = nullptr;                        ///< the last one to speak, and not dead
+  Peer* last_peer_ = nullptr;                    ///< the last one to speak, and not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
@@ -537,7 +538,7 @@ class ClientEngine final : public detail::Engine,
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   Time next_look_ = Time::max();  ///< for calls that nobody waits for
-  ServingWatch serving_;          ///< of the actor that lives here
+  ActorLeaseTimer serving_;       ///< of the actor that lives here
   Loopback loopback_;             ///< its calls to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
@@ -549,7 +550,7 @@ class ClientEngine final : public detail::Engine,
   bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;
   std::string agent_lost_why_;
-  std::unique_ptr<Pump> pump_;
+  std::unique_ptr<IoLoop> io_loop_;
 };
 
 }  // namespace troupe::client

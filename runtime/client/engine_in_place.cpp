@@ -112,7 +112,7 @@ void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
     case wire::Value::Kind::remote:
       return settle_error(entry, Error(Code::internal, "a result came without a value"));
     case wire::Value::Kind::inline_bytes: {
-      auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+      auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
       stored->bytes = std::move(value.bytes);
       if (!value.refs.empty()) stored->refs = std::move(value.refs);
       entry.kind = value.kind;

@@ -18,10 +18,10 @@ using namespace std::chrono_literals;
 
 /// Another peer is watched once it was heard so often without the one that is: to change costs as
 /// much as two messages of somebody who is not watched.
-constexpr std::uint32_t kFaithful = 8;
+constexpr std::uint32_t kWatchAfterMessages = 8;
 /// How often the I/O thread of a worker looks whether a caller waits for a wake-up that was put
 /// off.
-constexpr Duration kLateWake = 1ms;
+constexpr Duration kWakeupCoalescer = 1ms;
 
 using wire::Cases;
 
@@ -50,7 +50,8 @@ Time ClientEngine::drain(Time now) {
   drop_spent();
   collect_released();
   // While a worker runs one call after the other, somebody may have to be woken late.
-  if (!incoming_.empty() && pump_->shares_cpu()) return std::min(next_tick_, now + kLateWake);
+  if (!incoming_.empty() && io_loop_->shares_cpu())
+    return std::min(next_tick_, now + kWakeupCoalescer);
   return next_tick_;
 }
 
@@ -121,7 +122,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
-    heard_ = spoke_ = &peer;
+    heard_ = last_peer_ = &peer;
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -162,7 +163,7 @@ bool ClientEngine::watch_peer() noexcept {
   if (heard == nullptr) return false;
   if (bell_.watched() == &heard->channel.input()) {
     heard_others_ = 0;
-  } else if (bell_.watched() == nullptr || ++heard_others_ == kFaithful) {
+  } else if (bell_.watched() == nullptr || ++heard_others_ == kWatchAfterMessages) {
     bell_.watch(heard->line, heard->channel.input());
     heard_others_ = 0;
   }
@@ -172,7 +173,7 @@ bool ClientEngine::watch_peer() noexcept {
 /// Nothing more is read from it.
 void ClientEngine::look_away(const Peer& peer) noexcept {
   if (heard_ == &peer) heard_ = nullptr;
-  if (spoke_ == &peer) spoke_ = nullptr;
+  if (last_peer_ == &peer) last_peer_ = nullptr;
   if (bell_.watched() == &peer.channel.input()) bell_.unwatch();
 }
 
@@ -345,13 +346,13 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
               starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
-              pump_->notify();
+              io_loop_->notify();
             },
             [&](wire::ActorUpdate& m) { on_actor_update(m); },
             [&](wire::FoundActor& m) {
               if (const auto at = found_.find(m.request); at != found_.end()) {
                 at->second = std::move(m);
-                pump_->notify();
+                io_loop_->notify();
               } else if (m.found) {
                 tell_agent(wire::Hold{m.lifetime, process_, -1});
               }
@@ -359,7 +360,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::NamedObject& m) {
               if (const auto at = named_.find(m.request); at != named_.end()) {
                 at->second = std::move(m);
-                pump_->notify();
+                io_loop_->notify();
               } else if (m.object) {  // found, and counted for us
                 tell_agent(wire::Hold{m.object, process_, -1});
               }
@@ -369,14 +370,14 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (at == located_.end()) return;
               std::move(m.places.begin(), m.places.end(), std::back_inserter(at->second.places));
               at->second.more = m.more;
-              pump_->notify();
+              io_loop_->notify();
             },
             [&](wire::Nodes& m) {
               const auto at = node_lists_.find(m.request);
               if (at == node_lists_.end()) return;
               std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
               at->second.more = m.more;
-              pump_->notify();
+              io_loop_->notify();
             },
             [&](wire::ExtentSealed&) {},
             [&](wire::GiveExtent& m) { on_extent(m, {}); },
@@ -397,20 +398,20 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               const auto at = places_.find(m.request);
               if (at == places_.end()) return;
               at->second = std::move(m);
-              pump_->notify();
+              io_loop_->notify();
             },
             [&](wire::Replicated& m) {
               const auto at = replications_.find(m.request);
               if (at == replications_.end()) return;
               at->second = std::move(m);
-              pump_->notify();
+              io_loop_->notify();
             },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
                 agent_gone("the node goes down: " + m.why);
               } else {
                 shutdown_ = true;
-                pump_->notify();
+                io_loop_->notify();
               }
             },
             [&](auto&) {}},  // messages that only agents receive
@@ -442,9 +443,9 @@ void ClientEngine::agent_gone(const std::string& why) {
   shutdown_ = true;
   // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for
   // them.
-  if (!pump_) return;
-  pump_->forget_socket();
-  pump_->notify();
+  if (!io_loop_) return;
+  io_loop_->forget_socket();
+  io_loop_->notify();
 }
 
 // --- peers' messages
@@ -453,13 +454,13 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                                    Time now) {
   std::visit(Cases{[&](wire::Call& m) {
                      const bool unwanted = blocked_ && m.actor_low == 0;
-                     auto incoming = std::allocate_shared<Incoming>(RecyclingAllocator<Incoming>());
+                     auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
                      incoming->from = peer.process;
                      incoming->call = std::move(m);
                      incoming->payload = payload;
                      incoming_.push_back(std::move(incoming));
                      if (unwanted) hand_back_unstarted();
-                     pump_->notify();
+                     io_loop_->notify();
                    },
                    [&](wire::Reply& m) { on_reply(peer.process, m, payload, now); },
                    [&](wire::HandBack& m) {
@@ -564,7 +565,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   };
   bool go_on = has_work();
   if (!go_on && !shutdown_) {
-    pump_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
+    io_loop_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (shutdown_) [[unlikely]] {
@@ -573,7 +574,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
       blocked_ = true;
       tell_agent(wire::Blocked{});
     }
-    if (!has_work()) pump_->wait(lock, [&] { return over() || has_work(); }, Time::max());
+    if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (go_on) {
@@ -593,7 +594,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
       begin_call(call->from, call->call.sequence);
     }
   }
-  const Time waited = pump_->waited_until();
+  const Time waited = io_loop_->waited_until();
   unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
@@ -605,7 +606,7 @@ bool ClientEngine::has_lost_agent() {
 
 void ClientEngine::finish_sends() {
   Guard lock = guard();
-  pump_->wait(
+  io_loop_->wait(
       lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
   unlock_and_collect(lock);
 }

@@ -25,7 +25,7 @@ void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
 // --- settling
 
 std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, BlobView payload) {
-  auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+  auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
   stored->bytes = payload.subspan(value.payload_offset, value.payload_size);
   if (!value.refs.empty()) stored->refs = adopt_refs(value.refs);
   return stored;
@@ -204,7 +204,7 @@ void ClientEngine::wake(Entry& entry) {
     TROUPE_ASSERT(woken_.back().entry, "who waits for an object holds it");
     if (!std::exchange(waking_, true)) fire_woken();
   }
-  if (pump_) pump_->notify();
+  if (io_loop_) io_loop_->notify();
 }
 
 void ClientEngine::fire_woken() {
@@ -475,7 +475,7 @@ detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
     entry.bundled = value.bundled;
     objects_->add_own(entry);
   } else {
-    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+    auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = std::move(value.bytes);
     stored->refs = std::move(value.refs);
     entry.value = std::move(stored);

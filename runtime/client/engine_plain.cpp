@@ -101,7 +101,7 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   if (result.kind != wire::Value::Kind::pending || result.escaped || result.rebuilding ||
       result.source || result.heir.load(std::memory_order_relaxed) != nullptr)
     return false;
-  auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+  auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
   stored->bytes = payload.subspan(reply.value.offset, reply.value.size);
   result.kind = wire::Value::Kind::inline_bytes;
   result.value = std::move(stored);
@@ -133,7 +133,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   }
   wire::PlainCall plain;
   if (!wire::read_plain(frame, plain, payload)) return false;
-  auto incoming = std::allocate_shared<Incoming>(RecyclingAllocator<Incoming>());
+  auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
   incoming->from = peer.process;
   incoming->count = plain.count;
   incoming->ranges = plain.arguments;
@@ -147,7 +147,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   const bool unwanted = blocked_ && plain.actor_low == 0;
   incoming_.push_back(std::move(incoming));
   if (unwanted) hand_back_unstarted();
-  pump_->notify();
+  io_loop_->notify();
   return true;
 }
 
@@ -165,8 +165,8 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
 /// It sleeps. Where it has another CPU it is woken at once.
 void ClientEngine::wake_for_reply(Peer& peer) {
   ring::Doorbell& bell = peer.channel.peer_doorbell();
-  if (!incoming_.empty() && pump_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
-      late_wake_.puts_off(peer.process, LateTime(&steady_now)))
+  if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
+      late_wake_.puts_off(peer.process, LazyTime(&steady_now)))
     return;
   bell.nudge();
   wake_late(late_wake_.take());
@@ -183,7 +183,7 @@ void ClientEngine::wake_late(std::uint64_t caller) noexcept {
 void ClientEngine::look_around() noexcept {
   if (++sent_since_look_ < kSendsPerLook) return;
   sent_since_look_ = 0;
-  pump_->assist();
+  io_loop_->assist();
 }
 
 }  // namespace troupe::client

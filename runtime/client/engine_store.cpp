@@ -109,7 +109,7 @@ void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> de
   if (wanted == wanted_extents_.end()) return;
   if (answer && *answer) unused_extents_.fetch_add(1, std::memory_order_relaxed);
   wanted->second = std::move(answer);
-  if (pump_) pump_->notify();
+  if (io_loop_) io_loop_->notify();
 }
 
 void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors) {
@@ -127,7 +127,7 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
   }
   reader_answers_[{message.is_segment, message.id}] =
       added ? nullptr : std::make_shared<const Error>(added.error());
-  if (pump_) pump_->notify();
+  if (io_loop_) io_loop_->notify();
 }
 
 /// Asks the agent for an extent; true: here it is, false: our own extents may have room now.
@@ -337,7 +337,7 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
 detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::ObjectHandle> refs,
                                        detail::CallSite at) {
   if (bytes.size() <= wire::kInlineValue && refs.empty()) {
-    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+    auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = bytes;
     Guard lock = guard();
     detail::ObjectHandle handle = objects_->create();
@@ -363,7 +363,7 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   const auto key = std::pair(is_segment, id);
   reader_answers_.erase(key);
   tell_agent(wire::NeedReader{is_segment, id});
-  pump_->wait(
+  io_loop_->wait(
       lock, [&] { return reader_answers_.count(key) != 0 || agent_lost_; },
       steady_now() + kReaderAnswers);
   if (reader_answers_.count(key) == 0) {

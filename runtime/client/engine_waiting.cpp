@@ -41,22 +41,22 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
                               Duration grace, Time now) {
   if (kind_ != wire::ProcessKind::worker || blocked_) {
     tasks_.recall_claimed();
-    pump_->wait(guard, done, deadline, now);
+    io_loop_->wait(guard, done, deadline, now);
     return;
   }
   const Time begun = steady_now();
   const Time patient_until = std::min(deadline, deadline_after(begun, grace));
-  if (!pump_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
+  if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
     const Blocking blocking(*this);
-    pump_->wait(guard, done, deadline);
+    io_loop_->wait(guard, done, deadline);
   }
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
 /// Under the lock, by the leader.
 bool ClientEngine::peer_elsewhere() const noexcept {
-  if (spoke_ == nullptr) return false;
-  const int there = spoke_->channel.peer_doorbell().slept_on();
+  if (last_peer_ == nullptr) return false;
+  const int there = last_peer_->channel.peer_doorbell().slept_on();
   return there >= 0 && there != sched_getcpu();
 }
 
@@ -207,7 +207,7 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
   need(entry, false);
-  pump_->assist();  // not under the nose of a thread that leads: it would sleep on what we took
+  io_loop_->assist();  // not under the nose of a thread that leads: it would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
   unlock_and_collect(lock);
   return ready;

@@ -16,7 +16,7 @@
 /// heir. Lineage knows for each result the newest object that stands for it.
 ///
 /// A worker may end before whoever holds its results. So the agent keeps its calls, too, by number
-/// (agent/kept_calls.hpp), and may entrust another process with them:
+/// (agent/lineage_cache.hpp), and may entrust another process with them:
 ///
 ///     for (Spec* spec : lineage.untold(…)) { …; lineage.set_number(*spec, n); }  // arguments
 ///     first lineage.take_over(task, n, results, made);  // in the other process, again arguments

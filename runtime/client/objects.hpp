@@ -5,9 +5,9 @@
 /// and the value once it is known.
 #pragma once
 
-#include "troupe/runtime/client/few_bytes.hpp"
-#include "troupe/runtime/client/rarely.hpp"
-#include "troupe/runtime/client/recycle.hpp"
+#include "troupe/runtime/client/free_list.hpp"
+#include "troupe/runtime/client/lazy_box.hpp"
+#include "troupe/runtime/client/small_buffer.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -17,8 +17,8 @@ namespace troupe::client {
 
 /// Bytes of a small value with the handles inside it.
 struct Stored {
-  FewBytes<40> bytes;
-  Rarely<std::vector<detail::ObjectHandle>> refs;
+  SmallBuffer<40> bytes;
+  LazyBox<std::vector<detail::ObjectHandle>> refs;
   std::span<const detail::ObjectHandle> handles() const noexcept {
     if (!refs.written()) return {};
     return *refs;
@@ -49,7 +49,7 @@ struct Fetched {
 };
 
 /// A million of them may live: what few need lies outside.
-struct Entry final : detail::ObjectEntry, Recycled<Entry> {
+struct Entry final : detail::ObjectEntry, FromFreeList<Entry> {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
@@ -70,14 +70,14 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
   bool refused : 1 = false;     ///< and said that it cannot be: fetch_error
   std::uint8_t session = 0;     ///< whose it is; of the next ones it knows nothing
   /// Of a remote value only `length`, and as `segment` the number of its node.
-  Rarely<wire::Location> location;
+  LazyBox<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
   /// Remote: why the last fetch failed; locked.
-  Rarely<std::shared_ptr<const ErrorInfo>> fetch_error;
-  Rarely<std::vector<detail::ObjectHandle>> nested;  ///< shared: handles of the refs inside
-  detail::ObjectHandle source;          ///< forwarded: keeps the object whose value this is
-  Rarely<std::vector<Waiter>> waiters;  ///< until ready; of a remote one for its bytes
+  LazyBox<std::shared_ptr<const ErrorInfo>> fetch_error;
+  LazyBox<std::vector<detail::ObjectHandle>> nested;  ///< shared: handles of the refs inside
+  detail::ObjectHandle source;           ///< forwarded: keeps the object whose value this is
+  LazyBox<std::vector<Waiter>> waiters;  ///< until ready; of a remote one for its bytes
   union {
     Entry* next_released = nullptr;
     Task* task;  ///< a worker's, not ready, without a source: what is to settle it, or nullptr
@@ -86,7 +86,7 @@ struct Entry final : detail::ObjectEntry, Recycled<Entry> {
     Entry *older = nullptr, *newer = nullptr;
   };
   /// Among the values in shared memory that only this process knows of, by age.
-  Rarely<Neighbours> own;
+  LazyBox<Neighbours> own;
   /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
   std::atomic<const Fetched*> fetched{nullptr};
   /// Who has the value since ours was lost: an object that is being computed again, or was. Set

@@ -58,14 +58,14 @@ class Results final : public detail::ResultSink {
 
 /// The bytes and refs of a call's inline arguments: its views keep them, its record may go.
 struct Kept {
-  FewBytes<72> bytes;
+  SmallBuffer<72> bytes;
   std::vector<detail::ObjectHandle> refs;
 };
 
 /// Throws what the call is to end in.
 void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) {
   if (call.arguments.empty()) return;
-  auto kept = std::allocate_shared<Kept>(RecyclingAllocator<Kept>());
+  auto kept = std::allocate_shared<Kept>(FreeListAllocator<Kept>());
   kept->bytes = BlobView(call.bytes);
   kept->refs = call.refs;
   arguments.values.reserve(call.arguments.size());

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxDepth = 256;
 constexpr Duration kStuck = 1ms;
 /// As long as others only wait to be taken, nobody gains by what comes back but fairness; and one
 /// that has no CPU just now looks stuck, too.
-constexpr Duration kStuckInACrowd = 20ms;
+constexpr Duration kRecallWhenBusy = 20ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
 /// One of another shape only for so long: what it holds would make this node look full to a task
@@ -79,7 +79,7 @@ std::uint64_t TaskManager::open_way(std::uint64_t key) {
 }
 
 void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
-                       const LateTime& now) noexcept {
+                       const LazyTime& now) noexcept {
   Task* task = owned.release();
   take_over(*task);
   Pool& pool = pools_[task->key];
@@ -94,7 +94,7 @@ void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
   }
 }
 
-void TaskManager::submit(std::unique_ptr<Task>&& owned, const LateTime& now) {
+void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   Task* task = owned.get();
   if (task->waiting != 0) {
     ++pools_[task->key].tasks;
@@ -390,7 +390,7 @@ Time TaskManager::tick(Time now) {
         const bool crowd = !somebody_idle && !pool.ready.empty();
         if (now - lease->since < kStuck) {
           next = std::min(next, lease->since + kStuck);
-        } else if (crowd && now - lease->since < kStuckInACrowd) {
+        } else if (crowd && now - lease->since < kRecallWhenBusy) {
           next = std::min(next, now + kStuck);
         } else if (somebody_idle || crowd) {
           lease->recalled = true;
@@ -521,7 +521,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
   return best_lease(pool);
 }
 
-void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LateTime& now) {
+void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LazyTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
     if (const Task* soon = pool.ready.behind(2)) soon->fetch_ahead();

@@ -24,11 +24,11 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/client/flight_queue.hpp"
+#include "troupe/runtime/client/free_list.hpp"
 #include "troupe/runtime/client/in_place.hpp"
-#include "troupe/runtime/client/late_time.hpp"
+#include "troupe/runtime/client/lazy_time.hpp"
 #include "troupe/runtime/client/ready_queue.hpp"
-#include "troupe/runtime/client/recycle.hpp"
-#include "troupe/runtime/client/usual_time.hpp"
+#include "troupe/runtime/client/runtime_estimate.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 
 #include <map>
@@ -43,7 +43,7 @@ namespace troupe::client {
 struct Spec;
 
 /// A million of them may wait, so every byte counts: tests/runtime/footprint_test.cpp.
-struct Task final : Recycled<Task> {
+struct Task final : FromFreeList<Task> {
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;
   std::unique_ptr<const detail::Request> request;  ///< null: defaults
@@ -112,11 +112,11 @@ class TaskManager {
 
   /// Takes the task over; it is sent when its arguments are ready and a lease has room. When this
   /// throws, it was not sent, and stays the caller's.
-  void submit(std::unique_ptr<Task>&& task, const LateTime& now);
+  void submit(std::unique_ptr<Task>&& task, const LazyTime& now);
   /// The worker that would be sent a task of this key whose arguments are ready at once, or 0.
   /// Whoever sends it there hands it in by sent(), before any other input; there is memory for it.
   std::uint64_t open_way(std::uint64_t key);
-  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LateTime& now) noexcept;
+  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LazyTime& now) noexcept;
   /// One argument of a waiting task became ready.
   void argument_ready(Task& task, Time now);
   /// One argument of a waiting task ended in an error: it fails now and never runs.
@@ -204,7 +204,7 @@ class TaskManager {
     RecentClaims claims;
   };
 
-  void dispatch(std::uint64_t key, Pool& pool, const LateTime& now);
+  void dispatch(std::uint64_t key, Pool& pool, const LazyTime& now);
   void take_over(Task& task);
   Lease* best_lease(const Pool& pool) const;
   Lease* best_lease_without(Pool& pool, const Task& task) const;
@@ -238,8 +238,8 @@ class TaskManager {
   std::size_t queued_ = 0;
   Claim claim_;
   std::size_t run_here_ = 0;
-  std::vector<std::pair<Task*, Task*>> twins_;   ///< two attempts of a task; few
-  std::map<std::string_view, UsualTime> usual_;  ///< of functions that may need it, by name
+  std::vector<std::pair<Task*, Task*>> twins_;         ///< two attempts of a task; few
+  std::map<std::string_view, RuntimeEstimate> usual_;  ///< of functions that may need it, by name
   std::size_t second_attempts_ = 0;
 };
 

@@ -1,5 +1,5 @@
 /// Who is in the cluster: control's side. A plain state machine; agents run its counterpart,
-/// Cutoff.
+/// SelfFencing.
 ///
 ///     Membership members({}, store_epoch, recovered, now);
 ///     Output<MembershipEvent> out = members.on_heartbeat(heartbeat, now);
@@ -168,7 +168,7 @@ struct MembershipOptions {
   Duration suspect_after = std::chrono::seconds(3);
   Duration condemn_after = std::chrono::seconds(5);
   Duration dead_after = std::chrono::seconds(10);
-  /// How long an agent may use an answer of a peer and doubt it afterwards (Cutoff's), plus a
+  /// How long an agent may use an answer of a peer and doubt it afterwards (SelfFencing's), plus a
   /// margin.
   Duration answers_run_out = std::chrono::milliseconds(4500);
   /// Agents never carry on longer than 60 s; plus a margin.

@@ -12,12 +12,12 @@
 ///     Result<ToControl> m = decode_to_control(bytes);
 #pragma once
 
-#include "troupe/runtime/control/cutoff.hpp"
 #include "troupe/runtime/control/directory.hpp"
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/control/key_values.hpp"
 #include "troupe/runtime/control/membership.hpp"
 #include "troupe/runtime/control/object_names.hpp"
+#include "troupe/runtime/control/self_fencing.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 

@@ -11,7 +11,7 @@ namespace troupe::process {
 
 struct JoinedCluster {
   ClusterId cluster;
-  ControlSeat control;
+  ControlEndpoint control;
 };
 
 /// Asks the token's control to admit the node. Blocks, at most `limit`. Errors: Unavailable (nobody

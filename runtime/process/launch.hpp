@@ -23,7 +23,7 @@
 namespace troupe::process {
 
 /// Who control is and where it can be reached.
-struct ControlSeat {
+struct ControlEndpoint {
   NodeId node;
   net::PublicKey key;
   std::string door;  ///< like tcp://127.0.0.1:40001
@@ -46,7 +46,7 @@ struct AgentConfig : NodeOffer {
   bool without_slots =
       false;  ///< no CPU whatever cpus says: a door for drivers, nothing runs there
   net::CurveKeys keys;
-  ControlSeat control;
+  ControlEndpoint control;
   std::string listen;       ///< door for other nodes; port 0: any free one
   std::string socket_name;  ///< abstract unix socket where drivers and observers come in
   /// Nodes that the launcher starts together: the agent is ready when it knows so many.

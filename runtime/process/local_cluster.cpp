@@ -5,7 +5,7 @@
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/process/join_cluster.hpp"
 #include "troupe/runtime/process/listen_address.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 
 #include <poll.h>
@@ -72,7 +72,7 @@ class LocalCluster::Supervisor {
   void stop();
 
   ClusterId id() const noexcept { return control_config_.cluster; }
-  ControlSeat seat() const {
+  ControlEndpoint seat() const {
     const std::lock_guard lock(mutex_);
     return seat_;
   }
@@ -138,7 +138,7 @@ class LocalCluster::Supervisor {
   std::string last_end_;
 
   mutable std::mutex mutex_;  // guards what follows
-  ControlSeat seat_;
+  ControlEndpoint seat_;
   pid_t control_pid_ = 0;
   std::vector<LocalNode> nodes_;
 };
@@ -536,7 +536,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(LocalClusterOptions op
 ClusterId LocalCluster::id() const noexcept {
   return supervisor_->id();
 }
-ControlSeat LocalCluster::control() const {
+ControlEndpoint LocalCluster::control() const {
   return supervisor_->seat();
 }
 pid_t LocalCluster::control_pid() const {

@@ -84,7 +84,7 @@ class LocalCluster {
 
   ClusterId id() const noexcept;
   /// Control's identity and door; the same for the cluster's life.
-  ControlSeat control() const;
+  ControlEndpoint control() const;
   /// Of control as it runs now; 0 between two lives, and where it was not started here.
   pid_t control_pid() const;
   /// As many as were asked for; secret.

@@ -11,7 +11,7 @@
 #include "troupe/runtime/process/cluster_file.hpp"
 #include "troupe/runtime/process/launch.hpp"
 #include "troupe/runtime/process/local_cluster.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/process/own_program.hpp"
 #include "troupe/runtime/process/role.hpp"
 #include "troupe/runtime/process/zygote.hpp"

@@ -9,8 +9,8 @@ namespace {
 
 using namespace test;
 
-control::CutoffOptions quick() {
-  control::CutoffOptions options;
+control::SelfFencingOptions quick() {
+  control::SelfFencingOptions options;
   options.tick = 5ms;
   options.heartbeat = 20ms;
   options.ask_after = 100ms;

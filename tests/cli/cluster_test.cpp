@@ -3,7 +3,7 @@
 #include "tests/leeway.hpp"
 
 #include "troupe/runtime/process/cluster_file.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/messages.hpp"

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "tests/eventually.hpp"
-#include "troupe/runtime/process/local_door.hpp"
+#include "troupe/runtime/process/local_listener.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/version.hpp"

@@ -118,7 +118,7 @@ TEST(LocalCluster, ComesUpNamedAndGoesDownWhole) {
 TEST(LocalCluster, ADeadControlComesBackAsItselfAtTheSameDoor) {
   Stage stage({});
   auto cluster = LocalCluster::start(stage.options).value();
-  const ControlSeat before = cluster->control();
+  const ControlEndpoint before = cluster->control();
   for (std::size_t round = 1; round <= 3; ++round) {
     kill(cluster->control_pid(), SIGKILL);
     ASSERT_TRUE(stage.wait_for_events(round));

@@ -1,7 +1,7 @@
-// Membership and Cutoff step by step; the simulator has the rest.
+// Membership and SelfFencing step by step; the simulator has the rest.
 #include "troupe/runtime/control/membership.hpp"
-#include "troupe/runtime/control/cutoff.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
+#include "troupe/runtime/control/self_fencing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -425,11 +425,11 @@ TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
 
 struct Agent {
   Time now = Time{} + 500s;
-  Cutoff cutoff{{}, node_id(2), SessionId{2, 1}};
-  Cutoff::Out out;
+  SelfFencing cutoff{{}, node_id(2), SessionId{2, 1}};
+  SelfFencing::Out out;
   std::uint64_t last_number = 0;
 
-  void take(Cutoff::Out more) {
+  void take(SelfFencing::Out more) {
     for (auto& event : more) {
       if (const auto* reconnect = std::get_if<Reconnect>(&event)) last_number = reconnect->number;
       out.push_back(std::move(event));
@@ -468,7 +468,7 @@ struct Agent {
   }
 };
 
-TEST(Cutoff, AloneItRefusesAtEightAndExitsAtTen) {
+TEST(SelfFencing, AloneItRefusesAtEightAndExitsAtTen) {
   Agent a;
   a.registered();
   a.pass(7750ms, std::nullopt);
@@ -480,7 +480,7 @@ TEST(Cutoff, AloneItRefusesAtEightAndExitsAtTen) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, APeerThatHearsControlOrACondemnationEndsIt) {
+TEST(SelfFencing, APeerThatHearsControlOrACondemnationEndsIt) {
   for (const bool condemned : {false, true}) {
     Agent a;
     a.registered();
@@ -494,7 +494,7 @@ TEST(Cutoff, APeerThatHearsControlOrACondemnationEndsIt) {
   }
 }
 
-TEST(Cutoff, WhoWasCondemnedBeforeControlFellSilentMustNotCarryOn) {
+TEST(SelfFencing, WhoWasCondemnedBeforeControlFellSilentMustNotCarryOn) {
   // Control had not heard it for 5 s, told the voters, and was stopped before it heard it again. It
   // may wake and declare it dead at any moment, by the promise that the voters have given.
   Agent a;
@@ -506,7 +506,7 @@ TEST(Cutoff, WhoWasCondemnedBeforeControlFellSilentMustNotCarryOn) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, ItSaysByWhichRuleItEnds) {
+TEST(SelfFencing, ItSaysByWhichRuleItEnds) {
   ControlAnswer condemned, hears;
   condemned.condemned = hears.hears_control = true;
   const auto why = [](Duration carried, std::optional<ControlAnswer> then, Duration stands) {
@@ -529,12 +529,12 @@ TEST(Cutoff, ItSaysByWhichRuleItEnds) {
 }
 
 /// The first moment at which it may not serve, if nothing more happens.
-Time first_refusal(const Cutoff& cutoff, Time now) {
+Time first_refusal(const SelfFencing& cutoff, Time now) {
   while (cutoff.may_serve(now)) now += 1ms;
   return now;
 }
 
-TEST(Cutoff, ItKnowsUntilWhenItMayServe) {
+TEST(SelfFencing, ItKnowsUntilWhenItMayServe) {
   Agent a;
   EXPECT_EQ(a.cutoff.serves_until(), Time{});
   a.registered();
@@ -548,7 +548,7 @@ TEST(Cutoff, ItKnowsUntilWhenItMayServe) {
   EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now)) << "60 s at most";
 }
 
-TEST(Cutoff, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
+TEST(SelfFencing, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
   Agent a;  // of three voters two must say so: node 1 answers at first, then node 3 as well
   a.registered();
   std::uint64_t asked = 0;
@@ -582,7 +582,7 @@ Agent alone() {
   return a;
 }
 
-TEST(Cutoff, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill) {
+TEST(SelfFencing, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill) {
   Agent a = alone();
   EXPECT_TRUE(a.cutoff.may_serve(a.now + 59s));
   EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
@@ -594,7 +594,7 @@ TEST(Cutoff, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill) {
   EXPECT_EQ(a.cutoff.serves_until(), a.now + 5s) << "60 s at most";
 }
 
-TEST(Cutoff, WhenOthersGetAVoteItServesNoLongerThanTheyLetIt) {
+TEST(SelfFencing, WhenOthersGetAVoteItServesNoLongerThanTheyLetIt) {
   Agent a = alone();
   a.pass(5s, std::nullopt);
   EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
@@ -606,7 +606,7 @@ TEST(Cutoff, WhenOthersGetAVoteItServesNoLongerThanTheyLetIt) {
   EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
 }
 
-TEST(Cutoff, WithAMajorityItCarriesOnForSixtySeconds) {
+TEST(SelfFencing, WithAMajorityItCarriesOnForSixtySeconds) {
   Agent a;
   a.registered();
   a.pass(59750ms, ControlAnswer{});
@@ -616,7 +616,7 @@ TEST(Cutoff, WithAMajorityItCarriesOnForSixtySeconds) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, AnAnswerToAnOldRequestEndsNobodyWhoIsCarriedOn) {
+TEST(SelfFencing, AnAnswerToAnOldRequestEndsNobodyWhoIsCarriedOn) {
   Agent a;
   a.registered();
   a.take(a.cutoff.on_closed(a.now));
@@ -630,7 +630,7 @@ TEST(Cutoff, AnAnswerToAnOldRequestEndsNobodyWhoIsCarriedOn) {
   EXPECT_FALSE(a.exits());
 }
 
-TEST(Cutoff, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
+TEST(SelfFencing, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
   for (const bool reaches : {true, false}) {
     Agent a;
     a.registered();
@@ -648,14 +648,14 @@ TEST(Cutoff, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
   }
 }
 
-Heartbeat last_beat(const Cutoff::Out& out) {
+Heartbeat last_beat(const SelfFencing::Out& out) {
   Heartbeat beat;
   for (const auto& event : out)
     if (const auto* send = std::get_if<SendToControl>(&event)) beat = send->message;
   return beat;
 }
 
-TEST(Cutoff, AfterALongStopNothingIsServed) {
+TEST(SelfFencing, AfterALongStopNothingIsServed) {
   Agent a;
   a.registered();
   a.now += 30s;
@@ -671,7 +671,7 @@ TEST(Cutoff, AfterALongStopNothingIsServed) {
   EXPECT_TRUE(a.exits()) << "a heartbeat later";
 }
 
-TEST(Cutoff, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
+TEST(SelfFencing, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
   for (const auto stood : {9s, 12s, 90s}) {
     Agent a;
     a.registered();
@@ -690,7 +690,7 @@ TEST(Cutoff, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
   }
 }
 
-TEST(Cutoff, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat) {
+TEST(SelfFencing, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat) {
   for (const auto stood : {7800ms, 12'000ms})
     for (const bool answered : {true, false}) {
       Agent a;
@@ -711,7 +711,7 @@ TEST(Cutoff, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat) {
     }
 }
 
-TEST(Cutoff, WhoIsCutOffAndStandsStillAgainAndAgainEnds) {
+TEST(SelfFencing, WhoIsCutOffAndStandsStillAgainAndAgainEnds) {
   for (const bool connected : {true, false}) {
     Agent a;
     a.registered();
@@ -725,7 +725,7 @@ TEST(Cutoff, WhoIsCutOffAndStandsStillAgainAndAgainEnds) {
   }
 }
 
-TEST(Cutoff, WhoWasCarriedOnWhenTheClusterStoodStillCanStillProveItself) {
+TEST(SelfFencing, WhoWasCarriedOnWhenTheClusterStoodStillCanStillProveItself) {
   Agent a;
   a.registered();
   a.pass(30s, ControlAnswer{});
@@ -737,7 +737,7 @@ TEST(Cutoff, WhoWasCarriedOnWhenTheClusterStoodStillCanStillProveItself) {
   EXPECT_FALSE(a.exits());
 }
 
-TEST(Cutoff, StandstillsBeforeControlAnsweredDoNotCountAfterwards) {
+TEST(SelfFencing, StandstillsBeforeControlAnsweredDoNotCountAfterwards) {
   Agent a;
   a.registered();
   for (int i = 0; i < 10; ++i) {
@@ -749,7 +749,7 @@ TEST(Cutoff, StandstillsBeforeControlAnsweredDoNotCountAfterwards) {
   }
 }
 
-TEST(Cutoff, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
+TEST(SelfFencing, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
   Agent a;
   a.registered();
   a.now += 12s;
@@ -762,7 +762,7 @@ TEST(Cutoff, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSentSince) {
+TEST(SelfFencing, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSentSince) {
   Agent a;
   a.registered();
   const Heartbeat before = last_beat(a.out);
@@ -782,7 +782,7 @@ TEST(Cutoff, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSentSin
   EXPECT_FALSE(a.exits());
 }
 
-TEST(Cutoff, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
+TEST(SelfFencing, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
   for (const bool answered : {true, false}) {
     Agent a;
     a.registered();
@@ -802,7 +802,7 @@ TEST(Cutoff, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
   }
 }
 
-TEST(Cutoff, AMachinesSleepDoesNotShortenTheTimeUntilItExits) {
+TEST(SelfFencing, AMachinesSleepDoesNotShortenTheTimeUntilItExits) {
   Agent a;
   a.registered();
   a.pass(1s, std::nullopt);
@@ -813,7 +813,7 @@ TEST(Cutoff, AMachinesSleepDoesNotShortenTheTimeUntilItExits) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
+TEST(SelfFencing, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   Agent a;
   a.registered();
   const Heartbeat beat = last_beat(a.out);
@@ -823,7 +823,7 @@ TEST(Cutoff, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   EXPECT_FALSE(a.cutoff.may_serve(a.now + 3100ms));
 }
 
-TEST(Cutoff, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
+TEST(SelfFencing, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
   Agent a;
   a.registered(5);
   a.take(a.cutoff.on_fence({6, "old"}, a.now));
@@ -838,7 +838,7 @@ TEST(Cutoff, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
 }
 
 // Nobody will ever answer it: its id is one of the dead.
-TEST(Cutoff, WhoIsFencedBeforeItWasEverRegisteredEnds) {
+TEST(SelfFencing, WhoIsFencedBeforeItWasEverRegisteredEnds) {
   Agent a;
   a.take(a.cutoff.start(a.now));
   a.take(a.cutoff.on_fence({7, "silent"}, a.now));  // may be another's
@@ -847,12 +847,12 @@ TEST(Cutoff, WhoIsFencedBeforeItWasEverRegisteredEnds) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(Cutoff, WithoutARosterItHasNoVote) {
-  Cutoff fresh({}, node_id(3), SessionId{3, 1});
+TEST(SelfFencing, WithoutARosterItHasNoVote) {
+  SelfFencing fresh({}, node_id(3), SessionId{3, 1});
   EXPECT_TRUE(fresh.on_ask({node_id(2), 7, 1}, Time{} + 1s).empty());
 }
 
-TEST(Cutoff, WithoutARosterItRefusesAndWaitsForControl) {
+TEST(SelfFencing, WithoutARosterItRefusesAndWaitsForControl) {
   Agent a;
   a.take(a.cutoff.start(a.now));
   a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
@@ -864,7 +864,7 @@ TEST(Cutoff, WithoutARosterItRefusesAndWaitsForControl) {
   EXPECT_NE(a.why().find("control was away for longer"), std::string::npos) << a.why();
 }
 
-TEST(Cutoff, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
+TEST(SelfFencing, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
   for (const bool answered : {true, false}) {
     Agent a;
     a.take(a.cutoff.start(a.now));
@@ -886,7 +886,7 @@ TEST(Cutoff, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
   }
 }
 
-TEST(Cutoff, WithoutARosterItEndsWhenControlHasDeclaredItDead) {
+TEST(SelfFencing, WithoutARosterItEndsWhenControlHasDeclaredItDead) {
   Agent a;
   a.take(a.cutoff.start(a.now));
   a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));

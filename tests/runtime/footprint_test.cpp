@@ -96,7 +96,7 @@ TEST_F(Footprint, SmallObject) {
   const auto one = [&] {
     detail::ObjectHandle object = objects.create();
     Entry& entry = entry_of(object);
-    auto stored = std::allocate_shared<Stored>(RecyclingAllocator<Stored>());
+    auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = BlobView{};
     entry.kind = wire::Value::Kind::inline_bytes;
     entry.value = std::move(stored);

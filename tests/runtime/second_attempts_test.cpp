@@ -187,15 +187,15 @@ TEST_F(SecondAttempts, OneThatWaitsForALostArgumentIsOverWhenThatComes) {
   EXPECT_EQ(tasks.live(), 0u);
 }
 
-TEST(UsualTime, IsTheMedianOfTheLastRunsAndNeverTooShort) {
-  UsualTime usual;
+TEST(RuntimeEstimate, IsTheMedianOfTheLastRunsAndNeverTooShort) {
+  RuntimeEstimate usual;
   for (int i = 0; i < 4; ++i) usual.add(1s);
   EXPECT_FALSE(usual.known());
   usual.add(9s);
   ASSERT_TRUE(usual.known());
   EXPECT_EQ(usual.too_long(), 3s);
   for (int i = 0; i < 31; ++i) usual.add(1ms);
-  EXPECT_EQ(usual.too_long(), UsualTime::kAtLeast);
+  EXPECT_EQ(usual.too_long(), RuntimeEstimate::kAtLeast);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #pragma once
 
 #include "tests/simulation/kernel/world.hpp"
-#include "troupe/runtime/control/cutoff.hpp"
 #include "troupe/runtime/control/directory.hpp"
 #include "troupe/runtime/control/membership.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
+#include "troupe/runtime/control/self_fencing.hpp"
 
 #include <functional>
 #include <map>
@@ -246,10 +246,10 @@ class ClusterSimulation {
 
     void on_start(Env& env) override {
       session_ = SessionId{env.random()(), env.self()};
-      cutoff_.emplace(CutoffOptions{}, sim_node_id(self_), session_);
+      self_fencing_.emplace(SelfFencingOptions{}, sim_node_id(self_), session_);
       clock_offset_ = env.now() - env.world().now();
-      run(env, cutoff_->start(env.now()));
-      env.set_timer(kTick, cutoff_->next_tick());
+      run(env, self_fencing_->start(env.now()));
+      env.set_timer(kTick, self_fencing_->next_tick());
       env.set_timer(kWork, env.now() + std::chrono::seconds(1));
     }
     void on_message(Env& env, sim::NodeIndex, ClusterMessage message) override {
@@ -257,44 +257,44 @@ class ClusterSimulation {
       if (const auto* control = std::get_if<ToAgent>(&message)) {
         handle(env, *control);
       } else if (const auto* ask = std::get_if<AskControl>(&message)) {
-        run(env, cutoff_->on_ask(*ask, env.now()));
+        run(env, self_fencing_->on_ask(*ask, env.now()));
       } else if (const auto* answer = std::get_if<ControlAnswer>(&message)) {
-        run(env, cutoff_->on_answer(*answer, env.now()));
+        run(env, self_fencing_->on_answer(*answer, env.now()));
       } else if (const auto* refused = std::get_if<Refused>(&message)) {
-        if (cutoff_->epoch() < refused->least)
-          run(env, cutoff_->on_refused("it is dead", env.now()));
+        if (self_fencing_->epoch() < refused->least)
+          run(env, self_fencing_->on_refused("it is dead", env.now()));
       } else if (const auto* start = std::get_if<StartActorAt>(&message)) {
         // Obeys the highest control only, and nothing meant for another life of this node.
-        if (start->epoch != cutoff_->epoch() ||
-            start->incarnation >> 32 < cutoff_->control_epoch()) {
+        if (start->epoch != self_fencing_->epoch() ||
+            start->incarnation >> 32 < self_fencing_->control_epoch()) {
           env.send(0, StartRefused{start->spec->id, start->incarnation});
           return;
         }
         simulation_.life_begins(env, start->spec->id, start->incarnation, session_);
         hosted_[start->spec->id] = {*start->spec, start->incarnation, 1, 0};
-        env.send(0, LifeStarted{start->spec->id, start->incarnation, cutoff_->epoch()});
+        env.send(0, LifeStarted{start->spec->id, start->incarnation, self_fencing_->epoch()});
       } else if (const auto* stop = std::get_if<StopActorAt>(&message)) {
         const auto at = hosted_.find(stop->actor);
-        if (stop->epoch == cutoff_->epoch() && at != hosted_.end() &&
+        if (stop->epoch == self_fencing_->epoch() && at != hosted_.end() &&
             at->second.incarnation == stop->incarnation) {
           hosted_.erase(at);
-          env.send(0, ActorEnded{stop->actor, stop->incarnation, cutoff_->epoch()});
+          env.send(0, ActorEnded{stop->actor, stop->incarnation, self_fencing_->epoch()});
         }
       }
     }
     void on_timer(Env& env, std::uint64_t id) override {
       if (id == kTick) {
-        run(env, cutoff_->on_tick(env.now()));
-        env.set_timer(kTick, cutoff_->next_tick());
+        run(env, self_fencing_->on_tick(env.now()));
+        env.set_timer(kTick, self_fencing_->next_tick());
       } else {
         work(env);
         env.set_timer(kWork, env.now() + std::chrono::milliseconds(500 + env.random().below(4000)));
       }
     }
     void on_connection(Env& env, sim::NodeIndex peer, bool up) override {
-      if (peer == 0 && !up) run(env, cutoff_->on_closed(env.now()));
+      if (peer == 0 && !up) run(env, self_fencing_->on_closed(env.now()));
     }
-    const Cutoff& cutoff() const { return *cutoff_; }
+    const SelfFencing& cutoff() const { return *self_fencing_; }
     SessionId session() const { return session_; }
     Duration clock_offset() const { return clock_offset_; }
     const std::map<ActorId, HostedActor>& hosted() const { return hosted_; }
@@ -303,7 +303,7 @@ class ClusterSimulation {
     static constexpr std::uint64_t kTick = 1, kWork = 2;
     /// Spawns, kills, or loses a worker.
     void work(Env& env) {
-      if (cutoff_->epoch() == 0 || !env.world().faulting()) return;
+      if (self_fencing_->epoch() == 0 || !env.world().faulting()) return;
       const double dice = env.random().uniform();
       if (dice < 0.6) {
         SpawnActor spawn;
@@ -318,27 +318,28 @@ class ClusterSimulation {
           simulation_.killed(at->first);
           env.send(0, KillLife{at->first});
         } else {
-          env.send(0, ActorEnded{at->first, at->second.incarnation, cutoff_->epoch()});
+          env.send(0, ActorEnded{at->first, at->second.incarnation, self_fencing_->epoch()});
           hosted_.erase(at);
         }
       }
     }
     void handle(Env& env, const ToAgent& message) {
       if (const auto* registered = std::get_if<Registered>(&message)) {
-        run(env, cutoff_->on_registered(*registered, env.now()));
-        NodeHosts hosting{sim_node_id(self_), cutoff_->epoch(), cutoff_->control_epoch(), {}};
+        run(env, self_fencing_->on_registered(*registered, env.now()));
+        NodeHosts hosting{
+            sim_node_id(self_), self_fencing_->epoch(), self_fencing_->control_epoch(), {}};
         hosting.number = registered->number;
         for (const auto& entry : hosted_) hosting.actors.push_back(entry.second);
         env.send(0, hosting);
       } else if (const auto* answer = std::get_if<HeartbeatAnswer>(&message)) {
-        run(env, cutoff_->on_heartbeat_answer(*answer, env.now()));
+        run(env, self_fencing_->on_heartbeat_answer(*answer, env.now()));
       } else if (const auto* roster = std::get_if<Roster>(&message)) {
-        run(env, cutoff_->on_roster(*roster, env.now()));
+        run(env, self_fencing_->on_roster(*roster, env.now()));
       } else if (const auto* fence = std::get_if<Fence>(&message)) {
-        run(env, cutoff_->on_fence(*fence, env.now()));
+        run(env, self_fencing_->on_fence(*fence, env.now()));
       }
     }
-    void run(Env& env, const Cutoff::Out& out) {
+    void run(Env& env, const SelfFencing::Out& out) {
       for (const auto& event : out) {
         if (const auto* beat = std::get_if<SendToControl>(&event)) {
           env.send(0, beat->message);
@@ -363,7 +364,7 @@ class ClusterSimulation {
     }
     ClusterSimulation& simulation_;
     sim::NodeIndex self_;
-    std::optional<Cutoff> cutoff_;
+    std::optional<SelfFencing> self_fencing_;
     SessionId session_;
     Duration clock_offset_{};
     std::map<ActorId, HostedActor> hosted_;
@@ -459,7 +460,7 @@ class ClusterSimulation {
     for (sim::NodeIndex i = 1; i < world.node_count(); ++i) {
       if (!world.alive(i)) return false;
       const auto record = members->find(sim_node_id(i));
-      const Cutoff& cutoff = agent(i)->cutoff();
+      const SelfFencing& cutoff = agent(i)->cutoff();
       if (!record || !record->registered || record->state != NodeState::up ||
           record->epoch != cutoff.epoch() || !cutoff.hears_control(clock_of(i)))
         return false;

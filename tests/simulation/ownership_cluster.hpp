@@ -77,13 +77,13 @@ class OwnershipCluster final {
   enum class Phase { scan, settle, poll };
   using Call = cluster::Call;
   static constexpr agent::JobNumber kJob = 1;
-  struct Node final : agent::OwnerTable::Out, agent::KeptCalls::Out {
+  struct Node final : agent::OwnerTable::Out, agent::LineageCache::Out {
     Node(OwnershipCluster& w, std::size_t n) : world(w), self(n) {}
     OwnershipCluster& world;
     std::size_t self;
     bool alive = true, until_clean = false;
     agent::OwnerTable owners{*this};
-    agent::KeptCalls kept{owners, *this, Bytes{1 << 30}};
+    agent::LineageCache kept{owners, *this, Bytes{1 << 30}};
     bool wants_heir = false;              // and nobody is left who could be one
     std::vector<Process> processes;       // index 1 is processes[0]
     std::vector<std::deque<Peer>> links;  // from each other node, in order

@@ -1,7 +1,7 @@
 /// What the processes and agents of the ownership simulation keep and say (ownership_cluster.hpp).
 #pragma once
 
-#include "troupe/runtime/agent/kept_calls.hpp"
+#include "troupe/runtime/agent/lineage_cache.hpp"
 
 #include <compare>
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "troupe/runtime/agent/broadcast.hpp"
 #include "troupe/runtime/agent/bulk_threads.hpp"
-#include "troupe/runtime/agent/reserver.hpp"
+#include "troupe/runtime/agent/receive_buffers.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/client/values.hpp"
 
@@ -117,7 +117,7 @@ struct Transfers::Impl {
   std::optional<Error> refusal;  ///< why there will be no memory for the next that has none
   bool running = false;
   TransferStats stats;
-  Reserver reserver;
+  ReceiveBuffers reserver;
 
   Impl(objectstore::Host& h, Out& o, TransfersOptions given)
       : host(h),

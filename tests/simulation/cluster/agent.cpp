@@ -218,7 +218,7 @@ void Agent::pass() {
   const auto unread = [this] { return dead_ > 0; };
   for (const wire::Location& location :
        unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
-    transit_.gone(location);
+    in_flight_refs_.gone(location);
     truth().check(store_.free(location), "an object is freed twice");
   }
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
@@ -291,82 +291,80 @@ void Agent::drain_ring(Proc& proc) {
 
 void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
   const Time now = env_->now();
-  std::visit(Cases{[&](wire::RequestLease& m) {
-                     const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
-                     const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
-                     if (cluster_.verbose())
-                       log("process " + std::to_string(from.index) + " wishes for " +
-                           std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
-                           std::to_string(elsewhere) + " elsewhere");
-                     leases_.request(
-                         from.index, m.key, agent::shape_of(m.shape), here, now,
-                         {.spilled = false, .dedicated = false, .job = from.job_number});
-                     if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
-                     from.keys.insert(m.key);
-                   },
-                   [&](wire::LeaseReturned& m) {
-                     if (!remote_.lease_returned(from.index, m.lease))
-                       leases_.returned(m.lease, now);
-                   },
-                   [&](wire::Blocked&) { leases_.blocked(from.index, now); },
-                   [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-                   [&](wire::Escape& m) {
-                     counted(m.value);
-                     owners_.escape(from.index, m.object, m.value, payload);
-                   },
-                   [&](wire::Fulfil& m) {
-                     counted(m.value);
-                     owners_.fulfil(m.object, m.value, payload);
-                   },
-                   [&](wire::Hold& m) {
-                     owners_.hold(m.object, m.process, m.delta, from.index);
-                     if (m.delta > 0)
-                       transit_.counted(from.index, m.process, {m.frame, m.waiting}, m.object);
-                   },
-                   [&](wire::Arrived& m) {
-                     undo(from.index, transit_.arrived(from.index, m.peer, m.frames));
-                     drop_written_since({from.index, m.peer});
-                   },
-                   [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
-                   [&](wire::Shutdown&) {
-                     if (from.driver) driver_gone(from, true);
-                   },
-                   [&](wire::CreateActor& m) {
-                     owners_.stands_for(m.lifetime, m.actor, from.index);
-                     for (const wire::Value& argument : m.creation.arguments)
-                       wire::for_each_ref(argument,
-                                          [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
-                     actors_.create(m, payload, from.job, from.index);
-                     cluster_.moment();
-                   },
-                   [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
-                   [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
-                   [&](wire::KillActor& m) {
-                     actors_.kill(m.actor, m.may_restart, from.index);
-                     cluster_.moment();
-                   },
-                   [&](wire::FindActor& m) {
-                     actors_.find(from.index, m);
-                     cluster_.moment();
-                   },
-                   [&](wire::Adopt& m) {
-                     if (!store_.adopt(m.location))
-                       return truth().fail("a freed object is adopted");
-                     if (transit_.adopted(from.index, m.process != 0 ? m.process : from.index,
+  std::visit(
+      Cases{[&](wire::RequestLease& m) {
+              const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
+              const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
+              if (cluster_.verbose())
+                log("process " + std::to_string(from.index) + " wishes for " +
+                    std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
+                    std::to_string(elsewhere) + " elsewhere");
+              leases_.request(from.index, m.key, agent::shape_of(m.shape), here, now,
+                              {.spilled = false, .dedicated = false, .job = from.job_number});
+              if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
+              from.keys.insert(m.key);
+            },
+            [&](wire::LeaseReturned& m) {
+              if (!remote_.lease_returned(from.index, m.lease)) leases_.returned(m.lease, now);
+            },
+            [&](wire::Blocked&) { leases_.blocked(from.index, now); },
+            [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+            [&](wire::Escape& m) {
+              counted(m.value);
+              owners_.escape(from.index, m.object, m.value, payload);
+            },
+            [&](wire::Fulfil& m) {
+              counted(m.value);
+              owners_.fulfil(m.object, m.value, payload);
+            },
+            [&](wire::Hold& m) {
+              owners_.hold(m.object, m.process, m.delta, from.index);
+              if (m.delta > 0)
+                in_flight_refs_.counted(from.index, m.process, {m.frame, m.waiting}, m.object);
+            },
+            [&](wire::Arrived& m) {
+              undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
+              drop_written_since({from.index, m.peer});
+            },
+            [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
+            [&](wire::Shutdown&) {
+              if (from.driver) driver_gone(from, true);
+            },
+            [&](wire::CreateActor& m) {
+              owners_.stands_for(m.lifetime, m.actor, from.index);
+              for (const wire::Value& argument : m.creation.arguments)
+                wire::for_each_ref(argument,
+                                   [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
+              actors_.create(m, payload, from.job, from.index);
+              cluster_.moment();
+            },
+            [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
+            [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
+            [&](wire::KillActor& m) {
+              actors_.kill(m.actor, m.may_restart, from.index);
+              cluster_.moment();
+            },
+            [&](wire::FindActor& m) {
+              actors_.find(from.index, m);
+              cluster_.moment();
+            },
+            [&](wire::Adopt& m) {
+              if (!store_.adopt(m.location)) return truth().fail("a freed object is adopted");
+              if (in_flight_refs_.adopted(from.index, m.process != 0 ? m.process : from.index,
                                           {m.frame, m.waiting}, m.location))
-                       free(m.location);
-                   },
-                   [&](wire::Free& m) { free(m.location); }, [&](auto&) {}},
-             message);
+                free(m.location);
+            },
+            [&](wire::Free& m) { free(m.location); }, [&](auto&) {}},
+      message);
 }
 
 /// From here on the owner table frees what the value names. The adoption may be read later.
 void Agent::counted(const wire::Value& value) {
-  if (value.kind == wire::Value::Kind::shared) transit_.owned(value.location);
+  if (value.kind == wire::Value::Kind::shared) in_flight_refs_.owned(value.location);
 }
 
 /// What a dead process had given to this one never comes.
-void Agent::undo(ProcessIndex process, const agent::Transit::Undone& undone) {
+void Agent::undo(ProcessIndex process, const agent::InFlightRefs::Undone& undone) {
   if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::gift_undone);
   for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
@@ -527,10 +525,10 @@ void Agent::bury(Proc& proc) {
   leases_.owner_died(index, now);
   owners_.process_died(index, reason);
   store_.process_died(index);
-  const agent::Transit::Died given = transit_.died(index, proc.peers);
+  const agent::InFlightRefs::Died given = in_flight_refs_.died(index, proc.peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)
-    if (proc.peers.count(to) == 0) undo(to, transit_.arrived(to, index, 0));
+    if (proc.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
   processes_.erase(index);
   count_processes();

@@ -8,13 +8,13 @@
 #include "tests/simulation/cluster/program.hpp"
 #include "tests/simulation/kernel/world.hpp"
 #include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
-#include "troupe/runtime/agent/transit.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
-#include "troupe/runtime/client/serving.hpp"
+#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
 #include <deque>
@@ -198,7 +198,7 @@ class Agent final : public sim::Node<Packet>,
   void on_job_info(const control::JobInfo& info);
   bool has_purpose(const Proc& worker) const;
   void counted(const wire::Value& value);
-  void undo(ProcessIndex process, const agent::Transit::Undone& undone);
+  void undo(ProcessIndex process, const agent::InFlightRefs::Undone& undone);
 
   // the cluster and other nodes: agent_remote.cpp
   void send(control::ToControl message) override;
@@ -255,7 +255,7 @@ class Agent final : public sim::Node<Packet>,
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
              BlobView payload) override;
   void free(const wire::Location& location) override {
-    transit_.freed(location);
+    in_flight_refs_.freed(location);
     frees_.push_back(location);
   }
   void unreferenced(ActorId actor) override;
@@ -305,7 +305,7 @@ class Agent final : public sim::Node<Packet>,
   std::map<std::uint64_t, std::uint64_t> actor_leases_;
   std::deque<control::ToControl> driver_ends_;
   std::vector<wire::Location> frees_;
-  agent::Transit transit_;
+  agent::InFlightRefs in_flight_refs_;
   std::set<NodeId> known_nodes_;
   agent::Reports reporting_;
   Time next_pace_{};

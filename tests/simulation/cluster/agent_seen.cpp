@@ -46,7 +46,7 @@ std::string Agent::left_over() const {
   add("watched actors", actors_.watched());
   add("pulls", moves_.pulls());
   add("memories of pulls", moves_.memory());
-  add("dead processes that may be named", transit_.dead());
+  add("dead processes that may be named", in_flight_refs_.dead());
   add("records", owners_.size());
   add("objects in memory", store_.size());
   return text + seen_records();

@@ -2,7 +2,7 @@
 
 #include "tests/simulation/cluster/program.hpp"
 #include "troupe/runtime/base/assert.hpp"
-#include "troupe/runtime/client/serving.hpp"
+#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -116,7 +116,7 @@ void Process::turn() {
   if (next_tick_ != Time::max()) machine_.wake(index_, std::max<Duration>(next_tick_ - now, 10us));
 }
 
-// --- the actor's watch: client/serving.cpp, whose alarm is a timer of the kernel. Not played is
+// --- the actor's watch: client/actor_lease_timer.cpp, whose alarm is a timer of the kernel. Not played is
 // that the I/O thread moves it ahead while user code runs.
 
 void Process::begin_serving() {

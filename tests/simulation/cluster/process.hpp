@@ -71,7 +71,7 @@ class Machine {
   virtual void wake(std::uint64_t process, Duration after) = 0;
   /// Its actor's thread is interrupted then, by up_time().
   virtual void interrupt_at(std::uint64_t process, Time at) = 0;
-  /// Until when actors here may serve, as its agent said last (client/serving.hpp).
+  /// Until when actors here may serve, as its agent said last (client/actor_lease_timer.hpp).
   virtual std::int64_t serving_word() const = 0;
   /// The agent does not run, and the processes of its node do.
   virtual bool stands_still() const = 0;

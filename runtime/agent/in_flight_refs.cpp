@@ -1,0 +1,123 @@
+#include "troupe/runtime/agent/in_flight_refs.hpp"
+#include <algorithm>
+
+namespace troupe::agent {
+
+/// Those of this way that may not be in the ring; null: there is nothing to remember.
+std::deque<InFlightRefs::InFlightRef>* InFlightRefs::gifts(Process from, Process to, Frame frame) {
+  if (frame.number == 0 || from == to || dead_.count(to) != 0) return nullptr;
+  std::deque<InFlightRef>& all = gifts_[{from, to}];
+  while (!all.empty() && all.front().frame + frame.waiting < frame.number) all.pop_front();
+  return &all;
+}
+
+void InFlightRefs::counted(Process from, Process to, Frame frame, ObjectId object) {
+  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, object, {}});
+}
+
+void InFlightRefs::taken_back(Process from, Process to, Frame frame, ObjectId object) {
+  auto* all = gifts(from, to, frame);
+  if (all == nullptr) return;
+  const auto last = std::find_if(all->rbegin(), all->rend(), [&](const InFlightRef& gift) {
+    return gift.frame == frame.number && gift.count == object;
+  });
+  if (last != all->rend()) all->erase(std::next(last).base());
+}
+
+bool InFlightRefs::is_anothers(Process who, const wire::Location& location) const {
+  const auto found = objects_.find(key_of(location));
+  return found != objects_.end() && found->second.owner != 0 && found->second.owner != who;
+}
+
+bool InFlightRefs::gave(Process from, Process to, Frame frame, ObjectId object) const {
+  const auto all = gifts_.find({from, to});
+  return all != gifts_.end() &&
+         std::any_of(all->second.begin(), all->second.end(), [&](const InFlightRef& gift) {
+           return gift.frame == frame.number && gift.count == object;
+         });
+}
+
+bool InFlightRefs::adopted(Process from, Process to, Frame frame, const wire::Location& location) {
+  const auto [at, fresh] = objects_.try_emplace(key_of(location), Object{location, 0});
+  if (!fresh) return false;  // the owner table's, or to be freed
+  if (dead_.count(to) != 0) {
+    objects_.erase(at);
+    return true;
+  }
+  at->second.owner = to;
+  of_[to].insert(at->first);
+  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, {}, location});
+  return false;
+}
+
+void InFlightRefs::owned(const wire::Location& location) {
+  Object& object = objects_.try_emplace(key_of(location), Object{location, 0}).first->second;
+  leave(key_of(location), object);
+}
+
+void InFlightRefs::gone(const wire::Location& location) {
+  const auto found = objects_.find(key_of(location));
+  if (found == objects_.end()) return;
+  leave(found->first, found->second);
+  objects_.erase(found);
+}
+
+/// It is nobody's from here on.
+void InFlightRefs::leave(const Key& key, Object& object) {
+  const auto theirs = of_.find(std::exchange(object.owner, 0));
+  if (theirs == of_.end()) return;
+  theirs->second.erase(key);
+  if (theirs->second.empty()) of_.erase(theirs);
+}
+
+InFlightRefs::Died InFlightRefs::died(Process process, const std::set<Process>& peers) {
+  Died after;
+  std::set<Process>& left = dead_[process];
+  left = peers;
+  left.erase(process);
+  if (const auto theirs = of_.extract(process))
+    for (const Key& key : theirs.mapped())
+      after.free.push_back(objects_.extract(key).mapped().location);
+  for (auto at = gifts_.begin(); at != gifts_.end();) {
+    const auto [from, to] = at->first;
+    if (from == process && to != process) {
+      after.asked.push_back(to);
+      left.insert(to);
+    }
+    at = to == process ? gifts_.erase(at) : std::next(at);
+  }
+  for (auto at = dead_.begin(); at != dead_.end();) {
+    at->second.erase(process);
+    if (at->second.empty()) after.forgotten.push_back(at->first);
+    at = at->second.empty() ? dead_.erase(at) : std::next(at);
+  }
+  return after;
+}
+
+InFlightRefs::Undone InFlightRefs::arrived(Process to, Process dead, std::uint64_t frames) {
+  Undone undone;
+  const auto left = dead_.find(dead);
+  if (left == dead_.end()) return undone;
+  left->second.erase(to);
+  if (left->second.empty()) {
+    undone.forgotten = dead;
+    dead_.erase(left);
+  }
+  const auto all = gifts_.extract({dead, to});
+  if (!all) return undone;
+  for (const InFlightRef& gift : all.mapped()) {
+    if (gift.frame <= frames) continue;
+    if (gift.count) {
+      undone.counts.push_back(gift.count);
+      continue;
+    }
+    const auto found = objects_.find(key_of(gift.location));
+    if (found == objects_.end() || found->second.owner != to) continue;
+    leave(found->first, found->second);
+    objects_.erase(found);
+    undone.free.push_back(gift.location);
+  }
+  return undone;
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,115 @@
+/// Calls of this node's workers whose results others can name, kept for a time when the worker has
+/// ended: then another process of its job takes the call over and makes it again (the client's
+/// lineage, client/lineage.hpp). A plain state machine beside OwnerTable.
+///
+/// A call that is kept must not keep its arguments' memory where it can be helped. So an argument
+/// that a task of the same worker made is named by the kept call of that task; any other is held,
+/// and its bytes count towards the limit. When more is kept than the limit allows the oldest calls
+/// are evicted.
+///
+///     kept.keep(from, job, call, payload);  // a KeptCall, arguments before who needs them
+///     kept.made(from, made_by);             // an object that may have to be computed again
+///     kept.orphaned(object, lost);          // the OwnerTable says so: → out.find_process(job)
+///     kept.serve(job, process);             // → KeptCall, MadeBy and Rebuild to that process
+///     kept.carry_out();                     // again while pending(), and owners.settle()
+///
+/// Invariants: KEPT-1 bytes() is what the calls that are kept take, with the arguments held for
+/// them. KEPT-2 a call is known as long as a process may name it, an object that it made has a
+/// record, or a known call needs it. KEPT-3 who takes a call over has every call that it needs
+/// whose result is gone, before it. KEPT-4 each orphan is rebuilt by somebody, or gone() for the
+/// OwnerTable.
+#pragma once
+
+#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/base/units.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::agent {
+
+using JobNumber = std::uint64_t;  ///< the node's name for a job
+
+class LineageCache {
+ public:
+  /// What follows; must not call back in.
+  class Out {
+   public:
+    virtual ~Out() = default;
+    /// A process of the job that lives and will for a while. None: one will be there some time,
+    /// and serve() follows, or job_over().
+    virtual std::optional<ProcessIndex> find_process(JobNumber job) = 0;
+    virtual void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) = 0;
+  };
+
+  LineageCache(OwnerTable& owners, Out& out, Bytes limit)
+      : owners_(owners), out_(out), limit_(limit.count) {}
+
+  void keep(ProcessIndex from, JobNumber job, const wire::KeptCall& call, BlobView payload);
+  void made(ProcessIndex from, const wire::MadeBy& message);
+  void forget(ProcessIndex from, std::uint64_t number);
+  /// Precondition: all that it said has been read, and the OwnerTable knows.
+  void process_died(ProcessIndex process);
+  /// Nothing of the job is computed again any more.
+  void job_over(JobNumber job, const std::string& why);
+  void serve(JobNumber job, ProcessIndex process);
+
+  // --- from the OwnerTable; they take effect with carry_out()
+  void orphaned(ObjectId object, ObjectId lost) { orphans_.push_back({object, lost}); }
+  void released(ObjectId object) { released_.push_back(object); }
+  void carry_out();
+  bool pending() const noexcept { return !orphans_.empty() || !released_.empty(); }
+
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t size() const noexcept { return calls_.size(); }
+
+ private:
+  struct Made {
+    ObjectId object;
+    std::uint32_t index = 0;  ///< of the result
+  };
+  struct Call {
+    wire::KeptCall message;
+    Blob payload;
+    JobNumber job = 0;
+    std::vector<ProcessIndex> known_to;  ///< who can make it, or name it as an argument's
+    std::vector<Made> made;              ///< those that have records, the newest last
+    std::size_t uses = 0;                ///< calls that need it
+    std::string ended;                   ///< why it cannot be made any more
+    std::size_t bytes = 0;
+    std::uint64_t age = 0;
+    bool visited = false;
+  };
+  struct Orphan {
+    ObjectId object, lost;
+  };
+  using Calls = std::map<std::uint64_t, Call>;
+
+  static bool is_known_to(const Call& call, ProcessIndex process);
+  Call* call_of(ObjectId object);
+  static const Made* newest(const Call& call, std::uint64_t index);
+  void look_after(const Orphan& orphan, std::optional<ProcessIndex> process = {});
+  void entrust(const Orphan& orphan, ProcessIndex process);
+  void give_up(const Orphan& orphan, const std::string& why);
+  Result<void> gather(std::uint64_t wanted, std::vector<std::uint64_t>& order);
+  void hand_over(Call& call, ProcessIndex to);
+  void end(Call& call, const std::string& why);
+  void let_go_of_inputs(Call& call, std::vector<std::uint64_t>& unused);
+  void drop_unused(std::uint64_t number);
+
+  OwnerTable& owners_;
+  Out& out_;
+  std::uint64_t limit_;
+  std::size_t bytes_ = 0;
+  Calls calls_;                                  ///< by number
+  std::map<std::uint64_t, std::uint64_t> ages_;  ///< of those that can be made, age → number
+  std::map<ObjectId, std::uint64_t> objects_;    ///< made by which
+  std::uint64_t next_age_ = 0;
+  std::map<JobNumber, std::vector<Orphan>> waiting_;  ///< for a process
+  std::vector<Orphan> orphans_;
+  std::vector<ObjectId> released_;
+};
+
+}  // namespace troupe::agent

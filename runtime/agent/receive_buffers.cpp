@@ -1,0 +1,49 @@
+#include "troupe/runtime/agent/receive_buffers.hpp"
+
+#include "troupe/runtime/agent/internal/signal_masked_thread.hpp"
+
+#include <utility>
+
+namespace troupe::agent {
+
+ReceiveBuffers::ReceiveBuffers(objectstore::Client& client, std::function<void()> wake)
+    : client_(client), wake_(std::move(wake)) {}
+
+ReceiveBuffers::~ReceiveBuffers() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ReceiveBuffers::ask(std::uint64_t pull, std::uint64_t bytes) {
+  if (!thread_.joinable()) thread_ = signal_masked_thread("troupe-reserve", [this] { run(); });
+  const std::lock_guard lock(mutex_);
+  wishes_.push_back({pull, bytes});
+  changed_.notify_one();
+}
+
+std::vector<ReceiveBuffers::Answer> ReceiveBuffers::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(answers_, {});
+}
+
+void ReceiveBuffers::run() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return over_ || !wishes_.empty(); });
+    if (over_) return;
+    const Wish wish = wishes_.front();
+    wishes_.pop_front();
+    lock.unlock();
+    Answer answer{wish.pull, wish.bytes, client_.create(wish.bytes)};
+    lock.lock();
+    answers_.push_back(std::move(answer));
+    lock.unlock();
+    wake_();
+  }
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,134 @@
+#include "troupe/runtime/client/actor_lease_timer.hpp"
+
+#include "troupe/runtime/base/sleep_clock.hpp"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+
+namespace troupe::client {
+namespace {
+
+constexpr Duration kShortest = std::chrono::milliseconds(10);
+
+// The handler's; set before the timer exists, null again when it is no more.
+std::atomic<const std::atomic<std::int64_t>*> g_word{nullptr};
+std::atomic<timer_t> g_timer{};
+int g_signal = 0;      // the timer's
+pid_t g_actor_thread;  // whom it interrupts
+
+timespec timespec_of(Duration time) noexcept {
+  return {static_cast<std::time_t>(time.count() / 1'000'000'000),
+          static_cast<long>(time.count() % 1'000'000'000)};
+}
+
+void set_alarm(Time at) noexcept {
+  itimerspec when{};
+  if (at != Time::max()) when.it_value = timespec_of(at.time_since_epoch());
+  timer_settime(g_timer, TIMER_ABSTIME, &when, nullptr);
+}
+
+Serving serving_now() noexcept {
+  const auto* word = g_word.load(std::memory_order_relaxed);
+  return serving_at(word != nullptr ? word->load(std::memory_order_relaxed) : kServesAlways,
+                    Time(up_time()));
+}
+
+/// On the actor's thread, wherever it is: only what is allowed in a handler.
+void stand_still(int /*signal*/) {
+  const int before = errno;
+  Serving serving = serving_now();
+  while (!serving.may) {
+    const timespec wait = timespec_of(kShortest);
+    nanosleep(&wait, nullptr);
+    serving = serving_now();
+  }
+  set_alarm(serving.alarm);
+  errno = before;
+}
+
+/// One that nobody has a use for here; 0: there is none. Who blocks a signal may wait for it, so
+/// one that is free comes first; it is blocked as well when the driver blocked all.
+int take_signal() {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  for (const int also_blocked : {0, 1})
+    for (int signal = SIGRTMAX - 1; signal > SIGRTMIN; --signal) {
+      if (sigismember(&blocked, signal) != also_blocked) continue;
+      struct sigaction action{};
+      if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+      action.sa_handler = stand_still;
+      action.sa_flags = SA_RESTART;
+      sigfillset(&action.sa_mask);
+      if (sigaction(signal, &action, nullptr) == 0) return signal;
+    }
+  return 0;
+}
+
+bool is_still_ours(int signal) {
+  struct sigaction action{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == stand_still;
+}
+
+bool make_timer() {
+  g_signal = take_signal();
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = g_signal;
+  event._sigev_un._tid = g_actor_thread;
+  timer_t made{};
+  if (g_signal == 0 || timer_create(CLOCK_BOOTTIME, &event, &made) != 0) {
+    std::fprintf(stderr,
+                 "troupe: no timer for an actor: it does not notice when its agent hangs\n");
+    g_word = nullptr;
+    return false;
+  }
+  g_timer = made;
+  return true;
+}
+
+}  // namespace
+
+Serving serving_at(std::int64_t word, Time now) noexcept {
+  if (word == kServesAlways) return {true, Time::max(), Time::max()};
+  const Time until{Duration(word)};
+  if (until <= now) return {false, now, now + kShortest};
+  return {true, until, now + std::max<Duration>((until - now) / 2, kShortest)};
+}
+
+void ActorLeaseTimer::begin(const std::atomic<std::int64_t>& word, Time now) {
+  if (g_word != nullptr || word.load(std::memory_order_relaxed) == kServesAlways) return;
+  g_word = &word;
+  g_actor_thread = static_cast<pid_t>(syscall(SYS_gettid));
+  if (!make_timer()) return;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, g_signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  next_look_ = now;
+  look(now);
+}
+
+ActorLeaseTimer::~ActorLeaseTimer() {
+  if (g_word.exchange(nullptr) != nullptr) timer_delete(g_timer);
+}
+
+Time ActorLeaseTimer::look(Time now) noexcept {
+  if (now < next_look_) return next_look_;
+  if (g_word != nullptr && !is_still_ours(g_signal)) {  // the program has a use for that one now
+    timer_delete(g_timer);
+    make_timer();
+  }
+  const Serving serving = serving_now();
+  set_alarm(serving.alarm);
+  if (serving.look == Time::max()) return next_look_ = Time::max();
+  return next_look_ = now + (serving.look - Time(up_time()));
+}
+
+}  // namespace troupe::client

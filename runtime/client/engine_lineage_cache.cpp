@@ -1,0 +1,187 @@
+/// Calls that outlive the worker that made them: told to the agent when others can name a result,
+/// and taken over from it. All under the lock.
+#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/process/registry.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+constexpr int kCountBits = 32;  ///< of a call's number; above them stands its process
+constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+
+std::uint64_t bytes_of(const Entry& entry) {
+  const Entry& origin = origin_of(entry);
+  return origin.value ? origin.value->bytes.size() : origin.location->length;
+}
+
+/// Where each of a call's refs stands among those inside its arguments. One of an argument that
+/// became an object is inside that.
+std::vector<std::uint32_t> places_of_refs(const detail::Call& call) {
+  std::vector<std::uint32_t> places(call.refs.size(), kNowhere);
+  std::uint32_t next = 0;
+  for (const detail::Argument& argument : call.arguments)
+    for (std::uint32_t i = 0; i < argument.ref_count; ++i)
+      places.at(argument.first_ref + i) = next++;
+  return places;
+}
+
+}  // namespace
+
+/// Others can name this object: the agent is to hear how it was computed, if that is known, for a
+/// time when this process is gone. A driver takes its objects along. tell_calls() follows.
+void ClientEngine::outlive(Entry& entry) {
+  if (kind_ == wire::ProcessKind::worker && entry.made_by != nullptr)
+    outliving_.push_back(ObjectTable::keep(entry));
+}
+
+void ClientEngine::tell_calls() {
+  if (outliving_.empty() || std::exchange(tells_calls_, true)) return;
+  while (!outliving_.empty()) {
+    const detail::ObjectHandle object = std::move(outliving_.back());
+    outliving_.pop_back();
+    Spec* spec = object ? entry_of(object).made_by : nullptr;
+    if (spec == nullptr || spec->end != Spec::End::none) continue;
+    for (Spec* call : lineage_.untold(*spec))
+      if (!tell_call(*call)) break;
+    if (spec->number != 0)
+      tell_agent(wire::MadeBy{object.id(), spec->number, entry_of(object).result_index,
+                              spec->retries_left});
+  }
+  tells_calls_ = false;
+}
+
+/// What the agent is to know an argument by: a handle that others may name it by is in `held`.
+/// Empty: it is gone.
+ObjectId ClientEngine::name_input(const Spec::Input& input,
+                                  std::vector<detail::ObjectHandle>& held) {
+  if (input.spec != nullptr && input.spec->number != 0) return {input.spec->number, input.index};
+  detail::ObjectHandle handle;
+  if (input.entry != nullptr) {
+    while (!(handle = lineage_.revive(*input.entry))) collect_released();
+  } else if (Entry* newest = input.spec->results[input.index]) {
+    handle = ObjectTable::keep(*newest);
+  }
+  if (!handle) return {};
+  escape(entry_of(handle));
+  held.push_back(std::move(handle));
+  return held.back().id();
+}
+
+/// False: an argument cannot be named any more, or the call does not fit a frame.
+bool ClientEngine::tell_call(Spec& spec) {
+  const Task& task = *spec.task;
+  const detail::Call& call = task.call;
+  wire::KeptCall message;
+  message.number = process_ << kCountBits | (lineage_cache_ + 1);
+  message.call.function = process::Registry::instance().key_of(call.callable);
+  message.call.attempt = task.attempt;
+  message.call.results = static_cast<std::uint32_t>(spec.results.size());
+  message.call.arguments.resize(call.arguments.size());
+  message.shape = wishes_.at(task.key).shape;
+  message.retries_left = task.retries_left;
+  if (task.request) message.retry_on = task.request->retry_on;
+  if (message.retry_on.size() > wire::kMaxRetryOn) return false;
+
+  std::vector<detail::ObjectHandle> held;  // until the agent counts them
+  std::vector<ObjectId> refs(call.refs.size());
+  const std::vector<std::uint32_t> places = places_of_refs(call);
+  for (const Spec::Input& input : spec.inputs) {
+    if (input.is_ref && places[input.position] == kNowhere) continue;
+    const std::size_t held_before = held.size();
+    const ObjectId id = name_input(input, held);
+    if (!id) return false;
+    if (held.size() != held_before)
+      message.input_bytes += bytes_of(entry_of(held.back()));
+    else
+      message.made.push_back(input.is_ref ? wire::kMaxArguments + places[input.position]
+                                          : input.position);
+    if (input.is_ref) {
+      refs[input.position] = id;
+      continue;
+    }
+    message.call.arguments[input.position].kind = wire::Value::Kind::forwarded;
+    message.call.arguments[input.position].forward = id;
+  }
+  std::sort(message.made.begin(), message.made.end());
+
+  Blob payload;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    wire::Value& value = message.call.arguments[i];
+    if (value.kind == wire::Value::Kind::forwarded) continue;
+    const detail::Argument& argument = call.arguments[i];
+    value.kind = wire::Value::Kind::inline_bytes;
+    append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
+    const auto first = refs.begin() + argument.first_ref;
+    value.refs.assign(first, first + argument.ref_count);
+  }
+  if (writer_.encode(wire::NodeMessage(message)).size() + payload.size() > ring::kMaxFrame)
+    return false;
+  ++lineage_cache_;
+  lineage_.set_number(spec, message.number);
+  tell_agent(message, payload);
+  return true;
+}
+
+void ClientEngine::forgotten(std::uint64_t number) {
+  tell_agent(wire::ForgetCall{number});
+}
+
+/// Another process's call is ours to make. What it names was counted for us.
+void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
+  std::vector<ObjectId> ids;
+  std::vector<Spec::Input> made;
+  const detail::Callable* callable = process::Registry::instance().find(message.call.function);
+  bool possible = callable != nullptr && lineage_.numbered(message.number) == nullptr;
+  wire::each_id(message, [&](ObjectId id, std::size_t position, bool is_made) {
+    if (!is_made) return ids.push_back(id);
+    const bool is_ref = position >= wire::kMaxArguments;
+    Spec* spec = lineage_.numbered(id.high);
+    possible = possible && spec != nullptr && id.low < spec->results.size();
+    made.push_back(
+        {spec, static_cast<std::uint32_t>(id.low), nullptr, is_ref,
+         static_cast<std::uint32_t>(is_ref ? position - wire::kMaxArguments : position)});
+  });
+  std::vector<detail::ObjectHandle> held = adopt_refs(ids);
+  if (!possible) return;
+
+  auto task = std::make_unique<Task>();
+  task->key = static_cast<std::uint32_t>(wishes_.key_for(message.shape));
+  task->retries_left = message.retries_left;
+  task->attempt = message.call.attempt;
+  if (!message.retry_on.empty()) {
+    detail::Request request;
+    request.retry_on = message.retry_on;
+    task->request = std::make_unique<const detail::Request>(std::move(request));
+  }
+  detail::Call& call = task->call;
+  call.callable = callable;
+  call.arguments.resize(message.call.arguments.size());
+  Blob bytes;
+  std::uint32_t refs = 0;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    const wire::Value& value = message.call.arguments[i];
+    if (value.kind != wire::Value::Kind::inline_bytes) continue;
+    wire::Value place;
+    append_inline(place, payload.subspan(value.payload_offset, value.payload_size), bytes);
+    const auto count = static_cast<std::uint32_t>(value.refs.size());
+    call.arguments[i] = {place.payload_offset, place.payload_size, refs, count, {}};
+    refs += count;
+  }
+  call.bytes.assign(bytes.begin(), bytes.end());
+  call.refs.resize(refs);
+  auto next = held.begin();
+  wire::each_id(message, [&](ObjectId, std::size_t position, bool is_made) {
+    if (is_made) return;
+    if (position >= wire::kMaxArguments)
+      call.refs[position - wire::kMaxArguments] = std::move(*next++);
+    else
+      call.arguments[position].object = std::move(*next++);
+  });
+  const auto dropped =
+      lineage_.take_over(std::move(task), message.number, message.call.results, std::move(made));
+}
+
+}  // namespace troupe::client

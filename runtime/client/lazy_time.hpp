@@ -1,0 +1,29 @@
+/// A time that is looked up when somebody first needs it: what a core does before that does not
+/// wait for a clock.
+///
+///     tasks.submit(std::move(task), LazyTime(&steady_now));  // a shell: the call goes out first
+///     tasks.submit(std::move(task), Time{} + 3s);            // a test
+#pragma once
+
+#include "troupe/runtime/base/clock.hpp"
+
+#include <utility>
+
+namespace troupe::client {
+
+/// The same time whenever it is asked.
+class LazyTime {
+ public:
+  LazyTime(Time at) noexcept : at_(at) {}
+  explicit LazyTime(Time (*look)() noexcept) noexcept : look_(look) {}
+  Time operator()() const noexcept {
+    if (look_ != nullptr) at_ = std::exchange(look_, nullptr)();
+    return at_;
+  }
+
+ private:
+  mutable Time at_{};
+  mutable Time (*look_)() noexcept = nullptr;
+};
+
+}  // namespace troupe::client

@@ -1,0 +1,112 @@
+// When memory is prepared for later: what it costs is taken from whoever uses the CPU then.
+#include "troupe/runtime/agent/prefault_policy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// An agent with so many CPUs; others use so much of them all the time.
+struct Agent {
+  PrefaultPolicy preparing;
+  int cpus = 1;
+  double use = 0;
+  std::uint64_t left = std::uint64_t{64} << 20;  ///< bytes to prepare
+  Time now{1s};
+  Duration used{};
+  int pieces = 0, looks = 0;
+  Bytes last{};
+
+  void pass(Duration time) {
+    now += time;
+    used += Duration(static_cast<Duration::rep>(use * static_cast<double>(time.count())));
+  }
+  /// Goes on from timer to timer for so long; returns the bytes that it prepares.
+  std::uint64_t prepare_for(Duration span) {
+    const std::uint64_t before = left;
+    const Time end = now + span;
+    while (preparing.next_deadline() < end) {
+      pass(std::max(preparing.next_deadline() - now, Duration(0)));
+      if (!preparing.due(now)) break;
+      ++looks;
+      last = preparing.look(now, used, cpus);
+      if (last.count == 0) continue;
+      ++pieces;
+      left -= std::min(left, last.count);
+      now += 350us * (last.count >> 10) / 1024;  // nobody else has the CPU meanwhile
+      preparing.prepared(left != 0, now);
+    }
+    pass(std::max(end - now, Duration(0)));
+    return before - left;
+  }
+};
+
+TEST(PrefaultPolicy, OnAnIdleNodeAllIsPreparedSoonInPiecesThatGrow) {
+  Agent agent;
+  EXPECT_EQ(agent.prepare_for(100ms), 64u << 20);
+  EXPECT_EQ(agent.pieces, 4 + 16);  // 256 KiB to 2 MiB, then 4 MiB each
+  EXPECT_EQ(agent.preparing.next_deadline(), Time::max());
+}
+
+TEST(PrefaultPolicy, NothingIsPreparedWhileLessThanThreeQuartersOfACpuAreLeft) {
+  for (const int cpus : {1, 2, 8}) {
+    Agent agent;
+    agent.cpus = cpus;
+    agent.use = cpus - 0.7;
+    EXPECT_EQ(agent.prepare_for(1s), 0u) << cpus << " CPUs";
+    EXPECT_LE(agent.looks, 52) << "each look costs a system call a process";
+    agent.use = cpus - 0.8;
+    EXPECT_EQ(agent.prepare_for(1s), 64u << 20) << cpus << " CPUs";
+  }
+}
+
+TEST(PrefaultPolicy, WhoTakesTurnsWithAnotherNodeIsSeenAfterAPause) {
+  Agent agent;
+  agent.use = 1;
+  EXPECT_EQ(agent.prepare_for(100ms), 0u);
+  for (int turn = 0; turn < 25; ++turn) {  // half of the CPU, in turns that a short look misses
+    agent.use = turn % 2;
+    EXPECT_EQ(agent.prepare_for(4ms), 0u) << "turn " << turn;
+  }
+}
+
+TEST(PrefaultPolicy, AMessageWaitsForOneSmallPieceAtMost) {
+  Agent agent;
+  for (int i = 0; i < 100; ++i) {
+    agent.preparing.disturbed(agent.now);
+    EXPECT_EQ(agent.prepare_for(1ms), 0u) << "somebody was here a moment ago";
+    agent.pass(1ms);
+  }
+  agent.prepare_for(12ms);
+  EXPECT_GT(agent.last.count, PrefaultPolicy::kFirst.count);
+  agent.preparing.disturbed(agent.now);
+  agent.prepare_for(2500us);
+  EXPECT_EQ(agent.last.count, PrefaultPolicy::kFirst.count);
+}
+
+TEST(PrefaultPolicy, AMessageDoesNotMakeItLookAgainAtProgramsThatUseTheCpu) {
+  Agent agent;
+  agent.use = 1;
+  agent.prepare_for(5ms);
+  const int looks = agent.looks;
+  for (int i = 0; i < 5; ++i) {
+    agent.preparing.disturbed(agent.now);
+    agent.prepare_for(3ms);
+  }
+  EXPECT_EQ(agent.looks, looks);
+}
+
+TEST(PrefaultPolicy, WhatWasTakenIsPreparedAgain) {
+  Agent agent;
+  EXPECT_EQ(agent.prepare_for(1s), 64u << 20);
+  EXPECT_EQ(agent.prepare_for(1s), 0u);
+  agent.left = 8 << 20;
+  agent.preparing.taken(agent.now);
+  EXPECT_EQ(agent.preparing.next_deadline(), agent.now + PrefaultPolicy::kPause);
+  EXPECT_EQ(agent.prepare_for(1s), 8u << 20);
+}
+
+}  // namespace
+}  // namespace troupe::agent

@@ -1,0 +1,149 @@
+// A process that hosts an actor stands still when its node may not serve, whoever runs and wakes
+// first.
+#include "troupe/runtime/client/actor_lease_timer.hpp"
+
+#include "tests/process/processes.hpp"
+#include "troupe/runtime/base/sleep_clock.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+namespace troupe::client::serving_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Time kNow = Time{} + 1000s;
+
+TEST(Serving, WithoutAWordItServesAndNeedsNoTimer) {
+  const Serving serving = serving_at(kServesAlways, kNow);
+  EXPECT_TRUE(serving.may);
+  EXPECT_EQ(serving.alarm, Time::max());
+  EXPECT_EQ(serving.look, Time::max());
+}
+
+TEST(Serving, TheTimerGoesOffAtThatMomentAndIsMovedHalfway) {
+  const Serving serving = serving_at(serving_word(kNow + 8s), kNow);
+  EXPECT_TRUE(serving.may);
+  EXPECT_EQ(serving.alarm, kNow + 8s);
+  EXPECT_EQ(serving.look, kNow + 4s);
+}
+
+TEST(Serving, FromThatMomentOnItMayNot) {
+  EXPECT_TRUE(serving_at(serving_word(kNow + 1ns), kNow).may);
+  EXPECT_FALSE(serving_at(serving_word(kNow), kNow).may);
+  EXPECT_FALSE(serving_at(kServesNever, kNow).may);
+  EXPECT_EQ(serving_word(Time{}), kServesNever);
+  EXPECT_LE(serving_at(kServesNever, kNow).alarm, kNow) << "not for a moment";
+  EXPECT_LE(serving_at(kServesNever, kNow).look, kNow + 50ms) << "it goes on soon after it may";
+}
+
+/// What a process that counts as fast as it can shares with the test.
+struct Shared {
+  std::atomic<std::int64_t> word{0};
+  std::atomic<std::uint64_t> count{0};
+};
+
+class ServingProcess : public testing::Test {
+ protected:
+  void SetUp() override {
+    void* at =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    shared_ = new (at) Shared;
+  }
+  void TearDown() override {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    munmap(shared_, sizeof(Shared));
+  }
+  /// It counts until it may not any more. `before_it_counts`: what the program does then.
+  void start(Duration serves, void (*before_it_counts)() = [] {}) {
+    pid_ = fork();
+    ASSERT_GE(pid_, 0);
+    if (pid_ > 0) return;
+    say(serves);  // by itself: it may have waited for a CPU
+    ActorLeaseTimer watch;
+    watch.begin(shared_->word, steady_now());
+    before_it_counts();
+    for (Time look{};; shared_->count.fetch_add(1))
+      if (const Time now = steady_now(); look <= now) look = watch.look(now);
+  }
+  void say(Duration serves) { shared_->word = serving_word(Time(up_time()) + serves); }
+  std::uint64_t count() const { return shared_->count.load(); }
+  bool counts_within(Duration time) const {
+    const std::uint64_t before = count();
+    for (const Time end = steady_now() + time; steady_now() < end;) {
+      if (count() != before) return true;
+      std::this_thread::sleep_for(1ms);
+    }
+    return false;
+  }
+  /// It sleeps, which who counts never does: who gets no CPU is ready to run.
+  bool stands_still() const { return state_of(pid_) == 'S'; }
+  void wait_until(const std::function<bool()>& holds) {
+    for (const Time end = steady_now() + 10s; !holds();) {
+      ASSERT_LT(steady_now(), end);
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+  Shared* shared_ = nullptr;
+  pid_t pid_ = 0;
+};
+
+TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
+  start(100ms);
+  wait_until([&] { return count() > 0; });
+  wait_until([&] { return stands_still(); });
+  EXPECT_GE(up_time().count(), shared_->word.load());
+  EXPECT_FALSE(counts_within(100ms));
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
+// The highest real-time signals, one of which is the timer's, are handled by the program then.
+TEST_F(ServingProcess, ThatBeginsTooLateDoesNotTakeAStep) {
+  start(-1s);
+  wait_until([&] { return stands_still(); });
+  EXPECT_EQ(count(), 0u);
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
+TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
+  start(500ms, [] {
+    for (int signal = SIGRTMAX - 4; signal <= SIGRTMAX; ++signal) std::signal(signal, [](int) {});
+  });
+  wait_until([&] { return count() > 0; });
+  wait_until([&] { return stands_still(); });
+  EXPECT_GE(up_time().count(), shared_->word.load());
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
+TEST_F(ServingProcess, ThatWasStoppedForLongerDoesNotTakeAnotherStep) {
+  start(300ms);
+  wait_until([&] { return count() > 0; });
+  kill(pid_, SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const std::uint64_t before = count();
+  wait_until([&] { return up_time().count() > shared_->word.load(); });
+  kill(pid_, SIGCONT);
+  wait_until([&] { return stands_still(); });
+  EXPECT_EQ(count(), before);
+  say(20s);
+  EXPECT_TRUE(counts_within(5s));
+}
+
+}  // namespace
+}  // namespace troupe::client::serving_test

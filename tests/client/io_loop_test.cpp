@@ -1,0 +1,170 @@
+// A thread that sleeps in get is woken by the reply it waits for, whenever that comes: while it
+// spins, while it is about to sleep, or long after; from the peer whose ring it watches, or
+// another. Whoever sleeps wakes for a timer that was set meanwhile.
+#include "fake_agent.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <random>
+#include <thread>
+
+namespace troupe::client {
+namespace {
+
+const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind::method};
+constexpr std::uint64_t kHost = 21;
+const ActorId kActor{3, 5};
+
+constexpr std::uint64_t kOtherHost = 22;
+const ActorId kOtherActor{3, 6};
+
+struct IoLoopPeers : ::testing::Test {
+  IoLoopPeers() {
+    for (auto* actor : {&one, &other}) actor->lifetime = engine.put(std::array<std::byte, 1>{}, {});
+    one.id = kActor;
+    other.id = kOtherActor;
+  }
+  void TearDown() override { engine.stop(); }
+
+  /// A call that waits for its reply, on a thread of its own.
+  std::future<bool> call(const detail::ActorHandle& actor) {
+    return agent.meanwhile([this, &actor] {
+      detail::Call call;
+      call.callable = &kMethod;
+      detail::ObjectHandle result;
+      engine.call(actor, std::move(call), {&result, 1});
+      return engine.try_get(result, 10s).ok();
+    });
+  }
+  void live(const detail::ActorHandle& actor, std::uint64_t host) {
+    agent.next<wire::WatchActor>();
+    agent.connect(host, false);
+    wire::ActorUpdate alive;
+    alive.actor = actor.id;
+    alive.state = wire::ActorState::alive;
+    alive.incarnation = 1;
+    alive.worker = host;
+    agent.tell(alive);
+  }
+  /// Nothing else wakes the caller before its 10 s are over.
+  void answer_soon(std::uint64_t host) {
+    wire::Reply reply;
+    reply.sequence = agent.next_from<wire::Call>(host).message.sequence;
+    reply.value.kind = wire::Value::Kind::inline_bytes;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));  // what is varied here
+    agent.peer_says(host, reply);
+  }
+
+  FakeAgent agent;
+  ClientEngine& engine = *agent.engine;
+  detail::ActorHandle one, other;
+  std::mt19937 random{7};
+};
+
+TEST_F(IoLoopPeers, EveryReplyEndsTheSleepOfItsCaller) {
+  for (int i = 0; i < 100; ++i) {
+    auto got = call(one);
+    if (i == 0) live(one, kHost);
+    answer_soon(kHost);
+    ASSERT_TRUE(got.get()) << "call " << i;
+  }
+}
+
+TEST_F(IoLoopPeers, WhoWatchesOnePeerHearsTheOtherAndOutlivesBoth) {
+  bool lives[2] = {};
+  for (int i = 0; i < 60; ++i) {
+    const bool often = random() % 4 != 0;  // mostly the one, so that it is watched
+    const auto& actor = often ? one : other;
+    const std::uint64_t host = often ? kHost : kOtherHost;
+    auto got = call(actor);
+    if (!std::exchange(lives[often ? 1 : 0], true)) live(actor, host);
+    answer_soon(host);
+    ASSERT_TRUE(got.get()) << "call " << i;
+  }
+  auto lost = call(one);
+  agent.next_from<wire::Call>(kHost);
+  agent.tell(wire::PeerDied{kHost, "killed", 1'000'000});
+  EXPECT_FALSE(lost.get());
+  auto got = call(other);
+  answer_soon(kOtherHost);
+  EXPECT_TRUE(got.get());
+}
+
+struct Clock : IoLoop::Host {
+  Fd socket{eventfd(0, EFD_CLOEXEC)};
+  Time timer = Time::max();
+  bool rang = false;
+
+  Time drain(Time now) override {
+    if (now >= timer) {
+      rang = true;
+      timer = Time::max();
+    }
+    return timer;
+  }
+  Time next_timer() const noexcept override { return timer; }
+  int socket_fd() const override { return socket.get(); }
+  bool wants_write() const override { return false; }
+  void socket_ready() noexcept override {}
+  bool has_leftovers() const noexcept override { return false; }
+  bool watch_peer() noexcept override { return false; }
+  bool drain_watched(Time) override { return false; }
+};
+
+TEST(IoLoopTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
+  constexpr Duration kLongAgo = 1s, kNow{0}, kInASecond = -1s;
+  EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, kInASecond));
+  EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, Time{} - Time::max()));
+  EXPECT_FALSE(IoLoop::left_to_others(false, true, kLongAgo, 1ms));
+  // Who leads handles it; so did who led a moment ago.
+  EXPECT_TRUE(IoLoop::left_to_others(true, false, kLongAgo, 1s));
+  EXPECT_TRUE(IoLoop::left_to_others(false, false, kNow, 1s));
+  EXPECT_FALSE(IoLoop::left_to_others(false, false, kLongAgo, kInASecond));
+}
+
+TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
+  EngineLock lock;
+  ring::Doorbell bell = ring::Doorbell::create().value();
+  Clock clock;
+  IoLoop pump(clock, bell, lock);
+  pump.start();
+  std::mt19937 random(7);
+  const auto set_timer = [&] {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));  // what is varied here
+    const Guard guard(lock);
+    clock.timer = steady_now() + 1ms;
+    pump.set_timer(clock.timer);
+  };
+  const auto rings = [&] {  // nobody but the I/O thread looks
+    for (const Time end = steady_now() + 10s; steady_now() < end;) {
+      {
+        const Guard guard(lock);
+        if (clock.rang) return true;
+      }
+      std::this_thread::yield();
+    }
+    return false;
+  };
+  const auto forget = [&] {
+    const Guard guard(lock);
+    clock.rang = false;
+  };
+  for (int i = 0; i < 10; ++i) {
+    forget();
+    set_timer();
+    ASSERT_TRUE(rings()) << "the I/O thread";
+  }
+  for (int i = 0; i < 10; ++i) {
+    forget();
+    auto leads = std::async(std::launch::async, [&] {
+      Guard guard(lock);
+      return pump.wait(guard, [&] { return clock.rang; }, steady_now() + 10s);
+    });
+    set_timer();
+    ASSERT_TRUE(leads.get()) << "a thread that waits";
+  }
+  pump.stop();
+}
+
+}  // namespace
+}  // namespace troupe::client

@@ -1,0 +1,321 @@
+// LineageCache: KEPT-1 bytes, KEPT-2 what is known how long, KEPT-3 who takes a call over has what it
+// needs, KEPT-4 each orphan ends; and that only runs cost retries.
+// tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
+#include "troupe/runtime/agent/lineage_cache.hpp"
+
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace troupe::agent::lineage_cache_test {
+namespace {
+
+constexpr ProcessIndex kWorker = 1, kHeir = 2, kAsker = 3, kNext = 4, kElsewhere = 100;
+constexpr JobNumber kJob = 7;
+const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kAbroad{9, 1}, kHeirs{2, 1};
+
+struct Kept : testing::Test, OwnerTable::Out, LineageCache::Out {
+  OwnerTable owners{*this};
+  LineageCache kept{owners, *this, Bytes{1 << 20}};
+  std::optional<ProcessIndex> somebody = kHeir;
+  struct Said {
+    ProcessIndex to;
+    wire::NodeMessage message;
+  };
+  std::vector<Said> said;
+  std::vector<wire::Value> answers;  // to whoever asks
+  std::vector<std::uint64_t> freed;
+  const Error died{Code::worker_died, "killed"};
+
+  void ready(ProcessIndex process, ObjectId, const wire::Value& value, BlobView) override {
+    EXPECT_EQ(process, kAsker);
+    answers.push_back(value);
+  }
+  void free(const wire::Location& location) override { freed.push_back(location.offset); }
+  void unreferenced(ActorId) override {}
+  void lineage_over(ProcessIndex maker, ObjectId object) override {
+    if (maker == kSelf) kept.released(object);
+  }
+  void orphaned(ObjectId object, ObjectId lost) override { kept.orphaned(object, lost); }
+  std::optional<ProcessIndex> find_process(JobNumber job) override {
+    EXPECT_EQ(job, kJob);
+    return somebody;
+  }
+  void send(ProcessIndex to, const wire::NodeMessage& message, BlobView) override {
+    said.push_back({to, message});
+  }
+  void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override {
+    send(maker, wire::Rebuild{object, lost}, {});
+  }
+
+  static wire::Value forwarded(ObjectId object) {
+    wire::Value value;
+    value.kind = wire::Value::Kind::forwarded;
+    value.forward = object;
+    return value;
+  }
+  static wire::Value shared(std::uint64_t offset) {
+    wire::Value value;
+    value.kind = wire::Value::Kind::shared;
+    value.location.offset = offset;
+    return value;
+  }
+  /// With one argument: an object, or result 0 of a kept call.
+  static wire::KeptCall call(std::uint64_t number, ObjectId object = {}, std::uint64_t made = 0) {
+    wire::KeptCall call;
+    call.number = number;
+    if (!object && made == 0) return call;
+    call.call.arguments.push_back(forwarded(made == 0 ? object : ObjectId{made, 0}));
+    if (made != 0) call.made = {0};
+    return call;
+  }
+  void keep(const wire::KeptCall& call) { kept.keep(kWorker, kJob, call, {}); }
+  /// An object of the worker's whose bytes are at another node; the asker holds it.
+  void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
+    owners.borrow(kAbroad, kElsewhere, kElsewhere);
+    owners.escape(kWorker, object, forwarded(kAbroad), {});
+    owners.hold(object, kAsker, +1);
+    kept.made(kWorker, {object, number, 0, retries});
+  }
+  void worker_dies(ProcessIndex process = kWorker) {
+    owners.process_died(process, died);
+    kept.process_died(process);
+    kept.carry_out();
+  }
+  void miss(ObjectId object, ObjectId lost = kAbroad) {
+    owners.rebuild(object, kAsker, lost);
+    kept.carry_out();
+  }
+  template <class Message>
+  const Message* nth(std::size_t i, ProcessIndex to = kHeir) {
+    if (i >= said.size() || said[i].to != to) return nullptr;
+    return std::get_if<Message>(&said[i].message);
+  }
+  std::string why() {
+    EXPECT_EQ(answers.size(), 1u);
+    if (answers.empty() || !answers.back().error) return "no error";
+    EXPECT_EQ(answers.back().error->code, Code::object_lost);
+    return answers.back().error->message;
+  }
+  void settle() {
+    for (int i = 0; i < 10; ++i) {
+      kept.carry_out();
+      owners.settle();
+    }
+  }
+  void nothing_is_left() {
+    settle();
+    EXPECT_EQ(kept.size(), 0u);
+    EXPECT_EQ(kept.bytes(), 0u);
+    EXPECT_EQ(owners.size(), 0u);
+  }
+};
+
+TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
+  keep(call(10));
+  make(kX, 10);
+  worker_dies();
+  EXPECT_TRUE(said.empty()) << "nobody misses anything";
+  miss(kX);
+  ASSERT_EQ(said.size(), 3u);
+  ASSERT_NE(nth<wire::KeptCall>(0), nullptr);
+  EXPECT_EQ(nth<wire::KeptCall>(0)->number, 10u);
+  ASSERT_NE(nth<wire::MadeBy>(1), nullptr);
+  EXPECT_EQ(nth<wire::MadeBy>(1)->object, kX);
+  ASSERT_NE(nth<wire::Rebuild>(2), nullptr);
+  EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kAbroad);
+  EXPECT_TRUE(answers.empty());
+  owners.escape(kHeir, kHeirs, shared(5), {});
+  owners.rebuilt(kHeir, kX, forwarded(kHeirs), {});
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].forward, kHeirs);
+  owners.hold(kHeirs, kHeir, -1);
+  owners.hold(kHeirs, kAsker, -1);  // that came with the answer
+  owners.hold(kX, kAsker, -1);
+  settle();
+  kept.forget(kHeir, 10);
+  nothing_is_left();
+}
+
+TEST_F(Kept, TheWorkerItselfIsAskedWhileItLives) {
+  keep(call(10));
+  make(kX, 10);
+  miss(kX);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(nth<wire::Rebuild>(0, kWorker), nullptr);
+}
+
+TEST_F(Kept, AnArgumentsCallComesFirst) {
+  keep(call(10));
+  keep(call(11, {}, 10));
+  make(kX, 11);
+  worker_dies();
+  miss(kX);
+  ASSERT_EQ(said.size(), 4u);
+  ASSERT_NE(nth<wire::KeptCall>(0), nullptr);
+  EXPECT_EQ(nth<wire::KeptCall>(0)->number, 10u);
+  ASSERT_NE(nth<wire::KeptCall>(1), nullptr);
+  EXPECT_EQ(nth<wire::KeptCall>(1)->number, 11u);
+  EXPECT_EQ(nth<wire::KeptCall>(1)->made, std::vector<std::uint32_t>{0});
+}
+
+TEST_F(Kept, AnArgumentThatIsThereIsNamedAndNotComputed) {
+  keep(call(10));
+  make(kY, 10);
+  keep(call(11, {}, 10));
+  make(kX, 11);
+  worker_dies();
+  miss(kX);
+  ASSERT_EQ(said.size(), 3u);
+  ASSERT_NE(nth<wire::KeptCall>(0), nullptr);
+  EXPECT_TRUE(nth<wire::KeptCall>(0)->made.empty());
+  EXPECT_EQ(nth<wire::KeptCall>(0)->call.arguments.at(0).forward, kY);
+  owners.hold(kY, kAsker, -1);
+  settle();
+  EXPECT_NE(owners.value_of(kY), nullptr) << "it is counted for whoever is to compute";
+}
+
+TEST_F(Kept, WithoutAProcessOneIsWaitedFor) {
+  somebody.reset();
+  keep(call(10));
+  make(kX, 10);
+  worker_dies();
+  miss(kX);
+  EXPECT_TRUE(said.empty());
+  kept.serve(kJob, kNext);
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_NE(nth<wire::Rebuild>(2, kNext), nullptr);
+}
+
+TEST_F(Kept, WhenNoProcessComesTheJobSaysWhy) {
+  somebody.reset();
+  keep(call(10));
+  make(kX, 10);
+  worker_dies();
+  miss(kX);
+  kept.job_over(kJob, "its job has ended");
+  EXPECT_NE(why().find("its job has ended"), std::string::npos);
+}
+
+TEST_F(Kept, WhoTookItOverMayEndTooUntilNoRetryIsLeft) {
+  keep(call(10));
+  make(kX, 10, 2);
+  worker_dies();
+  miss(kX);
+  somebody = kNext;
+  kept.made(kHeir, {{}, 10, 0, 1});  // it runs
+  worker_dies(kHeir);
+  ASSERT_EQ(said.size(), 6u);
+  ASSERT_NE(nth<wire::Rebuild>(5, kNext), nullptr);
+  EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kAbroad) << "what was missed at first";
+  somebody = 5;
+  worker_dies(kNext);  // before it ran
+  EXPECT_EQ(said.size(), 9u);
+  kept.made(5, {{}, 10, 0, 0});
+  worker_dies(5);
+  EXPECT_EQ(said.size(), 9u);
+  EXPECT_NE(why().find("max_retries"), std::string::npos) << why();
+}
+
+TEST_F(Kept, ASecondObjectOfACallIsAskedOfWhoHasIt) {
+  keep(call(10));
+  make(kX, 10, 1);
+  make(kY, 10, 1);
+  worker_dies();
+  owners.rebuild(kX, kAsker, kAbroad);
+  owners.rebuild(kY, kAsker, kAbroad);
+  kept.carry_out();
+  ASSERT_EQ(said.size(), 5u) << "the call, both objects, both questions";
+  EXPECT_NE(nth<wire::Rebuild>(4), nullptr);
+}
+
+TEST_F(Kept, WhatIsNotKeptIsLostWithItsWorker) {
+  make(kX, 10);
+  worker_dies();
+  miss(kX);
+  EXPECT_NE(why().find("no call is kept"), std::string::npos) << why();
+}
+
+TEST_F(Kept, TheLossThatWasMissedIsTheCause) {
+  keep(call(10));
+  make(kX, 10, 0);
+  owners.node_died(kElsewhere, Error(Code::unavailable, "its power failed"));
+  worker_dies();
+  miss(kX);
+  EXPECT_NE(why().find("max_retries"), std::string::npos);
+  ASSERT_TRUE(answers.back().error->cause);
+  EXPECT_NE(explain(Error(*answers.back().error)).find("its power failed"), std::string::npos);
+}
+
+TEST_F(Kept, TheOldestIsEvictedAndSaysSo) {
+  wire::KeptCall first = call(10), second = call(11);
+  first.input_bytes = second.input_bytes = 600 << 10;
+  keep(first);
+  make(kX, 10);
+  keep(second);
+  EXPECT_LE(kept.bytes(), std::size_t{1} << 20);
+  worker_dies();
+  miss(kX);
+  EXPECT_NE(why().find("TROUPE_LINEAGE"), std::string::npos) << why();
+}
+
+TEST_F(Kept, AnEvictedArgumentStandsInTheWay) {
+  wire::KeptCall first = call(10), second = call(11, {}, 10);
+  first.input_bytes = second.input_bytes = 600 << 10;
+  keep(first);
+  keep(second);
+  make(kX, 11);
+  worker_dies();
+  miss(kX);
+  EXPECT_NE(why().find("an argument of its task is gone too"), std::string::npos) << why();
+}
+
+TEST_F(Kept, ArgumentsAreHeldAsLongAsTheCallIsKept) {
+  owners.escape(kWorker, kInput, shared(5), {});
+  keep(call(10, kInput));
+  make(kX, 10);
+  owners.hold(kInput, kWorker, -1);
+  kept.forget(kWorker, 10);
+  settle();
+  EXPECT_TRUE(freed.empty());
+  owners.hold(kX, kWorker, -1);
+  owners.hold(kX, kAsker, -1);
+  settle();
+  EXPECT_EQ(freed, std::vector<std::uint64_t>{5}) << "nobody can miss what it is for";
+  nothing_is_left();
+}
+
+TEST_F(Kept, ACallIsKnownWhileItsWorkerMayNameIt) {
+  keep(call(10));
+  make(kY, 10);
+  owners.hold(kY, kWorker, -1);
+  owners.hold(kY, kAsker, -1);
+  settle();
+  EXPECT_EQ(kept.size(), 1u);
+  keep(call(11, {}, 10));
+  kept.forget(kWorker, 10);
+  EXPECT_EQ(kept.size(), 2u) << "the other needs it";
+  kept.forget(kWorker, 11);
+  nothing_is_left();
+}
+
+TEST_F(Kept, WithoutALimitNothingIsKept) {
+  LineageCache none(owners, *this, Bytes{0});
+  none.keep(kWorker, kJob, call(10, kInput), {});
+  EXPECT_EQ(none.size(), 0u);
+  EXPECT_EQ(owners.size(), 0u);
+}
+
+TEST_F(Kept, AChainOfAHundredThousand) {
+  LineageCache long_ones(owners, *this, Bytes{1 << 30});
+  constexpr std::uint64_t kCalls = 100'000;
+  for (std::uint64_t n = 1; n <= kCalls; ++n)
+    long_ones.keep(kWorker, kJob, n == 1 ? call(n) : call(n, {}, n - 1), {});
+  for (std::uint64_t n = 1; n < kCalls; ++n) long_ones.forget(kWorker, n);
+  EXPECT_EQ(long_ones.size(), kCalls);
+  long_ones.forget(kWorker, kCalls);
+  EXPECT_EQ(long_ones.size(), 0u);
+}
+
+}  // namespace
+}  // namespace troupe::agent::lineage_cache_test
