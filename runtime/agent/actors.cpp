@@ -347,7 +347,7 @@ void ActorHost::no_worker(std::uint64_t incarnation, const Error& why) {
 
 void ActorHost::worker_ended_early(std::uint64_t incarnation) {
   const auto at = lives_.find(incarnation);
-  if (at == lives_.end()) return;  // it was stopped, and wishes for none
+  if (at == lives_.end()) return;  // it was stopped, and asks for none
   const control::ActorSpec& spec = *at->second.spec;
   out_.need_worker(incarnation, spec.shape, spec.job);
 }

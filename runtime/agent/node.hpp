@@ -275,7 +275,7 @@ class Node final : private OwnerTable::Out,
     void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
     Node& node;
   };
-  /// Wishes of ours with such a key, and a job's number in it, are for them; others for actors.
+  /// Requests of ours with such a key, and a job's number in it, are for them; others for actors.
   static constexpr std::uint64_t kForKeptCalls = std::uint64_t{1} << 63;
 
   // memory (node_memory.cpp)
@@ -416,7 +416,7 @@ class Node final : private OwnerTable::Out,
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
-  void drop_wishes(const Job& job);
+  void drop_lease_requests(const Job& job);
   void end_tasks(const Job& job);
   void end_late_jobs(Time now);
   void end_job(JobId id, const std::string& why);

@@ -194,9 +194,9 @@ bool Node::has_purpose(const Process& worker) const {
   return actors_.hosts(worker.index) || (starting != starting_.end() && starting->second);
 }
 
-/// Of a job that has ended. Processes of this node that live on wish again by themselves, but other
+/// Of a job that has ended. Processes of this node that live on ask again by themselves, but other
 /// nodes count on what they were not refused.
-void Node::drop_wishes(const Job& job) {
+void Node::drop_lease_requests(const Job& job) {
   leases_.job_ended(job.number, steady_now());
   remote_.refuse_job(job.id, "its job has ended");
 }
@@ -234,7 +234,7 @@ void Node::end_job(JobId id, const std::string& why) {
       send(*process, wire::Shutdown{why});
   end_tasks(job);
   const Time now = steady_now();
-  drop_wishes(job);
+  drop_lease_requests(job);
   kept_.job_over(job.number, "its job has ended");
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);
@@ -242,8 +242,8 @@ void Node::end_job(JobId id, const std::string& why) {
   });
 }
 
-/// Ended ones go when nothing of theirs runs or is to run here; so do those that a wish has named
-/// and nobody wishes for any more, whose end may have been told before that wish came. Their
+/// Ended ones go when nothing of theirs runs or is to run here; so do those that a request has
+/// named and nobody asks for any more, whose end may have been told before that request came. Their
 /// zygotes have no children worth waiting for, and may hang before they reach troupe::run.
 void Node::forget_ended_jobs() {
   if (!network_) return;
@@ -271,9 +271,9 @@ void Node::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
-    // Another node's wish that came after its end: no worker of a forgotten job can be started, and
-    // nobody else's would be as long as that is tried.
-    if (leases_.is_wanted(job.number)) drop_wishes(job);
+    // Another node's request that came after its end: no worker of a forgotten job can be started,
+    // and nobody else's would be as long as that is tried.
+    if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);

@@ -207,7 +207,7 @@ void Node::store_attached(Process& from) {
   job->second.failed_starts = 0;
   // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
   // actor of an ended job may still submit.
-  if (job->second.ended) drop_wishes(job->second);
+  if (job->second.ended) drop_lease_requests(job->second);
 }
 
 void Node::on_request_lease(Process& from, const wire::RequestLease& message) {

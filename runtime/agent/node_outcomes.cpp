@@ -49,11 +49,11 @@ void Node::on_granted(const scheduling::Granted& grant) {
     return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
   }
   if (worker == nullptr)  // the table hears of the death next
-    return remote_.wish_again(grant.owner, grant.key);
+    return remote_.request_again(grant.owner, grant.key);
   if (remote_.is_alias(grant.owner))
     return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
   Process* owner = find(grant.owner);
-  // Gone meanwhile: also a process elsewhere that has withdrawn its wish since it was granted.
+  // Gone meanwhile: also a process elsewhere that has withdrawn its request since it was granted.
   if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
   connect(*owner, *worker);
   send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});

@@ -296,7 +296,7 @@ void Node::Heirs::send(ProcessIndex to, const wire::NodeMessage& message, BlobVi
 }
 
 /// A worker that has ended keeps the lease until it is buried: returned before, it would be granted
-/// for the next wish at once, and so on without end, and nobody would read that it is reaped.
+/// for the next request at once, and so on without end, and nobody would read that it is reaped.
 void Node::serve_kept_calls(const scheduling::Granted& grant) {
   const JobNumber job = grant.key & ~kForKeptCalls;
   if (find(grant.worker) != nullptr) {

@@ -21,7 +21,7 @@ ReceiveBuffers::~ReceiveBuffers() {
 void ReceiveBuffers::ask(std::uint64_t pull, std::uint64_t bytes) {
   if (!thread_.joinable()) thread_ = signal_masked_thread("troupe-reserve", [this] { run(); });
   const std::lock_guard lock(mutex_);
-  wishes_.push_back({pull, bytes});
+  requests_.push_back({pull, bytes});
   changed_.notify_one();
 }
 
@@ -33,12 +33,12 @@ std::vector<ReceiveBuffers::Answer> ReceiveBuffers::take() {
 void ReceiveBuffers::run() {
   while (true) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return over_ || !wishes_.empty(); });
+    changed_.wait(lock, [this] { return over_ || !requests_.empty(); });
     if (over_) return;
-    const Wish wish = wishes_.front();
-    wishes_.pop_front();
+    const Request request = requests_.front();
+    requests_.pop_front();
     lock.unlock();
-    Answer answer{wish.pull, wish.bytes, client_.create(wish.bytes)};
+    Answer answer{request.pull, request.bytes, client_.create(request.bytes)};
     lock.lock();
     answers_.push_back(std::move(answer));
     lock.unlock();

@@ -34,7 +34,7 @@ class ReceiveBuffers {
   std::vector<Answer> take();
 
  private:
-  struct Wish {
+  struct Request {
     std::uint64_t pull = 0;
     std::uint64_t bytes = 0;
   };
@@ -44,7 +44,7 @@ class ReceiveBuffers {
   const std::function<void()> wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Wish> wishes_;  ///< by mutex_, as are the next two
+  std::deque<Request> requests_;  ///< by mutex_, as are the next two
   std::vector<Answer> answers_;
   bool over_ = false;
   std::thread thread_;  ///< begun by the first ask()

@@ -155,17 +155,17 @@ void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
 
 void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message) {
   const auto wanted = wanted_.find({message.process, message.key, from});
-  const bool wished = wanted != wanted_.end();
+  const bool was_wanted = wanted != wanted_.end();
   wire::Shape shape;
-  if (wished) shape = wanted->second.shape;
-  if (wished && --wanted->second.count == 0) wanted_.erase(wanted);
+  if (was_wanted) shape = wanted->second.shape;
+  if (was_wanted && --wanted->second.count == 0) wanted_.erase(wanted);
   if (!out_.is_alive(message.process)) {
     out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
     return out_.send(from, wire::PeerProcessGone{message.process, 0, 0, "it has ended"});
   }
   const ProcessIndex worker = alias_for(from, message.worker);
   open(message.process, worker);  // the other side has opened it too
-  if (!wished) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
+  if (!was_wanted) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
   const std::uint64_t number = next_taken_++;
   taken_[number] = {message.process, worker, from, message.lease, std::move(shape)};
   taken_by_remote_[{from, message.lease}] = number;
@@ -269,7 +269,7 @@ void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std:
   forget_if_unused(index);
 }
 
-void RemoteTable::wish_again(ProcessIndex index, std::uint64_t key) {
+void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
   const auto at = aliases_.find(index);
   if (at == aliases_.end()) return;
   const auto asked = at->second.asked.find(key);

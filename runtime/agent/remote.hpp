@@ -91,9 +91,9 @@ class RemoteTable {
   void granted_here(ProcessIndex alias, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                     const std::vector<std::int32_t>& gpus);
   void refused_here(ProcessIndex alias, std::uint64_t key, const std::string& why);
-  /// Our lease table served it with a worker that has just died: its wish is still open. (A process
-  /// of this node asks again by itself; another node counts on what it was not refused.)
-  void wish_again(ProcessIndex alias, std::uint64_t key);
+  /// Our lease table served it with a worker that has just died: its request is still open. (A
+  /// process of this node asks again by itself; another node counts on what it was not refused.)
+  void request_again(ProcessIndex alias, std::uint64_t key);
   void reclaim_here(ProcessIndex alias, std::uint64_t lease);
   /// Nothing of this job can run here: what others asked for it is refused.
   void refuse_job(JobId job, const std::string& why);

@@ -4,7 +4,7 @@
 ///     if (reports.due(now) && reports.is_news(report, leases.spilled_here(), now)) send(report);
 ///     timer.set(reports.next_deadline());
 ///
-/// Invariant: an agent that has sent a wish here hears of this node again, also when what it was
+/// Invariant: an agent that has sent a request here hears of this node again, also when what it was
 /// given came back before the next report and nothing seems to have changed: it counts as taken
 /// there until then.
 #pragma once
@@ -59,7 +59,7 @@ class Reports {
 
   Time next_{}, looked_ = Time{} - kLook;
   std::optional<control::NodeReport> told_;
-  std::uint64_t told_of_ = 0;  ///< wishes that others had sent here by then
+  std::uint64_t told_of_ = 0;  ///< requests that others had sent here by then
 };
 
 }  // namespace troupe::agent

@@ -206,10 +206,10 @@ void Transfers::Impl::take_memory(Time now) {
       memory[answer.pull].allocation = std::move(*made);
       plan.reserved(answer.pull, now);
     } else {
-      const auto& wish = std::get<objectstore::ExtentRequest>(*answer.created);
-      const Result<void> granted = grant(wish.bytes);
+      const auto& request = std::get<objectstore::ExtentRequest>(*answer.created);
+      const Result<void> granted = grant(request.bytes);
       if (granted) reserver.ask(answer.pull, answer.bytes);
-      if (!granted) no_memory(answer.pull, granted.error(), wish.bytes, now);
+      if (!granted) no_memory(answer.pull, granted.error(), request.bytes, now);
     }
   }
 }

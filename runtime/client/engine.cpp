@@ -364,7 +364,7 @@ Error ClientEngine::of_another_session() {
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
-  return wishes_.key_for(shape_of(*options, 1));
+  return classes_.key_for(shape_of(*options, 1));
 }
 
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
@@ -799,8 +799,8 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
 }
 
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
-  const Wishes::Wish& wish = wishes_.at(key);
-  tell_agent(wire::RequestLease{key, backlog, wish.shape, wish.near, wish.bytes});
+  const SchedulingClasses::Class& cls = classes_.at(key);
+  tell_agent(wire::RequestLease{key, backlog, cls.shape, cls.near, cls.bytes});
   // Also when its arguments were ready long after the submission, and its last tick.
   next_tick_ = std::min(next_tick_, steady_now() + TaskManager::kAskAgain);
 }
@@ -815,12 +815,12 @@ void ClientEngine::placed(Task& task) {
     const bool far = origin.kind == wire::Value::Kind::remote &&
                      origin.fetched.load(std::memory_order_acquire) == nullptr;
     if (far)
-      most.add(wishes_.node(origin.location->segment), origin.location->length);
+      most.add(classes_.node(origin.location->segment), origin.location->length);
     else if (origin.kind == wire::Value::Kind::shared || origin.kind == wire::Value::Kind::remote)
       most.add(node_, origin.location->length);
   }
-  if (most.bytes() != 0 || wishes_.at(task.key).bytes != 0)
-    task.key = wishes_.place(task.key, most, node_);
+  if (most.bytes() != 0 || classes_.at(task.key).bytes != 0)
+    task.key = classes_.place(task.key, most, node_);
 }
 void ClientEngine::return_lease(std::uint64_t lease) {
   tell_agent(wire::LeaseReturned{lease});

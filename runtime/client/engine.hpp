@@ -19,10 +19,10 @@
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/scheduling_classes.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
-#include "troupe/runtime/client/wishes.hpp"
 #include "troupe/runtime/detail/engine.hpp"
 #include "troupe/runtime/process/local_socket.hpp"
 #include "troupe/runtime/ring/channel.hpp"
@@ -252,7 +252,7 @@ class ClientEngine final : public detail::Engine,
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
   void request_lease(std::uint64_t key, std::uint32_t backlog) override;
-  void unused(std::uint64_t key) override { wishes_.forget(key); }
+  void unused(std::uint64_t key) override { classes_.forget(key); }
   void return_lease(std::uint64_t lease) override;
   void recall(std::uint64_t worker) override;
   void fail(Task& task, const Error& error) override;
@@ -505,7 +505,7 @@ class ClientEngine final : public detail::Engine,
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
-  Wishes wishes_;
+  SchedulingClasses classes_;
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;

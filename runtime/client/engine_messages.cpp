@@ -249,7 +249,7 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 }
 
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  if (!wishes_.knows(granted.key)) return return_lease(granted.lease);  // nobody wants it any more
+  if (!classes_.knows(granted.key)) return return_lease(granted.lease);  // nobody wants it any more
   if (peer_of(granted.worker) == nullptr) {
     pending_grants_.push_back({granted, false});
     return;

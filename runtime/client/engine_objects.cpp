@@ -67,7 +67,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
       entry.kind = wire::Value::Kind::remote;
       entry.nested = adopt_refs(value.refs);
       entry.location.edit().length = value.remote_bytes;
-      entry.location.edit().segment = wishes_.number_of(holder);
+      entry.location.edit().segment = classes_.number_of(holder);
       break;
   }
   finish_settling(entry);

@@ -112,7 +112,8 @@ void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   try {
     dispatch(task->key, pool, now);
   } catch (...) {
-    if (!pool.ready.holds(*task)) return;  // it was sent, and only a wish could not be taken back
+    if (!pool.ready.holds(*task))
+      return;  // it was sent, and only a lease request could not be taken back
     pool.ready.erase(*task);
     --queued_;
     owned = take(*task, pool);

@@ -21,7 +21,7 @@ Claim::Answer TaskManager::claim(Task& task, Time now) {
   return Claim::Answer::run;
 }
 
-/// The wish for a lease stays as it is: the next task may follow at once, and each change is a
+/// The request for a lease stays as it is: the next task may follow at once, and each change is a
 /// message. What it has too much is taken back by tick().
 Task& TaskManager::runs_here(Task& task, Time now) {
   pools_[task.key].claims.note(now);

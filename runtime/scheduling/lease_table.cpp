@@ -143,20 +143,20 @@ void LeaseTable::refresh_view() {
 
 void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
                          std::uint32_t backlog, Time now, RequestKind kind) {
-  const WishKey name{owner, key};
+  const RequestKey name{owner, key};
   if (backlog == 0) {
-    wishes_.erase(name);
+    requests_.erase(name);
   } else {
-    const auto [at, is_new] = wishes_.try_emplace(name);
-    Wish& wish = at->second;
+    const auto [at, is_new] = requests_.try_emplace(name);
+    Request& request = at->second;
     if (is_new) {
-      wish.turn = next_turn_++;
-      wish.since = now;
+      request.turn = next_turn_++;
+      request.since = now;
     }
-    wish.shape = shape;
-    normalize(wish.shape.need);
-    wish.count = backlog;
-    wish.kind = kind;
+    request.shape = shape;
+    normalize(request.shape.need);
+    request.count = backlog;
+    request.kind = kind;
     spilled_here_ += kind.spilled ? 1 : 0;
   }
   pump(now);
@@ -230,7 +230,8 @@ void LeaseTable::end_lease(LeaseId id) {
 }
 
 void LeaseTable::owner_died(OwnerId owner, Time now) {
-  wishes_.erase(wishes_.lower_bound({owner, 0}), wishes_.upper_bound({owner, ~std::uint64_t{0}}));
+  requests_.erase(requests_.lower_bound({owner, 0}),
+                  requests_.upper_bound({owner, ~std::uint64_t{0}}));
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
     lease.ending = true;  // its resources are in use until the worker is dead
@@ -252,7 +253,7 @@ void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber
   worker.job = job;
   Worker& added = workers_.emplace(id, worker).first->second;
   shortage_.over();
-  if (start_answered(dedicated, job) && !(dedicated && has_wish(job, true)))
+  if (start_answered(dedicated, job) && !(dedicated && has_request(job, true)))
     stop(id, added, "its job is over");
   pump(now);
 }
@@ -281,12 +282,12 @@ bool LeaseTable::start_answered(bool dedicated, JobNumber job) {
 }
 
 void LeaseTable::job_ended(JobNumber job, Time now) {
-  std::erase_if(wishes_, [job](const auto& entry) {
+  std::erase_if(requests_, [job](const auto& entry) {
     return entry.second.kind.job == job && !entry.second.kind.dedicated;
   });
   if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
   for (auto& [id, worker] : workers_) {
-    if (worker.job != job || (worker.dedicated && has_wish(job, true))) continue;
+    if (worker.job != job || (worker.dedicated && has_request(job, true))) continue;
     if (worker.lease == 0) stop(id, worker, "its job is over");
     worker.job_over = true;
   }
@@ -357,41 +358,41 @@ std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) con
   return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
 }
 
-bool LeaseTable::has_wish(JobNumber job, bool dedicated) const {
-  return std::any_of(wishes_.begin(), wishes_.end(), [job, dedicated](const auto& entry) {
+bool LeaseTable::has_request(JobNumber job, bool dedicated) const {
+  return std::any_of(requests_.begin(), requests_.end(), [job, dedicated](const auto& entry) {
     return entry.second.kind.job == job && entry.second.kind.dedicated == dedicated;
   });
 }
 
 // --- places among jobs -------------------------------------------------------------------------
 
-bool LeaseTable::may_displace(const Wish& wish, JobNumber held, Time now) {
-  const JobNumber job = wish.kind.job;
+bool LeaseTable::may_displace(const Request& request, JobNumber held, Time now) {
+  const JobNumber job = request.kind.job;
   if (held == job) return false;
-  if (!has_wish(held)) return true;
+  if (!has_request(held)) return true;
   const std::uint32_t mine = running_pool_workers(job);
   if (running_pool_workers(held) > mine + 1) return true;
   if (mine > 0) return false;
-  if (now >= wish.since + options_.patience) return true;
-  wake_at(wish.since + options_.patience);
+  if (now >= request.since + options_.patience) return true;
+  wake_at(request.since + options_.patience);
   return false;
 }
 
-void LeaseTable::make_place(const Wish& wish, Time now) {
-  if (wish.kind.dedicated || starting_pool(wish.kind.job) >= wish.count) return;
+void LeaseTable::make_place(const Request& request, Time now) {
+  if (request.kind.dedicated || starting_pool(request.kind.job) >= request.count) return;
   if (running_pool_workers() < options_.max_workers) return;
   for (auto& [id, worker] : workers_) {
     if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
-    if (!may_displace(wish, worker.job, now)) continue;
+    if (!may_displace(request, worker.job, now)) continue;
     return stop(id, worker, "another job needs its place");
   }
 }
 
-/// Whether a lease under a worker of `held` is of use to the wish once it is returned.
-bool LeaseTable::may_start_or_displace(const Wish& wish, JobNumber held, Time now) {
-  const JobNumber job = wish.kind.job;
+/// Whether a lease under a worker of `held` is of use to the request once it is returned.
+bool LeaseTable::may_start_or_displace(const Request& request, JobNumber held, Time now) {
+  const JobNumber job = request.kind.job;
   return held == job || starting_pool(job) > 0 || idle_worker(false, job) ||
-         running_pool_workers() < options_.max_workers || may_displace(wish, held, now);
+         running_pool_workers() < options_.max_workers || may_displace(request, held, now);
 }
 
 // --- cluster -----------------------------------------------------------------------------------
@@ -433,27 +434,27 @@ void LeaseTable::trust_again(Time now) {
       at = unheard_.erase(at);
       continue;
     }
-    if (!wishes_.empty()) wake_at(all.front().until);
+    if (!requests_.empty()) wake_at(all.front().until);
     ++at;
   }
 }
 
-void LeaseTable::spill(const WishKey& key, const Wish& wish, NodeId node, Time now) {
-  emit(Spilled{key.first, key.second, node, wish.shape});
-  take(*view_.find(node), wish.shape.need);
+void LeaseTable::spill(const RequestKey& key, const Request& request, NodeId node, Time now) {
+  emit(Spilled{key.first, key.second, node, request.shape});
+  take(*view_.find(node), request.shape.need);
   std::deque<Unheard>& all = unheard_[node];
-  all.push_back({wish.shape.need, now + options_.unheard});
+  all.push_back({request.shape.need, now + options_.unheard});
   wake_at(all.front().until);
 }
 
-/// Whether a wish that another agent sent here, and that waits, had better be placed anew: by now
-/// somebody else has free what it needs.
-bool LeaseTable::belongs_elsewhere(const Wish& wish, Time now) {
-  if (now < wish.since + options_.spill_wait) {
-    wake_at(wish.since + options_.spill_wait);
+/// Whether a request that another agent sent here, and that waits, had better be placed anew: by
+/// now somebody else has free what it needs.
+bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
+  if (now < request.since + options_.spill_wait) {
+    wake_at(request.since + options_.spill_wait);
     return false;
   }
-  return choose(view_, wish.shape).kind == Decision::Kind::place;
+  return choose(view_, request.shape).kind == Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -462,8 +463,8 @@ void LeaseTable::set_draining(bool draining, Time now) {
 }
 
 /// This node is slow, and another one could take it when that is empty.
-bool LeaseTable::waits_for_faster(const Wish& wish) const {
-  return slow_ && avoids_slow(view_, wish.shape);
+bool LeaseTable::waits_for_faster(const Request& request) const {
+  return slow_ && avoids_slow(view_, request.shape);
 }
 
 void LeaseTable::set_slow(bool slow, Time now) {
@@ -492,12 +493,13 @@ void LeaseTable::wake_at(Time time) {
 
 // --- the one place where things are granted ----------------------------------------------------
 
-std::vector<LeaseTable::WishEntry*> LeaseTable::queue() {
-  std::vector<WishEntry*> queue;
-  queue.reserve(wishes_.size());
-  for (WishEntry& entry : wishes_) queue.push_back(&entry);
-  std::sort(queue.begin(), queue.end(),
-            [](const WishEntry* a, const WishEntry* b) { return a->second.turn < b->second.turn; });
+std::vector<LeaseTable::RequestEntry*> LeaseTable::queue() {
+  std::vector<RequestEntry*> queue;
+  queue.reserve(requests_.size());
+  for (RequestEntry& entry : requests_) queue.push_back(&entry);
+  std::sort(queue.begin(), queue.end(), [](const RequestEntry* a, const RequestEntry* b) {
+    return a->second.turn < b->second.turn;
+  });
   return queue;
 }
 
@@ -509,112 +511,113 @@ void LeaseTable::pump(Time now) {
   while (pump_one(now)) {
   }
   std::vector<Waiting> waiting;  // starting workers and asking for leases changes no decision
-  for (const WishEntry* entry : queue())
+  for (const RequestEntry* entry : queue())
     waiting.push_back({entry->first, entry->second, decide(entry->second)});
   start_workers(waiting, now);
   reclaim_for_waiting(waiting, now);
   while (const auto key = hopeless(now)) {
-    emit(Refused{key->first, key->second, shortage_.why(), wishes_.at(*key).count});
-    wishes_.erase(*key);
+    emit(Refused{key->first, key->second, shortage_.why(), requests_.at(*key).count});
+    requests_.erase(*key);
   }
   trim_idle();
   refresh_view();
   check();
 }
 
-/// Serves the first wish in turn that can be served.
+/// Serves the first request in turn that can be served.
 bool LeaseTable::pump_one(Time now) {
-  for (WishEntry* entry : queue()) {
-    const WishKey key = entry->first;
-    Wish& wish = entry->second;
-    const Served served = serve(key, wish, now);
+  for (RequestEntry* entry : queue()) {
+    const RequestKey key = entry->first;
+    Request& request = entry->second;
+    const Served served = serve(key, request, now);
     if (served == Served::yes) return true;
-    if (served == Served::needs_worker) make_place(wish, now);
-    if (served == Served::waits && reserves(wish, now)) return false;
+    if (served == Served::needs_worker) make_place(request, now);
+    if (served == Served::waits && reserves(request, now)) return false;
   }
   return false;
 }
 
-/// A wish that has waited long keeps younger ones from taking what it needs, in every second period
-/// of `patience`: a large shape is served once tasks are shorter than that, and a shape that waits
-/// for long tasks does not idle the node for ever.
-bool LeaseTable::reserves(const Wish& wish, Time now) {
-  if (!could_fit(self_view(), wish.shape) || waits_for_faster(wish) ||
-      decide(wish).kind != Decision::Kind::busy)
+/// A request that has waited long keeps younger ones from taking what it needs, in every second
+/// period of `patience`: a large shape is served once tasks are shorter than that, and a shape that
+/// waits for long tasks does not idle the node for ever.
+bool LeaseTable::reserves(const Request& request, Time now) {
+  if (!could_fit(self_view(), request.shape) || waits_for_faster(request) ||
+      decide(request).kind != Decision::Kind::busy)
     return false;
-  const auto periods = (now - wish.since) / options_.patience;
-  if (wishes_.size() > 1) wake_at(wish.since + (periods + 1) * options_.patience);
+  const auto periods = (now - request.since) / options_.patience;
+  if (requests_.size() > 1) wake_at(request.since + (periods + 1) * options_.patience);
   return periods % 2 == 1;
 }
 
-Decision LeaseTable::decide(const Wish& wish) const {
-  if (wish.kind.spilled && waits_for_faster(wish))
+Decision LeaseTable::decide(const Request& request) const {
+  if (request.kind.spilled && waits_for_faster(request))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  return is_for_here(wish.kind) ? choose_here(self_view(), wish.shape) : choose(view_, wish.shape);
+  return is_for_here(request.kind) ? choose_here(self_view(), request.shape)
+                                   : choose(view_, request.shape);
 }
 
-LeaseTable::Served LeaseTable::serve(const WishKey& key, Wish& wish, Time now) {
-  const Decision decision = decide(wish);
+LeaseTable::Served LeaseTable::serve(const RequestKey& key, Request& request, Time now) {
+  const Decision decision = decide(request);
   switch (decision.kind) {
     case Decision::Kind::place:
-      if (decision.node == self_) return grant_here(key, wish, now);
-      spill(key, wish, decision.node, now);
+      if (decision.node == self_) return grant_here(key, request, now);
+      spill(key, request, decision.node, now);
       count_down(key, now);
       return Served::yes;
     case Decision::Kind::busy:
-      if (wish.kind.spilled &&
-          (draining_ || waits_for_faster(wish) || belongs_elsewhere(wish, now)))
+      if (request.kind.spilled &&
+          (draining_ || waits_for_faster(request) || belongs_elsewhere(request, now)))
         break;
       return Served::waits;
     case Decision::Kind::infeasible: {
       const Duration limit = options_.infeasible_timeout;
-      if (wish.kind.spilled || wish.kind.dedicated) break;
+      if (request.kind.spilled || request.kind.dedicated) break;
       if (limit < Duration::zero()) return Served::waits;
-      if (now < wish.since + limit) {
-        wake_at(wish.since + limit);
+      if (now < request.since + limit) {
+        wake_at(request.since + limit);
         return Served::waits;
       }
       break;
     }
   }
   const std::string why = decision.why.empty()
-                              ? explained(view_, self_view(), wish.shape, wish.kind).why
+                              ? explained(view_, self_view(), request.shape, request.kind).why
                               : decision.why;
-  emit(Refused{key.first, key.second, why, wish.count});
-  wishes_.erase(key);
+  emit(Refused{key.first, key.second, why, request.count});
+  requests_.erase(key);
   return Served::yes;
 }
 
-LeaseTable::Served LeaseTable::grant_here(const WishKey& key, Wish& wish, Time now) {
-  const auto worker = idle_worker(wish.kind.dedicated, wish.kind.job);
+LeaseTable::Served LeaseTable::grant_here(const RequestKey& key, Request& request, Time now) {
+  const auto worker = idle_worker(request.kind.dedicated, request.kind.job);
   if (!worker) return Served::needs_worker;
-  const auto amounts = amounts_for(wish.shape.need, free_);
+  const auto amounts = amounts_for(request.shape.need, free_);
   TROUPE_ASSERT(amounts.has_value(), "the policy granted what is not free");
   Lease lease;
   lease.owner = key.first;
   lease.key = key.second;
   lease.worker = *worker;
   lease.need = lease.taken = *amounts;
-  lease.dedicated = wish.kind.dedicated;
+  lease.dedicated = request.kind.dedicated;
   lease.since = now;
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
   const LeaseId id = next_lease_++;
   workers_.at(*worker).lease = id;
-  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), wish.shape});
+  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), request.shape});
   leases_.emplace(id, std::move(lease));
   count_down(key, now);
   refresh_view();
   return Served::yes;
 }
 
-void LeaseTable::count_down(const WishKey& key, Time now) {
-  Wish& wish = wishes_.at(key);
-  wish.turn = next_turn_++;
-  wish.since = now;
-  if (--wish.count == 0) wishes_.erase(key);
+void LeaseTable::count_down(const RequestKey& key, Time now) {
+  Request& request = requests_.at(key);
+  request.turn = next_turn_++;
+  request.since = now;
+  if (--request.count == 0) requests_.erase(key);
 }
 
-/// Starts as many workers as there are wishes whose resources are free but who lack a worker: one
+/// Starts as many workers as there are requests whose resources are free but who lack a worker: one
 /// for each in turn, then the rest.
 void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   if (draining_ || in_debt()) return;
@@ -622,18 +625,18 @@ void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   std::vector<JobNumber> pool, more;
   std::map<JobNumber, std::uint32_t> dedicated;
   std::size_t all = 0;
-  for (const auto& [key, wish, decision] : waiting) {
-    if (!is_for_here(wish.kind) && !fits_now(self_view(), wish.shape)) continue;
+  for (const auto& [key, request, decision] : waiting) {
+    if (!is_for_here(request.kind) && !fits_now(self_view(), request.shape)) continue;
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
-    for (std::uint32_t i = 0; i < wish.count && all < 1024; ++i) {
-      const auto amounts = amounts_for(wish.shape.need, left);
+    for (std::uint32_t i = 0; i < request.count && all < 1024; ++i) {
+      const auto amounts = amounts_for(request.shape.need, left);
       if (!amounts) break;
       for (std::size_t k = 0; k < left.size(); ++k) left[k] -= (*amounts)[k];
       ++all;
-      if (wish.kind.dedicated)
-        ++dedicated[wish.kind.job];
+      if (request.kind.dedicated)
+        ++dedicated[request.kind.job];
       else
-        (i == 0 ? pool : more).push_back(wish.kind.job);
+        (i == 0 ? pool : more).push_back(request.kind.job);
     }
   }
   if (all == 0) return;
@@ -690,23 +693,23 @@ bool LeaseTable::may_start_another(Time now) {
   return false;
 }
 
-/// A wish that waits for a process which it will not get: none has come or gone for long, and no
+/// A request that waits for a process which it will not get: none has come or gone for long, and no
 /// worker of its job runs that could serve it.
-std::optional<LeaseTable::WishKey> LeaseTable::hopeless(Time now) {
+std::optional<LeaseTable::RequestKey> LeaseTable::hopeless(Time now) {
   if (!shortage_) return std::nullopt;
-  for (const auto& [key, wish] : wishes_) {
-    if (!wish.kind.dedicated && running_pool_workers(wish.kind.job) > 0) continue;
-    const Decision decision = decide(wish);
+  for (const auto& [key, request] : requests_) {
+    if (!request.kind.dedicated && running_pool_workers(request.kind.job) > 0) continue;
+    const Decision decision = decide(request);
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
-    const Time until = *shortage_.patience_ends(wish.since);
+    const Time until = *shortage_.patience_ends(request.since);
     if (until <= now) return key;
     wake_at(until);
   }
   return std::nullopt;
 }
 
-/// Asks for back as many leases as there are waiting wishes, oldest leases first. Never a key's own
-/// leases, and only when the wish waits for something that a lease holds.
+/// Asks for back as many leases as there are waiting requests, oldest leases first. Never a key's
+/// own leases, and only when the request waits for something that a lease holds.
 void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now) {
   const auto may_be_asked_for = [](const Lease& lease) {
     return !lease.reclaiming && !lease.ending && !lease.dedicated && !lease.blocked;
@@ -717,19 +720,19 @@ void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time n
   std::size_t asked = 0;
   for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
   std::size_t wanted = 0;
-  for (const auto& [key, wish, decision] : waiting) {
-    if (wish.kind.dedicated) continue;
+  for (const auto& [key, request, decision] : waiting) {
+    if (request.kind.dedicated) continue;
     if (decision.kind == Decision::Kind::infeasible) continue;
     if (decision.kind == Decision::Kind::busy &&
-        (waits_for_faster(wish) || !could_fit(self_view(), wish.shape)))
+        (waits_for_faster(request) || !could_fit(self_view(), request.shape)))
       continue;
-    if (decision.kind == Decision::Kind::place && starting_pool(wish.kind.job) > 0) continue;
-    wanted += wish.count;
+    if (decision.kind == Decision::Kind::place && starting_pool(request.kind.job) > 0) continue;
+    wanted += request.count;
     for (auto& [id, lease] : leases_) {
       if (asked >= wanted) break;
       if (!may_be_asked_for(lease)) continue;
-      if (WishKey{lease.owner, lease.key} == key) continue;
-      if (!may_start_or_displace(wish, workers_.at(lease.worker).job, now)) continue;
+      if (RequestKey{lease.owner, lease.key} == key) continue;
+      if (!may_start_or_displace(request, workers_.at(lease.worker).job, now)) continue;
       if (now < lease.since + options_.min_hold) {
         wake_at(lease.since + options_.min_hold);
         continue;
@@ -756,8 +759,8 @@ void LeaseTable::trim_idle() {
     }
     if (!awaited) {
       awaited.emplace();
-      for (const auto& [key, wish] : wishes_)
-        if (wish.kind.dedicated) (*awaited)[wish.kind.job] += wish.count;
+      for (const auto& [key, request] : requests_)
+        if (request.kind.dedicated) (*awaited)[request.kind.job] += request.count;
     }
     if (std::uint32_t& left = (*awaited)[worker.job]; left > 0)
       --left;
@@ -777,36 +780,36 @@ std::vector<LeaseTable::Busy> LeaseTable::busy() const {
 
 std::size_t LeaseTable::waiting() const {
   std::size_t count = 0;
-  for (const auto& [key, wish] : wishes_) count += wish.count;
+  for (const auto& [key, request] : requests_) count += request.count;
   return count;
 }
 
 std::vector<std::uint64_t> LeaseTable::keys_of(OwnerId owner) const {
   std::vector<std::uint64_t> keys;
-  for (auto at = wishes_.lower_bound({owner, 0}); at != wishes_.end() && at->first.first == owner;
-       ++at)
+  for (auto at = requests_.lower_bound({owner, 0});
+       at != requests_.end() && at->first.first == owner; ++at)
     keys.push_back(at->first.second);
   return keys;
 }
 
 std::uint32_t LeaseTable::wanted(OwnerId owner, std::uint64_t key) const {
-  const auto at = wishes_.find({owner, key});
-  return at == wishes_.end() ? 0 : at->second.count;
+  const auto at = requests_.find({owner, key});
+  return at == requests_.end() ? 0 : at->second.count;
 }
 
 std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
-  const auto at = wishes_.find({owner, key});
-  if (at == wishes_.end()) return {};
-  const Wish& wish = at->second;
-  Decision decision = decide(wish);
-  if (decision.why.empty()) decision = explained(view_, self_view(), wish.shape, wish.kind);
+  const auto at = requests_.find({owner, key});
+  if (at == requests_.end()) return {};
+  const Request& request = at->second;
+  Decision decision = decide(request);
+  if (decision.why.empty()) decision = explained(view_, self_view(), request.shape, request.kind);
   if (decision.kind != Decision::Kind::place) {
     if (decision.kind == Decision::Kind::busy && in_debt())
       return decision.why + "; tasks that were blocked run again and come first";
     return decision.why;
   }
   if (shortage_) return "waits for a process: " + shortage_.why();
-  if (const auto starting = starting_.find(wish.kind.job);
+  if (const auto starting = starting_.find(request.kind.job);
       starting != starting_.end() && starting->second.pool + starting->second.dedicated > 0)
     return "waits for a worker that is being started";
   return "waits for one of the " + std::to_string(options_.max_workers) +

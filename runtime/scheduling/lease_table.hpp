@@ -13,16 +13,16 @@
 /// is paid by releases. Invariant, checked after every input: taken + free = total for each
 /// resource and each GPU, and neither is negative.
 ///
-/// An owner is a process of this node (or another agent's number for a spilled request); its wish
-/// is a number of leases per key, and the newest wish replaces older ones. Waiting keys are served
-/// in turn; one that has waited over `patience` keeps younger ones back in every second period of
-/// it.
+/// An owner is a process of this node (or another agent's number for a spilled request); its
+/// request is a number of leases per key, and the newest request replaces older ones. Waiting keys
+/// are served in turn; one that has waited over `patience` keeps younger ones back in every second
+/// period of it.
 ///
 /// Processes are bounded as well: no more workers than max_processes run and start at a time, and
-/// the system may refuse one. A wish that lacks a worker then waits while others come and go, or
+/// the system may refuse one. A request that lacks a worker then waits while others come and go, or
 /// while workers of its job run; else it is refused, and the reason names the limit.
 ///
-/// A worker belongs to one job for life and serves only its wishes. When all places are taken, an
+/// A worker belongs to one job for life and serves only its requests. When all places are taken, an
 /// idle worker is stopped for a job that lacks one if its own job waits for nothing, has more
 /// workers than would even out, or has kept the other without any for `patience`.
 #pragma once
@@ -56,7 +56,7 @@ struct LeaseOptions {
   /// Workers of all kinds, blocked ones and those that start among them.
   std::uint32_t max_processes = ~std::uint32_t{0};
   std::string process_limit;  ///< what that number comes from: part of a sentence
-  /// How long a wish that lacks a process waits while none starts and none ends.
+  /// How long a request that lacks a process waits while none starts and none ends.
   Duration process_patience = std::chrono::seconds(5);
   /// Least time between two starts beyond max_workers.
   Duration extra_worker_interval = std::chrono::milliseconds(100);
@@ -65,7 +65,7 @@ struct LeaseOptions {
   Duration patience = std::chrono::seconds(2);
   /// A lease is not reclaimed for others before it was held this long.
   Duration min_hold = std::chrono::milliseconds(10);
-  /// A wish that another agent sent here waits for so long at least before it is refused because
+  /// A request that another agent sent here waits for so long at least before it is refused because
   /// another node has room.
   Duration spill_wait = std::chrono::milliseconds(50);
   /// A node that refused is asked again after this, if nothing was heard of it before.
@@ -97,20 +97,20 @@ struct Granted {
   Shape shape = {};                ///< that was asked for
 };
 /// One lease of this key is to be asked for at that node. From here on the asker counts it: its
-/// next wish for the key is without what was spilled and neither granted nor refused there.
+/// next request for the key is without what was spilled and neither granted nor refused there.
 struct Spilled {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   NodeId node;
   Shape shape;
 };
-/// The whole wish is dropped: it can never be satisfied, or not here as soon as elsewhere (only if
-/// another agent sent it).
+/// The whole request is dropped: it can never be satisfied, or not here as soon as elsewhere (only
+/// if another agent sent it).
 struct Refused {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   std::string why;
-  std::uint32_t count = 0;  ///< leases that were wished for
+  std::uint32_t count = 0;  ///< leases that were asked for
 };
 /// Others wait: the owner is to return the lease once its running calls have ended.
 struct ReclaimLease {
@@ -139,21 +139,22 @@ class LeaseTable {
   LeaseTable(LeaseOptions options, NodeId self);
 
   // --- owners
-  /// Wishes for `backlog` more leases of this shape; replaces the wish of this key, 0 withdraws it.
+  /// Requests for `backlog` more leases of this shape; replaces the request of this key, 0
+  /// withdraws it.
   void request(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t backlog,
                Time now, RequestKind kind = {});
-  /// Wishes for `count` more than it did before.
+  /// Requests for `count` more than it did before.
   void request_more(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
                     Time now, RequestKind kind = {});
-  /// What was spilled is not granted there (refused, or the node is gone): the wish comes back. The
-  /// node is not asked again before it was heard of, or `avoid` has passed.
+  /// What was spilled is not granted there (refused, or the node is gone): the request comes back.
+  /// The node is not asked again before it was heard of, or `avoid` has passed.
   void spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
                     Time now, RequestKind kind = {}, NodeId node = {});
   /// A process here is done with a lease of that node, which tells so itself only later.
   void returned_there(NodeId node, const Shape& shape, Time now);
   /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
   void returned(LeaseId lease, Time now);
-  /// Its wishes are dropped, its leases end and their workers are stopped.
+  /// Its requests are dropped, its leases end and their workers are stopped.
   void owner_died(OwnerId owner, Time now);
 
   // --- workers
@@ -166,9 +167,9 @@ class LeaseTable {
   /// All its threads wait for others / one runs again. Repeats and unknown workers are ignored.
   void blocked(WorkerId worker, Time now);
   void unblocked(WorkerId worker, Time now);
-  /// The job is over: its wishes are dropped and its idle workers stopped, as are those that are
+  /// The job is over: its requests are dropped and its idle workers stopped, as are those that are
   /// still starting. Leases end with their owners, or are returned: their workers stop with them.
-  /// Dedicated wishes stay until they are withdrawn, with one worker each: a detached actor
+  /// Dedicated requests stay until they are withdrawn, with one worker each: a detached actor
   /// outlives its job.
   void job_ended(JobNumber job, Time now);
 
@@ -204,16 +205,16 @@ class LeaseTable {
   };
   std::vector<Busy> busy() const;
   std::size_t waiting() const;
-  /// Wishes that other agents have sent here so far. Each of them believes that what it sent takes
-  /// something of this node, until it hears of the node again.
+  /// Requests that other agents have sent here so far. Each of them believes that what it sent
+  /// takes something of this node, until it hears of the node again.
   std::uint64_t spilled_here() const noexcept { return spilled_here_; }
-  /// Whether anybody wishes for a worker of the job.
-  bool is_wanted(JobNumber job) const { return has_wish(job) || has_wish(job, true); }
-  /// The keys of the wishes that this owner has.
+  /// Whether anybody asks for a worker of the job.
+  bool is_wanted(JobNumber job) const { return has_request(job) || has_request(job, true); }
+  /// The keys of the requests that this owner has.
   std::vector<std::uint64_t> keys_of(OwnerId owner) const;
-  /// What this wish still counts; 0: there is none.
+  /// What this request still counts; 0: there is none.
   std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
-  /// Why this wish is not granted: one sentence; empty when there is no such wish.
+  /// Why this request is not granted: one sentence; empty when there is no such request.
   std::string explain(OwnerId owner, std::uint64_t key) const;
   /// nullopt, or what is broken; cheap enough for every step of a simulation.
   std::optional<std::string> broken_invariant() const;
@@ -221,19 +222,19 @@ class LeaseTable {
  private:
   /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU.
   using Amounts = std::vector<std::int64_t>;
-  using WishKey = std::pair<OwnerId, std::uint64_t>;
-  struct Wish {
+  using RequestKey = std::pair<OwnerId, std::uint64_t>;
+  struct Request {
     Shape shape;
     std::uint32_t count = 0;
     std::uint64_t turn = 0;  ///< place in the queue; renewed with each grant
     Time since{};            ///< of the oldest ungranted lease
     RequestKind kind;
   };
-  using WishEntry = std::pair<const WishKey, Wish>;
-  /// A wish that cannot be served now, and what the policy says of it.
+  using RequestEntry = std::pair<const RequestKey, Request>;
+  /// A request that cannot be served now, and what the policy says of it.
   struct Waiting {
-    const WishKey& key;
-    const Wish& wish;
+    const RequestKey& key;
+    const Request& request;
     Decision decision;
   };
   struct Lease {
@@ -262,31 +263,31 @@ class LeaseTable {
 
   void pump(Time now);
   bool pump_one(Time now);
-  bool reserves(const Wish& wish, Time now);
-  bool belongs_elsewhere(const Wish& wish, Time now);
-  bool waits_for_faster(const Wish& wish) const;
+  bool reserves(const Request& request, Time now);
+  bool belongs_elsewhere(const Request& request, Time now);
+  bool waits_for_faster(const Request& request) const;
   void trust_again(Time now);
-  void spill(const WishKey& key, const Wish& wish, NodeId node, Time now);
-  Decision decide(const Wish& wish) const;
+  void spill(const RequestKey& key, const Request& request, NodeId node, Time now);
+  Decision decide(const Request& request) const;
   enum class Served : std::uint8_t { yes, waits, needs_worker };
-  Served serve(const WishKey& key, Wish& wish, Time now);
-  Served grant_here(const WishKey& key, Wish& wish, Time now);
-  void count_down(const WishKey& key, Time now);
+  Served serve(const RequestKey& key, Request& request, Time now);
+  Served grant_here(const RequestKey& key, Request& request, Time now);
+  void count_down(const RequestKey& key, Time now);
   void start_workers(const std::vector<Waiting>& waiting, Time now);
   void start_pool_workers(const std::vector<JobNumber>& needed, Time now);
   bool start_answered(bool dedicated, JobNumber job);
   void stop(WorkerId id, Worker& worker, std::string why);
-  /// Frees a place for the wish, which lacks a worker, by stopping an idle one of another job.
-  void make_place(const Wish& wish, Time now);
-  /// Whether an idle worker of `held` may be stopped for the wish.
-  bool may_displace(const Wish& wish, JobNumber held, Time now);
-  bool may_start_or_displace(const Wish& wish, JobNumber held, Time now);
-  bool has_wish(JobNumber job, bool dedicated = false) const;
+  /// Frees a place for the request, which lacks a worker, by stopping an idle one of another job.
+  void make_place(const Request& request, Time now);
+  /// Whether an idle worker of `held` may be stopped for the request.
+  bool may_displace(const Request& request, JobNumber held, Time now);
+  bool may_start_or_displace(const Request& request, JobNumber held, Time now);
+  bool has_request(JobNumber job, bool dedicated = false) const;
   std::uint32_t starting_pool(JobNumber job) const;
   /// Pool workers that run or start and are not blocked, of one job; of all: places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
   bool may_start_another(Time now);
-  std::optional<WishKey> hopeless(Time now);
+  std::optional<RequestKey> hopeless(Time now);
   void reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now);
   void wake_at(Time time);
   void trim_idle();
@@ -297,8 +298,8 @@ class LeaseTable {
   std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
-  /// Wishes in turn.
-  std::vector<WishEntry*> queue();
+  /// Requests in turn.
+  std::vector<RequestEntry*> queue();
   bool in_debt() const;
   void refresh_view();
   template <class Event>
@@ -325,7 +326,7 @@ class LeaseTable {
   bool draining_ = false;
   bool slow_ = false;
 
-  std::map<WishKey, Wish> wishes_;
+  std::map<RequestKey, Request> requests_;
   std::map<LeaseId, Lease> leases_;
   std::map<WorkerId, Worker> workers_;
   std::map<JobNumber, Starting> starting_;

@@ -315,9 +315,9 @@ bool avoids_slow(const ClusterView& view, const Shape& shape) {
 Decision choose(const ClusterView& view, const Shape& shape) {
   const bool no_slow = avoids_slow(view, shape);
   if (shape.placement == Placement::node && shape.soft) {
-    const NodeView* wish = view.find(shape.node);
-    if (wish != nullptr && fits_now(*wish, shape) && !(no_slow && wish->slow))
-      return {Decision::Kind::place, wish->id, {}};
+    const NodeView* wanted = view.find(shape.node);
+    if (wanted != nullptr && fits_now(*wanted, shape) && !(no_slow && wanted->slow))
+      return {Decision::Kind::place, wanted->id, {}};
     Shape anywhere = shape;
     anywhere.placement = Placement::any;
     return choose(view, anywhere);

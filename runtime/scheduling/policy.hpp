@@ -75,7 +75,7 @@ struct Decision {
 /// Cost: O(nodes), about 50 ns each; the sentence is only written for busy and infeasible.
 Decision place(const ClusterView& view, const Shape& shape);
 
-/// Whether the node could take the shape when it is empty / takes it now. Labels and node wishes
+/// Whether the node could take the shape when it is empty / takes it now. Labels and node requests
 /// count, `accepts` only for the second.
 bool could_fit(const NodeView& node, const Shape& shape);
 bool fits_now(const NodeView& node, const Shape& shape);

@@ -4,7 +4,7 @@
 ///
 ///     shortage.met(now, "fork failed: …");              // a process could not be had
 ///     shortage.moved(now);                              // one has started, or ended
-///     if (auto until = shortage.patience_ends(wish.since); until && *until <= now) refuse(…);
+///     if (auto until = shortage.patience_ends(request.since); until && *until <= now) refuse(…);
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"

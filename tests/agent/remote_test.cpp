@@ -148,7 +148,7 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAPortalChangeNothing) {
                                             wire::PeerProcessGone{caller, 0, 0, "a lie"}};
   for (const auto& lie : to_b) EXPECT_TRUE(b.table.on_message(c, lie));
   EXPECT_EQ(b.given.size(), 1u) << "the lease is out";
-  EXPECT_EQ((b.backlog[{alias, 6}]), 1u) << "the wish stays";
+  EXPECT_EQ((b.backlog[{alias, 6}]), 1u) << "the request stays";
   EXPECT_EQ(b.portals.size(), 1u);
   EXPECT_FALSE(b.table.arrived(c, {caller, worker, {}})) << "no frame enters";
 
@@ -334,7 +334,7 @@ TEST(RemoteTable, NoPortalIsOpenedToAnAliasThatIsBeingDropped) {
   }
 }
 
-TEST(RemoteTable, ANodeIsLostWhileTheJobOfItsWishesEnds) {
+TEST(RemoteTable, ANodeIsLostWhileTheJobOfItsRequestsEnds) {
   Agent a(node_id(1));
   const NodeId lost = node_id(2);
   const ProcessIndex driver = a.start();
@@ -433,7 +433,7 @@ TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesThePortal) {
   EXPECT_EQ(a.closed, 1);
 }
 
-TEST(RemoteTable, TalksToANodeWhileAPortalOrAWishIsOpen) {
+TEST(RemoteTable, TalksToANodeWhileAPortalOrARequestIsOpen) {
   World world(13);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];
@@ -453,9 +453,9 @@ TEST(RemoteTable, TalksToANodeWhileAPortalOrAWishIsOpen) {
   EXPECT_FALSE(b.table.talks_to(a.self_));
 }
 
-// Found by the simulated clusters: the wish was served with a worker that had just died, nobody
+// Found by the simulated clusters: the request was served with a worker that had just died, nobody
 // heard of it, and who waits for another node's answer does not ask again.
-TEST(RemoteTable, AWishThatMetADeadWorkerIsOpenStill) {
+TEST(RemoteTable, ARequestThatMetADeadWorkerIsOpenStill) {
   World world(15);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];
@@ -464,13 +464,13 @@ TEST(RemoteTable, AWishThatMetADeadWorkerIsOpenStill) {
   world.settle();
   const auto [alias, key] = b.backlog.begin()->first;
   b.backlog.begin()->second = 1;  // the lease table has served one of two
-  b.table.wish_again(alias, key);
+  b.table.request_again(alias, key);
   EXPECT_EQ(b.backlog.begin()->second, 2u);
   EXPECT_EQ(a.table.outstanding(1, 0), 2u);
   b.backlog.begin()->second = 0;
   a.table.withdrawn(1, 0);
   world.settle();
-  b.table.wish_again(alias, key);
+  b.table.request_again(alias, key);
   EXPECT_EQ(b.backlog.begin()->second, 0u) << "nobody wants it any more";
 }
 

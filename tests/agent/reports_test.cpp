@@ -42,7 +42,7 @@ TEST(Reports, AChangeIsToldOnceAndManyAtMostTenTimesASecond) {
   EXPECT_EQ(told, 11);
 }
 
-TEST(Reports, WhoeverSentAWishHearsOfTheNodeAlsoWhenNothingSeemsToHaveChanged) {
+TEST(Reports, WhoeverSentARequestHearsOfTheNodeAlsoWhenNothingSeemsToHaveChanged) {
   Node node;
   node.report.view.free.cpus = 1;
   EXPECT_EQ(node.tell_for(0s), 1);

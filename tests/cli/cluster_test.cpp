@@ -71,7 +71,8 @@ TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
   ASSERT_TRUE(file) << file.error().message();
   wire::RequestLease lease;
   lease.backlog = 1;
-  for (const wire::NodeMessage& wish : std::vector<wire::NodeMessage>{lease, wire::WatchActor{}}) {
+  for (const wire::NodeMessage& request :
+       std::vector<wire::NodeMessage>{lease, wire::WatchActor{}}) {
     auto visitor = process::knock(file->socket_name);
     ASSERT_TRUE(visitor) << visitor.error().message();
     process::LocalSocket socket(std::move(visitor->socket));
@@ -80,7 +81,7 @@ TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
     hello.kind = wire::ProcessKind::observer;
     wire::FrameWriter writer;
     ASSERT_TRUE(socket.send(writer.encode(wire::NodeMessage(hello)), {}));
-    ASSERT_TRUE(socket.send(writer.encode(wish), {}));
+    ASSERT_TRUE(socket.send(writer.encode(request), {}));
     std::vector<std::byte> packet(process::kMaxPacket);
     EXPECT_TRUE(
         eventually([&] { return socket.receive(packet).kind == process::Received::Kind::closed; }));

@@ -66,10 +66,10 @@ TEST_F(HostileDriver, ReturnsNoLeaseOfAnother) {
   begin();
   auto victim = driver(), hostile = driver();
   ASSERT_TRUE(victim->is_welcome() && hostile->is_welcome());
-  wire::RequestLease wish;
-  wish.key = 1;
-  wish.backlog = 1;
-  victim->say(wish);
+  wire::RequestLease request;
+  request.key = 1;
+  request.backlog = 1;
+  victim->say(request);
   const auto granted = victim->hear<wire::LeaseGranted>();
   ASSERT_TRUE(granted);
   ASSERT_EQ(cpus_free(*hostile), 0);

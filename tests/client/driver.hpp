@@ -63,11 +63,11 @@ struct Driver : ::testing::Test {
     engine().submit(std::move(call), &request, {&result, 1});
     return result;
   }
-  // The wish for a worker is met with this one.
+  // The lease request for a worker is met with this one.
   void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
-    const auto wish = agent.next<wire::RequestLease>();
+    const auto request = agent.next<wire::RequestLease>();
     agent.connect(worker, remote, holder);
-    agent.grant(wish.key, worker, worker);
+    agent.grant(request.key, worker, worker);
   }
   void lease_remote() { lease(kThere, true, kNode); }
   void reply(std::uint64_t worker, std::uint64_t sequence, const wire::Value& value,

@@ -51,7 +51,8 @@ class FakeAgent {
   void tell(const wire::NodeMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(channel_.send(writer_.encode(message), payload));
   }
-  /// The wish `key` is met. No temporary: g++ 12 takes its optional member for uninitialized.
+  /// The lease request `key` is met. No temporary: g++ 12 takes its optional member for
+  /// uninitialized.
   void grant(std::uint64_t key, std::uint64_t lease, std::uint64_t worker) {
     wire::LeaseGranted granted;
     granted.key = key;

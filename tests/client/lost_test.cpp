@@ -127,7 +127,7 @@ TEST_F(Lost, AnArgumentThatIsParkedAndArrivesAgainIsTheSameObject) {
 }
 
 // Found by the simulated clusters: a worker died before its channel came, and with it the grant.
-TEST_F(Lost, AWishIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission) {
+TEST_F(Lost, ARequestIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission) {
   const auto holder = submit({});
   lease_remote();
   agent.next_from<wire::Call>(kThere);

@@ -98,8 +98,8 @@ TEST_F(Remote, AGetThatWaitedBeforeTheReplyAsksForTheBytesAtOnce) {
 
 TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   const auto first = submit({}), second = submit({});
-  const auto wish = agent.next<wire::RequestLease>();
-  agent.grant(wish.key, 5, kThere);
+  const auto cls = agent.next<wire::RequestLease>();
+  agent.grant(cls.key, 5, kThere);
   agent.tell(wire::LeaseReclaim{5});
   agent.tell(wire::Rebuild{kObject, kObject});
   agent.next<wire::Rebuilt>();  // by now it has read all of them
@@ -117,10 +117,10 @@ TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
   agent.connect_on(kLine, kLater, false);
   agent.connect_on(kLine, kLast, false);
   const auto result = submit({});
-  const auto wish = agent.next<wire::RequestLease>();
+  const auto cls = agent.next<wire::RequestLease>();
   agent.tell(wire::PeerDied{kBeside, "killed", wire::PeerDied::kUnknown});
   agent.tell(wire::PeerDied{kLater, "killed", wire::PeerDied::kUnknown});
-  agent.grant(wish.key, 1, kLast);
+  agent.grant(cls.key, 1, kLast);
   agent.next_from<wire::Call>(kLast);
   wire::Value value = value_of(Kind::inline_bytes);
   value.payload_size = 1;
@@ -131,8 +131,8 @@ TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
 
 TEST_F(Remote, AChannelWithoutItsDescriptorsEndsEveryWait) {
   const auto result = submit({});
-  const auto wish = agent.next<wire::RequestLease>();
-  agent.grant(wish.key, 5, kThere);
+  const auto cls = agent.next<wire::RequestLease>();
+  agent.grant(cls.key, 5, kThere);
   auto get = agent.meanwhile([&] { return engine().try_get(result, 10s); });
   agent.send_broken_channel(kThere);
   const auto got = agent.finish(std::move(get));
@@ -295,7 +295,7 @@ TEST_F(Remote, TheAgentKnowsBetterWhatADeadPeerHadBegun) {
   ASSERT_FALSE(died);
   EXPECT_EQ(died.error().code(), Code::worker_died);
   // The third was never begun, so it is asked for elsewhere although it may not be retried.
-  agent.run_until([&] { return agent.next<wire::RequestLease>().backlog > 0; }, "a new wish");
+  agent.run_until([&] { return agent.next<wire::RequestLease>().backlog > 0; }, "a new cls");
   EXPECT_FALSE(engine().is_ready(third));
 }
 
@@ -408,9 +408,9 @@ TEST_F(RemoteWorker, WhoWaitsForReplicasGivesItsCpuBack) {
     std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
     return engine().seal_room(std::move(room), {}, {.replicas = 2, .timeout = 10s});
   });
-  const auto wish = agent.next<wire::Replicate>();
+  const auto cls = agent.next<wire::Replicate>();
   agent.next<wire::Blocked>();
-  agent.tell(wire::Replicated{wish.request, nullptr});
+  agent.tell(wire::Replicated{cls.request, nullptr});
   EXPECT_TRUE(agent.finish(std::move(sealed)));
   agent.next<wire::Unblocked>();
 }

@@ -1,5 +1,5 @@
 // Damaged copies of control's folder: each is refused, with a word where, or has everything that
-// was acknowledged. CI tries some hundred; as many as are wished for:
+// was acknowledged. CI tries some hundred; as many as are asked for:
 //
 //     TROUPE_DAMAGED=10000 TROUPE_DAMAGED_FIRST=1 control_test --gtest_filter='DamagedFolders.*'
 #include "tests/control/folders.hpp"

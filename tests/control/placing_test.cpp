@@ -30,11 +30,11 @@ TEST_F(PlacingTest, ASlowNodeIsSaidOnceShownToAllAndGetsNoActorThatAnotherCanTak
   EXPECT_EQ(row_of_b().description.id, kB);
   EXPECT_TRUE(row_of_b().avoided);
   EXPECT_EQ(row_of_b().slow, "its tasks take 8.0 times as long as the median of 3 nodes");
-  ActorSpec wish = spec(1, 1);
-  wish.shape.placement = scheduling::Placement::node;
-  wish.shape.node = kB;
-  wish.shape.soft = true;
-  EXPECT_TRUE(spawn(wish).created);
+  ActorSpec request = spec(1, 1);
+  request.shape.placement = scheduling::Placement::node;
+  request.shape.node = kB;
+  request.shape.soft = true;
+  EXPECT_TRUE(spawn(request).created);
   EXPECT_NE(placed(1), kB);
   ActorSpec must = spec(2, 1);
   must.shape.placement = scheduling::Placement::node;

@@ -129,7 +129,7 @@ TEST_F(InPlace, AReadyTaskIsTheWaitersAtOnceAndIsNeverSent) {
   EXPECT_EQ(tasks.run_here(), 1u);
 }
 
-TEST_F(InPlace, WhatIsWishedTooMuchIsTakenBackLater) {
+TEST_F(InPlace, WhatIsAskedTooMuchIsTakenBackLater) {
   Task* task = submit(1);
   EXPECT_EQ(tasks.claim(*task, after(0ms)), Claim::Answer::run);
   tasks.ended_here(*task);

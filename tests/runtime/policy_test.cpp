@@ -30,7 +30,7 @@ TEST(Policy, PackAndSpread) {
   EXPECT_EQ(place(view, s).node, node_id(1));
 }
 
-TEST(Policy, NodeWishHardAndSoft) {
+TEST(Policy, NodeRequestHardAndSoft) {
   ClusterView view = cluster({node(1, 4), node(2, 1)});
   Shape s = shape(2);
   s.placement = Placement::node;
@@ -50,12 +50,12 @@ TEST(Policy, ASlowNodeGetsOnlyWhatNobodyElseCouldEverTake) {
   ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 8)}, 1);
   view.find(node_id(1))->slow = true;
   EXPECT_EQ(place(view, shape(1)).node, node_id(2)) << "though it asks itself";
-  Shape wish = shape(1);
-  wish.placement = Placement::node;
-  wish.node = node_id(1);
-  EXPECT_EQ(place(view, wish).node, node_id(1)) << "it must";
-  wish.soft = true;
-  EXPECT_EQ(place(view, wish).node, node_id(2));
+  Shape request = shape(1);
+  request.placement = Placement::node;
+  request.node = node_id(1);
+  EXPECT_EQ(place(view, request).node, node_id(1)) << "it must";
+  request.soft = true;
+  EXPECT_EQ(place(view, request).node, node_id(2));
   take(*view.find(node_id(2)), shape(4).need);
   take(*view.find(node_id(3)), shape(8).need);
   EXPECT_EQ(place(view, shape(1)).kind, Decision::Kind::busy) << "it waits for others";

@@ -68,7 +68,7 @@ TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
   EXPECT_EQ(table.waiting(), 0u);
 }
 
-TEST(Leases, ANewWishReplacesTheOldAndZeroWithdraws) {
+TEST(Leases, ANewRequestReplacesTheOldAndZeroWithdraws) {
   Table table(options(1, 4));
   table.request(10, 1, shape(1), 50, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
@@ -307,7 +307,7 @@ TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
   // The lease was had and returned between two reports of that node: it has nothing new to say.
   table.request(2, 1, there, 1, table.now);
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty()) << "it may be in use";
-  ASSERT_TRUE(table.next_deadline()) << "the wish would wait for ever";
+  ASSERT_TRUE(table.next_deadline()) << "the request would wait for ever";
   table.now = *table.next_deadline();
   table.on_timer(table.now);
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
@@ -348,7 +348,7 @@ TEST(Leases, WhatANodeSaysOfItselfCountsInsteadOfWhatWasSpilledThere) {
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty()) << "it has said that it is full";
 }
 
-TEST(Leases, WishesThatOthersSentAreCounted) {
+TEST(Leases, RequestsThatOthersSentAreCounted) {
   Table table(options(1, 1));
   table.request(1, 1, shape(1), 1, table.now);
   EXPECT_EQ(table.spilled_here(), 0u);
@@ -358,7 +358,7 @@ TEST(Leases, WishesThatOthersSentAreCounted) {
   EXPECT_EQ(table.spilled_here(), 2u);
 }
 
-TEST(Leases, ASpilledWishThatWaitsGoesBackWhenAnotherNodeHasRoom) {
+TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   Table table(options(1, 1));
   table.request(1, 1, shape(1), 1, table.now);
   ASSERT_EQ(pick<Granted>(table.settle()).size(), 1u);  // a task that runs for long
@@ -523,7 +523,7 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   EXPECT_EQ(table.lease_count(), 1u);
 }
 
-TEST(LeaseJobs, AWorkerThatALateWishOfAnEndedJobGotStopsWithItsLease) {
+TEST(LeaseJobs, AWorkerThatALateRequestOfAnEndedJobGotStopsWithItsLease) {
   Table table(options(8, 4));
   table.job_ended(1, table.now);
   table.request(2, 1, shape(1), 1, table.now, of_job(1));  // of another node, which had not heard
@@ -574,30 +574,30 @@ TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 101u);
 }
 
-TEST(Leases, AWishThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
+TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
   LeaseOptions options;
   options.total = {.cpus = 2 * kUnit, .memory = 1 << 30, .custom = {{"tpu", kUnit}}};
   options.infeasible_timeout = 0s;
   LeaseTable table(options, node_id(1));
-  std::vector<Shape> wishes(4);
-  wishes[0].need.memory = -1;
-  wishes[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // the policy took them one by one
-  wishes[2].need.cpus = std::numeric_limits<std::int64_t>::min();
-  wishes[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
+  std::vector<Shape> requests(4);
+  requests[0].need.memory = -1;
+  requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // the policy took them one by one
+  requests[2].need.cpus = std::numeric_limits<std::int64_t>::min();
+  requests[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
   std::uint64_t key = 0;
-  for (const Shape& wish : wishes) table.request(1, ++key, wish, 1, Time{});
+  for (const Shape& request : requests) table.request(1, ++key, request, 1, Time{});
   table.worker_started(7, Time{});
   std::size_t refused = 0;
   for (const auto& event : table.take_events()) {
     EXPECT_FALSE(std::holds_alternative<Granted>(event));
     refused += std::holds_alternative<Refused>(event) ? 1 : 0;
   }
-  EXPECT_EQ(refused, wishes.size());
+  EXPECT_EQ(refused, requests.size());
   table.request(1, ++key, shape(1), 1, Time{});
   bool granted = false;
   for (const auto& event : table.take_events())
     granted = granted || std::holds_alternative<Granted>(event);
-  EXPECT_TRUE(granted) << "an honest wish after them";
+  EXPECT_TRUE(granted) << "an honest request after them";
 }
 
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
@@ -739,10 +739,10 @@ struct Forest {
     shapes.push_back(
         shape(static_cast<double>(random.below(11)) / 10,
               random.chance(0.3) ? static_cast<double>(1 + random.below(10)) / 10 : 0));
-    wish(static_cast<int>(tasks.size()) - 1);
+    request(static_cast<int>(tasks.size()) - 1);
     return static_cast<int>(tasks.size()) - 1;
   }
-  void wish(int id) {
+  void request(int id) {
     table.request(1000, static_cast<std::uint64_t>(id), shapes[static_cast<std::size_t>(id)], 1,
                   now, of_job(tasks[static_cast<std::size_t>(id)].job));
   }
@@ -791,7 +791,7 @@ struct Forest {
         if (task.lease != lost->lease || task.done || !task.started) continue;
         task.started = task.waiting = false;  // it is retried; its children run on
         task.lease = 0;
-        wish(static_cast<int>(i));
+        request(static_cast<int>(i));
       }
     }
   }

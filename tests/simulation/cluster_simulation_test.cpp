@@ -32,21 +32,21 @@ TEST_P(ClusterSchedules, KeepEveryPromise) {
 INSTANTIATE_TEST_SUITE_P(Parts, ClusterSchedules, testing::Range<std::uint64_t>(0, kParts));
 
 /// Each of these once broke a promise: a lease that was granted to a process elsewhere which had
-/// withdrawn its wish meanwhile (78, 105), an actor whose callers lost the way to its node, which
-/// was not dead, and were never told of another (65, 80, 290), workers that were to end and kept
-/// every CPU while they waited for what they had submitted (1000499), a wish of another node that
-/// was served with a dying worker (1000572), a killed actor that was taken for alive (1000484), a
-/// start that was lost and was not missed, because its node told of an earlier life of the actor
-/// (225), a worker that a late wish had started for a job that was over, and that stayed (1000087),
-/// a waiting spawn of an ended job that nobody answered (1000779), bytes that the network lost
-/// (1000195), a killed actor that a later control made anew, because a node told it of the end of
-/// an earlier life (1000531), an actor of a node that is cut off which the simulation did not halt
-/// (1003785), a borrower that did not answer a node which took it for the owner and missed the
-/// bytes that it had asked for (1002220, 1006010), a job whose end a node was told before it was
-/// written down (2300013), an actor that went by what its agent had said when its node was alone,
-/// and served beside its next life while the agent stood still (90), and an actor whose node was
-/// declared dead while control was anew: it is lost, and the simulation said so only once that node
-/// had ended, which slept and woke (25820937).
+/// withdrawn its request meanwhile (78, 105), an actor whose callers lost the way to its node,
+/// which was not dead, and were never told of another (65, 80, 290), workers that were to end and
+/// kept every CPU while they waited for what they had submitted (1000499), a request of another
+/// node that was served with a dying worker (1000572), a killed actor that was taken for alive
+/// (1000484), a start that was lost and was not missed, because its node told of an earlier life of
+/// the actor (225), a worker that a late request had started for a job that was over, and that
+/// stayed (1000087), a waiting spawn of an ended job that nobody answered (1000779), bytes that the
+/// network lost (1000195), a killed actor that a later control made anew, because a node told it of
+/// the end of an earlier life (1000531), an actor of a node that is cut off which the simulation
+/// did not halt (1003785), a borrower that did not answer a node which took it for the owner and
+/// missed the bytes that it had asked for (1002220, 1006010), a job whose end a node was told
+/// before it was written down (2300013), an actor that went by what its agent had said when its
+/// node was alone, and served beside its next life while the agent stood still (90), and an actor
+/// whose node was declared dead while control was anew: it is lost, and the simulation said so only
+/// once that node had ended, which slept and woke (25820937).
 TEST(ClusterSimulation, SeedsThatOnceFailedPass) {
   for (const std::uint64_t seed :
        {65, 78, 80, 90, 105, 225, 290, 1000087, 1000195, 1000779, 1000484, 1000499, 1000531,

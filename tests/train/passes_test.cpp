@@ -11,12 +11,12 @@
 namespace troupe::train::internal {
 namespace {
 
-constexpr PassWish kEpoch{.samples = 64, .batch = 8, .per_epoch = 8};
-constexpr PassWish kOther{.samples = 30, .batch = 10, .per_epoch = 3};
+constexpr PassRequest kEpoch{.samples = 64, .batch = 8, .per_epoch = 8};
+constexpr PassRequest kOther{.samples = 30, .batch = 10, .per_epoch = 3};
 
 /// Takes so many batches of a new pass and leaves it.
-Pass walk(PassBook& book, const PassWish& wish, std::uint64_t batches) {
-  const Pass pass = book.begin(wish);
+Pass walk(PassBook& book, const PassRequest& request, std::uint64_t batches) {
+  const Pass pass = book.begin(request);
   for (std::uint64_t i = 0; i < batches; ++i) book.batch_done();
   book.end(pass.number);
   return pass;
@@ -64,7 +64,7 @@ TEST(Passes, AResumedLoopSkipsWhatHadEndedAndGoesOnBehindTheCheckpoint) {
 
 TEST(Passes, StepsCountInTheRun) {
   PassBook book;
-  const PassWish twenty{.samples = 64, .batch = 8, .per_epoch = 8, .steps = 20};
+  const PassRequest twenty{.samples = 64, .batch = 8, .per_epoch = 8, .steps = 20};
   EXPECT_EQ(walk(book, twenty, 20).epoch, 0u);
   EXPECT_EQ(book.begin(kEpoch).epoch, 3u) << "20 steps began a third epoch";
 }
@@ -81,11 +81,11 @@ TEST(Passes, AnEndOfAnOlderPassChangesNothing) {
 
 TEST(Passes, ManyEpochsDoNotOverflow) {
   PassBook book;
-  PassWish wish = kEpoch;
-  wish.epochs = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(book.begin(wish).batches, wish.epochs);
-  EXPECT_EQ(book.begin(wish).epoch, wish.epochs);
-  EXPECT_EQ(book.begin(wish).epoch, wish.epochs);
+  PassRequest request = kEpoch;
+  request.epochs = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(book.begin(request).batches, request.epochs);
+  EXPECT_EQ(book.begin(request).epoch, request.epochs);
+  EXPECT_EQ(book.begin(request).epoch, request.epochs);
 }
 
 TEST(Passes, ASamplerThatSeeksYieldsWhatOneThatWalkedDoes) {

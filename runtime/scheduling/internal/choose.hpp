@@ -1,4 +1,4 @@
-/// place() without words, for who asks for every waiting wish whenever something has changed.
+/// place() without words, for who asks for every waiting request whenever something has changed.
 #pragma once
 
 #include "troupe/runtime/scheduling/policy.hpp"

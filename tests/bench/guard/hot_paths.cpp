@@ -230,9 +230,9 @@ void submit(Scene& s) {
   // one more worker is wanted, as mostly where many tasks are under way.
   detail::ObjectHandle first, second;
   s.engine().submit(call_of(kFunction), nullptr, {&first, 1});
-  const auto wish = s.agent.next<wire::RequestLease>();
+  const auto request = s.agent.next<wire::RequestLease>();
   s.agent.connect(kLeased, false);
-  s.agent.grant(wish.key, 1, kLeased);
+  s.agent.grant(request.key, 1, kLeased);
   answer(s.agent, kLeased, 1);
   s.engine().get(first, 10s);
   for (auto* result : {&second, &first})

@@ -296,7 +296,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
               const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
               const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
               if (cluster_.verbose())
-                log("process " + std::to_string(from.index) + " wishes for " +
+                log("process " + std::to_string(from.index) + " asks for " +
                     std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
                     std::to_string(elsewhere) + " elsewhere");
               leases_.request(from.index, m.key, agent::shape_of(m.shape), here, now,
@@ -458,7 +458,7 @@ void Agent::start_due() {
     if (Random dice(high); dice.chance(cluster_.fault_rate(cluster_.plan.gift_kills)))
       proc.process->never_sends(1 + dice.below(8));
     leases_.worker_started(index, now, proc.dedicated, proc.job_number);
-    if (const Job& job = jobs_.at(proc.job_number); job.ended) drop_wishes(job);
+    if (const Job& job = jobs_.at(proc.job_number); job.ended) drop_lease_requests(job);
   }
 }
 
@@ -549,7 +549,7 @@ void Agent::carry_out_leases() {
                            return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
                          }
                          if (worker == nullptr)  // the table hears of the death next
-                           return remote_.wish_again(grant.owner, grant.key);
+                           return remote_.request_again(grant.owner, grant.key);
                          if (remote_.is_alias(grant.owner))
                            return remote_.granted_here(grant.owner, grant.key, grant.lease,
                                                        grant.worker, grant.gpus);
@@ -683,7 +683,7 @@ bool Agent::has_purpose(const Proc& worker) const {
   return actors_.hosts(worker.index) || (!worker.attached && worker.dedicated);
 }
 
-void Agent::drop_wishes(const Job& job) {
+void Agent::drop_lease_requests(const Job& job) {
   leases_.job_ended(job.number, env_->now());
   remote_.refuse_job(job.id, "its job has ended");
 }
@@ -709,7 +709,7 @@ void Agent::end_job(JobId id) {
   job.ended = true;
   job.end_by = Time::max();
   end_tasks(job);
-  drop_wishes(job);
+  drop_lease_requests(job);
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(env_->now(), dedicated, job.number);
     return !dedicated;
@@ -731,7 +731,7 @@ void Agent::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(env_->now(), dedicated, job.number);
-    if (leases_.is_wanted(job.number)) drop_wishes(job);
+    if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);
   }
@@ -796,7 +796,7 @@ void Agent::kill_an_idle_worker() {
     if (proc->driver || proc->reaped_at || !proc->process || proc->dedicated) continue;
     if (proc->process->program().is_busy() || proc->process->program().hosts_actor()) continue;
     kill_process(*proc, "killed by signal 9", true);
-    return truth().mark(Mark::kill_idle_at_wish);
+    return truth().mark(Mark::kill_idle_at_request);
   }
 }
 

@@ -68,7 +68,7 @@ class Agent final : public sim::Node<Packet>,
   /// Nothing of any job is left: what is, in words.
   std::string left_over() const;
   std::string why_busy() const;
-  std::string wishes() const;
+  std::string requests() const;
   std::string seen_records() const;
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool has_roster() const { return network_ && network_->has_roster(); }
@@ -95,7 +95,7 @@ class Agent final : public sim::Node<Packet>,
     std::unique_ptr<Process> process;  ///< null: not started, or dead
     JobId job;
     scheduling::JobNumber job_number = 0;
-    std::set<std::uint64_t> keys;  ///< of its wishes
+    std::set<std::uint64_t> keys;  ///< of its requests
     std::set<ProcessIndex> peers;
     std::optional<Time> starts_at;  ///< being forked
     bool start_fails = false;
@@ -189,7 +189,7 @@ class Agent final : public sim::Node<Packet>,
   void add_driver(std::uint64_t number);
   void start_job(Job& job);
   void driver_gone(Proc& driver, bool finished);
-  void drop_wishes(const Job& job);
+  void drop_lease_requests(const Job& job);
   void end_tasks(const Job& job);
   void end_late_jobs(Time now);
   void end_job(JobId id);

@@ -15,11 +15,11 @@ std::string Agent::why_busy() const {
       text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
     else
       text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
-  return text + wishes();
+  return text + requests();
 }
 
 /// What is wanted of the lease table and of other nodes, and why it is not there.
-std::string Agent::wishes() const {
+std::string Agent::requests() const {
   std::string text;
   for (const auto& [index, proc] : processes_)
     for (const std::uint64_t key : proc->keys) {

@@ -45,7 +45,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "talk_dropped",
                                         "kill_control_aimed",
                                         "kill_maker_aimed",
-                                        "kill_idle_at_wish",
+                                        "kill_idle_at_request",
                                         "slow_news_of_death",
                                         "node_slow",
                                         "killed_in_a_frame",

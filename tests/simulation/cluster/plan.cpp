@@ -244,7 +244,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("kill_control_aimed")) plan.aim = 0;
   if (is_off("kill_maker_aimed")) plan.maker_kills = 0;
   if (is_off("commit_torn")) plan.power_cuts = 0;
-  if (is_off("kill_idle_at_wish")) plan.idle_kills = 0;
+  if (is_off("kill_idle_at_request")) plan.idle_kills = 0;
   if (is_off("killed_in_a_frame")) plan.gift_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
   if (is_off("long_cut")) plan.cut_at = {};

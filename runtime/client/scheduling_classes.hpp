@@ -4,7 +4,7 @@
 ///
 ///     Nearest most;
 ///     most.add(node, bytes);                          // for each large argument
-///     task.key = wishes.place(task.key, most, here);  // the shape stays
+///     task.key = classes.place(task.key, most, here);  // the shape stays
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -27,12 +27,12 @@ class Nearest {
   std::size_t best_ = 0;
 };
 
-class Wishes {
+class SchedulingClasses {
  public:
   /// Fewer bytes of arguments move where the work is done.
   static constexpr std::uint64_t kWorthIt = 256 << 10;
 
-  struct Wish {
+  struct Class {
     wire::Shape shape;
     NodeId near{};             ///< where the arguments of the task that was placed last are
     std::uint64_t bytes = 0;   ///< how many; 0: anywhere
@@ -46,14 +46,14 @@ class Wishes {
   /// comparisons.
   std::uint64_t key_for(const wire::Shape& shape);
   /// The key for a task of this key whose arguments are there. One whose arguments are mostly at
-  /// `here` keeps the plain one, and the next wish says so.
+  /// `here` keeps the plain one, and the next lease request says so.
   std::uint64_t place(std::uint64_t key, const Nearest& most, NodeId here);
   /// No task has this key any more. It is not given out again: what the agent says of it may be
   /// late.
   void forget(std::uint64_t key);
   bool knows(std::uint64_t key) const { return key == 0 || others_.count(key) != 0; }
   /// Precondition: it is known.
-  const Wish& at(std::uint64_t key) const { return key == 0 ? first_ : others_.at(key); }
+  const Class& at(std::uint64_t key) const { return key == 0 ? first_ : others_.at(key); }
   std::size_t size() const noexcept { return 1 + others_.size(); }
 
   /// A small number for a node, never 0, and back; 0: none.
@@ -61,10 +61,10 @@ class Wishes {
   NodeId node(std::uint32_t number) const;
 
  private:
-  Wish& wish_of(std::uint64_t key) { return key == 0 ? first_ : others_.at(key); }
+  Class& class_of(std::uint64_t key) { return key == 0 ? first_ : others_.at(key); }
 
-  Wish first_;
-  std::map<std::uint64_t, Wish> others_;
+  Class first_;
+  std::map<std::uint64_t, Class> others_;
   std::uint64_t last_ = 0;                                          ///< key that was given out
   std::map<std::pair<std::uint64_t, NodeId>, std::uint64_t> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;

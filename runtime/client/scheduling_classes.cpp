@@ -1,4 +1,4 @@
-#include "troupe/runtime/client/wishes.hpp"
+#include "troupe/runtime/client/scheduling_classes.hpp"
 
 #include <algorithm>
 
@@ -12,58 +12,58 @@ void Nearest::add(NodeId node, std::uint64_t bytes) {
   if (at->second > this->bytes()) best_ = static_cast<std::size_t>(at - sums_.begin());
 }
 
-std::uint64_t Wishes::key_for(const wire::Shape& shape) {
+std::uint64_t SchedulingClasses::key_for(const wire::Shape& shape) {
   if (first_.shape == shape) return 0;
-  for (auto& [key, wish] : others_)
-    if (wish.plain == key && wish.shape == shape) {
-      wish.unused = false;
+  for (auto& [key, cls] : others_)
+    if (cls.plain == key && cls.shape == shape) {
+      cls.unused = false;
       return key;
     }
-  Wish& wish = others_[++last_];
-  wish.shape = shape;
-  wish.plain = last_;
+  Class& cls = others_[++last_];
+  cls.shape = shape;
+  cls.plain = last_;
   return last_;
 }
 
-std::uint64_t Wishes::place(std::uint64_t key, const Nearest& most, NodeId here) {
+std::uint64_t SchedulingClasses::place(std::uint64_t key, const Nearest& most, NodeId here) {
   const std::uint64_t plain = at(key).plain;
   const bool worth_it = most.node() && most.bytes() >= kWorthIt;
   std::uint64_t chosen = plain;
   if (worth_it && most.node() != here) {
     const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, last_ + 1);
     if (is_new) {
-      Wish& wish = others_[++last_];
-      wish.shape = at(plain).shape;
-      wish.plain = plain;
-      wish.node = most.node();
-      ++wish_of(plain).nearby;
+      Class& cls = others_[++last_];
+      cls.shape = at(plain).shape;
+      cls.plain = plain;
+      cls.node = most.node();
+      ++class_of(plain).nearby;
     }
     chosen = at_node->second;
   }
-  Wish& wish = wish_of(chosen);
-  if (chosen == plain) wish.unused = false;
-  wish.near = worth_it ? most.node() : NodeId{};
-  wish.bytes = worth_it ? most.bytes() : 0;
+  Class& cls = class_of(chosen);
+  if (chosen == plain) cls.unused = false;
+  cls.near = worth_it ? most.node() : NodeId{};
+  cls.bytes = worth_it ? most.bytes() : 0;
   return chosen;
 }
 
-void Wishes::forget(std::uint64_t key) {
+void SchedulingClasses::forget(std::uint64_t key) {
   if (key == 0 || !knows(key)) return;
-  const Wish& wish = at(key);
-  if (wish.plain == key) {
-    if (wish.nearby == 0)
+  const Class& cls = at(key);
+  if (cls.plain == key) {
+    if (cls.nearby == 0)
       others_.erase(key);
     else
-      wish_of(key).unused = true;
+      class_of(key).unused = true;
     return;
   }
-  const std::uint64_t plain = wish.plain;
-  near_.erase({plain, wish.node});
+  const std::uint64_t plain = cls.plain;
+  near_.erase({plain, cls.node});
   others_.erase(key);
-  if (--wish_of(plain).nearby == 0 && at(plain).unused) forget(plain);
+  if (--class_of(plain).nearby == 0 && at(plain).unused) forget(plain);
 }
 
-std::uint32_t Wishes::number_of(NodeId node) {
+std::uint32_t SchedulingClasses::number_of(NodeId node) {
   if (!node) return 0;
   const auto at = std::find(nodes_.begin(), nodes_.end(), node);
   if (at != nodes_.end()) return static_cast<std::uint32_t>(at - nodes_.begin()) + 1;
@@ -71,7 +71,7 @@ std::uint32_t Wishes::number_of(NodeId node) {
   return static_cast<std::uint32_t>(nodes_.size());
 }
 
-NodeId Wishes::node(std::uint32_t number) const {
+NodeId SchedulingClasses::node(std::uint32_t number) const {
   return number == 0 || number > nodes_.size() ? NodeId{} : nodes_[number - 1];
 }
 
