@@ -62,7 +62,7 @@ struct Rule {
 /// What of the speaking node's own a word of another agent is about, and who judges it.
 enum class PeerOwn : std::uint8_t {
   anything,  ///< a question or request that any node may have
-  process,   ///< a process, lease or portal of that node: RemoteTable
+  process,   ///< a process, lease or proxy of that node: RemoteTable
   count,     ///< of a ref, for that node or in its name: OwnerTable
   object,    ///< that this node borrows from it, or looks for there: OwnerTable, Replicas
   copy,      ///< that it asked for, or was asked for: Replicas

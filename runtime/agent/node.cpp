@@ -355,8 +355,8 @@ void Node::drain_line(std::uint32_t line) {
   const Line whose = lines_[line];
   if (whose.process == 0) return;
   if (whose.alias != 0) {
-    const auto portal = portals_.find({whose.process, whose.alias});
-    if (portal != portals_.end()) drain_portal(portal->second);
+    const auto proxy = proxies_.find({whose.process, whose.alias});
+    if (proxy != proxies_.end()) drain_proxy(proxy->second);
   } else if (Process* process = find(whose.process)) {
     drain_ring(*process);
   }
@@ -430,15 +430,15 @@ void Node::bury(Process& process) {
   const ProcessIndex index = process.index;
   process.doomed = false;  // so that its last messages are read
   if (process.introduced && process.bell) drain_ring(process);
-  for (auto at = portals_.lower_bound({index, 0});
-       at != portals_.end() && at->first.first == index;)
-    drain_portal((at++)->second, true);
+  for (auto at = proxies_.lower_bound({index, 0});
+       at != proxies_.end() && at->first.first == index;)
+    drain_proxy((at++)->second, true);
   closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
   process.doomed = true;
-  for (auto at = portals_.lower_bound({index, 0});
-       at != portals_.end() && at->first.first == index;) {
-    const auto portal = at++;
-    if (portal->second.ending) finish_portal(portal);  // nobody reads what is left in it
+  for (auto at = proxies_.lower_bound({index, 0});
+       at != proxies_.end() && at->first.first == index;) {
+    const auto proxy = at++;
+    if (proxy->second.ending) finish_proxy(proxy);  // nobody reads what is left in it
   }
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   if (const auto job = jobs_.find(process.job_number); process.kind == wire::ProcessKind::driver &&

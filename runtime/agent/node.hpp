@@ -151,7 +151,7 @@ class Node final : private OwnerTable::Out,
     std::string why;
   };
   /// A channel to a local process whose other side stands for a process of another node.
-  struct Portal {
+  struct ProxyChannel {
     ProcessIndex process = 0, alias = 0;
     NodeId node;
     ProcessIndex holder = 0;     ///< that node, in the life that it had then: whose counts refs are
@@ -165,9 +165,9 @@ class Node final : private OwnerTable::Out,
     };
     std::optional<Ending> ending;  ///< when what arrived has entered the ring
   };
-  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;
-  using Portals = std::map<PortalKey, Portal>;
-  /// Whose ring a line of our doorbell is: a process's, or a portal's.
+  using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;
+  using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
+  /// Whose ring a line of our doorbell is: a process's, or a proxy's.
   struct Line {
     ProcessIndex process = 0, alias = 0;
   };
@@ -465,14 +465,15 @@ class Node final : private OwnerTable::Out,
   ProcessIndex index_of(NodeId node) override;
   NodeId name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const;
   ProcessIndex owner_index(NodeId owner);
-  void drain_portal(Portal& portal, bool to_the_end = false);
-  void carry(Portal& portal, const wire::CallMessage& message, BlobView frame);
-  void carry(Portal& portal, std::uint64_t call, std::vector<wire::OwnedRef> refs, BlobView frame);
+  void drain_proxy(ProxyChannel& proxy, bool to_the_end = false);
+  void carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame);
+  void carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::OwnedRef> refs,
+             BlobView frame);
   static bool is_as_named(const wire::PeerFrame& frame, BlobView payload);
-  void drop_unread(Portal& portal);
-  void drop_written_since(PortalKey key);
-  void finish_portal(Portals::iterator portal, bool at_once = false);
-  void note_entered(Portal& portal);
+  void drop_unread(ProxyChannel& proxy);
+  void drop_written_since(ProxyKey key);
+  void finish_proxy(ProxyChannels::iterator proxy, bool at_once = false);
+  void note_entered(ProxyChannel& proxy);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
   void release_answers();
@@ -485,10 +486,10 @@ class Node final : private OwnerTable::Out,
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
-  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId node) override;
   void read(ProcessIndex process) override;
-  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
-                    std::uint64_t started) override;
+  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                   std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
@@ -569,10 +570,10 @@ class Node final : private OwnerTable::Out,
   Authority authority_{claims_};
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
-  Portals portals_;
-  Portals closed_;               ///< of which the process has yet to read that they are
-  std::set<PortalKey> stalled_;  ///< that may not carry now
-  bool holds_answers_ = false;   ///< of actors, among those
+  ProxyChannels proxies_;
+  ProxyChannels closed_;        ///< of which the process has yet to read that they are
+  std::set<ProxyKey> stalled_;  ///< that may not carry now
+  bool holds_answers_ = false;  ///< of actors, among those
   bool halts_actors_ = false;
   SleepClock sleep_;
   std::vector<Line> lines_;                ///< by our doorbell line

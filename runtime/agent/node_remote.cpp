@@ -51,33 +51,33 @@ NodeId Node::name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) cons
   return wire::has_copies(object) && dead != dead_nodes_.end() ? dead->second : otherwise;
 }
 
-// --- portals
+// --- proxies
 
-void Node::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
+void Node::open_proxy(ProcessIndex index, ProcessIndex alias, NodeId node) {
   Process* process = find(index);
   if (process == nullptr) return;
   auto memory = ring::ChannelMemory::create();
   if (!memory) return break_off(*process, memory.error().message());
-  const PortalKey key{index, alias};
-  if (const auto before = portals_.find(key); before != portals_.end())
-    finish_portal(before, true);  // it ends; its process has not read all of it, and never will
-  Portal& portal = portals_[key];
-  portal.process = index;
-  portal.alias = alias;
-  portal.node = node;
-  portal.holder = index_of(node);
-  portal.line = take_line();
-  lines_[portal.line] = {index, alias};
+  const ProxyKey key{index, alias};
+  if (const auto before = proxies_.find(key); before != proxies_.end())
+    finish_proxy(before, true);  // it ends; its process has not read all of it, and never will
+  ProxyChannel& proxy = proxies_[key];
+  proxy.process = index;
+  proxy.alias = alias;
+  proxy.node = node;
+  proxy.holder = index_of(node);
+  proxy.line = take_line();
+  lines_[proxy.line] = {index, alias};
   wire::Channel channel;
   channel.peer = alias;
   channel.side = 1;
-  channel.my_line = portal.its_line = process->lines.take();
-  channel.peer_line = portal.line;
+  channel.my_line = proxy.its_line = process->lines.take();
+  channel.peer_line = proxy.line;
   channel.remote = true;
-  channel.holder = portal.holder;
+  channel.holder = proxy.holder;
   send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
-  portal.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_line);
-  portal.channel.close_fd();
+  proxy.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_line);
+  proxy.channel.close_fd();
 }
 
 void Node::read(ProcessIndex process) {
@@ -86,80 +86,80 @@ void Node::read(ProcessIndex process) {
 
 /// What came for the process enters its ring first; what it has written and nobody carried is
 /// dropped.
-void Node::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
-                        std::uint64_t started) {
-  const auto at = portals_.find({process, alias});
-  if (at == portals_.end()) return;
+void Node::close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                       std::uint64_t started) {
+  const auto at = proxies_.find({process, alias});
+  if (at == proxies_.end()) return;
   drop_unread(at->second);
-  at->second.ending = Portal::Ending{reason, started};
-  finish_portal(at);
+  at->second.ending = ProxyChannel::Ending{reason, started};
+  finish_proxy(at);
 }
 
-void Node::finish_portal(Portals::iterator at, bool at_once) {
-  Portal& portal = at->second;
-  if (Process* process = find(portal.process)) {
-    if (!portal.channel.flush() && !at_once) return;  // its line rings when there is room
-    send(*process, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
-    process->lines.give_back(portal.its_line);
+void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
+  ProxyChannel& proxy = at->second;
+  if (Process* process = find(proxy.process)) {
+    if (!proxy.channel.flush() && !at_once) return;  // its line rings when there is room
+    send(*process, wire::PeerDied{proxy.alias, proxy.ending->reason, proxy.ending->started});
+    process->lines.give_back(proxy.its_line);
   }
-  lines_[portal.line] = {};
+  lines_[proxy.line] = {};
   stalled_.erase(at->first);
-  if (auto closed = portals_.extract(at); find(closed.key().first) != nullptr)
+  if (auto closed = proxies_.extract(at); find(closed.key().first) != nullptr)
     closed_.insert(std::move(closed));
 }
 
-/// The process writes no more into a portal that is closed. Until it read that, it did.
-void Node::drop_written_since(PortalKey key) {
+/// The process writes no more into a proxy that is closed. Until it read that, it did.
+void Node::drop_written_since(ProxyKey key) {
   const auto closed = closed_.extract(key);
   if (closed) drop_unread(closed.mapped());
 }
 
 /// Refs in frames that nobody carries any more were counted for the other node. Precondition: what
 /// the process said of its counts has been read.
-void Node::drop_unread(Portal& portal) {
+void Node::drop_unread(ProxyChannel& proxy) {
   std::size_t size = 0;
-  while (portal.channel.receive(frame_.data(), size) == ring::Pop::frame) {
+  while (proxy.channel.receive(frame_.data(), size) == ring::Pop::frame) {
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) return;
     wire::for_each_ref(decoded->message,
-                       [&](ObjectId id) { owners_.hold(id, portal.holder, -1, portal.process); });
+                       [&](ObjectId id) { owners_.hold(id, proxy.holder, -1, proxy.process); });
   }
 }
 
 std::uint64_t Node::started(ProcessIndex process, ProcessIndex alias) {
-  const auto at = portals_.find({process, alias});
-  return at == portals_.end() ? 0 : at->second.channel.peer_progress().started;
+  const auto at = proxies_.find({process, alias});
+  return at == proxies_.end() ? 0 : at->second.channel.peer_progress().started;
 }
 
-void Node::note_entered(Portal& portal) {
-  portal.channel.flush();
-  remote_.entered(portal.process, portal.alias, portal.pushed - portal.channel.waiting());
+void Node::note_entered(ProxyChannel& proxy) {
+  proxy.channel.flush();
+  remote_.entered(proxy.process, proxy.alias, proxy.pushed - proxy.channel.waiting());
 }
 
 // --- frames that leave
 
-void Node::drain_portal(Portal& portal, bool to_the_end) {
-  const PortalKey key{portal.process, portal.alias};
-  if (portal.ending) return finish_portal(portals_.find(key));
+void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
+  const ProxyKey key{proxy.process, proxy.alias};
+  if (proxy.ending) return finish_proxy(proxies_.find(key));
   // It has counted the refs in its frames through its own ring before.
-  Process* process = find(portal.process);
+  Process* process = find(proxy.process);
   if (process != nullptr) drain_ring(*process);
-  note_entered(portal);
+  note_entered(proxy);
   std::size_t size = 0;
   // An actor's answers stay here while it may live elsewhere already.
-  const bool held = actors_.hosts(portal.process) && !network_->may_serve(steady_now());
+  const bool held = actors_.hosts(proxy.process) && !network_->may_serve(steady_now());
   if (held) holds_answers_ = true;
   for (;;) {
-    if (held || (!to_the_end && (!remote_.may_carry(portal.process, portal.alias) ||
-                                 !network_->can_send(portal.node)))) {
+    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.alias) ||
+                                 !network_->can_send(proxy.node)))) {
       stalled_.insert(key);
       return;
     }
-    const ring::Pop pop = portal.channel.receive(frame_.data(), size);
+    const ring::Pop pop = proxy.channel.receive(frame_.data(), size);
     if (pop == ring::Pop::empty) break;
     if (pop == ring::Pop::frame) {
       if (const auto call = call_of_plain(BlobView(frame_.data(), size))) {
-        carry(portal, *call, {}, BlobView(frame_.data(), size));
+        carry(proxy, *call, {}, BlobView(frame_.data(), size));
         continue;
       }
     }
@@ -168,44 +168,44 @@ void Node::drain_portal(Portal& portal, bool to_the_end) {
       if (process != nullptr) break_off(*process, "it sent damaged frames to another node");
       break;
     }
-    carry(portal, decoded->message, BlobView(frame_.data(), size));
+    carry(proxy, decoded->message, BlobView(frame_.data(), size));
   }
   stalled_.erase(key);
 }
 
-void Node::carry(Portal& portal, const wire::CallMessage& message, BlobView frame) {
+void Node::carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame) {
   std::vector<wire::OwnedRef> refs;
   wire::for_each_ref(message, [&](ObjectId id) {
-    const ProcessIndex owner = owners_.depart(id, portal.holder, portal.process);
+    const ProcessIndex owner = owners_.depart(id, proxy.holder, proxy.process);
     refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);
-  carry(portal, call != nullptr ? call->sequence : 0, std::move(refs), frame);
+  carry(proxy, call != nullptr ? call->sequence : 0, std::move(refs), frame);
 }
 
-void Node::carry(Portal& portal, std::uint64_t call, std::vector<wire::OwnedRef> refs,
+void Node::carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::OwnedRef> refs,
                  BlobView frame) {
   wire::PeerFrame carried;
-  carried.from = portal.process;
-  carried.to = remote_.target(portal.alias).process;
+  carried.from = proxy.process;
+  carried.to = remote_.target(proxy.alias).process;
   carried.refs = std::move(refs);
-  if (call != 0) portal.channel.count_started(call);  // from here on nobody knows better
-  network_->send(portal.node, carried, frame);
-  remote_.carried(portal.process, portal.alias);
+  if (call != 0) proxy.channel.count_started(call);  // from here on nobody knows better
+  network_->send(proxy.node, carried, frame);
+  remote_.carried(proxy.process, proxy.alias);
 }
 
 void Node::resume_stalled(NodeId node) {
-  for (const PortalKey& key : std::set<PortalKey>(stalled_))
-    if (const auto at = portals_.find(key); at != portals_.end() && at->second.node == node)
-      drain_portal(at->second);
+  for (const ProxyKey& key : std::set<ProxyKey>(stalled_))
+    if (const auto at = proxies_.find(key); at != proxies_.end() && at->second.node == node)
+      drain_proxy(at->second);
 }
 
 /// Control hears us again before it gave us up.
 void Node::release_answers() {
   if (!holds_answers_ || !network_->may_serve(steady_now())) return;
   holds_answers_ = false;
-  for (const PortalKey& key : std::set<PortalKey>(stalled_))
-    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+  for (const ProxyKey& key : std::set<ProxyKey>(stalled_))
+    if (const auto at = proxies_.find(key); at != proxies_.end()) drain_proxy(at->second);
 }
 
 /// While this node may have been declared dead, its actors may live elsewhere: they stand still, so
@@ -270,14 +270,14 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
     return network_->drop(from, "this node may have been declared dead and serves no calls");
   const auto alias = remote_.arrived(from, frame);
   if (!alias) return;
-  const auto found = portals_.find({frame.to, *alias});
-  if (found == portals_.end()) return;  // no memory for it was left: the process is at its end
+  const auto found = proxies_.find({frame.to, *alias});
+  if (found == proxies_.end()) return;  // no memory for it was left: the process is at its end
   for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
-  Portal& portal = found->second;
-  ++portal.pushed;
-  if (!portal.channel.send(payload))
+  ProxyChannel& proxy = found->second;
+  ++proxy.pushed;
+  if (!proxy.channel.send(payload))
     if (Process* process = find(frame.to)) break_off(*process, "it does not read its ring");
-  note_entered(portal);
+  note_entered(proxy);
 }
 
 // --- RemoteTable::Out

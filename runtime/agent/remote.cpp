@@ -42,36 +42,36 @@ void RemoteTable::forget_if_unused(ProcessIndex index) {
   const auto at = aliases_.find(index);
   if (at == aliases_.end()) return;
   const Alias& alias = at->second;
-  if (!alias.portals.empty() || !alias.asked.empty()) return;
+  if (!alias.proxies.empty() || !alias.asked.empty()) return;
   for (const auto& [lease, owner] : given_)
     if (owner == index) return;
   by_target_.erase({alias.target.node, alias.target.process});
   aliases_.erase(at);
 }
 
-// --- portals
+// --- proxies
 // -----------------------------------------------------------------------------------------------------
 
 void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
   Alias& alias = aliases_.at(index);
-  if (!alias.portals.insert(process).second) return;
-  portals_[{process, index}];
-  out_.open_portal(process, index, alias.target.node);
+  if (!alias.proxies.insert(process).second) return;
+  proxies_[{process, index}];
+  out_.open_proxy(process, index, alias.target.node);
 }
 
 void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
                         std::uint64_t started) {
-  if (portals_.count({process, index}) == 0) return;
+  if (proxies_.count({process, index}) == 0) return;
   out_.read(process);  // it may ask for this way, which is not to be opened again while it closes
-  if (portals_.erase({process, index}) == 0) return;
-  aliases_.at(index).portals.erase(process);
-  out_.close_portal(process, index, reason, started);
+  if (proxies_.erase({process, index}) == 0) return;
+  aliases_.at(index).proxies.erase(process);
+  out_.close_proxy(process, index, reason, started);
 }
 
 ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, std::uint64_t worker,
                                   ActorId actor, std::uint64_t incarnation) {
   const ProcessIndex alias = alias_for(node, worker);
-  if (portals_.count({process, alias}) == 0) {
+  if (proxies_.count({process, alias}) == 0) {
     open(process, alias);
     out_.send(node, wire::PeerConnect{process, worker, actor, incarnation});
   }
@@ -86,29 +86,29 @@ void RemoteTable::on_connect(NodeId from, const wire::PeerConnect& message) {
 }
 
 bool RemoteTable::may_carry(ProcessIndex process, ProcessIndex alias) const {
-  const auto at = portals_.find({process, alias});
-  return at != portals_.end() && at->second.sent - at->second.credited < carry_window_;
+  const auto at = proxies_.find({process, alias});
+  return at != proxies_.end() && at->second.sent - at->second.credited < carry_window_;
 }
 
 void RemoteTable::carried(ProcessIndex process, ProcessIndex alias) {
-  if (const auto at = portals_.find({process, alias}); at != portals_.end()) ++at->second.sent;
+  if (const auto at = proxies_.find({process, alias}); at != proxies_.end()) ++at->second.sent;
 }
 
 std::optional<ProcessIndex> RemoteTable::arrived(NodeId from, const wire::PeerFrame& frame) {
   const auto named = by_target_.find({from, frame.from});
-  const auto portal =
-      named == by_target_.end() ? portals_.end() : portals_.find({frame.to, named->second});
-  if (portal == portals_.end()) {
+  const auto proxy =
+      named == by_target_.end() ? proxies_.end() : proxies_.find({frame.to, named->second});
+  if (proxy == proxies_.end()) {
     out_.send(from, wire::PeerProcessGone{frame.to, frame.from, 0, "it is not there any more"});
     return std::nullopt;
   }
-  ++portal->second.received;
+  ++proxy->second.received;
   return named->second;
 }
 
 void RemoteTable::entered(ProcessIndex process, ProcessIndex alias, std::uint64_t total) {
-  const auto at = portals_.find({process, alias});
-  if (at == portals_.end()) return;
+  const auto at = proxies_.find({process, alias});
+  if (at == proxies_.end()) return;
   total = std::min(total, at->second.received);
   if (total - at->second.told < carry_window_ / 4) return;  // told in steps
   at->second.told = total;
@@ -119,9 +119,9 @@ void RemoteTable::entered(ProcessIndex process, ProcessIndex alias, std::uint64_
 void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
   const auto named = by_target_.find({from, message.from});
   if (named == by_target_.end()) return;
-  const auto portal = portals_.find({message.to, named->second});
-  if (portal == portals_.end()) return;
-  Portal& state = portal->second;
+  const auto proxy = proxies_.find({message.to, named->second});
+  if (proxy == proxies_.end()) return;
+  ProxyChannel& state = proxy->second;
   state.credited = std::clamp(message.consumed, state.credited, state.sent);
 }
 
@@ -311,16 +311,16 @@ void RemoteTable::lease_lost(std::uint64_t lease) {
 void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
   std::set<NodeId> told;
   std::vector<ProcessIndex> touched;
-  for (auto at = portals_.lower_bound({process, 0});
-       at != portals_.end() && at->first.first == process;) {
+  for (auto at = proxies_.lower_bound({process, 0});
+       at != proxies_.end() && at->first.first == process;) {
     const ProcessIndex index = at->first.second;
     Alias& alias = aliases_.at(index);
     out_.send(alias.target.node, wire::PeerProcessGone{process, alias.target.process,
                                                        out_.started(process, index), reason});
     told.insert(alias.target.node);
-    alias.portals.erase(process);
-    at = portals_.erase(at);
-    out_.close_portal(process, index, reason, wire::PeerDied::kUnknown);
+    alias.proxies.erase(process);
+    at = proxies_.erase(at);
+    out_.close_proxy(process, index, reason, wire::PeerDied::kUnknown);
     touched.push_back(index);
   }
   for (auto at = wanted_.lower_bound({process, 0, NodeId{}});
@@ -353,8 +353,8 @@ void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
 /// The process behind the alias is dead.
 void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
   drop_taken_with(0, index);
-  while (!aliases_.at(index).portals.empty())  // what is read may open another
-    close(*aliases_.at(index).portals.begin(), index, reason, wire::PeerDied::kUnknown);
+  while (!aliases_.at(index).proxies.empty())  // what is read may open another
+    close(*aliases_.at(index).proxies.begin(), index, reason, wire::PeerDied::kUnknown);
   for (auto at = given_.begin(); at != given_.end();)
     at = at->second == index ? given_.erase(at) : std::next(at);
   const Target target = aliases_.at(index).target;

@@ -2,20 +2,20 @@
 /// may pass, which leases were asked for and given across nodes. A plain state machine.
 ///
 /// A process of another node that talks to one of ours has an *alias*: a process index of this
-/// node. Between a local process and an alias there is a *portal*: a ring channel whose other side
+/// node. Between a local process and an alias there is a *proxy*: a ring channel whose other side
 /// is this agent, which carries the frames to and from the other node.
 ///
 ///     remote.spilled(process, key, node, shape, job);       // → out.send(node, PeerLeaseRequest)
-///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_portal, out.granted
+///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_proxy, out.granted
 ///     remote.carried(process, alias);                       // a frame leaves: counts its credit
-///     remote.node_died(node, why);                          // → out.close_portal …,
+///     remote.node_died(node, why);                          // → out.close_proxy …,
 ///     out.spill_failed
 ///
-/// Invariants: REMOTE-1 a frame reaches a process only through a portal that this process knows.
+/// Invariants: REMOTE-1 a frame reaches a process only through a proxy that this process knows.
 /// REMOTE-2 every lease that another node gave is returned, reclaimed by its death, or held by a
-/// live process here. REMOTE-3 a portal is closed once, with the number of calls that the dead side
+/// live process here. REMOTE-3 a proxy is closed once, with the number of calls that the dead side
 /// had begun if that is known. REMOTE-4 at most carry_window frames are under way per direction of
-/// a portal.
+/// a proxy.
 #pragma once
 
 #include "troupe/runtime/agent/owners.hpp"
@@ -40,13 +40,13 @@ class RemoteTable {
     // local processes
     virtual bool is_alive(ProcessIndex process) = 0;
     virtual bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) = 0;
-    /// What it has written so far takes effect, before a portal of its is closed.
+    /// What it has written so far takes effect, before a proxy of its is closed.
     virtual void read(ProcessIndex process) = 0;
-    virtual void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) = 0;
+    virtual void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId node) = 0;
     /// The other side is dead; `started`: calls of `process` that it began, or PeerDied::kUnknown.
-    virtual void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
-                              std::uint64_t started) = 0;
-    /// Calls of the alias that this local process has begun: read before its portal is gone.
+    virtual void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                             std::uint64_t started) = 0;
+    /// Calls of the alias that this local process has begun: read before its proxy is gone.
     virtual std::uint64_t started(ProcessIndex process, ProcessIndex alias) = 0;
     // leases that other nodes gave to our processes
     virtual void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
@@ -112,12 +112,12 @@ class RemoteTable {
   };
   /// Where frames for this alias go.
   const Target& target(ProcessIndex alias) const { return aliases_.at(alias).target; }
-  /// Whether one more frame may leave through the portal now.
+  /// Whether one more frame may leave through the proxy now.
   bool may_carry(ProcessIndex process, ProcessIndex alias) const;
   /// A frame left through it.
   void carried(ProcessIndex process, ProcessIndex alias);
   /// The alias for which a frame that arrived is to enter the ring of `frame.to`; nullopt: there is
-  /// no such portal, the sender was told, the frame is to be dropped.
+  /// no such proxy, the sender was told, the frame is to be dropped.
   std::optional<ProcessIndex> arrived(NodeId from, const wire::PeerFrame& frame);
   /// So many frames that arrived in all have entered the ring of the process; tells the sender from
   /// time to time.
@@ -135,18 +135,18 @@ class RemoteTable {
   /// Whether processes there and here have something to do with each other. Linear in the
   /// leases that were asked for elsewhere.
   bool talks_to(NodeId node) const;
-  std::size_t portal_count() const noexcept { return portals_.size(); }
+  std::size_t proxy_count() const noexcept { return proxies_.size(); }
   std::size_t alias_count() const noexcept { return aliases_.size(); }
   std::size_t lease_count() const noexcept { return taken_.size() + given_.size(); }
 
  private:
   struct Alias {
     Target target;
-    std::set<ProcessIndex> portals;                ///< local processes
+    std::set<ProcessIndex> proxies;                ///< local processes
     std::map<std::uint64_t, std::uint32_t> asked;  ///< key → wanted by it and not granted
     std::map<std::uint64_t, std::pair<wire::Shape, JobId>> shapes;
   };
-  struct Portal {
+  struct ProxyChannel {
     std::uint64_t sent = 0, credited = 0;  ///< frames out, and what the other side has taken
     std::uint64_t received = 0, told = 0;  ///< frames in, and what we told of them
   };
@@ -163,7 +163,7 @@ class RemoteTable {
     std::uint64_t lease = 0;  ///< its number there
     wire::Shape shape;
   };
-  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, alias
+  using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, alias
   struct WantedKey {
     ProcessIndex process = 0;
     std::uint64_t key = 0;
@@ -195,7 +195,7 @@ class RemoteTable {
   std::map<ProcessIndex, NodeId> node_ids_;
   std::map<std::pair<NodeId, std::uint64_t>, ProcessIndex> by_target_;
   std::map<ProcessIndex, Alias> aliases_;
-  std::map<PortalKey, Portal> portals_;
+  std::map<ProxyKey, ProxyChannel> proxies_;
   std::map<WantedKey, Wanted> wanted_;
   /// By the number under which our process knows it: from 2^62 on, apart from the lease table's.
   std::map<std::uint64_t, Taken> taken_;

@@ -374,7 +374,7 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
          (actor->state == ActorState::alive ? "its process died: " : "its constructor failed: ") +
              cause.message(),
          cause, true, out, now);
-  if (where && actor->state != ActorState::dead) actor->tellers.insert(where);
+  if (where && actor->state != ActorState::dead) actor->reporters.insert(where);
   return out;
 }
 
@@ -443,7 +443,7 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
     out.writes.del(name_key(spec.name_space, spec.name));
   }
   condemn(actor, false, out);
-  actor.tellers.clear();
+  actor.reporters.clear();
   tell(actor, out);
   actor.watchers.clear();
   dead_.push_back(spec.id);
@@ -510,12 +510,12 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
   Maker maker = actor.maker;
   for (const auto& [who, spawn] : waiting_spawns_)
     if (spawn.spec.id == id) maker = {spawn.from, true};
-  if (!may_live && actor.tellers.empty() && !maker.node && awaited_.empty()) return;
+  if (!may_live && actor.reporters.empty() && !maker.node && awaited_.empty()) return;
   const NodeId node = may_live ? actor.node : NodeId{};
   const bool gracefully = how == Stop::gracefully;
   const bool starts = node && actor.state != ActorState::alive;
   if (!condemned_
-           .try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.tellers, maker,
+           .try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.reporters, maker,
                                       gracefully, starts})
            .second)
     return;
@@ -527,7 +527,7 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
 /// If nobody has anything to tell of it any more. Returns the one that follows.
 Directory::AllCondemned::iterator Directory::absolve(AllCondemned::iterator condemned, Out& out) {
   const Condemned& one = condemned->second;
-  if (one.node || !one.tellers.empty() || one.maker.node || !awaited_.empty())
+  if (one.node || !one.reporters.empty() || one.maker.node || !awaited_.empty())
     return std::next(condemned);
   out.writes.del(kKilledPrefix + condemned->first.str());
   return condemned_.erase(condemned);
@@ -538,7 +538,7 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
   const auto at = condemned_.find(id);
   if (at == condemned_.end() || life < at->second.life) return;
   const NodeId node = std::exchange(at->second.node, {});
-  if (node && told_again) at->second.tellers.insert(node);
+  if (node && told_again) at->second.reporters.insert(node);
   absolve(at, out);
   may_be_over(id, out);
   free_names(out);
@@ -554,14 +554,14 @@ void Directory::node_spoke(const NodeHosts& message, const std::set<ActorId>& th
   const auto last = registrations_.find(node);
   const bool has_asked = last == registrations_.end() || message.number >= last->second;
   for (auto& [id, actor] : actors_) {
-    if (ended.count(id) == 0) actor.tellers.erase(node);
+    if (ended.count(id) == 0) actor.reporters.erase(node);
     if (has_asked && actor.maker.spoke(node)) actor.maker = {};
   }
   for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
     auto& [id, condemned] = *at;
     if (there.count(id) == 0 && condemned.is_at(node, epoch) && !condemned.starts)
       condemned.node = {};
-    if (ended.count(id) == 0) condemned.tellers.erase(node);
+    if (ended.count(id) == 0) condemned.reporters.erase(node);
     if (has_asked && condemned.maker.spoke(node)) condemned.maker = {};
   }
   free_names(out);
@@ -662,7 +662,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const ActorId id = hosted.spec.id;
   if (const auto killed = condemned_.find(id); killed != condemned_.end()) {
     Condemned& condemned = killed->second;
-    if (hosted.ended) condemned.tellers.insert(node);
+    if (hosted.ended) condemned.reporters.insert(node);
     if (hosted.incarnation >= condemned.life && (!hosted.ended || condemned.life != 0)) {
       condemned.node = hosted.ended ? NodeId{} : node;
       condemned.epoch = epoch;
@@ -683,7 +683,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const auto at = actors_.find(id);
   if (at != actors_.end()) {
     Actor& known = at->second;
-    if (hosted.ended && known.state != ActorState::dead) known.tellers.insert(node);
+    if (hosted.ended && known.state != ActorState::dead) known.reporters.insert(node);
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
     if (same && known.state != ActorState::dead) {  // it only registered again
       known.started_once = known.started_once || hosted.worker != 0;
@@ -706,7 +706,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   const bool lived = hosted.worker != 0;  // else it is about to
   actor.started_once = lived || hosted.restarts != 0;
   actor.only_ended = hosted.ended;
-  if (hosted.ended) actor.tellers.insert(node);
+  if (hosted.ended) actor.reporters.insert(node);
   actor.end.reset();
   actor.state = lived && !hosted.ended ? ActorState::alive
                 : actor.started_once   ? ActorState::restarting
@@ -853,13 +853,13 @@ Directory::Out Directory::on_unwatch(ActorId id, NodeId watcher) {
   const auto at = actors_.find(id);
   if (at != actors_.end()) {
     at->second.watchers.erase(watcher);
-    at->second.tellers.erase(watcher);
+    at->second.reporters.erase(watcher);
     if (at->second.maker.node == watcher) at->second.maker = {};
   }
   const auto asked = unknown_.find(id);
   if (asked != unknown_.end()) asked->second.watchers.erase(watcher);
   if (const auto dead = condemned_.find(id); dead != condemned_.end()) {
-    dead->second.tellers.erase(watcher);
+    dead->second.reporters.erase(watcher);
     if (dead->second.maker.node == watcher) dead->second.maker = {};
     absolve(dead, out);
   }

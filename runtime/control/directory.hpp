@@ -284,7 +284,7 @@ class Directory {
     std::set<NodeId> watchers;
     /// Where a life of it has ended that was followed by another: a later control is told of it
     /// there, until the news of what followed has come.
-    std::set<NodeId> tellers;
+    std::set<NodeId> reporters;
     Maker maker;
     std::shared_ptr<const ErrorInfo> error;
   };
@@ -301,7 +301,7 @@ class Directory {
     NodeId node;
     Epoch epoch = 0;
     std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
-    std::set<NodeId> tellers;
+    std::set<NodeId> reporters;
     Maker maker{};
     bool gracefully = false;  ///< it was not killed: nobody held a handle any more
     /// Its start is on the way to the node, which may say meanwhile that it hosts no such actor.

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint8_t kNodeFormat = 1;
 constexpr const char* kNodePrefix = "node/";
 constexpr const char* kVotersPrefix = "voters/";
-constexpr const char* kBuriedPrefix = "buried/";
+constexpr const char* kTombstonePrefix = "buried/";
 constexpr const char* kNodeEpochKey = "epoch/node";
 
 /// In the order of the numbers.
@@ -81,13 +81,13 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     members.voter_lists_[version] = std::move(list);
   });
   if (!read) return read.error();
-  read = store.scan(kBuriedPrefix, [&](std::string_view, std::string_view value) {
+  read = store.scan(kTombstonePrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
     Dead dead{in.id<NodeId>(), in.id<SessionId>(), {}};
     const Epoch epoch = in.u64();
     dead.public_key = in.bytes();
     readable = readable && in.ok() && in.version() == kNodeFormat;
-    members.buried_[epoch] = std::move(dead);
+    members.tombstones_[epoch] = std::move(dead);
   });
   if (!read) return read.error();
   const auto epoch = store.get(kNodeEpochKey);
@@ -178,20 +178,20 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
 void Membership::bury(const NodeRecord& record, Out& out) {
   const NodeId id = record.description.id;
   const std::string& key = record.description.public_key;
-  buried_[record.epoch] = {id, record.session, key};
+  tombstones_[record.epoch] = {id, record.session, key};
   out.writes.put(
-      numbered(kBuriedPrefix, record.epoch),
+      numbered(kTombstonePrefix, record.epoch),
       RecordWriter(kNodeFormat).id(id).id(record.session).u64(record.epoch).bytes(key).take());
-  if (buried_.size() <= options_.max_buried) return;
-  out.writes.del(numbered(kBuriedPrefix, buried_.begin()->first));
-  buried_.erase(buried_.begin());
+  if (tombstones_.size() <= options_.max_tombstones) return;
+  out.writes.del(numbered(kTombstonePrefix, tombstones_.begin()->first));
+  tombstones_.erase(tombstones_.begin());
 }
 
 std::optional<Epoch> Membership::epoch_of_dead(NodeId id, SessionId session) const {
-  const auto at = std::find_if(buried_.begin(), buried_.end(), [&](const auto& entry) {
+  const auto at = std::find_if(tombstones_.begin(), tombstones_.end(), [&](const auto& entry) {
     return entry.second.node == id && entry.second.session == session;
   });
-  if (at == buried_.end()) return std::nullopt;
+  if (at == tombstones_.end()) return std::nullopt;
   return at->first;
 }
 

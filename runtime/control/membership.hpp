@@ -178,7 +178,7 @@ struct MembershipOptions {
   Duration probe_again = std::chrono::milliseconds(10);
   Duration probe_interval = std::chrono::milliseconds(500);
   std::size_t max_voters = 15;
-  std::size_t max_buried = 1024;
+  std::size_t max_tombstones = 1024;
 };
 
 enum class NodeState : std::uint8_t { up, suspect };
@@ -230,7 +230,7 @@ class Membership {
   std::vector<NodeRecord> nodes() const;
   const Roster& roster() const noexcept { return roster_; }
   /// By epoch: who may still ask to be a member.
-  const std::map<Epoch, Dead>& buried() const noexcept { return buried_; }
+  const std::map<Epoch, Dead>& tombstones() const noexcept { return tombstones_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
 
  private:
@@ -285,7 +285,7 @@ class Membership {
   /// On the patient clock. They stay condemned in the roster for as long as an agent might carry
   /// on, and their answers to others run out too.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
-  std::map<Epoch, Dead> buried_;
+  std::map<Epoch, Dead> tombstones_;
   Time last_tick_{};
   Time all_heard_since_;
   Time next_probe_ = Time::max();  ///< the first of any node, or before it

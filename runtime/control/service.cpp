@@ -115,7 +115,7 @@ void Service::begin(Time now) {
     out_.admit(record.description);
     view_changed(record.description.id, now);
   }
-  for (const auto& [epoch, dead] : members_.buried()) {  // only so that it can be told
+  for (const auto& [epoch, dead] : members_.tombstones()) {  // only so that it can be told
     if (nodes_.count(dead.node) != 0 || joined_.count(dead.node) != 0) continue;
     NodeDescription node;
     node.id = dead.node;

@@ -162,7 +162,7 @@ TEST(Network, WhatControlCouldNotReadIsRefusedAndTheNextOneGoes) {
   EXPECT_TRUE(drive({&control, &a}, 5s, [&] { return control.got[a.node].size() == 1; }));
 }
 
-TEST(Network, AFullWindowHoldsThePortalsBackAndLetsThemGo) {
+TEST(Network, AFullWindowHoldsTheProxiesBackAndLetsThemGo) {
   FakeControl control;
   NetworkOptions small = lively();
   small.link.window_bytes = 64 << 10;

@@ -1,5 +1,5 @@
 /// RemoteTable: three agents' tables joined by FIFO links, driven at random, with deaths of
-/// processes and of a node. Proves REMOTE-1 to REMOTE-4: nothing is given twice or leaked, portals
+/// processes and of a node. Proves REMOTE-1 to REMOTE-4: nothing is given twice or leaked, proxies
 /// open and close in pairs, credits bound what is under way.
 #include "troupe/runtime/agent/remote.hpp"
 
@@ -22,14 +22,14 @@ class Agent final : public RemoteTable::Out {
  public:
   explicit Agent(NodeId self) : self_(self), table(*this, [this] { return next_++; }) {}
 
-  struct Portal {
+  struct ProxyChannel {
     std::deque<int> ring;  ///< frames that arrived and were not yet taken
     std::uint64_t entered = 0;
   };
   NodeId self_;
   ProcessIndex next_ = 1;
   std::set<ProcessIndex> live;
-  std::map<std::pair<ProcessIndex, ProcessIndex>, Portal> portals;
+  std::map<std::pair<ProcessIndex, ProcessIndex>, ProxyChannel> proxies;
   std::map<ProcessIndex, std::set<std::uint64_t>> held;  ///< process → leases of other nodes
   std::map<std::uint64_t, ProcessIndex> held_worker;
   std::map<std::uint64_t, ProcessIndex> given;  ///< our lease → alias
@@ -56,16 +56,16 @@ class Agent final : public RemoteTable::Out {
   bool hosts(ProcessIndex worker, ActorId, std::uint64_t) override {
     return live.count(worker) != 0;
   }
-  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId) override {
-    ASSERT_TRUE(live.count(process)) << "a portal for a dead process";
-    ASSERT_TRUE(portals.try_emplace({process, alias}).second) << "opened twice";
+  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId) override {
+    ASSERT_TRUE(live.count(process)) << "a proxy for a dead process";
+    ASSERT_TRUE(proxies.try_emplace({process, alias}).second) << "opened twice";
   }
   void read(ProcessIndex) override {
     if (at_read) at_read();
   }
-  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string&,
-                    std::uint64_t) override {
-    ASSERT_EQ(portals.erase({process, alias}), 1u) << "closed twice";
+  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string&,
+                   std::uint64_t) override {
+    ASSERT_EQ(proxies.erase({process, alias}), 1u) << "closed twice";
     ++closed;
     // As a process does at PeerDied: the lease went with its worker.
     std::erase_if(held[process], [&](std::uint64_t lease) { return held_worker[lease] == alias; });
@@ -73,7 +73,7 @@ class Agent final : public RemoteTable::Out {
   std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
   void granted(ProcessIndex process, std::uint64_t, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>&) override {
-    ASSERT_TRUE(portals.count({process, worker})) << "granted before its portal";
+    ASSERT_TRUE(proxies.count({process, worker})) << "granted before its proxy";
     ASSERT_TRUE(held[process].insert(lease).second);
     held_worker[lease] = worker;
   }
@@ -121,7 +121,7 @@ class Agent final : public RemoteTable::Out {
 };
 
 /// Its words about what is another's are told apart by the node that says them.
-TEST(Remote, AnotherNodesWordsAboutALeaseOrAPortalChangeNothing) {
+TEST(Remote, AnotherNodesWordsAboutALeaseOrAProxyChangeNothing) {
   Agent a(node_id(1)), b(node_id(2));
   const NodeId c = node_id(3);
   const ProcessIndex caller = a.start(), worker = b.start();
@@ -149,7 +149,7 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAPortalChangeNothing) {
   for (const auto& lie : to_b) EXPECT_TRUE(b.table.on_message(c, lie));
   EXPECT_EQ(b.given.size(), 1u) << "the lease is out";
   EXPECT_EQ((b.backlog[{alias, 6}]), 1u) << "the request stays";
-  EXPECT_EQ(b.portals.size(), 1u);
+  EXPECT_EQ(b.proxies.size(), 1u);
   EXPECT_FALSE(b.table.arrived(c, {caller, worker, {}})) << "no frame enters";
 
   const std::vector<wire::PeerMessage> to_a{
@@ -158,7 +158,7 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAPortalChangeNothing) {
   for (const auto& lie : to_a) EXPECT_TRUE(a.table.on_message(c, lie));
   EXPECT_EQ(a.held[caller].size(), 1u);
   EXPECT_TRUE(a.came_back.empty());
-  EXPECT_EQ(a.portals.size(), 1u);
+  EXPECT_EQ(a.proxies.size(), 1u);
   EXPECT_EQ(a.table.outstanding(caller, 6), 1u);
 }
 
@@ -187,7 +187,7 @@ struct World {
     if (receiver.dead_nodes.count(from.self_)) return;
     if (const auto* frame = std::get_if<wire::PeerFrame>(&message)) {
       if (const auto alias = receiver.table.arrived(from.self_, *frame))
-        receiver.portals.at({frame->to, *alias}).ring.push_back(1);
+        receiver.proxies.at({frame->to, *alias}).ring.push_back(1);
       return;
     }
     EXPECT_TRUE(receiver.table.on_message(from.self_, message));
@@ -235,8 +235,8 @@ struct World {
         if (agent.dead_nodes.count(other) == 0 && !of(other).live.empty())
           agent.table.connect(process, other, some_live(of(other)), ActorId{1, 1}, 1);
         break;
-      case 7:  // a frame through some portal
-        for (auto& [key, portal] : agent.portals) {
+      case 7:  // a frame through some proxy
+        for (auto& [key, proxy] : agent.proxies) {
           if (below(2) != 0 || !agent.table.may_carry(key.first, key.second)) continue;
           const auto target = agent.table.target(key.second);
           agent.send(target.node, wire::PeerFrame{key.first, target.process, {}});
@@ -245,10 +245,10 @@ struct World {
         }
         break;
       case 8:  // the process takes frames
-        for (auto& [key, portal] : agent.portals) {
-          portal.entered += portal.ring.size();
-          portal.ring.clear();
-          agent.table.entered(key.first, key.second, portal.entered);
+        for (auto& [key, proxy] : agent.proxies) {
+          proxy.entered += proxy.ring.size();
+          proxy.ring.clear();
+          agent.table.entered(key.first, key.second, proxy.entered);
         }
         break;
       default:
@@ -295,7 +295,7 @@ TEST(RemoteTable, ADeadNodeKeepsItsIndexUntilItIsForgotten) {
   EXPECT_NE(agent.table.index_of(dead), index);
 }
 
-TEST(RemoteTable, WhoNamesALostNodeWhileItsPortalsCloseNamesItsNextLife) {
+TEST(RemoteTable, WhoNamesALostNodeWhileItsProxiesCloseNamesItsNextLife) {
   World world(11);
   Agent& a = *world.agents[0];
   const NodeId lost = world.agents[1]->self_;
@@ -309,7 +309,7 @@ TEST(RemoteTable, WhoNamesALostNodeWhileItsPortalsCloseNamesItsNextLife) {
   EXPECT_EQ(a.table.node_of(before), std::nullopt);
 }
 
-TEST(RemoteTable, NoPortalIsOpenedToAnAliasThatIsBeingDropped) {
+TEST(RemoteTable, NoProxyIsOpenedToAnAliasThatIsBeingDropped) {
   for (const bool node : {true, false}) {
     Agent a(node_id(1));
     const NodeId lost = node_id(2);
@@ -326,9 +326,9 @@ TEST(RemoteTable, NoPortalIsOpenedToAnAliasThatIsBeingDropped) {
       a.table.node_died(lost, "it is out of reach", false);
     else
       a.table.on_message(lost, wire::PeerProcessGone{2, 0, 0, "killed"});
-    EXPECT_EQ(a.table.portal_count(), 0u);
+    EXPECT_EQ(a.table.proxy_count(), 0u);
     EXPECT_EQ(a.table.alias_count(), 0u);
-    EXPECT_TRUE(a.portals.empty());
+    EXPECT_TRUE(a.proxies.empty());
     a.kill(first);
     a.kill(second);
   }
@@ -362,7 +362,7 @@ TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {
   EXPECT_FALSE(a.table.talks_to(node_id(2)));
 }
 
-TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {
+TEST(RemoteTable, LeasesAndProxiesBalanceUnderDeaths) {
   int leases = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
@@ -385,13 +385,13 @@ TEST(RemoteTable, LeasesAndPortalsBalanceUnderDeaths) {
     leases += static_cast<int>(held);
     for (auto& agent : world.agents) {
       if (agent->live.empty()) continue;
-      EXPECT_EQ(agent->portals.size(), agent->table.portal_count());
+      EXPECT_EQ(agent->proxies.size(), agent->table.proxy_count());
     }
-    // Portals come in pairs.
-    std::size_t portals = 0;
+    // ProxyChannels come in pairs.
+    std::size_t proxies = 0;
     for (auto& agent : world.agents)
-      if (!agent->live.empty()) portals += agent->portals.size();
-    EXPECT_EQ(portals % 2, 0u);
+      if (!agent->live.empty()) proxies += agent->proxies.size();
+    EXPECT_EQ(proxies % 2, 0u);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(leases, 100) << "the load fell below its floor";
@@ -412,13 +412,13 @@ TEST(RemoteTable, CreditBoundsWhatIsUnderWay) {
   EXPECT_EQ(sent, wire::kCarryWindow);
   world.settle();
   EXPECT_FALSE(a.table.may_carry(1, alias)) << "nothing has entered the ring";
-  const ProcessIndex there = b.portals.begin()->first.second;
+  const ProcessIndex there = b.proxies.begin()->first.second;
   b.table.entered(1, there, sent);
   world.settle();
   EXPECT_TRUE(a.table.may_carry(1, alias));
 }
 
-TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesThePortal) {
+TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesTheProxy) {
   World world(9);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];
@@ -429,11 +429,11 @@ TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesThePortal) {
   a.send(b.self_, wire::PeerFrame{1, 2, {}});
   a.table.carried(1, alias);
   world.settle();
-  EXPECT_EQ(a.portals.size(), 0u);
+  EXPECT_EQ(a.proxies.size(), 0u);
   EXPECT_EQ(a.closed, 1);
 }
 
-TEST(RemoteTable, TalksToANodeWhileAPortalOrARequestIsOpen) {
+TEST(RemoteTable, TalksToANodeWhileAProxyOrARequestIsOpen) {
   World world(13);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];

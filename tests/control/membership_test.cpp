@@ -320,7 +320,7 @@ TEST(Membership, ADeadProcessThatAsksLateDoesNotEndTheOneInItsPlace) {
 TEST(Membership, OfTheDeadTheYoungestAreKept) {
   Cluster c;
   MembershipOptions options;
-  options.max_buried = 2;
+  options.max_tombstones = 2;
   c.members = Membership::recover(*c.store, options, c.now).value();
   c.join(4);
   for (const std::uint64_t n : {4, 1, 2, 3}) c.run(c.members.on_leaving({node_id(n), n}, c.now));

@@ -190,7 +190,7 @@ TEST_F(OwnersBetweenNodes, OnItsWayToTheOwnerItIsKeptUntilItLeaves) {
   EXPECT_EQ(owners.size(), 0u);
 }
 
-TEST_F(OwnersBetweenNodes, APortalReadBeforeTheRing) {
+TEST_F(OwnersBetweenNodes, AProxyReadBeforeTheRing) {
   arrive(kX);
   EXPECT_EQ(owners.depart(kX, kN, 1), kA);
   owners.peer_hold(kN, kX, kA, -1);  // even the receiver's word comes first

@@ -1,5 +1,5 @@
 /// The reference protocol of a cluster in one thread: nodes with an OwnerTable and processes each,
-/// rings and portals that are read in any order, FIFO links of different speed between the nodes,
+/// rings and proxies that are read in any order, FIFO links of different speed between the nodes,
 /// values that are pulled, and deaths of processes and of whole nodes, driven by a seed.
 ///
 ///     OwnershipCluster world(seed);
@@ -261,7 +261,7 @@ class OwnershipCluster final {
     const Who to = self.sending_to;
     const std::vector<ObjectId> sent = std::exchange(self.sending, {});
     if (to.node != p.node)
-      self.portals[to].push_back(sent);
+      self.proxies[to].push_back(sent);
     else if (at(to).alive)
       at(to).inbox[p].push_back(sent);
     for (const ObjectId id : sent) release(p, id);
@@ -508,7 +508,7 @@ class OwnershipCluster final {
     Process& self = at(p);
     if (!self.alive) return;
     if (!self.sending.empty()) {
-      // A frame for another node may wait long for its portal; one for a neighbour goes at once.
+      // A frame for another node may wait long for its proxy; one for a neighbour goes at once.
       if (process_deaths_ && self.sending_to.node != p.node && random_.chance(0.1))
         return die(self);
       return finish_send(p);
@@ -567,8 +567,8 @@ class OwnershipCluster final {
       case ToAgent::Kind::forget: node.kept.forget(p, m.number); break;
     }
   }
-  void read_portals(Node& node, Index p, bool all) {
-    for (auto& [to, queue] : node.process(p).portals) {
+  void read_proxies(Node& node, Index p, bool all) {
+    for (auto& [to, queue] : node.process(p).proxies) {
       if (!all && random_.chance(0.3)) continue;  // no credit for that process now
       while (!queue.empty()) {
         const std::vector<ObjectId> ids = queue.front();
@@ -670,14 +670,14 @@ class OwnershipCluster final {
     }
   }
   /// Half of the nodes read until every ring was empty at one moment, half read each ring once in
-  /// any order; portals are read before or after.
+  /// any order; proxies are read before or after.
   void scan(Node& node, bool calm) {
     if (node.until_clean) {
       std::vector<Index> full;
       for (Index p = 1; p <= node.processes.size(); ++p)
         if (readable(node, p)) full.push_back(p);
       const Index any = 1 + random_.below(node.processes.size());
-      if (!node.process(any).doomed) read_portals(node, any, calm);
+      if (!node.process(any).doomed) read_proxies(node, any, calm);
       if (full.empty()) return void(node.phase = Phase::settle);
       return read_one(node, full[random_.below(full.size())]);
     }
@@ -686,10 +686,10 @@ class OwnershipCluster final {
     const Index p = node.unscanned[which];
     node.unscanned.erase(node.unscanned.begin() + static_cast<std::ptrdiff_t>(which));
     if (node.process(p).doomed) return;
-    const bool portals_first = random_.chance(0.5);
-    if (portals_first) read_portals(node, p, calm);
+    const bool proxies_first = random_.chance(0.5);
+    if (proxies_first) read_proxies(node, p, calm);
     while (readable(node, p)) read_one(node, p);
-    if (!portals_first) read_portals(node, p, calm);
+    if (!proxies_first) read_proxies(node, p, calm);
   }
   /// Its connection closes, then it is reaped; in between its rings are not read.
   void notice_death(Node& node, Index p, bool calm) {
@@ -697,7 +697,7 @@ class OwnershipCluster final {
     if (process.alive || process.buried) return;
     if (!process.doomed && random_.chance(0.7)) return void(process.doomed = true);
     if (!calm && !random_.chance(0.4)) return;
-    read_portals(node, p, true);
+    read_proxies(node, p, true);
     while (!process.ring.empty()) read_one(node, p);
     process.doomed = false;
     process.buried = true;
@@ -719,7 +719,7 @@ class OwnershipCluster final {
     for (Process& process : node.processes) {
       die(process);
       process.ring.clear();
-      process.portals.clear();
+      process.proxies.clear();
     }
     for (auto& other : nodes_) {  // some of what it sent last still arrives
       auto& link = other->links[which];
@@ -812,7 +812,7 @@ class OwnershipCluster final {
     for (const Process& process : node.processes) {
       for (const auto& m : process.ring)
         if (names(m.value, id)) return true;
-      for (const auto& [to, queue] : process.portals)
+      for (const auto& [to, queue] : process.proxies)
         if (process.alive && node.known_dead.count(to.node) == 0 && nodes_[to.node]->alive &&
             names(queue, id))
           return true;

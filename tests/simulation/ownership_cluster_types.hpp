@@ -93,7 +93,7 @@ struct Process {
   std::deque<ToAgent> ring;
   std::deque<FromAgent> agent;
   std::map<Who, std::deque<std::vector<ObjectId>>> inbox;    // by sender
-  std::map<Who, std::deque<std::vector<ObjectId>>> portals;  // to processes of other nodes
+  std::map<Who, std::deque<std::vector<ObjectId>>> proxies;  // to processes of other nodes
   std::vector<ObjectId> sending;                             // counted, not yet published
   Who sending_to;
   std::map<ObjectId, int> awaits, answers;

@@ -262,9 +262,9 @@ void Agent::check_invariants() {
 }
 
 /// Those of the dead are read when they are buried. Nobody writes without waking this loop, and
-/// what waits in a portal, or is about to end, is looked at in each pass.
+/// what waits in a proxy, or is about to end, is looked at in each pass.
 void Agent::drain_rings() {
-  if (!std::exchange(has_input_, false) && !portal_waits_) return;
+  if (!std::exchange(has_input_, false) && !proxy_waits_) return;
   std::vector<ProcessIndex> all;
   for (const auto& [index, proc] : processes_)
     if (!proc->rings->to_agent.empty() && !proc->reaped_at) all.push_back(index);
@@ -272,12 +272,12 @@ void Agent::drain_rings() {
   for (const ProcessIndex index : all)
     if (const auto at = processes_.find(index); at != processes_.end())
       if (!at->second->reaped_at) drain_ring(*at->second);
-  std::vector<PortalKey> portals;
-  for (const auto& [key, portal] : portals_)
-    if (portal.has_work()) portals.push_back(key);
-  for (const PortalKey& key : portals)
-    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
-  portal_waits_ = !portals.empty();
+  std::vector<ProxyKey> proxies;
+  for (const auto& [key, proxy] : proxies_)
+    if (proxy.has_work()) proxies.push_back(key);
+  for (const ProxyKey& key : proxies)
+    if (const auto at = proxies_.find(key); at != proxies_.end()) drain_proxy(at->second);
+  proxy_waits_ = !proxies.empty();
 }
 
 void Agent::drain_ring(Proc& proc) {
@@ -499,9 +499,9 @@ void Agent::bury(Proc& proc) {
   if (cluster_.verbose()) log("process " + std::to_string(index) + " is dead: " + proc.reason);
   proc.reaped_at.reset();  // so that its last messages are read
   drain_ring(proc);
-  for (auto at = portals_.lower_bound({index, 0});
-       at != portals_.end() && at->first.first == index;)
-    drain_portal((at++)->second, true);
+  for (auto at = proxies_.lower_bound({index, 0});
+       at != proxies_.end() && at->first.first == index;)
+    drain_proxy((at++)->second, true);
   check_unsent(proc);
   closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
   proc.reaped_at = now;

@@ -116,7 +116,7 @@ class Agent final : public sim::Node<Packet>,
     std::vector<bool> waiting;  ///< workers to start then → dedicated
     control::JobRecord record;
   };
-  struct Portal {
+  struct ProxyChannel {
     ProcessIndex holder = 0;  ///< the node, in the life that it had then
     ProcessIndex process = 0, alias = 0;
     NodeId node;
@@ -129,8 +129,8 @@ class Agent final : public sim::Node<Packet>,
     std::optional<Ending> ending;
     bool has_work() const { return ending || end.has_input() || end.waiting() > 0; }
   };
-  using PortalKey = std::pair<ProcessIndex, ProcessIndex>;
-  using Portals = std::map<PortalKey, Portal>;
+  using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;
+  using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
 
   // Machine
   Time now() const override { return env_->now(); }
@@ -213,13 +213,13 @@ class Agent final : public sim::Node<Packet>,
   void node_gone(NodeId node, const std::string& why, bool for_ever);
   ProcessIndex index_of(NodeId node);
   ProcessIndex owner_index(NodeId owner);
-  void drain_portal(Portal& portal, bool to_the_end = false);
-  void carry(Portal& portal, Frame& frame);
-  void drop_unread(Portal& portal);
-  void drop_written_since(PortalKey key);
+  void drain_proxy(ProxyChannel& proxy, bool to_the_end = false);
+  void carry(ProxyChannel& proxy, Frame& frame);
+  void drop_unread(ProxyChannel& proxy);
+  void drop_written_since(ProxyKey key);
   void check_unsent(const Proc& proc);
-  void finish_portal(Portals::iterator portal, bool at_once = false);
-  void note_entered(Portal& portal);
+  void finish_proxy(ProxyChannels::iterator proxy, bool at_once = false);
+  void note_entered(ProxyChannel& proxy);
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
   void resume_stalled(NodeId node);
   void halt_actors();
@@ -230,10 +230,10 @@ class Agent final : public sim::Node<Packet>,
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
-  void open_portal(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId node) override;
   void read(ProcessIndex process) override;
-  void close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
-                    std::uint64_t started) override;
+  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                   std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
@@ -292,9 +292,9 @@ class Agent final : public sim::Node<Packet>,
   agent::RemoteTable remote_;
   BulkMoves moves_;
   sim::FlatMap<ProcessIndex, std::unique_ptr<Proc>> processes_;
-  Portals portals_;
-  Portals closed_;  ///< of which the process has yet to read that they are
-  std::set<PortalKey> stalled_;
+  ProxyChannels proxies_;
+  ProxyChannels closed_;  ///< of which the process has yet to read that they are
+  std::set<ProxyKey> stalled_;
   bool holds_answers_ = false, halts_actors_ = false;
   std::int64_t said_ = client::kServesAlways;  ///< on its doorbell
   SleepClock sleep_;
@@ -313,8 +313,8 @@ class Agent final : public sim::Node<Packet>,
   ProcessIndex next_process_ = 1;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
-  bool has_input_ = false;     ///< something may have come since the rings were read
-  bool portal_waits_ = false;  ///< one had work when they were read last
+  bool has_input_ = false;    ///< something may have come since the rings were read
+  bool proxy_waits_ = false;  ///< one had work when they were read last
   /// By the request to control; whether that has made it, as far as this node has heard.
   std::map<std::uint64_t, std::pair<ActorId, bool>> spawned_;
   std::uint64_t passes_ = 0;

@@ -207,57 +207,57 @@ ProcessIndex Agent::owner_index(NodeId owner) {
   return owner == id_ || !owner ? kSelf : index_of(owner);
 }
 
-// --- portals
+// --- proxies
 
-void Agent::open_portal(ProcessIndex index, ProcessIndex alias, NodeId node) {
+void Agent::open_proxy(ProcessIndex index, ProcessIndex alias, NodeId node) {
   Proc* proc = find_proc(index);
   if (proc == nullptr || !proc->process) return;
-  const PortalKey key{index, alias};
-  if (const auto before = portals_.find(key); before != portals_.end()) {
-    env_->check(before->second.ending.has_value(), "a portal is opened that is open");
-    finish_portal(before, true);
+  const ProxyKey key{index, alias};
+  if (const auto before = proxies_.find(key); before != proxies_.end()) {
+    env_->check(before->second.ending.has_value(), "a proxy is opened that is open");
+    finish_proxy(before, true);
   }
-  Portal& portal = portals_[key];
-  portal.process = index;
-  portal.alias = alias;
-  portal.node = node;
-  portal.holder = index_of(node);
+  ProxyChannel& proxy = proxies_[key];
+  proxy.process = index;
+  proxy.alias = alias;
+  proxy.node = node;
+  proxy.holder = index_of(node);
   auto channel = std::make_shared<Channel>();
   channel->capacity = cluster_.plan.ring_capacity;
-  portal.end = End(channel, 0);
-  portal.end.on_wake([this] { wake_agent(); });
-  proc->process->connect(alias, End(channel, 1), true, portal.holder);
+  proxy.end = End(channel, 0);
+  proxy.end.on_wake([this] { wake_agent(); });
+  proc->process->connect(alias, End(channel, 1), true, proxy.holder);
 }
 
 void Agent::read(ProcessIndex process) {
   if (Proc* proc = find_proc(process)) drain_ring(*proc);
 }
 
-void Agent::close_portal(ProcessIndex process, ProcessIndex alias, const std::string& reason,
-                         std::uint64_t started) {
-  const auto at = portals_.find({process, alias});
-  if (at == portals_.end()) return;
+void Agent::close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+                        std::uint64_t started) {
+  const auto at = proxies_.find({process, alias});
+  if (at == proxies_.end()) return;
   drop_unread(at->second);
-  at->second.ending = Portal::Ending{reason, started};
-  finish_portal(at);
+  at->second.ending = ProxyChannel::Ending{reason, started};
+  finish_proxy(at);
 }
 
-void Agent::finish_portal(Portals::iterator at, bool at_once) {
-  Portal& portal = at->second;
-  if (Proc* proc = find_proc(portal.process)) {
-    if (!portal.end.flush() && !at_once) {
-      portal_waits_ = true;
+void Agent::finish_proxy(ProxyChannels::iterator at, bool at_once) {
+  ProxyChannel& proxy = at->second;
+  if (Proc* proc = find_proc(proxy.process)) {
+    if (!proxy.end.flush() && !at_once) {
+      proxy_waits_ = true;
       return;
     }
-    send(*proc, wire::PeerDied{portal.alias, portal.ending->reason, portal.ending->started});
+    send(*proc, wire::PeerDied{proxy.alias, proxy.ending->reason, proxy.ending->started});
   }
   stalled_.erase(at->first);
-  portal.end.let_go();
-  if (auto closed = portals_.extract(at); find_proc(closed.key().first) != nullptr)
+  proxy.end.let_go();
+  if (auto closed = proxies_.extract(at); find_proc(closed.key().first) != nullptr)
     closed_.insert(std::move(closed));
 }
 
-void Agent::drop_written_since(PortalKey key) {
+void Agent::drop_written_since(ProxyKey key) {
   const auto closed = closed_.extract(key);
   if (closed) drop_unread(closed.mapped());
 }
@@ -265,9 +265,9 @@ void Agent::drop_written_since(PortalKey key) {
 /// Each count that a process took for a node has its frame, which has left or is still there.
 void Agent::check_unsent(const Proc& proc) {
   std::int64_t refs = 0;
-  for (const Portals* portals : {&portals_, &closed_})
-    for (auto at = portals->lower_bound({proc.index, 0});
-         at != portals->end() && at->first.first == proc.index; ++at)
+  for (const ProxyChannels* proxies : {&proxies_, &closed_})
+    for (auto at = proxies->lower_bound({proc.index, 0});
+         at != proxies->end() && at->first.first == proc.index; ++at)
       at->second.end.each_unread([&](const Frame& frame) {
         wire::for_each_ref(frame.message, [&](ObjectId) { ++refs; });
       });
@@ -276,80 +276,80 @@ void Agent::check_unsent(const Proc& proc) {
                  " refs for nodes, and frames with " + std::to_string(refs) + " were still there");
 }
 
-void Agent::drop_unread(Portal& portal) {
-  while (auto frame = portal.end.receive())
+void Agent::drop_unread(ProxyChannel& proxy) {
+  while (auto frame = proxy.end.receive())
     wire::for_each_ref(frame->message,
-                       [&](ObjectId id) { owners_.hold(id, portal.holder, -1, portal.process); });
+                       [&](ObjectId id) { owners_.hold(id, proxy.holder, -1, proxy.process); });
 }
 
 std::uint64_t Agent::started(ProcessIndex process, ProcessIndex alias) {
-  const auto at = portals_.find({process, alias});
-  return at == portals_.end() ? 0 : at->second.end.peer_started();
+  const auto at = proxies_.find({process, alias});
+  return at == proxies_.end() ? 0 : at->second.end.peer_started();
 }
 
-void Agent::note_entered(Portal& portal) {
-  portal.end.flush();
-  remote_.entered(portal.process, portal.alias, portal.pushed - portal.end.waiting());
+void Agent::note_entered(ProxyChannel& proxy) {
+  proxy.end.flush();
+  remote_.entered(proxy.process, proxy.alias, proxy.pushed - proxy.end.waiting());
 }
 
-void Agent::drain_portal(Portal& portal, bool to_the_end) {
-  const PortalKey key{portal.process, portal.alias};
-  if (portal.ending) return finish_portal(portals_.find(key));
-  const auto proc = processes_.find(portal.process);
+void Agent::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
+  const ProxyKey key{proxy.process, proxy.alias};
+  if (proxy.ending) return finish_proxy(proxies_.find(key));
+  const auto proc = processes_.find(proxy.process);
   if (proc != processes_.end()) drain_ring(*proc->second);
-  note_entered(portal);
-  const bool held = actors_.hosts(portal.process) && !network_->may_serve(env_->now());
+  note_entered(proxy);
+  const bool held = actors_.hosts(proxy.process) && !network_->may_serve(env_->now());
   if (held) {
     holds_answers_ = true;
     truth().mark(Mark::held_answers);
   }
   for (;;) {
-    if (held || (!to_the_end && (!remote_.may_carry(portal.process, portal.alias) ||
-                                 !network_->can_send(portal.node)))) {
-      if (stalled_.insert(key).second) truth().mark(Mark::portal_stalled);
+    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.alias) ||
+                                 !network_->can_send(proxy.node)))) {
+      if (stalled_.insert(key).second) truth().mark(Mark::proxy_stalled);
       return;
     }
-    auto frame = portal.end.receive();
+    auto frame = proxy.end.receive();
     if (!frame) break;
     if (names_place(frame->message)) {
       truth().fail("a place in memory leaves its node");
       break;
     }
-    carry(portal, *frame);
+    carry(proxy, *frame);
   }
   stalled_.erase(key);
 }
 
-void Agent::carry(Portal& portal, Frame& frame) {
+void Agent::carry(ProxyChannel& proxy, Frame& frame) {
   wire::PeerFrame carried;
-  carried.from = portal.process;
-  carried.to = remote_.target(portal.alias).process;
-  const ProcessIndex to = portal.holder;
+  carried.from = proxy.process;
+  carried.to = remote_.target(proxy.alias).process;
+  const ProcessIndex to = proxy.holder;
   wire::for_each_ref(frame.message, [&](ObjectId id) {
-    const ProcessIndex owner = owners_.depart(id, to, portal.process);
+    const ProcessIndex owner = owners_.depart(id, to, proxy.process);
     if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);
     carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
   });
   if (const auto* call = std::get_if<wire::Call>(&frame.message))
-    portal.end.count_started(call->sequence);  // from here on nobody knows better
+    proxy.end.count_started(call->sequence);  // from here on nobody knows better
   const BlobView head = writer_.encode(frame.message);
   Blob whole(head.begin(), head.end());
   whole.insert(whole.end(), frame.payload.begin(), frame.payload.end());
-  network_->send(portal.node, carried, whole);
-  remote_.carried(portal.process, portal.alias);
+  network_->send(proxy.node, carried, whole);
+  remote_.carried(proxy.process, proxy.alias);
 }
 
 void Agent::resume_stalled(NodeId node) {
-  for (const PortalKey& key : std::set<PortalKey>(stalled_))
-    if (const auto at = portals_.find(key); at != portals_.end() && at->second.node == node)
-      drain_portal(at->second);
+  for (const ProxyKey& key : std::set<ProxyKey>(stalled_))
+    if (const auto at = proxies_.find(key); at != proxies_.end() && at->second.node == node)
+      drain_proxy(at->second);
 }
 
 void Agent::release_answers() {
   if (!holds_answers_ || !network_->may_serve(env_->now())) return;
   holds_answers_ = false;
-  for (const PortalKey& key : std::set<PortalKey>(stalled_))
-    if (const auto at = portals_.find(key); at != portals_.end()) drain_portal(at->second);
+  for (const ProxyKey& key : std::set<ProxyKey>(stalled_))
+    if (const auto at = proxies_.find(key); at != proxies_.end()) drain_proxy(at->second);
 }
 
 /// What came for it meanwhile is read when it goes on.
@@ -399,13 +399,13 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   const auto alias = remote_.arrived(from, frame);
   if (!alias) return;
   for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
-  const auto at = portals_.find({frame.to, *alias});
-  if (at == portals_.end()) return;  // its process has died and is not buried yet
-  Portal& portal = at->second;
-  ++portal.pushed;
-  portal.end.send(
+  const auto at = proxies_.find({frame.to, *alias});
+  if (at == proxies_.end()) return;  // its process has died and is not buried yet
+  ProxyChannel& proxy = at->second;
+  ++proxy.pushed;
+  proxy.end.send(
       {std::move(decoded->message), Blob(decoded->payload.begin(), decoded->payload.end())});
-  note_entered(portal);
+  note_entered(proxy);
 }
 
 // --- RemoteTable::Out, BulkMoves::Out, OwnerTable::Out

@@ -41,7 +41,7 @@ std::string Agent::left_over() const {
   add("processes", processes_.size());
   add("leases", leases_.lease_count());
   add("workers", leases_.worker_count());
-  add("portals", portals_.size());
+  add("proxies", proxies_.size());
   add("lives", actors_.hosted());
   add("watched actors", actors_.watched());
   add("pulls", moves_.pulls());

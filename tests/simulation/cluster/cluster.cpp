@@ -77,7 +77,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "refused_store",
                                         "held_answers",
                                         "actor_halted",
-                                        "portal_stalled",
+                                        "proxy_stalled",
                                         "lost_object",
                                         "killed_twice",
                                         "next_life_waited",

@@ -93,7 +93,7 @@ enum class Mark : std::uint8_t {
   refused_store,
   held_answers,
   actor_halted,
-  portal_stalled,
+  proxy_stalled,
   lost_object,
   killed_twice,
   next_life_waited,
