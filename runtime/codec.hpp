@@ -1,8 +1,7 @@
 /// How values cross between processes, for those who want to encode one themselves.
 ///
 ///     struct Point { int x; double y; };                         // an aggregate: nothing to write
-///     class Polygon {                                            // a class: say what it consists
-///     of
+///     class Polygon {                                            // a class: say its parts
 ///       friend auto fields(Polygon& p) { return std::tie(p.name_, p.corners_); }
 ///     };
 ///

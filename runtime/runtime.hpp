@@ -10,8 +10,7 @@
 ///     int main(int argc, char** argv) {
 ///       return troupe::run(argc, argv, [](troupe::Context& ctx) {
 ///         auto a = ctx.submit<area>(2.0);                 // a Ref<double>, at once
-///         std::cout << ctx.get(ctx.submit<area>(a));      // the value of `a` goes from worker to
-///         worker
+///         std::cout << ctx.get(ctx.submit<area>(a));      // from worker to worker
 ///       });
 ///     }
 ///

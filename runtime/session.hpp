@@ -1,8 +1,9 @@
 /// Entry into troupe: one executable plays every role, so `main` begins here.
 ///
 ///     int main(int argc, char** argv) {
-///       return troupe::run(argc, argv, [](troupe::Context& ctx) { std::cout <<
-///       ctx.get(ctx.submit<f>(1)); });
+///       return troupe::run(argc, argv, [](troupe::Context& ctx) {
+///         std::cout << ctx.get(ctx.submit<f>(1));
+///       });
 ///     }
 ///
 /// Code before `run`, and global constructors, execute once in the driver and once in each node's

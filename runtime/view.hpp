@@ -3,8 +3,7 @@
 ///     auto v = ctx.view(ref);                        // Ref<std::vector<double>>
 ///     double sum = 0;
 ///     for (double x : v) sum += x;                   // no copy: v shows shared memory
-///     for (double x : *ctx.view(ref)) sum += x;      // a temporary stays pinned through the loop,
-///     too
+///     for (double x : *ctx.view(ref)) sum += x;      // a temporary stays pinned in the loop
 ///
 /// A view of a vector of trivially copyable elements is a span, of a string a string_view; an Array
 /// is itself; anything else is decoded once, into a const T inside the View. The object stays

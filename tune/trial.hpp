@@ -2,8 +2,9 @@
 ///
 ///     void trial(tune::Trial& t, Hp hp) {
 ///       Net net;
-///       t.restore(net);                                   // its own checkpoint, or a better
-///       trial's while (t.report(net.train_epoch(hp.lr), net)) {}  // false: stop here
+///       t.restore(net);                           // its own checkpoint, or a better trial's
+///       while (t.report(net.train_epoch(hp.lr), net)) {          // false: stop here
+///       }
 ///     }
 ///     void gang(tune::Trial& t, Hp hp, Ref<Data> data) {  // the same with worker processes
 ///       train::fit<train_loop>(t, {.workers = 2}, hp, data);

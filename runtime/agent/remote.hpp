@@ -8,8 +8,7 @@
 ///     remote.spilled(process, key, node, shape, job);       // → out.send(node, PeerLeaseRequest)
 ///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_proxy, out.granted
 ///     remote.carried(process, alias);                       // a frame leaves: counts its credit
-///     remote.node_died(node, why);                          // → out.close_proxy …,
-///     out.spill_failed
+///     remote.node_died(node, why);                // → out.close_proxy …, out.spill_failed
 ///
 /// Invariants: REMOTE-1 a frame reaches a process only through a proxy that this process knows.
 /// REMOTE-2 every lease that another node gave is returned, reclaimed by its death, or held by a

@@ -5,8 +5,7 @@
 ///     auto out = actors.on_spawn(request, now);          // PlaceActor once it is durable
 ///     out = actors.on_placed(id, incarnation, node, node_epoch);     // StartActor to its agent
 ///     out = actors.on_started(id, incarnation, node, node_epoch, worker);   // ActorUpdate to all
-///     watchers out = actors.on_node_dead(node, node_epoch, why, now);       // restarts what it
-///     had
+///     out = actors.on_node_dead(node, node_epoch, why, now);         // restarts what it had
 ///
 /// States: pending (durable soon) -> placing (PlaceActor is out, then StartActor) -> alive ->
 /// restarting (placing again) -> dead. Every placing gets a new incarnation, control's epoch in the

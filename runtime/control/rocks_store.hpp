@@ -1,8 +1,7 @@
 /// The Store in a folder: RocksDB for the records, a file of two slots for the mark.
 ///
 ///     auto store = open_rocks_store("/var/lib/troupe", {});
-///     if (!store) std::cerr << store.error().what();   // locked by pid 712 | damaged: file,
-///     offset
+///     if (!store) std::cerr << store.error().what();   // locked by pid 712
 ///
 /// The folder (0700) holds `lock` (with the holder's pid), `mark` (two 4 KiB slots), `db/`
 /// (RocksDB) and `reserve` (space that is given up when a full disk would keep control from

@@ -1,11 +1,10 @@
 /// The agent's half of membership: heartbeats, and the rule by which an agent that is cut off ends
 /// itself before anybody may start its actors elsewhere. A plain state machine.
 ///
-///     SelfFencing cutoff({}, self, session);
-///     auto out = cutoff.start(now);                       // Reconnect: register with epoch 0
-///     timer.set(cutoff.next_tick());                      // on_tick(now)
-///     if (!cutoff.may_serve(now)) refuse();               // before a call of an actor, and a
-///     reply
+///     SelfFencing fencing({}, self, session);
+///     auto out = fencing.start(now);               // Reconnect: register with epoch 0
+///     timer.set(fencing.next_tick());              // on_tick(now)
+///     if (!fencing.may_serve(now)) refuse();       // before a call of an actor, and a reply
 ///
 /// Contact is the time at which the last answered heartbeat was *sent*. At 3 s without contact the
 /// voters are asked twice a second. Cut off, when a peer hears control or says that we are

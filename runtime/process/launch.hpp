@@ -4,7 +4,8 @@
 ///     launcher:  send_config(socket, config);  Result<Ready> r = receive_ready(socket, 10s, "…");
 ///     child:     Result<AgentConfig> c = receive_agent_config(socket, 10s);
 ///                send_ready(socket, Ready{.door = "tcp://127.0.0.1:40001"});
-///     The socket stays open for as long as both live: its end tells each that the other is gone.
+///
+/// The socket stays open for as long as both live: its end tells each that the other is gone.
 ///
 /// A packet is 32 secret bytes followed by JSON, at most 32 KiB together. So the secret stands in
 /// no argument list, environment, file or JSON value; the buffers that held it are wiped.

@@ -5,8 +5,7 @@
 /// `static int f(int)`.
 ///
 ///     FunctionKey key = registry.key_of(callable);        // caller
-///     const Callable* c = registry.find(key);             // worker; nullptr: not an entry of this
-///     build
+///     const Callable* c = registry.find(key);             // worker; nullptr: of another build
 #pragma once
 
 #include "troupe/runtime/detail/engine.hpp"

@@ -3,8 +3,7 @@
 ///
 ///     ClusterView view;                           // nodes sorted by id
 ///     Decision d = place(view, {.need = {.gpus = 2 * kUnit}});
-///     if (d.kind == Decision::Kind::infeasible) fail(d.why);   // "needs 2 GPU, no node has more
-///     than 1"
+///     if (d.kind == Decision::Kind::infeasible) fail(d.why);   // "needs 2 GPU, no node has …"
 ///
 /// Default placement is hybrid, as in Ray: pack onto the asking node, then onto the others in
 /// order, while they stay below half use; beyond that the least used node.

@@ -2,8 +2,7 @@
 ///
 ///     test::Proxy proxy;                                   // runs on a thread of its own
 ///     std::string via = proxy.in_front_of("tcp://127.0.0.1:6500");
-///     proxy.drop_all();                                    // every connection closes, in-flight
-///     bytes die
+///     proxy.drop_all();                                    // bytes in flight are lost
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"

@@ -2,8 +2,7 @@
 ///
 ///     internal::Context context;  internal::Socket door(context, ZMQ_ROUTER);
 ///     door.set(ZMQ_CURVE_SERVER, 1);  if (!door.bind("tcp://127.0.0.1:*")) report(door.error());
-///     epoll.add(door.fd());           // readable: ask door.readable() and receive until it is
-///     false
+///     epoll.add(door.fd());           // readable: receive until door.readable() is false
 ///
 /// ZMQ_FD reports edges of an inner mailbox, not messages: after it fired, and after every send,
 /// readable() must be asked until it says no, or receive() called until it finds nothing; both read

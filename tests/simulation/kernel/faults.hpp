@@ -1,7 +1,6 @@
 /// The kinds of fault, how often a schedule injects them, and how many took effect.
 ///
-///     FaultPlan plan = FaultPlan::random(random, {.kill = true});   // a different mix for each
-///     seed
+///     FaultPlan plan = FaultPlan::random(random, {.kill = true});   // a mix for each seed
 #pragma once
 
 #include "troupe/runtime/base/random.hpp"

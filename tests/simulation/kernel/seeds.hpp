@@ -1,8 +1,7 @@
 /// Runs a scenario over many seeds, checks that it is deterministic and says what it did.
 ///
-///     sim::Summary s = sim::run_seeds("Link.Delivers", 2000, [](std::uint64_t seed) { return
-///     run_one(seed); }); ASSERT_TRUE(s.ok()) << s.text();     // names the seed, the reason and
-///     how to replay it
+///     sim::Summary s = sim::run_seeds("Link.Delivers", 2000, run_one);
+///     ASSERT_TRUE(s.ok()) << s.text();     // names the seed, the reason and how to replay it
 ///
 /// Every twentieth seed runs twice here, and those again in another process (the same test program
 /// with the scenario's name as its gtest filter), and all trace hashes must agree.
