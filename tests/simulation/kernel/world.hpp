@@ -1,14 +1,14 @@
 /// The simulator's kernel: many nodes in one thread on virtual time, over a network and disks that
 /// one seed makes fail. Everything random comes from the seed, so the same seed gives the same run.
 ///
-///     struct Echo : sim::Node<Blob> {                       // a node: a core behind this
-///     interface
+///     struct Echo : sim::Node<Blob> {                       // a node: a core in this interface
 ///       void on_message(sim::Env<Blob>& env, sim::NodeIndex from, Blob m) override {
-///       env.send(from, m); }
+///         env.send(from, m);
+///       }
 ///     };
-///     sim::World<Blob> world({.seed = 7, .nodes = 3}, [](sim::NodeIndex) { return
-///     std::make_unique<Echo>(); }); sim::Report report = world.run({.faults_for = 60s,
-///     .liveness_within = 120s, .done = all_answered});
+///     sim::World<Blob> world({.seed = 7, .nodes = 3},
+///                            [](sim::NodeIndex) { return std::make_unique<Echo>(); });
+///     sim::Report report = world.run({.faults_for = 60s, .liveness_within = 120s, .done = all});
 ///
 /// A run has two phases. In the first the faults of the plan strike. Then everything heals (cut
 /// routes, paused and dead nodes) and the work must be done within bounded virtual time; if not,
