@@ -1,4 +1,5 @@
 #include "troupe/objectstore/spiller.hpp"
+#include "troupe/runtime/base/log.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -132,8 +133,8 @@ void Spiller::wrote(const SpillDone& done, Time now) {
   // The copy on disk is whole: it was written from a pinned view. So a host that knows no such
   // memory any more costs nobody his object; it is said, since it should not be.
   if (const auto freed = host_.free(object.at); !freed)
-    std::fprintf(stderr, "troupe: a spilled object of process %u had no memory to give back: %s\n",
-                 object.at.process, freed.error().what());
+    log_line("a spilled object of process %u had no memory to give back: %s", object.at.process,
+             freed.error().what());
 }
 
 void Spiller::read(const SpillDone& done, Time now) {

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/agent/internal/outbox.hpp"
 #include "troupe/runtime/agent/silence.hpp"
+#include "troupe/runtime/base/log.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -237,8 +238,8 @@ struct Network::Impl {
   Peer* addressee(NodeId to) {
     // Ids come in messages of others, too: a wrong one must not end this node.
     if (to == options.self.id || to == head->node) {
-      std::fprintf(stderr, "troupe: a message for %s, which takes none of that kind, is not sent\n",
-                   to == head->node ? "control" : "this node itself");
+      log_line("a message for %s, which takes none of that kind, is not sent",
+               to == head->node ? "control" : "this node itself");
       return nullptr;
     }
     if (Peer* peer = find(to)) return peer;

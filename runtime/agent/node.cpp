@@ -1,5 +1,6 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/process/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
@@ -122,7 +123,7 @@ int run_member(Fd launcher) {
   }
   const std::string why = node->serve_cluster(std::move(launcher));
   if (why.empty()) return 0;
-  std::fprintf(stderr, "troupe: %s ends: %s\n", name.c_str(), why.c_str());
+  log_line("%s ends: %s", name.c_str(), why.c_str());
   return 1;
 }
 
@@ -493,7 +494,7 @@ void run_agent(Fd socket, const std::string& options) {
     else
       code = run_private(std::move(socket), options);
   } catch (const Error& error) {
-    std::fprintf(stderr, "troupe: the node's agent could not go on: %s\n", explain(error).c_str());
+    log_line("the node's agent could not go on: %s", explain(error).c_str());
     code = 1;
   }
   std::fflush(nullptr);

@@ -2,6 +2,7 @@
 /// those that nodes have left which are gone.
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/values.hpp"
 
 #include <algorithm>
@@ -78,8 +79,8 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
   const bool is_over = copy_plan_.is_over(object);
   copy_plan_.ended(object, now, false);
   if (!is_over && !std::exchange(copies_fail_, true))
-    std::fprintf(stderr, "troupe: %s: objects are not copied to the shared spill folders: %s\n",
-                 options_.name.c_str(), why.what());
+    log_line("%s: objects are not copied to the shared spill folders: %s", options_.name.c_str(),
+             why.what());
 }
 
 // --- of nodes that are gone, and of this one when its own bytes have gone bad

@@ -1,5 +1,6 @@
 /// The door of the agent: what a process says passes here, or does nothing.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/log.hpp"
 
 #include <bit>
 #include <cstdio>
@@ -55,8 +56,8 @@ std::string Node::account_of(Process& from, const std::string& said) const {
                                std::to_string(from.told_pid) + " of job " + from.job.str() +
                                ") said " + said;
   if (std::has_single_bit(++from.objections))
-    std::fprintf(stderr, "troupe: %s: refused, %llu so far: %s\n", options_.name.c_str(),
-                 static_cast<unsigned long long>(from.objections), sentence.c_str());
+    log_line("%s: refused, %llu so far: %s", options_.name.c_str(),
+             static_cast<unsigned long long>(from.objections), sentence.c_str());
   return sentence;
 }
 

@@ -1,6 +1,7 @@
 /// Jobs of this node: one for each driver whose work runs here, with the program that its workers
 /// are forked from.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/log.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -159,8 +160,7 @@ void Node::program(JobId id, const Result<process::Program>& program) {
 /// Its workers cannot be had on this node: everything here that waits for one is told.
 void Node::job_failed(Job& job, const std::string& why) {
   if (job.state != Job::State::failed && !job.ended)
-    std::fprintf(stderr, "troupe: %s: workers of a job cannot be started here: %s\n",
-                 options_.name.c_str(), why.c_str());
+    log_line("%s: workers of a job cannot be started here: %s", options_.name.c_str(), why.c_str());
   const Time now = steady_now();
   job.state = Job::State::failed;
   job.why = why;

@@ -1,6 +1,7 @@
 /// Memory of the node when there is not enough of it: who waits for some, what was spilled, and
 /// what processes are told of it.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/process/role.hpp"
@@ -404,7 +405,7 @@ void Node::guard_memory() {
   if (!victim) return;
   if (Process* worker = find(victim->process)) {
     worker->sentence = process::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
-    std::fprintf(stderr, "troupe: %s\n", worker->sentence.c_str());
+    log_line("%s", worker->sentence.c_str());
     kill_worker(victim->process);
   }
 }

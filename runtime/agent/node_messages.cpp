@@ -1,6 +1,7 @@
 /// What processes tell their agent.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -399,8 +400,7 @@ bool Node::hear_control() {
   auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
   for (control::FromControl& message : messages) on_control(message);
   if (control_)
-    for (const std::string& line : control_->take_lines())
-      std::fprintf(stderr, "troupe: %s\n", line.c_str());
+    for (const std::string& line : control_->take_lines()) log_line("%s", line.c_str());
   return !messages.empty();
 }
 
@@ -408,7 +408,7 @@ bool Node::hear_control() {
 void Node::say_to_control(const control::ToControl& message) {
   const std::optional<Error> error = network_->send_control(message);
   if (!error) return;
-  std::fprintf(stderr, "troupe: %s: %s\n", options_.name.c_str(), error->message().c_str());
+  log_line("%s: %s", options_.name.c_str(), error->message().c_str());
   if (auto answer = control::refusal_of(message, error->shared_info()))
     refused_.push_back(*std::move(answer));
 }

@@ -1,5 +1,6 @@
 /// Workers: asked of the zygote, introduced by their hello, buried when it has reaped them.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/process/orphans.hpp"
 #include "troupe/runtime/process/role.hpp"
 
@@ -253,8 +254,7 @@ void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std:
   const auto at = jobs_.find(number);
   if (at == jobs_.end() || at->second.ended) return;
   Job& job = at->second;
-  if (++job.failed_starts == 1)
-    std::fprintf(stderr, "troupe: a worker could not be started: %s\n", why.c_str());
+  if (++job.failed_starts == 1) log_line("a worker could not be started: %s", why.c_str());
   if (job.failed_starts < 10) return;
   if (!network_) return go_down("workers cannot be started: " + why);
   job_failed(job, why);

@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 
 #include <pthread.h>
@@ -84,8 +85,7 @@ bool make_timer() {
   event._sigev_un._tid = g_actor_thread;
   timer_t made{};
   if (g_signal == 0 || timer_create(CLOCK_BOOTTIME, &event, &made) != 0) {
-    std::fprintf(stderr,
-                 "troupe: no timer for an actor: it does not notice when its agent hangs\n");
+    log_line("no timer for an actor: it does not notice when its agent hangs");
     g_word = nullptr;
     return false;
   }

@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/engine.hpp"
 
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/process/registry.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -849,8 +850,7 @@ void ClientEngine::watch(ActorId actor) {
 void ClientEngine::fail(ActorCall& call, const Error& reason) {
   const Error error = located(reason, call.call, nullptr, 0);
   if (call.results.empty())
-    std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call.call.callable->class_name,
-                 error.what());
+    log_line("a tell to %s failed: %s", call.call.callable->class_name, error.what());
   for (const auto& result : call.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
       settle_error(entry_of(result), error);

@@ -1,5 +1,6 @@
 /// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All
 /// under the lock.
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/process/role.hpp"
@@ -115,9 +116,8 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     switch (peer.channel.receive(frame_.data(), size)) {
       case ring::Pop::empty: return;
       case ring::Pop::corrupt:
-        std::fprintf(stderr,
-                     "troupe: process %llu of this node sent damaged frames; it is ignored\n",
-                     static_cast<unsigned long long>(peer.process));
+        log_line("process %llu of this node sent damaged frames; it is ignored",
+                 static_cast<unsigned long long>(peer.process));
         drop_peer(peer);
         return;
       case ring::Pop::frame: break;
@@ -126,13 +126,13 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
-      std::fprintf(stderr, "troupe: process %llu of this node sent a bad message: %s\n",
-                   static_cast<unsigned long long>(peer.process), decoded.error().what());
+      log_line("process %llu of this node sent a bad message: %s",
+               static_cast<unsigned long long>(peer.process), decoded.error().what());
       drop_peer(peer);
       return;
     }
     if (peer.remote && names_memory(decoded->message)) {
-      std::fprintf(stderr, "troupe: a process of another node sent a place in its memory\n");
+      log_line("a process of another node sent a place in its memory");
       drop_peer(peer);
       return;
     }
@@ -515,8 +515,7 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
     for (const auto& result : results) settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr)
-      std::fprintf(stderr, "troupe: a tell to %s failed: %s\n", call->call.callable->class_name,
-                   error.what());
+      log_line("a tell to %s failed: %s", call->call.callable->class_name, error.what());
   } else if (reply.index < results.size() &&
              !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
     Entry& result = entry_of(results[reply.index]);

@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/worker.hpp"
 
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/client/run.hpp"
@@ -352,7 +353,7 @@ void run_worker(Fd socket, std::uint64_t token) {
   } catch (const Error& error) {
     code = 1;
     if (started || error.code() != Code::out_of_memory)  // else its agent says what it lacked
-      std::fprintf(stderr, "troupe: a worker could not start: %s\n", error.what());
+      log_line("a worker could not start: %s", error.what());
   }
   std::fflush(nullptr);
   _exit(code);  // static destructors belong to the driver

@@ -1,4 +1,5 @@
 // The process of control, from its launcher's first word to the last.
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/process/launch.hpp"
@@ -60,7 +61,7 @@ void run_control(Fd launcher, const std::string&) {
   const process::Ready ready{.door = (*server)->door(), .error = {}};
   if (!process::send_ready(launcher.get(), ready)) _exit(1);
   const Result<void> end = (*server)->run(launcher.get());
-  if (!end) std::fprintf(stderr, "troupe: control ends: %s\n", end.error().message().c_str());
+  if (!end) log_line("control ends: %s", end.error().message().c_str());
   server->reset();  // before the exit, which runs no destructor of the program's own
   _exit(end ? 0 : 1);
 }

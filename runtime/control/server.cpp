@@ -1,5 +1,6 @@
 #include "troupe/runtime/control/server.hpp"
 
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/internal/disk_thread.hpp"
 #include "troupe/runtime/control/internal/prober.hpp"
@@ -186,7 +187,7 @@ struct Server::Impl : Service::Out {
     waiting.erase(node);
   }
 
-  void say(const std::string& line) override { std::fprintf(stderr, "troupe: %s\n", line.c_str()); }
+  void say(const std::string& line) override { log_line("%s", line.c_str()); }
 
   void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) override {
     if (error)

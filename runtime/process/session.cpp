@@ -1,6 +1,7 @@
 #include "troupe/runtime/session.hpp"
 
 #include "troupe/objectstore/arena.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
@@ -234,9 +235,7 @@ void Session::State::start_cluster(const SessionOptions& options) {
   static_cast<process::NodeOffer&>(wanted) = offer_of(options);
   wanted.nodes = options.nodes;
   wanted.embedded = true;
-  wanted.on_event = [](const process::ClusterEvent& event) {
-    std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
-  };
+  wanted.on_event = [](const process::ClusterEvent& event) { log_line("%s", event.text.c_str()); };
   cluster = process::LocalCluster::start(std::move(wanted)).value();
   auto visitor = process::knock(cluster->nodes().front().socket_name);
   attach(std::move(visitor.value().socket), {});
@@ -280,8 +279,8 @@ void Session::State::join_by_token(std::string token, const std::string& source)
   auto visitor = process::knock(node.socket_name);
   if (!visitor) cannot_join(source, visitor.error());
   attach(std::move(visitor->socket), std::move(hello));
-  std::fprintf(stderr, "troupe: joined cluster %s as %s, which runs nothing itself (%s)\n",
-               cluster->id().str().substr(0, 8).c_str(), node.name.c_str(), source.c_str());
+  log_line("joined cluster %s as %s, which runs nothing itself (%s)",
+           cluster->id().str().substr(0, 8).c_str(), node.name.c_str(), source.c_str());
 }
 
 void Session::State::join(const std::string& address, const std::string& source) {
@@ -300,9 +299,8 @@ void Session::State::join(const std::string& address, const std::string& source)
   const auto nodes = engine->nodes();
   const auto alive = std::count_if(nodes.begin(), nodes.end(),
                                    [](const detail::NodeInfo& node) { return node.alive; });
-  std::fprintf(stderr, "troupe: joined cluster %s of %td node%s at %s (%s)\n",
-               file->cluster.str().substr(0, 8).c_str(), alive, alive == 1 ? "" : "s",
-               file->node_name.c_str(), source.c_str());
+  log_line("joined cluster %s of %td node%s at %s (%s)", file->cluster.str().substr(0, 8).c_str(),
+           alive, alive == 1 ? "" : "s", file->node_name.c_str(), source.c_str());
 }
 
 Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
