@@ -9,7 +9,7 @@
 /// follow it.
 #pragma once
 
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 
 #include <array>
 #include <initializer_list>

@@ -10,7 +10,7 @@
 /// it (InvalidArgument), and wait() takes it for ready.
 #pragma once
 
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 
 namespace troupe {
 

@@ -1,6 +1,6 @@
 #include "troupe/train/detail/told_error.hpp"
 
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 
 namespace troupe::train::internal {
 

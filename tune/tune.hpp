@@ -11,7 +11,7 @@
 ///     tune::Options<tune::Pbt> options{.goal = tune::maximize, .trials = 8,
 ///                                      .scheduler = {.perturb_every = 5}, .max_steps = 100};
 ///     tune::Experiment experiment(space.search(), options.any());         // who does what, when
-///     tune::Simulator(experiment, {.train = score_of_one_step, .weights = {…}}).run();
+///     tune::Simulator(experiment, {.train = score_of_one_step, .weights = {0.0}}).run();
 ///     std::cout << tune::summary(experiment.board());
 ///     Hp best = space.from_point(experiment.board().trials[experiment.board().best].params);
 ///

@@ -1,11 +1,11 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/process/orphans.hpp"
+#include "troupe/runtime/os/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
-#include "troupe/runtime/client/lineage.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <poll.h>
 #include <sched.h>
@@ -135,7 +135,7 @@ Node::Node(NodeOptions options)
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      kept_(owners_, heirs_, client::lineage_limit(false)),
+      kept_(owners_, heirs_, wire::lineage_limit(false)),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
@@ -152,7 +152,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       // A program's own cluster has all its nodes from the start; its list may be short for a
       // moment while control starts again.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      kept_(owners_, heirs_, client::lineage_limit(false)),
+      kept_(owners_, heirs_, wire::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   named_.start(id_);

@@ -34,14 +34,14 @@
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
-#include "troupe/runtime/client/pace.hpp"
-#include "troupe/runtime/process/launch.hpp"
-#include "troupe/runtime/process/local_listener.hpp"
-#include "troupe/runtime/process/local_socket.hpp"
-#include "troupe/runtime/process/role.hpp"
-#include "troupe/runtime/process/zygote.hpp"
+#include "troupe/runtime/os/launch.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/os/zygote.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
+#include "troupe/runtime/scheduling/pace.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -638,7 +638,7 @@ class Node final : private OwnerTable::Out,
   std::vector<NodeId> out_of_reach_;  ///< sorted; as control is told
   Reports reporting_;                 ///< of what is free, to control
   Time next_touch_{};
-  client::PaceBook pace_;  ///< of all workers, since control was told last
+  scheduling::PaceBook pace_;  ///< of all workers, since control was told last
   Time next_pace_{};
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
   struct Inquiry {

@@ -2,9 +2,9 @@
 /// follows.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/pull_priority.hpp"
-#include "troupe/runtime/client/values.hpp"
-#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -343,9 +343,9 @@ std::optional<Transfers::Held> Node::find(ObjectId object) {
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
   const bool own = !owners_.owner_of(object);
   if (!spiller_) return Transfers::Held{value->location, value->location, own};
-  const auto at = spiller_->where(client::store_location(value->location));
+  const auto at = spiller_->where(wire::store_location(value->location));
   if (!at) return std::nullopt;
-  return Transfers::Held{client::wire_location(*at), value->location, own};
+  return Transfers::Held{wire::wire_location(*at), value->location, own};
 }
 
 void Node::done(ObjectId object, NodeId from, const wire::Location& location) {

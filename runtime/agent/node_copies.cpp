@@ -3,7 +3,7 @@
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -45,7 +45,7 @@ void Node::begin_copy(ObjectId object, Time now) {
   copy_plan_.began(object, bytes);
   if (const auto room = copies_->has_room(bytes, now); !room)
     return copy_failed(object, room.error(), now);
-  const objectstore::Location name = client::store_location(held.value->location);
+  const objectstore::Location name = wire::store_location(held.value->location);
   if (!shared || !spiller_ || spiller_->where(name)) return write_copy(object, now);
   Asked asked;
   asked.what = Asked::What::copy;
@@ -60,7 +60,7 @@ void Node::write_copy(ObjectId object, Time now) {
     return copy_plan_.ended(object, now, false);
   objectstore::Pinned view;
   if (held.value->kind == wire::Value::Kind::shared) {
-    const objectstore::Location name = client::store_location(held.value->location);
+    const objectstore::Location name = wire::store_location(held.value->location);
     const auto at = spiller_ ? spiller_->where(name) : name;
     auto opened = at ? host_->open_local(*at) : Error(Code::object_lost, "it is on disk");
     if (!opened) return copy_plan_.ended(object, now, false);
@@ -182,8 +182,8 @@ void Node::copy_read(const objectstore::CopyDone& done) {
   const objectstore::Location at = host_->local().seal(std::move(reading.memory), 0, reading.bytes);
   const auto adopted = host_->adopt(0, at);
   TROUPE_ASSERT(adopted.ok(), "the agent's own object can be adopted");
-  may_spill(client::wire_location(at));
-  owners_.pulled(done.object, client::wire_location(at));
+  may_spill(wire::wire_location(at));
+  owners_.pulled(done.object, wire::wire_location(at));
 }
 
 /// Whoever waits for a folder that does not answer is told. Memory stays the disk's thread's until

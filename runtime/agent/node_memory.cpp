@@ -3,8 +3,8 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/size_text.hpp"
-#include "troupe/runtime/client/values.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -139,7 +139,7 @@ void Node::open_spiller() {
     break;
   }
   owners_.ask_of_bytes([this](const wire::Location& location) {
-    const objectstore::Location name = client::store_location(location);
+    const objectstore::Location name = wire::store_location(location);
     if (spiller_ && (!spiller_->is_good(name) || spiller_->is_spilled(name)))
       return spiller_->is_good(name);
     const auto opened = host_->open_local(spiller_ ? spiller_->where(name).value_or(name) : name);
@@ -194,7 +194,7 @@ void Node::forget_pulls(NodeId node) {
 }
 
 void Node::may_spill(const wire::Location& at) {
-  if (spiller_) spiller_->adopted(client::store_location(at), steady_now());
+  if (spiller_) spiller_->adopted(wire::store_location(at), steady_now());
 }
 
 // --- extents
@@ -317,7 +317,7 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
   asked.what = Asked::What::place;
   asked.process = from.index;
   asked.request = message.request;
-  spiller_->find(ask(asked), client::store_location(message.location), steady_now());
+  spiller_->find(ask(asked), wire::store_location(message.location), steady_now());
 }
 
 /// Whether another node wants an object that has to be brought back first.
@@ -326,7 +326,7 @@ bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   if (request == nullptr || !spiller_) return false;
   const wire::Value* value = owners_.value_of(served(request->object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return false;
-  const objectstore::Location name = client::store_location(value->location);
+  const objectstore::Location name = wire::store_location(value->location);
   if (!spiller_->is_spilled(name)) return false;
   Asked asked;
   asked.what = Asked::What::pull;
@@ -343,7 +343,7 @@ void Node::Spills::located(std::uint64_t ask, const objectstore::Location& at) {
     return node.transfers_->on_message(asked->node, asked->pull, {}, steady_now());
   if (asked->what == Asked::What::copy) return node.write_copy(asked->object, steady_now());
   if (Process* to = node.find(asked->process))
-    node.send(*to, wire::NowAt{asked->request, client::wire_location(at), nullptr});
+    node.send(*to, wire::NowAt{asked->request, wire::wire_location(at), nullptr});
 }
 
 void Node::Spills::refused(std::uint64_t ask, const Error& error) {

@@ -2,9 +2,9 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/shape.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/client/values.hpp"
-#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -239,7 +239,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                    [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
                    [&](wire::Adopt& m) {
                      if (const auto done =
-                             host_->adopt(from.store_index, client::store_location(m.location));
+                             host_->adopt(from.store_index, wire::store_location(m.location));
                          !done)
                        std::fprintf(
                            stderr, "troupe: process %d names an object that it does not have: %s\n",
@@ -332,7 +332,7 @@ void Node::carry_out_deferred() {
     in_flight_refs_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
       accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
-    const objectstore::Location at = client::store_location(location);
+    const objectstore::Location at = wire::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);
     else

@@ -1,7 +1,7 @@
 /// Objects that have a name, and where the bytes of objects are: what processes and other nodes
 /// ask, with what NamedObjects and LocationQuery decide carried out.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 namespace troupe::agent {
 
@@ -98,7 +98,7 @@ wire::PeerPlace Node::place_of(ObjectId object) {
       place.bytes = value->location.length;
       place.here = true;
       const auto seen =
-          spiller_ ? spiller_->look(client::store_location(value->location)) : std::nullopt;
+          spiller_ ? spiller_->look(wire::store_location(value->location)) : std::nullopt;
       place.spilled = seen && seen->on_disk;
       break;
     }

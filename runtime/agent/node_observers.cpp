@@ -1,8 +1,8 @@
 /// What observers ask: of control through this agent, and what the memory of a node is used for.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -106,7 +106,7 @@ void Node::describe_place(const wire::Location& location, wire::MemoryObject& ro
   if (const auto made = made_.find({location.segment, location.slot, location.generation});
       made != made_.end())
     row.site = accounting_.text_of(made->second.site);
-  const auto seen = spiller_ ? spiller_->look(client::store_location(location)) : std::nullopt;
+  const auto seen = spiller_ ? spiller_->look(wire::store_location(location)) : std::nullopt;
   if (!seen) return;
   row.state = seen->on_disk ? wire::MemoryObject::State::disk : wire::MemoryObject::State::memory;
   row.pins = seen->pins;
@@ -214,7 +214,7 @@ wire::MemoryReport Node::memory_report() {
       wire::MemoryObject row;
       row.bytes = at.length;
       row.owner = id_;
-      describe_place(client::wire_location(at), row, now);
+      describe_place(wire::wire_location(at), row, now);
       if (const auto maker = by_store.find(at.process); maker != by_store.end()) {
         row.maker_pid = maker->second->told_pid;
         row.job = maker->second->job;

@@ -1,8 +1,8 @@
 /// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/shape.hpp"
-#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/wire/plain.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -215,7 +215,7 @@ void Node::release_answers() {
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
-  bell_.say(client::serving_word(Time(until)));
+  bell_.say(wire::serving_word(Time(until)));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, process] : processes_) {

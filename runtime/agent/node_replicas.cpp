@@ -1,7 +1,7 @@
 /// Copies of objects at other nodes: what Replicas decides, carried out.
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,8 +1,8 @@
 /// Workers: asked of the zygote, introduced by their hello, buried when it has reaped them.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/process/orphans.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/orphans.hpp"
+#include "troupe/runtime/os/role.hpp"
 
 #include <poll.h>
 #include <sys/syscall.h>

@@ -21,7 +21,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/control/jobs.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <memory>

@@ -9,9 +9,9 @@
 namespace troupe::agent {
 namespace {
 
-using client::store_location;
-using client::wire_location;
 using objectstore::Allocation;
+using wire::store_location;
+using wire::wire_location;
 
 constexpr std::uint64_t kMadeAtOnce = 1 << 20;  // larger objects get their memory on a thread
 

@@ -8,8 +8,8 @@
 namespace troupe::agent {
 namespace {
 
-using client::store_location;
 using objectstore::Pinned;
+using wire::store_location;
 
 constexpr std::size_t kMostServed = 4096;    // objects that wait for one connection
 constexpr std::size_t kMostOutbound = 4;     // connections to one node that still end, and the next

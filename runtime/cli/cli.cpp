@@ -1,8 +1,8 @@
 #include "troupe/runtime/cli/cli.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
-#include "troupe/runtime/version.hpp"
 
 #include <unistd.h>
 #include <CLI/CLI.hpp>

@@ -1,8 +1,8 @@
 #include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/process/local_listener.hpp"
-#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
 
 #include <poll.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"
-#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 

@@ -1,6 +1,6 @@
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/net/keys.hpp"
-#include "troupe/runtime/process/local_listener.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
 
 #include <unistd.h>
 #include <cerrno>

@@ -1,7 +1,7 @@
 #include "troupe/runtime/base/size_text.hpp"
+#include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/boot/local_cluster.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
-#include "troupe/runtime/process/local_cluster.hpp"
-#include "troupe/runtime/version.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

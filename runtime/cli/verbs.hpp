@@ -9,7 +9,7 @@
 #include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/result.hpp"
-#include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/os/cluster_file.hpp"
 
 #include <cstdint>
 #include <map>

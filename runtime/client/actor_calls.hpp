@@ -12,7 +12,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/client/flight_queue.hpp"
 #include "troupe/runtime/client/free_list.hpp"
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <deque>

@@ -16,20 +16,16 @@
 ///     next = watch.look(now);            // on any thread, at that time or earlier
 #pragma once
 
-#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <atomic>
 #include <cstdint>
 
 namespace troupe::client {
 
-/// What the agent says: a moment of the clock that goes on while the machine sleeps (up_time()), or
-/// one of these.
-inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or one that says nothing
-inline constexpr std::int64_t kServesNever = 1;   ///< until it says something else
-inline std::int64_t serving_word(Time until) noexcept {
-  return until <= Time{} ? kServesNever : until.time_since_epoch().count();
-}
+using wire::kServesAlways;
+using wire::kServesNever;
+using wire::serving_word;
 
 /// What follows from the word at a moment; all times are of the word's clock.
 struct Serving {

@@ -1,8 +1,8 @@
 #include "troupe/runtime/client/engine.hpp"
 
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/process/registry.hpp"
-#include "troupe/runtime/version.hpp"
+#include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <poll.h>
@@ -93,7 +93,7 @@ ClientEngine* ClientEngine::current() noexcept {
 ClientEngine::ClientEngine(Start start)
     : kind_(start.kind),
       lineage_(static_cast<Lineage::Out&>(*this),
-               lineage_limit(start.kind == wire::ProcessKind::driver)) {
+               wire::lineage_limit(start.kind == wire::ProcessKind::driver)) {
   socket_ = process::LocalSocket(std::move(start.socket));
   try {
     begin(start);
@@ -859,12 +859,6 @@ void ClientEngine::fail(ActorCall& call, const Error& reason) {
 }  // namespace troupe::client
 
 namespace troupe::detail {
-
-Engine::~Engine() = default;
-Engine* Engine::current() noexcept {
-  return client::ClientEngine::current();
-}
-
 namespace {
 
 /// After run, when nobody is left to tell. One after another, since each may hold the next.
@@ -881,9 +875,11 @@ void delete_later(client::Entry* entry) noexcept {
   deleting = false;
 }
 
-}  // namespace
+Engine* current_engine() noexcept {
+  return client::ClientEngine::current();
+}
 
-void release_object(ObjectEntry* entry) noexcept {
+void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
   auto* engine = client::ClientEngine::current();
   if (engine != nullptr && engine->in_fork()) return;  // it is the parent's to tell of it
@@ -893,4 +889,8 @@ void release_object(ObjectEntry* entry) noexcept {
     delete_later(record);
 }
 
+constexpr EngineHooks kHooks{.current = &current_engine, .release = &release};
+[[maybe_unused]] const bool g_installed = (install(&kHooks), true);
+
+}  // namespace
 }  // namespace troupe::detail

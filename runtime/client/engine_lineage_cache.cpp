@@ -1,7 +1,7 @@
 /// Calls that outlive the worker that made them: told to the agent when others can name a result,
 /// and taken over from it. All under the lock.
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/engine/registry.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 

@@ -15,13 +15,6 @@ static_assert(kMostWaiting < ring::kMaxOverflow);
 
 }  // namespace
 
-void append_inline(wire::Value& value, BlobView bytes, Blob& payload) {
-  payload.resize((payload.size() + 15) & ~std::size_t{15});
-  value.payload_offset = static_cast<std::uint32_t>(payload.size());
-  value.payload_size = static_cast<std::uint32_t>(bytes.size());
-  payload.insert(payload.end(), bytes.begin(), bytes.end());
-}
-
 // --- settling
 
 std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, BlobView payload) {

@@ -1,7 +1,7 @@
 /// The straight path: calls whose arguments travel inline, and their replies. What is not plain
 /// goes the general way; both end in the same places. All under the lock.
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/engine/registry.hpp"
 
 #include <sched.h>
 #include <algorithm>

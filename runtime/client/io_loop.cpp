@@ -1,7 +1,7 @@
 #include "troupe/runtime/client/io_loop.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
-#include "troupe/runtime/process/signals.hpp"
+#include "troupe/runtime/os/signals.hpp"
 
 #include <poll.h>
 #include <pthread.h>

@@ -8,8 +8,6 @@
 namespace troupe::client {
 namespace {
 
-constexpr Bytes kDefaultLimit{64 << 20};
-
 /// What it costs to keep the value of an entry. Of a remote one the location holds only its size.
 std::size_t cost_of(const Entry& entry) {
   std::size_t bytes = sizeof(Entry);
@@ -41,15 +39,6 @@ Spec::Input input_of(const detail::ObjectHandle& handle, const Spec* self) {
 }
 
 }  // namespace
-
-Bytes lineage_limit(bool may_throw) {
-  try {
-    return size_from_environment("TROUPE_LINEAGE").value_or(kDefaultLimit);
-  } catch (const InvalidArgument&) {
-    if (may_throw) throw;
-    return kDefaultLimit;
-  }
-}
 
 std::string Lineage::sentence(Spec::End end) {
   switch (end) {

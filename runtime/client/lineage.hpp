@@ -68,10 +68,6 @@ struct Spec {
   Spec *previous = nullptr, *next = nullptr;  ///< among all
 };
 
-/// `TROUPE_LINEAGE`: how much a process keeps, a size; 0: nothing; 64M by default. Any other text
-/// is InvalidArgument, or the default for who can tell nobody.
-Bytes lineage_limit(bool may_throw);
-
 class Lineage {
  public:
   class Out {

@@ -8,7 +8,7 @@
 #include "troupe/runtime/client/free_list.hpp"
 #include "troupe/runtime/client/lazy_box.hpp"
 #include "troupe/runtime/client/small_buffer.hpp"
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <unordered_map>

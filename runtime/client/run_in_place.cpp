@@ -1,7 +1,7 @@
 #include "troupe/runtime/client/run_in_place.hpp"
 
 #include "troupe/runtime/client/run.hpp"
-#include "troupe/runtime/process/throw_stack.hpp"
+#include "troupe/runtime/os/throw_stack.hpp"
 
 #include <unistd.h>
 #include <optional>

@@ -29,7 +29,7 @@
 #include "troupe/runtime/client/lazy_time.hpp"
 #include "troupe/runtime/client/ready_queue.hpp"
 #include "troupe/runtime/client/runtime_estimate.hpp"
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 
 #include <map>
 #include <memory>

@@ -1,15 +1,19 @@
-/// Values on their way out of a process, and the two spellings of a location.
+/// Values on their way out of a process.
 #pragma once
 
-#include "troupe/objectstore/location.hpp"
-#include "troupe/runtime/detail/engine.hpp"
-#include "troupe/runtime/wire/messages.hpp"
+#include "troupe/runtime/engine/engine.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <functional>
 #include <memory>
 #include <utility>
 
 namespace troupe::client {
+
+using wire::append_inline;
+using wire::kAgentProcess;
+using wire::store_location;
+using wire::wire_location;
 
 /// Why a call has not run: the bytes of an argument are gone.
 struct LostArgument {
@@ -36,19 +40,5 @@ struct OutgoingValue {
   detail::ObjectHandle forward;
   LostArgument lost;  ///< error
 };
-
-/// The agent's process index on its own node.
-inline constexpr std::uint64_t kAgentProcess = 0;
-
-inline objectstore::Location store_location(const wire::Location& at) noexcept {
-  return {at.segment, at.slot, at.generation, objectstore::ExtentId{at.extent}, at.offset,
-          at.length,  0};
-}
-inline wire::Location wire_location(const objectstore::Location& at) noexcept {
-  return {at.process, at.slot, at.generation, at.extent.value, at.offset, at.length};
-}
-
-/// Appends bytes to a frame's payload at a 16-byte boundary and points the value at them.
-void append_inline(wire::Value& value, BlobView bytes, Blob& payload);
 
 }  // namespace troupe::client

@@ -2,11 +2,11 @@
 
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/words.hpp"
-#include "troupe/runtime/client/pace.hpp"
 #include "troupe/runtime/client/run.hpp"
 #include "troupe/runtime/client/run_in_place.hpp"
-#include "troupe/runtime/process/registry.hpp"
-#include "troupe/runtime/process/throw_stack.hpp"
+#include "troupe/runtime/engine/registry.hpp"
+#include "troupe/runtime/os/throw_stack.hpp"
+#include "troupe/runtime/scheduling/pace.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -319,7 +319,7 @@ class Worker {
   /// at the clock.
   Time free_since_{};
   Time opened_{};  ///< when arguments had been opened, of the last call whose could not be shown
-  PaceBook pace_;
+  scheduling::PaceBook pace_;
   Time next_pace_{};
 };
 

@@ -8,15 +8,15 @@ install(TARGETS troupe ${troupe_part_targets} EXPORT troupe-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Headers as they are included: "troupe/<room>/x.hpp". internal/ and seam/ are nobody else's business; of runtime and
-# objectstore only the top of the folder (with base/ and detail/) is for users, the folders below are the machinery.
+# objectstore only the top of the folder (with base/, detail/ and engine/engine.hpp) is for users, the folders below are the machinery.
 foreach(room runtime objectstore actors kernels train tune)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${room}/*.hpp)
   list(FILTER headers EXCLUDE REGEX "/(internal|seam|plugin)/")
   if(room MATCHES "^(runtime|objectstore)$")
-    list(FILTER headers INCLUDE REGEX "^${room}/((base|detail)/)?[^/]+$")
+    list(FILTER headers INCLUDE REGEX "^${room}/((base|detail)/)?[^/]+$|^runtime/engine/engine\\.hpp$")
   endif()
   if(TROUPE_SUBSET)
-    list(FILTER headers INCLUDE REGEX "^(runtime/(base/|version\\.hpp)|kernels/|actors/collective/|${TROUPE_TRAIN_CORE_HEADERS})")
+    list(FILTER headers INCLUDE REGEX "^(runtime/(base/|version\\.hpp)|kernels/|actors/|${TROUPE_TRAIN_CORE_HEADERS})")
   endif()
   foreach(header IN LISTS headers)
     get_filename_component(folder ${header} DIRECTORY)

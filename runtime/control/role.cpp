@@ -2,7 +2,7 @@
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
-#include "troupe/runtime/process/launch.hpp"
+#include "troupe/runtime/os/launch.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 /// can be used in place. A handle is 1 + its index in the value's list of handles; 0 is none.
 #pragma once
 
-#include "troupe/runtime/detail/engine.hpp"
+#include "troupe/runtime/engine/engine.hpp"
 
 #include <bit>
 #include <cstring>

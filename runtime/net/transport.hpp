@@ -17,9 +17,9 @@
 /// without a new signal.
 #pragma once
 
+#include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/net/link.hpp"
-#include "troupe/runtime/version.hpp"
 
 #include <functional>
 #include <memory>

@@ -443,18 +443,24 @@ std::vector<detail::NodeInfo> InlineEngine::nodes() {
 // The seam's own functions, as the runtime would define them.
 namespace troupe::detail {
 
-Engine::~Engine() = default;
-Engine* Engine::current() noexcept {
+namespace {
+
+Engine* current_engine() noexcept {
   return testing::running;
 }
 
-void release_object(ObjectEntry* entry) noexcept {
+void release(ObjectEntry* entry) noexcept {
   auto* object = static_cast<testing::InlineEngine::Object*>(entry);
   if (testing::running != nullptr)
     testing::running->forget(object);
   else
     delete object;
 }
+
+constexpr EngineHooks kHooks{.current = &current_engine, .release = &release};
+[[maybe_unused]] const bool g_installed = (install(&kHooks), true);
+
+}  // namespace
 
 void register_callable(const Callable* callable) {
   testing::registry().push_back(callable);

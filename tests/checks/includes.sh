@@ -20,6 +20,32 @@ declare -A below=(
 )
 third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/|^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\.h|\.hpp)?>|\.capnp\.h[">]$'
 
+# The layers of runtime/, from below: a folder includes those of lower numbers, and of its own only those named with it.
+declare -A layer=(
+  [base]=0 [ring]=1 [wire]=1 [net]=1 [os]=2 [engine]=3 [scheduling]=4 [front]=5 [detail]=5 [client]=6 [control]=6 [agent]=7
+  [boot]=8 [cli]=9
+)
+declare -A beside=([detail]=front [front]=detail)
+
+# folder_of PATH: the layer's folder of a file of runtime/, nothing for others
+folder_of() {
+  local rest=${1#runtime/}
+  [[ $1 == runtime/* ]] || return 0
+  if [[ $rest == */* ]]; then echo "${rest%%/*}"; else echo front; fi
+}
+
+check_layers() {
+  local file=$1 line=$2 target=$3 from to
+  from=$(folder_of "$file")
+  to=$(folder_of "$target")
+  [[ -n $from && -n $to && $from != "$to" && $target != runtime/troupe.hpp && $file != runtime/troupe.hpp ]] || return 0
+  if [[ -z ${layer[$from]:-} || -z ${layer[$to]:-} ]]; then
+    offence "$file:$line: runtime/$from or runtime/$to has no layer in tests/checks/includes.sh"
+  elif ((layer[$to] >= layer[$from])) && [[ ${beside[$from]:-} != "$to" ]]; then
+    offence "$file:$line: runtime/$from may not include runtime/$to, which stands above it or beside it"
+  fi
+}
+
 room_of() {
   case $1 in
     runtime/base/*) echo base ;;
@@ -48,6 +74,7 @@ check_include() {
   target=${target#troupe/}
   [[ $target == */* ]] || target=runtime/$target
   target_room=$(room_of "$target")
+  check_layers "$file" "$line" "$target"
   # The umbrella is the one header that names every room.
   if [[ $file != runtime/troupe.hpp && $target_room != base && " ${below[$room]} " != *" $target_room "* ]]; then
     offence "$file:$line: $room may not include $target_room ($what)"
@@ -79,7 +106,7 @@ check_include() {
 is_public() {
   case $1 in
     */internal/* | */seam/* | */plugin/*) return 1 ;;
-    runtime/base/* | runtime/detail/* | objectstore/detail/*) return 0 ;;
+    runtime/base/* | runtime/detail/* | runtime/engine/engine.hpp | objectstore/detail/*) return 0 ;;
     runtime/*/* | objectstore/*/*) return 1 ;;
   esac
 }

@@ -2,9 +2,9 @@
 #include "tests/cli/clusters.hpp"
 #include "tests/leeway.hpp"
 
-#include "troupe/runtime/process/cluster_file.hpp"
-#include "troupe/runtime/process/local_listener.hpp"
-#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/os/cluster_file.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/control/messages.hpp"
-#include "troupe/runtime/process/cluster_file.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/cluster_file.hpp"
+#include "troupe/runtime/os/role.hpp"
 
 #include <cinttypes>
 #include <cstdio>

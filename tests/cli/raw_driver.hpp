@@ -6,8 +6,8 @@
 #pragma once
 
 #include "tests/eventually.hpp"
-#include "troupe/runtime/process/local_listener.hpp"
-#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/version.hpp"
 #include "troupe/runtime/wire/messages.hpp"

@@ -1,6 +1,6 @@
 #include "tests/cli/command.hpp"
 
-#include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/os/cluster_file.hpp"
 #include "troupe/runtime/version.hpp"
 
 #include <gtest/gtest.h>

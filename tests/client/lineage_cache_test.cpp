@@ -1,7 +1,7 @@
 // Calls that outlive their worker: what it tells its agent of them and when, and how another takes
 // them over.
 #include "driver.hpp"
-#include "troupe/runtime/process/registry.hpp"
+#include "troupe/runtime/engine/registry.hpp"
 
 #include <gtest/gtest.h>
 

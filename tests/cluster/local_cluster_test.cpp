@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/local_cluster.hpp"
+#include "troupe/runtime/boot/local_cluster.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
 

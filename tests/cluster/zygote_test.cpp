@@ -1,9 +1,9 @@
 /// A zygote between an agent that the test plays and children that end at once: more orders and
 /// more ends than any socket buffer holds.
-#include "troupe/runtime/process/zygote.hpp"
+#include "troupe/runtime/os/zygote.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/process/role.hpp"
+#include "troupe/runtime/os/role.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/cluster_file.hpp"
+#include "troupe/runtime/os/cluster_file.hpp"
 
 #include "troupe/runtime/version.hpp"
 

@@ -1,6 +1,6 @@
-#include "troupe/runtime/process/launch.hpp"
+#include "troupe/runtime/os/launch.hpp"
 
-#include "troupe/runtime/process/local_socket.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/local_listener.hpp"
+#include "troupe/runtime/os/local_listener.hpp"
 
 #include "tests/net/proxy.hpp"
 

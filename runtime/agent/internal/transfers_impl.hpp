@@ -5,7 +5,7 @@
 #include "troupe/runtime/agent/bulk_threads.hpp"
 #include "troupe/runtime/agent/receive_buffers.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <deque>
 #include <map>
@@ -14,10 +14,10 @@
 namespace troupe::agent {
 namespace transfers {
 
-using client::store_location;
-using client::wire_location;
 using objectstore::Allocation;
 using objectstore::Pinned;
+using wire::store_location;
+using wire::wire_location;
 
 /// Somebody to whom a pull's bytes are passed on as they come: an item of a connection.
 struct Child {

@@ -6,11 +6,18 @@
 #include <cstring>
 
 namespace troupe::detail {
+namespace {
 /// The last handle of an entry is gone: its process says so when it is done with what it does.
-void release_object(ObjectEntry* entry) noexcept {
+void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<sim::cluster::Entry*>(entry);
   record->home->released(record);
 }
+Engine* no_engine() noexcept {
+  return nullptr;
+}
+constexpr EngineHooks kHooks{.current = &no_engine, .release = &release};
+[[maybe_unused]] const bool g_installed = (install(&kHooks), true);
+}  // namespace
 }  // namespace troupe::detail
 
 namespace troupe::sim::cluster {

@@ -1,0 +1,24 @@
+/// How a host that control does not know yet gets in: one node with one join token.
+///
+///     auto token = net::decode_join_token(text).value();
+///     JoinedCluster joined = join_cluster(token, node, name, key, 10s).value();
+///     // from now on the node connects to joined.control.door with its own key
+#pragma once
+
+#include "troupe/runtime/os/launch.hpp"
+
+namespace troupe::process {
+
+struct JoinedCluster {
+  ClusterId cluster;
+  ControlEndpoint control;
+};
+
+/// Asks the token's control to admit the node. Blocks, at most `limit`. Errors: Unavailable (nobody
+/// answers at the door, or it is not the one whose key the token pins), TimedOut, InvalidArgument
+/// (refused, with control's reason: the token was used, or the id is taken).
+Result<JoinedCluster> join_cluster(const net::JoinToken& token, NodeId node,
+                                   const std::string& name, const net::PublicKey& key,
+                                   Duration limit);
+
+}  // namespace troupe::process

@@ -1,0 +1,137 @@
+#include "troupe/runtime/engine/registry.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <cstring>
+
+namespace troupe::process {
+namespace {
+
+std::uint64_t fold(const unsigned char* bytes, std::size_t size) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (std::size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+  return hash == 0 ? 1 : hash;
+}
+
+struct NoteSearch {
+  std::uintptr_t base = 0;
+  bool first = false;  // the executable is the first module listed
+  const unsigned char* id = nullptr;
+  std::size_t size = 0;
+  std::string name;
+};
+
+void scan_notes(const char* at, std::size_t size, NoteSearch& search) {
+  const char* end = at + size;
+  while (at + sizeof(ElfW(Nhdr)) <= end) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, at, sizeof note);
+    const char* name = at + sizeof note;
+    const char* desc = name + ((note.n_namesz + 3) & ~3U);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+      search.id = reinterpret_cast<const unsigned char*>(desc);
+      search.size = note.n_descsz;
+      return;
+    }
+    at = desc + ((note.n_descsz + 3) & ~3U);
+  }
+}
+
+int on_module(dl_phdr_info* info, std::size_t, void* closure) {
+  auto& search = *static_cast<NoteSearch*>(closure);
+  std::uintptr_t lowest = UINTPTR_MAX;
+  for (int i = 0; i < info->dlpi_phnum; ++i)
+    if (info->dlpi_phdr[i].p_type == PT_LOAD)
+      lowest = std::min<std::uintptr_t>(lowest, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  lowest &= ~std::uintptr_t{4095};
+  if (!search.first && lowest != search.base) return 0;
+  search.name = info->dlpi_name;
+  for (int i = 0; i < info->dlpi_phnum && search.id == nullptr; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type == PT_NOTE)
+      scan_notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz,
+                 search);
+  }
+  return 1;
+}
+
+}  // namespace
+
+Registry& Registry::instance() {
+  static Registry* registry = new Registry;  // outlives static destructors of users
+  return *registry;
+}
+
+void Registry::add(const detail::Callable* callable) {
+  const std::lock_guard lock(mutex_);
+  by_thunk_.emplace(reinterpret_cast<std::uintptr_t>(callable->thunk), callable);
+}
+
+Registry::Module Registry::module_at(std::uintptr_t base) {
+  if (auto found = modules_.find(base); found != modules_.end()) return found->second;
+  NoteSearch search;
+  search.base = base;
+  dl_iterate_phdr(&on_module, &search);
+  Module module{0, base};
+  if (search.id != nullptr)
+    module.id = fold(search.id, search.size);
+  else
+    module.id =
+        fold(reinterpret_cast<const unsigned char*>(search.name.data()), search.name.size());
+  modules_.emplace(base, module);
+  return module;
+}
+
+wire::FunctionKey Registry::key_of(const detail::Callable* callable) {
+  const std::lock_guard lock(mutex_);
+  if (auto found = keys_.find(callable); found != keys_.end()) return found->second;
+  Dl_info info{};
+  const auto address = reinterpret_cast<std::uintptr_t>(callable->thunk);
+  TROUPE_ASSERT(dladdr(reinterpret_cast<void*>(address), &info) != 0,
+                "a thunk lies in a loaded module");
+  const auto base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  const wire::FunctionKey key{module_at(base).id, address - base};
+  by_thunk_.emplace(address, callable);
+  keys_.emplace(callable, key);
+  return key;
+}
+
+const detail::Callable* Registry::find(const wire::FunctionKey& key) {
+  const std::lock_guard lock(mutex_);
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const auto& [base, module] : modules_) {
+      if (module.id != key.module) continue;
+      const auto entry = by_thunk_.find(base + key.offset);
+      return entry == by_thunk_.end() ? nullptr : entry->second;
+    }
+    // First use: name every module that has entries.
+    for (const auto& [thunk, callable] : by_thunk_) {
+      Dl_info info{};
+      if (dladdr(reinterpret_cast<void*>(thunk), &info) != 0)
+        module_at(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+    }
+  }
+  return nullptr;
+}
+
+std::string executable_build_id() {
+  NoteSearch search;
+  search.first = true;
+  dl_iterate_phdr(&on_module, &search);
+  std::string text;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  for (std::size_t i = 0; i < search.size && i < 20; ++i) {
+    text += kDigits[search.id[i] >> 4];
+    text += kDigits[search.id[i] & 15];
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace troupe::process
+
+namespace troupe::detail {
+void register_callable(const Callable* callable) {
+  process::Registry::instance().add(callable);
+}
+}  // namespace troupe::detail

@@ -1,0 +1,361 @@
+#include "troupe/runtime/os/launch.hpp"
+
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace troupe::process {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kSecret = net::SecretKey::size();
+constexpr std::size_t kMaxName = 256;
+constexpr std::size_t kMaxFolder = 4096;
+constexpr std::size_t kMaxRows = 64;
+constexpr double kMaxUnits = 1e6;
+
+/// Thrown and caught in this file only: which field is wrong and why.
+struct Bad {
+  std::string what;
+};
+
+/// Bytes that held a secret; wiped at the end of their life.
+struct Packet {
+  std::array<std::byte, kMaxPacket> bytes;
+  std::size_t size = 0;
+  ~Packet() { net::wipe(bytes.data(), bytes.size()); }
+};
+
+bool wait_for(int socket, short events, Time until) {
+  for (;;) {
+    const Duration left = std::max<Duration>(until - steady_now(), Duration(0));
+    pollfd entry{socket, events, 0};
+    const auto whole = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    const int ready = poll(&entry, 1, static_cast<int>(std::min<std::int64_t>(whole, 600'000)));
+    if (ready > 0) return true;
+    if (ready == 0 && steady_now() >= until) return false;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+Result<void> send_packet(int socket, const net::SecretKey* secret, const json& document) {
+  const std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() + kSecret > kMaxPacket)
+    return Error(Code::invalid_argument, "the configuration of a process takes " +
+                                             std::to_string(text.size()) +
+                                             " bytes, more than fit its packet of 32 KiB");
+  Packet packet;
+  std::memset(packet.bytes.data(), 0, kSecret);
+  if (secret != nullptr) std::memcpy(packet.bytes.data(), secret->data(), kSecret);
+  std::memcpy(packet.bytes.data() + kSecret, text.data(), text.size());
+  packet.size = kSecret + text.size();
+  const Time until = steady_now() + 1s;
+  while (::send(socket, packet.bytes.data(), packet.size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (errno == EINTR) continue;
+    if ((errno == EAGAIN || errno == ENOBUFS) && wait_for(socket, POLLOUT, until)) continue;
+    return Error(
+        Code::unavailable,
+        std::string("the other process cannot be told its configuration: ") + std::strerror(errno));
+  }
+  return {};
+}
+
+Result<json> receive_packet(int socket, Duration limit, const std::string& who,
+                            net::SecretKey* secret) {
+  if (!wait_for(socket, POLLIN, steady_now() + limit))
+    return Error(
+        Code::timed_out,
+        who + " did not answer within " +
+            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()) +
+            " ms");
+  Packet packet;
+  ssize_t n = 0;
+  do {
+    n = recv(socket, packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
+  } while (n < 0 && errno == EINTR);
+  if (n <= 0)
+    return Error(Code::unavailable, who + " ended before it answered (its connection closed)");
+  packet.size = static_cast<std::size_t>(n);
+  if (packet.size > packet.bytes.size() || packet.size < kSecret)
+    return Error(Code::invalid_argument,
+                 who + " sent a packet of " + std::to_string(packet.size) + " bytes");
+  if (secret != nullptr) std::memcpy(secret->data(), packet.bytes.data(), kSecret);
+  const auto* text = reinterpret_cast<const char*>(packet.bytes.data());
+  // Nesting is bounded by the packet; the parser is iterative.
+  json document = json::parse(text + kSecret, text + packet.size, nullptr, false);
+  if (!document.is_object())
+    return Error(Code::invalid_argument, who + " sent a packet that is no JSON object");
+  return document;
+}
+
+const json& field(const json& document, const char* name) {
+  const auto found = document.find(name);
+  if (found == document.end()) throw Bad{std::string("field ") + name + " is missing"};
+  return *found;
+}
+
+std::string text_of(const json& document, const char* name, std::size_t most = kMaxName) {
+  const json& value = field(document, name);
+  if (!value.is_string()) throw Bad{std::string("field ") + name + " is no text"};
+  std::string text = value.get<std::string>();
+  if (text.size() > most || text.find('\0') != std::string::npos)
+    throw Bad{std::string("field ") + name + " is longer than " + std::to_string(most) +
+              " bytes, or holds a zero"};
+  return text;
+}
+
+bool flag_of(const json& document, const char* name) {
+  const json& value = field(document, name);
+  if (!value.is_boolean()) throw Bad{std::string("field ") + name + " is neither true nor false"};
+  return value.get<bool>();
+}
+
+double units_in(const json& value, const char* name) {
+  const double units = value.is_number() ? value.get<double>() : -1;
+  if (!(units >= 0) || units > kMaxUnits)
+    throw Bad{std::string("field ") + name + " is no amount between 0 and 1000000"};
+  return units;
+}
+
+template <class IdType>
+IdType id_of(const json& document, const char* name) {
+  const auto id = IdType::parse(text_of(document, name));
+  if (!id || !*id) throw Bad{std::string("field ") + name + " is no id"};
+  return *id;
+}
+
+net::PublicKey key_of(const json& document, const char* name) {
+  auto key = net::PublicKey::parse(text_of(document, name));
+  if (!key) throw Bad{std::string("field ") + name + " is no public key"};
+  return *key;
+}
+
+const json& rows_of(const json& document, const char* name, std::size_t most) {
+  const json& rows = field(document, name);
+  if (!rows.is_array() || rows.size() > most)
+    throw Bad{std::string("field ") + name + " is no list of at most " + std::to_string(most)};
+  return rows;
+}
+
+void check_kind(const json& document, const char* kind) {
+  if (text_of(document, "kind") != kind) throw Bad{std::string("it is no ") + kind};
+}
+
+/// Names of sorted pairs.
+template <class Pairs>
+void check_names(const Pairs& pairs, const char* what) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i].first.empty()) throw Bad{std::string("a ") + what + " has no name"};
+    if (i > 0 && pairs[i].first == pairs[i - 1].first)
+      throw Bad{std::string("the ") + what + " '" + pairs[i].first + "' is there twice"};
+  }
+}
+
+// Reading and checking; used before sending too, so that a bound holds on both sides.
+
+NodeOffer offer_of(const json& document) {
+  NodeOffer offer;
+  offer.cpus = units_in(field(document, "cpus"), "cpus");
+  offer.gpus = units_in(field(document, "gpus"), "gpus");
+  const json& memory = field(document, "memory");
+  if (!memory.is_number_unsigned() || memory.get<std::uint64_t>() > 1'000'000'000'000'000ULL)
+    throw Bad{"field memory is no number of bytes"};
+  offer.memory = Bytes{memory.get<std::uint64_t>()};
+  for (const json& row : rows_of(document, "labels", kMaxRows))
+    offer.labels.emplace_back(text_of(row, "name"), text_of(row, "value"));
+  for (const json& row : rows_of(document, "resources", kMaxRows))
+    offer.resources.emplace_back(text_of(row, "name"), units_in(field(row, "value"), "resources"));
+  check_names(offer.labels, "label");
+  check_names(offer.resources, "resource");
+  return offer;
+}
+
+AgentConfig agent_of(const json& document) {
+  check_kind(document, "agent");
+  AgentConfig config;
+  static_cast<NodeOffer&>(config) = offer_of(document);
+  config.cluster = id_of<ClusterId>(document, "cluster");
+  config.node = id_of<NodeId>(document, "node");
+  config.name = text_of(document, "name");
+  config.without_slots = flag_of(document, "withoutSlots");
+  config.keys.public_key = key_of(document, "publicKey");
+  const json& control = field(document, "control");
+  if (!control.is_object()) throw Bad{"field control is no object"};
+  config.control.node = id_of<NodeId>(control, "node");
+  config.control.key = key_of(control, "publicKey");
+  config.control.door = text_of(control, "door");
+  config.listen = text_of(document, "listen");
+  config.socket_name = text_of(document, "socketName", 100);
+  const json& together = field(document, "together");
+  if (!together.is_number_unsigned() || together.get<std::uint64_t>() > kMaxAdmitted)
+    throw Bad{"field together is no number of nodes"};
+  config.together = together.get<std::uint32_t>();
+  config.beside_control = flag_of(document, "besideControl");
+  config.embedded = flag_of(document, "embedded");
+  return config;
+}
+
+ControlConfig control_of(const json& document) {
+  check_kind(document, "control");
+  ControlConfig config;
+  config.cluster = id_of<ClusterId>(document, "cluster");
+  config.node = id_of<NodeId>(document, "node");
+  config.keys.public_key = key_of(document, "publicKey");
+  config.data_folder = text_of(document, "dataFolder", kMaxFolder);
+  config.listen = text_of(document, "listen");
+  for (const json& row : rows_of(document, "admitted", kMaxAdmitted))
+    config.admitted.push_back({id_of<NodeId>(row, "node"), key_of(row, "publicKey")});
+  for (const json& row : rows_of(document, "joinKeys", kMaxJoinKeys))
+    config.join_keys.push_back(key_of(row, "publicKey"));
+  return config;
+}
+
+Ready ready_of(const json& document) {
+  check_kind(document, "ready");
+  return {text_of(document, "door"), text_of(document, "error", kMaxFolder)};
+}
+
+json json_of(const NodeOffer& offer) {
+  json labels = json::array(), resources = json::array();
+  for (const auto& [name, value] : offer.labels)
+    labels.push_back({{"name", name}, {"value", value}});
+  for (const auto& [name, value] : offer.resources)
+    resources.push_back({{"name", name}, {"value", value}});
+  return {{"cpus", offer.cpus},
+          {"gpus", offer.gpus},
+          {"memory", offer.memory.count},
+          {"labels", std::move(labels)},
+          {"resources", std::move(resources)}};
+}
+
+json json_of(const AgentConfig& config) {
+  json document = json_of(static_cast<const NodeOffer&>(config));
+  document.update({{"kind", "agent"},
+                   {"cluster", config.cluster.str()},
+                   {"node", config.node.str()},
+                   {"name", config.name},
+                   {"withoutSlots", config.without_slots},
+                   {"publicKey", config.keys.public_key.str()},
+                   {"control",
+                    {{"node", config.control.node.str()},
+                     {"publicKey", config.control.key.str()},
+                     {"door", config.control.door}}},
+                   {"listen", config.listen},
+                   {"socketName", config.socket_name},
+                   {"together", config.together},
+                   {"besideControl", config.beside_control},
+                   {"embedded", config.embedded}});
+  return document;
+}
+
+json json_of(const ControlConfig& config) {
+  json admitted = json::array(), join_keys = json::array();
+  for (const net::PublicKey& key : config.join_keys)
+    join_keys.push_back({{"publicKey", key.str()}});
+  for (const Admitted& row : config.admitted)
+    admitted.push_back({{"node", row.node.str()}, {"publicKey", row.key.str()}});
+  return {{"kind", "control"},
+          {"cluster", config.cluster.str()},
+          {"node", config.node.str()},
+          {"publicKey", config.keys.public_key.str()},
+          {"dataFolder", config.data_folder},
+          {"listen", config.listen},
+          {"admitted", std::move(admitted)},
+          {"joinKeys", std::move(join_keys)}};
+}
+
+template <class Read>
+auto checked(const json& document, const std::string& who, Read read)
+    -> Result<decltype(read(document))> {
+  try {
+    return read(document);
+  } catch (const Bad& bad) {
+    return Error(Code::invalid_argument, who + ": " + bad.what);
+  } catch (const json::exception& error) {
+    return Error(Code::invalid_argument, who + ": " + error.what());
+  }
+}
+
+template <class Config, class Read>
+Result<Config> receive_config(int socket, Duration limit, Read read) {
+  net::SecretKey secret;
+  auto document = receive_packet(socket, limit, "the launcher", &secret);
+  if (!document) return document.error();
+  auto config = checked(*document, "the launcher's configuration", read);
+  if (config) config->keys.secret_key = std::move(secret);
+  return config;
+}
+
+}  // namespace
+
+Result<std::string> offer_text(const NodeOffer& offer) {
+  const json document = json_of(offer);
+  if (auto ok = checked(document, "what the node offers", offer_of); !ok) return ok.error();
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<NodeOffer> parse_offer(const std::string& text) {
+  const json document = json::parse(text, nullptr, false);
+  if (!document.is_object())
+    return Error(Code::invalid_argument, "what the node offers is no JSON object");
+  return checked(document, "what the node offers", offer_of);
+}
+
+Result<void> send_config(int socket, const AgentConfig& config) {
+  const json document = json_of(config);
+  if (auto ok = checked(document, "the configuration of " + config.name, agent_of); !ok)
+    return ok.error();
+  return send_packet(socket, &config.keys.secret_key, document);
+}
+
+Result<void> send_config(int socket, const ControlConfig& config) {
+  const json document = json_of(config);
+  if (auto ok = checked(document, "the configuration of control", control_of); !ok)
+    return ok.error();
+  return send_packet(socket, &config.keys.secret_key, document);
+}
+
+Result<void> send_ready(int socket, const Ready& ready) {
+  return send_packet(
+      socket, nullptr,
+      {{"kind", "ready"}, {"door", ready.door}, {"error", ready.error.substr(0, kMaxFolder - 16)}});
+}
+
+Result<AgentConfig> receive_agent_config(int socket, Duration limit) {
+  return receive_config<AgentConfig>(socket, limit, agent_of);
+}
+
+Result<ControlConfig> receive_control_config(int socket, Duration limit) {
+  return receive_config<ControlConfig>(socket, limit, control_of);
+}
+
+Result<Ready> receive_ready(int socket, Duration limit, const std::string& who) {
+  auto document = receive_packet(socket, limit, who, nullptr);
+  if (!document) return document.error();
+  return checked(*document, who, ready_of);
+}
+
+void raise_file_limit() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::uint64_t file_limit() noexcept {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+}  // namespace troupe::process

@@ -1,0 +1,69 @@
+#include "troupe/runtime/os/listen_address.hpp"
+
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace troupe::process {
+namespace {
+
+constexpr std::string_view kScheme = "tcp://";
+
+/// "10.0.0.1" and "6500" of "tcp://10.0.0.1:6500".
+std::pair<std::string, std::string> parts_of(std::string_view door) {
+  if (door.substr(0, kScheme.size()) == kScheme) door.remove_prefix(kScheme.size());
+  const auto colon = door.rfind(':');
+  std::string_view host = door.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  return {std::string(host), colon == door.npos ? "" : std::string(door.substr(colon + 1))};
+}
+
+bool is_loopback(std::string_view host) {
+  return host.substr(0, 4) == "127." || host == "::1";
+}
+
+/// Asks the routes for the address of this machine towards that one; empty: they do not know.
+std::string address_towards(const std::string& host, const std::string& port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // so nobody is asked for a name
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> entry(found, &freeaddrinfo);
+  const Fd fd = make_fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  char text[NI_MAXHOST];
+  // To connect a datagram socket chooses its address and sends nothing.
+  if (!fd || ::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0,
+                  NI_NUMERICHOST) != 0)
+    return "";
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> listen_address(const std::string& wanted, const std::string& control_door) {
+  const auto [host, port] = parts_of(control_door);
+  std::string own = is_loopback(host) ? "" : address_towards(host, port);
+  if (own.find(':') != own.npos) own = "[" + own + "]";
+  if (wanted.empty()) return own.empty() ? kListenHere : std::string(kScheme) + own + ":*";
+  if (is_loopback(host) || !is_loopback(parts_of(wanted).first)) return wanted;
+  return Error(Code::invalid_argument,
+               "--listen " + parts_of(wanted).first + ": the cluster is reached at " +
+                   control_door +
+                   ", and no other host reaches a node on the loopback address. Leave --listen "
+                   "out" +
+                   (own.empty() ? "" : ", which listens at " + own) +
+                   ", or give it an address of this machine that the other nodes reach");
+}
+
+}  // namespace troupe::process

@@ -1,0 +1,136 @@
+#include "troupe/runtime/os/local_listener.hpp"
+
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace troupe::process {
+namespace {
+
+constexpr std::size_t kMaxNameSize = 100;
+constexpr int kQueue = 256;
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
+
+struct Address {
+  sockaddr_un data{};
+  socklen_t size = 0;
+};
+
+Result<Address> address_of(const std::string& name) {
+  if (name.empty() || name.size() > kMaxNameSize || name.find('\0') != std::string::npos)
+    return Error(Code::invalid_argument, "'" + name.substr(0, kMaxNameSize) +
+                                             "' is no name of a local door (1 to 100 bytes)");
+  Address address;
+  address.data.sun_family = AF_UNIX;
+  // The zero byte in front makes it abstract: no file, gone with its last descriptor.
+  std::memcpy(address.data.sun_path + 1, name.data(), name.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+Error system_error(Code code, const std::string& what) {
+  return Error(code, what + ": " + std::strerror(errno));
+}
+
+Fd spare() {
+  return make_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+int accept_one(int listener) {
+  return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+bool who(int socket, ucred& peer) {
+  socklen_t size = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && size == sizeof peer;
+}
+
+}  // namespace
+
+Fd life_of_peer(int socket) {
+  int life = -1;
+  socklen_t size = sizeof life;
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &life, &size) == 0) return make_fd(life);
+  ucred peer{};
+  if (!who(socket, peer) || peer.pid <= 0) return Fd();
+  return make_fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+std::string door_name(ClusterId cluster, NodeId node) {
+  return "troupe-" + cluster.str() + "-" + node.str();
+}
+
+LocalListener::LocalListener(Fd fd, Accept accept)
+    : fd_(std::move(fd)), accept_(accept != nullptr ? accept : accept_one), spare_(spare()) {}
+
+Result<LocalListener> LocalListener::listen(const std::string& name, Accept accept) {
+  auto address = address_of(name);
+  if (!address) return address.error();
+  Fd fd = make_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error(Code::out_of_memory, "cannot make a unix socket");
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address->data), address->size) != 0)
+    return system_error(Code::unavailable,
+                        "the local door @" + name + " cannot be opened: another process has it");
+  if (::listen(fd.get(), kQueue) != 0)
+    return system_error(Code::unavailable, "the local door @" + name + " cannot be opened");
+  return LocalListener(std::move(fd), accept);
+}
+
+std::optional<Visitor> LocalListener::rest() {
+  opens_at_ = steady_now() + kRest;
+  return std::nullopt;
+}
+
+std::optional<Visitor> LocalListener::accept() {
+  for (;;) {
+    Visitor visitor{make_fd(accept_(fd_.get())), 0};
+    if (!visitor.socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+      if (errno != EMFILE && errno != ENFILE) return rest();
+      if (!spare_) spare_ = spare();
+      if (!spare_) return rest();
+      // Without a descriptor the kernel does not say whether anybody waits.
+      spare_ = Fd();
+      const Fd came(accept_(fd_.get()));
+      const int why = came ? 0 : errno;
+      spare_ = spare();
+      if (!came && (why == EAGAIN || why == EWOULDBLOCK)) return std::nullopt;
+      if (!came) return rest();
+      ++refused_;
+      continue;
+    }
+    ucred peer{};
+    if (who(visitor.socket.get(), peer) && peer.uid == geteuid()) {
+      visitor.pid = peer.pid;
+      return visitor;
+    }
+    ++refused_;
+  }
+}
+
+Result<Visitor> knock(const std::string& name) {
+  auto address = address_of(name);
+  if (!address) return address.error();
+  Visitor visitor{make_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
+  if (!visitor.socket) return system_error(Code::out_of_memory, "cannot make a unix socket");
+  if (connect(visitor.socket.get(), reinterpret_cast<const sockaddr*>(&address->data),
+              address->size) != 0)
+    return system_error(Code::unavailable, "nobody listens at the local door @" + name);
+  ucred peer{};
+  if (!who(visitor.socket.get(), peer) || peer.uid != geteuid())
+    return Error(Code::invalid_argument, "the local door @" + name + " belongs to user " +
+                                             std::to_string(peer.uid) + ", not to user " +
+                                             std::to_string(geteuid()) + " who runs this");
+  visitor.pid = peer.pid;
+  return visitor;
+}
+
+}  // namespace troupe::process

@@ -1,0 +1,61 @@
+#include "troupe/runtime/os/throw_stack.hpp"
+
+#include "troupe/runtime/base/error.hpp"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+constexpr int kMaxFrames = 32;
+// Found without a call into the loader: every task counts here.
+[[gnu::tls_model("initial-exec")]] thread_local int t_noting = 0;
+[[gnu::tls_model("initial-exec")]] thread_local int t_count = 0;
+thread_local void* t_frames[kMaxFrames];
+
+}  // namespace
+
+/// The C++ runtime's entry for `throw`. The program's calls come here first, since this library
+/// stands before the C++ library in the search order; what was called for is done by that one.
+/// It is declared under another name, since compilers declare __cxa_throw themselves and not alike.
+extern "C" __attribute__((visibility("default"), noreturn)) void troupe_note_throw(
+    void* object, void* type, void (*destroy)(void*)) __asm__("__cxa_throw");
+
+void troupe_note_throw(void* object, void* type, void (*destroy)(void*)) {
+  using Throw = void (*)(void*, void*, void (*)(void*));
+  static const auto real = reinterpret_cast<Throw>(dlsym(RTLD_NEXT, "__cxa_throw"));
+  if (t_noting > 0) t_count = backtrace(t_frames, kMaxFrames);
+  real(object, type, destroy);
+  std::abort();  // never reached
+}
+
+namespace troupe::process {
+
+NoteThrows::NoteThrows() noexcept {
+  if (t_noting++ == 0) t_count = 0;
+}
+NoteThrows::~NoteThrows() {
+  --t_noting;
+}
+
+std::string thrown_stack() {
+  std::string text;
+  for (int i = 1; i < t_count && text.size() < 3500; ++i) {  // frame 0 is __cxa_throw itself
+    Dl_info info{};
+    if (dladdr(t_frames[i], &info) == 0 || info.dli_fname == nullptr) continue;
+    char place[32];
+    std::snprintf(place, sizeof place, "+0x%zx)\n",
+                  reinterpret_cast<std::uintptr_t>(t_frames[i]) -
+                      reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+    const std::string name = info.dli_sname != nullptr ? readable_type(info.dli_sname) : "?";
+    const std::string module = info.dli_fname;
+    text += "    " + name + " (" + module.substr(module.rfind('/') + 1) + place;
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+}  // namespace troupe::process

@@ -1,0 +1,196 @@
+#include "troupe/runtime/os/zygote.hpp"
+
+#include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/os/orphans.hpp"
+#include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/os/signals.hpp"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace troupe::process {
+namespace {
+
+struct ForkOrder {
+  std::uint64_t token = 0;
+};
+
+/// The zygote's loop. Single-threaded; nothing blocks but poll and the burial.
+class Zygote {
+ public:
+  explicit Zygote(Fd socket) : socket_(std::move(socket)) {
+    for (const pid_t pid : children_of_this_process()) users_own_.insert(pid);
+  }
+
+  /// In the zygote: never. In a child: its socket and token.
+  Forked run();
+
+ private:
+  /// How long its children may take to end after SIGKILL.
+  static constexpr int kBurialMs = 3000;
+
+  /// The agent is gone: nothing of ours stays behind, nor of what the workers have started.
+  [[noreturn]] void bury_all();
+  void report(const ZygoteEvent& event);
+  void reap();
+  bool fork_lonely(const ForkOrder& order);
+  void start_by_exec(const ForkOrder& order, Fd socket);
+
+  LocalSocket socket_;
+  const ForkerSignals signals_;
+  const Fd deaths_ = make_fd(signalfd(-1, &signals_.children(), SFD_CLOEXEC | SFD_NONBLOCK));
+  const pid_t self_ = getpid();
+  std::map<pid_t, std::uint64_t> workers_;  ///< → token
+  std::set<pid_t> users_own_;               ///< children of code before troupe::run
+};
+
+void Zygote::bury_all() {
+  for (int ms = 0; end_orphans([](pid_t) { return false; }) != 0 && ms < kBurialMs; ++ms)
+    poll(nullptr, 0, 1);
+  _exit(0);
+}
+
+void Zygote::report(const ZygoteEvent& event) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&event);
+  if (!socket_.send(BlobView(bytes, sizeof event), {})) bury_all();
+}
+
+/// As many as can be reported now; the others stay zombies. With a worker that has ended comes what
+/// it had started.
+void Zygote::reap() {
+  int status = 0;
+  bool ended = false;
+  for (pid_t pid = 0; !socket_.has_queued() && (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    ended = true;
+    users_own_.erase(pid);
+    if (const auto worker = workers_.extract(pid))
+      report({ZygoteEvent::Kind::exited, worker.mapped(), pid, status});
+  }
+  if (ended)
+    end_orphans(
+        [this](pid_t pid) { return workers_.count(pid) != 0 || users_own_.count(pid) != 0; });
+}
+
+/// True in the child.
+bool Zygote::fork_lonely(const ForkOrder& order) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    die_with_parent(self_);
+    adopt_orphans();
+    signals_.restore();
+    prctl(PR_SET_NAME, "troupe-worker");
+    return true;
+  }
+  const int error = errno;
+  if (pid > 0) workers_.emplace(pid, order.token);
+  report({pid > 0 ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token,
+          pid > 0 ? pid : 0, error});
+  return false;
+}
+
+void Zygote::start_by_exec(const ForkOrder& order, Fd socket) {
+  errno = 0;
+  const auto pid = spawn(Role::worker, std::move(socket),
+                         std::to_string(self_) + "," + std::to_string(order.token));
+  const int error = errno != 0 ? errno : EAGAIN;
+  if (pid) workers_.emplace(*pid, order.token);
+  report({pid ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token, pid ? *pid : 0,
+          error});
+}
+
+Forked Zygote::run() {
+  const bool lonely = count_threads() == 1;
+  if (!lonely)
+    std::fprintf(
+        stderr,
+        "troupe: something before troupe::run started a thread (a static initialiser, a BLAS "
+        "library); workers are started by exec instead of fork, 4 ms instead of 0.2 ms\n");
+  report({ZygoteEvent::Kind::ready, 0, self_, lonely ? 1 : 0});
+  for (;;) {
+    const short events = socket_.has_queued() ? POLLOUT : POLLIN;
+    pollfd entries[2] = {{socket_.fd(), events, 0}, {deaths_.get(), POLLIN, 0}};
+    poll(entries, 2, -1);
+    signalfd_siginfo info;
+    while (read(deaths_.get(), &info, sizeof info) == sizeof info) {
+    }
+    if (!socket_.flush()) bury_all();
+    reap();
+    if (socket_.has_queued()) continue;
+    std::array<std::byte, sizeof(ForkOrder)> buffer;
+    Received received = socket_.receive(buffer);
+    if (received.kind == Received::Kind::closed) bury_all();
+    if (received.kind == Received::Kind::empty) continue;
+    if (received.size != sizeof(ForkOrder) || received.descriptors.size() != 1) continue;
+    ForkOrder order;
+    std::memcpy(&order, buffer.data(), sizeof order);
+    Fd socket = std::move(received.descriptors[0]);
+    if (!lonely)
+      start_by_exec(order, std::move(socket));
+    else if (fork_lonely(order))
+      return {std::move(socket), order.token};
+  }
+}
+
+}  // namespace
+
+bool ZygoteLink::fork_worker(std::uint64_t token, Fd socket) {
+  waiting_.push_back({token, std::move(socket)});
+  return send_orders();
+}
+
+/// As many as may be under way.
+bool ZygoteLink::send_orders() {
+  for (; !waiting_.empty() && under_way_ < kOrdersUnderWay; ++under_way_) {
+    const ForkOrder order{waiting_.front().token};
+    const int descriptors[] = {waiting_.front().socket.get()};
+    if (!socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order),
+                      descriptors))
+      return false;
+    waiting_.pop_front();
+  }
+  return true;
+}
+
+std::vector<ZygoteEvent> ZygoteLink::read(bool& gone) {
+  std::vector<ZygoteEvent> events;
+  gone = !socket_.flush();
+  std::array<std::byte, sizeof(ZygoteEvent)> buffer;
+  for (;;) {
+    const Received received = socket_.receive(buffer);
+    if (received.kind == Received::Kind::empty) {
+      gone = gone || !send_orders();
+      return events;
+    }
+    if (received.kind == Received::Kind::closed || received.size != sizeof(ZygoteEvent)) {
+      gone = true;
+      return events;
+    }
+    ZygoteEvent event;
+    std::memcpy(&event, buffer.data(), sizeof event);
+    const bool answers =
+        event.kind == ZygoteEvent::Kind::forked || event.kind == ZygoteEvent::Kind::failed;
+    if (answers && under_way_ > 0) --under_way_;
+    events.push_back(event);
+  }
+}
+
+Forked run_zygote(Fd fd) {
+  prctl(PR_SET_NAME, "troupe-zygote");
+  // The end of the agent's socket ends it from here on: killed at once it could end nobody else. It
+  // may stand still.
+  prctl(PR_SET_PDEATHSIG, SIGCONT);
+  adopt_orphans();
+  return Zygote(std::move(fd)).run();
+}
+
+}  // namespace troupe::process

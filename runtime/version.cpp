@@ -1,7 +1,0 @@
-#include "troupe/runtime/version.hpp"
-
-namespace troupe {
-std::string_view version() noexcept {
-  return TROUPE_VERSION_TEXT;
-}
-}  // namespace troupe

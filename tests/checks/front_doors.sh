@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The example at the head of each front door compiles. front_doors/NAME.cpp holds what the example takes for granted, with
+# `// EXAMPLE troupe/…` in its place.
+# usage: front_doors.sh COMPILER INCLUDE_FOLDER
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+compiler=$1 include=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# example HEADER: the first code in its first comment, which is indented by four more
+example() { awk '/^#pragma/ || (code && /^\/\/\/ [^ ]/) { exit } /^\/\/\/     / { code = 1; print substr($0, 9) }' "$1"; }
+
+count=0
+for frame in tests/checks/front_doors/*.cpp; do
+  count=$((count + 1))
+  header=$(sed -n 's#^ *// EXAMPLE troupe/##p' "$frame")
+  if [[ ! -f $header ]]; then
+    offence "$frame:1: its header '$header' is not there"
+    continue
+  fi
+  example "$header" >"$work/example"
+  [[ -s $work/example ]] || { offence "$header:1: has no example in its first comment"; continue; }
+  sed -e "/\/\/ EXAMPLE /{r $work/example" -e 'd}' "$frame" >"$work/$(basename "$frame")"
+  if ! "$compiler" -std=c++20 -Wall -Wextra -Wno-unused -Wno-missing-field-initializers -fsyntax-only -I "$include" \
+    "$work/$(basename "$frame")" 2>"$work/errors"; then
+    offence "$header:1: its example does not compile: $(grep -m1 error "$work/errors")"
+  fi
+done
+finish "$count front doors"

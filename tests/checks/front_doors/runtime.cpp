@@ -1,0 +1,2 @@
+#include <iostream>
+// EXAMPLE troupe/runtime/runtime.hpp
