@@ -1,5 +1,6 @@
 #include "troupe/objectstore/objectstore.hpp"
 
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -10,6 +11,6 @@ using objectstore::Opened;
 
 void use(BlobView bytes);
 
-void example(Bytes bytes, objectstore::Client::UnpinReport report) {
+void example(std::uint64_t bytes, objectstore::Client::UnpinReport report) {
   // EXAMPLE troupe/objectstore/objectstore.hpp
 }
