@@ -21,8 +21,8 @@ Communicator& group(const Run& run) {
   return *run.tp;
 }
 
-/// What is enqueued later waits for the work. Its error is thrown here on the CPU; on a device the
-/// engine finds it.
+/// What is enqueued later waits for the work: the device does, where it carries it out, and the
+/// host elsewhere. Throws the work's error where it has ended, and later calls do else.
 void order(const Run& run, Work work) {
   work.wait(run.device);
 }

@@ -12,9 +12,10 @@
 ///     | gather | nothing               | all-gather of rows           |
 ///     | sum    | all-reduce, in place  | sum, scattered: reduce-scatter |
 ///
-/// Both wait through events: they hold on a device whose queue is asynchronous. Payload of a gather
-/// and a sum together: 2(N-1)/N of the bytes of `whole`, with and without sequence. They throw the
-/// communicator's errors.
+/// They are ordered with what run.queue() computes. On the CPU they block until all ranks have come;
+/// on a device whose communicator works there, the device waits and the host does not. Payload of a
+/// gather and a sum together: 2(N-1)/N of the bytes of `whole`, with and without sequence. They
+/// throw the communicator's errors; a device's may come with a later call.
 #pragma once
 
 #include "troupe/train/layers/layer.hpp"
