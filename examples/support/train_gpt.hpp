@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,16 +29,9 @@ namespace kernels = troupe::kernels;
 struct Flags {
   std::string text;  ///< empty: the C++ headers of this machine
   long steps = 100, seed = 1, layers = 4, heads = 4, channels = 128, context = 64, batch = 16;
-  int dp = 1, zero = 0, micro = 1, threads = 1;
-  bool recompute = false, offload = false;
+  int threads = 1;
+  train::Layout layout;
 
-  train::Layout layout() const {
-    return {.dp = dp,
-            .zero = zero,
-            .micro = micro,
-            .offload = offload ? train::Offload::optimizer : train::Offload::none,
-            .recompute = recompute ? train::Recompute::full : train::Recompute::none};
-  }
   train::Model model() const {  // tokens are bytes
     return train::models::gpt2({.vocabulary = 256,
                                 .context = context,
@@ -57,41 +51,25 @@ inline long number_of(const std::string& name, std::string_view value, long leas
   return number;
 }
 
-/// "dp=2", and with commas tp=1 and pp=1, which are all that there is of these yet.
-inline int dp_of(std::string_view mesh) {
-  int dp = 1;
-  while (!mesh.empty()) {
-    const std::string_view part = mesh.substr(0, mesh.find(','));
-    mesh.remove_prefix(std::min(mesh.size(), part.size() + 1));
-    const std::string_view axis = part.substr(0, part.find('='));
-    if (axis.size() == part.size() || (axis != "dp" && axis != "tp" && axis != "pp"))
-      refuse("--mesh takes sizes like dp=2, not \"" + std::string(part) + "\"");
-    const long size = number_of("--mesh " + std::string(axis), part.substr(axis.size() + 1), 1);
-    if (axis == "dp") dp = static_cast<int>(size);
-    if (axis != "dp" && size != 1)
-      refuse("--mesh " + std::string(axis) +
-             " is not there yet: divide the batch with dp, and leave it 1");
-  }
-  return dp;
-}
-
-inline bool recompute_of(std::string_view value) {
-  if (value != "none" && value != "full")
-    refuse("--recompute takes none or full, not \"" + std::string(value) + "\"");
-  return value == "full";
+inline train::Recompute recompute_of(std::string_view value) {
+  if (value == "none") return train::Recompute::none;
+  if (value == "selective") return train::Recompute::selective;
+  if (value == "full") return train::Recompute::full;
+  refuse("--recompute takes none, selective or full, not \"" + std::string(value) + "\"");
 }
 
 /// Whether the model and the layout are ones; nothing is allocated.
 inline void check(const Flags& f) {
-  train::check(f.layout(), f.dp);
-  if (f.batch < f.dp)
-    refuse("--batch " + std::to_string(f.batch) + " is smaller than the " + std::to_string(f.dp) +
-           " ranks of --mesh dp=" + std::to_string(f.dp) + ": give every rank at least one sample");
+  const train::Layout& layout = f.layout;
+  train::check(layout, layout.ranks());
+  if (f.batch < layout.dp)
+    refuse("--batch " + std::to_string(f.batch) + " is smaller than dp=" +
+           std::to_string(layout.dp) + " of --mesh: give every rank at least one sample");
   if (f.threads > 256) refuse("--threads takes 1 to 256, not " + std::to_string(f.threads));
   const train::Model model = f.model();
-  static_cast<void>(train::index_of(model, f.layout()));
+  static_cast<void>(train::index_of(model, layout));
   static_cast<void>(
-      train::activation_bytes(model, f.layout(), {train::DType::i32, {f.batch, f.context}}));
+      train::activation_bytes(model, layout, {train::DType::i32, {f.batch, f.context}}));
 }
 
 /// Throws InvalidArgument, one sentence, for flags that make no run.
@@ -100,29 +78,41 @@ inline Flags flags_of(int argc, char** argv) {
   const std::map<std::string, long*> numbers = {
       {"--steps", &f.steps}, {"--layers", &f.layers},     {"--heads", &f.heads},
       {"--batch", &f.batch}, {"--channels", &f.channels}, {"--context", &f.context}};
-  const std::map<std::string, int*> small = {{"--micro", &f.micro}, {"--threads", &f.threads}};
+  const std::map<std::string, int*> small = {{"--micro", &f.layout.micro},
+                                             {"--threads", &f.threads}};
+  const std::map<std::string, std::function<void()>> switches = {
+      {"--offload", [&] { f.layout.offload = train::Offload::optimizer; }},
+      {"--sequence", [&] { f.layout.sequence = true; }},
+      {"--bf16", [&] { f.layout.compute = train::DType::bf16; }}};
+  const std::map<std::string, std::function<void(std::string_view)>> others = {
+      {"--text", [&](std::string_view value) { f.text = value; }},
+      {"--seed", [&](std::string_view value) { f.seed = number_of("--seed", value, 0); }},
+      {"--zero",
+       [&](std::string_view value) {
+         f.layout.zero = static_cast<int>(number_of("--zero", value, 0));
+       }},
+      {"--mesh", [&](std::string_view value) { f.layout = train::with_mesh(value, f.layout); }},
+      {"--schedule", [&](std::string_view value) { f.layout.schedule = value; }},
+      {"--recompute", [&](std::string_view value) { f.layout.recompute = recompute_of(value); }}};
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--offload") {
-      f.offload = true;
+    if (const auto it = switches.find(name); it != switches.end()) {
+      it->second();
       continue;
     }
-    const bool known = numbers.count(name) != 0 || small.count(name) != 0 || name == "--text" ||
-                       name == "--seed" || name == "--mesh" || name == "--zero" ||
-                       name == "--recompute";
-    if (!known)
+    if (numbers.count(name) + small.count(name) + others.count(name) == 0)
       refuse("there is no flag " + name +
              ": --text FILE --steps --seed --layers --heads --channels --context --batch --mesh "
-             "dp= --zero --micro --recompute none|full --offload --threads");
+             "dp=,tp=,pp= --zero --micro --schedule gpipe|1f1b|interleaved|FILE --sequence "
+             "--recompute none|selective|full --bf16 --offload --threads");
     if (++i == argc) refuse(name + " needs a value");
     const std::string_view value = argv[i];
-    if (numbers.count(name) != 0) *numbers.at(name) = number_of(name, value, 1);
-    if (small.count(name) != 0) *small.at(name) = static_cast<int>(number_of(name, value, 1));
-    if (name == "--text") f.text = value;
-    if (name == "--seed") f.seed = number_of(name, value, 0);
-    if (name == "--zero") f.zero = static_cast<int>(number_of(name, value, 0));
-    if (name == "--mesh") f.dp = dp_of(value);
-    if (name == "--recompute") f.recompute = recompute_of(value);
+    if (const auto it = numbers.find(name); it != numbers.end())
+      *it->second = number_of(name, value, 1);
+    else if (const auto it = small.find(name); it != small.end())
+      *it->second = static_cast<int>(number_of(name, value, 1));
+    else
+      others.at(name)(value);
   }
   check(f);
   return f;
@@ -160,11 +150,10 @@ class Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Meter(const Flags& flags, const train::Engine& engine, kernels::Device& device,
-        troupe::collective::Mesh& mesh)
+  Meter(const Flags& flags, kernels::Device& device, troupe::collective::Mesh& mesh)
       : flags_(flags),
-        flops_(3 * forward_flops(flags, engine)),  // backward is twice forward
-        peak_(flags.dp * measured_peak(device, mesh)),
+        flops_(3 * forward_flops(flags)),  // backward is twice forward
+        peak_(flags.layout.ranks() * measured_peak(device, mesh)),
         last_(Clock::now()) {}
 
   void print(const train::StepResult& result, const train::Engine& engine) {
@@ -183,12 +172,15 @@ class Meter {
   }
 
  private:
-  static double forward_flops(const Flags& flags, const train::Engine& engine) {
+  /// Of the whole batch and model.
+  static double forward_flops(const Flags& flags) {
+    const train::Model model = flags.model();
+    static_cast<void>(train::index_of(model, {}));
     train::Spec x{train::DType::i32, {flags.batch, flags.context}};
     double flops = 0;
-    for (const auto& layer : engine.model()) {
+    for (const auto& layer : model) {
       flops += layer->flops(x);
-      x = layer->need(x, engine.layout()).out;
+      x = layer->need(x, {}).out;
     }
     return flops;
   }
@@ -211,7 +203,7 @@ class Meter {
                                                .ldc = n});
       device.compute().synchronize();
       if (i > 0) continue;  // the first one loads a library
-      if (mesh.dp) mesh.dp->barrier();
+      if (mesh.world) mesh.world->barrier();
       start = Clock::now();
     }
     return times * 2.0 * n * n * n / std::chrono::duration<double>(Clock::now() - start).count();
