@@ -36,11 +36,13 @@ std::string port() {
 }  // namespace
 
 StepPeer::StepPeer(const std::string& shape, int threads, int first_cpu,
+                   const std::vector<std::string>& more,
                    const std::vector<std::string>& environment) {
   int in[2], out[2];
   expect(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "a pipe");
   std::vector<std::string> words{program(), shape, std::to_string(threads),
                                  std::to_string(first_cpu)};
+  words.insert(words.end(), more.begin(), more.end());
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
@@ -87,11 +89,11 @@ double StepPeer::end() {
   return std::strtod(line().c_str(), nullptr) * 1e-3;
 }
 
-StepRanks::StepRanks(const std::string& shape, int ranks) {
+StepRanks::StepRanks(const std::string& shape, int ranks, const std::string& mesh, int micro) {
   const std::string size = std::to_string(ranks);
   for (int rank = 0; rank < ranks; ++rank)
     ranks_.push_back(std::make_unique<StepPeer>(
-        shape, 1, rank,
+        shape, 1, rank, std::vector<std::string>{std::to_string(micro), mesh},
         std::vector<std::string>{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + size,
                                  "LOCAL_WORLD_SIZE=" + size, "LOCAL_RANK=" + std::to_string(rank),
                                  "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port()}));

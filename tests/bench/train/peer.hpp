@@ -16,8 +16,10 @@ namespace troupe::bench {
 /// not answer.
 class StepPeer {
  public:
-  /// `environment`: "NAME=value" beside the inherited ones.
+  /// `more`: further arguments, micro-batches and mesh. `environment`: "NAME=value" beside the
+  /// inherited ones.
   StepPeer(const std::string& shape, int threads, int first_cpu,
+           const std::vector<std::string>& more = {},
            const std::vector<std::string>& environment = {});
   StepPeer(const StepPeer&) = delete;
   StepPeer& operator=(const StepPeer&) = delete;
@@ -40,10 +42,11 @@ class StepPeer {
   bool ready_ = false;
 };
 
-/// Ranks of one data-parallel run, each on a CPU of its own.
+/// Ranks of one run, each on a CPU of its own.
 class StepRanks {
  public:
-  StepRanks(const std::string& shape, int ranks);
+  /// `mesh`: like "tp=2", of as many ranks.
+  StepRanks(const std::string& shape, int ranks, const std::string& mesh, int micro = 1);
   /// Median seconds of a step of the slowest.
   double measure(int steps);
 

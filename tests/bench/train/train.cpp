@@ -12,6 +12,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 namespace troupe::bench {
@@ -19,7 +20,9 @@ namespace {
 
 constexpr const char* kShape = "4x128x64x12";
 constexpr const char* kLargeShape = "6x384x256x4";
-constexpr const char* kQuickShape = "1x32x16x2";
+constexpr const char* kWideShape = "6x384x256x8";  // a batch that stages divide
+constexpr const char* kQuickShape = "2x64x16x4";
+constexpr int kMicros = 4;
 
 /// Seconds of a step's matrix products alone, each as large as in the block's MLP.
 double products(const char* shape_text) {
@@ -87,7 +90,7 @@ std::int64_t parameters(const char* shape_text) {
 Reading two_ranks(bool quick) {
   const char* shape = quick ? kQuickShape : kShape;
   StepPeer one(shape, 1, 0), other(shape, 1, 1);
-  StepRanks ranks(shape, 2);
+  StepRanks ranks(shape, 2, "dp=2");
   const int steps = steps_of(one, quick);
   std::vector<double> times, floors, ratios;
   for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
@@ -101,6 +104,36 @@ Reading two_ranks(bool quick) {
   return {.value = middle(times), .floor = middle(floors), .ratio = middle(ratios)};
 }
 
+/// How much faster two ranks of a mesh make the same steps than one, and what two independent
+/// processes make of two CPUs, `share` of which is all that the layout can have.
+Reading divided(bool quick, const char* mesh, int micro, double share) {
+  const char* shape = quick ? kQuickShape : kWideShape;
+  const std::vector<std::string> more{std::to_string(micro)};
+  StepPeer one(shape, 1, 0, more), other(shape, 1, 1, more);
+  StepRanks ranks(shape, 2, mesh, micro);
+  const int steps = steps_of(one, quick);
+  std::vector<double> gains, floors, ratios;
+  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
+    const double alone = one.measure(steps);
+    one.begin(steps);
+    other.begin(steps);
+    const double rate = alone / one.end() + alone / other.end();
+    gains.push_back(alone / ranks.measure(steps));
+    floors.push_back(rate * share);
+    ratios.push_back(gains.back() / floors.back());
+  }
+  return {.value = middle(gains), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
+Reading tensor_parallel(bool quick) {
+  return divided(quick, "tp=2", 1, 1);
+}
+
+/// Of m micro-batches the last one leaves a stage idle for as long as one takes.
+Reading pipeline(bool quick) {
+  return divided(quick, "pp=2", kMicros, static_cast<double>(kMicros) / (kMicros + 1));
+}
+
 class Train final : public Suite {
  public:
   const char* name() const override { return "train"; }
@@ -111,17 +144,19 @@ class Train final : public Suite {
     return median_of(5, [] { return products(kShape); });
   }
   std::vector<Reading> measure(std::span<const std::size_t> rows, Placement, bool quick) override {
-    constexpr std::array measures{step_alone, threads, two_ranks};
+    constexpr std::array measures{step_alone, threads, two_ranks, tensor_parallel, pipeline};
     std::vector<Reading> readings;
     for (const std::size_t row : rows) readings.push_back(measures[row](quick));
     return readings;
   }
 
  private:
-  std::array<RowInfo, 3> rows_{{
+  std::array<RowInfo, 5> rows_{{
       {"train_step_cpu", "ms", kNoFloor, {}, false},
       {"train_threads", "x", kNoFloor, at_least(Goal::Of::ratio, 0.90), false},
       {"train_dp_step", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.05), false},
+      {"train_tp_step", "x", kNoFloor, at_least(Goal::Of::ratio, 0.80), false},
+      {"train_pp_step", "x", kNoFloor, at_least(Goal::Of::ratio, 0.85), false},
   }};
 };
 

@@ -1,6 +1,7 @@
-// train_step SHAPE THREADS [FIRST_CPU]: makes training steps when it is told to, for the
-// benchmarks. SHAPE is layers x channels x context x batch of a GPT-2. Prints a line that names the
-// device, then reads how many steps to make, a line each, and prints their median in milliseconds.
+// train_step SHAPE THREADS [FIRST_CPU [MICRO [MESH]]]: makes training steps when it is told to, for
+// the benchmarks. SHAPE is layers x channels x context x batch of a GPT-2, MICRO how many
+// micro-batches the batch is divided into, MESH like tp=2. Prints a line that names the device,
+// then reads how many steps to make, a line each, and prints their median in milliseconds.
 #include "training.hpp"
 
 #include <algorithm>
@@ -34,16 +35,19 @@ double median_of(Training& training, int steps) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 3 && argc != 4) {
-    std::fprintf(stderr, "usage: %s LAYERSxCHANNELSxCONTEXTxBATCH THREADS [FIRST_CPU]\n", argv[0]);
+  if (argc < 3 || argc > 6) {
+    std::fprintf(stderr,
+                 "usage: %s LAYERSxCHANNELSxCONTEXTxBATCH THREADS [FIRST_CPU [MICRO [MESH]]]\n",
+                 argv[0]);
     return 2;
   }
   const int threads = std::atoi(argv[2]);
-  troupe::bench::pin_to_cpus(argc == 4 ? std::atoi(argv[3]) : 0, threads);
-  const char* ranks = std::getenv("WORLD_SIZE");
-  const int dp = ranks == nullptr ? 1 : std::atoi(ranks);
-  Training training(troupe::bench::shape_of(argv[1]), threads, {.dp = dp},
-                    dp > 1 ? Mesh::from_environment({.dp = dp}) : Mesh{});
+  troupe::bench::pin_to_cpus(argc > 3 ? std::atoi(argv[3]) : 0, threads);
+  const troupe::train::Layout layout = troupe::train::with_mesh(
+      argc > 5 ? argv[5] : "", {.micro = argc > 4 ? std::atoi(argv[4]) : 1});
+  Training training(
+      troupe::bench::shape_of(argv[1]), threads, layout,
+      layout.ranks() > 1 ? Mesh::from_environment({layout.dp, layout.tp, layout.pp}) : Mesh{});
   for (int i = 0; i < 3; ++i) training.step();
   std::cout << training.device() << std::endl;
   for (int steps = 0; std::cin >> steps;)

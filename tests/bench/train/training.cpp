@@ -67,10 +67,15 @@ Training::Training(const TrainShape& shape, int threads, const train::Layout& la
 }
 
 train::StepResult Training::step() {
-  const train::Shape rows{shape_.batch, shape_.context};
-  const train::MicroBatch batch{.input = {inputs_.data(), kernels::DType::i32, rows},
-                                .targets = {targets_.data(), kernels::DType::i32, rows}};
-  return engine_->step({&batch, 1});
+  const std::int64_t parts = engine_->layout().micro, rows = shape_.batch / parts;
+  std::vector<train::MicroBatch> micros;
+  for (std::int64_t first = 0; first < rows * parts; first += rows) {
+    const train::Shape size{rows, shape_.context};
+    const auto at = static_cast<std::size_t>(first * shape_.context);
+    micros.push_back({.input = {inputs_.data() + at, kernels::DType::i32, size},
+                      .targets = {targets_.data() + at, kernels::DType::i32, size}});
+  }
+  return engine_->step(micros);
 }
 
 }  // namespace troupe::bench

@@ -27,7 +27,7 @@ void pin_to_cpus(int first, int count);
 
 class Training {
  public:
-  /// Alone, or as a rank of `dp` ranks.
+  /// Alone, or as a rank of the layout's mesh. layout.micro must divide the batch.
   Training(const TrainShape& shape, int threads, const train::Layout& layout = {},
            collective::Mesh mesh = {});
   train::StepResult step();
