@@ -41,7 +41,8 @@ train::Engine learner(const train::Layout& layout, troupe::collective::Mesh& mes
           {.beta2 = 0.99f}};
 }
 
-void learn(train::Worker& w, Hp hp, Plan plan, long die_at, troupe::Ref<train::TextDataset> text) {
+void learn(train::Worker& w, Hp hp, const Plan& plan, long die_at,
+           troupe::Ref<train::TextDataset> text) {
   troupe::kernels::Device device = troupe::kernels::cpu_device();
   train::Engine engine = learner(w.layout(), w.mesh(), device);
   if (!w.restore(engine)) engine.initialize(/*seed=*/1);
@@ -58,7 +59,7 @@ void learn(train::Worker& w, Hp hp, Plan plan, long die_at, troupe::Ref<train::T
   }
 }
 
-void trial(tune::Trial& t, Hp hp, Plan plan, troupe::Ref<train::TextDataset> text) {
+void trial(tune::Trial& t, Hp hp, const Plan& plan, troupe::Ref<train::TextDataset> text) {
   const long die_at = t.number() == 1 ? death_of(plan) : 0;
   train::fit<learn>(t, {.workers = plan.layout.ranks(), .layout = plan.layout, .max_restarts = 2},
                     hp, plan, die_at, text);

@@ -44,7 +44,7 @@ struct SavedModel {
 namespace internal {
 /// What is written of a part: the part itself, or an engine's snapshot, which its rank 0 has.
 template <class M>
-const M& stored(const M& part) noexcept {
+M& stored(M& part) noexcept {
   return part;
 }
 inline Snapshot stored(Engine& engine) {

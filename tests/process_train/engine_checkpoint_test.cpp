@@ -89,7 +89,7 @@ TEST_F(EngineCheckpoint, AKilledWorkersGangGoesOnBitwise) {
 
 TEST_F(EngineCheckpoint, StartsAGangOfAnotherSizeAndLayout) {
   const train::Fit first = fit({.workers = 2, .layout = {.tp = 2, .micro = 2}}, {.steps = 5});
-  const train::SavedModel from = first.latest_checkpoint();
+  const train::SavedModel& from = first.latest_checkpoint();
   const train::Fit alone = fit({.workers = 1}, {.steps = 5, .from = from});
   EXPECT_LT(alone.last().loss, first.last().loss);
   for (const train::FitOptions& options :
