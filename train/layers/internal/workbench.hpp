@@ -39,7 +39,8 @@ struct WorkbenchOptions {
   Spec targets{DType::i32, {}};  ///< of a loss; rank 0: the shape of its output
   std::uint64_t seed = 1;
   std::int64_t step = 3;
-  double loss_scale = 1;  ///< a loss must multiply its gradient with it
+  double loss_scale = 1;                   ///< a loss must multiply its gradient with it
+  collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; each has a bench of its own
 };
 
 /// Runs in f32 or f64 on a CPU device of its own. Throws InvalidArgument, naming the layer and what
