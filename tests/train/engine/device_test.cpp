@@ -103,7 +103,7 @@ TEST(EngineOnADevice, AnOperationThatOnlyTheDeviceWaitsForFailsTheStep) {
   std::barrier together(2);
   std::vector<HostDevice> devices;
   const auto errors = on_devices({.tp = 2}, devices, [&](RankContext& context) {
-    Engine engine(gpt(shape), {.tp = 2}, context.mesh, context.device);
+    Engine engine(gpt(shape), {.tp = 2}, context.mesh, context.device, {});
     engine.initialize(1);
     std::vector<Rows> parts = share_of(shape, 0, 4, 0, 1, 1);
     (void)engine.step(micros_of(parts));
