@@ -18,7 +18,8 @@ struct BlockConfig {
 };
 
 /// Takes and gives [batch, time, channels]; with Layout::sequence this rank's rows of it. Moves
-/// between tensor-parallel ranks what two sums in forward and two in backward move.
+/// between tensor-parallel ranks what two sums in forward and two in backward move: it keeps all
+/// rows of both norms' outputs, so that backward does not gather them again.
 template <class Inner>
 class TROUPE_API PreNormBlock : public Layer {
  public:
