@@ -6,13 +6,19 @@
 
 #include <algorithm>
 #include <deque>
+#include <type_traits>
 
 namespace troupe::kernels {
+
+/// The type of statistics and of weights' gradients beside activations of a type.
+template <class T>
+using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// One run: hands out memory, and collects what the operation has written.
 template <class T>
 class Bench {
  public:
+  using Wide = WideOf<T>;
   Bench(const Kernels& kernels, Queue& queue, std::int64_t rows, std::int64_t columns)
       : kernels(kernels), queue(queue), rows(rows), columns(columns), n(rows * columns) {}
   virtual ~Bench() = default;
@@ -21,6 +27,13 @@ class Bench {
   }
   T* filled(std::int64_t count, T value = T(0)) {
     return add(std::vector<T>(static_cast<std::size_t>(count), value));
+  }
+  /// The same for what has the type of statistics.
+  Wide* wide_random(std::int64_t count, double scale = 2) {
+    return add_wide(randoms<Wide>(count, 100 + count_++, scale));
+  }
+  Wide* wide_filled(std::int64_t count) {
+    return add_wide(std::vector<Wide>(static_cast<std::size_t>(count)));
   }
   virtual std::int32_t* integers(const std::vector<std::int32_t>& values) = 0;
   /// Memory of the host.
@@ -42,6 +55,10 @@ class Bench {
 
  protected:
   virtual T* add(std::vector<T> values) = 0;
+  virtual Wide* add_wide(const std::vector<Wide>& values) {
+    if constexpr (std::is_same_v<T, Wide>) return add(values);
+    return nullptr;
+  }
   virtual std::vector<T> values() = 0;
 
  private:
@@ -68,8 +85,9 @@ template <class T>
 void run_norm(Bench<T>& b, bool rms, double scale = 2) {
   T *in = scale == 0 ? b.filled(b.n, T(3)) : b.random(b.n, scale), *weight = b.random(b.columns),
     *bias = b.random(b.columns), *out = b.filled(b.n);
-  T *mean = b.filled(b.rows), *rstd = b.filled(b.rows), *dout = b.random(b.n), *din = b.random(b.n);
-  T *dweight = b.random(b.columns), *dbias = b.random(b.columns);
+  WideOf<T>*mean = b.wide_filled(b.rows), *rstd = b.wide_filled(b.rows);
+  T *dout = b.random(b.n), *din = b.random(b.n);
+  WideOf<T>*dweight = b.wide_random(b.columns), *dbias = b.wide_random(b.columns);
   const Norm o{type_of<T>,           rms, 1e-5f, b.rows, b.columns, in, weight,
                rms ? nullptr : bias, out, mean,  rstd};
   const NormBackward back{o, dout, din, true, dweight, rms ? nullptr : dbias};
@@ -86,9 +104,9 @@ void run_rope(Bench<T>& b) {
 template <class T>
 void run_loss(Bench<T>& b, double scale = 5) {
   if (b.columns == 0) return;
-  T *logits = b.random(b.n, scale), *losses = b.filled(b.rows), *apart = b.random(b.n, scale);
-  T* stats = b.filled(3 * b.rows);
-  T *top = stats, *sum = stats + b.rows, *target = stats + 2 * b.rows;
+  T *logits = b.random(b.n, scale), *apart = b.random(b.n, scale);
+  WideOf<T>*losses = b.wide_filled(b.rows), *stats = b.wide_filled(3 * b.rows);
+  WideOf<T>*top = stats, *sum = stats + b.rows, *target = stats + 2 * b.rows;
   std::vector<std::int32_t> targets;
   for (std::int64_t r = 0; r < b.rows; ++r)
     targets.push_back(r % 3 == 2 ? kIgnore : static_cast<std::int32_t>(r * 7 % b.columns));
@@ -98,8 +116,8 @@ void run_loss(Bench<T>& b, double scale = 5) {
   o.logits = apart;
   b.kernels.cross_entropy_stats(b.queue, o);
   b.kernels.cross_entropy_finish(b.queue, o);
-  b.kernels.combine_stats(b.queue,
-                          {type_of<T>, b.rows, 2, b.random(6 * b.rows), b.filled(3 * b.rows)});
+  b.kernels.combine_stats(b.queue, {type_of<WideOf<T>>, b.rows, 2, b.wide_random(6 * b.rows),
+                                    b.wide_filled(3 * b.rows)});
 }
 template <class T>
 void run_dropout(Bench<T>& b) {
@@ -171,6 +189,11 @@ void run_gemm(Bench<T>& b, Op a_op, Op b_op) {
   o.activation = Activation::none;
   o.activation_backward = false;
   b.kernels.gemm(b.queue, o);
+  o.k = k;  // a gradient of weights
+  o.c_type = type_of<WideOf<T>>;
+  o.c = b.wide_random(2 * b.n);
+  o.beta = 1;
+  b.kernels.gemm(b.queue, o);
 }
 template <class T>
 void run_attention(Bench<T>& b, bool keep) {
@@ -178,7 +201,8 @@ void run_attention(Bench<T>& b, bool keep) {
   const std::int64_t batch = std::min<std::int64_t>(b.rows, 3), row = (heads + 2 * kv) * size;
   const std::int64_t tokens = batch * time, squares = keep ? tokens * heads * time : 0;
   T *qkv = b.random(tokens * row), *out = b.filled(tokens * heads * size);
-  T *lse = b.filled(tokens * heads), *p = b.filled(squares), *dqkv = b.filled(tokens * row);
+  WideOf<T>* lse = b.wide_filled(tokens * heads);
+  T *p = b.filled(squares), *dqkv = b.filled(tokens * row);
   T* dout = b.random(tokens * heads * size);
   const Attention o{.type = type_of<T>,
                     .batch = batch,
@@ -206,7 +230,7 @@ void run_embedding(Bench<T>& b) {
     tokens.push_back(static_cast<std::int32_t>(r % 3 == 0 ? 4 : r * 7 % 23));
   T *table = b.random(11 * b.columns), *positions = b.random(time * b.columns);
   T *out = b.filled(rows * b.columns), *dout = b.random(rows * b.columns);
-  T *dtable = b.random(11 * b.columns), *dpositions = b.random(time * b.columns);
+  WideOf<T>*dtable = b.wide_random(11 * b.columns), *dpositions = b.wide_random(time * b.columns);
   const Embedding o{.type = type_of<T>,
                     .rows = rows,
                     .time = time,
@@ -226,7 +250,8 @@ void run_embedding(Bench<T>& b) {
 template <class T>
 void run_elementwise(Bench<T>& b) {
   T *x = b.random(b.n), *y = b.random(b.n), *sum = b.filled(b.n), *scaled = b.filled(b.n);
-  T *filled = b.filled(b.n), *columns = b.random(b.columns);
+  T* filled = b.filled(b.n);
+  WideOf<T>* columns = b.wide_random(b.columns);
   b.kernels.add(b.queue, {type_of<T>, b.n, x, y, sum, 0.5});
   b.kernels.scale(b.queue, {type_of<T>, b.n, x, nullptr, scaled, -3});
   b.kernels.fill(b.queue, {type_of<T>, b.n, nullptr, nullptr, filled, 7});

@@ -55,8 +55,8 @@ class NarrowBench final : public Bench<T> {
     });
     return memory.data();
   }
-  float* add_wide(std::vector<float> values) override {
-    auto& memory = wide_.emplace_back(std::move(values), offset_);
+  float* add_wide(const std::vector<float>& values) override {
+    auto& memory = wide_.emplace_back(values, offset_);
     order_.push_back([&memory](Numbers& all) {
       for (const float value : memory.values()) all.push_back(value);
     });
@@ -142,7 +142,7 @@ class ReferenceBench final : public Bench<float> {
           value = type_ == DType::bf16 ? from_bf16(to_bf16(value)) : from_f16(to_f16(value));
   }
   float* add(std::vector<float> values) override { return keep(std::move(values), true); }
-  float* add_wide(std::vector<float> values) override { return keep(std::move(values), false); }
+  float* add_wide(const std::vector<float>& values) override { return keep(values, false); }
   float* keep(std::vector<float> values, bool narrow) {
     auto& [memory, rounded] = memory_.emplace_back(std::move(values), narrow);
     round();
