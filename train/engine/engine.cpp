@@ -4,6 +4,7 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/train/engine/internal/state.hpp"
+#include "troupe/train/hash.hpp"
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/optimizers/norm.hpp"
 
@@ -16,6 +17,7 @@
 namespace troupe::train {
 
 using internal::Batches;
+using internal::Counts;
 using internal::Pass;
 using internal::PassMode;
 using internal::PassTerms;
@@ -27,7 +29,7 @@ namespace {
 
 /// Targets of a micro-batch that count: ids that are not ignored, or one for each loss.
 std::int64_t targets_of(const Pass& pass) {
-  if (pass.plan == nullptr) return 0;
+  if (pass.plan == nullptr || pass.targets.data == nullptr) return 0;
   if (pass.targets.type != DType::i32) return pass.plan->out.count();
   const auto* ids = pass.targets.as<std::int32_t>();
   return pass.targets.count() - std::count(ids, ids + pass.targets.count(), kernels::kIgnore);
@@ -60,13 +62,6 @@ std::vector<std::int64_t> number_samples(std::vector<Pass>& passes, std::int64_t
 double sum_of_losses(kernels::Device& device, const std::vector<float>& losses) {
   device.compute().synchronize();
   return std::accumulate(losses.begin(), losses.end(), 0.0);
-}
-
-/// In place, over ranks in ascending order; every rank gets the same bits.
-collective::Work sum_over_ranks(collective::Communicator* dp, double& value) {
-  if (dp == nullptr) return {};
-  return dp->all_reduce(std::span(&value, 1), collective::Reduce::sum,
-                        {.after = {}, .purpose = collective::Purpose::norm});
 }
 
 void clear_moments(internal::Parts& parts) {
@@ -122,16 +117,16 @@ void Engine::State::stop(const char* what) noexcept {
   } catch (...) {
   }
   stopped = "in " + std::string(what) + " after step " + std::to_string(steps) + ": " + why;
-  if (parts.mesh.world != nullptr)
-    parts.mesh.world->abort("rank " + std::to_string(parts.mesh.rank()) + " stopped " + stopped);
+  if (collective::Communicator* all = internal::world_of(parts.mesh))
+    all->abort("rank " + std::to_string(parts.mesh.rank()) + " stopped " + stopped);
 }
 
 void Engine::State::initialize(std::uint64_t with_seed) {
   guarded("initialize()", [&] {
     seed = with_seed;
     steps = 0;
-    passes.begin({.seed = seed}, PassMode::inference, 1);
-    passes.initialize();
+    if (scaler) scaler->reset();
+    passes.initialize({.seed = seed});
     pipeline.ties().publish();
     clear_moments(parts);
     parts.store.zero_gradients();
@@ -141,73 +136,93 @@ void Engine::State::initialize(std::uint64_t with_seed) {
 void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float rate,
                              StepResult& result) {
   parts.store.zero_gradients();
-  const PassTerms terms{.seed = seed, .step = steps + 1, .targets = totals.targets};
+  const PassTerms terms{
+      .seed = seed, .step = steps + 1, .targets = totals.targets, .scale = result.scale};
   pipeline.step(terms, all, trace);
   trace.bytes_reduced = passes.submitted();
   trace.bytes_before_end = passes.before_end();
   result.loss = sum_of_losses(parts.device, passes.losses());
-  collective::Work sum = sum_over_ranks(parts.mesh.dp.get(), result.loss);
+  collective::Work sum = internal::sum_over_dp(parts.mesh, result.loss);
   const Time before = steady_now();
   while (passes.reductions().finish_next() >= 0) {
   }
   trace.exposed = steady_now() - before;
-  result.norm = global_norm(parts.device, parts.store, parts.mesh.dp.get());
+  result.norm = global_norm(parts.device, parts.store, parts.norm_groups()) / result.scale;
   sum.wait();
-  result.loss /= static_cast<double>(totals.targets);
+  result.loss =
+      internal::loss_of_model(parts.mesh, result.loss) / static_cast<double>(totals.targets);
   result.applied = std::isfinite(result.norm) && std::isfinite(result.loss);
+  if (scaler && std::isfinite(result.loss)) scaler->update(result.applied);
   if (!result.applied) return;
   ++steps;
-  update.apply(rate, steps, clip_factor(result.norm, parts.optimizer.max_norm));
+  const float clip = clip_factor(result.norm, parts.optimizer.max_norm);
+  update.apply(rate, steps, clip / static_cast<float>(result.scale));
   pipeline.ties().publish();
 }
 
-Batches Engine::State::agree(const char* what, const std::function<std::vector<Pass>()>& prepare) {
+Totals Engine::State::agree(const char* what, const char* common,
+                            const std::function<Counts()>& prepare) {
   require_running();
-  Batches batches;
+  Counts mine;
   std::exception_ptr refusal;
   try {
-    batches.passes = prepare();
+    mine = prepare();
   } catch (...) {
     refusal = std::current_exception();  // the other ranks hear of it first
+    mine.batches = internal::kRefused;
   }
-  const std::vector<Pass>& mine = batches.passes;
-  batches.totals = guarded(what, [&] {
-    return internal::exchange(parts.mesh.dp.get(),
-                              {.targets = sum_of(mine, targets_of),
-                               .samples = sum_of(mine, samples_of),
-                               .batches = refusal ? internal::kRefused : std::ssize(mine)});
-  });
+  Totals totals = guarded(what, [&] { return internal::exchange(parts.mesh, mine); });
   if (refusal) std::rethrow_exception(refusal);
-  if (batches.totals.refused_by >= 0)
-    reject("rank " + std::to_string(batches.totals.refused_by) +
-           " refused its inputs, and the call changed nothing on any rank: the error of that rank "
-           "says why");
+  if (totals.refused_by >= 0)
+    reject("rank " + std::to_string(totals.refused_by) + " refused its inputs of " + what +
+           ", and the call changed nothing on any rank: the error of that rank says why");
+  if (totals.differs >= 0)
+    reject("ranks 0 and " + std::to_string(totals.differs) + " called " + what +
+           " with different " + common + ": give every rank the same");
+  if (!totals.mismatch.empty()) reject(totals.mismatch);
+  return totals;
+}
+
+Batches Engine::State::agree_on(const char* what, std::span<const MicroBatch> micros, PassMode mode,
+                                const std::function<std::uint64_t()>& check) {
+  Batches batches;
+  batches.totals = agree(what, "options", [&] {
+    const std::uint64_t common = check ? check() : 0;
+    batches.passes = passes.prepare(micros, mode);
+    Counts counts{.targets = sum_of(batches.passes, targets_of),
+                  .samples = sum_of(batches.passes, samples_of),
+                  .batches = std::ssize(micros)};
+    counts.common = common;
+    internal::fingerprint(micros, parts.mesh.shape, counts);
+    return counts;
+  });
   return batches;
 }
 
 StepResult Engine::State::step(std::span<const MicroBatch> micros, const StepOptions& options) {
-  Batches batches = agree("step()", [&] {
+  Batches batches = agree_on("step()", micros, PassMode::training, [&] {
     require_step(micros, options, parts.layout);
-    return passes.prepare(micros, PassMode::training);
+    return hash_bytes(&options.rate, sizeof options.rate);
   });
   const Totals& totals = batches.totals;
   std::vector<Pass>& all = batches.passes;
   require_targets(totals);
   trace = {};
   StepResult result{.step = steps + 1, .targets = totals.targets};
+  if (scaler) result.scale = static_cast<double>(scaler->scale());
   const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
   const float rate = options.rate < 0 ? parts.optimizer.rate : options.rate;
   guarded("step()", [&] { run_step(all, totals, rate, result); });
   if (!std::isfinite(result.loss))
     reject("the loss of step " + std::to_string(result.step) +
            " is not finite, and the step changed nothing: lower the learning rate and go on from "
-           "an earlier snapshot, or look for values in the batch that are not finite");
+           "an earlier snapshot, look for values in the batch that are not finite" +
+           (scaler ? ", or use compute = bf16 where activations exceed f16's 65504" : ""));
   return result;
 }
 
 double Engine::State::evaluate(std::span<const MicroBatch> micros) {
-  Batches batches =
-      agree("evaluate()", [&] { return passes.prepare(micros, PassMode::inference); });
+  Batches batches = agree_on("evaluate()", micros, PassMode::inference);
   const Totals& totals = batches.totals;
   std::vector<Pass>& all = batches.passes;
   require_targets(totals);
@@ -216,26 +231,26 @@ double Engine::State::evaluate(std::span<const MicroBatch> micros) {
   return guarded("evaluate()", [&] {
     pipeline.forward({.seed = seed, .step = steps, .targets = totals.targets}, all);
     double sum = sum_of_losses(parts.device, passes.losses());
-    sum_over_ranks(parts.mesh.dp.get(), sum).wait();
-    return sum / static_cast<double>(totals.targets);
+    internal::sum_over_dp(parts.mesh, sum).wait();
+    return internal::loss_of_model(parts.mesh, sum) / static_cast<double>(totals.targets);
   });
 }
 
 TensorView Engine::State::predict(const TensorView& input) {
   const MicroBatch micro{.input = input, .targets = {}};
-  const auto prepare = [&] { return passes.prepare(std::span(&micro, 1), PassMode::prediction); };
+  const std::span<const MicroBatch> micros(&micro, 1);
   const auto run = [&](std::vector<Pass>& all) {
     const std::vector<std::int64_t> numbers = number_samples(all, 0);
     return pipeline.predict({.seed = seed, .step = steps}, all);
   };
   const bool gathers = parts.mesh.dp != nullptr && parts.layout.zero == 3;
-  if (gathers || parts.layout.pp > 1) {
-    Batches batches = agree("predict()", prepare);
+  if (gathers || parts.layout.tp > 1 || parts.layout.pp > 1) {
+    Batches batches = agree_on("predict()", micros, PassMode::prediction);
     return guarded("predict()", [&] { return run(batches.passes); });
   }
   require_running();
   const kernels::FlushDenormals flush;
-  std::vector<Pass> all = prepare();
+  std::vector<Pass> all = passes.prepare(micros, PassMode::prediction);
   return run(all);
 }
 

@@ -29,8 +29,8 @@ namespace troupe::train {
 struct MicroBatch {
   TensorView input;    ///< i32 tokens [batch, time], or what the first layer takes
   TensorView targets;  ///< i32 ids, kernels::kIgnore for none; or of the loss' target_type()
-  /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: rank after
-  /// rank and micro-batch after micro-batch, from the sizes of all of them.
+  /// Numbers of its samples in the step's global batch: what dropout depends on. Empty: dp index
+  /// after dp index and micro-batch after micro-batch, from the sizes of all of them.
   std::span<const std::int64_t> samples = {};
 };
 
@@ -41,9 +41,11 @@ struct StepOptions {
 struct StepResult {
   std::int64_t step = 0;
   double loss = 0;           ///< mean over all targets of all ranks, in nats
-  double norm = 0;           ///< of the gradient, before the clip
+  double norm = 0;           ///< of the gradient, before the clip and without the loss scale
   std::int64_t targets = 0;  ///< of all ranks
-  bool applied = true;       ///< false: the norm was not finite, and nothing was changed
+  /// False: the norm was not finite, and nothing was changed but an f16 run's loss scale.
+  bool applied = true;
+  double scale = 1;  ///< the loss scale of this step: 1 but in f16
 };
 
 /// What a step did on this rank, for tests and for the line of progress. Forward and backward count
@@ -66,23 +68,26 @@ class TROUPE_API Engine {
   /// Initial weights: a function of the seed alone, the same in every layout.
   void initialize(std::uint64_t seed);
   /// One step over the micro-batches of all ranks. Every rank has as many (Layout::micro); one may
-  /// be empty (batch 0). Blocks; a wait for another rank has the communicator's timeout.
+  /// be empty (batch 0). Ranks of one dp index get the same micro-batches, on every stage. Blocks; a
+  /// wait for another rank has the communicator's timeout.
   ///
   /// Throws before anything has changed, on all ranks: InvalidArgument when inputs of a rank do not
-  /// fit the model (the others name the rank), when no rank has a sample or every target is
-  /// ignored, and when the loss is not finite; OutOfMemory when this rank has no room for the
-  /// activations, and InvalidArgument on the others. The engine goes on after these. Any other
-  /// exception (a rank that is missing, a token outside the vocabulary) stops it: it ends the
+  /// fit the model (the others name the rank), when ranks of one dp index got different ones or any
+  /// two ranks different options, when no rank has a sample or every target is ignored, and when
+  /// the loss is not finite (in f16 too: a smaller loss scale would not mend it, so the scale
+  /// stays); OutOfMemory when this rank has no room for the activations, and InvalidArgument on the
+  /// others. The engine goes on after these. Any other exception (a rank that is missing, a token outside the vocabulary) stops it: it ends the
   /// group, so that no rank waits, and every later call throws Unavailable with the reason. Then
   /// make a new engine over a new mesh and restore a snapshot.
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
   /// Mean loss over the batches of all ranks, without dropout; changes nothing. Ranks may have
   /// different numbers of batches. Errors as step().
   double evaluate(std::span<const MicroBatch> micros);
-  /// What the loss layer would compare with targets (logits), for one input of this rank; lasts
-  /// until the next call of step(), evaluate() or predict(). Every rank of a layout with zero = 3 or
-  /// pp > 1 calls it, those of one dp index with the same input, and each has the result; errors as
-  /// step(). In other layouts it is this rank's call alone, and no error of it stops the engine.
+  /// What the loss layer would compare with targets (logits), of the layout's type, for one input of
+  /// this rank; lasts until the next call of step(), evaluate() or predict(). Every rank of a layout
+  /// with zero = 3, tp > 1 or pp > 1 calls it, those of one dp index with the same input, and each
+  /// has the result; errors as step(). In other layouts it is this rank's call alone, and no error
+  /// of it stops the engine.
   TensorView predict(const TensorView& input);
 
   /// Steps that were applied, those of a restored snapshot counted in.
@@ -98,14 +103,19 @@ class TROUPE_API Engine {
   };
   Bytes bytes() const noexcept;
 
-  /// The state by tensor, whole tensors whatever the layout, with step and seed: every rank calls
-  /// it, and has the result.
+  /// The state by tensor in f32, whole tensors whatever the layout and its type, with step and
+  /// seed, and the loss scale of an f16 run: every rank calls it, and has the result. Throws
+  /// InvalidArgument on all ranks, naming the tensor, when one that tensor parallelism replicates is
+  /// not the same on two ranks; the engine goes on.
   Snapshot snapshot();
-  /// Throws InvalidArgument, naming the tensor, when names, shapes or types differ; then nothing
-  /// has changed. The snapshot may come from another layout. It takes the place of initialize().
+  /// Every rank calls it with the same snapshot, which may come from another layout and type.
+  /// Without a loss scale an f16 run begins with the first one. It takes the place of initialize().
+  /// Throws InvalidArgument on all ranks, naming the tensor, when names, shapes or types of any
+  /// rank's snapshot differ, or when ranks have different ones; then nothing has changed. Reads the
+  /// snapshot twice.
   void restore(const Snapshot& snapshot);
   /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
-  /// in all layouts.
+  /// in all layouts. Every rank calls it; errors as snapshot().
   std::uint64_t weights_hash();
 
  private:

@@ -100,6 +100,18 @@ void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
   }
 }
 
+/// Of all that restore() takes, in whatever order the tensors are.
+std::uint64_t hash_of(const Snapshot& snapshot) {
+  std::uint64_t sum = 0;
+  for (const NamedTensor& tensor : snapshot.tensors) {
+    const std::uint64_t both[] = {hash_bytes(tensor.name.data(), tensor.name.size()),
+                                  hash_bytes(tensor.bytes.data(), tensor.bytes.size())};
+    sum += hash_bytes(both, sizeof both);
+  }
+  const std::uint64_t all[] = {sum, static_cast<std::uint64_t>(snapshot.step), snapshot.seed};
+  return hash_bytes(all, sizeof all);
+}
+
 }  // namespace
 
 Snapshot Engine::State::snapshot() {
@@ -115,10 +127,10 @@ Snapshot Engine::State::snapshot() {
 }
 
 void Engine::State::restore(const Snapshot& snapshot) {
-  agree("restore()", [&] {
+  agree("restore()", "snapshots", [&] {
     require_same(snapshot, parts);
     if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // or throws
-    return internal::Counts{};
+    return internal::Counts{.common = parts.mesh.shape.ranks() == 1 ? 0 : hash_of(snapshot)};
   });
   std::map<std::string_view, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;

@@ -10,7 +10,7 @@
 namespace troupe::train::internal {
 namespace {
 
-constexpr std::size_t kNumbers = 5;
+constexpr std::size_t kNumbers = 6;
 constexpr collective::Purpose kCount = collective::Purpose::count;
 
 int dp_index(int rank, const collective::MeshShape& shape) {
@@ -66,20 +66,26 @@ Totals tally(std::span<const Counts> all, const collective::MeshShape& shape, in
     const Counts& counts = all[static_cast<std::size_t>(rank)];
     if (counts.batches == kRefused && totals.refused_by < 0) totals.refused_by = rank;
     totals.batches = std::max(totals.batches, counts.batches);
+    if (counts.common != all.front().common && totals.differs < 0) totals.differs = rank;
     if (totals.mismatch.empty()) totals.mismatch = mismatch_of(all, shape, rank);
     if (rank % shape.tp != 0) continue;
     if (rank < stage && dp_index(rank, shape) < dp_rank) totals.first_sample += counts.samples;
     if (rank < stage) totals.samples += counts.samples;
     if (rank >= last) totals.targets += counts.targets;
   }
-  if (totals.refused_by >= 0) totals.mismatch.clear();  // who refuses has no numbers
+  if (totals.refused_by < 0) return totals;
+  totals.mismatch.clear();  // who refuses has no numbers
+  totals.differs = -1;
   return totals;
 }
 
 Totals exchange(const collective::Mesh& mesh, const Counts& mine) {
-  const std::array<std::int64_t, kNumbers> sent = {mine.targets, mine.samples, mine.batches,
+  const std::array<std::int64_t, kNumbers> sent = {mine.targets,
+                                                   mine.samples,
+                                                   mine.batches,
                                                    static_cast<std::int64_t>(mine.sizes),
-                                                   static_cast<std::int64_t>(mine.values)};
+                                                   static_cast<std::int64_t>(mine.values),
+                                                   static_cast<std::int64_t>(mine.common)};
   const auto ranks = static_cast<std::size_t>(mesh.shape.ranks());
   std::vector<std::int64_t> numbers(sent.begin(), sent.end());
   numbers.resize(kNumbers * ranks);
@@ -87,9 +93,9 @@ Totals exchange(const collective::Mesh& mesh, const Counts& mine) {
     world->all_gather(std::span<const std::int64_t>(sent), numbers, {.purpose = kCount}).wait();
   std::vector<Counts> all;
   for (std::size_t at = 0; at < numbers.size(); at += kNumbers)
-    all.push_back({numbers[at], numbers[at + 1], numbers[at + 2],
-                   static_cast<std::uint64_t>(numbers[at + 3]),
-                   static_cast<std::uint64_t>(numbers[at + 4])});
+    all.push_back(
+        {numbers[at], numbers[at + 1], numbers[at + 2], static_cast<std::uint64_t>(numbers[at + 3]),
+         static_cast<std::uint64_t>(numbers[at + 4]), static_cast<std::uint64_t>(numbers[at + 5])});
   return tally(all, mesh.shape, mesh.dp_rank);
 }
 

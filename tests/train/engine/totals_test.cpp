@@ -76,6 +76,19 @@ TEST(Totals, RefuseOtherBatchesOnARankOfTheSameDpIndex) {
   }
 }
 
+TEST(Totals, NameTheFirstRankWhoseOtherArgumentsAreNotThoseOfRankZero) {
+  const MeshShape shape{.dp = 2, .tp = 2, .pp = 2};
+  EXPECT_EQ(tally(counts_of(shape), shape, 0).differs, -1);
+  for (int rank = 1; rank < shape.ranks(); ++rank) {
+    std::vector<Counts> all = counts_of(shape);
+    all.back().common = 6;
+    all[static_cast<std::size_t>(rank)].common = 5;
+    EXPECT_EQ(tally(all, shape, 0).differs, rank);
+    all.front() = {.batches = kRefused};
+    EXPECT_EQ(tally(all, shape, 0).differs, -1) << "a refusal comes first";
+  }
+}
+
 struct Fingerprints : ::testing::Test {
   static Counts of(const std::vector<MicroBatch>& micros, const MeshShape& shape = {.tp = 2}) {
     Counts counts;

@@ -108,6 +108,29 @@ TEST(World, HearsThatARankRefusesASnapshotAndChangesNothing) {
     });
 }
 
+TEST(World, RefusesDifferentRatesAndSnapshotsOfAnyRankAndGoesOn) {
+  for (const int odd : {1, 3})
+    on_mesh(kSquare, Wire::local, [&](RankContext& context) {
+      Member member(context);
+      const Snapshot start = member.engine.snapshot();
+      const bool differs = context.mesh.rank() == odd;
+      const std::string ranks = "ranks 0 and " + std::to_string(odd);
+      const MicroBatch micro = member.rows.micro();
+      const std::string rates = refusal_of(
+          [&] { member.engine.step(std::span(&micro, 1), {.rate = differs ? 2e-3f : 1e-3f}); });
+      expect_refusal(rates, ranks + " called step() with different options");
+      Snapshot other = start;
+      if (differs) other.tensors.back().bytes.back() ^= std::byte{1};
+      const std::string snapshots = refusal_of([&] { member.engine.restore(other); });
+      expect_refusal(snapshots, ranks + " called restore() with different snapshots");
+      EXPECT_EQ(hash_of(member.engine.snapshot()), hash_of(start));
+      other = start;
+      if (differs) std::swap(other.tensors.front(), other.tensors.back());
+      EXPECT_EQ(refusal_of([&] { member.engine.restore(other); }), "none") << "the order is free";
+      EXPECT_EQ(member.step().step, 1);
+    });
+}
+
 TEST(World, ChangesNothingOnALossThatIsNotFinite) {
   for (const Layout& layout : {Layout{.tp = 2}, Layout{.tp = 2, .sequence = true}, kSquareLayout})
     on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {

@@ -21,6 +21,7 @@ struct Counts {
   std::int64_t batches = 0;  ///< kRefused: it refuses its inputs, and no rank goes on
   std::uint64_t sizes = 0;   ///< equal on ranks whose micro-batches have equal sizes
   std::uint64_t values = 0;  ///< equal on ranks whose micro-batches are equal
+  std::uint64_t common = 0;  ///< equal on ranks whose other arguments are equal: all must be
 };
 inline constexpr std::int64_t kRefused = -1;
 
@@ -31,6 +32,7 @@ struct Totals {
   std::int64_t batches = 0;       ///< of the rank that has the most
   std::int64_t first_sample = 0;  ///< of this rank, when samples are numbered by dp index
   int refused_by = -1;            ///< the first rank that refuses its inputs; -1: none
+  int differs = -1;  ///< the first rank whose other arguments are not rank 0's; -1: none
   /// A sentence when ranks of one dp index have different micro-batches; else empty.
   std::string mismatch;
 };
