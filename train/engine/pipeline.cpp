@@ -7,10 +7,6 @@
 namespace troupe::train::internal {
 namespace {
 
-kernels::Buffer buffer_of(const TensorView& view) {
-  return {view.data, view.type, view.count()};
-}
-
 bool ends_backward(const Action& action) noexcept {
   return action.op == Action::B || action.op == Action::W;
 }

@@ -8,10 +8,6 @@ namespace {
 /// Ranks of the group of first and last stage.
 constexpr int kFirst = 0, kLast = 1;
 
-kernels::Buffer buffer_of(const TensorView& view) {
-  return {view.data, view.type, view.count()};
-}
-
 }  // namespace
 
 Ties::Ties(Parts& parts) : parts_(&parts) {

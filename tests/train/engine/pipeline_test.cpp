@@ -12,7 +12,7 @@ namespace troupe::train::testing {
 namespace {
 
 /// Rows that three, four and more micro-batches do not divide.
-constexpr std::int64_t kBatch = 10;
+constexpr std::int64_t kPipelineBatch = 10;
 
 GptShape shape_of(std::int64_t layers) {
   return {.vocabulary = 29,
@@ -27,7 +27,7 @@ Experiment experiment(std::int64_t layers, const Layout& layout) {
   Experiment e;
   e.shape = shape_of(layers);
   e.layout = layout;
-  e.batch = kBatch;
+  e.batch = kPipelineBatch;
   e.ignored = 0.2;
   e.steps = 3;
   return e;
@@ -189,7 +189,7 @@ TEST_F(Pipelines, EvaluateAndPredictWhatThePlainRunDoes) {
 TEST_F(Pipelines, GoOnFromSnapshotsOfOtherNumbersOfStages) {
   const Experiment plain = experiment(4, {.micro = 4});
   const auto step_of = [&](Engine& engine, int step) {
-    std::vector<Rows> parts = share_of(plain.shape, step, kBatch, 0, 1, 4);
+    std::vector<Rows> parts = share_of(plain.shape, step, kPipelineBatch, 0, 1, 4);
     return engine.step(micros_of(parts));
   };
   Snapshot middle;
@@ -247,7 +247,8 @@ TEST_F(Pipelines, SendOneActivationForEachBoundaryDirectionAndMicroBatch) {
       Experiment e = experiment(8, {.pp = 4, .micro = 4, .schedule = schedule});
       e.shape.tied = tied;
       const int v = e.layout.schedule == "interleaved" ? 2 : 1;
-      const auto all = static_cast<std::uint64_t>(4 * kBatch * e.shape.context * e.shape.channels);
+      const auto all =
+          static_cast<std::uint64_t>(4 * kPipelineBatch * e.shape.context * e.shape.channels);
       const auto table = static_cast<std::uint64_t>(4 * e.shape.vocabulary * e.shape.channels);
       const std::vector<Sent> sent = sent_in_a_step(e);
       for (int rank = 0; rank < 4; ++rank) {
@@ -319,7 +320,7 @@ TEST_F(Pipelines, TraceTheTimeInWhichTheyWaitForOtherStages) {
 }
 
 /// What the ranks of a pipeline say to a layout: the same sentence.
-std::string refusal_of(const Layout& layout, std::int64_t layers) {
+std::string pipeline_refusal_of(const Layout& layout, std::int64_t layers) {
   std::vector<std::string> messages(static_cast<std::size_t>(layout.pp), "none");
   on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
     try {
@@ -338,16 +339,17 @@ void expect_says(const std::string& message, const std::string& part) {
 }
 
 TEST_F(Pipelines, ThatDoNotFitAreRefusedOnAllRanks) {
-  expect_says(refusal_of({.pp = 4}, 6), "choose pp times the stages of a rank as 1, 2, 3 or 6");
-  expect_says(refusal_of({.pp = 2, .micro = 2, .schedule = "interleaved"}, 6), "6 layers");
-  expect_says(refusal_of({.pp = 2, .micro = 3, .schedule = "interleaved"}, 4), "multiple");
-  expect_says(refusal_of({.pp = 2, .zero = 2}, 4), "choose zero = 1");
-  EXPECT_NE(refusal_of({.pp = 2, .schedule = "2f2b"}, 4), "none");
+  expect_says(pipeline_refusal_of({.pp = 4}, 6),
+              "choose pp times the stages of a rank as 1, 2, 3 or 6");
+  expect_says(pipeline_refusal_of({.pp = 2, .micro = 2, .schedule = "interleaved"}, 6), "6 layers");
+  expect_says(pipeline_refusal_of({.pp = 2, .micro = 3, .schedule = "interleaved"}, 4), "multiple");
+  expect_says(pipeline_refusal_of({.pp = 2, .zero = 2}, 4), "choose zero = 1");
+  EXPECT_NE(pipeline_refusal_of({.pp = 2, .schedule = "2f2b"}, 4), "none");
   const ScheduleFile circle(
       "0F0 0RecvB0 0B0 0SendF0\n"
       "1RecvF0 1F0 1B0 1SendB0\n");
-  EXPECT_NE(refusal_of({.pp = 2, .schedule = circle.name()}, 4), "none");
-  EXPECT_EQ(refusal_of({.pp = 2}, 4), "none");
+  EXPECT_NE(pipeline_refusal_of({.pp = 2, .schedule = circle.name()}, 4), "none");
+  EXPECT_EQ(pipeline_refusal_of({.pp = 2}, 4), "none");
 }
 
 TEST_F(Pipelines, WhoseMiddleStagesShareATensorAreRefused) {
