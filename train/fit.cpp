@@ -56,14 +56,23 @@ void check(const FitOptions& options) {
           "train: FitOptions.metric is empty: name the loss or one of Metrics::extra");
   check_amount("cpus_per_worker", options.cpus_per_worker);
   check_amount("gpus_per_worker", options.gpus_per_worker);
+  if (options.gpus_per_worker > 1 && options.gpus_per_worker != std::floor(options.gpus_per_worker))
+    reject(fmt::format("train: gpus_per_worker is {}: give a whole number, or less than one",
+                       options.gpus_per_worker));
 }
 
-/// GPUs to reserve for a worker; none, with a notice, where the cluster has none.
+/// GPUs to reserve for a worker. Throws Infeasible where the cluster has none, unless CPUs will do.
 double gpus_for(const Context& ctx, const FitOptions& options) {
   if (options.gpus_per_worker <= 0) return 0;
   double gpus = 0;
-  for (const NodeInfo& node : ctx.cluster().nodes) gpus += node.gpus;
+  for (const NodeInfo& node : ctx.cluster().nodes) gpus += node.alive ? node.gpus : 0;
   if (gpus > 0) return options.gpus_per_worker;
+  if (!options.cpus_if_no_gpu)
+    throw Infeasible(Code::infeasible,
+                     fmt::format("train: gpus_per_worker is {} and the cluster has no GPU: add a "
+                                 "node with GPUs, or set gpus_per_worker to 0 or cpus_if_no_gpu to "
+                                 "train on CPUs",
+                                 options.gpus_per_worker));
   std::fprintf(stderr, "train: the cluster has no GPU, so %d worker%s on CPUs\n", options.workers,
                options.workers == 1 ? " trains" : "s train");
   return 0;
@@ -169,6 +178,8 @@ class Supervisor {
     setup.generation = static_cast<std::uint64_t>(fit_.restarts_) + 1;
     setup.timeout_ns = options_.timeout.count();
     setup.layout = layout_;
+    setup.cpus = with_.cpus;
+    setup.gpus = with_.gpus;
     setup.start = start_;
     return setup;
   }

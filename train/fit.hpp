@@ -29,8 +29,12 @@ struct FitOptions {
   /// How the workers divide a model and its batch: Worker::layout(). A dp of 1 stands for the
   /// workers that tp and pp leave.
   Layout layout = {};
-  /// Reserved for each worker; in a cluster without GPUs the loop runs on CPUs, with a notice.
+  /// Reserved for each worker: a whole number, or a fraction of one that workers share. Its process
+  /// sees these devices and no others, Context::gpu_ids() are their numbers on the node, and
+  /// Worker::device() is the first. Infeasible where no node has as many as all workers need.
   double gpus_per_worker = 0;
+  /// In a cluster without a GPU the loop runs on CPUs all the same, with a notice on stderr.
+  bool cpus_if_no_gpu = false;
   /// New gangs after failures of the cluster; -1: without limit. The first starts at once, and
   /// those that make no new checkpoint wait longer each time, up to 10 s.
   int max_restarts = 0;

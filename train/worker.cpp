@@ -1,11 +1,16 @@
 #include "troupe/train/worker.hpp"
 
+#include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/kernels/device/cuda.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/train/detail/gang.hpp"
 #include "troupe/train/internal/reject.hpp"
+
+#include <algorithm>
+#include <cstdlib>
 
 namespace troupe::train {
 
@@ -59,6 +64,9 @@ double Worker::all_reduce_sum(double value) {
   return value;
 }
 
+kernels::Device& Worker::device() {
+  return host_->device();
+}
 const Layout& Worker::layout() const noexcept {
   return host_->setup_.layout;
 }
@@ -168,6 +176,39 @@ void LoopHost::leave(const std::vector<ToldError>& error) {
   mesh_.reset();  // behind the group: who waits in it finds that this rank has left
 }
 
+kernels::Device& LoopHost::device() {
+  if (device_) return *device_;
+  if (setup_.gpus <= 0) {
+    const int threads = std::clamp(static_cast<int>(setup_.cpus), 1, 256);
+    return device_.emplace(kernels::cpu_device({.threads = threads}));
+  }
+  try {
+    return device_.emplace(kernels::cuda_device());
+  } catch (const Unavailable& e) {
+    throw Infeasible(Code::infeasible,
+                     "train: a GPU is reserved for rank " + std::to_string(setup_.rank) + ", and " +
+                         e.message() +
+                         ": start the node with as many GPUs as CUDA finds there, or set "
+                         "gpus_per_worker to 0");
+  }
+}
+
+/// All ranks, for memory of the device.
+std::unique_ptr<collective::Communicator> LoopHost::make_world() {
+  const bool shares = setup_.gpus > 0 && setup_.gpus < 1;
+  if (shares && std::getenv("NCCL_MULTI_RANK_GPU_ENABLE") == nullptr)
+    reject(
+        "Worker::mesh(): gpus_per_worker is below 1, and NCCL takes one rank for each GPU: give "
+        "each rank a whole one");
+  const kernels::Device& mine = device();
+  auto host = group_->split(0, setup_.rank);
+  try {
+    return collective::join_device_group(std::move(host), mine);
+  } catch (const Unavailable& e) {
+    throw Infeasible(Code::infeasible, "train: the ranks have GPUs, and " + e.message());
+  }
+}
+
 void LoopHost::make_mesh(const collective::MeshShape& shape) {
   if (shape.ranks() != setup_.world)
     reject("Worker::mesh(): a shape of " + std::to_string(shape.ranks()) +
@@ -179,8 +220,10 @@ void LoopHost::make_mesh(const collective::MeshShape& shape) {
     return;
   }
   try {
-    mesh_ = collective::make_mesh(group_->split(0, setup_.rank), shape);
+    mesh_ = collective::make_mesh(make_world(), shape);
   } catch (const InvalidArgument&) {
+    throw;
+  } catch (const Infeasible&) {
     throw;
   } catch (...) {
     missed(Where::group);
@@ -205,13 +248,13 @@ void LoopHost::operate(
 /// Remembers who had left before the operation that all others are in. One of the mesh has no
 /// number in the group: who has left the group comes to no more of them.
 void LoopHost::missed(Where where) {
-  missed_others_ = true;
+  missed_.others = true;
   const std::vector<collective::RankProgress> all = group_->progress();
   const collective::RankProgress& mine = all[static_cast<std::size_t>(setup_.rank)];
-  for (std::size_t rank = 0; rank < all.size() && missed_rank_ < 0; ++rank)
+  for (std::size_t rank = 0; rank < all.size() && missed_.rank < 0; ++rank)
     if (all[rank].state == collective::RankProgress::State::left &&
         (where == Where::mesh || all[rank].sequence < mine.sequence))
-      missed_rank_ = static_cast<int>(rank);
+      missed_.rank = static_cast<int>(rank);
 }
 
 /// The loop let out an error that an operation of the mesh may have ended in: then others have ended
@@ -220,7 +263,7 @@ void LoopHost::missed(Where where) {
 void LoopHost::judge_mesh(const Error& error) {
   const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
                          error.code() == Code::timed_out;
-  if (!mesh_ || !group_ || !of_others || missed_others_) return;
+  if (!mesh_ || !group_ || !of_others || missed_.others) return;
   if (group_->is_over() && !group_->was_given_up()) missed(Where::mesh);
 }
 
@@ -238,8 +281,8 @@ void LoopHost::run(const char* name, std::function<void(Worker&)> loop) {
       const Error error = current_error(name);
       judge_mesh(error);
       end.error = told(error);
-      end.missed_others = missed_others_;
-      end.missed_rank = missed_rank_;
+      end.missed_others = missed_.others;
+      end.missed_rank = missed_.rank;
     }
     end.at = position();
     const std::vector<ToldError> error = end.error;

@@ -95,12 +95,19 @@ class TROUPE_API Worker {
   std::int64_t all_reduce_sum(std::int64_t value);
   double all_reduce_sum(double value);
 
+  /// What this rank computes on. The first of the GPUs that are reserved for it, which is the first
+  /// that its process sees; without any, the CPU with as many threads as CPUs are reserved for it,
+  /// and at least one. The first call makes it. Throws Infeasible, one sentence, where a GPU is
+  /// reserved that CUDA does not find: that ends the run.
+  kernels::Device& device();
+
   /// FitOptions::layout, with the dp that the gang's size gives.
   const Layout& layout() const noexcept;
   /// The gang as a mesh in the shape of layout(), for an Engine; the world's ranks in their order.
   /// Every rank calls it; the first call makes it, and it lasts as long as the loop runs. Blocks
-  /// for the other ranks. Throws as all_reduce_mean(). Errors of its communicators count as that
-  /// one's do.
+  /// for the other ranks. Its groups are for memory of device(): on GPUs those of NCCL, one rank
+  /// for each GPU. Throws as all_reduce_mean(), as device(), and Infeasible without NCCL. Errors of
+  /// its communicators count as those of all_reduce_mean() do.
   collective::Mesh& mesh();
   /// The same in a shape of the loop's own, the same on every rank. Throws InvalidArgument as well
   /// when shape.ranks() is not world() or an earlier call gave another shape.

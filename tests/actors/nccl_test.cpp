@@ -352,6 +352,20 @@ TEST_F(Nccl, AMeshHasGroupsOfTheDevice) {
   EXPECT_EQ(fake_nccl().count("operations"), before + 8);
 }
 
+// For two ranks on one device, whose kernels must not run beside a collective.
+TEST_F(Nccl, WithTheSwitchAnOperationEndsInItsCall) {
+  ::setenv("TROUPE_NCCL_SYNCHRONIZE", "1", 1);
+  make(2);
+  ::unsetenv("TROUPE_NCCL_SYNCHRONIZE");
+  const auto errors = on_all([&](Communicator& c) {
+    Numbers x(device(c), 1000, 1);
+    const Work work = c.all_reduce(x.buffer());
+    EXPECT_TRUE(work.is_done());
+    EXPECT_EQ(x.last(), 2);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST_F(Nccl, AGroupThatCannotBeMadeIsRefused) {
   auto host = local_group(2, {.timeout = milliseconds(100)});
   EXPECT_THROW(static_cast<void>(join_fake_nccl(std::move(host[0]), kernels::cpu_device())),

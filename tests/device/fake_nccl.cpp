@@ -2,8 +2,8 @@
 // as asynchronous as the non-blocking NCCL: a call returns ncclInProgress, and what it asks for is
 // on the stream when ncclCommGetAsyncError says success. Reductions run over ranks in descending
 // order and round 16-bit numbers at each step.
-#include "tests/device/fake_nccl.h"
-#include "tests/device/fake_stream.h"
+#include "tests/device/fake_nccl.hpp"
+#include "tests/device/fake_stream.hpp"
 #include "troupe/kernels/half/half.hpp"
 
 #include <algorithm>
@@ -200,7 +200,7 @@ void carry_out(const std::map<int, Call>& calls) {
 
 void await(const std::shared_ptr<Member>& me, std::unique_lock<std::mutex>& lock,
            const std::function<bool()>& done) {
-  me->group->changed.wait(lock, [&] { return me->aborted || (!me->group->broken && done()); });
+  me->group->changed.wait(lock, [&] { return me->aborted || done(); });
 }
 
 void run_collective(const std::shared_ptr<Member>& me, const Call& call, std::uint64_t sequence) {

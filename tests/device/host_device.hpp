@@ -10,7 +10,7 @@
 // the host in kernels. What it does not show: anything of CUDA itself.
 #pragma once
 
-#include "tests/device/fake_stream.h"
+#include "tests/device/fake_stream.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/kernels/device/internal/device_state.hpp"

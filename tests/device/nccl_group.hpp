@@ -2,7 +2,7 @@
 // library of the tests (fake_nccl.cpp) stands for NCCL, a HostDevice for the GPU.
 #pragma once
 
-#include "tests/device/fake_nccl.h"
+#include "tests/device/fake_nccl.hpp"
 #include "tests/device/host_device.hpp"
 #include "troupe/actors/collective/nccl/internal/communicator.hpp"
 

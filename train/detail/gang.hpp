@@ -6,6 +6,7 @@
 /// supervisor says so: then every rank has its place.
 #pragma once
 
+#include "troupe/kernels/device/device.hpp"
 #include "troupe/train/detail/told_error.hpp"
 #include "troupe/train/worker.hpp"
 
@@ -39,6 +40,7 @@ struct WorkerSetup {
   std::uint64_t generation = 1;
   std::int64_t timeout_ns = 30'000'000'000;
   Layout layout;
+  double cpus = 0, gpus = 0;  ///< that are reserved for this rank
   SavedModel start;
 };
 
@@ -99,7 +101,9 @@ class TROUPE_API LoopHost {
   bool await_begin();
   bool await_reply();
   void connect();
+  kernels::Device& device();
   void make_mesh(const collective::MeshShape& shape);
+  std::unique_ptr<collective::Communicator> make_world();
   void leave(const std::vector<ToldError>& error);
   void operate(const std::function<collective::Work(collective::Communicator&)>& operation);
   enum class Where : std::uint8_t { group, mesh };
@@ -115,8 +119,11 @@ class TROUPE_API LoopHost {
   std::atomic<std::uint64_t> operations_ = 0;
   std::unique_ptr<collective::Communicator> group_;
   std::optional<collective::Mesh> mesh_;  // of splits of the group
-  bool missed_others_ = false;
-  int missed_rank_ = -1;
+  std::optional<kernels::Device> device_;
+  struct Missed {
+    bool others = false;
+    int rank = -1;
+  } missed_;
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
 
 namespace troupe::collective::nccl {
 namespace {
@@ -18,9 +19,10 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr Duration kWatch = milliseconds(2);         ///< between two looks at what is under way
-constexpr Duration kAsk = milliseconds(1);           ///< between two questions for errors
+constexpr Duration kAsk = milliseconds(1);           ///< between two looks for what must end
 constexpr Duration kLook = milliseconds(50);         ///< between two looks for dead processes
 constexpr Duration kDeathShows = milliseconds(200);  ///< how long a death may follow its error
+constexpr Duration kFinalize = std::chrono::seconds(2);
 constexpr Duration kNap = microseconds(50);
 constexpr int kSpins = 200;
 
@@ -246,9 +248,14 @@ void Comms::poll() noexcept {
 }
 
 void Comms::settle_done() {
-  // In the order of the calls of each communicator, which its queue has, too.
-  std::erase_if(under_, [](const Under& under) {
-    if (!under.flight->on_device.has_happened()) return false;
+  // A communicator's operations end in the order of its calls.
+  std::vector<const NcclCommunicator*> busy;
+  std::erase_if(under_, [&](const Under& under) {
+    if (std::find(busy.begin(), busy.end(), under.of) != busy.end()) return false;
+    if (!under.flight->on_device.has_happened()) {
+      busy.push_back(under.of);
+      return false;
+    }
     under.of->has_done(under);
     under.flight->settle({});
     return true;
@@ -258,24 +265,28 @@ void Comms::settle_done() {
 Comms::Trouble Comms::find_trouble() {
   Trouble trouble;
   const Time now = steady_now();
+  if (under_.empty() || now < asked_ + kAsk) return trouble;
+  asked_ = now;
+  const bool looks = now >= looked_ + kLook;
+  if (looks) looked_ = now;
   for (const Under& under : under_) {
     Control& control = under.of->control();
-    const Request& request = under.flight->operation;
-    const Time limit = std::min(under.limit, request.must_end());
-    if (now >= limit && !control.is_over())
-      control.end(Code::timed_out, "the device of " + control.name_of_rank(control.rank()) +
-                                       " did not end " + std::string(name_of(request.kind)) + " #" +
-                                       std::to_string(under.sequence) +
-                                       control.late_words(limit, request));
-    if (now >= looked_ + kLook) control.end_if_dead();
+    if (looks) control.end_if_dead();
+    const Time limit = std::min(under.limit, under.flight->operation.must_end());
+    if (now >= limit && !control.is_over()) end_late(under, limit);
     if (control.is_over()) trouble.control = &control;
   }
-  if (now >= looked_ + kLook) looked_ = now;
-  if (trouble.control == nullptr && !under_.empty() && now >= asked_ + kAsk) {
-    asked_ = now;
-    look_for_errors(trouble);
-  }
+  if (trouble.control == nullptr) look_for_errors(trouble);
   return trouble;
+}
+
+void Comms::end_late(const Under& under, Time limit) {
+  Control& control = under.of->control();
+  const Request& request = under.flight->operation;
+  control.end(Code::timed_out, "the device of " + control.name_of_rank(control.rank()) +
+                                   " did not end " + std::string(name_of(request.kind)) + " #" +
+                                   std::to_string(under.sequence) +
+                                   control.late_words(limit, request));
 }
 
 void Comms::look_for_errors(Trouble& trouble) {
@@ -338,18 +349,29 @@ void Comms::die() const noexcept {
   for (;;) ::pause();
 }
 
+/// What NCCL still does for other ranks ends first. Then the communicator is aborted, since
+/// ncclCommDestroy may wait for ranks that have not left.
 void Comms::close(Entry& entry) {
+  bool ends = false;
   {
     const std::lock_guard lock(calls_);
-    if (over_ || entry.comm == nullptr || is_error(nccl_.finalize(entry.comm))) return;
+    if (over_ || entry.comm == nullptr) return;
+    ends = !is_error(nccl_.finalize(entry.comm));
   }
-  const Time deadline = deadline_after(steady_now(), abort_within_);
-  for (int round = 0; state_of(entry) == kInProgress && steady_now() < deadline; ++round)
+  const Time deadline = deadline_after(steady_now(), std::min(abort_within_, kFinalize));
+  for (int round = 0; ends && state_of(entry) == kInProgress && steady_now() < deadline; ++round)
     nap(round);
-  const bool closed = state_of(entry) == kSuccess;
-  const std::lock_guard lock(calls_);
-  if (!closed || over_ || entry.comm == nullptr) return;
-  static_cast<void>(nccl_.destroy(std::exchange(entry.comm, nullptr)));
+  std::promise<void> ended;
+  std::future<void> end = ended.get_future();
+  std::thread helper = collective::internal::quiet_thread("nccl-abort", [this, &entry, &ended] {
+    {
+      const std::lock_guard lock(calls_);
+      if (entry.comm != nullptr) static_cast<void>(nccl_.abort(std::exchange(entry.comm, nullptr)));
+    }
+    ended.set_value();
+  });
+  if (end.wait_for(abort_within_) != std::future_status::ready) die();
+  helper.join();
 }
 
 void Comms::leave(Entry& entry) {
@@ -357,15 +379,6 @@ void Comms::leave(Entry& entry) {
     finish();
   else
     close(entry);
-  bool is_open = false;
-  {
-    const std::lock_guard lock(calls_);
-    is_open = entry.comm != nullptr;
-  }
-  if (is_open) {
-    entry.control->end(Code::cancelled, "NCCL does not close a communicator");
-    finish();
-  }
   const std::lock_guard lock(calls_);
   entries_.remove_if([&](const Entry& one) { return &one == &entry; });
 }

@@ -76,6 +76,7 @@ class Comms final : public collective::internal::Carrier {
   void poll() noexcept;
   void settle_done();
   Trouble find_trouble();
+  static void end_late(const Under& under, Time limit);
   void look_for_errors(Trouble& trouble);
   void await_ready(Entry& entry, const Request& request, Time deadline);
   Result state_of(const Entry& entry);
@@ -91,7 +92,7 @@ class Comms final : public collective::internal::Carrier {
   std::condition_variable changed_;
   std::list<Entry> entries_;
   std::vector<Under> under_;
-  Time asked_{}, looked_{};  // for errors; for deaths
+  Time asked_{}, looked_{};  // for what must end; for deaths
   bool stopping_ = false, over_ = false;
   std::thread watcher_;
   std::mutex ending_;  // of the two below
