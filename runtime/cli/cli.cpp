@@ -215,6 +215,8 @@ void CommandLine::add_train() {
       ->capture_default_str();
   sub->add_option("--schedule", r.schedule, "gpipe, 1f1b, interleaved[:V] or file:PATH")
       ->capture_default_str();
+  sub->add_option("--compute", r.compute, "f32, bf16 or f16: of activations and weights")
+      ->capture_default_str();
   sub->add_option("--layers", r.layers, "in place of the model's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 12));
   sub->add_option("--heads", r.heads, "in place of the model's")->check(size);

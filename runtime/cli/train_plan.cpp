@@ -29,6 +29,13 @@ train::Spec input_of(const PlanRequest& request, std::int64_t context,
   return {train::DType::i32, {(request.batch + parts - 1) / parts, context}};
 }
 
+train::DType type_of(const std::string& name) {
+  for (const train::DType type : {train::DType::f32, train::DType::bf16, train::DType::f16})
+    if (name == kernels::name_of(type)) return type;
+  throw InvalidArgument(Code::invalid_argument,
+                        "--compute is " + name + "; choose f32, bf16 or f16");
+}
+
 /// Ranks beyond the samples of a step would have none, unless they divide the model.
 int most_ranks(const PlanRequest& request) {
   const double used = static_cast<double>(request.batch) * request.tp * request.pp;
@@ -59,7 +66,9 @@ json document(const train::Plan& plan) {
           {"weights", plan.store.weights},
           {"gradients", plan.store.gradients},
           {"moments", plan.store.moments},
+          {"master", plan.store.master},
           {"tied", plan.store.tied},
+          {"copies", plan.store.copies},
           {"transient", plan.store.peak_transient},
           {"padding", plan.store.padding},
           {"activations", plan.activations},
@@ -90,7 +99,8 @@ Exit plan_training(const PlanRequest& request) try {
   const train::PlannedModel model = train::planned(
       [&] { return train::models::gpt2(config); },
       [&](const train::Layout& layout) { return input_of(request, config.context, layout); }, {});
-  const train::Layout base{.micro = request.micro, .schedule = request.schedule};
+  const train::Layout base{
+      .micro = request.micro, .compute = type_of(request.compute), .schedule = request.schedule};
   const std::vector<train::Plan> fitting =
       train::plans_that_fit(model, {.memory = static_cast<std::int64_t>(memory),
                                     .ranks = ranks_up_to(most_ranks(request)),

@@ -68,6 +68,7 @@ struct PlanRequest {
   int micro = 1;                  ///< micro-batches of a rank
   int tp = 1, pp = 1;             ///< ranks that divide tensors, layers: at most
   std::string schedule = "1f1b";  ///< of the pipeline
+  std::string compute = "f32";    ///< type of activations and weights
   std::string memory = "80GiB";   ///< of a rank
   bool json = false;
 };

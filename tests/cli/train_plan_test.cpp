@@ -73,6 +73,15 @@ TEST(TrainPlan, DividesTensorsAndLayersWhereItIsTold) {
   EXPECT_NE(schedule.err.find("choose gpipe"), std::string::npos) << schedule.err;
 }
 
+TEST(TrainPlan, KeepsAMasterBeside16BitWeights) {
+  const json plans = plan_of({"--model", "char", "--compute", "bf16"});
+  const json& plain = plans.at("plain");
+  EXPECT_EQ(plain.at("master").get<std::int64_t>(), 2 * plain.at("weights").get<std::int64_t>());
+  const Outcome type = troupe_command({"train", "plan", "--model", "char", "--compute", "f8"});
+  EXPECT_EQ(type.code, 2);
+  EXPECT_NE(type.err.find("choose f32, bf16 or f16"), std::string::npos) << type.err;
+}
+
 TEST(TrainPlan, SaysWhatIsMissingWhenNothingFits) {
   const Outcome o = troupe_command({"train", "plan", "--model", "gpt2-xl", "--memory", "1GiB"});
   EXPECT_EQ(o.code, 1);

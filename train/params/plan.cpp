@@ -25,19 +25,26 @@ std::int64_t tied_bytes(const Index& index) {
 /// Sharded kinds are 1/dp of the slabs.
 Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) {
   const int zero = layout.dp == 1 ? 0 : layout.zero;
-  const std::int64_t slab = index.slab_size() * kFloatBytes;
-  const auto held = [&](int from) { return zero >= from ? slab / layout.dp : slab; };
+  const std::int64_t weight = kernels::size_of(layout.compute), floats = kFloatBytes;
+  const std::int64_t master = weight == 2 ? floats : 0;  // beside 16-bit weights
+  const auto held = [&](std::int64_t bytes, int from) {
+    const std::int64_t slab = index.slab_size() * bytes;
+    return zero >= from ? slab / layout.dp : slab;
+  };
   Store::Bytes bytes;
-  bytes.weights = held(3);
-  bytes.gradients = held(2);
-  bytes.moments = moments * held(1);
+  bytes.weights = held(weight, 3);
+  bytes.master = held(master, 1);
+  bytes.gradients = held(floats, 2);
+  bytes.moments = moments * held(floats, 1);
   bytes.tied = tied_bytes(index);
-  bytes.copies = index.copy_size() * kFloatBytes;
+  bytes.copies = index.copy_size() * weight;
   if (layout.offload == Offload::optimizer) bytes.host = bytes.moments;
-  const std::int64_t whole = (zero < 3) + (zero < 2) + (zero < 1) * moments;
-  const std::int64_t p = index.parameter_count() * kFloatBytes;
-  bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied - whole * p -
-                  (2 + moments - whole) * p / layout.dp - index.tied_size() * kFloatBytes;
+  const std::int64_t all = weight + master + floats * (1 + moments);
+  const std::int64_t whole = (zero < 3 ? weight : 0) + (zero < 2 ? floats : 0) +
+                             (zero < 1 ? master + floats * moments : 0);
+  const std::int64_t p = index.parameter_count();
+  bytes.padding = bytes.weights + bytes.master + bytes.gradients + bytes.moments + bytes.tied -
+                  whole * p - (all - whole) * p / layout.dp - index.tied_size() * floats;
   return bytes;
 }
 
@@ -58,11 +65,22 @@ std::int64_t partial_bytes(const Index& index, const Layout& layout) {
   return most;
 }
 
+std::int64_t largest_unit(const Index& index) {
+  std::int64_t largest = 0;
+  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
+  return largest;
+}
+
+/// With zero >= 2 they lie where a step has gradients in flight.
+std::int64_t initial_bytes(const Index& index, const Layout& layout) {
+  const bool shares_master = layout.compute != DType::f32 && layout.dp > 1 && layout.zero == 1;
+  return shares_master ? kFloatBytes * largest_unit(index) : 0;
+}
+
 /// Weights and gradients of the largest part of a unit that a rank updates.
 std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
-  std::int64_t largest = 0;
-  for (const UnitPlace& unit : index.units()) largest = std::max(largest, unit.size);
+  const std::int64_t largest = largest_unit(index);
   return 2 * kFloatBytes * (layout.zero == 0 ? largest : largest / layout.dp);
 }
 
@@ -140,10 +158,10 @@ std::string_view name_of(Recompute recompute) {
 using Row = std::vector<std::string>;
 
 Row heading() {
-  return {"dp",      "tp",        "pp",      "zero",       "recompute",      "offload",
-          "weights", "gradients", "moments", "tied",       "transient",      "activations",
-          "padding", "device",    "host",    "all_reduce", "reduce_scatter", "all_gather",
-          "over tp", "over pp"};
+  return {"dp",          "tp",      "pp",        "zero",    "recompute",  "offload",
+          "weights",     "master",  "gradients", "moments", "tied",       "transient",
+          "activations", "padding", "device",    "host",    "all_reduce", "reduce_scatter",
+          "all_gather",  "over tp", "over pp"};
 }
 
 Row row_of(const Plan& plan) {
@@ -157,6 +175,7 @@ Row row_of(const Plan& plan) {
           std::string(name_of(plan.layout.recompute)),
           plan.layout.offload == Offload::none ? "none" : "optimizer",
           size_text(plan.store.weights),
+          size_text(plan.store.master),
           size_text(plan.store.gradients),
           size_text(plan.store.moments),
           size_text(plan.store.tied),
@@ -175,12 +194,12 @@ Row row_of(const Plan& plan) {
 /// "weights 4.00 GiB, gradients 4.00 GiB": what is not 0.
 std::string parts_of(const Plan& plan) {
   const Store::Bytes& store = plan.store;
-  const std::pair<const char*, std::int64_t> parts[] = {{"weights", store.weights},
-                                                        {"gradients", store.gradients},
-                                                        {"moments", store.moments - store.host},
-                                                        {"tied gradients", store.tied},
-                                                        {"units in use", store.transient},
-                                                        {"activations", plan.activations}};
+  const std::pair<const char*, std::int64_t> parts[] = {
+      {"weights", store.weights},        {"master weights", store.master},
+      {"gradients", store.gradients},    {"moments", store.moments - store.host},
+      {"tied gradients", store.tied},    {"copies of weights", store.copies},
+      {"units in use", store.transient}, {"partial gradients", plan.partials},
+      {"activations", plan.activations}};
   std::string text;
   for (const auto& [name, bytes] : parts)
     if (bytes > 0) text += (text.empty() ? "" : ", ") + std::string(name) + " " + size_text(bytes);
@@ -195,7 +214,7 @@ Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activ
   if (index.dp() != layout.dp)
     reject("the index is sealed for " + std::to_string(index.dp()) +
            " data-parallel ranks, and the layout has " + std::to_string(layout.dp));
-  const internal::Rehearsal step(index, layout.zero, layout.micro);
+  const internal::Rehearsal step(index, layout.zero, layout.micro, layout.compute);
   Plan plan;
   plan.layout = layout;
   plan.parameters = index.parameter_count();
@@ -203,6 +222,7 @@ Plan plan(const Index& index, const Layout& layout, const ActivationBytes& activ
   plan.store.transient = plan.store.peak_transient = step.peak();
   plan.activations = activations(layout);
   plan.partials = partial_bytes(index, layout);
+  plan.initial = initial_bytes(index, layout);
   plan.staging = staging_bytes(index, layout);
   plan.traffic = traffic_of(step.moved(), layout.dp);
   return plan;
@@ -290,6 +310,8 @@ std::string layout_text(const Layout& layout) {
   if (layout.pp > 1 && layout.schedule != "1f1b") text += " schedule=" + layout.schedule;
   text += " zero=" + std::to_string(layout.zero);
   if (layout.micro > 1) text += " micro=" + std::to_string(layout.micro);
+  if (layout.compute != DType::f32)
+    text += " compute=" + std::string(kernels::name_of(layout.compute));
   if (layout.recompute != Recompute::none)
     text += " recompute=" + std::string(name_of(layout.recompute));
   if (layout.offload != Offload::none) text += " offload=optimizer";
