@@ -3,12 +3,15 @@
 
     ./dev build kernels_test
     tests/gpu/emulator/run.py build [--filter '*Cuda*layer_norm*'] [--cuda /usr/local/cuda]
+    tests/gpu/emulator/run.py build --then build/bin/golden --data tests/golden --device cuda
 
 Translates launches of kernels/plugin into calls of emulator.hpp, compiles them with g++, and starts
-kernels_test with that as plug-in and driver. Needs the toolkit's headers, no device. Products are
-the plain kernel's, not cuBLASLt's. Attention takes minutes.
+kernels_test with that as plug-in and driver; --then another program (--filter= leaves kernels_test
+out). Needs the toolkit's headers, no device. Products are the plain kernel's, not cuBLASLt's.
+Attention takes minutes. Exit code: that of the first program that failed; 77 without the headers.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -51,12 +54,31 @@ def translate(folder):
         (folder / name).write_text(LAUNCH.sub(call, text))
 
 
+def is_new(plugin):
+    """Whether nothing that it is made of has changed since."""
+    sources = [path for folder in (HERE, PLUGIN.parent) for path in folder.rglob("*") if path.is_file()]
+    return plugin.exists() and plugin.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+
+
 def build(folder, include, cuda):
-    command = ["g++", "-w", "-std=c++20", "-O1", "-fPIC", "-shared", "-ffp-contract=off"]
-    command += [f"-I{HERE}", f"-I{folder}", f"-I{include}", f"-I{cuda}/include"]
-    command += [str(HERE / "emulator.cpp"), *map(str, sorted(folder.glob("*.cpp")))]
     plugin = folder / "libtroupe_cuda.so"
-    subprocess.run([*command, "-o", str(plugin)], check=True)
+    if is_new(plugin):
+        return plugin
+    translate(folder)
+    flags = ["-w", "-std=c++20", "-O1", "-fPIC", "-ffp-contract=off"]
+    flags += [f"-I{HERE}", f"-I{folder}", f"-I{include}", f"-I{cuda}/include"]
+    sources = [HERE / "emulator.cpp", *sorted(folder.glob("*.cpp"))]
+    objects = [folder / (source.stem + ".o") for source in sources]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(subprocess.run, ["g++", *flags, "-c", str(source), "-o", str(target)], check=True)
+            for source, target in zip(sources, objects)
+        ]
+        for job in jobs:
+            job.result()
+    part = folder / "part.so"
+    subprocess.run(["g++", "-shared", *map(str, objects), "-o", str(part)], check=True)
+    part.rename(plugin)
     driver = folder / "libcuda.so.1"
     driver.unlink(missing_ok=True)
     driver.symlink_to(plugin)
@@ -68,14 +90,23 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--filter", default="*Cuda*")
     parser.add_argument("--cuda", default="/usr/local/cuda")
+    parser.add_argument("--then", nargs=argparse.REMAINDER, default=[])
     options = parser.parse_args()
+    if not pathlib.Path(options.cuda, "include", "cuda_runtime.h").exists():
+        print(f"emulator: the toolkit's headers are not in {options.cuda}/include", file=sys.stderr)
+        return 77
     folder = options.build.resolve() / "emulator"
     folder.mkdir(exist_ok=True)
-    translate(folder)
     plugin = build(folder, options.build.resolve() / "include", options.cuda)
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder), "TROUPE_CUDA_PLUGIN": str(plugin)}
-    test = options.build.resolve() / "bin" / "kernels_test"
-    return subprocess.run([test, f"--gtest_filter={options.filter}"], env=environment).returncode
+    commands = [options.then] if options.then else []
+    if options.filter:
+        commands.insert(0, [options.build.resolve() / "bin" / "kernels_test", f"--gtest_filter={options.filter}"])
+    for command in commands:
+        code = subprocess.run(command, env=environment).returncode
+        if code != 0:
+            return code
+    return 0
 
 
 if __name__ == "__main__":
