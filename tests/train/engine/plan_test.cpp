@@ -158,7 +158,7 @@ TEST(Plan, OfTensorParallelRanksHasThePayloadOfTheLiterature) {
                            rows = input_of(layout).shape.count();
         const std::int64_t sums =
             4 * blocks + (recompute == Recompute::full ? 2 * (blocks - 1) : 0) + 2;
-        const std::int64_t statistics = 4 * tp * 3 * rows;
+        const std::int64_t statistics = 12 * rows * tp;
         // Norms' weights and biases, and biases of the products that are summed.
         const std::int64_t partial = sequence ? 4 * (6 * blocks + 2) * channels : 0;
         const std::int64_t twice =
