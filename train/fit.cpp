@@ -178,7 +178,7 @@ class Supervisor {
     setup.generation = static_cast<std::uint64_t>(fit_.restarts_) + 1;
     setup.timeout_ns = options_.timeout.count();
     setup.layout = layout_;
-    setup.cpus = with_.cpus;
+    setup.cpus = options_.cpus_per_worker;
     setup.gpus = with_.gpus;
     setup.start = start_;
     return setup;
