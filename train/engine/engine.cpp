@@ -59,7 +59,7 @@ std::vector<std::int64_t> number_samples(std::vector<Pass>& passes, std::int64_t
   return numbers;
 }
 
-double sum_of_losses(kernels::Device& device, const std::vector<float>& losses) {
+double sum_of_losses(kernels::Device& device, std::span<const float> losses) {
   device.compute().synchronize();
   return std::accumulate(losses.begin(), losses.end(), 0.0);
 }

@@ -78,8 +78,22 @@ std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode m
   make_room(input_, parts_->stages().has_first() ? input : 0);
   make_room(target_, parts_->stages().has_last() ? target : 0);
   const bool has_losses = parts_->stages().has_last() && mode != PassMode::prediction;
-  losses_.assign(static_cast<std::size_t>(has_losses ? rows : 0), 0.0f);
+  make_room_for_losses(static_cast<std::size_t>(has_losses ? rows : 0));
   return passes;
+}
+
+void Passes::make_room_for_losses(std::size_t count) {
+  if (parts_->device.is_cpu()) {
+    losses_.values.resize(count);
+    losses_.all = losses_.values;
+  } else {
+    const std::size_t bytes = count * sizeof(float);
+    if (losses_.pinned.bytes() < bytes) losses_.pinned = {};  // first the old
+    if (losses_.pinned.bytes() < bytes)
+      losses_.pinned = parts_->device.allocate(bytes, kernels::Where::pinned);
+    losses_.all = {static_cast<float*>(losses_.pinned.data()), count};
+  }
+  std::fill(losses_.all.begin(), losses_.all.end(), 0.0f);
 }
 
 void Passes::begin(const PassTerms& terms, PassMode mode, int passes) {
@@ -177,7 +191,7 @@ void Passes::run_forward(const Run& run, const Turn& turn, int layer, bool again
 
 void Passes::keep_losses(const Turn& turn) {
   const LayerPlan& last = turn.plan().layers.back();
-  parts_->device.copy(parts_->device.compute(), losses_.data() + turn.pass.first_loss,
+  parts_->device.copy(parts_->device.compute(), losses_.all.data() + turn.pass.first_loss,
                       turn.place.view(last.output, last.out).data,
                       static_cast<std::size_t>(last.out.count()) * sizeof(float));
 }

@@ -21,6 +21,9 @@
 /// - Each reduction has NCCL's own order, also of 16-bit numbers, which are rounded at every step:
 ///   ranks get equal bits, other back ends get others (E1). The least and the greatest of values
 ///   with a NaN may be a number. Subnormal numbers count.
+/// - A group() or exchange() begins when all its ends have been asked for. A host that waits for its
+///   device between two of them may keep another rank's from its beginning: within a schedule of
+///   sends, let the device wait (Work::wait(device)) and the host go on.
 /// - A send ends when its receiver has the message. Who sends to itself receives in the same
 ///   exchange() or group().
 /// - barrier() returns when every rank has called it and what each asked for before has ended.

@@ -71,7 +71,7 @@ class Passes {
 
   /// Loss of every row of the last prepare(), when the device's queue has been synchronised. None
   /// on ranks without the last stage.
-  const std::vector<float>& losses() const noexcept { return losses_; }
+  std::span<const float> losses() const noexcept { return losses_.all; }
   Reductions& reductions() noexcept { return reductions_; }
   /// Bytes of reductions since begin(): of all, and of those submitted before backward had ended.
   std::int64_t submitted() const noexcept { return reductions_.submitted(); }
@@ -97,6 +97,15 @@ class Passes {
     int micro = -1, layer = -1;
   };
 
+  /// Pinned on a device: the host does not wait for a copy, and so not for ranks that the device
+  /// waits for, which may wait for what this host is yet to ask for.
+  struct Losses {
+    std::vector<float> values;
+    kernels::Memory pinned;
+    std::span<float> all;
+  };
+  void make_room_for_losses(std::size_t count);
+
   Parts* parts_;
   Tensors weights_, gradients_;
   Arena arena_;
@@ -104,7 +113,7 @@ class Passes {
   Gathers gathers_;
   Reductions reductions_;
   std::list<PassPlan> plans_;
-  std::vector<float> losses_;
+  Losses losses_;
   PassTerms terms_;
   PassMode mode_ = PassMode::training;
   Shared shared_;
