@@ -217,14 +217,24 @@ class Supervisor {
                        [id](const NodeInfo& node) { return node.id == id && node.alive; });
   }
 
+  NodeId node_for_all() const {
+    try {
+      return place_for(ctx_, need_of(options_.workers, options_.cpus_per_worker, with_.gpus));
+    } catch (const Infeasible& e) {
+      throw Infeasible(Code::infeasible,
+                       fmt::format("train: a gang of {} {}: use fewer workers, reserve less for "
+                                   "each of them, or add a larger node",
+                                   options_.workers, e.message()));
+    }
+  }
+
   /// Makes the ranks and waits until each has its place; false when some had to wait so long for
   /// theirs that two gangs may be waiting for each other.
   bool gather() {
     verdict_.emplace(options_.workers);
     reports_.emplace(options_.workers, options_.metric, options_.reduce);
     grace_ = Time::max();
-    with_.placement = Placement::on(
-        place_for(ctx_, need_of(options_.workers, options_.cpus_per_worker, with_.gpus)));
+    with_.placement = Placement::on(node_for_all());
     members_.clear();
     const std::string meeting = collective::new_rendezvous_name();
     for (int rank = 0; rank < options_.workers; ++rank)
