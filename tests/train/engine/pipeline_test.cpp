@@ -367,15 +367,46 @@ TEST_F(Pipelines, WhoseMiddleStagesShareATensorAreRefused) {
   }
 }
 
-TEST_F(Pipelines, EndOnAllRanksWhereOneStageFails) {
-  Experiment e = experiment(4, {.pp = 4, .micro = 4});
+/// A step in which `spoil` makes one stage fail ends on every rank, and says on which one it began.
+void expect_end(const std::function<void(Rows&)>& spoil, int failing) {
+  const Experiment e = experiment(4, {.pp = 4, .micro = 4});
   on_mesh({.pp = 4}, Wire::local, [&](RankContext& context) {
     Engine engine(gpt(e.shape), e.layout, context.mesh, context.device, {});
     engine.initialize(1);
     std::vector<Rows> parts = share_of(e.shape, 0, e.batch, 0, 1, 4);
-    parts[2].inputs[0] = 1000;  // the first stage alone reads it
-    EXPECT_THROW(engine.step(micros_of(parts)), Error);
+    spoil(parts[2]);
+    try {
+      engine.step(micros_of(parts));
+      ADD_FAILURE() << "the step went on";
+    } catch (const InvalidArgument&) {
+      EXPECT_EQ(context.mesh.pp_rank, failing);
+    } catch (const Cancelled& error) {
+      EXPECT_NE(context.mesh.pp_rank, failing);
+      expect_says(error.message(), "rank " + std::to_string(failing) + " stopped in step()");
+    }
     EXPECT_THROW(engine.weights_hash(), Unavailable);
+  });
+}
+
+TEST_F(Pipelines, EndOnAllRanksWhereTheFirstOrTheLastStageFails) {
+  expect_end([](Rows& rows) { rows.inputs[0] = 1000; }, 0);
+  expect_end([](Rows& rows) { rows.targets[0] = 1000; }, 3);
+}
+
+TEST_F(Pipelines, ReduceUnitsWhileBackwardRuns) {
+  const Experiment e = experiment(4, {.dp = 2, .pp = 2, .micro = 4});
+  on_mesh(mesh_of(e.layout), Wire::local, [&](RankContext& context) {
+    Engine engine(gpt(e.shape), e.layout, context.mesh, context.device, {});
+    engine.initialize(1);
+    std::vector<Rows> parts = share_of(e.shape, 0, e.batch, context.mesh.dp_rank, 2, 4);
+    engine.step(micros_of(parts));
+    std::int64_t all = 0, first = 0;
+    for (const UnitPlace& unit : engine.index().units()) {
+      if (all == 0) first = 4 * unit.used;
+      all += 4 * unit.used;
+    }
+    EXPECT_EQ(engine.trace().bytes_reduced, all);
+    EXPECT_EQ(engine.trace().bytes_before_end, all - first) << "all but the stage's first unit";
   });
 }
 
