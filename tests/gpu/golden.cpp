@@ -78,7 +78,7 @@ Options parse(Arguments& words) {
   options.dies = words.number("--dies", -1, 0, layout.ranks() - 1);
   words.finish();
   if (options.data.empty()) Arguments::refuse("--data is needed");
-  if (golden::kRows % (layout.dp * layout.micro) != 0)
+  if (golden::kRows % (std::int64_t{layout.dp} * layout.micro) != 0)
     Arguments::refuse("the golden run has 4 rows, which dp * micro has to divide");
   options.described = "dp=" + std::to_string(layout.dp) + ",tp=" + std::to_string(layout.tp) +
                       ",pp=" + std::to_string(layout.pp) + " zero=" + std::to_string(layout.zero) +

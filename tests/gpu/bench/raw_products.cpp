@@ -64,7 +64,7 @@ struct Lt {
 };
 
 template <class F>
-void load(void* library, const char* name, F& function) {
+void find(void* library, const char* name, F& function) {
   function = reinterpret_cast<F>(::dlsym(library, name));
   if (function == nullptr) throw std::runtime_error(std::string("libcublasLt has no ") + name);
 }
@@ -83,19 +83,19 @@ void* open_library() {
 Lt open_lt() {
   void* library = open_library();
   Lt lt;
-  load(library, "cublasLtCreate", lt.create);
-  load(library, "cublasLtDestroy", lt.destroy);
-  load(library, "cublasLtGetVersion", lt.version);
-  load(library, "cublasLtMatmul", lt.multiply);
-  load(library, "cublasLtMatmulAlgoGetHeuristic", lt.propose);
-  load(library, "cublasLtMatmulDescCreate", lt.create_operation);
-  load(library, "cublasLtMatmulDescDestroy", lt.destroy_operation);
-  load(library, "cublasLtMatmulDescSetAttribute", lt.set_operation);
-  load(library, "cublasLtMatrixLayoutCreate", lt.create_layout);
-  load(library, "cublasLtMatrixLayoutDestroy", lt.destroy_layout);
-  load(library, "cublasLtMatmulPreferenceCreate", lt.create_preference);
-  load(library, "cublasLtMatmulPreferenceDestroy", lt.destroy_preference);
-  load(library, "cublasLtMatmulPreferenceSetAttribute", lt.set_preference);
+  find(library, "cublasLtCreate", lt.create);
+  find(library, "cublasLtDestroy", lt.destroy);
+  find(library, "cublasLtGetVersion", lt.version);
+  find(library, "cublasLtMatmul", lt.multiply);
+  find(library, "cublasLtMatmulAlgoGetHeuristic", lt.propose);
+  find(library, "cublasLtMatmulDescCreate", lt.create_operation);
+  find(library, "cublasLtMatmulDescDestroy", lt.destroy_operation);
+  find(library, "cublasLtMatmulDescSetAttribute", lt.set_operation);
+  find(library, "cublasLtMatrixLayoutCreate", lt.create_layout);
+  find(library, "cublasLtMatrixLayoutDestroy", lt.destroy_layout);
+  find(library, "cublasLtMatmulPreferenceCreate", lt.create_preference);
+  find(library, "cublasLtMatmulPreferenceDestroy", lt.destroy_preference);
+  find(library, "cublasLtMatmulPreferenceSetAttribute", lt.set_preference);
   return lt;
 }
 
