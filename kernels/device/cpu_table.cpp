@@ -1,6 +1,7 @@
 #include "troupe/kernels/device/internal/cpu_table.hpp"
 
 #include "troupe/kernels/internal/cpu.hpp"
+#include "troupe/kernels/internal/half_operands.hpp"
 
 namespace troupe::kernels::internal {
 

@@ -1,4 +1,4 @@
-#include "troupe/kernels/half/internal/operands.hpp"
+#include "troupe/kernels/internal/half_operands.hpp"
 
 namespace troupe::kernels::half {
 namespace {

@@ -1,5 +1,5 @@
 #include "troupe/kernels/half/half.hpp"
-#include "troupe/kernels/half/internal/widened.hpp"
+#include "troupe/kernels/internal/half_widened.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 #include "troupe/runtime/base/error.hpp"
 

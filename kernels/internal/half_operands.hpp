@@ -2,7 +2,7 @@
 /// function replaces them by f32 ones; what it leaves out is f32 (or integers) in any case.
 #pragma once
 
-#include "troupe/kernels/half/internal/widened.hpp"
+#include "troupe/kernels/internal/half_widened.hpp"
 
 namespace troupe::kernels::half {
 
