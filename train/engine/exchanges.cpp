@@ -8,19 +8,20 @@
 namespace troupe::train::internal {
 namespace {
 
-constexpr const char* kTraffic = "the traffic of a step";
-constexpr std::int64_t kGradientBytes = sizeof(float);
+constexpr const char* kStepTraffic = "the traffic of a step";
+constexpr std::int64_t kGradientSize = sizeof(float);
 
 void add(Exchanged& sum, const Exchanged& more, std::int64_t times = 1) {
-  sum.all_reduce = add_product(sum.all_reduce, more.all_reduce, times, kTraffic);
-  sum.reduce_scatter = add_product(sum.reduce_scatter, more.reduce_scatter, times, kTraffic);
-  sum.all_gather = add_product(sum.all_gather, more.all_gather, times, kTraffic);
+  sum.all_reduce = add_product(sum.all_reduce, more.all_reduce, times, kStepTraffic);
+  sum.reduce_scatter = add_product(sum.reduce_scatter, more.reduce_scatter, times, kStepTraffic);
+  sum.all_gather = add_product(sum.all_gather, more.all_gather, times, kStepTraffic);
 }
 
 /// As a group of so many ranks counts it: rounded down once.
 collective::Traffic traffic_of(const Exchanged& moved, std::int64_t ranks) {
   const auto share = [ranks](std::int64_t bytes, std::int64_t times) {
-    return static_cast<std::uint64_t>(add_product(0, bytes, times * (ranks - 1), kTraffic) / ranks);
+    return static_cast<std::uint64_t>(add_product(0, bytes, times * (ranks - 1), kStepTraffic) /
+                                      ranks);
   };
   return {.all_reduce = share(moved.all_reduce, 2),
           .reduce_scatter = share(moved.reduce_scatter, 1),
@@ -51,8 +52,8 @@ class Counter {
       case Action::F: return forward(stage, action.micro);
       case Action::B:
       case Action::I: return backward(stage);
-      case Action::SendF: sent_ = add_product(sent_, plan.out().bytes(), 1, kTraffic); return;
-      case Action::SendB: sent_ = add_product(sent_, plan.in().bytes(), 1, kTraffic); return;
+      case Action::SendF: sent_ = add_product(sent_, plan.out().bytes(), 1, kStepTraffic); return;
+      case Action::SendB: sent_ = add_product(sent_, plan.in().bytes(), 1, kStepTraffic); return;
       default: return;
     }
   }
@@ -110,7 +111,7 @@ std::int64_t partial_bytes(const Index& index) {
   std::int64_t bytes = 0;
   for (const TensorPlace& tensor : index.tensors())
     if (tensor.shard.partial && tensor.tied_to < 0 && !tensor.is_copy())
-      bytes += tensor.local.count() * kGradientBytes;
+      bytes += tensor.local.count() * kGradientSize;
   return bytes;
 }
 
@@ -120,7 +121,7 @@ std::int64_t tied_bytes(const Index& index, const Layout& layout) {
   std::vector<TensorId> tensors;
   for (const TensorPlace& use : index.tensors()) {
     if (use.tied_to < 0) continue;
-    if (index[use.tied_to].is_copy()) bytes += use.local.count() * kGradientBytes;
+    if (index[use.tied_to].is_copy()) bytes += use.local.count() * kGradientSize;
     if (use.remote) tensors.push_back(use.tied_to);
   }
   std::sort(tensors.begin(), tensors.end());

@@ -19,24 +19,24 @@ void check_number(const char* name, double value, double least, double most) {
 }
 
 /// The part of a tensor that a rank owns.
-struct Piece {
+struct Segment {
   std::int64_t first = 0;  // from the first of the owned elements
   std::int64_t count = 0;
   bool decay = false;
 };
 
-Piece piece_of(const TensorPlace& tensor, const Range& owned) {
+Segment segment_of(const TensorPlace& tensor, const Range& owned) {
   const std::int64_t first = std::max(tensor.offset, owned.first);
   const std::int64_t end = std::min(tensor.offset + tensor.local.count(), owned.end());
   return {first - owned.first, end - first, tensor.group == Group::decay};
 }
 
-void update_piece(kernels::Device& device, const Store::Owned& owned, const Piece& piece,
-                  const OptimizerOptions& options, float rate, std::int64_t step, float scale) {
-  const float decay = piece.decay || options.decay_all ? options.decay : 0.0f;
-  const auto at = [&](float* slab) { return slab == nullptr ? nullptr : slab + piece.first; };
+void update_segment(kernels::Device& device, const Store::Owned& owned, const Segment& segment,
+                    const OptimizerOptions& options, float rate, std::int64_t step, float scale) {
+  const float decay = segment.decay || options.decay_all ? options.decay : 0.0f;
+  const auto at = [&](float* slab) { return slab == nullptr ? nullptr : slab + segment.first; };
   if (options.kind == OptimizerKind::adamw)
-    device.kernels().adamw(device.compute(), {.n = piece.count,
+    device.kernels().adamw(device.compute(), {.n = segment.count,
                                               .weights = at(owned.weights),
                                               .m = at(owned.moments[0]),
                                               .v = at(owned.moments[1]),
@@ -49,7 +49,7 @@ void update_piece(kernels::Device& device, const Store::Owned& owned, const Piec
                                               .gradient_scale = scale,
                                               .step = step});
   else
-    device.kernels().sgd(device.compute(), {.n = piece.count,
+    device.kernels().sgd(device.compute(), {.n = segment.count,
                                             .weights = at(owned.weights),
                                             .m = at(owned.moments[0]),
                                             .gradients = at(owned.gradients),
@@ -82,8 +82,9 @@ void update_owned(kernels::Device& device, const Index& index, int unit, const S
                   const OptimizerOptions& options, float rate, std::int64_t step,
                   float gradient_scale) {
   for (const TensorId id : index.units().at(static_cast<std::size_t>(unit)).tensors) {
-    const Piece piece = piece_of(index[id], owned.range);
-    if (piece.count > 0) update_piece(device, owned, piece, options, rate, step, gradient_scale);
+    const Segment segment = segment_of(index[id], owned.range);
+    if (segment.count > 0)
+      update_segment(device, owned, segment, options, rate, step, gradient_scale);
   }
 }
 

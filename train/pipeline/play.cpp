@@ -39,10 +39,10 @@ class Player {
     return schedule_[static_cast<std::size_t>(rank)];
   }
   Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
-  Span& span(const Place& place) {
+  Span& span(const ActionPlace& place) {
     return played_.spans[static_cast<std::size_t>(place.rank)][static_cast<std::size_t>(place.at)];
   }
-  void wait_for(int r, std::size_t at, const Place& place);
+  void wait_for(int r, std::size_t at, const ActionPlace& place);
   void advance(int r);
   bool compute(int r);
   bool transfer(int r);
@@ -53,7 +53,7 @@ class Player {
   PipelineShape shape_;
   Costs costs_;
   // Of each action: the other end of a transfer, or what a computation reads of another one.
-  std::vector<std::vector<Place>> needs_;
+  std::vector<std::vector<ActionPlace>> needs_;
   std::vector<Rank> ranks_;
   std::vector<int> ready_;
   Played played_;
@@ -72,23 +72,23 @@ Player::Player(const Schedule& schedule, const PipelineShape& shape, const Costs
 }
 
 void Player::match_transfers() {
-  std::map<std::pair<int, int>, std::vector<Place>> sends, receives;
+  std::map<std::pair<int, int>, std::vector<ActionPlace>> sends, receives;
   for (int r = 0; r < shape_.p; ++r)
     for (std::size_t i = 0; i < actions(r).size(); ++i) {
       const Action& action = actions(r)[i];
       if (!is_transfer(action.op)) continue;
       const int peer = peer_rank(action, shape_.p);
-      const Place place{r, static_cast<int>(i)};
+      const ActionPlace place{r, static_cast<int>(i)};
       if (is_send(action.op))
         sends[{r, peer}].push_back(place);
       else
         receives[{peer, r}].push_back(place);
     }
-  const auto need = [this](const Place& place) -> Place& {
+  const auto need = [this](const ActionPlace& place) -> ActionPlace& {
     return needs_[static_cast<std::size_t>(place.rank)][static_cast<std::size_t>(place.at)];
   };
   for (const auto& [pair, from] : sends) {
-    const std::vector<Place>& to = receives[pair];
+    const std::vector<ActionPlace>& to = receives[pair];
     for (std::size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
       need(from[i]) = to[i];
       need(to[i]) = from[i];
@@ -101,7 +101,7 @@ void Player::find_producers() {
   for (int r = 0; r < shape_.p; ++r)
     for (std::size_t i = 0; i < actions(r).size(); ++i) {
       const auto [op, stage, micro] = actions(r)[i];
-      Place& need = needs_[static_cast<std::size_t>(r)][i];
+      ActionPlace& need = needs_[static_cast<std::size_t>(r)][i];
       if (op == Action::F && stage > 0)
         need = {rank_of_stage(stage - 1, shape_.p), places(Action::F, stage - 1, micro)};
       if ((op == Action::B || op == Action::I) && stage + 1 < shape_.stages())
@@ -126,7 +126,7 @@ void Player::advance(int r) {
     if (!(is_transfer(actions(r)[rank(r).at].op) ? transfer(r) : compute(r))) return;
 }
 
-void Player::wait_for(int r, std::size_t at, const Place& place) {
+void Player::wait_for(int r, std::size_t at, const ActionPlace& place) {
   rank(r).blocked = {{r, static_cast<int>(at)}, place};
   rank(place.rank).waiting.push_back(r);
 }
@@ -138,7 +138,7 @@ void Player::wake(int r) {
 
 bool Player::compute(int r) {
   Rank& self = rank(r);
-  const Place need = needs_[static_cast<std::size_t>(r)][self.at];
+  const ActionPlace need = needs_[static_cast<std::size_t>(r)][self.at];
   double start = self.time;
   if (need.rank >= 0) {
     if (need.at < 0 || span(need).end == kNotYet) {
@@ -164,7 +164,7 @@ void Player::post(int r, std::size_t end) {
 /// A transfer's start is the time at which its rank asked for it, until both ends have.
 bool Player::transfer(int r) {
   Rank& self = rank(r);
-  const std::vector<Place>& needs = needs_[static_cast<std::size_t>(r)];
+  const std::vector<ActionPlace>& needs = needs_[static_cast<std::size_t>(r)];
   const std::size_t end = group_end(actions(r), self.at);
   if (!self.posted) post(r, end);
   for (std::size_t i = self.at; i < end; ++i)

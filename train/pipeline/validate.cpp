@@ -132,7 +132,7 @@ Action other_end(const Action& send) {
 
 /// "rank 0 stands at 0SendF1 until rank 1 comes to 1RecvF1".
 std::string text_of_blocked(const Schedule& schedule, const Blocked& blocked) {
-  const auto action = [&](const Place& place) {
+  const auto action = [&](const ActionPlace& place) {
     return text_of(
         schedule[static_cast<std::size_t>(place.rank)][static_cast<std::size_t>(place.at)]);
   };

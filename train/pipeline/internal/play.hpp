@@ -9,14 +9,14 @@
 namespace troupe::train::internal {
 
 /// An action of a schedule.
-struct Place {
+struct ActionPlace {
   int rank = -1;
   int at = -1;
 };
 
 /// A rank that cannot go on: it stands at one action until another one has begun or ended.
 struct Blocked {
-  Place at, waits_for;
+  ActionPlace at, waits_for;
 };
 
 struct Played {
