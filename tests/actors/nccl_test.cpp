@@ -24,8 +24,11 @@ struct Nccl : testing::Test {
   Group group;
   int violations = fake_nccl().count("violations");
 
-  void make(std::size_t size, Duration timeout = seconds(20)) {
-    devices = std::vector<HostDevice>(size);
+  void make(std::size_t size, Duration timeout = seconds(20),
+            Duration delay = std::chrono::microseconds(20)) {
+    devices.clear();
+    for (std::size_t i = 0; i < size; ++i)
+      devices.emplace_back(kernels::HostDeviceOptions{.delay = delay});
     group = over_fake_nccl(local_group(static_cast<int>(size), {.timeout = timeout}), &devices);
   }
   ~Nccl() override {
@@ -58,10 +61,10 @@ struct Nccl : testing::Test {
   }
 };
 
-/// Numbers on a device.
-class Numbers {
+/// OnDevice on a device.
+class OnDevice {
  public:
-  Numbers(kernels::Device& device, std::int64_t n, float value)
+  OnDevice(kernels::Device& device, std::int64_t n, float value)
       : device_(device),
         n_(n),
         memory_(device.allocate(static_cast<std::size_t>(4 * n))),
@@ -86,11 +89,12 @@ class Numbers {
 };
 
 TEST_F(Nccl, AnOperationBeginsAfterWhatComputeHoldsAndComputeGoesOnAfterIt) {
-  make(2);
+  make(2, seconds(20), milliseconds(1));
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 1000, 0);
-    for (int i = 1; i <= 20; ++i) {
-      x.fill(static_cast<float>(i));  // has not run when the next call is made
+    OnDevice x(device(c), 1000, 0);
+    for (int i = 1; i <= 5; ++i) {
+      // The last has not run when the next call is made, and later than one thing of its queue.
+      for (int late = 4; late >= 0; --late) x.fill(static_cast<float>(100 * late + i));
       c.all_reduce(x.buffer()).wait(device(c));
       device(c).kernels().scale(
           device(c).compute(),
@@ -110,7 +114,7 @@ TEST_F(Nccl, ACallReturnsBeforeTheDeviceHasDoneIt) {
   fake_nccl().hold(3);
   std::barrier together(2);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     Work first = c.all_reduce(x.buffer()), second = c.all_reduce(x.buffer());
     EXPECT_FALSE(first.is_done() || second.done().has_happened());
     EXPECT_NE(second.done().of_device(), nullptr);
@@ -128,12 +132,13 @@ TEST_F(Nccl, ACallReturnsBeforeTheDeviceHasDoneIt) {
 }
 
 TEST_F(Nccl, ADeviceWaitsForTheEventThatAnOperationIsToBeginAfter) {
-  make(2);
+  make(2, seconds(20), milliseconds(1));
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 1000, 0), source(device(c), 1000, 3);
+    OnDevice x(device(c), 1000, 0), wrong(device(c), 1000, 7), right(device(c), 1000, 3);
     device(c).compute().synchronize();
     kernels::Queue& copies = device(c).copies();
-    device(c).copy(copies, x.buffer().data, source.buffer().data, 4000);
+    for (int late = 4; late >= 0; --late)
+      device(c).copy(copies, x.buffer().data, (late > 0 ? wrong : right).buffer().data, 4000);
     c.all_reduce(x.buffer(), Reduce::sum, {.after = device(c).record(copies)}).wait();
     EXPECT_EQ(x.last(), 6);
   });
@@ -148,7 +153,7 @@ TEST_F(Nccl, AnEventOfTheHostIsWaitedForWithinTheTimeout) {
   const Work opened = gate[0]->receive(y, 1);
   group[0]->set_timeout(milliseconds(100));
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     c.all_reduce(x.buffer(), Reduce::sum, {.after = c.rank() == 0 ? opened.done() : Event()})
         .wait();
   });
@@ -179,7 +184,7 @@ TEST_F(Nccl, MemoryOfTheHostGoesOverTheGroupBelow) {
 TEST_F(Nccl, HostMemoryOnOneRankAndADevicesOnAnotherIsRefused) {
   make(2);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     std::vector<float> y(10);
     c.all_reduce(c.rank() == 0 ? x.buffer() : Buffer(y)).wait();
   });
@@ -195,7 +200,7 @@ TEST_F(Nccl, ADeviceThatDoesNotEndAnOperationEndsTheGroupInTime) {
   group[1]->set_timeout(milliseconds(200));
   const Time start = steady_now();
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     c.all_reduce(x.buffer()).wait();
   });
   EXPECT_LT(steady_now() - start, seconds(10));
@@ -211,7 +216,7 @@ TEST_F(Nccl, ADeadlineEndsTheWaitForTheDevice) {
   make(2);
   fake_nccl().hold(3);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     Work work = c.all_reduce(x.buffer());
     if (c.rank() == 0) return work.wait(steady_now() + milliseconds(50));
     work.wait();
@@ -228,7 +233,7 @@ TEST_F(Nccl, WhatADeviceWaitedForIsToldByTheNextCall) {
   make(2, milliseconds(200));
   fake_nccl().hold(1);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     c.all_reduce(x.buffer()).wait(device(c));
     device(c).compute().synchronize();
     EXPECT_TRUE(c.is_over());
@@ -245,7 +250,7 @@ TEST_F(Nccl, AnErrorOfNcclEndsTheWorldAndAllItsSplits) {
   std::barrier together(4);
   const auto errors = on_all([&](Communicator& c) {
     const auto half = c.split(c.rank() / 2, 0);
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     half->all_reduce(x.buffer()).wait();
     together.arrive_and_wait();
     if (c.rank() == 3) {
@@ -274,7 +279,7 @@ TEST_F(Nccl, AbortEndsAnOperationThatIsOnTheDevice) {
   fake_nccl().hold(3);
   std::barrier together(2);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     Work work = c.all_reduce(x.buffer());
     together.arrive_and_wait();
     if (c.rank() == 1) c.abort("enough");
@@ -291,7 +296,7 @@ TEST_F(Nccl, ACommunicatorThatGoesEndsItsOperations) {
   fake_nccl().hold(3);
   std::barrier together(2);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     Work work = c.all_reduce(x.buffer());
     together.arrive_and_wait();
     if (c.rank() == 1) return work.wait();
@@ -309,7 +314,7 @@ TEST_F(Nccl, AnExceptionThatPassesAWorkEndsTheGroup) {
   make(2);
   fake_nccl().hold(3);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, 1);
+    OnDevice x(device(c), 10, 1);
     Work work = c.all_reduce(x.buffer());
     if (c.rank() == 0) throw InvalidArgument(Code::invalid_argument, "my own");
     work.wait();
@@ -322,7 +327,7 @@ TEST_F(Nccl, AnExceptionThatPassesAWorkEndsTheGroup) {
 TEST_F(Nccl, ASendToOneselfAloneIsRefused) {
   make(2);
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 10, static_cast<float>(c.rank() + 5)), y(device(c), 10, 0);
+    OnDevice x(device(c), 10, static_cast<float>(c.rank() + 5)), y(device(c), 10, 0);
     c.exchange(x.buffer(), c.rank(), y.buffer(), c.rank()).wait();
     EXPECT_EQ(y.last(), static_cast<float>(c.rank() + 5));
     if (c.rank() == 0) c.send(x.buffer(), 0).wait();
@@ -340,7 +345,7 @@ TEST_F(Nccl, AMeshHasGroupsOfTheDevice) {
     const int rank = c.rank();
     kernels::Device& device = devices[static_cast<std::size_t>(rank)].device();
     Mesh mesh = make_mesh(std::move(group[static_cast<std::size_t>(rank)]), {.dp = 2, .tp = 2});
-    Numbers x(device, 10, static_cast<float>(1 << rank)), y(device, 10, x.last());
+    OnDevice x(device, 10, static_cast<float>(1 << rank)), y(device, 10, x.last());
     Work sum = mesh.dp->all_reduce(x.buffer());
     mesh.tp->all_reduce(y.buffer()).wait(device);
     sum.wait(device);
@@ -358,7 +363,7 @@ TEST_F(Nccl, WithTheSwitchAnOperationEndsInItsCall) {
   make(2);
   ::unsetenv("TROUPE_NCCL_SYNCHRONIZE");
   const auto errors = on_all([&](Communicator& c) {
-    Numbers x(device(c), 1000, 1);
+    OnDevice x(device(c), 1000, 1);
     const Work work = c.all_reduce(x.buffer());
     EXPECT_TRUE(work.is_done());
     EXPECT_EQ(x.last(), 2);
