@@ -227,8 +227,8 @@ class HostQueue final : public Queue {
       std::memcpy(&word, bytes + at, sizeof word);
       auto* memory = reinterpret_cast<void*>(word);
       if (shared_->memory.is_far(memory)) {
-        memory = shared_->reach(memory);
-        std::memcpy(bytes + at, static_cast<const void*>(&memory), sizeof memory);
+        word = reinterpret_cast<std::uintptr_t>(shared_->reach(memory));
+        std::memcpy(bytes + at, &word, sizeof word);
       } else if (finds_strays && looks_like_memory(word) && !shared_->memory.is_near(memory)) {
         const std::lock_guard lock(shared_->mutex);
         if (shared_->strays.find(name) == std::string::npos)
