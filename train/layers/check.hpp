@@ -1,5 +1,5 @@
 /// check_gradients(): whether a layer's or a model's backward is the derivative of its forward, and
-/// whether it keeps the rules of Layer. For tests of one's own layers.
+/// whether it keeps the rules of Layer. For tests of one's own layers, beside check_layouts().
 ///
 ///     Scale layer("scale", 8);
 ///     check_gradients(layer, {.input = {DType::f64, {3, 5, 8}}});  // throws, saying what is wrong
