@@ -18,20 +18,20 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
-// The plan depends on the wishes alone and not on how far a pass came, so that a loop that starts
+// The plan depends on the requests alone and not on how far a pass came, so that a loop that starts
 // again finds each pass in the epoch in which it was.
-Pass PassBook::begin(const PassWish& wish) {
+Pass PassBook::begin(const PassRequest& request) {
   Pass pass;
   pass.number = ++begun_;
-  std::uint64_t& begun = epochs_[{wish.samples, wish.batch, wish.seed}];
+  std::uint64_t& begun = epochs_[{request.samples, request.batch, request.seed}];
   pass.epoch = begun;
-  std::uint64_t planned = 0, epochs = wish.epochs;
-  if (wish.steps == 0) {
-    planned = pass.batches = product(wish.epochs, wish.per_epoch);
+  std::uint64_t planned = 0, epochs = request.epochs;
+  if (request.steps == 0) {
+    planned = pass.batches = product(request.epochs, request.per_epoch);
   } else {
     pass.batches = kMost;
-    if (wish.steps > planned_steps_) planned = wish.steps - planned_steps_;
-    epochs = planned / wish.per_epoch + (planned % wish.per_epoch != 0 ? 1 : 0);
+    if (request.steps > planned_steps_) planned = request.steps - planned_steps_;
+    epochs = planned / request.per_epoch + (planned % request.per_epoch != 0 ? 1 : 0);
   }
   begun = sum(begun, epochs);
   planned_steps_ = sum(planned_steps_, planned);

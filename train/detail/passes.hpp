@@ -26,7 +26,7 @@ struct PassCursor {
 };
 
 /// What a loop asks for. `steps` wins over `epochs`; both are 0 or more.
-struct PassWish {
+struct PassRequest {
   std::uint64_t samples = 0, batch = 0, seed = 0;
   std::uint64_t per_epoch = 1;  ///< batches
   std::uint64_t steps = 0;      ///< the step of the run after which the pass ends
@@ -45,7 +45,7 @@ class TROUPE_API PassBook {
   /// Before the first pass.
   void resume(PassCursor cursor) noexcept { resumed_ = cursor; }
   /// Ends the pass before it.
-  Pass begin(const PassWish& wish);
+  Pass begin(const PassRequest& request);
   void batch_done() noexcept { ++batches_; }
   /// Of an older pass than the present one: changes nothing.
   void end(std::uint64_t number) noexcept {
