@@ -21,13 +21,17 @@ target_compile_definitions(actors_test PRIVATE FAKE_NCCL_RANKS="$<TARGET_FILE:fa
 add_dependencies(actors_test fake_nccl_ranks)
 troupe_tests(kernels ROOMS kernels LABELS unit gpu)
 troupe_tests(kernels/device ROOMS kernels)   # it forks: not for TSan
-foreach(part layers engine checkpoint)   # the training core, which needs no runtime
+foreach(part layers pipeline engine checkpoint)   # the training core, which needs no runtime
   troupe_tests(train/${part} ROOMS train_core)
 endforeach()
 troupe_tests(train/params ROOMS train_core TSAN)
+foreach(name train_layers_test train_engine_test)
+  if(TARGET ${name})
+    target_compile_definitions(${name} PRIVATE TROUPE_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden")
+  endif()
+endforeach()
 if(TARGET train_engine_test)
-  target_compile_definitions(train_engine_test PRIVATE TROUPE_GOLDEN="${CMAKE_CURRENT_SOURCE_DIR}/golden"
-                             FAKE_NCCL_RANKS="$<TARGET_FILE:fake_nccl_ranks>")
+  target_compile_definitions(train_engine_test PRIVATE FAKE_NCCL_RANKS="$<TARGET_FILE:fake_nccl_ranks>")
   add_dependencies(train_engine_test fake_nccl_ranks)
 endif()
 # What measures how much of two times is one runs with nothing beside it.

@@ -1,6 +1,7 @@
 #include "troupe/train/layout.hpp"
 
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/pipeline/text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -22,38 +23,35 @@ std::string mesh_of(const Layout& layout) {
          ", pp = " + std::to_string(layout.pp);
 }
 
-/// "tp=2" as the axis' member and its size.
-std::pair<int Layout::*, int> axis_of(std::string_view part, std::string_view text) {
-  const std::size_t equals = part.find('=');
-  const std::string_view name = part.substr(0, equals);
-  int Layout::* axis = name == "dp"   ? &Layout::dp
-                       : name == "tp" ? &Layout::tp
-                       : name == "pp" ? &Layout::pp
-                                      : nullptr;
+/// The number of a part like "dp=2"; 0 when it is another text.
+int size_of(std::string_view part, std::string_view name) {
   int size = 0;
-  const std::string_view number =
-      equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
-  const bool whole = error == std::errc() && end == number.data() + number.size() && size >= 1;
-  if (axis == nullptr || !whole)
-    reject("a mesh is sizes like dp=2,tp=2,pp=1, and \"" + std::string(part) + "\" in \"" +
-           std::string(text) + "\" is none");
-  return {axis, size};
+  if (!part.starts_with(name)) return 0;
+  part.remove_prefix(name.size());
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
+  return error == std::errc() && end == part.data() + part.size() ? size : 0;
 }
 
 }  // namespace
 
-Layout with_mesh(std::string_view text, Layout base) {
-  Layout seen{.dp = 0, .tp = 0, .pp = 0};
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    const auto [axis, size] = axis_of(part, text);
-    if (std::exchange(seen.*axis, size) != 0)
-      reject("the mesh \"" + std::string(text) + "\" says a size twice: say each once");
-    base.*axis = size;
+void set_mesh(Layout& layout, std::string_view sizes) {
+  const std::string text(sizes);
+  int dp = 0, tp = 0, pp = 0;
+  while (!sizes.empty()) {
+    const std::string_view part = sizes.substr(0, sizes.find(','));
+    sizes.remove_prefix(std::min(sizes.size(), part.size() + 1));
+    bool known = false;
+    for (const auto& [name, size] : {std::pair{"dp=", &dp}, {"tp=", &tp}, {"pp=", &pp}})
+      if (const int given = size_of(part, name); given > 0) {
+        if (std::exchange(*size, given) != 0)
+          reject("the mesh \"" + text + "\" says a size twice: say each once");
+        known = true;
+      }
+    if (!known)
+      reject("a mesh takes sizes of at least 1 like dp=2,tp=2,pp=1, not \"" + std::string(part) +
+             "\"");
   }
-  return base;
+  layout.dp = std::max(dp, 1), layout.tp = std::max(tp, 1), layout.pp = std::max(pp, 1);
 }
 
 void check(const Layout& layout, int ranks) {
@@ -68,6 +66,7 @@ void check(const Layout& layout, int ranks) {
            " does not go with pp > 1: choose zero = 1, or pp = 1");
   if (layout.sequence && layout.tp == 1)
     reject("layout: sequence divides activations over tp; choose tp > 1, or sequence = false");
+  parse_schedule_choice(layout.schedule);
   // Exact up to 2^53, and too large for any number of ranks beyond.
   if (static_cast<double>(layout.dp) * layout.tp * layout.pp != ranks)
     reject("layout: " + mesh_of(layout) + " do not make up the " + std::to_string(ranks) +

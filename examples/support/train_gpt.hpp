@@ -91,7 +91,7 @@ inline Flags flags_of(int argc, char** argv) {
        [&](std::string_view value) {
          f.layout.zero = static_cast<int>(number_of("--zero", value, 0));
        }},
-      {"--mesh", [&](std::string_view value) { f.layout = train::with_mesh(value, f.layout); }},
+      {"--mesh", [&](std::string_view value) { train::set_mesh(f.layout, value); }},
       {"--schedule", [&](std::string_view value) { f.layout.schedule = value; }},
       {"--recompute", [&](std::string_view value) { f.layout.recompute = recompute_of(value); }}};
   for (int i = 1; i < argc; ++i) {

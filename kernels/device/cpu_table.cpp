@@ -4,36 +4,67 @@
 #include "troupe/kernels/internal/half_operands.hpp"
 
 namespace troupe::kernels::internal {
+namespace {
+
+template <class O>
+auto& type_in(O& o) {
+  if constexpr (requires { o.forward.type; })
+    return o.forward.type;
+  else
+    return o.type;
+}
+
+/// 16-bit calls run the body on f32 operands and round its results once; all others run it as they
+/// are.
+template <class O, void (*body)(Queue&, const O&), void (*operands)(O&, half::Widened&)>
+void any_type(Queue& queue, const O& o) {
+  if (!half::is_16_bit(type_in(o))) return body(queue, o);
+  O wide = o;
+  half::Widened call(queue, type_in(o));
+  operands(wide, call);
+  type_in(wide) = DType::f32;
+  body(queue, wide);
+  call.round();
+}
+
+}  // namespace
 
 const Kernels& cpu_kernels() noexcept {
   static constexpr Kernels table{
-      .gemm = cpu::gemm,
-      .activate = cpu::activate,
-      .activate_backward = cpu::activate_backward,
-      .gated_silu = cpu::gated_silu,
-      .gated_silu_backward = cpu::gated_silu_backward,
-      .norm = cpu::norm,
-      .norm_backward_input = cpu::norm_backward_input,
-      .norm_backward_weight = cpu::norm_backward_weight,
-      .attention = cpu::attention,
-      .attention_backward = cpu::attention_backward,
-      .rope = cpu::rope,
-      .embedding = cpu::embedding,
-      .embedding_backward = cpu::embedding_backward,
-      .cross_entropy = cpu::cross_entropy,
-      .cross_entropy_stats = cpu::cross_entropy_stats,
-      .cross_entropy_finish = cpu::cross_entropy_finish,
+      .gemm = any_type<Gemm, cpu::gemm, half::gemm>,
+      .activate = any_type<Activate, cpu::activate, half::activate>,
+      .activate_backward =
+          any_type<ActivateBackward, cpu::activate_backward, half::activate_backward>,
+      .gated_silu = any_type<GatedSilu, cpu::gated_silu, half::gated_silu>,
+      .gated_silu_backward =
+          any_type<GatedSilu, cpu::gated_silu_backward, half::gated_silu_backward>,
+      .norm = any_type<Norm, cpu::norm, half::norm>,
+      .norm_backward_input =
+          any_type<NormBackward, cpu::norm_backward_input, half::norm_backward_input>,
+      .norm_backward_weight =
+          any_type<NormBackward, cpu::norm_backward_weight, half::norm_backward_weight>,
+      .attention = any_type<Attention, cpu::attention, half::attention>,
+      .attention_backward =
+          any_type<AttentionBackward, cpu::attention_backward, half::attention_backward>,
+      .rope = any_type<Rope, cpu::rope, half::rope>,
+      .embedding = any_type<Embedding, cpu::embedding, half::embedding>,
+      .embedding_backward = any_type<Embedding, cpu::embedding_backward, half::embedding_backward>,
+      .cross_entropy = any_type<CrossEntropy, cpu::cross_entropy, half::cross_entropy>,
+      .cross_entropy_stats =
+          any_type<CrossEntropy, cpu::cross_entropy_stats, half::cross_entropy_stats>,
+      .cross_entropy_finish =
+          any_type<CrossEntropy, cpu::cross_entropy_finish, half::cross_entropy>,
       .combine_stats = cpu::combine_stats,
-      .dropout = cpu::dropout,
-      .im2col = cpu::im2col,
-      .col2im = cpu::col2im,
-      .max_pool = cpu::max_pool,
-      .max_pool_backward = cpu::max_pool_backward,
+      .dropout = any_type<Dropout, cpu::dropout, half::dropout>,
+      .im2col = any_type<Im2col, cpu::im2col, half::im2col>,
+      .col2im = any_type<Im2col, cpu::col2im, half::col2im>,
+      .max_pool = any_type<MaxPool, cpu::max_pool, half::max_pool>,
+      .max_pool_backward = any_type<MaxPool, cpu::max_pool_backward, half::max_pool_backward>,
       .transpose = cpu::transpose,
-      .add = cpu::add,
-      .scale = cpu::scale,
-      .fill = cpu::fill,
-      .column_sum = cpu::column_sum,
+      .add = any_type<Elementwise, cpu::add, half::add>,
+      .scale = any_type<Elementwise, cpu::scale, half::scale>,
+      .fill = any_type<Elementwise, cpu::fill, half::fill>,
+      .column_sum = any_type<ColumnSum, cpu::column_sum, half::column_sum>,
       .cast = cpu::cast,
       .adamw = cpu::adamw,
       .sgd = cpu::sgd,

@@ -287,16 +287,25 @@ const Layout& Engine::layout() const noexcept {
 const Model& Engine::model() const noexcept {
   return state_->parts.model;
 }
+const collective::Mesh& Engine::mesh() const noexcept {
+  return state_->parts.mesh;
+}
+kernels::Device& Engine::device() const noexcept {
+  return state_->parts.device;
+}
 const StepTrace& Engine::trace() const noexcept {
   return state_->trace;
 }
 Engine::Bytes Engine::bytes() const noexcept {
   return {state_->parts.store.bytes(), state_->passes.arena_bytes()};
 }
-Snapshot Engine::snapshot() {
-  return state_->with_plan(nullptr, [&] { return state_->snapshot(); });
+Snapshot Engine::snapshot(int root) {
+  return state_->with_plan(nullptr, [&] { return state_->snapshot(root); });
 }
 void Engine::restore(const Snapshot& snapshot) {
+  restore(view_of(snapshot));
+}
+void Engine::restore(const SnapshotView& snapshot) {
   state_->with_plan(nullptr, [&] { state_->restore(snapshot); });
 }
 std::uint64_t Engine::weights_hash() {

@@ -95,6 +95,8 @@ class TROUPE_API Engine {
   const Index& index() const noexcept;
   const Layout& layout() const noexcept;
   const Model& model() const noexcept;
+  const collective::Mesh& mesh() const noexcept;
+  kernels::Device& device() const noexcept;
   const StepTrace& trace() const noexcept;
   /// Bytes of this rank: the store's, and activations.
   struct Bytes {
@@ -104,16 +106,19 @@ class TROUPE_API Engine {
   Bytes bytes() const noexcept;
 
   /// The state by tensor in f32, whole tensors whatever the layout and its type, with step and
-  /// seed, and the loss scale of an f16 run: every rank calls it, and has the result. Throws
-  /// InvalidArgument on all ranks, naming the tensor, when one that tensor parallelism replicates is
-  /// not the same on two ranks; the engine goes on.
-  Snapshot snapshot();
-  /// Every rank calls it with the same snapshot, which may come from another layout and type.
-  /// Without a loss scale an f16 run begins with the first one. It takes the place of initialize().
-  /// Throws InvalidArgument on all ranks, naming the tensor, when names, shapes or types of any
-  /// rank's snapshot differ, or when ranks have different ones; then nothing has changed. Reads the
+  /// seed, and the loss scale of an f16 run: every rank calls it. The rank `root` of the mesh has
+  /// the result, or all have with -1; on others it has no tensors. Throws InvalidArgument on all
+  /// ranks, naming the tensor, when one that tensor parallelism replicates is not the same on two
+  /// ranks; the engine goes on.
+  Snapshot snapshot(int root = -1);
+  /// Every rank calls it with the same state, which may come from another layout and type. Without a
+  /// loss scale an f16 run begins with the first one. It takes the place of initialize(). Throws
+  /// InvalidArgument on all ranks, naming the tensor, when names, shapes or types of any rank's
+  /// snapshot differ, or when ranks have different ones; then nothing has changed. Reads the
   /// snapshot twice.
   void restore(const Snapshot& snapshot);
+  /// The same from memory of somebody else, without a copy of whole tensors.
+  void restore(const SnapshotView& snapshot);
   /// XXH64 over the XXH64 of each tensor's weights in the order of the index; equal on all ranks,
   /// in all layouts. Every rank calls it; errors as snapshot().
   std::uint64_t weights_hash();

@@ -16,7 +16,8 @@ void require_model(const Model& model) {
   }
 }
 
-void require_layout(const Layout& layout, const collective::MeshShape& shape) {
+void require_layout(const Layout& layout, const collective::MeshShape& shape,
+                    const kernels::Device& device) {
   check(layout, shape.ranks());
   const auto text = [](int dp, int tp, int pp) {
     return "dp=" + std::to_string(dp) + " tp=" + std::to_string(tp) + " pp=" + std::to_string(pp);
@@ -25,16 +26,19 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape) {
     reject("the layout says " + text(layout.dp, layout.tp, layout.pp) +
            " and the mesh was made as " + text(shape.dp, shape.tp, shape.pp) +
            ": give both the same");
-  if (layout.compute != DType::f32)
-    reject("the engine computes in f32 only: " + std::string(kernels::name_of(layout.compute)) +
-           " is not there yet");
+  const bool narrow = layout.compute == DType::bf16 || layout.compute == DType::f16;
+  if (layout.compute != DType::f32 && !narrow)
+    reject("the engine does not compute in " + std::string(kernels::name_of(layout.compute)) +
+           ": use compute = f32, bf16 or f16");
+  if (narrow && !device.is_cpu())
+    reject("the operations of " + device.name() + " have no 16-bit types yet: use compute = f32");
 }
 
 /// Checks what an engine is made of first: nothing else has been made then.
 Catalogue checked_catalogue(const Model& model, const Layout& layout, const collective::Mesh& mesh,
-                            const OptimizerOptions& optimizer) {
+                            const kernels::Device& device, const OptimizerOptions& optimizer) {
   require_model(model);
-  require_layout(layout, mesh.shape);
+  require_layout(layout, mesh.shape, device);
   check(optimizer);
   const Index whole = declare(model, layout);
   Catalogue catalogue;
@@ -60,7 +64,7 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       mesh(ranks),
       device(where),
       optimizer(rule),
-      catalogue(checked_catalogue(model, layout, mesh, optimizer)),
+      catalogue(checked_catalogue(model, layout, mesh, device, optimizer)),
       pipeline(rank_plan(model, layout, mesh.pp_rank)),
       index(sealed(declare(model, layout, pipeline.stages, mesh.tp_rank), layout)),
       units(units_of_layers(index)),
@@ -69,7 +73,8 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
                      {.zero = layout.zero,
                       .dp_rank = mesh.dp_rank,
                       .offload = layout.offload == Offload::optimizer,
-                      .moments = optimizer.moments()},
+                      .moments = optimizer.moments(),
+                      .weights = layout.compute},
                      mesh.dp.get());
       })) {}
 

@@ -47,7 +47,7 @@ Passes::Passes(Parts& parts)
       arena_(parts.device),
       arena_plan_({}),
       gathers_(parts.store, parts.units),
-      reductions_(parts.store, parts.units) {}
+      reductions_(parts.store, parts.units, parts.device, parts.mesh.tp.get()) {}
 
 const PassPlan& Passes::plan_for(const Spec& in, PassMode mode) {
   for (const PassPlan& plan : plans_)
@@ -136,6 +136,7 @@ Run Passes::run_of(const Turn* turn, const Targets* targets) const {
   return {.device = parts_->device,
           .layout = parts_->layout,
           .tp = parts_->mesh.tp.get(),
+          .type = parts_->layout.compute,
           .seed = terms_.seed,
           .step = terms_.step,
           .samples = turn == nullptr ? std::span<const std::int64_t>() : turn->pass.samples,
@@ -148,7 +149,7 @@ void Passes::on_device(const Turn& turn, F&& f) {
   if (shared_.micro != turn.micro || !parts_->stages().stages[turn.stage].has(shared_.layer))
     shared_ = {};  // other passes use that memory in their own way
   Pass pass = turn.pass;
-  Targets targets{{}, terms_.targets};
+  Targets targets{{}, terms_.targets, terms_.scale};
   if (pass.plan != nullptr && parts_->stages().is_first(turn.stage))
     pass.input = copy_of(pass.input, input_);
   if (pass.plan != nullptr && parts_->stages().is_last(turn.stage))
@@ -165,14 +166,20 @@ TensorView Passes::input_of(const Turn& turn, int layer) const {
   return turn.place.view(before.output, before.out);
 }
 
-void Passes::initialize() {
-  const Run run = run_of(nullptr, nullptr);
+void Passes::initialize(const PassTerms& terms) {
+  const bool gathers = parts_->layout.compute == DType::f32;  // a master has slabs of its own
+  begin(terms, PassMode::inference, gathers ? 1 : 0);
+  Run run = run_of(nullptr, nullptr);
+  run.type = DType::f32;  // 16-bit weights are the same ones, rounded
+  Store& store = parts_->store;
+  const Tensors initial(parts_->index, [&store](TensorId id) { return store.initial_of(id); });
   for (const Stage& stage : parts_->stages().stages)
     for (int l = stage.first; l < stage.end; ++l) {
-      gathers_.enter(l);
-      parts_->layer(l).initialize(run, weights_);
-      if (parts_->has(l)) parts_->store.keep_weights(l);
-      gathers_.leave(l);
+      if (gathers) gathers_.enter(l);
+      store.begin_initial(l);
+      parts_->layer(l).initialize(run, initial);
+      store.keep_weights(l);
+      if (gathers) gathers_.leave(l);
     }
 }
 
@@ -180,7 +187,8 @@ void Passes::run_forward(const Run& run, const Turn& turn, int layer, bool again
   const StagePlan& stage = turn.plan();
   const LayerPlan& plan = stage.layers[static_cast<std::size_t>(layer)];
   const int number = parts_->stages().stages[turn.stage].first + layer;
-  const TensorView x = input_of(turn, layer), y = turn.place.view(plan.output, plan.out),
+  const TensorView x = input_of(turn, layer),
+                   y = turn.place.view(again ? plan.second_output : plan.output, plan.out),
                    temporary = turn.place.bytes_of(stage.temporary);
   if (mode_ == PassMode::prediction && parts_->layer(number).is_loss())
     return parts_->layer(number).predict(run, weights_, x, y, temporary);

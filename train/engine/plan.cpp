@@ -47,6 +47,7 @@ class StageLayouter {
       place_pairs();
     else
       place_gradients();
+    place_second_outputs();
     finish();
   }
 
@@ -118,6 +119,15 @@ class StageLayouter {
       layers[l].dx = place[l] < 0 ? layers[l].output : shared[place[l]];
       layers[l].dx.bytes = layers[l].in.bytes();
     }
+  }
+
+  /// An output that nobody reads: in its own place, or where dx comes next if dy is in the former.
+  void place_second_outputs() {
+    for (LayerPlan& layer : plan_.layers) layer.second_output = layer.output;
+    LayerPlan& last = plan_.layers.back();
+    if (last_ || !last.again) return;
+    const bool fits = last.dx.bytes >= last.output.bytes;
+    last.second_output = fits ? last.dx : work_.take(last.output.bytes);
   }
 
   void finish() { plan_.bytes = {work_.end(), slot_.end(), outgoing_.end(), pair_.end()}; }

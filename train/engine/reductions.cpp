@@ -19,9 +19,11 @@ std::vector<int> adders_of(const Index& index, const UnitsOfLayers& units) {
 
 }  // namespace
 
-Reductions::Reductions(Store& store, const UnitsOfLayers& units)
+Reductions::Reductions(Store& store, const UnitsOfLayers& units, kernels::Device& device,
+                       collective::Communicator* tp)
     : store_(&store),
       units_(&units),
+      partials_(store, device, tp),
       bounded_(store.options().zero >= 2),
       adders_(adders_of(store.index(), units)),
       missing_(adders_) {}
@@ -58,6 +60,7 @@ void Reductions::count_down(int unit, bool last_micro) {
 void Reductions::submit(int unit, bool last_micro) {
   while (bounded_ && flights_.size() >= kMostInFlight) finish_next();
   if (last_micro) store_->add_tied(unit);
+  partials_.sum(unit);
   store_->reduce(unit);
   flights_.push_back(unit);
   submitted_ += store_->index().units()[static_cast<std::size_t>(unit)].used *

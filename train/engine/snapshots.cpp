@@ -6,6 +6,7 @@
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/params/shards.hpp"
 
+#include <bit>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -46,23 +47,23 @@ std::vector<NamedTensor> wanted(const internal::Parts& parts) {
   return all;
 }
 
-/// The whole tensors of every unit of the model, kind after kind, on all ranks.
-std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors& whole) {
+/// The whole tensors of every unit of the model, kind after kind, on the rank `root`, or with -1 on
+/// all.
+std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors& whole, int root) {
   std::vector<NamedTensor> all;
-  whole.find_stages();
   for (const Kind& kind : kinds_of(parts.optimizer))
-    for (int number = 0; number < static_cast<int>(parts.catalogue.size()); ++number) {
-      std::vector<std::vector<float>> mine;
-      if (const int unit = whole.unit_of(number); unit >= 0) mine = whole.read(unit, kind.part);
-      const auto& tensors = parts.catalogue[static_cast<std::size_t>(number)];
+    for (int unit = 0; unit < parts.unit_count(); ++unit) {
+      const std::vector<std::vector<float>> mine = whole.read(unit, kind.part);
+      const auto& tensors = parts.catalogue[static_cast<std::size_t>(unit)];
       for (std::size_t t = 0; t < tensors.size(); ++t) {
         NamedTensor& tensor = all.emplace_back(named(kind, tensors[t]));
         tensor.bytes.resize(bytes_of(tensors[t]));
         if (!mine.empty()) std::memcpy(tensor.bytes.data(), mine[t].data(), tensor.bytes.size());
         if (collective::Communicator* pp = parts.mesh.pp.get())
           pp->broadcast({tensor.bytes.data(), DType::f32, tensors[t].shape.count()},
-                        whole.stage_of(number))
+                        whole.rank_of(unit))
               .wait();
+        if (root >= 0 && root != parts.mesh.rank()) all.pop_back();
       }
     }
   return all;
@@ -71,11 +72,9 @@ std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors
 /// XXH64 of every tensor's weights in the order of the catalogue, on all ranks.
 std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensors& whole) {
   std::vector<std::int64_t> hashes;
-  for (int number = 0; number < static_cast<int>(parts.catalogue.size()); ++number) {
+  for (int unit = 0; unit < parts.unit_count(); ++unit) {
     const std::size_t first = hashes.size();
-    hashes.resize(first + parts.catalogue[static_cast<std::size_t>(number)].size());
-    const int unit = whole.unit_of(number);
-    if (unit < 0) continue;
+    hashes.resize(first + parts.catalogue[static_cast<std::size_t>(unit)].size());
     const std::vector<std::vector<float>> mine = whole.read(unit, Part::weights);
     for (std::size_t t = 0; t < mine.size(); ++t)
       hashes[first + t] = static_cast<std::int64_t>(hash_floats(mine[t]));
@@ -85,12 +84,12 @@ std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensor
   return hashes;
 }
 
-void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
+void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
   const std::string why = difference(snapshot.tensors, wanted(parts));
   if (!why.empty()) internal::reject("the snapshot is not of this model: " + why);
   if (snapshot.step < 0)
     internal::reject("the snapshot is of step " + std::to_string(snapshot.step));
-  for (const NamedTensor& tensor : snapshot.tensors) {
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
     std::size_t bytes = sizeof(float);
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
     if (tensor.bytes.size() != bytes)
@@ -101,39 +100,42 @@ void require_same(const Snapshot& snapshot, const internal::Parts& parts) {
 }
 
 /// Of all that restore() takes, in whatever order the tensors are.
-std::uint64_t hash_of(const Snapshot& snapshot) {
+std::uint64_t hash_of(const SnapshotView& snapshot) {
   std::uint64_t sum = 0;
-  for (const NamedTensor& tensor : snapshot.tensors) {
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
     const std::uint64_t both[] = {hash_bytes(tensor.name.data(), tensor.name.size()),
                                   hash_bytes(tensor.bytes.data(), tensor.bytes.size())};
     sum += hash_bytes(both, sizeof both);
   }
-  const std::uint64_t all[] = {sum, static_cast<std::uint64_t>(snapshot.step), snapshot.seed};
+  const LossScale scale = snapshot.loss_scale.value_or(LossScale{.scale = 0});
+  const std::uint64_t all[] = {sum, static_cast<std::uint64_t>(snapshot.step), snapshot.seed,
+                               std::bit_cast<std::uint32_t>(scale.scale),
+                               static_cast<std::uint64_t>(scale.good_steps)};
   return hash_bytes(all, sizeof all);
 }
 
 }  // namespace
 
-Snapshot Engine::State::snapshot() {
+Snapshot Engine::State::snapshot(int root) {
   Snapshot result{.step = steps, .seed = seed, .tensors = {}};
   if (scaler) result.loss_scale = scaler->state();
   const std::string difference = guarded("snapshot()", [&] {
     internal::WholeTensors whole(parts);
-    result.tensors = read_all(parts, whole);
+    result.tensors = read_all(parts, whole, root);
     return whole.difference();
   });
   if (!difference.empty()) internal::reject(difference);
   return result;
 }
 
-void Engine::State::restore(const Snapshot& snapshot) {
+void Engine::State::restore(const SnapshotView& snapshot) {
   agree("restore()", "snapshots", [&] {
     require_same(snapshot, parts);
     if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // or throws
     return internal::Counts{.common = parts.mesh.shape.ranks() == 1 ? 0 : hash_of(snapshot)};
   });
-  std::map<std::string_view, const NamedTensor*> by_name;
-  for (const NamedTensor& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
+  std::map<std::string_view, const TensorOf<BlobView>*> by_name;
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
   guarded("restore()", [&] {
     std::vector<float> slab, whole;
     for (const Kind& kind : kinds_of(parts.optimizer))
@@ -143,7 +145,7 @@ void Engine::State::restore(const Snapshot& snapshot) {
         slab.assign(static_cast<std::size_t>(unit.size), 0.0f);  // padding is zero
         for (const TensorId id : unit.tensors) {
           const TensorPlace& tensor = parts.index[id];
-          const NamedTensor& from = *by_name.at(std::string(kind.prefix) + tensor.name);
+          const TensorOf<BlobView>& from = *by_name.at(std::string(kind.prefix) + tensor.name);
           whole.resize(from.bytes.size() / sizeof(float));
           std::memcpy(whole.data(), from.bytes.data(), from.bytes.size());
           take_shard(tensor, whole,

@@ -112,12 +112,12 @@ RankStages rank_stages(const Model& model, int p, int v, int rank) {
   return own;
 }
 
-Index declare(const Model& model, const Layout& layout, const RankStages& stages) {
-  if (stages.ranks == 1) return declare(model, layout);
-  const Index whole = declare(model, layout);
+Index declare(const Model& model, const Layout& layout, const RankStages& stages, int tp_rank) {
+  if (stages.ranks == 1) return declare(model, layout, tp_rank);
+  const Index whole = declare(model, layout, tp_rank);
   const std::vector<int> ranks = ranks_of_layers(model, stages);
   const std::vector<Tie> ties = remote_ties(whole, ranks, stages.ranks);
-  Index index;
+  Index index(tp_rank);
   if (stages.has_last()) add_copies(index, whole, ties);
   for (std::size_t l = 0; l < model.size(); ++l) {
     const int unit = index.begin_unit(model[l]->name());

@@ -43,12 +43,13 @@ struct RankStages {
 /// Of rank `rank` of p, with v stages a rank. Throws as stages_of().
 TROUPE_API RankStages rank_stages(const Model& model, int p, int v, int rank);
 
-/// The index of a rank: one unit for each layer of the whole model, and tensors of its own layers
+/// The index of a rank, which is `tp_rank` of those that divide tensors: one unit for each layer of the whole model, and tensors of its own layers
 /// alone; not sealed. A tensor of the first rank that layers of the last one are tied to has a copy
 /// there, and a remote use here for each of them, in their order. Declares the layers as declare()
 /// does; layers of other ranks know nothing of this index. Throws InvalidArgument when other ranks
 /// share a tensor.
-TROUPE_API Index declare(const Model& model, const Layout& layout, const RankStages& stages);
+TROUPE_API Index declare(const Model& model, const Layout& layout, const RankStages& stages,
+                         int tp_rank = 0);
 
 /// Forward passes of any number of micro-batches, with their transfers: one list a rank.
 TROUPE_API Schedule forward_schedule(int p, int v, int micros);

@@ -15,20 +15,13 @@ std::size_t elements(const Shape& shape) {
 
 }  // namespace
 
-WholeTensors::WholeTensors(Parts& parts)
-    : parts_(&parts), units_(parts.catalogue.size(), -1), stages_(parts.catalogue.size(), 0) {
-  for (int unit = 0; unit < parts.unit_count(); ++unit)
-    units_.at(static_cast<std::size_t>(number_of(parts.index, unit))) = unit;
-}
-
-void WholeTensors::find_stages() {
-  collective::Communicator* pp = parts_->mesh.pp.get();
-  if (pp == nullptr) return;
-  std::vector<std::int64_t> mine(units_.begin(), units_.end());
-  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(pp->size()));
-  pp->all_gather(mine, all, {.purpose = collective::Purpose::count}).wait();
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i] >= 0) stages_[i % mine.size()] = static_cast<int>(i / mine.size());
+WholeTensors::WholeTensors(Parts& parts) : parts_(&parts) {
+  const int ranks = parts.stages().ranks;
+  const int count = ranks * static_cast<int>(parts.stages().stages.size());
+  int number = 0;
+  for (const Stage& stage : stages_of(parts.model, count))
+    ranks_.insert(ranks_.end(), static_cast<std::size_t>(stage.size()),
+                  rank_of_stage(number++, ranks));
 }
 
 std::vector<std::vector<float>> WholeTensors::read(int unit, Part part) {

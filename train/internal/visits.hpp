@@ -14,11 +14,6 @@ namespace troupe::train::internal {
 /// runs, one waits, and backward fills a third.
 inline constexpr std::size_t kMostInFlight = 2;
 
-/// The number of a unit's layer in the whole model.
-inline int number_of(const Index&, int unit) noexcept {
-  return unit;
-}
-
 /// Units that a layer reads, own and tied ones, ascending; index = layer. Empty units do not count.
 using UnitsOfLayers = std::vector<std::vector<int>>;
 UnitsOfLayers units_of_layers(const Index& index);

@@ -32,7 +32,7 @@ kernels::CrossEntropy describe(const Run& run, const TensorView& logits, const T
           .targets = run.targets->values.as<std::int32_t>(),
           .losses = losses.data,
           .gradient = run.training,
-          .scale = 1.0 / static_cast<double>(run.targets->total)};
+          .scale = run.targets->scale / static_cast<double>(run.targets->total)};
 }
 
 /// Where statistics [3, rows] are.

@@ -39,6 +39,7 @@ namespace troupe::train {
 struct Targets {
   TensorView values;       ///< i32 ids, kernels::kIgnore for none; or of Layer::target_type()
   std::int64_t total = 1;  ///< targets of the whole step, over all ranks and micro-batches
+  double scale = 1;        ///< multiplies the gradient, not the loss: the loss scale of an f16 run
 };
 
 /// How a pass runs: the same for all layers of it.
@@ -46,7 +47,9 @@ struct Run {
   kernels::Device& device;
   const Layout& layout;
   collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; null for one
-  DType type = DType::f32;                 ///< of weights and activations; f64 in check_gradients
+  /// Of weights and activations; f64 in check_gradients. Gradients of weights are f32 beside f32,
+  /// bf16 and f16, and so are statistics and losses.
+  DType type = DType::f32;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::span<const std::int64_t> samples =
@@ -109,8 +112,8 @@ class TROUPE_API Layer {
   /// Adds its tensors to the unit. It may be called again, for another index: then it forgets the
   /// ids of the earlier one.
   virtual void declare(Index& index, int unit, const Layout& layout) = 0;
-  /// Writes the initial weights: a function of (run.seed, tensor name, global element) alone; see
-  /// fill_normal().
+  /// Writes the initial weights, which are f32 (f64 in check_gradients): a function of (run.seed,
+  /// tensor name, global element) alone; see fill_normal().
   virtual void initialize(const Run& run, const Tensors& w) const = 0;
   /// Throws InvalidArgument when it cannot take such an input.
   virtual Need need(const Spec& in, const Layout& layout) const = 0;
@@ -119,7 +122,7 @@ class TROUPE_API Layer {
   virtual void forward(const Run& run, const Tensors& w, TensorView x, TensorView y,
                        TensorView saved, TensorView temporary) const = 0;
   /// Writes dx, unless dx.data is null (the first layer). dy and dx are apart. A loss layer has no
-  /// dy: its gradient is that of sum(y) / run.targets->total.
+  /// dy: its gradient is that of sum(y) * run.targets->scale / run.targets->total.
   virtual void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
                               TensorView saved, TensorView carry, TensorView temporary,
                               TensorView dx) const = 0;

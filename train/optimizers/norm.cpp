@@ -1,7 +1,5 @@
 #include "troupe/train/optimizers/norm.hpp"
 
-#include "troupe/train/internal/visits.hpp"
-
 #include <algorithm>
 #include <cmath>
 
@@ -71,16 +69,6 @@ std::vector<double> gather(collective::Communicator* group, std::vector<double> 
   return all;
 }
 
-/// Sums of this rank's units, at the places of their numbers in the whole model.
-std::vector<double> by_number(const Index& index, std::vector<double> sums, int units) {
-  if (units == 0) return sums;
-  std::vector<double> all(static_cast<std::size_t>(units));
-  for (std::size_t unit = 0; unit < sums.size(); ++unit)
-    all.at(static_cast<std::size_t>(internal::number_of(index, static_cast<int>(unit)))) =
-        sums[unit];
-  return all;
-}
-
 /// Appends the elements [first, end) of a range that was asked for, cut so that a piece lies in one
 /// chunk or in whole ones.
 void append(std::vector<CountedRange>& ranges, std::int64_t first, std::int64_t end) {
@@ -142,8 +130,7 @@ double global_norm(kernels::Device& device, Store& store, const NormGroups& grou
     owners = store.index().dp();
     squares = gather(groups.dp, std::move(squares));
   }
-  const std::vector<double> sums = by_number(
-      store.index(), internal::sums_of_units(store.index(), owners, squares), groups.units);
+  const std::vector<double> sums = internal::sums_of_units(store.index(), owners, squares);
   return std::sqrt(internal::add_units(gather(groups.pp, gather(groups.tp, sums)), sums.size()));
 }
 

@@ -19,13 +19,13 @@ struct NormGroups {
   collective::Communicator* dp = nullptr;
   collective::Communicator* tp = nullptr;
   collective::Communicator* pp = nullptr;
-  int units = 0;  ///< with pp: units of the whole model
 };
 
 /// The root of the sum of squares of all gradients after their reduction. Squares are summed in f64
 /// over chunks of kChunk elements of a unit's slab, chunks over the shard of a unit, and shards in
 /// the order of (unit, tp index): equal bits for every dp, zero and pp, and on all ranks. Tensors
 /// that tensor parallelism replicates count on tp index 0 alone. Not finite when a gradient is not.
+/// Under pp the index has the units of the whole model, and those of other stages are empty.
 /// Every rank calls it; finishes all reductions; blocks for the others' sums, which count as
 /// Purpose::norm.
 TROUPE_API double global_norm(kernels::Device& device, Store& store, const NormGroups& groups);

@@ -3,6 +3,8 @@
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/internal/sizes.hpp"
 
+#include <algorithm>
+
 namespace troupe::train {
 namespace {
 
@@ -30,13 +32,14 @@ Shape local_shape(const std::string& name, const Shape& global, const TensorShar
     refuse("axis " + std::to_string(shard.axis) + " is not one of " + global.text());
   if (shard.parts < 1 || shard.groups < 1 || shard.index < 0 || shard.index >= shard.parts)
     refuse("its shard is not one of a number of parts");
+  if (shard.padded && shard.groups != 1) refuse("a padded shard has one group");
   const std::int64_t size = global[shard.axis];
   const std::int64_t pieces = static_cast<std::int64_t>(shard.parts) * shard.groups;
-  if (size % pieces != 0)
+  if (size % pieces != 0 && !shard.padded)
     refuse("axis " + std::to_string(shard.axis) + " of " + global.text() + " does not divide by " +
            std::to_string(pieces));
   Shape local = global;
-  local.set(shard.axis, size / shard.parts);
+  local.set(shard.axis, (size + shard.parts - 1) / shard.parts);
   return local;
 }
 
@@ -47,6 +50,17 @@ Shape zeros(int rank) {
 }
 
 }  // namespace
+
+std::int64_t TensorPlace::size(int axis) const noexcept {
+  if (!shard.padded || axis != shard.axis) return local[axis];
+  return std::clamp<std::int64_t>(global[axis] - shard.index * local[axis], 0, local[axis]);
+}
+
+std::int64_t TensorPlace::count() const noexcept {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < local.rank(); ++axis) count *= size(axis);
+  return count;
+}
 
 int Index::begin_unit(std::string name) {
   require(!is_sealed(), "a unit was added to an index that is sealed");
@@ -128,7 +142,7 @@ void Index::seal(const SealOptions& options) {
       TensorPlace& tensor = tensors_[static_cast<std::size_t>(id)];
       tensor.offset = round_up(end, kAlign);
       end = tensor.offset + tensor.local.count();
-      unit.used += tensor.local.count();
+      unit.used += tensor.count();
     }
     unit.size = round_up(end, kChunk * dp_);
     count(unit.size);
@@ -153,9 +167,10 @@ std::vector<Box> Index::global(TensorId id) const {
   const TensorShard& shard = tensor.shard;
   if (shard.axis < 0) return {box};
   const std::int64_t group = tensor.global[shard.axis] / shard.groups;
-  const std::int64_t size = group / shard.parts;
-  box.size.set(shard.axis, size);
+  const std::int64_t size = tensor.local[shard.axis] / shard.groups;
+  box.size.set(shard.axis, shard.padded ? tensor.size(shard.axis) : size);
   std::vector<Box> boxes;
+  if (box.size[shard.axis] == 0) return boxes;
   for (int g = 0; g < shard.groups; ++g) {
     box.first.set(shard.axis, g * group + shard.index * size);
     boxes.push_back(box);
@@ -166,7 +181,7 @@ std::vector<Box> Index::global(TensorId id) const {
 std::int64_t Index::parameter_count() const noexcept {
   std::int64_t count = 0;
   for (const TensorPlace& tensor : tensors_)
-    if (tensor.tied_to < 0 && !tensor.is_copy()) count += tensor.local.count();
+    if (tensor.tied_to < 0 && !tensor.is_copy()) count += tensor.count();
   return count;
 }
 

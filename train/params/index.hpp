@@ -43,6 +43,10 @@ struct TensorShard {
   int index = 0;
   int groups = 1;        ///< equal parts of the axis that are divided each: 3 for a fused qkv
   bool partial = false;  ///< replicated, but its gradient must be summed over the parts
+  /// The axis is rounded up to a multiple of the parts. What is beyond its end lies in the last
+  /// shards, is zero, and is no part of the tensor. With one group.
+  bool padded = false;
+  friend bool operator==(const TensorShard&, const TensorShard&) = default;
 };
 
 /// A rectangle of a tensor: first element and size in every dimension.
@@ -60,7 +64,7 @@ struct Range {
 struct TensorPlace {
   std::string name;
   Shape global;  ///< of the whole
-  Shape local;   ///< of this rank's shard
+  Shape local;   ///< of this rank's shard, padding included
   Group group = Group::decay;
   TensorShard shard;
   int unit = 0;
@@ -71,13 +75,18 @@ struct TensorPlace {
 
   /// Whether it is the copy of a tensor that another rank of the pipeline owns.
   bool is_copy() const noexcept { return unit < 0; }
+
+  /// Of this rank's shard along an axis, without padding.
+  std::int64_t size(int axis) const noexcept;
+  /// Elements of this rank's shard, without padding.
+  std::int64_t count() const noexcept;
 };
 
 struct UnitPlace {
   std::string name;
   std::vector<TensorId> tensors;  ///< without tied ones
   std::vector<TensorId> tied;     ///< whose weights lie in other units
-  std::int64_t used = 0;          ///< elements of tensors, without padding
+  std::int64_t used = 0;          ///< elements of tensors, without any padding
   std::int64_t size = 0;          ///< of the slab, padding included
 };
 
@@ -87,9 +96,14 @@ struct SealOptions {
 
 class TROUPE_API Index {
  public:
+  /// `tp_rank`: of this rank among those that divide tensors; layers read it in declare().
+  explicit Index(int tp_rank = 0) noexcept : tp_rank_(tp_rank) {}
+  int tp_rank() const noexcept { return tp_rank_; }
+
   int begin_unit(std::string name);
   /// Throws InvalidArgument, naming the tensor, for a second one of the name, a dimension below 1,
-  /// more than 2^48 elements, a shard that does not divide its axis, or after seal().
+  /// more than 2^48 elements, a shard that does not divide its axis (unless it is padded) or is
+  /// padded in groups, or after seal().
   TensorId add(int unit, std::string name, const Shape& global, Group group,
                const TensorShard& shard = {});
   /// A use of another unit's tensor by this one: the weights are those of `tensor`, the gradient
@@ -121,10 +135,12 @@ class TROUPE_API Index {
   /// What rank dp_rank of the unit's slab owns: size / dp elements.
   Range owned(int unit, int dp_rank) const;
   /// The rectangles of the whole tensor that this rank's shard is made of, in the order in which
-  /// they lie along the shard's axis: one, or `groups` of them.
+  /// they lie along the shard's axis: one, or `groups` of them; none for a shard that is all
+  /// padding.
   std::vector<Box> global(TensorId id) const;
 
-  /// Elements that are parameters of this rank, tied ones counted once, without copies and padding.
+  /// Elements that are parameters of this rank, tied ones counted once, without copies and any
+  /// padding.
   std::int64_t parameter_count() const noexcept;
   /// Elements of all slabs, padding included.
   std::int64_t slab_size() const noexcept;
@@ -141,6 +157,7 @@ class TROUPE_API Index {
   std::map<std::string, TensorId, std::less<>> names_;
   std::int64_t copy_size_ = 0;
   int dp_ = 0;
+  int tp_rank_ = 0;
 };
 
 }  // namespace troupe::train

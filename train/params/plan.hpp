@@ -16,6 +16,7 @@
 #include "troupe/train/params/index.hpp"
 #include "troupe/train/params/store.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -41,14 +42,16 @@ struct Plan {
   Store::Bytes store;
   std::int64_t activations = 0;
   std::int64_t partials = 0;  ///< in which partial gradients are packed, to be summed over tp
-  std::int64_t staging = 0;   ///< pinned memory through which offloaded moments are updated
+  /// A unit's initial values in f32 where a master is shared: there before there are activations.
+  std::int64_t initial = 0;
+  std::int64_t staging = 0;  ///< pinned memory through which offloaded moments are updated
   /// Of a step on the data-parallel group, rounded down. Counts of targets are not in it.
   collective::Traffic traffic;
   Exchanges exchanges;
 
   /// The most that lies on the device at one time; and in memory of the host, pinned counted in.
   std::int64_t device_bytes() const noexcept {
-    return store.total() - store.host + activations + partials;
+    return store.total() - store.host + partials + std::max(activations, initial);
   }
   std::int64_t host_bytes() const noexcept { return store.host + staging; }
 };

@@ -26,8 +26,18 @@ float* floats(const Memory& memory) {
   return static_cast<float*>(memory.data());
 }
 
+std::byte* bytes_at(const Memory& memory, std::int64_t byte) {
+  return static_cast<std::byte*>(memory.data()) + byte;
+}
+
 Buffer buffer(float* data, std::int64_t count) {
   return {data, DType::f32, count};
+}
+
+/// Bytes of a parameter that every rank holds whole; the others are shared.
+std::int64_t whole_bytes(int zero, std::int64_t weight, std::int64_t all) {
+  if (zero == 0) return all;
+  return (zero < 3 ? weight : 0) + (zero < 2 ? kSize : 0);
 }
 
 }  // namespace
@@ -54,16 +64,23 @@ struct Store::State {
   std::int64_t share_of(int unit) const { return place(unit).size / parts; }
   std::int64_t first_of(int unit) const { return share_of(unit) * options.dp_rank; }
 
-  float* weight_slab(int unit);
+  std::byte* weight_slab(int unit);
+  /// The part of the weights that this rank gives to the others.
+  std::byte* given_weights(int unit);
   float* gradient_slab(int unit);
+  /// In f32: what this rank updates.
   float* owned_part(int unit, Part part);
   float* owned_gradients(int unit);
+  /// Whole, while initial values are written.
+  float* initial_slab(int unit);
   /// The unit's part of a slab of shares.
   float* share_in(const Memory& slab, int unit) { return floats(slab) + at(unit).offset / parts; }
 
   void allocate();
   Terms terms_of(int unit);
   void gather_into(int unit);
+  void round(const float* from, std::byte* to, std::int64_t count);
+  void keep_initial(int unit);
   void accumulate(int unit);
   void fill(float* data, std::int64_t count);
   void copy(float* to, const float* from, std::int64_t count);
@@ -72,10 +89,14 @@ struct Store::State {
   kernels::Device& device;
   StoreOptions options;
   collective::Communicator* dp;
-  int parts;  // ranks
-  int zero;   // with one rank there is nothing to share
+  int parts;                 // ranks
+  int zero;                  // with one rank there is nothing to share
+  bool mixed;                // 16-bit weights beside a master
+  std::int64_t weight_size;  // bytes of an element
   std::int64_t whole = 0, share = 0;
-  Memory weights, gradients, tied, copies;
+  Memory weights, master, gradients, tied, copies;
+  Memory initial;  // of a shared master
+  int initial_unit = -1;
   std::array<Memory, 2> moments;
   std::vector<std::int64_t> tied_offsets;  // by tensor
   std::int64_t tied_count = 0;             // aligned
@@ -91,10 +112,13 @@ Store::State::State(const Index& places, kernels::Device& on, const StoreOptions
       dp(group),
       parts(places.dp()),
       zero(places.dp() == 1 ? 0 : with.zero),
+      mixed(with.weights != DType::f32),
+      weight_size(kernels::size_of(with.weights)),
       pool([&on](std::int64_t bytes) { return on.allocate(static_cast<std::size_t>(bytes)); }) {
   require(index.is_sealed(), "a store needs an index that is sealed");
   require(options.zero >= 0 && options.zero <= 3, "StoreOptions.zero must be 0, 1, 2 or 3");
   require(options.moments >= 0 && options.moments <= 2, "StoreOptions.moments must be 0, 1 or 2");
+  require(!mixed || weight_size == 2, "StoreOptions.weights must be f32, bf16 or f16");
   require(options.dp_rank >= 0 && options.dp_rank < parts,
           "StoreOptions.dp_rank is not one of the ranks that share the index");
   require(dp != nullptr || parts == 1, "a store of several ranks needs a communicator");
@@ -115,23 +139,39 @@ void Store::State::allocate() {
     tied_offsets.push_back(tied_count);
     if (tensor.tied_to >= 0) tied_count += internal::round_up(tensor.local.count(), kAlign);
   }
-  const auto make = [this](std::int64_t count, kernels::Where where = kernels::Where::device) {
-    return device.allocate(static_cast<std::size_t>(count * kSize), where);
+  const auto make = [this](std::int64_t count, std::int64_t size,
+                           kernels::Where where = kernels::Where::device) {
+    return device.allocate(static_cast<std::size_t>(count * size), where);
   };
-  weights = make(zero < 3 ? whole : share);
-  gradients = make(zero < 2 ? whole : share);
-  tied = make(tied_count);
-  copies = make(index.copy_size());
+  weights = make(zero < 3 ? whole : share, weight_size);
+  if (mixed) master = make(zero < 1 ? whole : share, kSize);
+  gradients = make(zero < 2 ? whole : share, kSize);
+  tied = make(tied_count, kSize);
+  copies = make(index.copy_size(), weight_size);
   for (int i = 0; i < options.moments; ++i)
-    moments[static_cast<std::size_t>(i)] = make(
-        zero < 1 ? whole : share, options.offload ? kernels::Where::host : kernels::Where::device);
+    moments[static_cast<std::size_t>(i)] =
+        make(zero < 1 ? whole : share, kSize,
+             options.offload ? kernels::Where::host : kernels::Where::device);
 }
 
-float* Store::State::weight_slab(int unit) {
+std::byte* Store::State::weight_slab(int unit) {
   Unit& state = at(unit);
-  if (zero < 3) return floats(weights) + state.offset;
+  if (zero < 3) return bytes_at(weights, state.offset * weight_size);
   if (state.gathered == 0) reject("unit " + place(unit).name + " is not gathered");
-  return floats(state.weights);
+  return bytes_at(state.weights, 0);
+}
+
+std::byte* Store::State::given_weights(int unit) {
+  const std::int64_t offset = at(unit).offset;
+  const std::int64_t first = zero == 3 ? offset / parts : offset + (zero == 0 ? 0 : first_of(unit));
+  return bytes_at(weights, first * weight_size);
+}
+
+float* Store::State::initial_slab(int unit) {
+  if (zero == 0) return floats(master) + at(unit).offset;
+  if (initial_unit != unit)
+    reject("the initial values of unit " + place(unit).name + " have not begun");
+  return floats(initial);
 }
 
 float* Store::State::gradient_slab(int unit) {
@@ -143,13 +183,10 @@ float* Store::State::gradient_slab(int unit) {
 }
 
 float* Store::State::owned_part(int unit, Part part) {
-  if (part != Part::weights) {
-    const Memory& slab = moments[part == Part::first_moment ? 0 : 1];
-    if (slab.data() == nullptr) return nullptr;
-    return zero < 1 ? floats(slab) + at(unit).offset : share_in(slab, unit);
-  }
-  if (zero == 3) return share_in(weights, unit);
-  return floats(weights) + at(unit).offset + (zero == 0 ? 0 : first_of(unit));
+  if (part == Part::weights && !mixed) return reinterpret_cast<float*>(given_weights(unit));
+  const Memory& slab = part == Part::weights ? master : moments[part == Part::first_moment ? 0 : 1];
+  if (slab.data() == nullptr) return nullptr;
+  return zero < 1 ? floats(slab) + at(unit).offset : share_in(slab, unit);
 }
 
 float* Store::State::owned_gradients(int unit) {
@@ -174,8 +211,30 @@ void Store::State::copy(float* to, const float* from, std::int64_t count) {
 /// Begins to make the slab of a unit whole from the ranks' parts.
 void Store::State::gather_into(int unit) {
   Unit& state = at(unit);
-  state.weights_work = dp->all_gather(buffer(owned_part(unit, Part::weights), share_of(unit)),
-                                      buffer(weight_slab(unit), place(unit).size), terms_of(unit));
+  state.weights_work =
+      dp->all_gather(Buffer(given_weights(unit), options.weights, share_of(unit)),
+                     Buffer(weight_slab(unit), options.weights, place(unit).size), terms_of(unit));
+}
+
+void Store::State::round(const float* from, std::byte* to, std::int64_t count) {
+  device.kernels().cast(
+      device.compute(),
+      {.from = DType::f32, .to = options.weights, .n = count, .in = from, .out = to});
+}
+
+/// Whole initial values become the master and the weights.
+void Store::State::keep_initial(int unit) {
+  const float* values = initial_slab(unit);
+  at(unit).weights_work.wait();
+  if (zero > 0) copy(owned_part(unit, Part::weights), values + first_of(unit), share_of(unit));
+  if (zero == 3)
+    round(values + first_of(unit), given_weights(unit), share_of(unit));
+  else
+    round(values, weight_slab(unit), place(unit).size);
+  device.compute().synchronize();  // the slab goes
+  if (zero >= 2) pool.give_back(std::move(initial));
+  initial = {};
+  initial_unit = -1;
 }
 
 /// What a reduction of one micro-batch gave joins that of the earlier ones.
@@ -208,7 +267,7 @@ Event Store::gather(int unit) {
   State& s = *state_;
   State::Unit& state = s.at(unit);
   if (s.zero == 3 && state.gathered++ == 0 && s.place(unit).size > 0) {
-    state.weights = s.pool.take(s.place(unit).size * kSize);
+    state.weights = s.pool.take(s.place(unit).size * s.weight_size);
     s.gather_into(unit);
   }
   return state.weights_work.done();
@@ -225,19 +284,43 @@ void Store::release(int unit) {
 }
 
 Buffer Store::weights(int unit) {
-  float* slab = state_->weight_slab(unit);
+  std::byte* slab = state_->weight_slab(unit);
   state_->at(unit).weights_work.wait(state_->device);
-  return buffer(slab, state_->place(unit).size);
+  return {slab, state_->options.weights, state_->place(unit).size};
 }
 
 TensorView Store::weights_of(TensorId id) {
   const TensorPlace& use = index()[id];
   const TensorPlace& tensor = use.tied_to < 0 ? use : index()[use.tied_to];
-  if (tensor.is_copy()) return {floats(state_->copies) + tensor.offset, DType::f32, tensor.local};
-  return {static_cast<float*>(weights(tensor.unit).data) + tensor.offset, DType::f32, tensor.local};
+  const std::int64_t offset = tensor.offset * state_->weight_size;
+  std::byte* slab = tensor.is_copy() ? bytes_at(state_->copies, 0)
+                                     : static_cast<std::byte*>(weights(tensor.unit).data);
+  return {slab + offset, state_->options.weights, tensor.local};
+}
+
+void Store::begin_initial(int unit) {
+  State& s = *state_;
+  if (!s.mixed || s.place(unit).size == 0) return;
+  const std::int64_t bytes = s.place(unit).size * kSize;
+  if (s.zero == 1) s.initial = s.device.allocate(static_cast<std::size_t>(bytes));
+  if (s.zero >= 2) {
+    s.initial = s.pool.take(bytes);
+    s.fill(floats(s.initial), s.place(unit).size);
+  }
+  s.initial_unit = unit;
+}
+
+TensorView Store::initial_of(TensorId id) {
+  if (!state_->mixed) return weights_of(id);
+  const TensorPlace& use = index()[id];
+  const TensorPlace& tensor = use.tied_to < 0 ? use : index()[use.tied_to];
+  if (tensor.is_copy()) return weights_of(id);
+  return {state_->initial_slab(tensor.unit) + tensor.offset, DType::f32, tensor.local};
 }
 
 void Store::keep_weights(int unit) {
+  if (state_->place(unit).size == 0) return;
+  if (state_->mixed) return state_->keep_initial(unit);
   if (state_->zero < 3) return;
   const auto* slab = static_cast<const float*>(weights(unit).data);
   state_->copy(state_->owned_part(unit, Part::weights), slab + state_->first_of(unit),
@@ -325,6 +408,9 @@ Event Store::publish(int unit) {
   State& s = *state_;
   if (s.zero == 3 && s.at(unit).gathered > 0)
     reject("unit " + s.place(unit).name + " was updated while it is gathered");
+  if (s.mixed)
+    s.round(s.owned_part(unit, Part::weights), s.given_weights(unit),
+            s.zero == 0 ? s.place(unit).size : s.share_of(unit));
   if ((s.zero == 1 || s.zero == 2) && s.place(unit).size > 0) s.gather_into(unit);
   return s.at(unit).weights_work.done();
 }
@@ -373,8 +459,12 @@ void Store::write_whole(int unit, Part part, std::span<const float> in) {
   s.at(unit).weights_work.wait();
   float* mine = s.owned_part(unit, part);
   if (mine == nullptr) reject("the store has no such moment");
-  if (part == Part::weights && s.zero < 3) {
-    s.copy(floats(s.weights) + s.at(unit).offset, in.data(), size);
+  if (part == Part::weights && s.mixed && size > 0) {
+    begin_initial(unit);
+    s.copy(s.initial_slab(unit), in.data(), size);
+    s.keep_initial(unit);
+  } else if (part == Part::weights && s.zero < 3) {
+    s.copy(reinterpret_cast<float*>(s.weight_slab(unit)), in.data(), size);
   } else {
     const bool all = s.zero == 0;
     s.copy(mine, in.data() + (all ? 0 : s.first_of(unit)), all ? size : s.share_of(unit));
@@ -387,21 +477,18 @@ Store::Bytes Store::bytes() const noexcept {
   const auto size = [](const Memory& memory) { return static_cast<std::int64_t>(memory.bytes()); };
   Bytes bytes;
   bytes.weights = size(s.weights);
+  bytes.master = size(s.master);
   bytes.gradients = size(s.gradients);
   bytes.moments = size(s.moments[0]) + size(s.moments[1]);
   bytes.tied = size(s.tied);
   bytes.copies = size(s.copies);
-  bytes.transient = s.pool.held();
+  bytes.transient = s.pool.held() + (s.zero == 1 ? size(s.initial) : 0);
   bytes.peak_transient = s.pool.peak();
   if (s.options.offload) bytes.host = bytes.moments;
-  // Bytes of a parameter that are sharded; the others are whole.
-  const std::int64_t all = kSize * (2 + s.options.moments);
-  const std::int64_t whole = kSize * (s.zero == 0   ? 2 + s.options.moments
-                                      : s.zero == 1 ? 2
-                                      : s.zero == 2 ? 1
-                                                    : 0);
+  const std::int64_t all = s.weight_size + kSize * (1 + (s.mixed ? 1 : 0) + s.options.moments);
+  const std::int64_t whole = whole_bytes(s.zero, s.weight_size, all);
   const std::int64_t parameters = s.index.parameter_count();
-  bytes.padding = bytes.weights + bytes.gradients + bytes.moments + bytes.tied -
+  bytes.padding = bytes.weights + bytes.master + bytes.gradients + bytes.moments + bytes.tied -
                   whole * parameters - (all - whole) * parameters / s.parts -
                   kSize * s.index.tied_size();
   return bytes;

@@ -10,8 +10,10 @@
 ///
 /// Bytes of f32 per parameter and rank, N ranks (padding and 4 * tied_size() beside it): zero = 0:
 /// 16; 1: 8 + 8/N; 2: 4 + 12/N and the gradients of units in flight; 3: 16/N and the units in use
-/// (Rajbhandari et al. 2020, section 3). Logical payload of the communicator: LAYOUTS' formulas,
-/// padding apart.
+/// (Rajbhandari et al. 2020, section 3). With 16-bit weights there is a master of f32 that the
+/// optimizer updates (Micikevicius et al. 2018): 18; 6 + 12/N; 2 + 16/N; 18/N. Gradients are f32
+/// in any case. Logical payload of the communicator: LAYOUTS' formulas, padding apart; of weights
+/// 2 bytes an element where they have 16 bits.
 ///
 /// Operations of the communicator begin in the order of the calls, and every rank makes the same
 /// ones. The error of an operation is thrown by the call that needs its result.
@@ -31,9 +33,10 @@ struct StoreOptions {
   int dp_rank = 0;
   bool offload = false;  ///< moments in memory of the host
   int moments = 2;       ///< slabs that the optimizer keeps: AdamW 2, SGD with momentum 1, else 0
+  DType weights = DType::f32;  ///< bf16 and f16: beside a master of f32
 };
 
-/// What a store has of every unit.
+/// What a store has of every unit, in f32; `weights` is the master where there is one.
 enum class Part : std::uint8_t { weights, first_moment, second_moment };
 
 /// For one thread at a time. The index, the device and the communicator must outlive it.
@@ -63,8 +66,13 @@ class TROUPE_API Store {
   /// A tensor's weights, also a tied one's: its unit, or that of the tensor it is tied to, must be
   /// gathered. Copies are there at any time.
   TensorView weights_of(TensorId id);
-  /// What was written to weights(unit), the same on every rank, becomes the weights: for initial
-  /// values.
+  /// Begins to take the unit's initial values, in f32: they are written to initial_of() until
+  /// keep_weights(). Without a master that is the memory of the weights, and the unit must be
+  /// gathered; with one, a shared master takes a whole slab meanwhile. One unit at a time.
+  void begin_initial(int unit);
+  TensorView initial_of(TensorId id);
+  /// What was written there, the same on every rank, becomes the weights, rounded to their type.
+  /// Throws InvalidArgument when there is a master and nothing has begun.
   void keep_weights(int unit);
 
   /// Makes a whole gradient slab for the unit, zero where none is in use (zero >= 2 takes one from
@@ -95,8 +103,9 @@ class TROUPE_API Store {
     float* moments[2] = {nullptr, nullptr};
   };
   Owned owned(int unit);
-  /// After an update: begins to give every rank the owners' weights (zero 1 and 2); weights() waits
-  /// for it. zero = 3 has nothing to do: a unit is updated while it is not gathered.
+  /// After an update: rounds the master to the weights, where there is one, and begins to give
+  /// every rank the owners' weights (zero 1 and 2); weights() waits for it. zero = 3 has nothing to
+  /// send: a unit is updated while it is not gathered.
   kernels::Event publish(int unit);
   /// Begins a step: gradients are zero, those of tied uses too.
   void zero_gradients();
@@ -112,13 +121,15 @@ class TROUPE_API Store {
   struct Bytes {
     std::int64_t weights = 0, gradients = 0, moments = 0, tied = 0;
     std::int64_t copies = 0;  ///< of weights that another rank of the pipeline owns
-    std::int64_t transient = 0, peak_transient = 0;  ///< units in use, gradients in flight
-    /// Of weights, gradients, moments and tied: what they have beyond the formulas' share of the
+    std::int64_t master = 0;  ///< beside 16-bit weights
+    /// Units in use, gradients in flight. The peak does not count initial values of zero = 1.
+    std::int64_t transient = 0, peak_transient = 0;
+    /// Of weights, master, gradients, moments and tied: what they have beyond the formulas' share of the
     /// parameters. Of a sharded slab a rank's padding is 1/N of the slab's, rounded up.
     std::int64_t padding = 0;
     std::int64_t host = 0;  ///< of moments: in memory of the host
     std::int64_t total() const noexcept {
-      return weights + gradients + moments + tied + copies + transient;
+      return weights + master + gradients + moments + tied + copies + transient;
     }
   };
   Bytes bytes() const noexcept;

@@ -43,8 +43,8 @@ int main(int argc, char** argv) try {
   }
   const int threads = std::atoi(argv[2]);
   troupe::bench::pin_to_cpus(argc > 3 ? std::atoi(argv[3]) : 0, threads);
-  const troupe::train::Layout layout = troupe::train::with_mesh(
-      argc > 5 ? argv[5] : "", {.micro = argc > 4 ? std::atoi(argv[4]) : 1});
+  troupe::train::Layout layout{.micro = argc > 4 ? std::atoi(argv[4]) : 1};
+  if (argc > 5) troupe::train::set_mesh(layout, argv[5]);
   Training training(
       troupe::bench::shape_of(argv[1]), threads, layout,
       layout.ranks() > 1 ? Mesh::from_environment({layout.dp, layout.tp, layout.pp}) : Mesh{});

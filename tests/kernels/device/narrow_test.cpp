@@ -119,6 +119,7 @@ class ReferenceBench final : public Bench<float> {
       ROUNDED(cross_entropy, CrossEntropy)
       ROUNDED(cross_entropy_stats, CrossEntropy)
       ROUNDED(cross_entropy_finish, CrossEntropy)
+      ROUNDED(combine_stats, CombineStats)
       ROUNDED(dropout, Dropout)
       ROUNDED(im2col, Im2col)
       ROUNDED(col2im, Im2col)

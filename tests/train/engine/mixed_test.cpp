@@ -17,25 +17,30 @@ constexpr DType kNarrowTypes[] = {DType::bf16, DType::f16};
 std::vector<StepResult> golden_steps(const Layout& layout) {
   const golden::Text text(TROUPE_GOLDEN);
   std::vector<StepResult> results;
-  on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
+  on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
     Engine engine(golden::model(), layout, context.mesh, context.device, golden::optimizer());
     engine.initialize(1);
     engine.restore(golden::start(engine.snapshot()));
     for (std::size_t step = 0; step < golden::kSteps; ++step) {
       golden::Share share = text.share(step, context.mesh.dp_rank, layout.dp, layout.micro);
       const StepResult result = engine.step(share.micros());
-      if (context.mesh.dp_rank == 0) results.push_back(result);
+      if (context.mesh.rank() == 0) results.push_back(result);
     }
   });
   return results;
 }
 
-TEST(MixedGoldenRun, IsWithinTwoPercentOfF64AndNotF32Itself) {
+TEST(MixedGoldenRun, IsWithinTwoPercentOfF64AndNotF32ItselfInAnyMesh) {
   for (const DType type : kNarrowTypes)
     for (const Layout& layout :
          {Layout{.compute = type}, Layout{.micro = 2, .compute = type},
+          Layout{.tp = 2, .compute = type}, Layout{.tp = 2, .sequence = true, .compute = type},
+          Layout{.pp = 2, .micro = 2, .compute = type},
+          Layout{
+              .dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2, .sequence = true, .compute = type},
           Layout{.dp = 2, .zero = 3, .compute = type, .recompute = Recompute::selective}}) {
       const std::vector<StepResult> steps = golden_steps(layout);
+      SCOPED_TRACE(layout_text(layout));
       ASSERT_EQ(steps.size(), golden::kSteps);
       double most = 0;
       for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -91,6 +96,22 @@ TEST_P(MixedEquality, RecomputationAndOffloadChangeNothing) {
   for (const int zero : {0, 1, 3})
     expect_equal(with({.dp = 2, .zero = zero}),
                  with({.dp = 2, .zero = zero, .offload = Offload::optimizer}));
+}
+
+TEST_P(MixedEquality, PipelinesGiveTheBitsOfThePlainRun) {
+  for (const char* schedule : {"gpipe", "1f1b"})
+    expect_equal(with({.micro = 4}), with({.pp = 2, .micro = 4, .schedule = schedule}));
+  expect_equal(with({.dp = 2, .micro = 2}), with({.dp = 2, .pp = 2, .zero = 1, .micro = 2}));
+}
+
+TEST_P(MixedEquality, TensorParallelRanksAgreeWithEachOther) {
+  const Experiment e = with({.tp = 2, .sequence = true});
+  const Record plain = run(with({})).front();
+  for (const Record& record : run(e)) {
+    EXPECT_EQ(record, run(e).front());
+    for (std::size_t i = 0; i < plain.losses.size(); ++i)
+      EXPECT_NEAR(record.losses[i] / plain.losses[i], 1, 1e-2);
+  }
 }
 
 TEST_P(MixedEquality, AccumulationGivesTheBitsOfOneBatch) {

@@ -117,6 +117,25 @@ TEST_F(Pipelines, GiveTheBitsOfDataParallelRanksOnEachStage) {
   expect_plain(experiment(3, {.dp = 3, .pp = 3, .zero = 1, .micro = 2}));
 }
 
+TEST_F(Pipelines, GiveTheBitsOfOneStageThatDividesTensors) {
+  for (const bool sequence : {false, true})
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"})
+      expect_plain(experiment(
+          4, {.tp = 2, .pp = 2, .micro = 2, .sequence = sequence, .schedule = schedule}));
+  expect_plain(experiment(4, {.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2, .sequence = true}));
+}
+
+TEST_F(Pipelines, GiveTheBitsOfThePlainRunInSixteenBits) {
+  for (const DType compute : {DType::bf16, DType::f16})
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      Experiment e =
+          experiment(4, {.pp = 2, .micro = 4, .compute = compute, .recompute = recompute});
+      e.optimizer.loss_scaler.initial = 1024;  // no step is left out
+      expect_plain(e);
+    }
+  expect_plain(experiment(4, {.dp = 2, .pp = 2, .zero = 1, .micro = 2, .compute = DType::bf16}));
+}
+
 TEST_F(Pipelines, GiveTheBitsOfThePlainRunWithOffload) {
   expect_plain(
       experiment(2, {.dp = 2, .pp = 2, .zero = 1, .micro = 2, .offload = Offload::optimizer}));

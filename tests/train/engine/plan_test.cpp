@@ -9,14 +9,14 @@ namespace {
 
 constexpr GptShape kPlannedShape{
     .vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
-constexpr std::int64_t kBatch = 8;
+constexpr std::int64_t kPlannedBatch = 8;
 
 /// One that 2 and 4 ranks divide, and 2 and 4 stages.
 constexpr GptShape kDividedShape{
     .vocabulary = 61, .context = 16, .layers = 4, .heads = 4, .channels = 32};
 
 Spec input_of(const Layout& layout) {
-  return {DType::i32, {kBatch / layout.dp / layout.micro, kPlannedShape.context}};
+  return {DType::i32, {kPlannedBatch / layout.dp / layout.micro, kPlannedShape.context}};
 }
 
 PlannedModel model_of(const GptShape& shape, const OptimizerOptions& optimizer) {
@@ -29,6 +29,8 @@ Plan plan_of(const Layout& layout, const OptimizerOptions& optimizer) {
 
 void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
   EXPECT_EQ(engine.weights, planned.weights);
+  EXPECT_EQ(engine.master, planned.master);
+  EXPECT_EQ(engine.copies, planned.copies);
   EXPECT_EQ(engine.gradients, planned.gradients);
   EXPECT_EQ(engine.moments, planned.moments);
   EXPECT_EQ(engine.tied, planned.tied);
@@ -78,7 +80,7 @@ void expect_as_planned(const GptShape& shape, const Layout& layout,
     engine.initialize(1);
     const Moved before(context.mesh);
     std::vector<Rows> parts =
-        share_of(shape, 0, kBatch, context.mesh.dp_rank, layout.dp, layout.micro);
+        share_of(shape, 0, kPlannedBatch, context.mesh.dp_rank, layout.dp, layout.micro);
     engine.step(micros_of(parts));
     const Moved after(context.mesh);
     SCOPED_TRACE(layout_text(layout) + " rank " + std::to_string(context.mesh.rank()));
@@ -139,6 +141,25 @@ TEST(Plan, IsWhatTheEngineCountsOnAMesh) {
   for (const int zero : {2, 3})
     expect_as_planned(kDividedShape, {.dp = 2, .tp = 2, .zero = zero, .micro = 2, .sequence = true},
                       {});
+}
+
+TEST(Plan, IsWhatTheEngineCountsIn16Bits) {
+  const auto expect = [](Layout layout) {
+    layout.compute = layout.pp == 2 ? DType::f16 : DType::bf16;
+    expect_as_planned(kDividedShape, layout, {});
+  };
+  for (int zero = 0; zero <= 3; ++zero) {
+    expect({.dp = 2, .zero = zero, .micro = 2});
+    expect({.dp = 2, .zero = zero, .micro = 2, .recompute = Recompute::selective});
+    expect({.dp = 4, .zero = zero, .offload = Offload::optimizer, .recompute = Recompute::full});
+  }
+  for (const bool sequence : {false, true}) {
+    expect({.tp = 2, .micro = 2, .sequence = sequence});
+    expect({.dp = 2, .tp = 2, .zero = 3, .sequence = sequence});
+  }
+  for (const char* const schedule : {"gpipe", "interleaved"})
+    expect({.pp = 2, .micro = 4, .schedule = schedule});
+  expect({.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2, .sequence = true});
 }
 
 /// Bytes of the activations of a micro-batch between two layers.

@@ -28,6 +28,7 @@ enum class Wire : std::uint8_t { local, shm };
 struct GptShape {
   std::int64_t vocabulary = 61, context = 16, layers = 2, heads = 2, channels = 32;
   float dropout = 0;
+  bool tied = true;  ///< the head and the embedding
 };
 
 inline Model gpt(const GptShape& shape) {
@@ -43,9 +44,10 @@ inline Model gpt(const GptShape& shape) {
         layers::GptBlockConfig{
             .channels = shape.channels, .heads = shape.heads, .dropout = shape.dropout}));
   model.push_back(std::make_unique<layers::LmHead>(
-      "transformer.ln_f", layers::LmHeadConfig{.vocabulary = shape.vocabulary,
-                                               .channels = shape.channels,
-                                               .tied_to = "transformer.wte.weight"}));
+      "transformer.ln_f",
+      layers::LmHeadConfig{.vocabulary = shape.vocabulary,
+                           .channels = shape.channels,
+                           .tied_to = shape.tied ? "transformer.wte.weight" : ""}));
   return model;
 }
 

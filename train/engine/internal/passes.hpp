@@ -28,6 +28,7 @@ struct PassTerms {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t targets = 1;  ///< of the whole step
+  double scale = 1;          ///< of the gradient
 };
 
 /// A micro-batch at one of the rank's stages.
@@ -58,7 +59,7 @@ class Passes {
   /// Before the first of `passes` passes.
   void begin(const PassTerms& terms, PassMode mode, int passes);
   /// One walk forward in which layers write their initial weights.
-  void initialize();
+  void initialize(const PassTerms& terms);
   /// On the last stage its losses lie in losses(), or its output is prediction_of().
   void forward(const Turn& turn);
   /// After the forward pass of the same.

@@ -39,6 +39,7 @@ struct LayerPlan {
   /// share: `saved` as well, unless I and W are apart.
   bool again = false;
   Extent first_saved;
+  Extent second_output;  ///< of that forward: where no gradient lies that backward reads
 };
 
 /// Of one stage.

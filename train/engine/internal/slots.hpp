@@ -67,6 +67,6 @@ struct RankPlan {
 /// The plain run (pp = 1) is F0 B0 F1 B1 ... of one stage, whatever the schedule is. Reads the
 /// schedule's file. Throws InvalidArgument, one sentence, for a schedule that does not fit the
 /// layout or a model that its stages do not divide.
-RankPlan rank_plan(const Model& model, const Layout& layout, int pp_rank);
+TROUPE_API RankPlan rank_plan(const Model& model, const Layout& layout, int pp_rank);
 
 }  // namespace troupe::train::internal

@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -40,13 +41,22 @@ struct Engine::State {
   }
 
   /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
-  /// ranks may have come to different places. It ends the group, so that no rank waits.
+  /// ranks may have come to different places. It ends the group, so that no rank waits. So does an
+  /// error of an operation that only the device has waited for.
   template <class F>
   auto guarded(const char* what, F&& call) {
     require_running();
     const kernels::FlushDenormals flush;
     try {
-      return std::forward<F>(call)();
+      const auto check = [this] { parts.require_sound(); };
+      if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+        std::forward<F>(call)();
+        return check();
+      } else {
+        auto result = std::forward<F>(call)();
+        check();
+        return result;
+      }
     } catch (...) {
       stop(what);
       throw;
@@ -83,8 +93,8 @@ struct Engine::State {
                 StepResult& result);
 
   // snapshots.cpp
-  Snapshot snapshot();
-  void restore(const Snapshot& snapshot);
+  Snapshot snapshot(int root);
+  void restore(const SnapshotView& snapshot);
   std::uint64_t weights_hash();
 
   internal::Parts parts;

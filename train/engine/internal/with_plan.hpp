@@ -11,10 +11,10 @@
 namespace troupe::train::internal {
 
 /// memory_sentence(), or nothing when the model cannot be planned.
-inline std::string plan_sentence(const Model& model, const Layout& layout, int pp_rank,
+inline std::string plan_sentence(const Model& model, const Layout& layout, const RankPlace& rank,
                                  const Spec* in, const OptimizerOptions& optimizer) {
   try {
-    return "; " + memory_sentence(model, layout, in, optimizer, pp_rank);
+    return "; " + memory_sentence(model, layout, in, optimizer, rank);
   } catch (const std::exception&) {
     return {};
   }
@@ -22,13 +22,13 @@ inline std::string plan_sentence(const Model& model, const Layout& layout, int p
 
 /// The call's result; an OutOfMemory of it says the plan as well.
 template <class F>
-auto with_plan(const Model& model, const Layout& layout, int pp_rank, const Spec* in,
+auto with_plan(const Model& model, const Layout& layout, const RankPlace& rank, const Spec* in,
                const OptimizerOptions& optimizer, F&& call) {
   try {
     return std::forward<F>(call)();
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(error.code(),
-                      error.message() + plan_sentence(model, layout, pp_rank, in, optimizer));
+                      error.message() + plan_sentence(model, layout, rank, in, optimizer));
   }
 }
 
