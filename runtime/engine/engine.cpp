@@ -39,7 +39,8 @@ Engine* Engine::current() noexcept {
 }
 
 void release_object(ObjectEntry* entry) noexcept {
-  g_hooks.load(std::memory_order_acquire)->release(entry);
+  const EngineHooks* hooks = g_hooks.load(std::memory_order_acquire);
+  if (hooks != nullptr) hooks->release(entry);
 }
 
 Error error_from_current_exception(const char* function, Phase phase) noexcept {

@@ -47,6 +47,7 @@ Spec spec_of(BlobView bytes) {
 Process::Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
                  std::uint64_t high)
     : machine_(machine), rings_(std::move(rings)), index_(index), driver_(driver), high_(high) {
+  own_objects();
   program_ = std::make_unique<Program>(*this);
 }
 

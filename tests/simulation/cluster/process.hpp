@@ -119,6 +119,8 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
           std::uint64_t high);
   ~Process() override;
+  /// What handles release from here on are objects of simulated processes.
+  static void own_objects() noexcept;
 
   /// Reads what arrived, runs what is due. The machine calls it when it was woken.
   void step();

@@ -16,11 +16,16 @@ Engine* no_engine() noexcept {
   return nullptr;
 }
 constexpr EngineHooks kHooks{.current = &no_engine, .release = &release};
-[[maybe_unused]] const bool g_installed = (install(&kHooks), true);
 }  // namespace
 }  // namespace troupe::detail
 
 namespace troupe::sim::cluster {
+
+// Behind the constructors of globals, where the real engine may have installed its own.
+void Process::own_objects() noexcept {
+  detail::install(&detail::kHooks);
+}
+
 namespace {
 
 Blob bytes_of_content(std::uint64_t content) {
