@@ -32,7 +32,7 @@ headers=$(cd "$work/prefix/include/troupe" && find . -name '*.hpp' | sed 's,^\./
 for wanted in actors/collective/mesh.hpp train/engine/engine.hpp kernels/device/device.hpp runtime/base/error.hpp; do
   grep -qx "$wanted" <<<"$headers" || fail "$wanted was not installed"
 done
-surplus=$(grep -Ev '^(actors/collective|kernels|runtime/base|train/(params|layers|models|optimizers|pipeline|engine|checkpoint|data))/|^(runtime/version|train/(layout|hash|sampler|schedule|text))\.hpp$' <<<"$headers" || true)
+surplus=$(grep -Ev '^(actors/collective|kernels|runtime/base|train/(params|layers|models|optimizers|pipeline|engine|checkpoint|data))/|^(runtime/version|actors/actors|train/(layout|hash|sampler|schedule|text))\.hpp$' <<<"$headers" || true)
 surplus+=$(grep -E '/(internal|plugin)/' <<<"$headers" || true)
 [[ -z $surplus ]] || fail "the subset installs what does not belong to it: $surplus"
 sed 's,.*,#include "troupe/&",' <<<"$headers" >"$work/all.cpp"
