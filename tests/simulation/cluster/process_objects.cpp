@@ -271,7 +271,7 @@ void Process::share(const ObjectHandle& handle, const Peer& to) {
   if (to.holder == 0) return;
   wire::Hold hold = gift(to);
   hold.object = entry.id;
-  tell(std::move(hold));
+  tell(hold);
 }
 
 std::vector<ObjectHandle> Process::adopt_refs(const std::vector<ObjectId>& ids) {

@@ -17,7 +17,7 @@ std::vector<Counts> counts_of(const MeshShape& shape) {
   std::vector<Counts> all;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     const int dp = rank / shape.tp % shape.dp;
-    all.push_back({.targets = 10 * (dp + 1),
+    all.push_back({.targets = std::int64_t{10} * (dp + 1),
                    .samples = dp + 1,
                    .batches = dp,
                    .sizes = 100u + static_cast<unsigned>(dp),

@@ -33,7 +33,8 @@ void expect_refusal(const std::string& message, const std::string& part) {
 struct Member {
   explicit Member(RankContext& context, const Layout& layout = kSquareLayout)
       : engine(gpt(kWorldShape), layout, context.mesh, context.device, {.rate = 1e-3f}),
-        rows(rows_of(kWorldShape, 0, context.mesh.dp_rank * 2, context.mesh.dp_rank * 2 + 2)) {
+        rows(rows_of(kWorldShape, 0, std::int64_t{2} * context.mesh.dp_rank,
+                     std::int64_t{2} * context.mesh.dp_rank + 2)) {
     engine.initialize(1);
   }
   StepResult step() {
