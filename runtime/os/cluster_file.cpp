@@ -216,7 +216,10 @@ std::vector<FoundCluster> running_clusters() {
     if (name.rfind(kPrefix, 0) != 0 || name.size() < 6 ||
         name.compare(name.size() - 5, 5, kSuffix) != 0)
       continue;
-    FoundCluster cluster{folder + "/" + name, {}};
+    std::string path = folder;
+    path += '/';
+    path += name;
+    FoundCluster cluster{std::move(path), {}};
     auto file = read_cluster_file(cluster.path);
     if (!file) continue;
     cluster.file = std::move(*file);
