@@ -35,47 +35,14 @@ def torch_worker(shape, threads):
     os.sched_setaffinity(0, set(range(threads)))
     import torch
     import torch.nn as nn
-    import torch.nn.functional as F
+    from torch_gpt import Gpt
 
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     layers, channels, context, batch = (int(part) for part in shape.split("x"))
     heads = max(1, channels // 32 if channels < 384 else channels // 64)
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
-            self.qkv, self.project = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
-            self.up, self.down = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-
-        def forward(self, x):
-            b, t, c = x.shape
-            q, k, v = (
-                part.view(b, t, heads, c // heads).transpose(1, 2)
-                for part in self.qkv(self.ln_1(x)).split(c, dim=2)
-            )
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.project(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(VOCABULARY, channels), nn.Embedding(context, channels)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.ln_f = nn.LayerNorm(channels)
-            self.head = nn.Linear(channels, VOCABULARY, bias=False)
-            self.head.weight = self.wte.weight
-
-        def forward(self, tokens, targets):
-            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
-            for block in self.blocks:
-                x = block(x)
-            logits = self.head(self.ln_f(x))
-            return F.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
-
-    model = Gpt()
+    model = Gpt(layers, heads, channels, context, VOCABULARY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, foreach=True)
     tokens = torch.randint(0, VOCABULARY, (batch, context))
     targets = torch.randint(0, VOCABULARY, (batch, context))

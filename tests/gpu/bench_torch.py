@@ -11,10 +11,13 @@ exit codes: 0; 1 when a side failed; 3 when the ratio is below its bar; 77 witho
 """
 import argparse
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
 
 BAR = {"bf16": 0.6}
 SIZES = {  # layers, heads, channels, time, vocabulary, batch
@@ -39,48 +42,15 @@ def worker(options):
     """Reads how many steps to make, a line each, and prints their median in milliseconds."""
     import torch
     import torch.nn as nn
-    import torch.nn.functional as F
+    from torch_gpt import Gpt
 
     layers, heads, channels, context, vocabulary, batch = SIZES[options.size]
     batch = options.batch or batch
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high" if options.type == "tf32" else "highest")
 
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
-            self.qkv, self.project = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
-            self.up, self.down = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-
-        def forward(self, x):
-            b, t, c = x.shape
-            q, k, v = (
-                part.view(b, t, heads, c // heads).transpose(1, 2)
-                for part in self.qkv(self.ln_1(x)).split(c, dim=2)
-            )
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.project(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
-
-    class Gpt(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(vocabulary, channels), nn.Embedding(context, channels)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.ln_f = nn.LayerNorm(channels)
-            self.head = nn.Linear(channels, vocabulary, bias=False)
-            self.head.weight = self.wte.weight
-
-        def forward(self, tokens, targets):
-            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            logits = self.head(self.ln_f(x))
-            return F.cross_entropy(logits.view(-1, vocabulary).float(), targets.view(-1))
-
     on_cuda = options.device == "cuda"
-    model = Gpt().to(options.device)
+    model = Gpt(layers, heads, channels, context, vocabulary).to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=on_cuda)
     compiled = torch.compile(model) if on_cuda else model
     text = torch.randint(0, vocabulary, (batch, context + 1), device=options.device)

@@ -58,10 +58,12 @@ Reading step_alone(bool quick) {
   return {.value = seconds * 1e3, .floor = products(shape) * 1e3};
 }
 
-/// How much faster two threads are than one, and what two independent processes make of two CPUs.
-Reading threads(bool quick) {
-  const char* shape = quick ? kQuickShape : kLargeShape;
-  StepPeer one(shape, 1, 0), other(shape, 1, 1), two(shape, 2, 0);
+/// How much faster `measure` makes steps than one thread alone, and what two independent processes
+/// make of two CPUs, `share` of which is all that it can have. `more`: as StepPeer's.
+template <class F>
+Reading gain(bool quick, const char* shape, const std::vector<std::string>& more, double share,
+             F&& measure) {
+  StepPeer one(shape, 1, 0, more), other(shape, 1, 1, more);
   const int steps = steps_of(one, quick);
   std::vector<double> gains, floors, ratios;
   for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
@@ -69,11 +71,17 @@ Reading threads(bool quick) {
     one.begin(steps);
     other.begin(steps);
     const double rate = alone / one.end() + alone / other.end();
-    gains.push_back(alone / two.measure(steps));
-    floors.push_back(rate);
-    ratios.push_back(gains.back() / rate);
+    gains.push_back(alone / measure(steps));
+    floors.push_back(rate * share);
+    ratios.push_back(gains.back() / floors.back());
   }
   return {.value = middle(gains), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
+Reading threads(bool quick) {
+  const char* shape = quick ? kQuickShape : kLargeShape;
+  StepPeer two(shape, 2, 0);
+  return gain(quick, shape, {}, 1, [&](int steps) { return two.measure(steps); });
 }
 
 /// Elements of the gradient of train_step's GPT-2, whose head is the embedding of 256 tokens.
@@ -104,25 +112,12 @@ Reading two_ranks(bool quick) {
   return {.value = middle(times), .floor = middle(floors), .ratio = middle(ratios)};
 }
 
-/// How much faster two ranks of a mesh make the same steps than one, and what two independent
-/// processes make of two CPUs, `share` of which is all that the layout can have.
+/// Two ranks of a mesh.
 Reading divided(bool quick, const char* mesh, int micro, double share) {
   const char* shape = quick ? kQuickShape : kWideShape;
-  const std::vector<std::string> more{std::to_string(micro)};
-  StepPeer one(shape, 1, 0, more), other(shape, 1, 1, more);
   StepRanks ranks(shape, 2, mesh, micro);
-  const int steps = steps_of(one, quick);
-  std::vector<double> gains, floors, ratios;
-  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
-    const double alone = one.measure(steps);
-    one.begin(steps);
-    other.begin(steps);
-    const double rate = alone / one.end() + alone / other.end();
-    gains.push_back(alone / ranks.measure(steps));
-    floors.push_back(rate * share);
-    ratios.push_back(gains.back() / floors.back());
-  }
-  return {.value = middle(gains), .floor = middle(floors), .ratio = middle(ratios)};
+  return gain(quick, shape, {std::to_string(micro)}, share,
+              [&](int steps) { return ranks.measure(steps); });
 }
 
 Reading tensor_parallel(bool quick) {
