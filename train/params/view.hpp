@@ -85,4 +85,9 @@ struct TensorView {
   Spec spec() const noexcept { return {type, shape, parts}; }
 };
 
+/// The view's memory as collectives take it.
+inline kernels::Buffer buffer_of(const TensorView& view) noexcept {
+  return {view.data, view.type, view.count()};
+}
+
 }  // namespace troupe::train

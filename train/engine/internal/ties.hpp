@@ -9,11 +9,6 @@
 
 namespace troupe::train::internal {
 
-/// What a message carries of a view.
-inline kernels::Buffer buffer_of(const TensorView& view) noexcept {
-  return {view.data, view.type, view.count()};
-}
-
 /// Does nothing on other ranks and for models that share nothing over ranks. Both calls are made by
 /// all ranks and block for the other end; they throw errors of the group.
 class Ties {

@@ -9,11 +9,6 @@ namespace {
 using collective::Communicator;
 using collective::Terms;
 using collective::Work;
-using kernels::Buffer;
-
-Buffer buffer(const TensorView& view) {
-  return {view.data, view.type, view.count()};
-}
 
 Communicator& group(const Run& run) {
   internal::require(run.tp != nullptr && run.tp->size() == run.layout.tp,
@@ -68,18 +63,18 @@ void gather(const Run& run, const TensorView& own, const TensorView& whole) {
 
 void sum(const Run& run, const TensorView& whole, const TensorView& own) {
   if (row_parts(run.layout) > 1)
-    return order(run, group(run).reduce_scatter(buffer(whole), buffer(own), collective::Reduce::sum,
-                                                after_queue(run)));
+    return order(run, group(run).reduce_scatter(buffer_of(whole), buffer_of(own),
+                                                collective::Reduce::sum, after_queue(run)));
   TROUPE_ASSERT(own.data == whole.data, "without sequence a rank's own rows are all rows");
   if (run.layout.tp > 1) all_reduce(run, whole);
 }
 
 void all_gather(const Run& run, const TensorView& part, const TensorView& all) {
-  order(run, group(run).all_gather(buffer(part), buffer(all), after_queue(run)));
+  order(run, group(run).all_gather(buffer_of(part), buffer_of(all), after_queue(run)));
 }
 
 void all_reduce(const Run& run, const TensorView& view) {
-  order(run, group(run).all_reduce(buffer(view), collective::Reduce::sum, after_queue(run)));
+  order(run, group(run).all_reduce(buffer_of(view), collective::Reduce::sum, after_queue(run)));
 }
 
 }  // namespace troupe::train::parts
