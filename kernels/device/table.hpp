@@ -7,7 +7,8 @@
 /// A context is one stream of one device and its workspace; for one thread at a time. Every call is
 /// ordered in the context's stream and returns before the work is done; only synchronize waits (and
 /// a copy where one side is memory that the driver does not know). Functions return 0 or a
-/// cudaError_t. The rules of operations.hpp hold for f32; other types give cudaErrorNotSupported.
+/// cudaError_t. The rules of operations.hpp hold for f32, bf16 and f16; f64 gives
+/// cudaErrorNotSupported, but for transposes and casts.
 /// **Compiled only: no entry has run on a device so far.**
 #pragma once
 

@@ -1,6 +1,7 @@
 // Causal attention, one warp per query (or key): exact, in a fixed order, with and without kept
 // probabilities. Scores are computed again rather than kept. Not tiled: right before fast.
 #include "internal.cuh"
+#include "numbers.cuh"
 
 namespace troupe_cuda {
 namespace {
@@ -22,46 +23,52 @@ __device__ int lane() {
 }
 
 /// Where things of head h of batch row b begin; rows of a head lie q_row, kv_row, out_row apart.
+template <class T>
 struct Head {
-  const float *q, *k, *v;
+  const T *q, *k, *v;
   int64_t q_at, kv_at, out_at, out_row, rows;
   float scale;
 };
-__device__ Head head_of(const Attention& o, int64_t b, int64_t h) {
+template <class T>
+__device__ Head<T> head_of(const Attention& o, int64_t b, int64_t h) {
   const int64_t kv = h / (o.heads / o.kv_heads), out_row = o.heads * o.head_size;
-  Head head{};
+  Head<T> head{};
   head.q_at = b * o.time * o.q_row + h * o.head_size;
   head.kv_at = b * o.time * o.kv_row + kv * o.head_size;
   head.out_row = out_row;
   head.out_at = b * o.time * out_row + h * o.head_size;
   head.rows = (b * o.heads + h) * o.time;
-  head.q = floats(o.q) + head.q_at;
-  head.k = floats(o.k) + head.kv_at;
-  head.v = floats(o.v) + head.kv_at;
+  head.q = static_cast<const T*>(o.q) + head.q_at;
+  head.k = static_cast<const T*>(o.k) + head.kv_at;
+  head.v = static_cast<const T*>(o.v) + head.kv_at;
   head.scale = 1.0f / sqrtf(static_cast<float>(o.head_size));
   return head;
 }
 
-__device__ float dot(const float* a, const float* b, int64_t n) {
+template <class T>
+__device__ float dot(const T* a, const T* b, int64_t n) {
   float total = 0;
-  for (int64_t i = 0; i < n; ++i) total += a[i] * b[i];
+  for (int64_t i = 0; i < n; ++i) total += widen(a[i]) * widen(b[i]);
   return total;
 }
-__device__ float score(const Attention& o, const Head& h, int64_t t, int64_t s) {
+template <class T>
+__device__ float score(const Attention& o, const Head<T>& h, int64_t t, int64_t s) {
   return h.scale * dot(h.q + t * o.q_row, h.k + s * o.kv_row, o.head_size);
 }
 
 /// Elements [base, base + kPass) of a head: sum[u] += factor * x[base + lane + 32 u].
-__device__ void add_to(float* sum, float factor, const float* x, int64_t base, int64_t size) {
+template <class T>
+__device__ void add_to(float* sum, float factor, const T* x, int64_t base, int64_t size) {
   for (int u = 0; u < kOwn; ++u) {
     const int64_t i = base + lane() + u * kWarp;
-    if (i < size) sum[u] += factor * x[i];
+    if (i < size) sum[u] += factor * widen(x[i]);
   }
 }
-__device__ void store(float* x, const float* sum, int64_t base, int64_t size) {
+template <class T>
+__device__ void store_sums(T* x, const float* sum, int64_t base, int64_t size) {
   for (int u = 0; u < kOwn; ++u) {
     const int64_t i = base + lane() + u * kWarp;
-    if (i < size) x[i] = sum[u];
+    if (i < size) store<T>(x, i, sum[u]);
   }
 }
 
@@ -69,7 +76,8 @@ __device__ void store(float* x, const float* sum, int64_t base, int64_t size) {
 struct Softmax {
   float top, total;
 };
-__device__ Softmax softmax_of(const Attention& o, const Head& h, int64_t t) {
+template <class T>
+__device__ Softmax softmax_of(const Attention& o, const Head<T>& h, int64_t t) {
   float top = -INFINITY, total = 0;
   for (int64_t s = lane(); s <= t; s += kWarp) {
     const float x = score(o, h, t, s);
@@ -83,11 +91,12 @@ __device__ Softmax softmax_of(const Attention& o, const Head& h, int64_t t) {
   return {most, warp_sum(total * expf(top - most))};
 }
 
+template <class T>
 __global__ void forward_kernel(Attention o) {
   const int64_t rows = o.batch * o.heads * o.time;
   for (int64_t row = first_row(); row < rows; row += row_stride()) {
     const int64_t t = row % o.time, head = row / o.time;
-    const Head h = head_of(o, head / o.heads, head % o.heads);
+    const Head<T> h = head_of<T>(o, head / o.heads, head % o.heads);
     const Softmax softmax = softmax_of(o, h, t);
     const auto probability = [&](int64_t s) {
       return s <= t ? expf(score(o, h, t, s) - softmax.top) / softmax.total : 0.0f;
@@ -95,7 +104,7 @@ __global__ void forward_kernel(Attention o) {
     if (o.lse != nullptr && lane() == 0) floats(o.lse)[row] = softmax.top + logf(softmax.total);
     if (o.probabilities != nullptr)
       for (int64_t s = lane(); s < o.time; s += kWarp)
-        floats(o.probabilities)[row * o.time + s] = probability(s);
+        store<T>(o.probabilities, row * o.time + s, probability(s));
     for (int64_t base = 0; base < o.head_size; base += kPass) {
       float sum[kOwn] = {};
       for (int64_t s0 = 0; s0 <= t; s0 += kWarp) {
@@ -103,22 +112,23 @@ __global__ void forward_kernel(Attention o) {
         for (int l = 0; l < kWarp && s0 + l <= t; ++l)
           add_to(sum, __shfl_sync(~0u, own, l), h.v + (s0 + l) * o.kv_row, base, o.head_size);
       }
-      store(floats(o.out) + h.out_at + t * h.out_row, sum, base, o.head_size);
+      store_sums(static_cast<T*>(o.out) + h.out_at + t * h.out_row, sum, base, o.head_size);
     }
   }
 }
 
 /// delta[row] = dout . out: the part of the softmax's gradient that all its scores share.
+template <class T>
 __global__ void delta_kernel(AttentionBackward o, float* delta) {
   const Attention& f = o.forward;
   const int64_t rows = f.batch * f.heads * f.time;
   for (int64_t row = first_row(); row < rows; row += row_stride()) {
     const int64_t head = row / f.time;
-    const Head h = head_of(f, head / f.heads, head % f.heads);
+    const Head<T> h = head_of<T>(f, head / f.heads, head % f.heads);
     const int64_t at = h.out_at + row % f.time * h.out_row;
     float total = 0;
     for (int64_t i = lane(); i < f.head_size; i += kWarp)
-      total += floats(o.dout)[at + i] * floats(f.out)[at + i];
+      total += load<T>(o.dout, at + i) * load<T>(f.out, at + i);
     total = warp_sum(total);
     if (lane() == 0) delta[row] = total;
   }
@@ -128,22 +138,25 @@ __global__ void delta_kernel(AttentionBackward o, float* delta) {
 struct Slope {
   float p, ds;
 };
-__device__ Slope slope_of(const AttentionBackward& o, const Head& h, const float* delta, int64_t t,
-                          int64_t s) {
+template <class T>
+__device__ Slope slope_of(const AttentionBackward& o, const Head<T>& h, const float* delta,
+                          int64_t t, int64_t s) {
   const Attention& f = o.forward;
   if (t >= f.time || s > t) return {0.0f, 0.0f};
-  const float p = f.probabilities != nullptr ? floats(f.probabilities)[(h.rows + t) * f.time + s]
+  const float p = f.probabilities != nullptr ? load<T>(f.probabilities, (h.rows + t) * f.time + s)
                                              : expf(score(f, h, t, s) - floats(f.lse)[h.rows + t]);
-  const float dp = dot(floats(o.dout) + h.out_at + t * h.out_row, h.v + s * f.kv_row, f.head_size);
+  const T* dout = static_cast<const T*>(o.dout) + h.out_at;
+  const float dp = dot(dout + t * h.out_row, h.v + s * f.kv_row, f.head_size);
   return {p, h.scale * p * (dp - delta[h.rows + t])};
 }
 
+template <class T>
 __global__ void query_kernel(AttentionBackward o, const float* delta) {
   const Attention& f = o.forward;
   const int64_t rows = f.batch * f.heads * f.time;
   for (int64_t row = first_row(); row < rows; row += row_stride()) {
     const int64_t t = row % f.time, head = row / f.time;
-    const Head h = head_of(f, head / f.heads, head % f.heads);
+    const Head<T> h = head_of<T>(f, head / f.heads, head % f.heads);
     for (int64_t base = 0; base < f.head_size; base += kPass) {
       float sum[kOwn] = {};
       for (int64_t s0 = 0; s0 <= t; s0 += kWarp) {
@@ -151,16 +164,17 @@ __global__ void query_kernel(AttentionBackward o, const float* delta) {
         for (int l = 0; l < kWarp && s0 + l <= t; ++l)
           add_to(sum, __shfl_sync(~0u, own.ds, l), h.k + (s0 + l) * f.kv_row, base, f.head_size);
       }
-      store(floats(o.dq) + h.q_at + t * f.q_row, sum, base, f.head_size);
+      store_sums(static_cast<T*>(o.dq) + h.q_at + t * f.q_row, sum, base, f.head_size);
     }
   }
 }
 
 /// Sums of one query head for key s.
-__device__ void add_queries(const AttentionBackward& o, const Head& h, const float* delta,
+template <class T>
+__device__ void add_queries(const AttentionBackward& o, const Head<T>& h, const float* delta,
                             int64_t s, int64_t base, float* dk, float* dv) {
   const Attention& f = o.forward;
-  const float* dout = floats(o.dout) + h.out_at;
+  const T* dout = static_cast<const T*>(o.dout) + h.out_at;
   for (int64_t t0 = s; t0 < f.time; t0 += kWarp) {
     const Slope own = slope_of(o, h, delta, t0 + lane(), s);
     for (int l = 0; l < kWarp && t0 + l < f.time; ++l) {
@@ -171,6 +185,7 @@ __device__ void add_queries(const AttentionBackward& o, const Head& h, const flo
 }
 
 /// A row is a key of a head of kv_heads here; its query heads are added in ascending order.
+template <class T>
 __global__ void key_kernel(AttentionBackward o, const float* delta) {
   const Attention& f = o.forward;
   const int64_t rows = f.batch * f.kv_heads * f.time, group = f.heads / f.kv_heads;
@@ -180,9 +195,9 @@ __global__ void key_kernel(AttentionBackward o, const float* delta) {
     for (int64_t base = 0; base < f.head_size; base += kPass) {
       float dk[kOwn] = {}, dv[kOwn] = {};
       for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        add_queries(o, head_of(f, b, h), delta, s, base, dk, dv);
-      store(floats(o.dk) + at, dk, base, f.head_size);
-      store(floats(o.dv) + at, dv, base, f.head_size);
+        add_queries(o, head_of<T>(f, b, h), delta, s, base, dk, dv);
+      store_sums(static_cast<T*>(o.dk) + at, dk, base, f.head_size);
+      store_sums(static_cast<T*>(o.dv) + at, dv, base, f.head_size);
     }
   }
 }
@@ -196,8 +211,10 @@ unsigned blocks_for_rows(int64_t rows) {
 int attention(troupe_cuda_context* c, const Attention& o) {
   const int64_t rows = o.batch * o.heads * o.time;
   if (rows <= 0) return 0;
-  forward_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o);
-  return launched();
+  return of_type(o.type, [&]<class T>(T) {
+    forward_kernel<T><<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o);
+    return launched();
+  });
 }
 
 int attention_backward(troupe_cuda_context* c, const AttentionBackward& o) {
@@ -208,10 +225,12 @@ int attention_backward(troupe_cuda_context* c, const AttentionBackward& o) {
   if (const int error = scratch(c, static_cast<size_t>(rows) * sizeof(float), &memory))
     return error;
   float* delta = floats(memory);
-  delta_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
-  query_kernel<<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
-  key_kernel<<<blocks_for_rows(keys), kThreads, 0, c->stream>>>(o, delta);
-  return launched();
+  return of_type(f.type, [&]<class T>(T) {
+    delta_kernel<T><<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
+    query_kernel<T><<<blocks_for_rows(rows), kThreads, 0, c->stream>>>(o, delta);
+    key_kernel<T><<<blocks_for_rows(keys), kThreads, 0, c->stream>>>(o, delta);
+    return launched();
+  });
 }
 
 }  // namespace troupe_cuda

@@ -2,9 +2,7 @@
 // must have the CPU's bits uses __fmul_rn and its kind, which nvcc does not contract.
 #include "activations.cuh"
 #include "internal.cuh"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "numbers.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -129,6 +127,7 @@ __device__ void sgd_element(const kernels::Sgd& o, int64_t i) {
 }
 
 /// Element i of x becomes part of its rotated pair: i counts (row, pair), all heads in turn.
+template <class T>
 __device__ void rope_element(const kernels::Rope& o, int64_t i) {
   const int64_t half = o.head_size / 2, row = i / half, pair = i % half;
   const double frequency = pow(static_cast<double>(o.theta),
@@ -137,49 +136,109 @@ __device__ void rope_element(const kernels::Rope& o, int64_t i) {
   double sine = 0, cosine = 0;
   sincos(static_cast<double>(o.inverse ? -position : position) * frequency, &sine, &cosine);
   const float s = static_cast<float>(sine), c = static_cast<float>(cosine);
-  float* x = floats(o.x) + row * o.row + pair;
+  T* x = static_cast<T*>(o.x) + row * o.row + pair;
   for (int64_t h = 0; h < o.heads; ++h, x += o.head_size) {
-    const float a = x[0], b = x[half];
-    x[0] = a * c - b * s;
-    x[half] = b * c + a * s;
+    const float a = widen(x[0]), b = widen(x[half]);
+    store<T>(x, 0, a * c - b * s);
+    store<T>(x, half, b * c + a * s);
   }
+}
+
+template <class T>
+int activate_as(troupe_cuda_context* c, const kernels::Activate& o) {
+  return each(c, o.n, [=] __device__(int64_t i) {
+    store<T>(o.out, i, value_of(o.activation, load<T>(o.in, i)));
+  });
+}
+
+template <class T>
+int activate_backward_as(troupe_cuda_context* c, const kernels::ActivateBackward& o) {
+  return each(c, o.n, [=] __device__(int64_t i) {
+    const float d = gradient_of(o.activation, load<T>(o.in, i), load<T>(o.dout, i));
+    store<T>(o.din, i, o.add ? load<T>(o.din, i) + d : d);
+  });
+}
+
+template <class T>
+int gated_silu_as(troupe_cuda_context* c, const kernels::GatedSilu& o) {
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t at = apart(i, o.columns, o.row_in);
+    const float gate = load<T>(o.gate, at);
+    store<T>(o.out, i, gate * sigmoid(gate).value * load<T>(o.up, at));
+  });
+}
+
+template <class T>
+int gated_silu_backward_as(troupe_cuda_context* c, const kernels::GatedSilu& o) {
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t at = apart(i, o.columns, o.row_in);
+    const float gate = load<T>(o.gate, at), up = load<T>(o.up, at), dout = load<T>(o.dout, i);
+    const Sigmoid s = sigmoid(gate);
+    store<T>(o.dup, at, dout * (gate * s.value));
+    store<T>(o.dgate, at, dout * (up * (s.value * (1.0f + gate * s.rest))));
+  });
+}
+
+template <class T>
+int rope_as(troupe_cuda_context* c, const kernels::Rope& o) {
+  return each(c, o.rows * (o.head_size / 2), [=] __device__(int64_t i) { rope_element<T>(o, i); });
+}
+
+/// `samples` is memory of the device, or null.
+template <class T>
+int dropout_as(troupe_cuda_context* c, const kernels::Dropout& o, const int64_t* samples) {
+  const auto limit = static_cast<uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
+  const float factor = static_cast<float>(1.0 / (1.0 - static_cast<double>(o.p)));
+  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
+    const int64_t row = o.first_row + i / o.columns;
+    const int64_t sample = samples == nullptr ? row / o.time : samples[row / o.time];
+    const int64_t index =
+        (sample * o.time + row % o.time) * o.all_columns + o.first_column + i % o.columns;
+    const bool keep = philox_bits(o.seed, o.stream, static_cast<uint64_t>(index)) >> 8 >= limit;
+    store<T>(o.out, i, keep ? load<T>(o.in, i) * factor : 0.0f);
+  });
+}
+
+template <class T>
+int add_as(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float factor = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) {
+    store<T>(o.out, i, __fadd_rn(load<T>(o.a, i), __fmul_rn(factor, load<T>(o.b, i))));
+  });
+}
+
+template <class T>
+int scale_as(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float factor = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) { store<T>(o.out, i, factor * load<T>(o.a, i)); });
+}
+
+template <class T>
+int fill_as(troupe_cuda_context* c, const kernels::Elementwise& o) {
+  const float value = static_cast<float>(o.factor);
+  return each(c, o.n, [=] __device__(int64_t i) { store<T>(o.out, i, value); });
 }
 
 }  // namespace
 
 int activate(troupe_cuda_context* c, const kernels::Activate& o) {
-  return each(c, o.n, [=] __device__(int64_t i) {
-    floats(o.out)[i] = value_of(o.activation, floats(o.in)[i]);
-  });
+  return of_type(o.type, [&]<class T>(T) { return activate_as<T>(c, o); });
 }
 
 int activate_backward(troupe_cuda_context* c, const kernels::ActivateBackward& o) {
-  return each(c, o.n, [=] __device__(int64_t i) {
-    const float d = gradient_of(o.activation, floats(o.in)[i], floats(o.dout)[i]);
-    floats(o.din)[i] = o.add ? floats(o.din)[i] + d : d;
-  });
+  return of_type(o.type, [&]<class T>(T) { return activate_backward_as<T>(c, o); });
 }
 
 int gated_silu(troupe_cuda_context* c, const kernels::GatedSilu& o) {
-  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
-    const int64_t at = apart(i, o.columns, o.row_in);
-    const float gate = floats(o.gate)[at];
-    floats(o.out)[i] = gate * sigmoid(gate).value * floats(o.up)[at];
-  });
+  return of_type(o.type, [&]<class T>(T) { return gated_silu_as<T>(c, o); });
 }
 
 int gated_silu_backward(troupe_cuda_context* c, const kernels::GatedSilu& o) {
-  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
-    const int64_t at = apart(i, o.columns, o.row_in);
-    const float gate = floats(o.gate)[at], up = floats(o.up)[at], dout = floats(o.dout)[i];
-    const Sigmoid s = sigmoid(gate);
-    floats(o.dup)[at] = dout * (gate * s.value);
-    floats(o.dgate)[at] = dout * (up * (s.value * (1.0f + gate * s.rest)));
-  });
+  return of_type(o.type, [&]<class T>(T) { return gated_silu_backward_as<T>(c, o); });
 }
 
 int rope(troupe_cuda_context* c, const kernels::Rope& o) {
-  return each(c, o.rows * (o.head_size / 2), [=] __device__(int64_t i) { rope_element(o, i); });
+  return of_type(o.type, [&]<class T>(T) { return rope_as<T>(c, o); });
 }
 
 int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
@@ -192,33 +251,19 @@ int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
       return error;
   }
   const auto* samples = static_cast<const int64_t*>(numbers);
-  const auto limit = static_cast<uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
-  const float factor = static_cast<float>(1.0 / (1.0 - static_cast<double>(o.p)));
-  return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
-    const int64_t row = o.first_row + i / o.columns;
-    const int64_t sample = samples == nullptr ? row / o.time : samples[row / o.time];
-    const int64_t index =
-        (sample * o.time + row % o.time) * o.all_columns + o.first_column + i % o.columns;
-    const bool keep = philox_bits(o.seed, o.stream, static_cast<uint64_t>(index)) >> 8 >= limit;
-    floats(o.out)[i] = keep ? floats(o.in)[i] * factor : 0.0f;
-  });
+  return of_type(o.type, [&]<class T>(T) { return dropout_as<T>(c, o, samples); });
 }
 
 int add(troupe_cuda_context* c, const kernels::Elementwise& o) {
-  const float factor = static_cast<float>(o.factor);
-  return each(c, o.n, [=] __device__(int64_t i) {
-    floats(o.out)[i] = __fadd_rn(floats(o.a)[i], __fmul_rn(factor, floats(o.b)[i]));
-  });
+  return of_type(o.type, [&]<class T>(T) { return add_as<T>(c, o); });
 }
 
 int scale(troupe_cuda_context* c, const kernels::Elementwise& o) {
-  const float factor = static_cast<float>(o.factor);
-  return each(c, o.n, [=] __device__(int64_t i) { floats(o.out)[i] = factor * floats(o.a)[i]; });
+  return of_type(o.type, [&]<class T>(T) { return scale_as<T>(c, o); });
 }
 
 int fill(troupe_cuda_context* c, const kernels::Elementwise& o) {
-  const float value = static_cast<float>(o.factor);
-  return each(c, o.n, [=] __device__(int64_t i) { floats(o.out)[i] = value; });
+  return of_type(o.type, [&]<class T>(T) { return fill_as<T>(c, o); });
 }
 
 int cast(troupe_cuda_context* c, const kernels::Cast& o) {

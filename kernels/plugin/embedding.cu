@@ -2,6 +2,7 @@
 // of a chunk side by side, and then the pieces of tokens that chunks have cut, ascending: no
 // atomics, and no thread that walks all rows.
 #include "internal.cuh"
+#include "numbers.cuh"
 
 #include <cub/device/device_radix_sort.cuh>
 
@@ -12,13 +13,14 @@ using kernels::Embedding;
 
 constexpr int64_t kChunk = 64;  ///< sorted rows
 
+template <class T>
 int forward(troupe_cuda_context* c, const Embedding& o) {
   return each(c, o.rows * o.columns, [=] __device__(int64_t i) {
     const int64_t r = i / o.columns, column = i % o.columns, row = o.tokens[r] - o.first;
     float value = 0;
-    if (row >= 0 && row < o.table_rows) value = floats(o.table)[row * o.columns + column];
-    if (o.positions != nullptr) value += floats(o.positions)[r % o.time * o.columns + column];
-    floats(o.out)[i] = value;
+    if (row >= 0 && row < o.table_rows) value = load<T>(o.table, row * o.columns + column);
+    if (o.positions != nullptr) value += load<T>(o.positions, r % o.time * o.columns + column);
+    store<T>(o.out, i, value);
   });
 }
 
@@ -38,6 +40,7 @@ struct Sorted {
   __device__ int64_t slot_of(int64_t i) const { return 2 * (i / kChunk) + (i % kChunk != 0); }
 };
 
+template <class T>
 __global__ void pieces_kernel(Embedding o, Sorted s) {
   for (int64_t i = blockIdx.x; i < s.n; i += gridDim.x) {
     if (s.tokens[i] >= o.table_rows || (i % kChunk != 0 && !s.begins_run(i))) continue;
@@ -47,7 +50,7 @@ __global__ void pieces_kernel(Embedding o, Sorted s) {
         whole ? floats(o.dtable) + s.tokens[i] * o.columns : s.pieces + s.slot_of(i) * o.columns;
     for (int64_t c = threadIdx.x; c < o.columns; c += blockDim.x) {
       float total = 0;
-      for (int64_t at = i; at < end; ++at) total += floats(o.dout)[s.rows[at] * o.columns + c];
+      for (int64_t at = i; at < end; ++at) total += load<T>(o.dout, s.rows[at] * o.columns + c);
       to[c] = whole ? to[c] + total : total;
     }
   }
@@ -113,35 +116,42 @@ int sort(troupe_cuda_context* c, const Embedding& o, Sorted& sorted) {
                                          c->stream);
 }
 
+template <class T>
 int table_backward(troupe_cuda_context* c, const Embedding& o) {
   Sorted sorted{};
   if (const int error = sort(c, o, sorted)) return error;
   const unsigned team = o.columns < kThreads ? kWarp : kThreads;
-  pieces_kernel<<<teams_for(o.rows), team, 0, c->stream>>>(o, sorted);
+  pieces_kernel<T><<<teams_for(o.rows), team, 0, c->stream>>>(o, sorted);
   runs_kernel<<<teams_for(o.rows), team, 0, c->stream>>>(o, sorted);
   return launched();
 }
 
+template <class T>
 int positions_backward(troupe_cuda_context* c, const Embedding& o) {
   return each(c, o.time * o.columns, [=] __device__(int64_t i) {
     float total = floats(o.dpositions)[i];
     for (int64_t r = i / o.columns; r < o.rows; r += o.time)
-      total += floats(o.dout)[r * o.columns + i % o.columns];
+      total += load<T>(o.dout, r * o.columns + i % o.columns);
     floats(o.dpositions)[i] = total;
   });
+}
+
+template <class T>
+int backward(troupe_cuda_context* c, const Embedding& o) {
+  if (o.dtable != nullptr)
+    if (const int error = table_backward<T>(c, o)) return error;
+  return o.dpositions == nullptr ? 0 : positions_backward<T>(c, o);
 }
 
 }  // namespace
 
 int embedding(troupe_cuda_context* c, const Embedding& o) {
-  return forward(c, o);
+  return of_type(o.type, [&]<class T>(T) { return forward<T>(c, o); });
 }
 
 int embedding_backward(troupe_cuda_context* c, const Embedding& o) {
   if (o.rows <= 0 || o.columns <= 0) return 0;
-  if (o.dtable != nullptr)
-    if (const int error = table_backward(c, o)) return error;
-  return o.dpositions == nullptr ? 0 : positions_backward(c, o);
+  return of_type(o.type, [&]<class T>(T) { return backward<T>(c, o); });
 }
 
 }  // namespace troupe_cuda

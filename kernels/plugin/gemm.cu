@@ -1,7 +1,9 @@
-// Matrix products: cuBLASLt where it is linked, else a plain tiled kernel; fp32 throughout, no
-// TF32. Bias and activation follow in one pass of their own.
+// Matrix products: cuBLASLt where it is linked and has an algorithm, else a plain tiled kernel. All
+// sums are f32, and no product uses TF32. Bias and activation follow in one pass of their own; for a
+// 16-bit result that pass reads f32 sums, so that the result is rounded once.
 #include "activations.cuh"
 #include "internal.cuh"
+#include "numbers.cuh"
 
 #ifdef TROUPE_HAVE_CUBLASLT
 #include <cublasLt.h>
@@ -18,30 +20,94 @@ namespace {
 
 using kernels::Gemm;
 
+/// Where element i of the results lies in c and in aux.
+__device__ int64_t place_of(const Gemm& o, int64_t i) {
+  return i / (o.m * o.n) * o.c_stride + i / o.n % o.m * o.ldc + i % o.n;
+}
+
 /// c = beta * c, for k = 0.
+template <class C>
 int scale_c(troupe_cuda_context* c, const Gemm& o) {
   return each(c, o.batch * o.m * o.n, [=] __device__(int64_t i) {
-    const int64_t at = i / (o.m * o.n) * o.c_stride + i / o.n % o.m * o.ldc + i % o.n;
-    floats(o.c)[at] = o.beta == 0.0f ? 0.0f : o.beta * floats(o.c)[at];
+    const int64_t at = place_of(o, i);
+    store<C>(o.c, at, o.beta == 0.0f ? 0.0f : o.beta * load<C>(o.c, at));
   });
 }
 
-__device__ void finish_element(const Gemm& o, int64_t at, int64_t column) {
-  float value = floats(o.c)[at];
+bool has_epilogue(const Gemm& o) {
+  return o.bias != nullptr || o.aux != nullptr || o.activation != Activation::none;
+}
+
+/// T is the type of bias and aux, C that of c; `value` is the sum with beta * c.
+template <class T, class C>
+__device__ void finish_element(const Gemm& o, float value, int64_t at, int64_t column) {
   if (o.activation_backward) {
-    floats(o.c)[at] = gradient_of(o.activation, floats(o.aux)[at], value);
+    store<C>(o.c, at, gradient_of(o.activation, load<T>(o.aux, at), value));
     return;
   }
-  if (o.bias != nullptr) value += floats(o.bias)[column];
-  if (o.aux != nullptr) floats(o.aux)[at] = value;
-  floats(o.c)[at] = value_of(o.activation, value);
+  if (o.bias != nullptr) value += load<T>(o.bias, column);
+  if (o.aux != nullptr) store<T>(o.aux, at, value);
+  store<C>(o.c, at, value_of(o.activation, value));
 }
 
+/// The sums are in c.
+template <class T, class C>
 int finish(troupe_cuda_context* c, const Gemm& o) {
-  if (o.bias == nullptr && o.aux == nullptr && o.activation == Activation::none) return 0;
   return each(c, o.batch * o.m * o.n, [=] __device__(int64_t i) {
-    finish_element(o, i / (o.m * o.n) * o.c_stride + i / o.n % o.m * o.ldc + i % o.n, i % o.n);
+    const int64_t at = place_of(o, i);
+    finish_element<T, C>(o, load<C>(o.c, at), at, i % o.n);
   });
+}
+
+/// The products are in `sums`, one behind the other; c has its old values.
+template <class T>
+int finish_apart(troupe_cuda_context* c, const Gemm& o, const float* sums) {
+  return each(c, o.batch * o.m * o.n, [=] __device__(int64_t i) {
+    const int64_t at = place_of(o, i);
+    const float old = o.beta == 0.0f ? 0.0f : o.beta * load<T>(o.c, at);
+    finish_element<T, T>(o, sums[i] + old, at, i % o.n);
+  });
+}
+
+constexpr int kTile = 16;
+
+/// One block per tile of c, tiles of k in ascending order.
+template <class T, class C>
+__global__ void gemm_kernel(Gemm o, int64_t batch) {
+  __shared__ float a_tile[kTile][kTile], b_tile[kTile][kTile];
+  const bool a_flipped = o.a_op != kernels::Op::none, b_flipped = o.b_op != kernels::Op::none;
+  const T* a = static_cast<const T*>(o.a) + batch * o.a_stride;
+  const T* b = static_cast<const T*>(o.b) + batch * o.b_stride;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
+  for (int64_t top = static_cast<int64_t>(blockIdx.y) * kTile; top < o.m;
+       top += static_cast<int64_t>(gridDim.y) * kTile) {
+    const int64_t row = top + threadIdx.y;
+    float total = 0;
+    for (int64_t p0 = 0; p0 < o.k; p0 += kTile) {
+      const int64_t pa = p0 + threadIdx.x, pb = p0 + threadIdx.y;
+      const int64_t a_at = a_flipped ? pa * o.lda + row : row * o.lda + pa;
+      const int64_t b_at = b_flipped ? column * o.ldb + pb : pb * o.ldb + column;
+      a_tile[threadIdx.y][threadIdx.x] = row < o.m && pa < o.k ? widen(a[a_at]) : 0.0f;
+      b_tile[threadIdx.y][threadIdx.x] = pb < o.k && column < o.n ? widen(b[b_at]) : 0.0f;
+      __syncthreads();
+      for (int p = 0; p < kTile; ++p) total += a_tile[threadIdx.y][p] * b_tile[p][threadIdx.x];
+      __syncthreads();
+    }
+    if (row < o.m && column < o.n) {
+      const int64_t at = batch * o.c_stride + row * o.ldc + column;
+      store<C>(o.c, at, o.beta == 0.0f ? total : total + o.beta * load<C>(o.c, at));
+    }
+  }
+}
+
+template <class T, class C>
+int multiply_plainly(troupe_cuda_context* c, const Gemm& o) {
+  const int64_t rows = (o.m + kTile - 1) / kTile;
+  const dim3 grid(static_cast<unsigned>((o.n + kTile - 1) / kTile),
+                  static_cast<unsigned>(rows < 65535 ? rows : 65535));
+  for (int64_t batch = 0; batch < o.batch; ++batch)
+    gemm_kernel<T, C><<<grid, dim3(kTile, kTile), 0, c->stream>>>(o, batch);
+  return launched();
 }
 
 #ifdef TROUPE_HAVE_CUBLASLT
@@ -63,8 +129,8 @@ struct Plan {
   }
 };
 
-/// What decides on a plan: sizes, distances, transposes and how pointers are aligned.
-using Key = std::array<int64_t, 15>;
+/// What decides on a plan: types, sizes, distances, transposes and how pointers are aligned.
+using Key = std::array<int64_t, 17>;
 
 constexpr size_t kWorkspace = size_t{32} << 20;  // what cuBLAS advises for Hopper
 
@@ -89,7 +155,9 @@ uint32_t alignment_of(const void* pointer) {
 }
 
 Key key_of(const Gemm& o) {
-  return {static_cast<int64_t>(o.a_op),
+  return {static_cast<int64_t>(o.type),
+          static_cast<int64_t>(o.c_type),
+          static_cast<int64_t>(o.a_op),
           static_cast<int64_t>(o.b_op),
           o.m,
           o.n,
@@ -106,15 +174,25 @@ Key key_of(const Gemm& o) {
           alignment_of(o.c)};
 }
 
-bool layout(cublasLtMatrixLayout_t& to, const Gemm& o, int64_t rows, int64_t columns, int64_t pitch,
-            int64_t apart) {
+cudaDataType_t cuda_type_of(DType type) {
+  return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+bool layout(cublasLtMatrixLayout_t& to, const Gemm& o, DType type, int64_t rows, int64_t columns,
+            int64_t pitch, int64_t apart) {
   const auto batch = static_cast<int32_t>(o.batch);
-  return !cublasLtMatrixLayoutCreate(&to, CUDA_R_32F, static_cast<uint64_t>(rows),
+  return !cublasLtMatrixLayoutCreate(&to, cuda_type_of(type), static_cast<uint64_t>(rows),
                                      static_cast<uint64_t>(columns), pitch) &&
          !cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
                                            sizeof batch) &&
          !cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart,
                                            sizeof apart);
+}
+
+/// A 16-bit result is rounded once: no parts of a sum are kept in its type.
+uint32_t reductions_of(const Gemm& o) {
+  return o.c_type == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
 bool prefer(Plan& plan, const Gemm& o) {
@@ -125,6 +203,7 @@ bool prefer(Plan& plan, const Gemm& o) {
   };
   return !cublasLtMatmulPreferenceCreate(&plan.preference) &&
          set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace) &&
+         set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions_of(o)) &&
          set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first) &&
          set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second) &&
          set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, third) &&
@@ -141,9 +220,9 @@ bool make(Plan& plan, const Gemm& o) {
                                          sizeof first) &&
          !cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                          sizeof second) &&
-         layout(plan.a, o, b_plain ? o.n : o.k, b_plain ? o.k : o.n, o.ldb, o.b_stride) &&
-         layout(plan.b, o, a_plain ? o.k : o.m, a_plain ? o.m : o.k, o.lda, o.a_stride) &&
-         layout(plan.c, o, o.n, o.m, o.ldc, o.c_stride) && prefer(plan, o);
+         layout(plan.a, o, o.type, b_plain ? o.n : o.k, b_plain ? o.k : o.n, o.ldb, o.b_stride) &&
+         layout(plan.b, o, o.type, a_plain ? o.k : o.m, a_plain ? o.m : o.k, o.lda, o.a_stride) &&
+         layout(plan.c, o, o.c_type, o.n, o.m, o.ldc, o.c_stride) && prefer(plan, o);
 }
 
 /// Null when the library has no algorithm.
@@ -174,11 +253,12 @@ int open(troupe_cuda_context* c) {
   return 0;
 }
 
+template <class T, class C>
 int multiply(troupe_cuda_context* c, const Gemm& o) {
   if (const int error = open(c)) return error;
   auto& products = *static_cast<Products*>(c->products);
   const Plan* plan = plan_for(products, o);
-  if (plan == nullptr) return cudaErrorNotSupported;
+  if (plan == nullptr) return multiply_plainly<T, C>(c, o);
   const float alpha = 1.0f;
   const cublasStatus_t status = cublasLtMatmul(
       products.handle, plan->operation, &alpha, o.b, plan->a, o.a, plan->b, &o.beta, o.c, plan->c,
@@ -188,48 +268,48 @@ int multiply(troupe_cuda_context* c, const Gemm& o) {
 
 #else
 
-constexpr int kTile = 16;
-
-/// One block per tile of c, tiles of k in ascending order.
-__global__ void gemm_kernel(Gemm o, int64_t batch) {
-  __shared__ float a_tile[kTile][kTile], b_tile[kTile][kTile];
-  const bool a_flipped = o.a_op != kernels::Op::none, b_flipped = o.b_op != kernels::Op::none;
-  const float *a = floats(o.a) + batch * o.a_stride, *b = floats(o.b) + batch * o.b_stride;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
-  for (int64_t top = static_cast<int64_t>(blockIdx.y) * kTile; top < o.m;
-       top += static_cast<int64_t>(gridDim.y) * kTile) {
-    const int64_t row = top + threadIdx.y;
-    float total = 0;
-    for (int64_t p0 = 0; p0 < o.k; p0 += kTile) {
-      const int64_t pa = p0 + threadIdx.x, pb = p0 + threadIdx.y;
-      a_tile[threadIdx.y][threadIdx.x] =
-          row < o.m && pa < o.k ? (a_flipped ? a[pa * o.lda + row] : a[row * o.lda + pa]) : 0.0f;
-      b_tile[threadIdx.y][threadIdx.x] =
-          pb < o.k && column < o.n ? (b_flipped ? b[column * o.ldb + pb] : b[pb * o.ldb + column])
-                                   : 0.0f;
-      __syncthreads();
-      for (int p = 0; p < kTile; ++p) total += a_tile[threadIdx.y][p] * b_tile[p][threadIdx.x];
-      __syncthreads();
-    }
-    if (row < o.m && column < o.n) {
-      float* target = floats(o.c) + batch * o.c_stride + row * o.ldc + column;
-      *target = o.beta == 0.0f ? total : total + o.beta * *target;
-    }
-  }
-}
-
-int multiply(troupe_cuda_context* c, const Gemm& o) {
-  const int64_t rows = (o.m + kTile - 1) / kTile;
-  const dim3 grid(static_cast<unsigned>((o.n + kTile - 1) / kTile),
-                  static_cast<unsigned>(rows < 65535 ? rows : 65535));
-  for (int64_t batch = 0; batch < o.batch; ++batch)
-    gemm_kernel<<<grid, dim3(kTile, kTile), 0, c->stream>>>(o, batch);
-  return launched();
-}
-
 struct Products {};
 
+template <class T, class C>
+int multiply(troupe_cuda_context* c, const Gemm& o) {
+  return multiply_plainly<T, C>(c, o);
+}
+
 #endif
+
+template <class T, class C>
+int product(troupe_cuda_context* c, const Gemm& o) {
+  return o.k <= 0 ? scale_c<C>(c, o) : multiply<T, C>(c, o);
+}
+
+template <class T, class C>
+int in_c(troupe_cuda_context* c, const Gemm& o) {
+  if (const int error = product<T, C>(c, o)) return error;
+  return has_epilogue(o) ? finish<T, C>(c, o) : 0;
+}
+
+/// A 16-bit result: the f32 products stand in scratch until the epilogue rounds them.
+template <class T>
+int through_scratch(troupe_cuda_context* c, const Gemm& o) {
+  void* sums = nullptr;
+  const size_t bytes = static_cast<size_t>(o.batch * o.m * o.n) * sizeof(float);
+  if (const int error = scratch(c, bytes, &sums)) return error;
+  Gemm apart = o;
+  apart.c_type = DType::f32;
+  apart.c = sums;
+  apart.beta = 0;
+  apart.ldc = o.n;
+  apart.c_stride = o.m * o.n;
+  if (const int error = product<T, float>(c, apart)) return error;
+  return finish_apart<T>(c, o, floats(sums));
+}
+
+template <class T>
+int of_types(troupe_cuda_context* c, const Gemm& o) {
+  if (o.c_type == DType::f32) return in_c<T, float>(c, o);
+  if (o.c_type != o.type) return cudaErrorNotSupported;
+  return has_epilogue(o) ? through_scratch<T>(c, o) : in_c<T, T>(c, o);
+}
 
 }  // namespace
 
@@ -239,14 +319,12 @@ void destroy_products(troupe_cuda_context* c) {
 }
 
 int gemm(troupe_cuda_context* c, const Gemm& o) {
-  if (o.c_type != DType::f32) return cudaErrorNotSupported;
   if (o.m <= 0 || o.n <= 0 || o.batch <= 0) return 0;
   try {
-    if (const int error = o.k <= 0 ? scale_c(c, o) : multiply(c, o)) return error;
+    return of_type(o.type, [&]<class T>(T) { return of_types<T>(c, o); });
   } catch (const std::bad_alloc&) {
     return cudaErrorMemoryAllocation;
   }
-  return finish(c, o);
 }
 
 }  // namespace troupe_cuda

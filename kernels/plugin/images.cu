@@ -1,5 +1,6 @@
 // Images as matrices, pooling and transposes: a thread gathers what its element needs.
 #include "internal.cuh"
+#include "numbers.cuh"
 
 namespace troupe_cuda {
 namespace {
@@ -15,6 +16,7 @@ __host__ __device__ int64_t places(const Im2col& o, int64_t size) {
 }
 
 /// Element (b, y, x, c, i, j) of the matrix.
+template <class T>
 __device__ float unfolded(const Im2col& o, int64_t element) {
   const int64_t high = places(o, o.height), wide = places(o, o.width);
   const int64_t j = element % o.kernel, i = element / o.kernel % o.kernel;
@@ -24,7 +26,7 @@ __device__ float unfolded(const Im2col& o, int64_t element) {
   const int64_t x = rest % wide, y = rest / wide % high, b = rest / wide / high;
   const int64_t row = y * o.stride - o.padding + i, column = x * o.stride - o.padding + j;
   if (row < 0 || row >= o.height || column < 0 || column >= o.width) return 0.0f;
-  return floats(o.in)[((b * o.channels + c) * o.height + row) * o.width + column];
+  return load<T>(o.in, ((b * o.channels + c) * o.height + row) * o.width + column);
 }
 
 /// First place whose kernel holds pixel `at` of an edge.
@@ -34,6 +36,7 @@ __device__ int64_t first_place(const Im2col& o, int64_t at) {
 }
 
 /// The sum of a pixel's columns, places ascending as on the CPU.
+template <class T>
 __device__ float folded(const Im2col& o, int64_t pixel) {
   const int64_t high = places(o, o.height), wide = places(o, o.width);
   const int64_t column = pixel % o.width, row = pixel / o.width % o.height;
@@ -43,33 +46,36 @@ __device__ float folded(const Im2col& o, int64_t pixel) {
     for (int64_t x = first_place(o, column); x < wide && x * o.stride - o.padding <= column; ++x) {
       const int64_t i = row - (y * o.stride - o.padding), j = column - (x * o.stride - o.padding);
       const int64_t place = (b * high + y) * wide + x;
-      total += floats(o.in)[((place * o.channels + c) * o.kernel + i) * o.kernel + j];
+      total += load<T>(o.in, ((place * o.channels + c) * o.kernel + i) * o.kernel + j);
     }
   return total;
 }
 
 /// The first of the largest of a window; the last NaN where there is one.
+template <class T>
 __device__ void pool(const MaxPool& o, int64_t element) {
   const int64_t high = o.height / o.window, wide = o.width / o.window;
   const int64_t x = element % wide, y = element / wide % high, p = element / wide / high;
-  const float* plane = floats(o.in) + p * o.height * o.width;
+  const T* plane = static_cast<const T*>(o.in) + p * o.height * o.width;
   int64_t best = y * o.window * o.width + x * o.window;
   const int64_t at = best;
   for (int64_t i = 0; i < o.window; ++i)
     for (int64_t j = 0; j < o.window; ++j) {
       const int64_t next = at + i * o.width + j;
-      if (plane[next] > plane[best] || plane[next] != plane[next]) best = next;
+      const float value = widen(plane[next]);
+      if (value > widen(plane[best]) || value != value) best = next;
     }
-  floats(o.out)[element] = plane[best];
+  store<T>(o.out, element, widen(plane[best]));
   o.index[element] = static_cast<int32_t>(best);
 }
 
+template <class T>
 __device__ float unpooled(const MaxPool& o, int64_t pixel) {
   const int64_t high = o.height / o.window, wide = o.width / o.window, size = o.height * o.width;
   const int64_t at = pixel % size, y = at / o.width / o.window, x = at % o.width / o.window;
   if (y >= high || x >= wide) return 0.0f;
   const int64_t element = (pixel / size * high + y) * wide + x;
-  return o.index[element] == at ? floats(o.dout)[element] : 0.0f;
+  return o.index[element] == at ? load<T>(o.dout, element) : 0.0f;
 }
 
 template <class T>
@@ -83,27 +89,47 @@ int transposed(troupe_cuda_context* c, const Transpose& o) {
   });
 }
 
+template <class T>
+int unfold(troupe_cuda_context* c, const Im2col& o) {
+  const int64_t n =
+      o.batch * places(o, o.height) * places(o, o.width) * o.channels * o.kernel * o.kernel;
+  return each(c, n, [=] __device__(int64_t i) { store<T>(o.out, i, unfolded<T>(o, i)); });
+}
+
+template <class T>
+int fold(troupe_cuda_context* c, const Im2col& o) {
+  return each(c, o.batch * o.channels * o.height * o.width,
+              [=] __device__(int64_t i) { store<T>(o.out, i, folded<T>(o, i)); });
+}
+
+template <class T>
+int pool_all(troupe_cuda_context* c, const MaxPool& o) {
+  return each(c, o.planes * (o.height / o.window) * (o.width / o.window),
+              [=] __device__(int64_t i) { pool<T>(o, i); });
+}
+
+template <class T>
+int unpool_all(troupe_cuda_context* c, const MaxPool& o) {
+  return each(c, o.planes * o.height * o.width,
+              [=] __device__(int64_t i) { store<T>(o.din, i, unpooled<T>(o, i)); });
+}
+
 }  // namespace
 
 int im2col(troupe_cuda_context* c, const Im2col& o) {
-  const int64_t n =
-      o.batch * places(o, o.height) * places(o, o.width) * o.channels * o.kernel * o.kernel;
-  return each(c, n, [=] __device__(int64_t i) { floats(o.out)[i] = unfolded(o, i); });
+  return of_type(o.type, [&]<class T>(T) { return unfold<T>(c, o); });
 }
 
 int col2im(troupe_cuda_context* c, const Im2col& o) {
-  return each(c, o.batch * o.channels * o.height * o.width,
-              [=] __device__(int64_t i) { floats(o.out)[i] = folded(o, i); });
+  return of_type(o.type, [&]<class T>(T) { return fold<T>(c, o); });
 }
 
 int max_pool(troupe_cuda_context* c, const MaxPool& o) {
-  return each(c, o.planes * (o.height / o.window) * (o.width / o.window),
-              [=] __device__(int64_t i) { pool(o, i); });
+  return of_type(o.type, [&]<class T>(T) { return pool_all<T>(c, o); });
 }
 
 int max_pool_backward(troupe_cuda_context* c, const MaxPool& o) {
-  return each(c, o.planes * o.height * o.width,
-              [=] __device__(int64_t i) { floats(o.din)[i] = unpooled(o, i); });
+  return of_type(o.type, [&]<class T>(T) { return unpool_all<T>(c, o); });
 }
 
 int transpose(troupe_cuda_context* c, const Transpose& o) {

@@ -1,5 +1,6 @@
 // Softmax cross-entropy, whole and in two halves; a team of threads per row.
 #include "internal.cuh"
+#include "numbers.cuh"
 
 namespace troupe_cuda {
 namespace {
@@ -24,39 +25,43 @@ __device__ int64_t local_target(const CrossEntropy& o, int64_t r) {
   return o.targets[r] == kIgnore || target < 0 || target >= o.classes ? -1 : target;
 }
 
+template <class T>
 __device__ Stats stats_of(const CrossEntropy& o, int64_t r) {
-  const float* row = floats(o.logits) + r * o.row;
+  const T* row = static_cast<const T*>(o.logits) + r * o.row;
   const int64_t target = local_target(o, r);
   float top = -INFINITY, total = 0;
-  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) top = fmaxf(top, row[c]);
+  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) top = fmaxf(top, widen(row[c]));
   top = team_max(top);
   const float base = offset(top);
-  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) total += expf(row[c] - base);
-  return {top, team_sum(total), target < 0 ? -INFINITY : row[target]};
+  for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) total += expf(widen(row[c]) - base);
+  return {top, team_sum(total), target < 0 ? -INFINITY : widen(row[target])};
 }
 
 /// Every thread has read what it needs of the row; now it may be written.
+template <class T>
 __device__ void finish_row(const CrossEntropy& o, int64_t r, const Stats& s) {
   const bool ignored = o.targets[r] == kIgnore;
   if (threadIdx.x == 0) floats(o.losses)[r] = ignored ? 0.0f : loss(s);
   if (!o.gradient) return;
   __syncthreads();
-  float* row = floats(o.logits) + r * o.row;
+  T* row = static_cast<T*>(o.logits) + r * o.row;
   const int64_t target = local_target(o, r);
   const float scale = static_cast<float>(o.scale), factor = scale / s.sum, base = offset(s.maximum);
   for (int64_t c = threadIdx.x; c < o.classes; c += blockDim.x) {
-    const float p = expf(row[c] - base) * factor;
-    row[c] = ignored ? 0.0f : c == target ? p - scale : p;
+    const float p = expf(widen(row[c]) - base) * factor;
+    store<T>(row, c, ignored ? 0.0f : c == target ? p - scale : p);
   }
 }
 
+template <class T>
 __global__ void whole_kernel(CrossEntropy o) {
-  for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) finish_row(o, r, stats_of(o, r));
+  for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) finish_row<T>(o, r, stats_of<T>(o, r));
 }
 
+template <class T>
 __global__ void stats_kernel(CrossEntropy o) {
   for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) {
-    const Stats s = stats_of(o, r);
+    const Stats s = stats_of<T>(o, r);
     if (threadIdx.x != 0) continue;
     floats(o.maximum)[r] = s.maximum;
     floats(o.sum)[r] = s.sum;
@@ -64,14 +69,16 @@ __global__ void stats_kernel(CrossEntropy o) {
   }
 }
 
+template <class T>
 __global__ void finish_kernel(CrossEntropy o) {
   for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x)
-    finish_row(o, r, {floats(o.maximum)[r], floats(o.sum)[r], floats(o.target_logit)[r]});
+    finish_row<T>(o, r, {floats(o.maximum)[r], floats(o.sum)[r], floats(o.target_logit)[r]});
 }
 
 }  // namespace
 
 int combine_stats(troupe_cuda_context* c, const kernels::CombineStats& o) {
+  if (o.type != DType::f32) return cudaErrorNotSupported;
   return each(c, o.rows, [=] __device__(int64_t r) {
     const float* in = floats(o.in);
     float top = -INFINITY, target = -INFINITY, total = 0;
@@ -90,20 +97,26 @@ int combine_stats(troupe_cuda_context* c, const kernels::CombineStats& o) {
 
 int cross_entropy(troupe_cuda_context* c, const CrossEntropy& o) {
   if (o.rows <= 0) return 0;
-  whole_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
-  return launched();
+  return of_type(o.type, [&]<class T>(T) {
+    whole_kernel<T><<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+    return launched();
+  });
 }
 
 int cross_entropy_stats(troupe_cuda_context* c, const CrossEntropy& o) {
   if (o.rows <= 0) return 0;
-  stats_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
-  return launched();
+  return of_type(o.type, [&]<class T>(T) {
+    stats_kernel<T><<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+    return launched();
+  });
 }
 
 int cross_entropy_finish(troupe_cuda_context* c, const CrossEntropy& o) {
   if (o.rows <= 0) return 0;
-  finish_kernel<<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
-  return launched();
+  return of_type(o.type, [&]<class T>(T) {
+    finish_kernel<T><<<teams_for(o.rows), team_for(o.classes), 0, c->stream>>>(o);
+    return launched();
+  });
 }
 
 }  // namespace troupe_cuda

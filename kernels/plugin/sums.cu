@@ -1,14 +1,18 @@
 // Column sums and the pieces of a global norm.
 #include "columns.cuh"
 #include "internal.cuh"
+#include "numbers.cuh"
 
 namespace troupe_cuda {
 namespace {
 
+template <class T>
 struct ColumnTerm {
-  const float* in;
+  const void* in;
   int64_t columns;
-  __device__ float2 operator()(int64_t r, int64_t c) const { return {in[r * columns + c], 0.0f}; }
+  __device__ float2 operator()(int64_t r, int64_t c) const {
+    return {load<T>(in, r * columns + c), 0.0f};
+  }
 };
 
 __global__ void squares_kernel(kernels::ChunkSquares o, int64_t chunks, double* out) {
@@ -28,8 +32,10 @@ int column_sum(troupe_cuda_context* c, const kernels::ColumnSum& o) {
   if (o.rows <= 0 || o.columns <= 0) return 0;
   void* partials = nullptr;
   if (const int error = scratch(c, partial_bytes(o.rows, o.columns), &partials)) return error;
-  return sum_columns(c, o.rows, o.columns, ColumnTerm{floats(o.in), o.columns}, floats(partials),
-                     floats(o.out), nullptr);
+  return of_type(o.type, [&]<class T>(T) {
+    return sum_columns(c, o.rows, o.columns, ColumnTerm<T>{o.in, o.columns}, floats(partials),
+                       floats(o.out), nullptr);
+  });
 }
 
 int chunk_squares(troupe_cuda_context* c, const kernels::ChunkSquares& o) {

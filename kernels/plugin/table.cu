@@ -149,19 +149,9 @@ void forget(void* event) {
   cudaEventDestroy(static_cast<cudaEvent_t>(event));
 }
 
-/// The type that an operation computes in; f32 for those that have no other.
-template <class O>
-DType type_of(const O& o) {
-  if constexpr (requires { o.type; }) return o.type;
-  if constexpr (requires { o.forward.type; }) return o.forward.type;
-  return DType::f32;
-}
-
 template <class O>
 int on_device(int (*operation)(troupe_cuda_context*, const O&), troupe_cuda_context* c,
               const O* o) {
-  constexpr bool any_type = std::is_same_v<O, kernels::Transpose>;
-  if (!any_type && type_of(*o) != DType::f32) return cudaErrorNotSupported;
   if (const int error = cudaSetDevice(c->device)) return error;
   return operation(c, *o);
 }

@@ -20,7 +20,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 PLUGIN = HERE.parents[2] / "kernels" / "plugin"
-LAUNCH = re.compile(r"(\w+_kernel)<<<(.*?)>>>\((.*?)\);", re.DOTALL)
+LAUNCH = re.compile(r"(\w+_kernel(?:<[\w, ]+>)?)<<<(.*?)>>>\((.*?)\);", re.DOTALL)
 HEADERS = {
     "#include <cuda_runtime.h>": '#include "emulator.hpp"',
     "#include <cub/device/device_radix_sort.cuh>": "",
