@@ -1,9 +1,11 @@
 // Each operation of a CUDA device against its CPU twin; skipped where no device answers.
 #include "troupe/kernels/device/cuda.hpp"
-#include "device/cases.hpp"
+#include "device/narrow.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/runtime/base/error.hpp"
+
+#include <cstring>
 
 namespace troupe::kernels {
 namespace {
@@ -29,77 +31,142 @@ TEST(CudaLoader, RefusesAnIndexBeyondTheDevices) {
   EXPECT_THROW(cuda_device(cuda_table()->device_count()), InvalidArgument);
 }
 
+float widened(float x) {
+  return x;
+}
+template <DType type>
+float widened(Narrow<type> x) {
+  return x.wide();
+}
+
+/// A number of a run, as f32; `unit` is the distance of its type's numbers beside 1.
+struct Number {
+  float value, unit;
+};
+using Numbers = std::vector<Number>;
+
+template <class T>
+constexpr float unit_of() {
+  return type_of<T> == DType::bf16 ? 0x1p-7f : type_of<T> == DType::f16 ? 0x1p-10f : 0x1p-23f;
+}
+
 /// Memory of a device, `offset` elements behind an aligned address.
-class DeviceBench final : public Bench<float> {
+template <class T>
+class DeviceBench final : public Bench<T> {
  public:
   DeviceBench(Device device, std::pair<std::int64_t, std::int64_t> shape, std::size_t offset)
-      : Bench(device.kernels(), device.compute(), shape.first, shape.second),
+      : Bench<T>(device.kernels(), device.compute(), shape.first, shape.second),
         device_(std::move(device)),
         offset_(offset) {}
   std::int32_t* integers(const std::vector<std::int32_t>& values) override {
-    return upload(others_, values);
+    return upload(values);
+  }
+  /// Everything that was handed out, in order.
+  Numbers numbers() {
+    Numbers all;
+    for (const auto& read : order_) read(all);
+    for (const T& value : this->results()) all.push_back({widened(value), unit_of<T>()});
+    return all;
   }
 
  private:
-  template <class T>
-  T* upload(std::deque<Memory>& to, const std::vector<T>& values) {
-    const std::size_t bytes = values.size() * sizeof(T);
-    Memory& memory = to.emplace_back(device_.allocate(bytes + (offset_ + 1) * sizeof(T)));
-    T* data = static_cast<T*>(memory.data()) + offset_;
+  template <class V>
+  V* upload(const std::vector<V>& values) {
+    const std::size_t bytes = values.size() * sizeof(V);
+    Memory& memory = memory_.emplace_back(device_.allocate(bytes + (offset_ + 1) * sizeof(V)));
+    V* data = static_cast<V*>(memory.data()) + offset_;
     device_.copy(device_.compute(), data, values.data(), bytes);
     device_.compute().synchronize();  // before `values` goes
     return data;
   }
-  float* add(std::vector<float> values) override {
-    sizes_.push_back(values.size());
-    return upload(memory_, values);
-  }
-  std::vector<float> values() override {
-    std::vector<float> all;
-    for (std::size_t i = 0; i < memory_.size(); ++i) {
-      std::vector<float> part(sizes_[i]);
-      device_.copy(device_.compute(), part.data(),
-                   static_cast<const float*>(memory_[i].data()) + offset_,
-                   part.size() * sizeof(float));
+  template <class V>
+  V* tracked(const std::vector<V>& values) {
+    V* data = upload(values);
+    order_.push_back([this, data, count = values.size()](Numbers& all) {
+      std::vector<V> part(count);
+      device_.copy(device_.compute(), part.data(), data, count * sizeof(V));
       device_.compute().synchronize();
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
+      for (const V& value : part) all.push_back({widened(value), unit_of<V>()});
+    });
+    return data;
   }
+  T* add(std::vector<T> values) override { return tracked(values); }
+  WideOf<T>* add_wide(const std::vector<WideOf<T>>& values) override { return tracked(values); }
+  std::vector<T> values() override { return {}; }
 
   Device device_;
   std::size_t offset_;
-  std::deque<Memory> memory_, others_;
-  std::vector<std::size_t> sizes_;
+  std::deque<Memory> memory_;
+  std::vector<std::function<void(Numbers&)>> order_;
 };
 
-std::vector<float> results_on(const Device& device, const Operation& operation,
-                              std::pair<std::int64_t, std::int64_t> shape, std::size_t offset) {
-  DeviceBench bench(device, shape, offset);
-  operation.single(bench);
-  return bench.results();
+template <class T>
+Numbers results_on(const Device& device, void (*operation)(Bench<T>&),
+                   std::pair<std::int64_t, std::int64_t> shape, std::size_t offset) {
+  DeviceBench<T> bench(device, shape, offset);
+  operation(bench);
+  return bench.numbers();
 }
 
-/// The first element that is not the CPU's, or -1. An operation that repeats a number of the CPU's
-/// to 1e-4 passes: backward through a norm of three columns loses three digits on both.
-std::int64_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+/// To 1e-4, or to two units of a 16-bit type: backward through a norm of three columns loses three
+/// digits on both devices. A NaN is any NaN.
+bool agree(const Number& a, const Number& b) {
+  if (std::isnan(a.value) && std::isnan(b.value)) return true;
+  const float tolerance = b.unit == unit_of<float>() ? 2e-4f : 2 * b.unit;
+  return a.value == b.value || std::abs(a.value - b.value) < tolerance * (1 + std::abs(b.value));
+}
+
+/// The first element that is not the CPU's, or -1.
+std::int64_t first_difference(const Numbers& a, const Numbers& b) {
   for (std::size_t i = 0; i < b.size(); ++i)
-    if (!(a[i] == b[i] || std::abs(a[i] - b[i]) < 2e-4f * (1 + std::abs(b[i]))))
-      return static_cast<std::int64_t>(i);
+    if (!agree(a[i], b[i])) return static_cast<std::int64_t>(i);
   return -1;
+}
+
+bool same_bits(const Numbers& a, const Numbers& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(Number)) == 0);
+}
+
+template <class T>
+void expect_aligned_as_misaligned(void (*operation)(Bench<T>&)) {
+  const Device cpu = cpu_device({.threads = 2});
+  for (const auto& shape : kShapes) {
+    SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second);
+    const auto a = results_on(cpu, operation, shape, 0), b = results_on(cpu, operation, shape, 1);
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(first_difference(a, b), -1);
+  }
 }
 
 /// The harness with the CPU as both twins: it runs everywhere.
 TEST(Twins, TheCpuIsItsOwnTwinHoweverMemoryIsAligned) {
   use_blas(Blas::builtin);
-  const Device cpu = cpu_device({.threads = 2});
-  for (const Operation& operation : kOperations)
-    for (const auto& shape : kShapes) {
-      SCOPED_TRACE(testing::Message()
-                   << operation.name << " " << shape.first << " x " << shape.second);
-      const auto a = results_on(cpu, operation, shape, 0), b = results_on(cpu, operation, shape, 1);
-      ASSERT_EQ(a.size(), b.size());
-      EXPECT_EQ(first_difference(a, b), -1);
+  for (const Operation& operation : kOperations) {
+    SCOPED_TRACE(operation.name);
+    expect_aligned_as_misaligned(operation.single);
+  }
+  for (const NarrowOperation& operation : kNarrowOperations) {
+    SCOPED_TRACE(operation.name);
+    expect_aligned_as_misaligned(operation.bf16);
+    expect_aligned_as_misaligned(operation.f16);
+  }
+}
+
+template <class T>
+void expect_twins(void (*operation)(Bench<T>&)) {
+  const Device cuda = cuda_device(), cpu = cpu_device();
+  for (const auto& shape : kShapes)
+    for (const std::size_t offset : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second << " + " << offset);
+      const auto expected = results_on(cpu, operation, shape, offset);
+      const auto a = results_on(cuda, operation, shape, offset);
+      ASSERT_EQ(a.size(), expected.size());
+      if (const std::int64_t i = first_difference(a, expected); i >= 0)
+        ADD_FAILURE() << "element " << i << ": " << a[static_cast<std::size_t>(i)].value
+                      << ", on the CPU " << expected[static_cast<std::size_t>(i)].value;
+      EXPECT_TRUE(same_bits(a, results_on(cuda, operation, shape, offset)))
+          << "other bits at the second time";
     }
 }
 
@@ -112,21 +179,27 @@ class Cuda : public testing::TestWithParam<Operation> {
 };
 
 TEST_P(Cuda, AgreesWithTheCpuAndWithItself) {
-  const Device cuda = cuda_device(), cpu = cpu_device();
-  for (const auto& shape : kShapes)
-    for (const std::size_t offset : {0, 1}) {
-      SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second << " + " << offset);
-      const auto expected = results_on(cpu, GetParam(), shape, offset);
-      const auto a = results_on(cuda, GetParam(), shape, offset);
-      ASSERT_EQ(a.size(), expected.size());
-      if (const std::int64_t i = first_difference(a, expected); i >= 0)
-        ADD_FAILURE() << "element " << i << ": " << a[static_cast<std::size_t>(i)]
-                      << ", on the CPU " << expected[static_cast<std::size_t>(i)];
-      EXPECT_TRUE(a == results_on(cuda, GetParam(), shape, offset))
-          << "other bits at the second time";
-    }
+  expect_twins(GetParam().single);
 }
 
+class CudaNarrow : public testing::TestWithParam<NarrowOperation> {
+ protected:
+  void SetUp() override {
+    if (cuda_table() == nullptr) GTEST_SKIP() << cuda_status();
+    use_blas(Blas::builtin);
+  }
+};
+
+TEST_P(CudaNarrow, AgreesWithTheCpuAndWithItselfInBf16) {
+  expect_twins(GetParam().bf16);
+}
+
+TEST_P(CudaNarrow, AgreesWithTheCpuAndWithItselfInF16) {
+  expect_twins(GetParam().f16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Twins, CudaNarrow, testing::ValuesIn(kNarrowOperations),
+                         [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(Twins, Cuda, testing::ValuesIn(kOperations),
                          [](const auto& info) { return std::string(info.param.name); });
 

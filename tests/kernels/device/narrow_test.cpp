@@ -1,31 +1,13 @@
 // Every operation in bf16 and f16, at odd sizes: bit by bit what the f32 call gives on the same
 // numbers, rounded once; for 1 and 3 threads and misaligned pointers, nothing written outside.
-#include "cases.hpp"
+#include "narrow.hpp"
 #include "troupe/kernels/device/internal/cpu_table.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
-#include "troupe/kernels/half/half.hpp"
 
 #include <bit>
 #include <cstring>
 
 namespace troupe::kernels {
-
-/// A 16-bit number, as tests write it.
-template <DType type>
-struct Narrow {
-  std::uint16_t bits = 0;
-  Narrow() = default;
-  explicit Narrow(double value)
-      : bits(type == DType::bf16 ? to_bf16(static_cast<float>(value))
-                                 : to_f16(static_cast<float>(value))) {}
-  float wide() const { return type == DType::bf16 ? from_bf16(bits) : from_f16(bits); }
-  friend bool operator==(const Narrow&, const Narrow&) = default;
-};
-template <>
-inline constexpr DType type_of<Narrow<DType::bf16>> = DType::bf16;
-template <>
-inline constexpr DType type_of<Narrow<DType::f16>> = DType::f16;
-
 namespace narrow_test {
 namespace {
 
@@ -157,45 +139,6 @@ class ReferenceBench final : public Bench<float> {
   std::deque<std::vector<std::int32_t>> integers_;
 };
 
-using Bf16 = Narrow<DType::bf16>;
-using F16 = Narrow<DType::f16>;
-
-struct NarrowOperation {
-  const char* name;
-  void (*wide)(Bench<float>&);
-  void (*bf16)(Bench<Bf16>&);
-  void (*f16)(Bench<F16>&);
-};
-void PrintTo(const NarrowOperation& operation, std::ostream* out) {
-  *out << operation.name;
-}
-#define OPERATION(name, call) \
-  {name, [](Bench<float>& b) { call; }, [](Bench<Bf16>& b) { call; }, [](Bench<F16>& b) { call; }}
-const NarrowOperation kNarrow[] = {
-    OPERATION("relu", run_activation(b, Activation::relu)),
-    OPERATION("gelu", run_activation(b, Activation::gelu)),
-    OPERATION("silu", run_activation(b, Activation::silu)),
-    OPERATION("gated_silu", run_gated(b)),
-    OPERATION("layer_norm", run_norm(b, false)),
-    OPERATION("rms_norm", run_norm(b, true)),
-    OPERATION("layer_norm_beyond_f16", run_norm(b, false, 1e6)),
-    OPERATION("cross_entropy_beyond_f16", run_loss(b, 1e6)),
-    OPERATION("gelu_beyond_f16", run_activation(b, Activation::gelu, 1e6)),
-    OPERATION("rope", run_rope(b)),
-    OPERATION("cross_entropy", run_loss(b)),
-    OPERATION("dropout", run_dropout(b)),
-    OPERATION("images", run_images(b)),
-    OPERATION("max_pool", run_pool(b)),
-    OPERATION("transpose", run_transpose(b)),
-    OPERATION("gemm", run_gemm(b, Op::none, Op::transpose)),
-    OPERATION("gemm_first_flipped", run_gemm(b, Op::transpose, Op::none)),
-    OPERATION("attention", run_attention(b, false)),
-    OPERATION("attention_kept", run_attention(b, true)),
-    OPERATION("embedding", run_embedding(b)),
-    OPERATION("elementwise", run_elementwise(b)),
-};
-#undef OPERATION
-
 class NarrowOperations : public testing::TestWithParam<NarrowOperation> {
  protected:
   void SetUp() override { use_blas(Blas::builtin); }  // whose sums have one order
@@ -234,7 +177,7 @@ TEST_P(NarrowOperations, InF16AreTheF32CallRoundedOnce) {
   expect_rounded_once(GetParam().f16);
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, NarrowOperations, testing::ValuesIn(kNarrow),
+INSTANTIATE_TEST_SUITE_P(Operations, NarrowOperations, testing::ValuesIn(kNarrowOperations),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(NarrowResults, AreInfiniteWhereF16CannotHoldThem) {
