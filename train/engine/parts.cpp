@@ -16,8 +16,7 @@ void require_model(const Model& model) {
   }
 }
 
-void require_layout(const Layout& layout, const collective::MeshShape& shape,
-                    const kernels::Device& device) {
+void require_layout(const Layout& layout, const collective::MeshShape& shape) {
   check(layout, shape.ranks());
   const auto text = [](int dp, int tp, int pp) {
     return "dp=" + std::to_string(dp) + " tp=" + std::to_string(tp) + " pp=" + std::to_string(pp);
@@ -30,15 +29,13 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape,
   if (layout.compute != DType::f32 && !narrow)
     reject("the engine does not compute in " + std::string(kernels::name_of(layout.compute)) +
            ": use compute = f32, bf16 or f16");
-  if (narrow && !device.is_cpu())
-    reject("the operations of " + device.name() + " have no 16-bit types yet: use compute = f32");
 }
 
 /// Checks what an engine is made of first: nothing else has been made then.
 Catalogue checked_catalogue(const Model& model, const Layout& layout, const collective::Mesh& mesh,
-                            const kernels::Device& device, const OptimizerOptions& optimizer) {
+                            const OptimizerOptions& optimizer) {
   require_model(model);
-  require_layout(layout, mesh.shape, device);
+  require_layout(layout, mesh.shape);
   check(optimizer);
   const Index whole = declare(model, layout);
   Catalogue catalogue;
@@ -64,7 +61,7 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
       mesh(ranks),
       device(where),
       optimizer(rule),
-      catalogue(checked_catalogue(model, layout, mesh, device, optimizer)),
+      catalogue(checked_catalogue(model, layout, mesh, optimizer)),
       pipeline(rank_plan(model, layout, mesh.pp_rank)),
       index(sealed(declare(model, layout, pipeline.stages, mesh.tp_rank), layout)),
       units(units_of_layers(index)),

@@ -93,6 +93,16 @@ TEST(EngineOnADevice, APipelineHasTheCpusBits) {
   }
 }
 
+TEST(EngineOnADevice, SixteenBitTypesHaveTheCpusBits) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(kernels::name_of(type));
+    expect_equal({.layout = {.micro = 2, .compute = type}, .ignored = 0.3});
+    expect_equal({.layout = {.dp = 2, .zero = 2, .micro = 2, .compute = type}, .ignored = 0.3});
+    expect_equal({.layout = {.tp = 2, .micro = 2, .sequence = true, .compute = type}});
+    expect_equal({.layout = {.pp = 2, .micro = 4, .compute = type}, .ignored = 0.3});
+  }
+}
+
 TEST(EngineOnADevice, AMeshOfAllAxesHasTheCpusBits) {
   expect_equal({.layout = {.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2}, .steps = 2});
 }
