@@ -58,4 +58,44 @@ T decode(BlobView bytes) {
   return detail::decode_value<T>(bytes, {}, nullptr);
 }
 
+/// Encodes values one after the other into memory that `room(size)` gives: a std::span<std::byte>
+/// of exactly that size, asked for once. The parts need no struct around them, and nothing is
+/// copied twice. Throws as encode does, then after the bytes are written.
+template <class Room, class... T>
+void encode_parts(Room&& room, const T&... parts) {
+  static_assert((detail::MustCross<T>::value && ...));
+  detail::Sizer sizer;
+  (detail::write(sizer, parts), ...);
+  std::vector<detail::ObjectHandle> handles;
+  detail::Writer writer(room(sizer.size()), handles);
+  (detail::write(writer, parts), ...);
+  if (!handles.empty())
+    detail::throw_not_encodable("a value with a Ref in it cannot be encoded by itself");
+}
+
+/// The inverse of encode_parts: the same types in the same order. Reads, throws and allocates as
+/// decode does; a part whose read() threw has an unspecified value.
+class PartReader {
+ public:
+  /// `bytes` must live as long as the reader. `owner`, when it is given, owns them: an Array or
+  /// Tensor in a part then shows them in place and keeps the owner alive, where its elements are
+  /// aligned.
+  explicit PartReader(BlobView bytes, std::shared_ptr<const void> owner = nullptr) noexcept
+      : owner_(std::move(owner)), reader_(bytes, {}, &owner_) {}
+  PartReader(const PartReader&) = delete;
+  PartReader& operator=(const PartReader&) = delete;
+  /// Replaces the value of `part` by the next one.
+  template <class T>
+  void read(T& part) {
+    static_assert(detail::MustCross<T>::value);
+    detail::read(reader_, part);
+  }
+  /// Throws InvalidArgument when bytes are left: others wrote more parts.
+  void finish() const { reader_.finish(); }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  detail::Reader reader_;
+};
+
 }  // namespace troupe

@@ -138,6 +138,10 @@ class AsCompleted {
 class Context : public detail::Verbs<Context, detail::Purpose::any>, public detail::With<Context> {
  public:
   explicit Context(detail::Engine& engine) noexcept : engine_(&engine) {}
+  /// This process's, for code that nobody gave one: a library's function or thread inside a task,
+  /// an actor or a driver. A task asks for a Context& parameter instead. Throws Unavailable outside
+  /// run() and Session. Never blocks.
+  static Context current() { return Context(detail::running_engine()); }
 
   // --- objects
   /// Stores a copy of the value. Copied once, straight into shared memory above 4 KiB. Throws

@@ -59,7 +59,7 @@
 ///   Code before it, global constructors too, also runs in the workers: only build values there.
 ///
 /// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
-/// coroutines.
+/// coroutines; callable.hpp for a library whose users give it functions.
 #pragma once
 
 #include "troupe/runtime/actor.hpp"

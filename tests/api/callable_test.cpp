@@ -1,7 +1,10 @@
 /// Everything that may be called, and how arguments get there.
+#include "troupe/runtime/callable.hpp"
+
 #include "tests/api/inline_engine.hpp"
 
 #include <gtest/gtest.h>
+#include <stdexcept>
 
 namespace {
 
@@ -447,5 +450,79 @@ static_assert(!troupe::callable_remotely_with<twice, std::string>);
 static_assert(!troupe::callable_remotely_with<twice>);
 static_assert(!troupe::callable_remotely_with<consume, std::unique_ptr<int>&>);
 static_assert(!troupe::callable_remotely_with<twice, Ref<std::string>>);
+
+// What a library above troupe makes of a function in angle brackets.
+struct Step {
+  int number = 0;
+};
+template <auto body, class Parameters = typename troupe::CallableTraits<body>::Parameters>
+struct Job {
+  static constexpr bool takes_a_step = false;
+};
+template <auto body, class... P>
+struct Job<body, troupe::TypeList<Step&, P...>> {
+  static constexpr bool takes_a_step = true;
+  static auto run(Step& step, std::decay_t<P>... arguments) {
+    return troupe::CallableTraits<body>::call(step, std::move(arguments)...);
+  }
+};
+int count_up(Step& step, int by) {
+  return step.number += by;
+}
+struct Stateful {
+  int offset;
+  int operator()(Step& step) const { return step.number + offset; }
+};
+struct HasMethod {
+  int method(Step&) { return 0; }
+};
+constexpr auto kGeneric = [](auto) {};
+
+TEST(CallableTraits, take_a_function_apart_and_call_it_with_references) {
+  using Traits = troupe::CallableTraits<count_up>;
+  static_assert(Traits::valid && std::is_same_v<Traits::Result, int>);
+  static_assert(std::is_same_v<Traits::Parameters, troupe::TypeList<Step&, int>>);
+  static_assert(Job<count_up>::takes_a_step && !Job<twice>::takes_a_step);
+  Step step;
+  EXPECT_EQ(Job<count_up>::run(step, 3), 3);
+  EXPECT_EQ(Job<count_up>::run(step, 4), 7);
+  EXPECT_NE(std::string(Traits::name()).find("count_up"), std::string::npos) << Traits::name();
+  EXPECT_EQ(Traits::name(), Traits::name());  // computed once
+  constexpr auto lambda = [](Step& s, const std::string& text) {
+    return text + greet("you") + (s.number > 6 ? "!" : "");
+  };
+  EXPECT_EQ(Job<lambda>::run(step, "well, "), "well, hello you!");
+  EXPECT_EQ(troupe::CallableTraits<consume>::call(std::make_unique<int>(5)), 5);
+}
+
+TEST(CallableTraits, have_no_parameters_for_what_is_no_function) {
+  static_assert(!troupe::CallableTraits<&HasMethod::method>::valid);
+  static_assert(!Job<&HasMethod::method>::takes_a_step);
+  static_assert(!troupe::CallableTraits<7>::valid);
+  static_assert(!troupe::CallableTraits<kGeneric>::valid);
+  static_assert(troupe::CodeOnly<decltype([](int) {})>);
+  static_assert(!troupe::CodeOnly<Stateful> && !troupe::CodeOnly<decltype(kGeneric)> &&
+                !troupe::CodeOnly<int (*)(int)>);
+}
+
+TEST(CallableTraits, an_exception_becomes_the_failure_of_the_function_that_is_named) {
+  try {
+    throw std::out_of_range("row 9");
+  } catch (...) {
+    const troupe::Error error = troupe::failure_of_current_exception("loop(int)");
+    EXPECT_EQ(error.code(), troupe::Code::task_failed);
+    EXPECT_EQ(error.outcome(), troupe::Outcome::executed);
+    EXPECT_EQ(error.info().origin.function, "loop(int)");
+    EXPECT_EQ(error.message(), "row 9");
+  }
+  try {
+    throw troupe::TimedOut(troupe::Code::timed_out, "no answer");
+  } catch (...) {
+    const troupe::Error error = troupe::failure_of_current_exception("loop(int)");
+    EXPECT_EQ(error.code(), troupe::Code::task_failed);
+    ASSERT_NE(error.info().cause, nullptr);
+    EXPECT_EQ(error.info().cause->code, troupe::Code::timed_out);
+  }
+}
 
 }  // namespace

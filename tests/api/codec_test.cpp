@@ -8,6 +8,8 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <memory>
+#include <new>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -410,6 +412,72 @@ TEST(Codec, damaged_bytes_give_a_value_or_an_error_and_nothing_else) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+// Aligned as an object's bytes are.
+std::shared_ptr<std::byte> parts_memory(std::size_t size) {
+  return {static_cast<std::byte*>(::operator new(size, std::align_val_t(64))),
+          [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(64)); }};
+}
+
+TEST(Parts, come_back_one_by_one_from_exactly_the_memory_that_was_asked_for) {
+  troupe::Blob bytes;
+  int asked = 0;
+  const auto room = [&](std::size_t size) {
+    ++asked;
+    bytes.resize(size);
+    return std::span(bytes);
+  };
+  troupe::encode_parts(room, std::string("weights"), 7, std::vector<double>{0.5, 1.5});
+  EXPECT_EQ(asked, 1);
+
+  troupe::PartReader reader(bytes);
+  std::string name = "before";
+  int step = 0;
+  std::vector<double> values{9};
+  reader.read(name);
+  reader.read(step);
+  EXPECT_THROW(reader.finish(), troupe::InvalidArgument);
+  reader.read(values);
+  reader.finish();
+  EXPECT_EQ(name, "weights");
+  EXPECT_EQ(step, 7);
+  EXPECT_EQ(values, (std::vector<double>{0.5, 1.5}));
+  EXPECT_THROW(reader.read(step), troupe::InvalidArgument);
+}
+
+TEST(Parts, show_an_array_in_place_and_keep_its_owner_when_there_is_one) {
+  std::shared_ptr<std::byte> memory;
+  std::size_t size = 0;
+  const auto room = [&](std::size_t n) {
+    memory = parts_memory(n);
+    size = n;
+    return std::span(memory.get(), n);
+  };
+  troupe::encode_parts(room, 1, troupe::Array<float>(std::vector<float>(1000, 2.5f)));
+  const troupe::BlobView bytes(memory.get(), size);
+  const std::weak_ptr<std::byte> alive = memory;
+
+  int first = 0;
+  troupe::Array<float> copied, shown;
+  troupe::PartReader without(bytes);
+  without.read(first);
+  without.read(copied);
+  const auto inside = [&](const float* p) {
+    const auto* at = reinterpret_cast<const std::byte*>(p);
+    return at >= bytes.data() && at < bytes.data() + bytes.size();
+  };
+  EXPECT_FALSE(inside(copied.data()));
+  {
+    troupe::PartReader with(bytes, std::move(memory));
+    with.read(first);
+    with.read(shown);
+  }
+  ASSERT_FALSE(alive.expired());
+  EXPECT_TRUE(inside(shown.data()));
+  EXPECT_EQ(shown[999], 2.5f);
+  shown = {};
+  EXPECT_TRUE(alive.expired());
 }
 
 }  // namespace

@@ -305,7 +305,20 @@ TEST(Refs, do_nothing_after_the_end_and_say_so_when_used_without_one) {
     left = engine.context().put(1);
   }
   left = {};
-  EXPECT_THROW(troupe::detail::running_engine(), troupe::Unavailable);
+  EXPECT_THROW(Context::current(), troupe::Unavailable);
+}
+
+int nodes_seen_by_a_library() {
+  return static_cast<int>(Context::current().cluster().nodes.size());
+}
+
+TEST(CurrentContext, is_the_one_of_the_process_for_a_function_that_was_given_none) {
+  InlineEngine engine;
+  const Context ctx = engine.context();
+  const Ref<int> put = Context::current().put(7);
+  EXPECT_EQ(ctx.get(put), 7);
+  EXPECT_EQ(ctx.get(ctx.submit<nodes_seen_by_a_library>()),
+            static_cast<int>(ctx.cluster().nodes.size()));
 }
 
 }  // namespace
