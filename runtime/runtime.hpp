@@ -59,10 +59,12 @@
 ///   Code before it, global constructors too, also runs in the workers: only build values there.
 ///
 /// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
-/// coroutines; callable.hpp for a library whose users give it functions.
+/// coroutines, async_event.hpp for threads that wake them, callable.hpp for a library whose users
+/// give it functions.
 #pragma once
 
 #include "troupe/runtime/actor.hpp"
+#include "troupe/runtime/async_event.hpp"
 #include "troupe/runtime/codec.hpp"
 #include "troupe/runtime/context.hpp"
 #include "troupe/runtime/options.hpp"

@@ -233,6 +233,7 @@ void ClientEngine::stop() {
   drop_spent();
   end_following();
   g_engine.store(nullptr, std::memory_order_seq_cst);
+  give_up_notices();  // who is told asks for the engine of this process, and there is none any more
 }
 
 // --- handles

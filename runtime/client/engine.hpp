@@ -125,6 +125,8 @@ class ClientEngine final : public detail::Engine,
   std::vector<std::size_t> wait(std::span<const detail::ObjectHandle> objects, std::size_t count,
                                 Duration timeout) override;
   void when_ready(const detail::ObjectHandle& object, std::function<void()> fire) override;
+  void post(std::function<void()> work) override;
+  void notify_when_ready(const detail::ObjectHandle& object, std::function<void()> told) override;
   Result<detail::Value> peek(const detail::ObjectHandle& object) override;
   detail::ActorHandle adopt_actor(ActorId id, detail::ObjectHandle lifetime) override;
   std::vector<detail::NodeInfo> nodes() override;
@@ -218,11 +220,12 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t completed = 0;
     bool dead = false;
   };
-  /// A coroutine that waits for an object; deleted unfired when the engine ends.
+  /// Who waits for an object without a thread. A coroutine is deleted unfired when the engine ends.
   struct Resume {
     ClientEngine* engine;
     std::function<void()> fire;
     detail::ObjectHandle object;
+    bool on_executor = true;  ///< false: fires at once, under the lock
   };
   /// It comes on the line of a peer whose end is not known here yet.
   struct PendingChannel {
@@ -317,6 +320,8 @@ class ClientEngine final : public detail::Engine,
   std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
   void need(Entry& entry, bool bytes);
   void resume_with(Entry& entry, Resume* resume);
+  void resume(const Resume& resume);
+  void give_up_notices();
   Result<void> await_ready(const detail::ObjectHandle& object);
   static Entry* named_by(const Entry& entry, std::size_t i);
   void escape(Entry& entry);

@@ -441,6 +441,7 @@ void ClientEngine::agent_gone(const std::string& why) {
   agent_lost_ = true;
   agent_lost_why_ = why;
   shutdown_ = true;
+  give_up_notices();
   // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for
   // them.
   if (!io_loop_) return;

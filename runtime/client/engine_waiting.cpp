@@ -285,6 +285,45 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
   fire();
 }
 
+void ClientEngine::post(std::function<void()> work) {
+  Guard lock = guard();
+  resumable_.push_back(std::move(work));
+  io_loop_->notify();
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
+                                     std::function<void()> told) {
+  Entry& entry = entry_of(object);
+  if (!is_here(entry) && !is_foreign(entry)) {
+    Guard lock = guard();
+    if (!is_here(entry) && !agent_lost_ && !stopping_) {
+      auto* resume = new Resume{this, std::move(told), object, false};
+      resumes_.insert(resume);
+      resume_with(entry, resume);
+      need(entry, true);
+      unlock_and_collect(lock);
+      return;
+    }
+    unlock_and_collect(lock);
+  }
+  told();
+}
+
+/// No answer comes any more: who asked for a notice is told, and learns the reason when it looks.
+/// Under the lock.
+void ClientEngine::give_up_notices() {
+  for (Resume* resume : resumes_)
+    if (!resume->on_executor) std::exchange(resume->fire, [] {})();
+}
+
+void ClientEngine::resume(const Resume& resume) {
+  if (resume.on_executor)
+    resumable_.push_back(resume.fire);
+  else
+    resume.fire();
+}
+
 /// The bytes could not be fetched: perhaps from elsewhere.
 void ClientEngine::look_again(Entry& entry) {
   Entry& origin = origin_of(entry);
@@ -308,7 +347,7 @@ void ClientEngine::resume_with(Entry& entry, Resume* resume) {
                                  if (!is_here(wanted) && !fetch_failed(wanted))
                                    return r->engine->resume_with(wanted, r.release());
                                  r->engine->resumes_.erase(r.get());
-                                 r->engine->resumable_.push_back(std::move(r->fire));
+                                 r->engine->resume(*r);
                                },
                                resume});
 }

@@ -323,6 +323,13 @@ class TROUPE_API Engine {
   /// thread: the worker's or actor's own thread; at once, before returning, when it is ready
   /// already.
   virtual void when_ready(const ObjectHandle& object, std::function<void()> fire) = 0;
+  /// Runs `work` on the executor of this process, after what it has begun; never blocks. A process
+  /// without an executor, which is a driver, never runs it; nor does one that ends before.
+  virtual void post(std::function<void()> work) = 0;
+  /// Calls `told` once when the object is ready (value or error), or when no wait for it can end any
+  /// more: peek() or get() then say why. At once when that is so already. On any thread of the
+  /// runtime, under its lock: `told` passes the news on, and neither blocks nor calls the engine.
+  virtual void notify_when_ready(const ObjectHandle& object, std::function<void()> told) = 0;
   /// The value of an object that is ready; precondition: is_ready.
   virtual Result<Value> peek(const ObjectHandle& object) = 0;
 

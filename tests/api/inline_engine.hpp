@@ -60,6 +60,10 @@ class InlineEngine final : public detail::Engine {
   std::vector<std::size_t> wait(std::span<const detail::ObjectHandle> objects, std::size_t count,
                                 Duration timeout) override;
   void when_ready(const detail::ObjectHandle& object, std::function<void()> fire) override;
+  void post(std::function<void()> work) override { fires_.push_back(std::move(work)); }
+  void notify_when_ready(const detail::ObjectHandle& object, std::function<void()> told) override {
+    when_ready(object, std::move(told));
+  }
   Result<detail::Value> peek(const detail::ObjectHandle& object) override;
   void detach(const detail::ObjectHandle& object, const std::string& name,
               std::uint64_t fingerprint, const char* type, Duration timeout) override;
