@@ -1,5 +1,6 @@
 #include "troupe/tune/optimize.hpp"
 
+#include "troupe/actors/loop_actor/loop_controller.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
@@ -20,6 +21,8 @@ namespace {
 
 constexpr const char* kLog = "/experiment.jsonl";
 constexpr std::size_t note_limit = 10'000;
+/// Between two looks of the live view at the clock.
+constexpr Duration kRepaint = std::chrono::milliseconds(100);
 
 std::string hexadecimal(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
@@ -90,11 +93,10 @@ class Runner {
   }
 
  private:
-  using Messages = std::vector<TrialMessage>;
+  using Heard = LoopController<TrialMessage>::Heard;
   struct Attempt {
     int number = 0;
     TrialHandle trial;
-    Ref<Messages> next;
     long step = 0;
   };
 
@@ -143,7 +145,7 @@ class Runner {
     Attempt attempt;
     attempt.number = start.attempt;
     attempt.trial = spawn_(setup, start.params);
-    attempt.next = attempt.trial.take();
+    loops_.follow(start.trial, attempt.trial.take);
     running_[start.trial] = std::move(attempt);
   }
 
@@ -156,34 +158,31 @@ class Runner {
   void finish(int trial, const std::string& error) {
     const Attempt attempt = std::move(running_[trial]);
     running_.erase(trial);
+    loops_.forget(trial);
     attempt.trial.kill();
     experiment_.ended(trial, attempt.number, error, steady_now());
   }
 
-  /// Waits a little for messages of any trial and hands them in.
+  /// Waits for the next message of any trial, or until something is due, and hands in what came.
   void watch() {
-    std::vector<Ref<Messages>> open;
-    std::vector<int> trials;
-    for (const auto& [number, attempt] : running_) {
-      open.push_back(attempt.next);
-      trials.push_back(number);
+    Time until = options_.show ? steady_now() + kRepaint : Time::max();
+    if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
+    hear(loops_.next(until));
+    while (hear(loops_.next({}))) {
     }
-    Duration longest = std::chrono::milliseconds(100);
-    if (const auto due = experiment_.next_tick())
-      longest = std::clamp(*due - steady_now(), Duration::zero(), longest);
-    if (open.empty()) return std::this_thread::sleep_for(longest);  // all retries pause
-    static_cast<void>(ctx_.wait(open, {.count = 1, .timeout = longest}));
-    for (const int trial : trials) {
-      Attempt& attempt = running_[trial];
-      const auto messages = ctx_.try_get(attempt.next, Duration::zero());
-      if (!messages) {
-        if (messages.error().code() != Code::timed_out) finish(trial, messages.error().message());
-        continue;
-      }
-      bool over = false;
-      for (const TrialMessage& message : *messages) over = !happened(trial, attempt, message);
-      if (!over) attempt.next = attempt.trial.take();
+  }
+
+  bool hear(const std::optional<Heard>& heard) {
+    if (!heard) return false;
+    const auto found = running_.find(heard->from);
+    if (found == running_.end()) return true;
+    if (heard->death) {
+      finish(heard->from, heard->death->message());
+      return true;
     }
+    for (const TrialMessage& message : heard->events)
+      if (!happened(heard->from, found->second, message)) break;
+    return true;
   }
 
   /// False when that was the attempt's last message.
@@ -271,6 +270,7 @@ class Runner {
   std::uint64_t events_seen_ = 0;
   std::optional<LogFile> log_;
   std::map<int, Attempt> running_;
+  LoopController<TrialMessage> loops_;
   std::map<std::string, train::SavedModel> stored_;
 };
 

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "troupe/tune/board.hpp"
-#include "troupe/tune/detail/trial_host.hpp"
+#include "troupe/tune/detail/trial_loop.hpp"
 #include "troupe/tune/experiment.hpp"
 #include "troupe/tune/space.hpp"
 
@@ -83,8 +83,11 @@ Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& option
   const internal::SpawnTrial spawn = [&](const internal::TrialSetup& setup, const Point& point) {
     Actor<A> actor = ctx.template spawn<A>(setup, space.from_point(point), passed...);
     internal::TrialHandle handle;
-    handle.take = [actor] { return actor.template call<&A::take>(train::internal::kTakeWait); };
-    handle.reply = [actor](internal::Verdict v) { actor.template tell<&A::reply>(v); };
+    handle.take = [actor] { return actor.template call<&A::take>(); };
+    // A call whose result is dropped, since a tell to a trial that dies is told on stderr.
+    handle.reply = [actor](internal::Verdict v) {
+      static_cast<void>(actor.template call<&A::tell>(v));
+    };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
   };

@@ -1,7 +1,7 @@
 #include "troupe/tune/trial.hpp"
 
 #include "troupe/runtime/base/words.hpp"
-#include "troupe/tune/detail/trial_host.hpp"
+#include "troupe/tune/detail/trial_loop.hpp"
 
 namespace troupe::tune {
 
@@ -9,57 +9,57 @@ using internal::TrialMessage;
 using internal::Verdict;
 
 int Trial::number() const noexcept {
-  return host_->setup_.number;
+  return loop_->setup_.number;
 }
 int Trial::attempt() const noexcept {
-  return host_->setup_.attempt;
+  return loop_->setup_.attempt;
 }
 long Trial::step() const noexcept {
-  return host_->step_;
+  return loop_->step_;
 }
 Context Trial::context() const {
-  return Context(troupe::detail::running_engine());
+  return Context::current();
 }
 const train::SavedModel& Trial::start() const noexcept {
-  return host_->setup_.start;
+  return loop_->setup_.start;
 }
 
 void Trial::restored(std::uint64_t hash) {
   TrialMessage message;
   message.kind = TrialMessage::Kind::restored;
   message.hash = hash;
-  host_->push(std::move(message));
+  loop_->emit(std::move(message));
 }
 
 void Trial::note(const std::string& what) {
   TrialMessage message;
   message.kind = TrialMessage::Kind::noted;
   message.error = what;
-  host_->push(std::move(message));
+  loop_->emit(std::move(message));
 }
 
 bool Trial::report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save) {
-  if (host_->stopped_) return false;  // said already: nothing that follows counts
-  if (metrics.step < 1 || (host_->reported_ && metrics.step <= host_->step_))
+  if (loop_->stopped_) return false;  // said already: nothing that follows counts
+  if (metrics.step < 1 || (loop_->reported_ && metrics.step <= loop_->step_))
     throw InvalidArgument(Code::invalid_argument,
                           "tune: report() of step " + std::to_string(metrics.step) +
-                              " after step " + std::to_string(host_->reported_ ? host_->step_ : 0) +
+                              " after step " + std::to_string(loop_->reported_ ? loop_->step_ : 0) +
                               ": steps start at 1 and rise");
-  host_->reported_ = true;
-  host_->step_ = metrics.step;
+  loop_->reported_ = true;
+  loop_->step_ = metrics.step;
   TrialMessage message;
   message.kind = TrialMessage::Kind::reported;
   message.metrics = metrics;
   message.can_save = static_cast<bool>(save);
-  host_->push(std::move(message));
+  loop_->emit(std::move(message));
   for (;;) {
-    const Verdict verdict = host_->await_verdict();
-    if (verdict == Verdict::stop) host_->stopped_ = true;
+    const Verdict verdict = loop_->await_verdict();
+    if (verdict == Verdict::stop) loop_->stopped_ = true;
     if (verdict != Verdict::save) return verdict == Verdict::go_on;
     TrialMessage saved;
     saved.kind = TrialMessage::Kind::saved;
     saved.saved = save();
-    host_->push(std::move(saved));
+    loop_->emit(std::move(saved));
   }
 }
 
@@ -74,15 +74,10 @@ void TrialObserver::restarted(const std::string& why, long step) {
   trial_.note(why + "; its gang goes on from step " + std::to_string(step));
 }
 
-TrialHost::TrialHost(TrialSetup setup) : setup_(std::move(setup)), step_(setup_.start.step) {}
+TrialLoop::TrialLoop(TrialSetup setup) : setup_(std::move(setup)), step_(setup_.start.step) {}
 
-TrialHost::~TrialHost() {
-  reply(Verdict::stop);
-  if (thread_.joinable()) thread_.join();
-}
-
-void TrialHost::run(std::function<void(Trial&)> body) {
-  thread_ = std::thread([this, body = std::move(body)] {
+void TrialLoop::run(std::function<void(Trial&)> body) {
+  LoopActor::run([this, body = std::move(body)] {
     TrialMessage end;
     try {
       Trial trial(*this);
@@ -90,42 +85,8 @@ void TrialHost::run(std::function<void(Trial&)> body) {
     } catch (...) {
       end.error = words_of_current_exception();
     }
-    push(std::move(end));
+    emit(std::move(end));
   });
-}
-
-void TrialHost::push(TrialMessage message) {
-  {
-    const std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
-  }
-  changed_.notify_all();
-}
-
-Verdict TrialHost::await_verdict() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !verdicts_.empty(); });
-  const Verdict verdict = verdicts_.front();
-  verdicts_.pop_front();
-  return verdict;
-}
-
-std::vector<TrialMessage> TrialHost::take(int wait_ms) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(wait_ms),
-                    [this] { return !messages_.empty(); });
-  std::vector<TrialMessage> messages(std::make_move_iterator(messages_.begin()),
-                                     std::make_move_iterator(messages_.end()));
-  messages_.clear();
-  return messages;
-}
-
-void TrialHost::reply(Verdict verdict) {
-  {
-    const std::lock_guard lock(mutex_);
-    verdicts_.push_back(verdict);
-  }
-  changed_.notify_all();
 }
 
 }  // namespace internal

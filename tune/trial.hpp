@@ -24,7 +24,7 @@
 namespace troupe::tune {
 
 namespace internal {
-class TrialHost;
+class TrialLoop;
 }
 
 /// For the thread of the trial's function only.
@@ -65,9 +65,9 @@ class TROUPE_API Trial {
   void note(const std::string& what);
 
  private:
-  friend class internal::TrialHost;
-  explicit Trial(internal::TrialHost& host) noexcept : host_(&host) {}
-  internal::TrialHost* host_;
+  friend class internal::TrialLoop;
+  explicit Trial(internal::TrialLoop& loop) noexcept : loop_(&loop) {}
+  internal::TrialLoop* loop_;
 };
 
 namespace internal {
@@ -97,7 +97,7 @@ Fit fit(tune::Trial& trial, const FitOptions& options, X&&... arguments) {
 }
 /// The same with a lambda without captures.
 template <class L, class... X>
-  requires troupe::detail::code_only<L>
+  requires CodeOnly<L>
 Fit fit(tune::Trial& trial, const FitOptions& options, L, X&&... arguments) {
   return fit<L{}>(trial, options, std::forward<X>(arguments)...);
 }

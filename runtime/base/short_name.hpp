@@ -1,6 +1,6 @@
 /// Names of types and functions as they stand in messages and tables for people.
 ///
-///     short_name("troupe::tune::detail::TrialHost<lm::Config>")            // TrialHost
+///     short_name("troupe::tune::internal::TrialActor<lm::Config>")        // TrialActor
 ///     short_name("outer::area((anonymous namespace)::Shape, std::string)")  // area(Shape, string)
 #pragma once
 

@@ -41,8 +41,8 @@ TEST(Error, WhatNamesFunctionsAsPeopleWriteThem) {
 
 TEST(ShortName, DropsNamespacesAndTemplateArguments) {
   EXPECT_EQ(short_name("twice(int)"), "twice(int)");
-  EXPECT_EQ(short_name("troupe::tune::detail::TrialHost<lm::Config, std::vector<int>>"),
-            "TrialHost");
+  EXPECT_EQ(short_name("troupe::tune::internal::TrialActor<lm::Config, std::vector<int>>"),
+            "TrialActor");
   EXPECT_EQ(short_name("(anonymous namespace)::greet(std::string, const std::vector<a::B>&)"),
             "greet(string, const vector&)");
   EXPECT_EQ(short_name("outer::(anonymous namespace)::inner<&outer::f>(int)"), "inner(int)");
