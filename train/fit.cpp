@@ -2,9 +2,9 @@
 
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/train/internal/gang_place.hpp"
-#include "troupe/train/internal/gang_verdict.hpp"
+#include "troupe/train/internal/gang_ranks.hpp"
+#include "troupe/train/internal/kept_checkpoints.hpp"
 #include "troupe/train/internal/reject.hpp"
-#include "troupe/train/internal/reports.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -20,7 +20,7 @@ GangObserver::~GangObserver() = default;
 Context Fit::checked_context() const {
   if (!best_checkpoint())
     internal::reject("train: this run made no checkpoint: call w.checkpoint(model) in its loop");
-  return Context(troupe::detail::running_engine());
+  return Context::current();
 }
 
 namespace internal {
@@ -86,7 +86,7 @@ Duration some_of(Duration most) {
 
 }  // namespace
 
-class Supervisor {
+class Supervisor : private GangRanks::Host {
  public:
   Supervisor(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
              GangObserver* observer)
@@ -94,7 +94,8 @@ class Supervisor {
         options_(options),
         layout_(layout_of(options)),
         spawn_(spawn),
-        observer_(observer) {
+        observer_(observer),
+        kept_(options.maximize) {
     if (observer_ != nullptr) start_ = first_start_ = observer_->start();
     with_.cpus = options.cpus_per_worker;
     with_.gpus = gpus_for(ctx, options);
@@ -103,24 +104,22 @@ class Supervisor {
   Fit run() {
     for (;;) {
       if (run_gang()) break;
-      const Error failure = verdict_->error();
+      const Error failure = gang_->verdict().error();
       if (options_.max_restarts >= 0 && fit_.restarts_ >= options_.max_restarts) give_up(failure);
       start_again(failure);
     }
-    if (fit_.latest_ && !fit_.best_)
+    if (kept_.latest && !kept_.best)
       std::fprintf(stderr,
                    "train: no step with a checkpoint had a finite '%s' in its report: the latest "
                    "checkpoint counts as the best\n",
                    options_.metric.c_str());
+    fit_.latest_ = kept_.latest;
+    fit_.best_ = kept_.best;
+    fit_.best_value_ = kept_.best_value;
     return std::move(fit_);
   }
 
  private:
-  struct Member {
-    WorkerHandle worker;
-    Ref<Taken> next;
-    bool ready = false;
-  };
   using End = GangVerdict::End;
 
   [[noreturn]] void give_up(const Error& failure) const {
@@ -146,15 +145,15 @@ class Supervisor {
 
   /// The latest checkpoint that is still there: its node may have gone with the gang.
   void choose_start() {
-    for (SavedModel* kept : {&fit_.latest_, &fit_.best_, &first_start_}) {
+    for (SavedModel* kept : {&kept_.latest, &kept_.best, &first_start_}) {
       if (!*kept) continue;
       if (is_there(*kept)) {
         start_ = *kept;
-        if (!fit_.latest_) fit_.latest_ = fit_.best_;
+        if (!kept_.latest) kept_.latest = kept_.best;
         return;
       }
       fit_.failures_.push_back("the checkpoint of step " + std::to_string(kept->step) + " is lost");
-      if (kept == &fit_.best_) fit_.best_value_.reset();
+      if (kept == &kept_.best) kept_.best_value.reset();
       *kept = {};
     }
     start_ = {};
@@ -167,14 +166,14 @@ class Supervisor {
     return state == State::small || state == State::large;
   }
 
-  WorkerSetup setup(int rank, const std::string& meeting) const {
+  WorkerSetup setup(int rank, const std::string& rendezvous) const {
     WorkerSetup setup;
     setup.rank = rank;
     setup.world = options_.workers;
     setup.incarnation = fit_.restarts_;
     setup.verdicts = observer_ != nullptr;
     setup.metric = options_.metric;
-    setup.meeting = meeting;
+    setup.rendezvous = rendezvous;
     setup.generation = static_cast<std::uint64_t>(fit_.restarts_) + 1;
     setup.timeout_ns = options_.timeout.count();
     setup.layout = layout_;
@@ -190,21 +189,20 @@ class Supervisor {
     const struct Down {
       Supervisor& all;
       ~Down() {
-        for (const Member& m : all.members_) m.worker.kill();
-        all.members_.clear();
+        if (all.gang_) all.gang_->take_down();
       }
     } down{*this};
     while (!gather()) {
-      for (const Member& m : members_) m.worker.kill();
+      gang_->take_down();
       std::this_thread::sleep_for(some_of(seconds(1)));
     }
-    if (verdict_->end() == End::open && !verdict_->troubled())
-      for (const Member& m : members_) m.worker.begin();
-    while (verdict_->end() == End::open) watch();
+    const GangVerdict& verdict = gang_->verdict();
+    if (verdict.end() == End::open && !verdict.troubled()) gang_->begin();
+    while (verdict.end() == End::open) watch();
     settle_reports();
-    const End end = verdict_->end();
+    const End end = verdict.end();
     if (end != End::error) return end == End::done;
-    const Error error = verdict_->error();
+    const Error error = verdict.error();
     // A node that goes takes the place of ranks away that have not begun: the next gang has
     // another.
     if (error.code() == Code::infeasible && !is_alive(with_.placement.node())) return false;
@@ -231,22 +229,17 @@ class Supervisor {
   /// Makes the ranks and waits until each has its place; false when some had to wait so long for
   /// theirs that two gangs may be waiting for each other.
   bool gather() {
-    verdict_.emplace(options_.workers);
-    reports_.emplace(options_.workers, options_.metric, options_.reduce);
-    grace_ = Time::max();
     with_.placement = Placement::on(node_for_all());
-    members_.clear();
-    const std::string meeting = collective::new_rendezvous_name();
+    gang_.emplace(options_, static_cast<GangRanks::Host&>(*this));
+    const std::string rendezvous = collective::new_rendezvous_name();
     for (int rank = 0; rank < options_.workers; ++rank)
-      members_.push_back({spawn_(setup(rank, meeting), with_), {}, false});
-    for (Member& m : members_) m.next = m.worker.take();
+      gang_->add(spawn_(setup(rank, rendezvous), with_));
     Time limit = Time::max();  // those that reserve nothing cannot hold what others wait for
     const bool reserves = with_.cpus > 0 || with_.gpus > 0;
-    const auto ready = [](const Member& m) { return m.ready; };
-    while (verdict_->end() == End::open && !std::all_of(members_.begin(), members_.end(), ready)) {
-      if (reserves && limit == Time::max() && std::any_of(members_.begin(), members_.end(), ready))
+    while (gang_->verdict().end() == End::open && !gang_->all_ready()) {
+      if (reserves && limit == Time::max() && gang_->any_ready())
         limit = steady_now() + gather_within_;
-      if (steady_now() >= limit && !verdict_->troubled()) {
+      if (steady_now() >= limit && !gang_->verdict().troubled()) {
         gather_within_ = std::min<Duration>(2 * gather_within_, seconds(30));
         return false;
       }
@@ -255,88 +248,52 @@ class Supervisor {
     return true;
   }
 
-  /// Waits for the next events, at most until then.
   void watch(Time until = Time::max()) {
-    std::vector<Ref<Taken>> open;
-    for (std::size_t rank = 0; rank < members_.size(); ++rank)
-      if (!verdict_->over(static_cast<int>(rank))) open.push_back(members_[rank].next);
-    static_cast<void>(
-        ctx_.wait(open, {.count = 1, .timeout = time_left(std::min(until, grace_), steady_now())}));
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      if (verdict_->over(static_cast<int>(rank))) continue;
-      Member& m = members_[rank];
-      if (const auto taken = ctx_.try_get(m.next, Duration::zero()))
-        heard(static_cast<int>(rank), *taken);
-      else if (taken.error().code() != Code::timed_out)
-        lost(static_cast<int>(rank), taken.error());
-    }
+    gang_->hear(until);
     judge_reports();
-    if (verdict_->troubled()) grace_ = std::min(grace_, steady_now() + seconds(2));
-    if (steady_now() >= grace_) verdict_->stop_waiting();
+    gang_->look_after();
   }
 
-  void heard(int rank, const Taken& taken) {
-    for (const WorkerEvent& event : taken.events) happened(rank, event);
-    reports_->passed(rank, taken.now);
-    Member& m = members_[static_cast<std::size_t>(rank)];
-    if (verdict_->over(rank))
-      reports_->over(rank);
-    else
-      m.next = m.worker.take();
+  // GangRanks::Host
+  void saved(const SavedModel& model) override {
+    kept_.saved(model, gang_->reports().awaits(kept_.latest.step));
   }
-
-  void lost(int rank, const Error& error) {
+  void restored(std::uint64_t hash) override {
+    if (observer_ != nullptr && fit_.restarts_ == 0) observer_->restored(hash);
+  }
+  void died(int rank, const Error& error) override {
     note(rank, fit_.last_.step, error);
-    verdict_->died(rank, fit_.last_.step, error);
-    reports_->over(rank);
+    gang_->verdict().died(rank, fit_.last_.step, error);
   }
+  void failed(int rank, long step, const Error& error) override { note(rank, step, error); }
 
   void note(int rank, long step, const Error& error) {
     fit_.failures_.push_back("worker " + std::to_string(rank) + " at step " + std::to_string(step) +
                              ": " + error.message());
   }
 
-  void happened(int rank, const WorkerEvent& event) {
-    using Kind = WorkerEvent::Kind;
-    switch (event.kind) {
-      case Kind::ready: members_[static_cast<std::size_t>(rank)].ready = true; return;
-      case Kind::reported: reports_->reported(rank, event.at, event.metrics); return;
-      case Kind::saved: saved(event.saved); return;
-      case Kind::restored:
-        if (observer_ != nullptr && fit_.restarts_ == 0) observer_->restored(event.hash);
-        return;
-      case Kind::ended: break;
-    }
-    const std::optional<Error> error = error_of(event.error);
-    if (!error) return verdict_->returned(rank, event.at.step);
-    note(rank, event.at.step, *error);
-    verdict_->failed(rank, {event.at.step, *error, event.missed_others, event.missed_rank});
-  }
-
   void judge_reports() {
-    while (const auto report = reports_->next()) {
+    while (const auto report = gang_->reports().next()) {
       reported(*report);
       if (observer_ == nullptr) continue;
       const Metrics& metrics = report->metrics;
-      const bool same = fit_.latest_ && fit_.latest_.step == metrics.step;
       // A step that a restart repeats was judged already.
       const bool known = metrics.step <= judged_;
-      const bool go_on = known || observer_->reported(metrics, same ? fit_.latest_ : SavedModel{});
+      const bool go_on = known || observer_->reported(metrics, saved_in(metrics.step));
       judged_ = std::max(judged_, metrics.step);
-      members_.front().worker.reply(go_on);
+      gang_->judge(go_on);
     }
   }
 
   /// Of a gang that has ended: what it reported and the next one does not report again.
   void settle_reports() {
-    for (int rank = 0; rank < options_.workers; ++rank) reports_->over(rank);
-    while (const auto report = reports_->next()) {
+    for (int rank = 0; rank < options_.workers; ++rank) gang_->reports().over(rank);
+    while (const auto report = gang_->reports().next()) {
       reported(*report);
       const Metrics& metrics = report->metrics;
-      if (observer_ == nullptr || metrics.step <= judged_ || metrics.step > fit_.latest_.step)
+      if (observer_ == nullptr || metrics.step <= judged_ || metrics.step > kept_.latest.step)
         continue;
-      const bool same = fit_.latest_.step == metrics.step;
-      static_cast<void>(observer_->reported(metrics, same ? fit_.latest_ : SavedModel{}));
+      static_cast<void>(observer_->reported(metrics, saved_in(metrics.step)));
       judged_ = metrics.step;
     }
   }
@@ -344,36 +301,17 @@ class Supervisor {
   void reported(const Reports::Complete& report) {
     fit_.last_ = report.metrics;
     fit_.history_.push_back(report.metrics);
-    valued_ = report.value && std::isfinite(*report.value) ? report.value : std::nullopt;
-    valued_step_ = report.metrics.step;
-    keep_best(fit_.latest_);
-    for (const SavedModel& model : unjudged_)
-      if (model.step == valued_step_) keep_best(model);
-    std::erase_if(unjudged_, [this](const SavedModel& m) { return m.step <= valued_step_; });
+    kept_.valued(report.metrics.step, report.value);
   }
 
-  void saved(const SavedModel& model) {
-    if (fit_.latest_ && reports_->awaits(fit_.latest_.step)) unjudged_.push_back(fit_.latest_);
-    fit_.latest_ = model;
-    keep_best(model);
-  }
-
-  /// A checkpoint and a report of one step belong together.
-  void keep_best(const SavedModel& model) {
-    if (!model || !valued_ || model.step != valued_step_) return;
-    const double value = *valued_;
-    if (fit_.best_ && fit_.best_value_ &&
-        !(options_.maximize ? value > *fit_.best_value_ : value < *fit_.best_value_))
-      return;
-    fit_.best_ = model;
-    fit_.best_value_ = value;
+  /// The latest checkpoint if it is of this very step.
+  SavedModel saved_in(long step) const {
+    return kept_.latest && kept_.latest.step == step ? kept_.latest : SavedModel{};
   }
 
   void forget_after(long step) {
     std::erase_if(fit_.history_, [step](const Metrics& m) { return m.step > step; });
-    unjudged_.clear();
-    valued_.reset();
-    valued_step_ = 0;
+    kept_.start_again();
   }
 
   static std::string without_room(const std::string& message) {
@@ -389,14 +327,9 @@ class Supervisor {
   ActorOptions with_;
   SavedModel start_, first_start_;
   Fit fit_;
-  std::vector<Member> members_;
-  std::optional<GangVerdict> verdict_;  // of the present gang, as the next two
-  std::optional<Reports> reports_;
+  KeptCheckpoints kept_;
+  std::optional<GangRanks> gang_;        // the present one, or the last
   Duration gather_within_ = seconds(1);  // longer each time: starts may be slow
-  Time grace_ = Time::max();             // for the others, after a failure
-  std::vector<SavedModel> unjudged_;     // whose reports are not complete
-  std::optional<double> valued_;         // of the last report, if it had a finite one
-  long valued_step_ = 0;
   long judged_ = 0;
   long restarted_from_ = 0;
   int unlucky_ = 0;  // restarts without a new checkpoint

@@ -12,7 +12,7 @@
 /// any other exception, calls that differ between ranks, a rank that returns before the others.
 #pragma once
 
-#include "troupe/train/detail/gang.hpp"
+#include "troupe/train/detail/training_loop.hpp"
 #include "troupe/train/worker.hpp"
 
 #include <optional>
@@ -105,14 +105,16 @@ TROUPE_API Fit supervise(Context ctx, const FitOptions& options, const SpawnWork
 
 template <auto loop, class... X>
 Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&... arguments) {
-  using A = LoopActorOf<loop>;
+  using A = TrainingActorOf<loop>;
   const SpawnWorker spawn = [&](const WorkerSetup& setup, const ActorOptions& with) {
     Actor<A> actor = ctx.with(with).template spawn<A>(setup, arguments...);
     WorkerHandle handle;
-    handle.take = [actor] { return actor.template call<&A::take>(kTakeWait); };
-    // A call whose result is dropped, since a tell to a rank that dies is told on stderr.
-    handle.begin = [actor] { static_cast<void>(actor.template call<&A::begin>()); };
-    handle.reply = [actor](bool go_on) { actor.template tell<&A::reply>(go_on); };
+    handle.take = [actor] { return actor.template call<&A::take>(); };
+    // Calls whose results are dropped, since a tell to a rank that dies is told on stderr.
+    handle.tell = [actor](const WorkerOrder& order) {
+      static_cast<void>(actor.template call<&A::tell>(order));
+    };
+    handle.watch = [actor](Position at) { static_cast<void>(actor.template call<&A::watch>(at)); };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
   };
@@ -132,7 +134,7 @@ Fit fit(Context& ctx, const FitOptions& options, X&&... arguments) {
 }
 /// The same with a lambda without captures.
 template <class L, class... X>
-  requires troupe::detail::code_only<L>
+  requires CodeOnly<L>
 Fit fit(Context& ctx, const FitOptions& options, L, X&&... arguments) {
   return internal::fit_on<L{}>(ctx, options, nullptr, std::forward<X>(arguments)...);
 }

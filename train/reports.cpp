@@ -62,6 +62,23 @@ std::optional<double> Reports::value_in(const Metrics& metrics) const {
   return found->second;
 }
 
+std::optional<Position> Reports::open() const {
+  const std::deque<One>& reports = ranks_.front().reports;
+  if (reports.empty()) return std::nullopt;
+  return reports.front().at;
+}
+
+bool Reports::waits_for(const Rank& rank, const One& report) {
+  const bool reported =
+      !rank.reports.empty() && rank.reports.front().metrics.step == report.metrics.step;
+  return !reported && !rank.over && !before(report.at, rank.now);
+}
+
+bool Reports::waits_for(int rank) const {
+  const std::deque<One>& open = ranks_.front().reports;
+  return !open.empty() && waits_for(ranks_.at(static_cast<std::size_t>(rank)), open.front());
+}
+
 void Reports::drop_older(Rank& rank, const One& report) {
   while (!rank.reports.empty() && rank.reports.front().metrics.step != report.metrics.step &&
          before(rank.reports.front().at, report.at))
@@ -74,10 +91,9 @@ std::optional<Reports::Complete> Reports::next() {
   std::vector<Rank*> with;
   for (Rank& rank : ranks_) {
     drop_older(rank, first);
+    if (waits_for(rank, first)) return std::nullopt;
     if (!rank.reports.empty() && rank.reports.front().metrics.step == first.metrics.step)
       with.push_back(&rank);
-    else if (!rank.over && !before(first.at, rank.now))
-      return std::nullopt;
   }
   Complete complete{first.metrics, std::nullopt};
   std::vector<double> losses, values;

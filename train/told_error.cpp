@@ -1,6 +1,6 @@
 #include "troupe/train/detail/told_error.hpp"
 
-#include "troupe/runtime/engine/engine.hpp"
+#include "troupe/runtime/callable.hpp"
 
 namespace troupe::train::internal {
 
@@ -46,7 +46,7 @@ Error current_error(const char* loop) {
   } catch (const Error& error) {
     return error;
   } catch (...) {
-    return troupe::detail::error_from_current_exception(loop, troupe::detail::Phase::running);
+    return failure_of_current_exception(loop);
   }
 }
 

@@ -32,7 +32,7 @@
 namespace troupe::train {
 
 namespace internal {
-class LoopHost;
+class TrainingLoop;
 }
 
 /// Throws InvalidArgument in shard() when steps or epochs are negative, or the batch is 0.
@@ -116,7 +116,8 @@ class TROUPE_API Worker {
   /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
   /// the other metrics are rank 0's; FitOptions::metric is reduced as its options say. Result:
   /// false when the gang should end here (a trial that its scheduler stops), on every rank alike.
-  /// Blocks only inside a trial.
+  /// Blocks only inside a trial, without a bound until its scheduler has decided. Throws Cancelled
+  /// when another rank ends meanwhile, so that no decision comes.
   bool report(const Metrics& metrics);
 
   /// Every rank calls it; rank 0 writes. The parts are what restore() will be given. An Engine is
@@ -139,17 +140,17 @@ class TROUPE_API Worker {
   }
 
  private:
-  friend class internal::LoopHost;
+  friend class internal::TrainingLoop;
   template <class Data>
   friend class Shard;
-  explicit Worker(internal::LoopHost& host) noexcept : host_(&host) {}
+  explicit Worker(internal::TrainingLoop& loop) noexcept : loop_(&loop) {}
   internal::PassBook& passes() noexcept;
   /// Its place among those that divide the batch.
   int batch_rank() const noexcept { return rank() / layout().tp % layout().dp; }
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
   void restored(std::uint64_t hash);
-  internal::LoopHost* host_;
+  internal::TrainingLoop* loop_;
 };
 
 namespace internal {

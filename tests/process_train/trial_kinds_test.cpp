@@ -4,6 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
 namespace trial_kinds {
 
 namespace tune = troupe::tune;
@@ -33,6 +39,25 @@ constexpr auto gang = [](tune::Trial& t, Hp, double loss) {
       loss);
 };
 
+/// The first one's gang of two waits at the barrier for the second, far longer than its timeout.
+constexpr auto unequal = [](tune::Trial& t, Hp) {
+  if (t.number() == 1) {
+    std::vector<float> model(1);
+    for (double score = 1; t.report(score, model); score += 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return;
+  }
+  const train::Fit fit = train::fit(t, {.workers = 2, .timeout = std::chrono::milliseconds(500)},
+                                    [](train::Worker& w) noexcept {
+                                      std::vector<float> model(1);
+                                      do {
+                                        w.next_step();
+                                        w.checkpoint(model);
+                                      } while (w.report({.step = w.step(), .loss = 0.0}));
+                                    });
+  if (fit.restarts() > 0) throw std::runtime_error(fit.failures().front());
+};
+
 template <auto trial, class... X>
 double best_score(X... passed) {
   troupe::Session session({.cpus = 2});
@@ -53,6 +78,24 @@ TEST(TrialKinds, NoexceptFunctionsAndLambdasAreTrials) {
 
 TEST(TrialKinds, TheScoreOfAGangIsTheMeanOfItsRanks) {
   EXPECT_EQ(best_score<gang>(0.5), 1.0);
+}
+
+TEST(TrialKinds, AGangWaitsForAVerdictLongerThanItsTimeout) {
+  troupe::Session session({.cpus = 4});
+  troupe::Context ctx = session.context();
+  const auto best = tune::optimize<unequal, Hp>(
+      ctx, space(),
+      tune::Options<tune::Pbt>{.goal = tune::maximize,
+                               .trials = 2,
+                               .scheduler = {.perturb_every = 1, .synchronous = true},
+                               .concurrent = 2,
+                               .max_failures = 0,
+                               .max_steps = 3,
+                               .seed = 1,
+                               .show = false});
+  for (const tune::TrialInfo& trial : best.board.trials)
+    EXPECT_EQ(trial.state, tune::TrialState::completed) << trial.number << ": " << trial.note;
+  EXPECT_EQ(best.notes, std::vector<std::string>{});
 }
 
 }  // namespace trial_kinds

@@ -36,6 +36,10 @@ class Reports {
   void over(int rank);
   /// Whether a report of that step of rank 0 is not complete.
   bool awaits(long step) const;
+  /// Where rank 0 made the report that the others hold back; nothing when no report is open.
+  std::optional<Position> open() const;
+  /// Whether the open report waits for this rank.
+  bool waits_for(int rank) const;
   /// The next complete report of rank 0, in their order.
   std::optional<Complete> next();
 
@@ -49,9 +53,7 @@ class Reports {
     Position now;
     bool over = false;
   };
-  static bool before(Position a, Position b) noexcept {
-    return a.step < b.step || a.operations < b.operations;
-  }
+  static bool waits_for(const Rank& rank, const One& report);
   /// Drops what no report of rank 0 will ask for.
   static void drop_older(Rank& rank, const One& report);
   std::optional<double> value_in(const Metrics& metrics) const;

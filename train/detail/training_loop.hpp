@@ -1,0 +1,92 @@
+/// The actor around a training loop.
+#pragma once
+
+#include "troupe/actors/loop_actor/loop_actor.hpp"
+#include "troupe/kernels/device/device.hpp"
+#include "troupe/runtime/callable.hpp"
+#include "troupe/train/detail/gang.hpp"
+#include "troupe/train/worker.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <tuple>
+
+namespace troupe::collective {
+class Communicator;
+class Work;
+}  // namespace troupe::collective
+
+namespace troupe::train::internal {
+
+class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
+ public:
+  explicit TrainingLoop(WorkerSetup setup);
+  ~TrainingLoop();
+  /// Emits `passed` once the loop is beyond that place, or when it has made another step or
+  /// operation: its events until then come before it.
+  void watch(Position at);
+
+ protected:
+  /// `name` is the loop's, for errors.
+  void run(const char* name, std::function<void(Worker&)> loop);
+
+ private:
+  friend class train::Worker;
+  bool begins();
+  bool verdict();
+  void next_step();
+  void go_to(long step);
+  void next_operation();
+  void moved();
+  void tell_place();
+  void connect();
+  kernels::Device& device();
+  void make_mesh(const collective::MeshShape& shape);
+  std::unique_ptr<collective::Communicator> make_world();
+  void leave(const std::vector<ToldError>& error);
+  void operate(const std::function<collective::Work(collective::Communicator&)>& operation);
+  enum class Where : std::uint8_t { group, mesh };
+  void missed(Where where);
+  void judge_mesh(const Error& error);
+  Position position() const noexcept { return {step_.load(), operations_.load()}; }
+
+  WorkerSetup setup_;
+  PassBook passes_;  // the loop's
+  std::atomic<long> step_ = 0;
+  std::atomic<std::uint64_t> operations_ = 0;
+  std::atomic<bool> watched_ = false;  // the next move is told
+  std::mutex mutex_;                   // of the next, which the destructor ends
+  std::unique_ptr<collective::Communicator> group_;
+  std::optional<collective::Mesh> mesh_;  // of splits of the group
+  std::optional<kernels::Device> device_;
+  struct Missed {
+    bool others = false;
+    int rank = -1;
+  } missed_;
+  std::stop_source stop_;
+};
+
+template <auto loop, class Parameters>
+class TrainingActor {
+  static_assert(sizeof(Parameters) == 0,
+                "troupe: a training loop is a function or a lambda without captures whose first "
+                "parameter is train::Worker&");
+};
+template <auto loop, class... P>
+class TrainingActor<loop, TypeList<Worker&, P...>> : public TrainingLoop {
+  using Loop = CallableTraits<loop>;
+  static_assert(std::is_void_v<typename Loop::Result>,
+                "troupe: a training loop returns nothing; what it finds goes into report()");
+
+ public:
+  TrainingActor(WorkerSetup setup, std::decay_t<P>... arguments) : TrainingLoop(std::move(setup)) {
+    auto kept = std::make_shared<std::tuple<std::decay_t<P>...>>(std::move(arguments)...);
+    run(Loop::name(), [kept](Worker& worker) {
+      std::apply([&](auto&... each) { Loop::call(worker, std::move(each)...); }, *kept);
+    });
+  }
+};
+template <auto loop>
+using TrainingActorOf = TrainingActor<loop, typename CallableTraits<loop>::Parameters>;
+
+}  // namespace troupe::train::internal

@@ -1,0 +1,81 @@
+/// The ranks of one gang, as their supervisor hears and tells them.
+///
+///     GangRanks ranks(options, host);
+///     for (…) ranks.add(spawn(…));
+///     while (ranks.verdict().end() == GangVerdict::End::open) {
+///       ranks.hear(Time::max());               // calls the host
+///       while (auto report = ranks.reports().next()) ranks.judge(go_on(*report));
+///       ranks.look_after();
+///     }
+#pragma once
+
+#include "troupe/actors/loop_actor/loop_controller.hpp"
+#include "troupe/train/fit.hpp"
+#include "troupe/train/internal/gang_verdict.hpp"
+#include "troupe/train/internal/reports.hpp"
+
+#include <vector>
+
+namespace troupe::train::internal {
+
+class GangRanks {
+ public:
+  class Host {
+   public:
+    virtual ~Host() = default;
+    virtual void saved(const SavedModel& model) = 0;
+    virtual void restored(std::uint64_t hash) = 0;
+    /// Its process or its actor ended.
+    virtual void died(int rank, const Error& error) = 0;
+    virtual void failed(int rank, long step, const Error& error) = 0;
+  };
+
+  GangRanks(const FitOptions& options, Host& host);
+  GangRanks(const GangRanks&) = delete;
+  GangRanks& operator=(const GangRanks&) = delete;
+  /// Calls take_down().
+  ~GangRanks();
+
+  /// The next rank.
+  void add(WorkerHandle worker);
+  bool any_ready() const;
+  bool all_ready() const;
+  /// The loops begin.
+  void begin();
+  /// Waits for the next events, at most until then, and hands on what has come.
+  void hear(Time until);
+  /// The verdict on the next report of rank 0.
+  void judge(bool go_on);
+  /// After a failure: ends waits for verdicts at once, and that for the others in the end.
+  void look_after();
+  /// Kills all ranks.
+  void take_down();
+
+  GangVerdict& verdict() noexcept { return verdict_; }
+  Reports& reports() noexcept { return reports_; }
+
+ private:
+  struct Rank {
+    WorkerHandle worker;
+    bool ready = false;
+    bool asked = false;  ///< it tells where it is when it moves
+  };
+  bool take(const std::optional<LoopController<WorkerEvent>::Heard>& heard);
+  void happened(int rank, const WorkerEvent& event);
+  void ended(int rank, const WorkerEvent& event);
+  bool keeps_waiting() const;
+  void ask_for_places();
+  void tell_all(const WorkerOrder& order);
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+
+  Host& host_;
+  GangVerdict verdict_;
+  Reports reports_;
+  std::vector<Rank> ranks_;
+  LoopController<WorkerEvent> loops_;
+  bool told_gone_ = false;
+  Time grace_ = Time::max();  // for the others, after a failure
+};
+
+}  // namespace troupe::train::internal

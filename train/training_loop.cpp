@@ -1,0 +1,226 @@
+#include "troupe/train/detail/training_loop.hpp"
+
+#include "troupe/actors/collective/nccl/nccl.hpp"
+#include "troupe/actors/collective/shm/rendezvous.hpp"
+#include "troupe/actors/collective/shm/shm.hpp"
+#include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/kernels/device/cuda.hpp"
+#include "troupe/runtime/base/deadline.hpp"
+#include "troupe/train/internal/reject.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace troupe::train::internal {
+
+TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)) {
+  WorkerEvent ready;
+  ready.kind = WorkerEvent::Kind::ready;
+  emit(std::move(ready));
+}
+
+TrainingLoop::~TrainingLoop() {
+  stop_.request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_) group_->abort("the gang is taken down");
+  }
+  stop();
+}
+
+// The loop moves and then looks whether it is watched; watch() says so and then looks where the
+// loop is. All threads see both in one order, so that one of the two sees the other.
+
+void TrainingLoop::next_step() {
+  step_.fetch_add(1);
+  moved();
+}
+
+void TrainingLoop::go_to(long step) {
+  step_.store(step);
+  moved();
+}
+
+void TrainingLoop::next_operation() {
+  operations_.fetch_add(1);
+  moved();
+}
+
+void TrainingLoop::moved() {
+  if (watched_.load() && watched_.exchange(false)) tell_place();
+}
+
+void TrainingLoop::watch(Position at) {
+  post([this, at] {
+    watched_.store(true);
+    if (before(at, position()) && watched_.exchange(false)) tell_place();
+  });
+}
+
+/// Behind all events of the loop until here: they were emitted before it moved.
+void TrainingLoop::tell_place() {
+  WorkerEvent passed;
+  passed.kind = WorkerEvent::Kind::passed;
+  passed.at = position();
+  emit(std::move(passed));
+}
+
+/// On the report that was emitted last. No bound: it may be a person's or a scheduler's affair.
+bool TrainingLoop::verdict() {
+  next_operation();
+  const std::optional<WorkerOrder> order = next();
+  if (!order) return false;  // the gang is taken down
+  if (order->kind == WorkerOrder::Kind::verdict) return order->go_on;
+  missed_ = {true, order->missed_rank};
+  throw Cancelled(Code::cancelled,
+                  "train: another rank has ended, so no verdict on this report will come",
+                  Outcome::executed);
+}
+
+/// False: the gang was taken down first.
+bool TrainingLoop::begins() {
+  const std::optional<WorkerOrder> order = next();
+  return order && order->kind == WorkerOrder::Kind::begin;
+}
+
+void TrainingLoop::connect() {
+  if (setup_.world == 1) return;
+  const Duration timeout(setup_.timeout_ns);
+  const Time deadline = deadline_after(steady_now(), timeout);
+  Fd memory;
+  if (setup_.rank == 0) {
+    memory = collective::create_shm_group({.size = setup_.world, .generation = setup_.generation});
+    collective::share_group(setup_.rendezvous, memory, setup_.world - 1, deadline);
+  } else {
+    memory = collective::fetch_group(setup_.rendezvous, deadline);
+  }
+  auto group = collective::join_shm_group(memory, setup_.rank, setup_.generation, timeout);
+  const std::lock_guard lock(mutex_);
+  group_ = std::move(group);
+}
+
+/// Others that wait for this rank hear at once that it does not come any more.
+void TrainingLoop::leave(const std::vector<ToldError>& error) {
+  const std::lock_guard lock(mutex_);
+  if (!group_) return;
+  if (!error.empty()) group_->abort("the loop of another rank threw: " + error.front().message);
+  group_.reset();
+  mesh_.reset();  // behind the group: who waits in it finds that this rank has left
+}
+
+kernels::Device& TrainingLoop::device() {
+  if (device_) return *device_;
+  if (setup_.gpus <= 0) {
+    const int threads = std::clamp(static_cast<int>(setup_.cpus), 1, 256);
+    return device_.emplace(kernels::cpu_device({.threads = threads}));
+  }
+  try {
+    return device_.emplace(kernels::cuda_device());
+  } catch (const Unavailable& e) {
+    throw Infeasible(Code::infeasible,
+                     "train: a GPU is reserved for rank " + std::to_string(setup_.rank) + ", and " +
+                         e.message() +
+                         ": start the node with as many GPUs as CUDA finds there, or set "
+                         "gpus_per_worker to 0");
+  }
+}
+
+/// All ranks, for memory of the device.
+std::unique_ptr<collective::Communicator> TrainingLoop::make_world() {
+  const bool shares = setup_.gpus > 0 && setup_.gpus < 1;
+  if (shares && std::getenv("NCCL_MULTI_RANK_GPU_ENABLE") == nullptr)
+    reject(
+        "Worker::mesh(): gpus_per_worker is below 1, and NCCL takes one rank for each GPU: give "
+        "each rank a whole one");
+  const kernels::Device& mine = device();
+  auto host = group_->split(0, setup_.rank);
+  try {
+    return collective::join_device_group(std::move(host), mine);
+  } catch (const Unavailable& e) {
+    throw Infeasible(Code::infeasible, "train: the ranks have GPUs, and " + e.message());
+  }
+}
+
+void TrainingLoop::make_mesh(const collective::MeshShape& shape) {
+  if (shape.ranks() != setup_.world)
+    reject("Worker::mesh(): a shape of " + std::to_string(shape.ranks()) +
+           " ranks does not divide a gang of " + std::to_string(setup_.world) +
+           ": choose sizes whose product is that");
+  next_operation();
+  if (!group_) {
+    mesh_ = collective::make_mesh(nullptr, shape);
+    return;
+  }
+  try {
+    mesh_ = collective::make_mesh(make_world(), shape);
+  } catch (const InvalidArgument&) {
+    throw;
+  } catch (const Infeasible&) {
+    throw;
+  } catch (...) {
+    missed(Where::group);
+    throw;
+  }
+}
+
+void TrainingLoop::operate(
+    const std::function<collective::Work(collective::Communicator&)>& operation) {
+  next_operation();
+  if (!group_) return;
+  try {
+    operation(*group_).wait();
+  } catch (const InvalidArgument&) {
+    throw;  // this rank or another asked for what the others did not
+  } catch (...) {
+    missed(Where::group);
+    throw;
+  }
+}
+
+/// Remembers who had left before the operation that all others are in. One of the mesh has no
+/// number in the group: who has left the group comes to no more of them.
+void TrainingLoop::missed(Where where) {
+  missed_.others = true;
+  const std::vector<collective::RankProgress> all = group_->progress();
+  const collective::RankProgress& mine = all[static_cast<std::size_t>(setup_.rank)];
+  for (std::size_t rank = 0; rank < all.size() && missed_.rank < 0; ++rank)
+    if (all[rank].state == collective::RankProgress::State::left &&
+        (where == Where::mesh || all[rank].sequence < mine.sequence))
+      missed_.rank = static_cast<int>(rank);
+}
+
+/// The loop let out an error that an operation of the mesh may have ended in: then others have ended
+/// the mesh, or this rank has found them missing. An error of another call unwinds what was under
+/// way, and so gives the mesh up.
+void TrainingLoop::judge_mesh(const Error& error) {
+  const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
+                         error.code() == Code::timed_out;
+  if (!mesh_ || !group_ || !of_others || missed_.others) return;
+  if (group_->is_over() && !group_->was_given_up()) missed(Where::mesh);
+}
+
+void TrainingLoop::run(const char* name, std::function<void(Worker&)> loop) {
+  LoopActor::run([this, name, loop = std::move(loop)] {
+    WorkerEvent end;
+    try {
+      if (begins()) {
+        connect();
+        const kernels::FlushDenormals flush;  // the loop computes here
+        Worker worker(*this);
+        loop(worker);
+      }
+    } catch (...) {
+      const Error error = current_error(name);
+      judge_mesh(error);
+      end.error = told(error);
+      end.missed_others = missed_.others;
+      end.missed_rank = missed_.rank;
+    }
+    end.at = position();
+    const std::vector<ToldError> error = end.error;
+    emit(std::move(end));
+    leave(error);
+  });
+}
+
+}  // namespace troupe::train::internal
