@@ -26,7 +26,7 @@
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <map>

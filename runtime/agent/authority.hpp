@@ -21,7 +21,7 @@
 /// objects, whose ids nobody guesses: who knows an id was given it.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -63,8 +63,8 @@ struct Rule {
 enum class PeerOwn : std::uint8_t {
   anything,  ///< a question or request that any node may have
   process,   ///< a process, lease or proxy of that node: RemoteTable
-  count,     ///< of a ref, for that node or in its name: OwnerTable
-  object,    ///< that this node borrows from it, or looks for there: OwnerTable, Replicas
+  count,     ///< of a ref, for that node or in its name: ReferenceTable
+  object,    ///< that this node borrows from it, or looks for there: ReferenceTable, Replicas
   copy,      ///< that it asked for, or was asked for: Replicas
   transfer,  ///< that was asked of it, or by it: Transfers
   program,   ///< of a job whose driver is there: Programs

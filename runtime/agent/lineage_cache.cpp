@@ -38,9 +38,9 @@ void LineageCache::keep(ProcessIndex from, JobNumber job, const wire::KeptCall& 
   call.known_to = {from};
   wire::each_id(message, [&](ObjectId id, std::size_t, bool is_made) {
     if (!is_made)
-      owners_.hold(id, kSelf, +1);
+      references_.hold(id, kSelf, +1);
     else if (const auto needed = calls_.find(id.high); needed != calls_.end())
-      needed->second.uses += TROUPE_MUTANT("owners.forgets_needed_calls") ? 0 : 1;
+      needed->second.uses += TROUPE_MUTANT("references.forgets_needed_calls") ? 0 : 1;
   });
   call.bytes = bytes_of(message, payload);
   bytes_ += call.bytes;
@@ -53,7 +53,7 @@ void LineageCache::made(ProcessIndex from, const wire::MadeBy& message) {
   const auto found = calls_.find(message.call);
   if (found == calls_.end() || !is_known_to(found->second, from)) return;
   found->second.message.retries_left = message.retries_left;
-  if (objects_.count(message.object) != 0 || !owners_.made_by_kept_call(from, message.object))
+  if (objects_.count(message.object) != 0 || !references_.made_by_kept_call(from, message.object))
     return;
   objects_[message.object] = message.call;
   found->second.made.push_back({message.object, message.result});
@@ -116,7 +116,7 @@ void LineageCache::look_after(const Orphan& orphan, std::optional<ProcessIndex> 
   Call* call = call_of(orphan.object);
   if (call == nullptr) return give_up(orphan, kUnknown);
   // It may have come with another object of the same call.
-  if (const auto maker = owners_.maker_of(orphan.object))
+  if (const auto maker = references_.maker_of(orphan.object))
     return out_.send(*maker, wire::Rebuild{orphan.object, orphan.lost}, {});
   if (!process) process = out_.find_process(call->job);
   if (process) return entrust(orphan, *process);
@@ -141,9 +141,9 @@ void LineageCache::give_up(const Orphan& orphan, const std::string& why) {
   ErrorInfo info;
   info.code = Code::object_lost;
   info.message = "the bytes of an object are gone, and cannot be computed again: " + why;
-  if (const wire::Value* lost = owners_.value_of(orphan.lost); lost != nullptr && lost->error)
+  if (const wire::Value* lost = references_.value_of(orphan.lost); lost != nullptr && lost->error)
     info.cause = lost->error;
-  owners_.gone(orphan.object, Error(std::move(info)));
+  references_.gone(orphan.object, Error(std::move(info)));
 }
 
 /// The call and those that made its arguments, as far as those are gone; arguments first. Linear,
@@ -212,7 +212,7 @@ void LineageCache::hand_over(Call& call, ProcessIndex to) {
       if (is_made)
         made.push_back(static_cast<std::uint32_t>(position));
       else
-        owners_.hold(id, to, TROUPE_MUTANT("owners.entrusts_uncounted") ? 0 : 1);
+        references_.hold(id, to, TROUPE_MUTANT("references.entrusts_uncounted") ? 0 : 1);
     });
     std::sort(made.begin(), made.end());
     copy.made = std::move(made);
@@ -220,7 +220,7 @@ void LineageCache::hand_over(Call& call, ProcessIndex to) {
     call.known_to.push_back(to);
   }
   for (const Made& made : call.made)
-    if (owners_.entrust(made.object, to))
+    if (references_.entrust(made.object, to))
       out_.send(
           to, wire::MadeBy{made.object, call.message.number, made.index, call.message.retries_left},
           {});
@@ -244,7 +244,7 @@ void LineageCache::let_go_of_inputs(Call& call, std::vector<std::uint64_t>& unus
   const wire::KeptCall message = std::exchange(call.message, {});
   wire::each_id(message, [&](ObjectId id, std::size_t, bool is_made) {
     if (!is_made) {
-      owners_.hold(id, kSelf, -1);
+      references_.hold(id, kSelf, -1);
     } else if (const auto needed = calls_.find(id.high); needed != calls_.end()) {
       if (--needed->second.uses == 0) unused.push_back(id.high);
     }

@@ -1,6 +1,6 @@
 /// Calls of this node's workers whose results others can name, kept for a time when the worker has
 /// ended: then another process of its job takes the call over and makes it again (the client's
-/// lineage, client/lineage.hpp). A plain state machine beside OwnerTable.
+/// lineage, client/lineage.hpp). A plain state machine beside ReferenceTable.
 ///
 /// A call that is kept must not keep its arguments' memory where it can be helped. So an argument
 /// that a task of the same worker made is named by the kept call of that task; any other is held,
@@ -9,18 +9,18 @@
 ///
 ///     kept.keep(from, job, call, payload);  // a KeptCall, arguments before who needs them
 ///     kept.made(from, made_by);             // an object that may have to be computed again
-///     kept.orphaned(object, lost);          // the OwnerTable says so: → out.find_process(job)
+///     kept.orphaned(object, lost);          // the ReferenceTable says so: → out.find_process(job)
 ///     kept.serve(job, process);             // → KeptCall, MadeBy and Rebuild to that process
-///     kept.carry_out();                     // again while pending(), and owners.settle()
+///     kept.carry_out();                     // again while pending(), and references.settle()
 ///
 /// Invariants: KEPT-1 bytes() is what the calls that are kept take, with the arguments held for
 /// them. KEPT-2 a call is known as long as a process may name it, an object that it made has a
 /// record, or a known call needs it. KEPT-3 who takes a call over has every call that it needs
 /// whose result is gone, before it. KEPT-4 each orphan is rebuilt by somebody, or gone() for the
-/// OwnerTable.
+/// ReferenceTable.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/units.hpp"
 
 #include <map>
@@ -44,19 +44,19 @@ class LineageCache {
     virtual void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) = 0;
   };
 
-  LineageCache(OwnerTable& owners, Out& out, Bytes limit)
-      : owners_(owners), out_(out), limit_(limit.count) {}
+  LineageCache(ReferenceTable& references, Out& out, Bytes limit)
+      : references_(references), out_(out), limit_(limit.count) {}
 
   void keep(ProcessIndex from, JobNumber job, const wire::KeptCall& call, BlobView payload);
   void made(ProcessIndex from, const wire::MadeBy& message);
   void forget(ProcessIndex from, std::uint64_t number);
-  /// Precondition: all that it said has been read, and the OwnerTable knows.
+  /// Precondition: all that it said has been read, and the ReferenceTable knows.
   void process_died(ProcessIndex process);
   /// Nothing of the job is computed again any more.
   void job_over(JobNumber job, const std::string& why);
   void serve(JobNumber job, ProcessIndex process);
 
-  // --- from the OwnerTable; they take effect with carry_out()
+  // --- from the ReferenceTable; they take effect with carry_out()
   void orphaned(ObjectId object, ObjectId lost) { orphans_.push_back({object, lost}); }
   void released(ObjectId object) { released_.push_back(object); }
   void carry_out();
@@ -99,7 +99,7 @@ class LineageCache {
   void let_go_of_inputs(Call& call, std::vector<std::uint64_t>& unused);
   void drop_unused(std::uint64_t number);
 
-  OwnerTable& owners_;
+  ReferenceTable& references_;
   Out& out_;
   std::uint64_t limit_;
   std::size_t bytes_ = 0;

@@ -9,7 +9,7 @@
 /// said is the answer.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 

@@ -1,6 +1,6 @@
 /// The objects of this node that have a name in the cluster: held here until control says that
 /// nothing has the name any more. A plain state machine between processes, control and the
-/// OwnerTable.
+/// ReferenceTable.
 ///
 ///     named.ask(process, message, {.owner = node, .job = job, .bytes = n});  // NameObject leaves
 ///     named.replied(answer);                                // out.answer()
@@ -17,7 +17,7 @@
 /// keeper this node is. NAMED-2 what a process asks is answered once, if it lives.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/control/messages.hpp"
 
 #include <map>

@@ -4,7 +4,7 @@
 ///
 ///     spawns.add(process, std::move(message), payload, job, near);
 ///     for (auto& spawn : spawns.settled()) actors.create(...);   // after each
-///     OwnerTable::settle()
+///     ReferenceTable::settle()
 ///
 /// An object is free when two settle() in a row have found it without a holder.
 #pragma once

@@ -135,7 +135,7 @@ Node::Node(NodeOptions options)
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      kept_(owners_, heirs_, wire::lineage_limit(false)),
+      kept_(references_, heirs_, wire::lineage_limit(false)),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
@@ -152,7 +152,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       // A program's own cluster has all its nodes from the start; its list may be short for a
       // moment while control starts again.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      kept_(owners_, heirs_, wire::lineage_limit(false)),
+      kept_(references_, heirs_, wire::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   named_.start(id_);
@@ -239,7 +239,7 @@ void Node::loop() {
 
 /// True: there is more to settle.
 bool Node::settle() {
-  const bool more = owners_.settle();
+  const bool more = references_.settle();
   for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
     const Process* process = find(spawn.process);
     if (process == nullptr)
@@ -465,12 +465,12 @@ void Node::bury(Process& process) {
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
-  owners_.process_died(index, reason);
+  references_.process_died(index, reason);
   const InFlightRefs::Died given = in_flight_refs_.died(index, peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
     if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
-  for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
+  for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   kept_.process_died(index);
   replicas_.process_died(index);
   location_query_.process_died(index);

@@ -1,5 +1,5 @@
 /// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in
-/// LeaseTable, OwnerTable, ActorHost (with control's Directory behind it) and the store's Host.
+/// LeaseTable, ReferenceTable, ActorHost (with control's Directory behind it) and the store's Host.
 ///
 /// A private node serves the one driver at the other end of a socket. A node of a cluster has
 /// neighbours besides (RemoteTable, Network, Transfers), drivers that come in through its local
@@ -25,10 +25,10 @@
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/object_accounting.hpp"
-#include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replicas.hpp"
 #include "troupe/runtime/agent/reports.hpp"
@@ -62,7 +62,7 @@ struct NodeOptions : process::NodeOffer {
   std::string name = "node";
 };
 
-class Node final : private OwnerTable::Out,
+class Node final : private ReferenceTable::Out,
                    private ActorHost::Out,
                    private RemoteTable::Out,
                    private Network::Handler,
@@ -508,7 +508,7 @@ class Node final : private OwnerTable::Out,
   void failed(ObjectId object, NodeId from, const Error& error) override;
   void short_of_memory(std::uint64_t bytes) override;
 
-  // OwnerTable::Out
+  // ReferenceTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
              BlobView payload) override;
   void free(const wire::Location& location) override;
@@ -558,7 +558,7 @@ class Node final : private OwnerTable::Out,
   bool memory_came_ = false;             ///< transfers are to be told
   std::optional<Error> memory_refused_;  ///< or so
   scheduling::LeaseTable leases_;
-  OwnerTable owners_{*this};
+  ReferenceTable references_{*this};
   Heirs heirs_{*this};
   LineageCache kept_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node
@@ -658,7 +658,7 @@ class Node final : private OwnerTable::Out,
   std::map<NodeId, std::deque<Report>> reports_;
 
   std::map<ProcessIndex, NodeId> dead_nodes_;  ///< an owner's copies are found by its id
-  Replicas replicas_{owners_, *this, {.names = true}};
+  Replicas replicas_{references_, *this, {.names = true}};
   NamedObjects named_{*this};
   std::map<std::uint64_t, ObjectId> name_questions_;  ///< of copies whose owners are lost
   LocationQuery location_query_{*this};

@@ -169,7 +169,7 @@ void Node::keep_in_touch(Time now) {
   const std::set<NodeId> watched = watched_nodes();
   for (const NodeId node : known_nodes_)
     network_->keep_in_touch(node, watched.count(node) != 0 || remote_.talks_to(node) ||
-                                      owners_.borrows_from(index_of(node)));
+                                      references_.borrows_from(index_of(node)));
   std::vector<NodeId> out_of_reach = network_->out_of_reach(now, control::kMaxUnreachable);
   if (out_of_reach == out_of_reach_) return;
   std::swap(out_of_reach, out_of_reach_);
@@ -230,12 +230,13 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return;
   }
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
-    return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
+    return references_.peer_hold(index_of(from), hold->object, owner_index(hold->holder),
+                                 hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
     return wire::is_copy(await->object) ? replicas_.on_await(from, await->object)
-                                        : owners_.await(await->object, index_of(from), false);
+                                        : references_.await(await->object, index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
-    return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
+    return references_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message))
     return on_ready(from, *ready, decoded.payload);
   if (on_replica_message(from, message)) return;
@@ -267,7 +268,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
   dead_nodes_[index_of(node)] = node;
-  if (const auto forgotten = owners_.node_died(index_of(node), Error(ErrorInfo(info)))) {
+  if (const auto forgotten = references_.node_died(index_of(node), Error(ErrorInfo(info)))) {
     dead_nodes_.erase(*forgotten);
     remote_.forget_node(*forgotten);
   }
@@ -311,7 +312,7 @@ void Node::exit_now(const std::string& why) {
   go_down(why);
 }
 
-// --- OwnerTable::Out, Transfers::Out, Programs::Out
+// --- ReferenceTable::Out, Transfers::Out, Programs::Out
 // --------------------------------------------------------------
 
 void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
@@ -339,9 +340,9 @@ void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
 }
 
 std::optional<Transfers::Held> Node::find(ObjectId object) {
-  const wire::Value* value = owners_.value_of(served(object));
+  const wire::Value* value = references_.value_of(served(object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  const bool own = !owners_.owner_of(object);
+  const bool own = !references_.owner_of(object);
   if (!spiller_) return Transfers::Held{value->location, value->location, own};
   const auto at = spiller_->where(wire::store_location(value->location));
   if (!at) return std::nullopt;
@@ -350,13 +351,13 @@ std::optional<Transfers::Held> Node::find(ObjectId object) {
 
 void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
   may_spill(location);
-  owners_.pulled(replicas_.pulled(object, from) ? wire::original_of(object) : object, location);
+  references_.pulled(replicas_.pulled(object, from) ? wire::original_of(object) : object, location);
 }
 
 void Node::failed(ObjectId object, NodeId from, const Error& error) {
   if (replicas_.pull_failed(object, from, error)) return;
   if (reading_.count(object) != 0) return;  // its owner has died meanwhile
-  owners_.pull_failed(object, error);
+  references_.pull_failed(object, error);
 }
 
 }  // namespace troupe::agent

@@ -38,7 +38,7 @@ void Node::copy_over(ObjectId object) {
 
 /// What is on this node's own disk is brought back first.
 void Node::begin_copy(ObjectId object, Time now) {
-  const OwnerTable::Abroad held = owners_.held_abroad(object);
+  const ReferenceTable::Abroad held = references_.held_abroad(object);
   if (held.value == nullptr) return copy_plan_.skipped(object);
   const bool shared = held.value->kind == wire::Value::Kind::shared;
   const std::uint64_t bytes = shared ? held.value->location.length : held.payload.size();
@@ -55,7 +55,7 @@ void Node::begin_copy(ObjectId object, Time now) {
 
 /// What the owner would answer to a PeerAwait, with the bytes behind it.
 void Node::write_copy(ObjectId object, Time now) {
-  const OwnerTable::Abroad held = owners_.held_abroad(object);
+  const ReferenceTable::Abroad held = references_.held_abroad(object);
   if (held.value == nullptr || copy_plan_.is_over(object))
     return copy_plan_.ended(object, now, false);
   objectstore::Pinned view;
@@ -93,7 +93,7 @@ NodeId Node::node_behind(ProcessIndex owner) const {
   return dead != dead_nodes_.end() ? dead->second : remote_.node_of(owner).value_or(NodeId{});
 }
 
-/// Its value; answered by owners_.ready_from_owner().
+/// Its value; answered by references_.ready_from_owner().
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   const Time until = steady_now() + kAnswersWithin;
   looking_[object] = {owner, until, {}};
@@ -101,7 +101,7 @@ void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   copies_->look(node_behind(owner), object);
 }
 
-/// Its bytes; answered by owners_.pulled() or pull_failed().
+/// Its bytes; answered by references_.pulled() or pull_failed().
 void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   const auto [at, fresh] = reading_.try_emplace(object);
   if (!fresh) {  // the folder has kept others waiting for it for too long
@@ -147,7 +147,7 @@ void Node::room_for_copy(ObjectId object) {
 
 void Node::copy_has_no_room(ObjectId object, const Error& why) {
   reading_.erase(object);
-  owners_.pull_failed(object, why);
+  references_.pull_failed(object, why);
 }
 
 void Node::copy_looked_at(objectstore::CopyDone& done, Time now) {
@@ -170,7 +170,7 @@ void Node::copy_looked_at(objectstore::CopyDone& done, Time now) {
     if (is_whole && take_value(owner, kSelf, *ready, decoded->payload)) return;
     done.error = Error(Code::object_lost, "its copy makes no sense");
   }
-  owners_.ready_from_owner(owner, done.object, lost_with_its_node(*done.error), {});
+  references_.ready_from_owner(owner, done.object, lost_with_its_node(*done.error), {});
 }
 
 void Node::copy_read(const objectstore::CopyDone& done) {
@@ -178,19 +178,19 @@ void Node::copy_read(const objectstore::CopyDone& done) {
   Reading& reading = found.mapped();
   reading_bytes_ -= reading.bytes;
   if (reading.given_up) return;
-  if (done.error) return owners_.pull_failed(done.object, *done.error);
+  if (done.error) return references_.pull_failed(done.object, *done.error);
   const objectstore::Location at = host_->local().seal(std::move(reading.memory), 0, reading.bytes);
   const auto adopted = host_->adopt(0, at);
   TROUPE_ASSERT(adopted.ok(), "the agent's own object can be adopted");
   may_spill(wire::wire_location(at));
-  owners_.pulled(done.object, wire::wire_location(at));
+  references_.pulled(done.object, wire::wire_location(at));
 }
 
 /// Whoever waits for a folder that does not answer is told. Memory stays the disk's thread's until
 /// it has done with it.
 void Node::expire_copies(Time now) {
   const Error slow(Code::object_lost, "the shared spill folders did not answer within 30 s");
-  for (const ObjectId object : std::exchange(too_late_, {})) owners_.pull_failed(object, slow);
+  for (const ObjectId object : std::exchange(too_late_, {})) references_.pull_failed(object, slow);
   if (now < copies_due_) return;
   copies_due_ = Time::max();
   for (auto at = looking_.begin(); at != looking_.end();) {
@@ -205,7 +205,7 @@ void Node::expire_copies(Time now) {
       continue;
     }
     const auto late = looking_.extract(at++);
-    owners_.ready_from_owner(late.mapped().owner, late.key(), lost_with_its_node(slow), {});
+    references_.ready_from_owner(late.mapped().owner, late.key(), lost_with_its_node(slow), {});
   }
   for (auto& [object, reading] : reading_) {
     if (!reading.memory || reading.given_up) continue;
@@ -214,7 +214,7 @@ void Node::expire_copies(Time now) {
       continue;
     }
     reading.given_up = true;
-    owners_.pull_failed(object, slow);
+    references_.pull_failed(object, slow);
   }
 }
 

@@ -19,15 +19,15 @@ bool Node::Claims::may_return(ProcessIndex who, std::uint64_t lease) const {
 bool Node::Claims::may_count(ProcessIndex who, const wire::Hold& hold) const {
   if (hold.process == who) return true;
   if (hold.process == kSelf || hold.process >= node.next_process_) return false;
-  if (hold.delta >= 0 || node.owners_.is_dead(hold.process)) return true;
-  if (node.owners_.is_node(hold.process))
-    return node.owners_.unsent(who, hold.process, hold.object) + hold.delta >= 0;
+  if (hold.delta >= 0 || node.references_.is_dead(hold.process)) return true;
+  if (node.references_.is_node(hold.process))
+    return node.references_.unsent(who, hold.process, hold.object) + hold.delta >= 0;
   return hold.delta == -1 &&
          node.in_flight_refs_.gave(who, hold.process, {hold.frame, hold.waiting}, hold.object);
 }
 
 bool Node::Claims::may_make(ProcessIndex who, ObjectId object) const {
-  return !node.owners_.is_anothers(object, who);
+  return !node.references_.is_anothers(object, who);
 }
 
 bool Node::Claims::may_place(ProcessIndex who, const wire::Location& place) const {
@@ -35,7 +35,7 @@ bool Node::Claims::may_place(ProcessIndex who, const wire::Location& place) cons
 }
 
 bool Node::Claims::may_create(ProcessIndex, const wire::CreateActor& create) const {
-  return !node.owners_.is_made(create.lifetime) && !node.actors_.was_made_here(create.actor);
+  return !node.references_.is_made(create.lifetime) && !node.actors_.was_made_here(create.actor);
 }
 
 // --- the door

@@ -138,7 +138,7 @@ void Node::open_spiller() {
     spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_, waiting);
     break;
   }
-  owners_.ask_of_bytes([this](const wire::Location& location) {
+  references_.ask_of_bytes([this](const wire::Location& location) {
     const objectstore::Location name = wire::store_location(location);
     if (spiller_ && (!spiller_->is_good(name) || spiller_->is_spilled(name)))
       return spiller_->is_good(name);
@@ -164,7 +164,7 @@ void Node::open_copies() {
                           "no use: " +
                               opened.error().message());
   copies_ = *std::move(opened);
-  owners_.keep_copies();
+  references_.keep_copies();
 }
 
 std::uint64_t Node::ask(Asked asked) {
@@ -324,7 +324,7 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
 bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   const auto* request = std::get_if<wire::PullRequest>(&message);
   if (request == nullptr || !spiller_) return false;
-  const wire::Value* value = owners_.value_of(served(request->object));
+  const wire::Value* value = references_.value_of(served(request->object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return false;
   const objectstore::Location name = wire::store_location(value->location);
   if (!spiller_->is_spilled(name)) return false;

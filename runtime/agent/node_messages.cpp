@@ -79,11 +79,11 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    },
                    [&](wire::Escape& m) {
                      counted(m.value);
-                     owners_.escape(from.index, m.object, m.value, payload);
+                     references_.escape(from.index, m.object, m.value, payload);
                    },
                    [&](wire::Fulfil& m) {
                      counted(m.value);
-                     owners_.fulfil(m.object, m.value, payload);
+                     references_.fulfil(m.object, m.value, payload);
                    },
                    [&](wire::Hold& m) { on_hold(from, m); },
                    [&](wire::Arrived& m) {
@@ -91,13 +91,13 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                      drop_written_since({from.index, m.peer});
                    },
                    [&](wire::CallSite& m) { on_call_site(from, m); },
-                   [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
-                   [&](wire::Rebuild& m) { owners_.rebuild(m.object, from.index, m.lost); },
+                   [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
+                   [&](wire::Rebuild& m) { references_.rebuild(m.object, from.index, m.lost); },
                    [&](wire::Rebuilt& m) {
                      counted(m.value);
-                     owners_.rebuilt(from.index, m.object, m.value, payload);
+                     references_.rebuilt(from.index, m.object, m.value, payload);
                    },
-                   [&](wire::Lineage& m) { owners_.keeps_lineage(from.index, m.object); },
+                   [&](wire::Lineage& m) { references_.keeps_lineage(from.index, m.object); },
                    [&](wire::KeptCall& m) { kept_.keep(from.index, from.job_number, m, payload); },
                    [&](wire::MadeBy& m) { kept_.made(from.index, m); },
                    [&](wire::ForgetCall& m) { kept_.forget(from.index, m.number); },
@@ -278,7 +278,7 @@ void Node::on_call_site(Process& from, const wire::CallSite& message) {
 }
 
 void Node::on_hold(const Process& from, const wire::Hold& message) {
-  owners_.hold(message.object, message.process, message.delta, from.index);
+  references_.hold(message.object, message.process, message.delta, from.index);
   const InFlightRefs::Frame frame{message.frame, message.waiting};
   if (message.delta > 0)
     in_flight_refs_.counted(from.index, message.process, frame, message.object);
@@ -288,9 +288,9 @@ void Node::on_hold(const Process& from, const wire::Hold& message) {
 
 /// What a dead process had given to this one never comes.
 void Node::undo(ProcessIndex process, const InFlightRefs::Undone& undone) {
-  for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
+  for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
-  owners_.forget(undone.forgotten);
+  references_.forget(undone.forgotten);
 }
 
 /// From here on the owner table frees what the value names.
@@ -356,7 +356,7 @@ ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
     for (int step = 0;
          value != nullptr && value->kind == wire::Value::Kind::forwarded && step < kMostSteps;
          ++step)
-      value = owners_.value_of(object = value->forward);
+      value = references_.value_of(object = value->forward);
     NodeId node;
     std::uint64_t bytes = 0;
     if (value != nullptr && value->kind == wire::Value::Kind::shared) {
@@ -380,7 +380,7 @@ ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(
       Cases{[&](wire::CreateActor& m) {
-              owners_.stands_for(m.lifetime, m.actor, from.index);
+              references_.stands_for(m.lifetime, m.actor, from.index);
               hold_creation(m.creation);
               if (m.name.empty())
                 return actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));

@@ -10,7 +10,7 @@ namespace troupe::agent {
 void Node::on_name_object(Process& from, const wire::NameObject& message) {
   NamedObjects::Facts facts;
   if (message.verb == wire::NameObject::Verb::detach) {
-    const wire::Value* value = owners_.value_of(message.object);
+    const wire::Value* value = references_.value_of(message.object);
     std::optional<Error> error;
     if (value == nullptr)
       error = Error(Code::invalid_argument, "what gets a name has no value yet");
@@ -21,13 +21,13 @@ void Node::on_name_object(Process& from, const wire::NameObject& message) {
     facts.owner = owner_of(message.object);
     facts.job = from.job;
     facts.bytes = place_of(message.object).bytes;
-    owners_.may_be_found(message.object);
+    references_.may_be_found(message.object);
   }
   named_.ask(from.index, message, facts);
 }
 
 void Node::hold_named(ObjectId object, std::int32_t delta) {
-  owners_.hold(object, kSelf, delta);
+  references_.hold(object, kSelf, delta);
 }
 
 void Node::to_control(const control::NameObject& message) {
@@ -42,8 +42,8 @@ void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
   Process* to = find(process);
   if (to == nullptr) return;
   if (answer.object) {
-    if (what.owner != id_) owners_.borrow(answer.object, owner_index(what.owner), kSelf);
-    owners_.hold(answer.object, process, +1);
+    if (what.owner != id_) references_.borrow(answer.object, owner_index(what.owner), kSelf);
+    references_.hold(answer.object, process, +1);
   }
   send(*to, answer);
 }
@@ -73,18 +73,19 @@ void Node::on_locate(const Process& from, const wire::Locate& message) {
 
 wire::PeerPlace Node::place_of(ObjectId object) {
   wire::PeerPlace place;
-  const wire::Value* value = owners_.value_of(object);
+  const wire::Value* value = references_.value_of(object);
   for (int step = 0; value != nullptr && value->kind == wire::Value::Kind::forwarded &&
                      step < LocationQuery::kMostSteps;
        ++step)
-    value = owners_.value_of(place.forward = value->forward);
+    value = references_.value_of(place.forward = value->forward);
   const ObjectId last = place.forward ? place.forward : object;
   // What this node keeps for another is apart from what it holds as a borrower.
   const bool elsewhere = value == nullptr || value->kind == wire::Value::Kind::remote;
   if (elsewhere && wire::has_copies(last))
-    if (const wire::Value* copy = owners_.value_of(wire::copy_of(last))) value = copy;
+    if (const wire::Value* copy = references_.value_of(wire::copy_of(last))) value = copy;
   if (value == nullptr) {
-    if (owners_.knows(last) && !owners_.owner_of(last)) place.state = wire::PlaceState::pending;
+    if (references_.knows(last) && !references_.owner_of(last))
+      place.state = wire::PlaceState::pending;
     return place;
   }
   switch (value->kind) {

@@ -62,7 +62,7 @@ std::uint64_t bytes_of(const wire::Value& value) {
   }
 }
 
-wire::MemoryObject::State state_of(const OwnerTable::Seen& seen) {
+wire::MemoryObject::State state_of(const ReferenceTable::Seen& seen) {
   using State = wire::MemoryObject::State;
   if (!seen.ready) return State::pending;
   switch (seen.value.kind) {
@@ -185,7 +185,7 @@ wire::MemoryReport Node::memory_report() {
 
   Largest rows;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>> named;
-  owners_.each([&](const OwnerTable::Seen& seen) {
+  references_.each([&](const ReferenceTable::Seen& seen) {
     const wire::Location& at = seen.value.location;
     if (seen.ready && seen.value.kind == wire::Value::Kind::shared)
       named.emplace(at.segment, at.slot, at.generation);

@@ -98,14 +98,14 @@ void Node::send_notices() {
   }
 }
 
-// --- OwnerTable::Out
+// --- ReferenceTable::Out
 // ---------------------------------------------------------------------------------------------------
 
 /// A value of ours as another node takes it.
 wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
   wire::PeerReady ready{object, value, {}};
   wire::for_each_ref(value, [&](ObjectId id) {
-    const auto owner = owners_.owner_of(id);
+    const auto owner = references_.owner_of(id);
     ready.refs.push_back({id, owner ? name_of(*owner, id, {}) : id_});
   });
   if (value.kind == wire::Value::Kind::shared) {
@@ -122,7 +122,7 @@ void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value
     return network_->send(*node, answer_of(object, value), payload);
   NodeId holder;
   if (value.kind == wire::Value::Kind::remote)
-    if (const auto owner = owners_.owner_of(object))
+    if (const auto owner = references_.owner_of(object))
       holder = remote_.node_of(*owner).value_or(NodeId{});
   if (Process* to = find(process)) send(*to, wire::Ready{object, value, holder}, payload);
 }
@@ -180,20 +180,20 @@ void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobV
   Process* to = find(worker);
   if (to == nullptr) return;
   for (const wire::OwnedRef& ref : refs) {
-    if (ref.owner != id_) owners_.borrow(ref.object, owner_index(ref.owner), kSelf);
-    owners_.hold(ref.object, worker, +1);
+    if (ref.owner != id_) references_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    references_.hold(ref.object, worker, +1);
   }
   send(*to, start, payload);
 }
 
 void Node::hold_creation(const wire::Call& creation) {
   for (const wire::Value& argument : creation.arguments)
-    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
+    wire::for_each_ref(argument, [&](ObjectId inner) { references_.hold(inner, kSelf, +1); });
 }
 
 void Node::drop_creation(const wire::Call& creation) {
   for (const wire::Value& argument : creation.arguments)
-    wire::for_each_ref(argument, [&](ObjectId inner) { owners_.hold(inner, kSelf, -1); });
+    wire::for_each_ref(argument, [&](ObjectId inner) { references_.hold(inner, kSelf, -1); });
 }
 
 void Node::end_worker(ProcessIndex worker) {
@@ -234,7 +234,7 @@ void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& lo
 }
 
 NodeId Node::owner_of(ObjectId object) {
-  const auto owner = owners_.owner_of(object);
+  const auto owner = references_.owner_of(object);
   return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
 }
 
@@ -242,8 +242,8 @@ void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId ow
   Process* to = find(process);
   if (to == nullptr) return;
   if (found.found) {
-    if (owner && owner != id_) owners_.borrow(found.lifetime, owner_index(owner), kSelf);
-    owners_.hold(found.lifetime, process, +1);
+    if (owner && owner != id_) references_.borrow(found.lifetime, owner_index(owner), kSelf);
+    references_.hold(found.lifetime, process, +1);
   }
   send(*to, found);
 }

@@ -35,7 +35,7 @@ std::optional<std::uint64_t> call_of_plain(BlobView frame) {
 
 ProcessIndex Node::index_of(NodeId node) {
   const ProcessIndex index = remote_.index_of(node);
-  owners_.add_node(index);
+  references_.add_node(index);
   return index;
 }
 
@@ -122,7 +122,7 @@ void Node::drop_unread(ProxyChannel& proxy) {
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) return;
     wire::for_each_ref(decoded->message,
-                       [&](ObjectId id) { owners_.hold(id, proxy.holder, -1, proxy.process); });
+                       [&](ObjectId id) { references_.hold(id, proxy.holder, -1, proxy.process); });
   }
 }
 
@@ -176,7 +176,7 @@ void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
 void Node::carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame) {
   std::vector<wire::OwnedRef> refs;
   wire::for_each_ref(message, [&](ObjectId id) {
-    const ProcessIndex owner = owners_.depart(id, proxy.holder, proxy.process);
+    const ProcessIndex owner = references_.depart(id, proxy.holder, proxy.process);
     refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);
@@ -229,7 +229,7 @@ void Node::halt_actors() {
 // --- frames that arrive
 
 void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
-  owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+  references_.borrow(ref.object, owner_index(ref.owner), index_of(from));
 }
 
 /// The owner's answer, or its copy's. `by` has counted us for the refs inside; kSelf: nobody.
@@ -242,8 +242,8 @@ bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady
     for (const wire::OwnedRef& ref : ready.refs) value.refs.push_back(ref.object);
   }
   for (const wire::OwnedRef& ref : ready.refs)
-    owners_.borrow(ref.object, owner_index(ref.owner), by);
-  owners_.ready_from_owner(owner, ready.object, value, payload);
+    references_.borrow(ref.object, owner_index(ref.owner), by);
+  references_.ready_from_owner(owner, ready.object, value, payload);
   return true;
 }
 
@@ -272,7 +272,7 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
   if (!alias) return;
   const auto found = proxies_.find({frame.to, *alias});
   if (found == proxies_.end()) return;  // no memory for it was left: the process is at its end
-  for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
+  for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
   ProxyChannel& proxy = found->second;
   ++proxy.pushed;
   if (!proxy.channel.send(payload))

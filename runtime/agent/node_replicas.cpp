@@ -14,7 +14,7 @@ constexpr int kLentAtMost = 4;  ///< to one object: who asks again has found the
 }  // namespace
 
 void Node::on_replicate(Process& from, const wire::Replicate& message) {
-  const wire::Value* value = owners_.value_of(message.object);
+  const wire::Value* value = references_.value_of(message.object);
   std::optional<Error> error;
   if (!wire::has_copies(message.object) || message.copies < 2 || value == nullptr)
     error = Error(Code::invalid_argument, "there is nothing of which copies could be made");
@@ -56,16 +56,17 @@ void Node::on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload)
 
 /// Whose bytes are sent to who asks for this: a copy's owner has those of the object itself.
 ObjectId Node::served(ObjectId object) const {
-  return wire::is_copy(object) && owners_.value_of(object) == nullptr ? wire::original_of(object)
-                                                                      : object;
+  return wire::is_copy(object) && references_.value_of(object) == nullptr
+             ? wire::original_of(object)
+             : object;
 }
 
 void Node::serve_replicas() {
-  for (const ObjectId copy : std::exchange(returned_, {})) owners_.hold(copy, kSelf, -1);
+  for (const ObjectId copy : std::exchange(returned_, {})) references_.hold(copy, kSelf, -1);
   replicas_.carry_out(steady_now());
 }
 
-// --- OwnerTable::Out
+// --- ReferenceTable::Out
 
 void Node::copies_over(ObjectId object) {
   replicas_.over(object);
@@ -93,7 +94,7 @@ void Node::replicated(ProcessIndex process, const wire::Replicated& answer) {
 }
 
 void Node::found_here(ProcessIndex owner, ObjectId object) {
-  const OwnerTable::Abroad copy = owners_.held_here(wire::copy_of(object));
+  const ReferenceTable::Abroad copy = references_.held_here(wire::copy_of(object));
   if (copy.value == nullptr) return not_found(owner, object, {});  // somebody called it lost
   const Blob payload(copy.payload.begin(), copy.payload.end());
   (void)take_value(owner, kSelf, answer_of(object, *copy.value), payload);
@@ -102,16 +103,16 @@ void Node::found_here(ProcessIndex owner, ObjectId object) {
 /// The object's record takes the copy's location, and holds the copy in its place.
 void Node::lend(ObjectId object) {
   const ObjectId copy = wire::copy_of(object);
-  const wire::Value* value = owners_.value_of(copy);
+  const wire::Value* value = references_.value_of(copy);
   const bool good = value != nullptr && value->kind == wire::Value::Kind::shared;
   const wire::Location at = good ? value->location : wire::Location{};
   Lent* lent = good ? &lent_[{at.segment, at.slot, at.generation}] : nullptr;
   if (lent == nullptr || ++lent->times > kLentAtMost)
-    return owners_.pull_failed(object, Error(Code::object_lost, "this node's copy is bad"));
+    return references_.pull_failed(object, Error(Code::object_lost, "this node's copy is bad"));
   lent->copy = copy;
   ++lent->uses;
-  owners_.hold(copy, kSelf, +1);
-  owners_.pulled(object, at);
+  references_.hold(copy, kSelf, +1);
+  references_.pulled(object, at);
 }
 
 /// Bytes that serve an object and are a copy's stay where they are.
@@ -136,8 +137,8 @@ void Node::not_found(ProcessIndex owner, ObjectId object, std::optional<std::uin
   if (copies_) return bytes ? want_copy(owner, object, *bytes) : look_for_copy(owner, object);
   const wire::Value lost =
       internal::lost("the node that owned the object is gone, and no other has a copy of it");
-  if (bytes) return owners_.pull_failed(object, Error(*lost.error));
-  owners_.ready_from_owner(owner, object, lost, {});
+  if (bytes) return references_.pull_failed(object, Error(*lost.error));
+  references_.ready_from_owner(owner, object, lost, {});
 }
 
 }  // namespace troupe::agent

@@ -17,7 +17,7 @@
 /// a proxy.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <functional>

@@ -76,7 +76,7 @@ void Replicas::make_anew(Time now) {
 
 void Replicas::make_anew(ObjectId object, Orphan& orphan, Time now) {
   const Kept& kept = kept_.at(object);
-  const wire::Value* value = owners_.value_of(wire::copy_of(object));
+  const wire::Value* value = references_.value_of(wire::copy_of(object));
   const bool is_good = value != nullptr && value->kind != wire::Value::Kind::error;
   const bool is_first = orphan.also.empty() || self_ < *orphan.also.begin();
   const bool enough =
@@ -95,7 +95,7 @@ void Replicas::make_anew(ObjectId object, Orphan& orphan, Time now) {
   }
   orphan.asked = best->node;
   ++making_;
-  owners_.stands_in(wire::copy_of(object), out_.index_of(best->node));
+  references_.stands_in(wire::copy_of(object), out_.index_of(best->node));
   out_.send(best->node, wire::PeerKeep{object, true, kept.copies, true});
 }
 
@@ -139,9 +139,9 @@ void Replicas::keep_anew(NodeId from, const wire::PeerKeep& message) {
   fresh.index = index;
   fresh.copies = message.copies;
   orphans_[object].also.insert(from);
-  owners_.borrow(copy, index, index);
-  owners_.hold(copy, kSelf, +1);
-  owners_.await(copy, kSelf, true);
+  references_.borrow(copy, index, index);
+  references_.hold(copy, kSelf, +1);
+  references_.await(copy, kSelf, true);
 }
 
 }  // namespace troupe::agent

@@ -55,7 +55,7 @@ bool Replicas::ask_one_more(ObjectId object, Owned& owned) {
       best = one;
   if (!best) return false;
   owned.asked.insert(best->node);
-  owners_.hold(wire::copy_of(object), out_.index_of(best->node), +1);
+  references_.hold(wire::copy_of(object), out_.index_of(best->node), +1);
   out_.send(best->node, wire::PeerKeep{object, true, owned.copies});
   return true;
 }
@@ -125,32 +125,32 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
   const ProcessIndex owner = out_.index_of(from);
   const auto [at, fresh] = kept_.try_emplace(object);
   if (!fresh && !at->second.owner) {  // it is kept for one that had lost the owner
-    owners_.borrow(copy, owner, owner);
+    references_.borrow(copy, owner, owner);
     return answer_keeper(from, object);
   }
   at->second.owner = at->second.from = from;
   at->second.index = owner;
   at->second.copies = message.copies;
-  owners_.borrow(copy, owner, owner);
-  if (fresh) owners_.hold(copy, kSelf, +1);
-  owners_.await(copy, kSelf, true);
-  if (owners_.is_dead(owner)) round_due_ = std::min(round_due_, now + pause_);
+  references_.borrow(copy, owner, owner);
+  if (fresh) references_.hold(copy, kSelf, +1);
+  references_.await(copy, kSelf, true);
+  if (references_.is_dead(owner)) round_due_ = std::min(round_due_, now + pause_);
 }
 
 void Replicas::drop_copy(ObjectId object) {
   end_orphan(object);
-  if (kept_.erase(object) != 0) owners_.hold(wire::copy_of(object), kSelf, -1);
+  if (kept_.erase(object) != 0) references_.hold(wire::copy_of(object), kSelf, -1);
 }
 
 void Replicas::take_arrived(Time now) {
   for (const auto& [copy, value] : std::exchange(arrived_, {})) {
-    wire::for_each_ref(value, [&](ObjectId inner) { owners_.hold(inner, kSelf, -1); });
+    wire::for_each_ref(value, [&](ObjectId inner) { references_.hold(inner, kSelf, -1); });
     const ObjectId object = wire::original_of(copy);
     const auto found = kept_.find(object);
     if (found == kept_.end()) continue;
     Kept& kept = found->second;
     const bool failed = value.kind == wire::Value::Kind::error;
-    if (!owners_.is_dead(kept.index))  // who has asked anew takes it for the answer to that
+    if (!references_.is_dead(kept.index))  // who has asked anew takes it for the answer to that
       out_.send(kept.from, wire::PeerKept{object, failed ? value.error : nullptr});
     if (failed) {
       drop_copy(object);
@@ -170,12 +170,12 @@ void Replicas::take_arrived(Time now) {
 
 void Replicas::on_await(NodeId from, ObjectId copy) {
   const ObjectId object = wire::original_of(copy);
-  owners_.tell_as(is_here(object) ? copy : object, copy, out_.index_of(from));
+  references_.tell_as(is_here(object) ? copy : object, copy, out_.index_of(from));
 }
 
 void Replicas::on_find(NodeId from, ObjectId object) {
-  owners_.tell_as(is_here(object) ? wire::copy_of(object) : ObjectId{}, object,
-                  out_.index_of(from));
+  references_.tell_as(is_here(object) ? wire::copy_of(object) : ObjectId{}, object,
+                      out_.index_of(from));
 }
 
 // --- as reader
@@ -288,8 +288,8 @@ bool Replicas::pull_failed(ObjectId pulled, NodeId from, const Error& error) {
   const bool elsewhere = error.code() == Code::object_lost || error.code() == Code::unavailable;
   if (wire::has_copies(pulled)) {  // its owner was to send it
     if (at != searches_.end()) return true;
-    const wire::Value* value = owners_.value_of(pulled);
-    const auto owner = owners_.owner_of(pulled);
+    const wire::Value* value = references_.value_of(pulled);
+    const auto owner = references_.owner_of(pulled);
     if (error.code() != Code::unavailable || !owner || value == nullptr) return false;
     search(*owner, object, value->remote_bytes);
     return true;
@@ -303,7 +303,7 @@ bool Replicas::pull_failed(ObjectId pulled, NodeId from, const Error& error) {
     return true;
   }
   searches_.erase(at);
-  owners_.pull_failed(object, error);
+  references_.pull_failed(object, error);
   return true;
 }
 
@@ -313,7 +313,7 @@ std::vector<ObjectId> Replicas::unused(NodeId asker, const std::vector<ObjectId>
   const std::set<ObjectId> before = std::exchange(watched_[asker], {});
   std::vector<ObjectId> unused;
   for (const ObjectId object : objects) {
-    if (owners_.knows(object)) continue;
+    if (references_.knows(object)) continue;
     watched_[asker].insert(object);
     if (before.count(object) != 0) unused.push_back(object);
   }

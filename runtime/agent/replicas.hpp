@@ -1,5 +1,6 @@
 /// Copies of objects at other nodes: those of this node's objects, those that it keeps for others,
-/// and those that it looks for when an owner is gone. A plain state machine beside the OwnerTable.
+/// and those that it looks for when an owner is gone. A plain state machine beside the
+/// ReferenceTable.
 ///
 ///     replicas.want(process, request, object, 2, until);   // → PeerKeep, then out.replicated()
 ///     replicas.on_keep(from, message);     // keeper: awaits and pulls it as copy_of(object)
@@ -17,8 +18,8 @@
 /// from time to time; each says which objects it has no record of and had none since the question
 /// before. When all say so of one in the same round it is unused: between the two rounds' answers
 /// lies a moment at which no node had a record, and as long as a ref is left some node has one
-/// (OwnerTable). A round during which a node is lost frees nothing, and who knows other live nodes
-/// than the asker names no object: what a dead node sent last may still come to it.
+/// (ReferenceTable). A round during which a node is lost frees nothing, and who knows other live
+/// nodes than the asker names no object: what a dead node sent last may still come to it.
 ///
 /// An object may be held by its name alone. Control is asked for one before the nodes are: who
 /// finds it by its name has a record, and without a name only who has a record can give it one,
@@ -28,8 +29,8 @@
 /// Keepers whose owner is lost go on in its place: each tells all nodes, so that they know of each
 /// other, and the one with the lowest id asks further nodes for copies until there are as many as
 /// were wanted, a few objects at a time (replica_repair.cpp). Such a copy comes from the asker,
-/// whom its keeper's OwnerTable takes for the owner, and ends like the others; one too many does
-/// no harm.
+/// whom its keeper's ReferenceTable takes for the owner, and ends like the others; one too many
+/// does no harm.
 ///
 /// Invariants: REPLICA-1 who wants copies is answered once, without error only when so many nodes
 /// have it. REPLICA-2 a search ends in a value, in bytes, or in out.not_found(). REPLICA-3 as long
@@ -37,7 +38,7 @@
 /// then those who keep one do.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -77,7 +78,7 @@ class Replicas {
     /// All live nodes but this.
     virtual std::vector<Candidate> other_nodes() = 0;
     virtual void replicated(ProcessIndex process, const wire::Replicated& answer) = 0;
-    /// This node keeps a copy: the object's value, for the OwnerTable.
+    /// This node keeps a copy: the object's value, for the ReferenceTable.
     virtual void found_here(ProcessIndex owner, ObjectId object) = 0;
     /// And its bytes.
     virtual void lend(ObjectId object) = 0;
@@ -91,8 +92,8 @@ class Replicas {
     virtual void ask_name_of(ObjectId /*object*/) {}
   };
 
-  Replicas(OwnerTable& owners, Out& out, ReplicasOptions options = {})
-      : owners_(owners), out_(out), options_(options), pause_(options.round) {}
+  Replicas(ReferenceTable& references, Out& out, ReplicasOptions options = {})
+      : references_(references), out_(out), options_(options), pause_(options.round) {}
   /// This node's id. Before anything else.
   void start(NodeId self) { self_ = self; }
 
@@ -100,7 +101,7 @@ class Replicas {
   /// Precondition: has_copies(object).
   void want(ProcessIndex process, const wire::Replicate& message, Time now);
   void on_kept(NodeId from, const wire::PeerKept& message);
-  /// Nobody holds it any more. From the OwnerTable: takes effect with carry_out().
+  /// Nobody holds it any more. From the ReferenceTable: takes effect with carry_out().
   void over(ObjectId object) { over_.push_back(object); }
   /// There may be nodes that were not there.
   void nodes_changed();
@@ -111,7 +112,7 @@ class Replicas {
   /// A PeerAwait of a copy: from who is to keep one, to the owner or another keeper.
   void on_await(NodeId from, ObjectId copy);
   void on_keeping(NodeId from, const wire::PeerKeeping& message);
-  /// The OwnerTable's answer to what on_keep() awaits; with carry_out().
+  /// The ReferenceTable's answer to what on_keep() awaits; with carry_out().
   void arrived(ObjectId copy, const wire::Value& value) { arrived_.emplace_back(copy, value); }
   void on_find(NodeId from, ObjectId object);
   void on_unused(NodeId from, const wire::PeerUnused& message, Time now);
@@ -124,20 +125,20 @@ class Replicas {
   /// A node's answer to PeerFind. The owner whose object gets the value that came with it; nullopt:
   /// that is not wanted (it is late, or known and only bytes are).
   std::optional<ProcessIndex> answered(NodeId from, ObjectId object, bool found);
-  /// A pull from this node is over. False: it is the OwnerTable's to know. An owner that cannot be
-  /// reached may be lost in a moment: then copies are looked for, too.
+  /// A pull from this node is over. False: it is the ReferenceTable's to know. An owner that cannot
+  /// be reached may be lost in a moment: then copies are looked for, too.
   bool pulled(ObjectId copy, NodeId from);
   bool pull_failed(ObjectId pulled, NodeId from, const Error& error);
   void on_held(NodeId from, const wire::PeerHeld& message);
-  /// From the OwnerTable: somebody here names it, to whom it was unknown.
+  /// From the ReferenceTable: somebody here names it, to whom it was unknown.
   void met(ObjectId object);
 
   /// A copy that is made anew is on its way here: nobody waits for it.
   bool is_coming(ObjectId object) const;
 
   // --- life
-  /// After the OwnerTable heard of it, and when index_of() names the node's next life: it may be
-  /// asked again at once.
+  /// After the ReferenceTable heard of it, and when index_of() names the node's next life: it may
+  /// be asked again at once.
   void node_died(NodeId node, Time now);
   void carry_out(Time now);
   /// Something waits for carry_out().
@@ -195,7 +196,7 @@ class Replicas {
   void drop_copy(ObjectId object);
   void take_arrived(Time now);
   bool is_orphan(const Kept& kept) const {
-    return kept.here && (!kept.owner || owners_.is_dead(kept.index));
+    return kept.here && (!kept.owner || references_.is_dead(kept.index));
   }
   // copies made anew (replica_repair.cpp)
   void keep_anew(NodeId from, const wire::PeerKeep& message);
@@ -223,7 +224,7 @@ class Replicas {
   void begin_round(Time now);
   void end_round(Time now);
 
-  OwnerTable& owners_;
+  ReferenceTable& references_;
   Out& out_;
   ReplicasOptions options_;
   NodeId self_;

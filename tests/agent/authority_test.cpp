@@ -166,7 +166,7 @@ TEST(Authority, EveryQuestionForControlIsTakenFromItsSpeakersAndFromNobodyElse) 
 }
 
 // Between agents: which part judges a word. What each of them does with a wrong node's words:
-// Remote.AnotherNodes…, Owners.AValueIsTaken….
+// Remote.AnotherNodes…, References.AValueIsTaken….
 TEST(Authority, EveryWordOfAnotherAgentHasItsJudge) {
   using authority::kind_of;
   using authority::kPeerTable;

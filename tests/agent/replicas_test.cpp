@@ -18,12 +18,12 @@ constexpr ObjectId kObject{1, 5 | wire::kHasCopies};
 constexpr NodeId kHere{9, 1}, kA{9, 2}, kB{9, 3}, kC{9, 4};
 constexpr ProcessIndex kProcess = 1;
 
-struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
-  explicit ReplicasTest(ReplicasOptions options = {}) : replicas(owners, *this, options) {
+struct ReplicasTest : testing::Test, ReferenceTable::Out, Replicas::Out {
+  explicit ReplicasTest(ReplicasOptions options = {}) : replicas(references, *this, options) {
     replicas.start(kHere);
-    for (const NodeId node : {kA, kB, kC}) owners.add_node(node.low + 100);
+    for (const NodeId node : {kA, kB, kC}) references.add_node(node.low + 100);
   }
-  // OwnerTable::Out
+  // ReferenceTable::Out
   void ready(ProcessIndex to, ObjectId object, const wire::Value& value, BlobView) override {
     if (to == kSelf) return replicas.arrived(object, value);
     answers.push_back(value.kind);
@@ -33,10 +33,10 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
   void copies_over(ObjectId object) override { replicas.over(object); }
   void met(ObjectId object) override { replicas.met(object); }
   void peer_await(ProcessIndex owner, ObjectId object) override {
-    if (owners.is_dead(owner)) replicas.look(owner, object);
+    if (references.is_dead(owner)) replicas.look(owner, object);
   }
   void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override {
-    if (owners.is_dead(owner)) replicas.fetch(owner, object, bytes);
+    if (references.is_dead(owner)) replicas.fetch(owner, object, bytes);
   }
   // Replicas::Out
   void send(NodeId to, const wire::PeerMessage& message) override {
@@ -55,7 +55,7 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
   void put() {
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
-    owners.escape(kProcess, kObject, value, {});
+    references.escape(kProcess, kObject, value, {});
   }
   void want(std::uint32_t copies, Duration timeout = 10s) {
     put();
@@ -74,7 +74,7 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
     replicas.carry_out(now);
   }
   void lose(NodeId node) {
-    owners.node_died(index_of(node), Error(Code::unavailable, "it died"));
+    references.node_died(index_of(node), Error(Code::unavailable, "it died"));
     std::erase_if(nodes, [&](const auto& one) { return one.node == node; });
     replicas.node_died(node, now);
   }
@@ -83,11 +83,11 @@ struct ReplicasTest : testing::Test, OwnerTable::Out, Replicas::Out {
     replicas.on_keep(kA, {kObject, true, copies}, now);
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
-    owners.ready_from_owner(index_of(kA), wire::copy_of(kObject), value, {});
+    references.ready_from_owner(index_of(kA), wire::copy_of(kObject), value, {});
     later(0s);
   }
 
-  OwnerTable owners{*this};
+  ReferenceTable references{*this};
   Replicas replicas;
   std::vector<Replicas::Candidate> nodes{{kA, 10}, {kB, 30}, {kC, 20}};
   Time now{100s};
@@ -160,8 +160,8 @@ TEST_F(ReplicasTest, CopiesGoWithTheLastRef) {
   replicas.on_kept(kB, {kObject, {}});
   replicas.on_kept(kC, {kObject, {}});
   sent.clear();
-  owners.hold(kObject, kProcess, -1);
-  while (owners.settle() && owners.knows(kObject)) {
+  references.hold(kObject, kProcess, -1);
+  while (references.settle() && references.knows(kObject)) {
   }
   later(0s);
   EXPECT_EQ(to_whom<wire::PeerKeep>(), (std::vector{kB, kC}));
@@ -169,10 +169,10 @@ TEST_F(ReplicasTest, CopiesGoWithTheLastRef) {
 }
 
 TEST_F(ReplicasTest, ASearchAsksAllAgainAndEndsInTenSeconds) {
-  owners.borrow(kObject, index_of(kA), index_of(kA));
-  owners.hold(kObject, kProcess, +1);
+  references.borrow(kObject, index_of(kA), index_of(kA));
+  references.hold(kObject, kProcess, +1);
   lose(kA);
-  owners.await(kObject, kProcess);
+  references.await(kObject, kProcess);
   later(0s);
   EXPECT_EQ(to_whom<wire::PeerFind>(), (std::vector{kB, kC}));
   EXPECT_FALSE(replicas.answered(kB, kObject, false));
@@ -239,7 +239,7 @@ TEST_F(ReplicasTest, AnOwnerThatWasLostMeanwhileHearsNoRefusalOfTheTalkBefore) {
   wire::Value refusal;
   refusal.kind = wire::Value::Kind::error;
   refusal.error = Error(Code::object_lost, "it was freed").shared_info();
-  owners.ready_from_owner(index_of(kA), wire::copy_of(kObject), refusal, {});
+  references.ready_from_owner(index_of(kA), wire::copy_of(kObject), refusal, {});
   lose(kA);
   later(0s);
   EXPECT_EQ(replicas.kept(), 0u);
@@ -259,10 +259,10 @@ TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
   };
   EXPECT_EQ(named(), 0u) << "the first question";
   EXPECT_EQ(named(), 1u);
-  owners.borrow(kObject, index_of(kA), index_of(kB));
-  while (owners.settle() && owners.knows(kObject)) {
+  references.borrow(kObject, index_of(kA), index_of(kB));
+  while (references.settle() && references.knows(kObject)) {
   }
-  ASSERT_FALSE(owners.knows(kObject));
+  ASSERT_FALSE(references.knows(kObject));
   EXPECT_EQ(named(), 0u) << "somebody here had it meanwhile";
   EXPECT_EQ(named(), 1u);
   nodes.pop_back();
@@ -344,7 +344,7 @@ TEST_F(ReplicasTest, ManyCopiesAreMadeAnewAFewAtATime) {
     replicas.on_keep(kA, {object, true}, now);
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
-    owners.ready_from_owner(index_of(kA), wire::copy_of(object), value, {});
+    references.ready_from_owner(index_of(kA), wire::copy_of(object), value, {});
   }
   later(0s);
   lose(kA);
@@ -375,7 +375,7 @@ TEST_F(ReplicasTest, WhatIsKeptForAnotherKeeperComesFromItAndIsAnOrphan) {
   EXPECT_TRUE(to_whom<wire::PeerFind>().empty()) << "it is coming";
   wire::Value value;
   value.kind = wire::Value::Kind::inline_bytes;
-  owners.ready_from_owner(index_of(kB), wire::copy_of(kObject), value, {});
+  references.ready_from_owner(index_of(kB), wire::copy_of(kObject), value, {});
   later(0s);
   EXPECT_EQ(to_whom<wire::PeerKept>(), std::vector{kB});
   later(1s);

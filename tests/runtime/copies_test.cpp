@@ -1,7 +1,7 @@
 // Copies that outlive their node: which objects get one and when, and what a borrower makes of them
 // when the owner is dead.
 #include "troupe/runtime/agent/copy_plan.hpp"
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST(CopyPlan, AnotherValueIsWrittenAfterTheFirst) {
 
 // --- owners and borrowers
 
-struct Recorder final : OwnerTable::Out {
+struct Recorder final : ReferenceTable::Out {
   std::vector<std::pair<ProcessIndex, wire::Value>> answers;
   std::vector<std::uint64_t> freed;
   std::vector<ObjectId> asked, pulls, wanted, over, made_again;
@@ -120,95 +120,95 @@ wire::Value value_of(Kind kind, std::uint64_t offset = 0, std::vector<ObjectId> 
   return value;
 }
 
-struct OwnersWithCopies : testing::Test {
+struct ReferencesWithCopies : testing::Test {
   Recorder out;
-  OwnerTable owners{out};
+  ReferenceTable references{out};
   const Error death{Code::unavailable, "its machine is off"};
-  OwnersWithCopies() {
-    owners.keep_copies();
-    for (const ProcessIndex node : {kA, kM}) owners.add_node(node);
+  ReferencesWithCopies() {
+    references.keep_copies();
+    for (const ProcessIndex node : {kA, kM}) references.add_node(node);
   }
   void settle() {
-    for (int pass = 0; pass < 8 && owners.settle(); ++pass) {
+    for (int pass = 0; pass < 8 && references.settle(); ++pass) {
     }
   }
   void arrive(ObjectId object) {
-    owners.borrow(object, kA, kA);
-    owners.hold(object, 1, +1);
+    references.borrow(object, kA, kA);
+    references.hold(object, 1, +1);
   }
   Kind last() const { return out.answers.empty() ? Kind::pending : out.answers.back().second.kind; }
 };
 
-TEST_F(OwnersWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
-  owners.escape(1, kX, value_of(Kind::shared, 7), {});
+TEST_F(ReferencesWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
+  references.escape(1, kX, value_of(Kind::shared, 7), {});
   EXPECT_TRUE(out.wanted.empty()) << "only this node holds it";
-  owners.hold(kX, kA, +1);
+  references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
-  EXPECT_EQ(owners.held_abroad(kX).value->location.offset, 7u);
-  owners.escape(1, kY, value_of(Kind::pending), {});
-  owners.hold(kY, kA, +1);
-  EXPECT_EQ(owners.held_abroad(kY).value, nullptr);
+  EXPECT_EQ(references.held_abroad(kX).value->location.offset, 7u);
+  references.escape(1, kY, value_of(Kind::pending), {});
+  references.hold(kY, kA, +1);
+  EXPECT_EQ(references.held_abroad(kY).value, nullptr);
   EXPECT_EQ(out.wanted.size(), 1u) << "it is not known yet";
-  owners.fulfil(kY, value_of(Kind::shared, 8), {});
+  references.fulfil(kY, value_of(Kind::shared, 8), {});
   EXPECT_EQ(out.wanted.back(), kY);
-  owners.hold(kX, kA, -1);
-  EXPECT_EQ(owners.held_abroad(kX).value, nullptr);
-  owners.hold(kX, 1, -1);
+  references.hold(kX, kA, -1);
+  EXPECT_EQ(references.held_abroad(kX).value, nullptr);
+  references.hold(kX, 1, -1);
   settle();
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
 }
 
-TEST_F(OwnersWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo) {
-  owners.escape(1, kZ, value_of(Kind::inline_bytes), {});
-  owners.escape(1, kY, {}, {});
-  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
-  EXPECT_EQ(owners.held_abroad(kX).value, nullptr);
-  owners.hold(kX, kA, +1);
+TEST_F(ReferencesWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo) {
+  references.escape(1, kZ, value_of(Kind::inline_bytes), {});
+  references.escape(1, kY, {}, {});
+  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  EXPECT_EQ(references.held_abroad(kX).value, nullptr);
+  references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
-  owners.fulfil(kY, value_of(Kind::shared, 8, {kZ}), {});
+  references.fulfil(kY, value_of(Kind::shared, 8, {kZ}), {});
   EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY, kZ})) << "when it is known";
-  for (const ObjectId object : out.wanted) EXPECT_NE(owners.held_abroad(object).value, nullptr);
-  owners.hold(kX, kA, +1);
+  for (const ObjectId object : out.wanted) EXPECT_NE(references.held_abroad(object).value, nullptr);
+  references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted.size(), 3u) << "it has been said";
 }
 
-TEST_F(OwnersWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt) {
-  owners.escape(1, kY, value_of(Kind::inline_bytes), {});
-  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+TEST_F(ReferencesWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt) {
+  references.escape(1, kY, value_of(Kind::inline_bytes), {});
+  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
   EXPECT_TRUE(out.wanted.empty());
-  owners.may_be_found(kX);
+  references.may_be_found(kX);
   EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY})) << "and what it names";
-  for (const ObjectId object : out.wanted) EXPECT_NE(owners.held_abroad(object).value, nullptr);
-  owners.may_be_found(kZ);
+  for (const ObjectId object : out.wanted) EXPECT_NE(references.held_abroad(object).value, nullptr);
+  references.may_be_found(kZ);
   EXPECT_EQ(out.wanted.size(), 2u) << "nothing is known of it";
 }
 
-TEST_F(OwnersWithCopies, ANewValueEndsTheCopyOfTheOld) {
-  owners.escape(1, kX, value_of(Kind::shared, 7), {});
-  owners.hold(kX, kA, +1);
+TEST_F(ReferencesWithCopies, ANewValueEndsTheCopyOfTheOld) {
+  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.hold(kX, kA, +1);
   out.wanted.clear();
-  owners.rebuild(kX, 1, kX);
-  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  references.rebuild(kX, 1, kX);
+  references.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
   EXPECT_EQ(out.made_again, std::vector<ObjectId>{kX});
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
-  owners.rebuilt(1, kX, value_of(Kind::shared, 9), {});
+  references.rebuilt(1, kX, value_of(Kind::shared, 9), {});
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
 }
 
-TEST_F(OwnersWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
-  owners.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
-  owners.hold(kX, 2, +1);
-  owners.hold(kX, kA, +1);
+TEST_F(ReferencesWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
+  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  references.hold(kX, 2, +1);
+  references.hold(kX, kA, +1);
   out.wanted.clear();
-  owners.rebuild(kX, 2, kX);
-  owners.rebuild(kX, kA, kX);
+  references.rebuild(kX, 2, kX);
+  references.rebuild(kX, kA, kX);
   EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
   EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX}) << "once";
-  owners.await(kX, kM, false);
-  owners.hold(kX, kM, +1);
+  references.await(kX, kM, false);
+  references.hold(kX, kM, +1);
   EXPECT_TRUE(out.wanted.empty()) << "there is nothing to copy";
   EXPECT_TRUE(out.answers.empty()) << "another node would take the value for one without refs";
-  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  references.pulled(kX, value_of(Kind::shared, 8).location);
   ASSERT_EQ(out.answers.size(), 3u);
   for (const auto& [who, value] : out.answers) {
     EXPECT_EQ(value.location.offset, 8u);
@@ -218,105 +218,106 @@ TEST_F(OwnersWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
   EXPECT_TRUE(out.over.empty()) << "the copy is good";
 }
 
-TEST_F(OwnersWithCopies, ACopyThatHasNoRoomNowIsReadLater) {
-  owners.escape(1, kX, value_of(Kind::shared, 7), {});
-  owners.hold(kX, 2, +1);
-  owners.rebuild(kX, 2, kX);
-  owners.pull_failed(kX, Error(Code::out_of_memory, "the arena is full"));
+TEST_F(ReferencesWithCopies, ACopyThatHasNoRoomNowIsReadLater) {
+  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.hold(kX, 2, +1);
+  references.rebuild(kX, 2, kX);
+  references.pull_failed(kX, Error(Code::out_of_memory, "the arena is full"));
   ASSERT_EQ(last(), Kind::error);
-  owners.await(kX, 2);
+  references.await(kX, 2);
   EXPECT_EQ(out.pulls.size(), 2u);
-  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  references.pulled(kX, value_of(Kind::shared, 8).location);
   EXPECT_EQ(out.answers.back().second.location.offset, 8u);
   EXPECT_TRUE(out.over.empty());
 }
 
-TEST_F(OwnersWithCopies, AnObjectThatIsFreedWhileItsCopyIsReadLeavesNothing) {
-  owners.escape(1, kX, value_of(Kind::shared, 7), {});
-  owners.rebuild(kX, 1, kX);
-  owners.hold(kX, 1, -1);
+TEST_F(ReferencesWithCopies, AnObjectThatIsFreedWhileItsCopyIsReadLeavesNothing) {
+  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.rebuild(kX, 1, kX);
+  references.hold(kX, 1, -1);
   settle();
-  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  references.pulled(kX, value_of(Kind::shared, 8).location);
   EXPECT_EQ(out.freed, (std::vector<std::uint64_t>{7, 8}));
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
-  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(references.size(), 0u);
 }
 
-TEST_F(OwnersWithCopies, TheBytesOfADeadNodesObjectAreAskedOfItsCopy) {
+TEST_F(ReferencesWithCopies, TheBytesOfADeadNodesObjectAreAskedOfItsCopy) {
   arrive(kX);
-  owners.await(kX, 1, false);
-  owners.ready_from_owner(kA, kX, value_of(Kind::remote, 0, {kY}), {});
+  references.await(kX, 1, false);
+  references.ready_from_owner(kA, kX, value_of(Kind::remote, 0, {kY}), {});
   EXPECT_EQ(last(), Kind::remote);
-  owners.node_died(kA, death);
+  references.node_died(kA, death);
   EXPECT_TRUE(out.pulls.empty()) << "nobody wants them";
-  owners.await(kX, 1);
+  references.await(kX, 1);
   EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX});
-  owners.pulled(kX, value_of(Kind::shared, 7).location);
+  references.pulled(kX, value_of(Kind::shared, 7).location);
   EXPECT_EQ(last(), Kind::shared);
-  EXPECT_EQ(owners.total_holds(), 3) << "the ref inside, by the value as before and by who got it";
+  EXPECT_EQ(references.total_holds(), 3)
+      << "the ref inside, by the value as before and by who got it";
 }
 
-TEST_F(OwnersWithCopies, WhoWaitsForBytesAtTheDeathWaitsForTheCopy) {
+TEST_F(ReferencesWithCopies, WhoWaitsForBytesAtTheDeathWaitsForTheCopy) {
   arrive(kX);
-  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
-  owners.await(kX, 1);
+  references.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  references.await(kX, 1);
   EXPECT_EQ(out.pulls.size(), 1u);
-  owners.node_died(kA, death);
+  references.node_died(kA, death);
   EXPECT_EQ(out.pulls.size(), 2u);
   EXPECT_TRUE(out.answers.empty());
-  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  references.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
   EXPECT_EQ(last(), Kind::error);
-  owners.await(kX, 1);
+  references.await(kX, 1);
   EXPECT_EQ(out.pulls.size(), 3u) << "it may be there yet";
-  owners.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
-  owners.rebuild(kX, 1, kX);
+  references.pull_failed(kX, Error(Code::object_lost, "there is no copy"));
+  references.rebuild(kX, 1, kX);
   ASSERT_EQ(last(), Kind::error);
   EXPECT_EQ(out.answers.back().second.error->code, Code::object_lost) << "nobody computes it again";
 }
 
-TEST_F(OwnersWithCopies, AnUnknownValueOfADeadNodeIsAskedOfItsCopy) {
+TEST_F(ReferencesWithCopies, AnUnknownValueOfADeadNodeIsAskedOfItsCopy) {
   arrive(kX);
   arrive(kY);
-  owners.await(kX, 1, false);
-  owners.node_died(kA, death);
+  references.await(kX, 1, false);
+  references.node_died(kA, death);
   EXPECT_EQ(out.asked, (std::vector<ObjectId>{kX, kX})) << "the owner, then its copy";
   EXPECT_TRUE(out.answers.empty());
-  owners.ready_from_owner(kA, kX, value_of(Kind::inline_bytes), {});
+  references.ready_from_owner(kA, kX, value_of(Kind::inline_bytes), {});
   EXPECT_EQ(last(), Kind::inline_bytes);
-  owners.await(kY, 1);
+  references.await(kY, 1);
   EXPECT_EQ(out.asked.back(), kY) << "when somebody wants it";
-  owners.ready_from_owner(kA, kY, value_of(Kind::error), {});
+  references.ready_from_owner(kA, kY, value_of(Kind::error), {});
   EXPECT_EQ(last(), Kind::error);
 }
 
-TEST_F(OwnersWithCopies, ARefThatComesAfterItsOwnersDeathIsAskedOfItsCopy) {
-  owners.node_died(kA, death);
-  owners.borrow(kX, kA, kM);
-  owners.hold(kX, 1, +1);
+TEST_F(ReferencesWithCopies, ARefThatComesAfterItsOwnersDeathIsAskedOfItsCopy) {
+  references.node_died(kA, death);
+  references.borrow(kX, kA, kM);
+  references.hold(kX, 1, +1);
   EXPECT_TRUE(out.answers.empty());
-  owners.await(kX, 1);
+  references.await(kX, 1);
   EXPECT_EQ(out.asked, std::vector<ObjectId>{kX});
-  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  references.ready_from_owner(kA, kX, value_of(Kind::remote), {});
   EXPECT_EQ(out.pulls, std::vector<ObjectId>{kX});
-  owners.pulled(kX, value_of(Kind::shared, 7).location);
+  references.pulled(kX, value_of(Kind::shared, 7).location);
   EXPECT_EQ(last(), Kind::shared);
-  owners.hold(kX, 1, -1);
+  references.hold(kX, 1, -1);
   settle();
   EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
-  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(references.size(), 0u);
 }
 
-TEST_F(OwnersWithCopies, ABadCopyHereIsReadAgainFromTheShared) {
+TEST_F(ReferencesWithCopies, ABadCopyHereIsReadAgainFromTheShared) {
   arrive(kX);
-  owners.await(kX, 1);
-  owners.ready_from_owner(kA, kX, value_of(Kind::remote), {});
-  owners.pulled(kX, value_of(Kind::shared, 7).location);
-  owners.node_died(kA, death);
+  references.await(kX, 1);
+  references.ready_from_owner(kA, kX, value_of(Kind::remote), {});
+  references.pulled(kX, value_of(Kind::shared, 7).location);
+  references.node_died(kA, death);
   EXPECT_EQ(last(), Kind::shared) << "what is here stays good";
-  owners.rebuild(kX, 1, kX);
+  references.rebuild(kX, 1, kX);
   EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
   EXPECT_EQ(out.pulls.size(), 2u);
-  owners.pulled(kX, value_of(Kind::shared, 8).location);
+  references.pulled(kX, value_of(Kind::shared, 8).location);
   EXPECT_EQ(out.answers.back().second.location.offset, 8u);
 }
 

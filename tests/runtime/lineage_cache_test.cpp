@@ -1,5 +1,5 @@
-// LineageCache: KEPT-1 bytes, KEPT-2 what is known how long, KEPT-3 who takes a call over has what it
-// needs, KEPT-4 each orphan ends; and that only runs cost retries.
+// LineageCache: KEPT-1 bytes, KEPT-2 what is known how long, KEPT-3 who takes a call over has what
+// it needs, KEPT-4 each orphan ends; and that only runs cost retries.
 // tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
 #include "troupe/runtime/agent/lineage_cache.hpp"
 
@@ -14,9 +14,9 @@ constexpr ProcessIndex kWorker = 1, kHeir = 2, kAsker = 3, kNext = 4, kElsewhere
 constexpr JobNumber kJob = 7;
 const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kAbroad{9, 1}, kHeirs{2, 1};
 
-struct Kept : testing::Test, OwnerTable::Out, LineageCache::Out {
-  OwnerTable owners{*this};
-  LineageCache kept{owners, *this, Bytes{1 << 20}};
+struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
+  ReferenceTable references{*this};
+  LineageCache kept{references, *this, Bytes{1 << 20}};
   std::optional<ProcessIndex> somebody = kHeir;
   struct Said {
     ProcessIndex to;
@@ -72,18 +72,18 @@ struct Kept : testing::Test, OwnerTable::Out, LineageCache::Out {
   void keep(const wire::KeptCall& call) { kept.keep(kWorker, kJob, call, {}); }
   /// An object of the worker's whose bytes are at another node; the asker holds it.
   void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
-    owners.borrow(kAbroad, kElsewhere, kElsewhere);
-    owners.escape(kWorker, object, forwarded(kAbroad), {});
-    owners.hold(object, kAsker, +1);
+    references.borrow(kAbroad, kElsewhere, kElsewhere);
+    references.escape(kWorker, object, forwarded(kAbroad), {});
+    references.hold(object, kAsker, +1);
     kept.made(kWorker, {object, number, 0, retries});
   }
   void worker_dies(ProcessIndex process = kWorker) {
-    owners.process_died(process, died);
+    references.process_died(process, died);
     kept.process_died(process);
     kept.carry_out();
   }
   void miss(ObjectId object, ObjectId lost = kAbroad) {
-    owners.rebuild(object, kAsker, lost);
+    references.rebuild(object, kAsker, lost);
     kept.carry_out();
   }
   template <class Message>
@@ -100,14 +100,14 @@ struct Kept : testing::Test, OwnerTable::Out, LineageCache::Out {
   void settle() {
     for (int i = 0; i < 10; ++i) {
       kept.carry_out();
-      owners.settle();
+      references.settle();
     }
   }
   void nothing_is_left() {
     settle();
     EXPECT_EQ(kept.size(), 0u);
     EXPECT_EQ(kept.bytes(), 0u);
-    EXPECT_EQ(owners.size(), 0u);
+    EXPECT_EQ(references.size(), 0u);
   }
 };
 
@@ -125,13 +125,13 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   ASSERT_NE(nth<wire::Rebuild>(2), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kAbroad);
   EXPECT_TRUE(answers.empty());
-  owners.escape(kHeir, kHeirs, shared(5), {});
-  owners.rebuilt(kHeir, kX, forwarded(kHeirs), {});
+  references.escape(kHeir, kHeirs, shared(5), {});
+  references.rebuilt(kHeir, kX, forwarded(kHeirs), {});
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].forward, kHeirs);
-  owners.hold(kHeirs, kHeir, -1);
-  owners.hold(kHeirs, kAsker, -1);  // that came with the answer
-  owners.hold(kX, kAsker, -1);
+  references.hold(kHeirs, kHeir, -1);
+  references.hold(kHeirs, kAsker, -1);  // that came with the answer
+  references.hold(kX, kAsker, -1);
   settle();
   kept.forget(kHeir, 10);
   nothing_is_left();
@@ -170,9 +170,9 @@ TEST_F(Kept, AnArgumentThatIsThereIsNamedAndNotComputed) {
   ASSERT_NE(nth<wire::KeptCall>(0), nullptr);
   EXPECT_TRUE(nth<wire::KeptCall>(0)->made.empty());
   EXPECT_EQ(nth<wire::KeptCall>(0)->call.arguments.at(0).forward, kY);
-  owners.hold(kY, kAsker, -1);
+  references.hold(kY, kAsker, -1);
   settle();
-  EXPECT_NE(owners.value_of(kY), nullptr) << "it is counted for whoever is to compute";
+  EXPECT_NE(references.value_of(kY), nullptr) << "it is counted for whoever is to compute";
 }
 
 TEST_F(Kept, WithoutAProcessOneIsWaitedFor) {
@@ -222,8 +222,8 @@ TEST_F(Kept, ASecondObjectOfACallIsAskedOfWhoHasIt) {
   make(kX, 10, 1);
   make(kY, 10, 1);
   worker_dies();
-  owners.rebuild(kX, kAsker, kAbroad);
-  owners.rebuild(kY, kAsker, kAbroad);
+  references.rebuild(kX, kAsker, kAbroad);
+  references.rebuild(kY, kAsker, kAbroad);
   kept.carry_out();
   ASSERT_EQ(said.size(), 5u) << "the call, both objects, both questions";
   EXPECT_NE(nth<wire::Rebuild>(4), nullptr);
@@ -239,7 +239,7 @@ TEST_F(Kept, WhatIsNotKeptIsLostWithItsWorker) {
 TEST_F(Kept, TheLossThatWasMissedIsTheCause) {
   keep(call(10));
   make(kX, 10, 0);
-  owners.node_died(kElsewhere, Error(Code::unavailable, "its power failed"));
+  references.node_died(kElsewhere, Error(Code::unavailable, "its power failed"));
   worker_dies();
   miss(kX);
   EXPECT_NE(why().find("max_retries"), std::string::npos);
@@ -271,15 +271,15 @@ TEST_F(Kept, AnEvictedArgumentStandsInTheWay) {
 }
 
 TEST_F(Kept, ArgumentsAreHeldAsLongAsTheCallIsKept) {
-  owners.escape(kWorker, kInput, shared(5), {});
+  references.escape(kWorker, kInput, shared(5), {});
   keep(call(10, kInput));
   make(kX, 10);
-  owners.hold(kInput, kWorker, -1);
+  references.hold(kInput, kWorker, -1);
   kept.forget(kWorker, 10);
   settle();
   EXPECT_TRUE(freed.empty());
-  owners.hold(kX, kWorker, -1);
-  owners.hold(kX, kAsker, -1);
+  references.hold(kX, kWorker, -1);
+  references.hold(kX, kAsker, -1);
   settle();
   EXPECT_EQ(freed, std::vector<std::uint64_t>{5}) << "nobody can miss what it is for";
   nothing_is_left();
@@ -288,8 +288,8 @@ TEST_F(Kept, ArgumentsAreHeldAsLongAsTheCallIsKept) {
 TEST_F(Kept, ACallIsKnownWhileItsWorkerMayNameIt) {
   keep(call(10));
   make(kY, 10);
-  owners.hold(kY, kWorker, -1);
-  owners.hold(kY, kAsker, -1);
+  references.hold(kY, kWorker, -1);
+  references.hold(kY, kAsker, -1);
   settle();
   EXPECT_EQ(kept.size(), 1u);
   keep(call(11, {}, 10));
@@ -300,14 +300,14 @@ TEST_F(Kept, ACallIsKnownWhileItsWorkerMayNameIt) {
 }
 
 TEST_F(Kept, WithoutALimitNothingIsKept) {
-  LineageCache none(owners, *this, Bytes{0});
+  LineageCache none(references, *this, Bytes{0});
   none.keep(kWorker, kJob, call(10, kInput), {});
   EXPECT_EQ(none.size(), 0u);
-  EXPECT_EQ(owners.size(), 0u);
+  EXPECT_EQ(references.size(), 0u);
 }
 
 TEST_F(Kept, AChainOfAHundredThousand) {
-  LineageCache long_ones(owners, *this, Bytes{1 << 30});
+  LineageCache long_ones(references, *this, Bytes{1 << 30});
   constexpr std::uint64_t kCalls = 100'000;
   for (std::uint64_t n = 1; n <= kCalls; ++n)
     long_ones.keep(kWorker, kJob, n == 1 ? call(n) : call(n, {}, n - 1), {});

@@ -1,6 +1,6 @@
-/// The reference protocol of a cluster in one thread: nodes with an OwnerTable and processes each,
-/// rings and proxies that are read in any order, FIFO links of different speed between the nodes,
-/// values that are pulled, and deaths of processes and of whole nodes, driven by a seed.
+/// The reference protocol of a cluster in one thread: nodes with an ReferenceTable and processes
+/// each, rings and proxies that are read in any order, FIFO links of different speed between the
+/// nodes, values that are pulled, and deaths of processes and of whole nodes, driven by a seed.
 ///
 ///     OwnershipCluster world(seed);
 ///     world.run();
@@ -42,7 +42,7 @@ class OwnershipCluster final {
       node->speed.resize(count);
       for (std::size_t other = 0; other < count; ++other) {
         node->speed[other] = random_.chance(0.3) ? 0.05 : 0.9;
-        if (other != node->self) node->owners.add_node(index_of(other));
+        if (other != node->self) node->references.add_node(index_of(other));
       }
     }
     travels_ = random_.chance(0.5) ? 0.3 : 0.9;
@@ -77,13 +77,13 @@ class OwnershipCluster final {
   enum class Phase { scan, settle, poll };
   using Call = cluster::Call;
   static constexpr agent::JobNumber kJob = 1;
-  struct Node final : agent::OwnerTable::Out, agent::LineageCache::Out {
+  struct Node final : agent::ReferenceTable::Out, agent::LineageCache::Out {
     Node(OwnershipCluster& w, std::size_t n) : world(w), self(n) {}
     OwnershipCluster& world;
     std::size_t self;
     bool alive = true, until_clean = false;
-    agent::OwnerTable owners{*this};
-    agent::LineageCache kept{owners, *this, Bytes{1 << 30}};
+    agent::ReferenceTable references{*this};
+    agent::LineageCache kept{references, *this, Bytes{1 << 30}};
     bool wants_heir = false;              // and nobody is left who could be one
     std::vector<Process> processes;       // index 1 is processes[0]
     std::vector<std::deque<Peer>> links;  // from each other node, in order
@@ -556,12 +556,12 @@ class OwnershipCluster final {
     node.process(p).ring.pop_front();
     if (m.value.kind == Kind::shared) node.bytes.insert({m.object, 0});
     switch (m.kind) {
-      case ToAgent::Kind::escape: node.owners.escape(p, m.object, m.value, {}); break;
-      case ToAgent::Kind::fulfil: node.owners.fulfil(m.object, m.value, {}); break;
-      case ToAgent::Kind::hold: node.owners.hold(m.object, m.process, m.delta, p); break;
-      case ToAgent::Kind::await: node.owners.await(m.object, p, m.fetch); break;
-      case ToAgent::Kind::rebuild: node.owners.rebuild(m.object, p, m.lost); break;
-      case ToAgent::Kind::rebuilt: node.owners.rebuilt(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::escape: node.references.escape(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::fulfil: node.references.fulfil(m.object, m.value, {}); break;
+      case ToAgent::Kind::hold: node.references.hold(m.object, m.process, m.delta, p); break;
+      case ToAgent::Kind::await: node.references.await(m.object, p, m.fetch); break;
+      case ToAgent::Kind::rebuild: node.references.rebuild(m.object, p, m.lost); break;
+      case ToAgent::Kind::rebuilt: node.references.rebuilt(p, m.object, m.value, {}); break;
       case ToAgent::Kind::keep: node.kept.keep(p, kJob, *m.call, {}); break;
       case ToAgent::Kind::made: node.kept.made(p, {m.object, m.number, 0, -1}); break;
       case ToAgent::Kind::forget: node.kept.forget(p, m.number); break;
@@ -585,10 +585,10 @@ class OwnershipCluster final {
                          (node.process(from.process).doomed && random_.chance(0.3));
     for (const ObjectId id : ids) {
       if (dropped) {
-        node.owners.hold(id, index_of(to.node), -1, from.process);
+        node.references.hold(id, index_of(to.node), -1, from.process);
         continue;
       }
-      const Index owner = node.owners.depart(id, index_of(to.node), from.process);
+      const Index owner = node.references.depart(id, index_of(to.node), from.process);
       frame.refs.push_back(depart(node, id, node_at(node, owner), to.node));
     }
     if (!dropped) send(node, to.node, frame);
@@ -599,7 +599,7 @@ class OwnershipCluster final {
     const Index sender = index_of(from);
     for (const Owned& ref : m.refs) {
       const bool ours = ref.owner == node.self;
-      node.owners.borrow(ref.object, ours ? agent::kSelf : index_of(ref.owner), sender);
+      node.references.borrow(ref.object, ours ? agent::kSelf : index_of(ref.owner), sender);
     }
     switch (m.kind) {
       case Peer::Kind::frame: {
@@ -607,7 +607,7 @@ class OwnershipCluster final {
         if (to.buried) return;
         std::vector<ObjectId> ids;
         for (const Owned& ref : m.refs) {
-          node.owners.hold(ref.object, m.to.process, +1);
+          node.references.hold(ref.object, m.to.process, +1);
           ids.push_back(ref.object);
         }
         if (to.alive) to.inbox[m.from].push_back(ids);
@@ -616,11 +616,12 @@ class OwnershipCluster final {
       case Peer::Kind::hold: {
         if (m.holder != from && m.delta > 0) --under_way_[{m.object, m.holder, from}];
         const Index holder = m.holder == node.self ? agent::kSelf : index_of(m.holder);
-        return node.owners.peer_hold(sender, m.object, holder, m.delta);
+        return node.references.peer_hold(sender, m.object, holder, m.delta);
       }
-      case Peer::Kind::await: return node.owners.await(m.object, sender);
-      case Peer::Kind::rebuild: return node.owners.rebuild(m.object, sender, m.lost);
-      case Peer::Kind::ready: return node.owners.ready_from_owner(sender, m.object, m.value, {});
+      case Peer::Kind::await: return node.references.await(m.object, sender);
+      case Peer::Kind::rebuild: return node.references.rebuild(m.object, sender, m.lost);
+      case Peer::Kind::ready:
+        return node.references.ready_from_owner(sender, m.object, m.value, {});
       case Peer::Kind::pull: return serve_pull(node, from, m.object);
       case Peer::Kind::data: {
         node.pulling.erase(m.object);
@@ -628,15 +629,15 @@ class OwnershipCluster final {
         copy.offset = m.object.low;
         copy.generation = ++copies_;
         node.bytes.insert({m.object, copy.generation});
-        return node.owners.pulled(m.object, copy);
+        return node.references.pulled(m.object, copy);
       }
       case Peer::Kind::refused:
         node.pulling.erase(m.object);
-        return node.owners.pull_failed(m.object, Error(Code::object_lost, "not here"));
+        return node.references.pull_failed(m.object, Error(Code::object_lost, "not here"));
     }
   }
   void serve_pull(Node& node, std::size_t to, ObjectId object) {
-    const wire::Value* value = node.owners.value_of(object);
+    const wire::Value* value = node.references.value_of(object);
     const bool here = value != nullptr && value->kind == Kind::shared;
     send(node, to, {here ? Peer::Kind::data : Peer::Kind::refused, {}, {}, {}, object, 0, 0, {}});
   }
@@ -657,7 +658,7 @@ class OwnershipCluster final {
         for (const Process& process : node.processes) unread |= process.doomed;
         node.kept.carry_out();
         if (std::exchange(node.wants_heir, false) && !nobody_is_left(node)) node.wants_heir = true;
-        if (!unread) node.owners.settle();
+        if (!unread) node.references.settle();
         node.phase = Phase::poll;
         return;
       }
@@ -701,7 +702,7 @@ class OwnershipCluster final {
     while (!process.ring.empty()) read_one(node, p);
     process.doomed = false;
     process.buried = true;
-    node.owners.process_died(p, Error(Code::worker_died, "killed"));
+    node.references.process_died(p, Error(Code::worker_died, "killed"));
     node.kept.process_died(p);
   }
   /// Who waits for somebody that could take over a call is told that there is none.
@@ -737,12 +738,12 @@ class OwnershipCluster final {
       if (owner_of(object) == dead) over.push_back(object);
     const Error why(Code::unavailable, "the node died");
     const bool transfers_first = random_.chance(0.5);
-    if (!transfers_first) node.owners.node_died(index_of(dead), why);
+    if (!transfers_first) node.references.node_died(index_of(dead), why);
     for (const ObjectId object : over) {
       node.pulling.erase(object);
-      node.owners.pull_failed(object, why);
+      node.references.pull_failed(object, why);
     }
-    if (transfers_first) node.owners.node_died(index_of(dead), why);
+    if (transfers_first) node.references.node_died(index_of(dead), why);
   }
 
   void on_ready(Node& node, Index p, ObjectId object, const wire::Value& value) {
@@ -764,7 +765,7 @@ class OwnershipCluster final {
       m.value.remote_bytes = 10'000;
     }
     wire::for_each_ref(value, [&](ObjectId id) {
-      const Index owner = node.owners.owner_of(id).value_or(agent::kSelf);
+      const Index owner = node.references.owner_of(id).value_or(agent::kSelf);
       m.refs.push_back(depart(node, id, node_at(node, owner), to));
       ++seen_.nested_abroad;
     });
@@ -909,9 +910,10 @@ class OwnershipCluster final {
         return fail("a process never learns what became of an object");
   }
   void check_empty(Node& node) {
-    if (node.owners.total_holds() != 0) return fail("counts are left");
-    if (node.owners.size() != 0) return fail(std::to_string(node.owners.size()) + " records left");
-    if (node.owners.settle()) return fail("something is left to settle");
+    if (node.references.total_holds() != 0) return fail("counts are left");
+    if (node.references.size() != 0)
+      return fail(std::to_string(node.references.size()) + " records left");
+    if (node.references.settle()) return fail("something is left to settle");
     if (!node.bytes.empty())
       return fail(std::to_string(node.bytes.size()) + " objects' bytes left");
     if (!node.pulling.empty()) return fail("a pull is left");

@@ -41,7 +41,7 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
 class Planted : public testing::TestWithParam<const char*> {};
 
 TEST_P(Planted, IsFound) {
-  const std::string name = std::string("owners.") + GetParam();
+  const std::string name = std::string("references.") + GetParam();
   sim::MutantScope bug(name);
   const std::uint64_t seed = sim::first_broken<OwnershipCluster>(kMost);
   EXPECT_TRUE(bug.reached());

@@ -1,5 +1,5 @@
 /// A node's reference protocol in one thread: processes that create, share, nest, await, drop and
-/// die, FIFO rings between them and to the agent, and the agent's OwnerTable, driven by a seed.
+/// die, FIFO rings between them and to the agent, and the agent's ReferenceTable, driven by a seed.
 ///
 ///     Ownership world(seed, Mutant::none);
 ///     world.run();
@@ -9,7 +9,7 @@
 /// empty; every Await of a living process is answered once.
 #pragma once
 
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/random.hpp"
 
 #include <deque>
@@ -30,7 +30,7 @@ enum class Mutant {
   settles_over_unread  ///< frees although the ring of a dying process has not been read
 };
 
-class Ownership final : private agent::OwnerTable::Out {
+class Ownership final : private agent::ReferenceTable::Out {
  public:
   Ownership(std::uint64_t seed, Mutant mutant)
       : random_(seed), mutant_(mutant), processes_(kProcesses + 1) {
@@ -276,10 +276,10 @@ class Ownership final : private agent::OwnerTable::Out {
     const ToAgent m = processes_[p].ring.front();
     processes_[p].ring.pop_front();
     switch (m.kind) {
-      case ToAgent::Kind::escape: owners_.escape(p, m.object, m.value, {}); break;
-      case ToAgent::Kind::fulfil: owners_.fulfil(m.object, m.value, {}); break;
-      case ToAgent::Kind::hold: owners_.hold(m.object, m.process, m.delta); break;
-      case ToAgent::Kind::await: owners_.await(m.object, p); break;
+      case ToAgent::Kind::escape: references_.escape(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::fulfil: references_.fulfil(m.object, m.value, {}); break;
+      case ToAgent::Kind::hold: references_.hold(m.object, m.process, m.delta); break;
+      case ToAgent::Kind::await: references_.await(m.object, p); break;
     }
   }
   void read_all(Index p) {
@@ -294,8 +294,8 @@ class Ownership final : private agent::OwnerTable::Out {
         bool unread = false;
         for (Index p = 1; p <= kProcesses; ++p) unread |= processes_[p].doomed;
         if (unread && mutant_ != Mutant::settles_over_unread) return;
-        owners_.settle();
-        if (mutant_ == Mutant::no_ageing) owners_.settle();
+        references_.settle();
+        if (mutant_ == Mutant::no_ageing) references_.settle();
         return;
       }
       case Phase::poll:
@@ -332,7 +332,7 @@ class Ownership final : private agent::OwnerTable::Out {
     process.buried = true;
     read_all(p);
     if (mutant_ != Mutant::death_keeps_counts)
-      owners_.process_died(p, Error(Code::worker_died, "killed"));
+      references_.process_died(p, Error(Code::worker_died, "killed"));
   }
 
   void ready(Index p, ObjectId object, const wire::Value& value, BlobView) override {
@@ -381,12 +381,13 @@ class Ownership final : private agent::OwnerTable::Out {
     for (int round = 0; round < 400 && broken_.empty(); ++round) {
       for (Index p = 1; p <= kProcesses; ++p) wind_down(p);
       for (int i = 0; i < 12; ++i) agent_move();
-      if (round > 40 && owners_.size() == 0 && quiet()) break;
+      if (round > 40 && references_.size() == 0 && quiet()) break;
     }
     if (!broken_.empty()) return;
-    if (owners_.total_holds() != 0) return fail("counts are left");
-    if (owners_.size() != 0) return fail(std::to_string(owners_.size()) + " records are left");
-    if (owners_.settle()) return fail("something is left to settle");
+    if (references_.total_holds() != 0) return fail("counts are left");
+    if (references_.size() != 0)
+      return fail(std::to_string(references_.size()) + " records are left");
+    if (references_.settle()) return fail("something is left to settle");
     for (const Process& process : processes_)
       if (process.alive && process.awaits != process.answers) fail("an await was not answered");
   }
@@ -435,7 +436,7 @@ class Ownership final : private agent::OwnerTable::Out {
   Mutant mutant_;
   bool until_clean_;
   std::vector<Process> processes_;  // 0 is the agent and has nothing
-  agent::OwnerTable owners_{*this};
+  agent::ReferenceTable references_{*this};
   Phase phase_ = Phase::poll;
   std::vector<Index> unscanned_;
   std::vector<Late> late_holds_;

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(ReplicasSimulation, PlantedInNames,
 INSTANTIATE_TEST_SUITE_P(ReplicasSimulation, PlantedInReplicas,
                          testing::Values("replicas.answers_early", "replicas.copies_stay",
                                          "replicas.believes_the_dead", "replicas.stays_alone",
-                                         "owners.forgets_copied_in_flight"),
+                                         "references.forgets_copied_in_flight"),
                          [](const auto& planted) {
                            std::string name = planted.param;
                            std::replace(name.begin(), name.end(), '.', '_');

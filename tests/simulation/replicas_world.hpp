@@ -1,7 +1,7 @@
-/// Objects with copies at other nodes, in one thread: nodes with an OwnerTable and Replicas each,
-/// FIFO links of different speed, refs that are passed on, also inside values, and deaths of whole
-/// nodes, fewer than there are copies and a further one whenever all copies are there again, driven
-/// by a seed.
+/// Objects with copies at other nodes, in one thread: nodes with an ReferenceTable and Replicas
+/// each, FIFO links of different speed, refs that are passed on, also inside values, and deaths of
+/// whole nodes, fewer than there are copies and a further one whenever all copies are there again,
+/// driven by a seed.
 ///
 ///     ReplicasWorld world(seed);
 ///     world.run();
@@ -46,12 +46,12 @@ class ReplicasWorld : private PlayedNames::Host {
       nodes_.push_back(std::make_unique<Node>(*this, n, names));
     for (auto& node : nodes_) {
       node->links.resize(count);
-      node->owners.ask_of_bytes(
+      node->references.ask_of_bytes(
           [&bytes = node->bytes](const wire::Location& at) { return bytes.count(at.offset) != 0; });
       node->replicas.start(id_of(node->self));
       for (std::size_t other = 0; other < count; ++other) {
         node->speed.push_back(random_.chance(0.3) ? 0.05 : 0.9);
-        if (other != node->self) node->owners.add_node(index_of(other));
+        if (other != node->self) node->references.add_node(index_of(other));
       }
     }
     notices_ = random_.chance(0.5) ? 0.02 : 0.5;
@@ -86,11 +86,11 @@ class ReplicasWorld : private PlayedNames::Host {
   struct Entry {
     bool usable = true, awaited = false, remote = false, ready = false;
   };
-  struct Node final : agent::OwnerTable::Out, agent::Replicas::Out {
+  struct Node final : agent::ReferenceTable::Out, agent::Replicas::Out {
     Node(ReplicasWorld& w, std::size_t n, bool names)
         : world(w),
           self(n),
-          replicas(owners, *this,
+          replicas(references, *this,
                    {.round = kRound,
                     .longest_round = 2 * kRound,
                     .names = names,
@@ -99,7 +99,7 @@ class ReplicasWorld : private PlayedNames::Host {
     ReplicasWorld& world;
     std::size_t self;
     bool alive = true;
-    agent::OwnerTable owners{*this};
+    agent::ReferenceTable references{*this};
     agent::Replicas replicas;
     std::vector<std::deque<Message>> links;  // from each other node, in order
     std::vector<double> speed;
@@ -112,7 +112,7 @@ class ReplicasWorld : private PlayedNames::Host {
     std::map<std::uint64_t, std::pair<ObjectId, int>> lent;  // the copy, and its uses
     std::vector<ObjectId> returned;
 
-    // OwnerTable::Out
+    // ReferenceTable::Out
     void ready(Index p, ObjectId object, const wire::Value& value, BlobView) override {
       if (p == agent::kSelf) return replicas.arrived(object, value);
       if (p == kProcess) return answers.emplace_back(object, value), void();
@@ -125,11 +125,11 @@ class ReplicasWorld : private PlayedNames::Host {
       world.send(*this, to - kNodes, wire::PeerMessage(wire::PeerHold{object, who, delta}));
     }
     void peer_await(Index owner, ObjectId object) override {
-      if (owners.is_dead(owner)) return replicas.look(owner, object);
+      if (references.is_dead(owner)) return replicas.look(owner, object);
       world.send(*this, owner - kNodes, wire::PeerMessage(wire::PeerAwait{object}));
     }
     void pull(Index owner, ObjectId object, std::uint64_t size) override {
-      if (owners.is_dead(owner)) return replicas.fetch(owner, object, size);
+      if (references.is_dead(owner)) return replicas.fetch(owner, object, size);
       pull_copy(id_of(owner - kNodes), object, size);
     }
     void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
@@ -153,18 +153,18 @@ class ReplicasWorld : private PlayedNames::Host {
       world.on_replicated(*this, answer);
     }
     void found_here(Index owner, ObjectId object) override {
-      const auto copy = owners.held_here(wire::copy_of(object));
+      const auto copy = references.held_here(wire::copy_of(object));
       world.take_value(*this, owner, agent::kSelf, world.answer_of(*this, object, *copy.value));
     }
     void lend(ObjectId object) override {
       ++world.seen_.lent;
-      const wire::Value* value = owners.value_of(wire::copy_of(object));
+      const wire::Value* value = references.value_of(wire::copy_of(object));
       const wire::Location at = value->location;
       auto& [copy, uses] = lent[at.offset];
       copy = wire::copy_of(object);
       ++uses;
-      owners.hold(copy, agent::kSelf, +1);
-      owners.pulled(object, at);
+      references.hold(copy, agent::kSelf, +1);
+      references.pulled(object, at);
     }
     void pull_copy(NodeId from, ObjectId copy, std::uint64_t) override {
       if (!pulling.emplace(copy, node_of(from)).second) return;
@@ -172,14 +172,14 @@ class ReplicasWorld : private PlayedNames::Host {
       world.send(*this, node_of(from), wire::PeerMessage(wire::PullRequest{0, copy, 0, 0, {}}));
     }
     void not_found(Index owner, ObjectId object, std::optional<std::uint64_t> bytes) override {
-      if (owners.knows(object) && world.may_excuse_.count(object) == 0)
+      if (references.knows(object) && world.may_excuse_.count(object) == 0)
         world.fail("no copy of " + std::to_string(object.low & 0xffff) + " was found");
       const Error why(Code::object_lost, "no copy was found");
-      if (bytes) return owners.pull_failed(object, why);
+      if (bytes) return references.pull_failed(object, why);
       wire::Value lost;
       lost.kind = Kind::error;
       lost.error = why.shared_info();
-      owners.ready_from_owner(owner, object, lost, {});
+      references.ready_from_owner(owner, object, lost, {});
     }
     void ask_name_of(ObjectId object) override { world.names_->ask_name_of(self, object); }
     std::vector<ObjectId> failed_;  ///< pulls from nodes that are known to be dead
@@ -195,7 +195,7 @@ class ReplicasWorld : private PlayedNames::Host {
       if (entry.usable && value.refs.size() < 2 && random_.chance(0.2)) value.refs.push_back(inner);
     if (value.kind == Kind::shared) value.location = new_bytes(node, id);
     node.table[id].usable = false;
-    node.owners.escape(kProcess, id, value, {});
+    node.references.escape(kProcess, id, value, {});
     node.puts[++requests_] = id;
     const std::uint64_t patience = random_.chance(0.1) ? 400'000'000 : 60'000'000'000;
     node.replicas.want(kProcess, {requests_, id, static_cast<std::uint32_t>(copies_), patience},
@@ -217,15 +217,15 @@ class ReplicasWorld : private PlayedNames::Host {
     if (here < copies_ && dead_ == 0) fail("a put has too few copies");
   }
   bool has_copy(const Node& node, ObjectId id) const {
-    return node.owners.value_of(node.self == owner_of(id) ? id : wire::copy_of(id)) != nullptr;
+    return node.references.value_of(node.self == owner_of(id) ? id : wire::copy_of(id)) != nullptr;
   }
   void adopt(Node& node, ObjectId id) {
-    if (!node.table.try_emplace(id).second) node.owners.hold(id, kProcess, -1);
+    if (!node.table.try_emplace(id).second) node.references.hold(id, kProcess, -1);
   }
   void drop(Node& node, ObjectId id) {
     if (!node.table.at(id).usable) return;
     node.table.erase(id);
-    node.owners.hold(id, kProcess, -1);
+    node.references.hold(id, kProcess, -1);
   }
   void send_refs(Node& node) {
     const std::size_t to = random_.below(nodes_.size());
@@ -235,9 +235,9 @@ class ReplicasWorld : private PlayedNames::Host {
     for (const auto& [id, entry] : node.table)
       if (entry.usable && ids.size() < 3 && random_.chance(restless_ ? 0.9 : 0.3))
         ids.push_back(id);
-    for (const ObjectId id : ids) node.owners.hold(id, index_of(to), +1, kProcess);
+    for (const ObjectId id : ids) node.references.hold(id, index_of(to), +1, kProcess);
     for (const ObjectId id : ids) {
-      const Index owner = node.owners.depart(id, index_of(to), kProcess);
+      const Index owner = node.references.depart(id, index_of(to), kProcess);
       frame.refs.push_back({id, id_of(owner == agent::kSelf ? node.self : owner - kNodes)});
     }
     if (!ids.empty()) send(node, to, std::move(frame));
@@ -248,7 +248,7 @@ class ReplicasWorld : private PlayedNames::Host {
     Entry& entry = node.table.at(id);
     if (!entry.usable || entry.awaited || entry.ready || (entry.remote && !fetch)) return;
     entry.awaited = true;
-    node.owners.await(id, kProcess, fetch);
+    node.references.await(id, kProcess, fetch);
   }
   bool take_answer(Node& node) {
     if (node.answers.empty()) return false;
@@ -270,7 +270,7 @@ class ReplicasWorld : private PlayedNames::Host {
       if (wanted)
         adopt(node, inner);
       else
-        node.owners.hold(inner, kProcess, -1);
+        node.references.hold(inner, kProcess, -1);
     });
     return true;
   }
@@ -279,8 +279,8 @@ class ReplicasWorld : private PlayedNames::Host {
     const auto dice = random_.below(100);
     if (dice < 40) {
       for (const auto& [id, entry] : node.table)
-        if (entry.usable && random_.chance(0.3) && node.owners.value_of(id) != nullptr) {
-          const Index owner = node.owners.owner_of(id).value_or(index_of(node.self));
+        if (entry.usable && random_.chance(0.3) && node.references.value_of(id) != nullptr) {
+          const Index owner = node.references.owner_of(id).value_or(index_of(node.self));
           return names_->detach(node.self, id, id_of(owner - kNodes));
         }
     } else if (dice < 48) {
@@ -294,14 +294,14 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   // PlayedNames::Host
   void hold_named(std::size_t node, ObjectId object, std::int32_t delta) override {
-    nodes_[node]->owners.hold(object, agent::kSelf, delta);
+    nodes_[node]->references.hold(object, agent::kSelf, delta);
   }
   void found(std::size_t node, const control::ObjectName& what) override {
     ++seen_.by_name;
     Node& at = *nodes_[node];
     if (node_of(what.owner) != node)
-      at.owners.borrow(what.object, index_of(node_of(what.owner)), agent::kSelf);
-    at.owners.hold(what.object, kProcess, +1);
+      at.references.borrow(what.object, index_of(node_of(what.owner)), agent::kSelf);
+    at.references.hold(what.object, kProcess, +1);
     adopt(at, what.object);
   }
   void on_name(std::size_t node, ObjectId object, bool has_one) override {
@@ -343,7 +343,7 @@ class ReplicasWorld : private PlayedNames::Host {
   wire::PeerReady answer_of(Node& node, ObjectId object, const wire::Value& value) {
     wire::PeerReady ready{object, value, {}};
     wire::for_each_ref(value, [&](ObjectId id) {
-      const Index owner = node.owners.owner_of(id).value_or(index_of(node.self));
+      const Index owner = node.references.owner_of(id).value_or(index_of(node.self));
       ready.refs.push_back({id, id_of(owner - kNodes)});
     });
     if (value.kind == Kind::shared) {
@@ -358,11 +358,11 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   void take_value(Node& node, Index owner, Index by, const wire::PeerReady& ready) {
     for (const wire::OwnedRef& ref : ready.refs)
-      node.owners.borrow(ref.object, owner_index(node, ref.owner), by);
-    node.owners.ready_from_owner(owner, ready.object, ready.value, {});
+      node.references.borrow(ref.object, owner_index(node, ref.owner), by);
+    node.references.ready_from_owner(owner, ready.object, ready.value, {});
   }
   ObjectId served(const Node& node, ObjectId object) const {
-    return node.owners.value_of(object) == nullptr ? wire::original_of(object) : object;
+    return node.references.value_of(object) == nullptr ? wire::original_of(object) : object;
   }
   void read(Node& node, std::size_t from) {
     const Message message = std::move(node.links[from].front());
@@ -370,9 +370,9 @@ class ReplicasWorld : private PlayedNames::Host {
     const Index sender = index_of(from);
     if (const auto* frame = std::get_if<Frame>(&message)) {
       for (const wire::OwnedRef& ref : frame->refs)
-        node.owners.borrow(ref.object, owner_index(node, ref.owner), sender);
+        node.references.borrow(ref.object, owner_index(node, ref.owner), sender);
       for (const wire::OwnedRef& ref : frame->refs) {
-        node.owners.hold(ref.object, kProcess, +1);
+        node.references.hold(ref.object, kProcess, +1);
         adopt(node, ref.object);
       }
       return;
@@ -382,21 +382,21 @@ class ReplicasWorld : private PlayedNames::Host {
   void on_peer(Node& node, std::size_t from, const wire::PeerMessage& message) {
     const Index sender = index_of(from);
     if (const auto* hold = std::get_if<wire::PeerHold>(&message)) {
-      node.owners.peer_hold(sender, hold->object, owner_index(node, hold->holder), hold->delta);
+      node.references.peer_hold(sender, hold->object, owner_index(node, hold->holder), hold->delta);
     } else if (const auto* await = std::get_if<wire::PeerAwait>(&message)) {
       if (wire::is_copy(await->object))
         node.replicas.on_await(id_of(from), await->object);
       else
-        node.owners.await(await->object, sender, false);
+        node.references.await(await->object, sender, false);
     } else if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message)) {
-      node.owners.rebuild(rebuild->object, sender, rebuild->lost);
+      node.references.rebuild(rebuild->object, sender, rebuild->lost);
     } else if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
       const bool found = ready->value.kind != Kind::error;
       const auto owner = node.replicas.answered(id_of(from), ready->object, found);
       seen_.found += owner ? 1 : 0;
       take_value(node, owner.value_or(sender), sender, *ready);
     } else if (const auto* request = std::get_if<wire::PullRequest>(&message)) {
-      const wire::Value* value = node.owners.value_of(served(node, request->object));
+      const wire::Value* value = node.references.value_of(served(node, request->object));
       if (value != nullptr && value->kind == Kind::shared)
         send(node, from, wire::PeerMessage(wire::PullData{0, 0, request->object.low}));
       else
@@ -406,7 +406,7 @@ class ReplicasWorld : private PlayedNames::Host {
       const ObjectId object = pull_ids_.at(data->bytes);
       if (node.pulling.erase(object) == 0) return;
       const bool ours = node.replicas.pulled(object, id_of(from));
-      node.owners.pulled(ours ? wire::original_of(object) : object, new_bytes(node, object));
+      node.references.pulled(ours ? wire::original_of(object) : object, new_bytes(node, object));
     } else if (const auto* refused = std::get_if<wire::PullRefused>(&message)) {
       pull_failed(node, pull_ids_.at(refused->transfer), from);
     } else if (const auto* keep = std::get_if<wire::PeerKeep>(&message)) {
@@ -430,7 +430,8 @@ class ReplicasWorld : private PlayedNames::Host {
     if (node.pulling.erase(object) == 0) return;
     const bool dead = node.known_dead.count(from) != 0;
     const Error why(dead ? Code::unavailable : Code::object_lost, "not here");
-    if (!node.replicas.pull_failed(object, id_of(from), why)) node.owners.pull_failed(object, why);
+    if (!node.replicas.pull_failed(object, id_of(from), why))
+      node.references.pull_failed(object, why);
   }
   void agent_move(Node& node, bool calm) {
     if (!node.alive) return;
@@ -446,9 +447,9 @@ class ReplicasWorld : private PlayedNames::Host {
       if (const auto at = node.pulling.find(object); at != node.pulling.end())
         pull_failed(node, object, at->second);
     for (const ObjectId id : std::exchange(node.returned, {}))
-      node.owners.hold(id, wire::is_copy(id) ? agent::kSelf : kProcess, -1);
+      node.references.hold(id, wire::is_copy(id) ? agent::kSelf : kProcess, -1);
     if (calm || random_.chance(0.7)) node.replicas.carry_out(now_);
-    if (calm || random_.chance(0.5)) node.owners.settle();
+    if (calm || random_.chance(0.5)) node.references.settle();
   }
   void notice(Node& node, std::size_t dead) {
     node.known_dead.insert(dead);
@@ -460,12 +461,12 @@ class ReplicasWorld : private PlayedNames::Host {
     const Error why(Code::unavailable, "the node died");
     const bool transfers_first = random_.chance(0.5);
     if (!transfers_first) {
-      node.owners.node_died(index_of(dead), why);
+      node.references.node_died(index_of(dead), why);
       node.replicas.node_died(id_of(dead), now_);
     }
     for (const ObjectId object : over) pull_failed(node, object, dead);
     if (transfers_first) {
-      node.owners.node_died(index_of(dead), why);
+      node.references.node_died(index_of(dead), why);
       node.replicas.node_died(id_of(dead), now_);
     }
   }
@@ -479,7 +480,7 @@ class ReplicasWorld : private PlayedNames::Host {
       for (const auto& [name, what] : names_->all())
         if (what.keeper == id_of(node.self) && what.owner != what.keeper) excuse(what.object);
     }
-    node.owners.each([&](const agent::OwnerTable::Seen& seen) {
+    node.references.each([&](const agent::ReferenceTable::Seen& seen) {
       const bool passed_on = std::any_of(seen.holders.begin(), seen.holders.end(),
                                          [](const auto& one) { return one.first >= kNodes; });
       if (seen.owner != agent::kSelf && passed_on) may_excuse_.insert(seen.object);
@@ -557,7 +558,7 @@ class ReplicasWorld : private PlayedNames::Host {
   /// Also inside a value.
   bool is_known(ObjectId id) const {
     return named_anywhere(id) || std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-             return node->alive && node->owners.knows(id);
+             return node->alive && node->references.knows(id);
            });
   }
   std::size_t holders_of(ObjectId id) const {
@@ -565,7 +566,7 @@ class ReplicasWorld : private PlayedNames::Host {
         std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
           if (!node->alive) return false;
           const ObjectId as = node->self == owner_of(id) ? id : wire::copy_of(id);
-          const wire::Value* value = node->owners.value_of(as);
+          const wire::Value* value = node->references.value_of(as);
           return value != nullptr && value->kind != Kind::error && value->kind != Kind::remote;
         }));
   }
@@ -627,14 +628,15 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   bool is_empty() const {
     return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-      return !node->alive ||
-             (node->owners.size() == 0 && node->bytes.empty() && node->replicas.searches() == 0);
+      return !node->alive || (node->references.size() == 0 && node->bytes.empty() &&
+                              node->replicas.searches() == 0);
     });
   }
   void check_empty(Node& node) {
-    if (node.owners.total_holds() != 0) return fail("counts are left");
+    if (node.references.total_holds() != 0) return fail("counts are left");
     if (node.replicas.kept() != 0) return fail("a copy is left");
-    if (node.owners.size() != 0) return fail(std::to_string(node.owners.size()) + " records left");
+    if (node.references.size() != 0)
+      return fail(std::to_string(node.references.size()) + " records left");
     if (!node.bytes.empty()) return fail("bytes are left");
     if (node.replicas.owned() != 0) return fail("an object with copies is left");
     if (node.replicas.searches() != 0) return fail("a search is left");

@@ -34,7 +34,8 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
       moves_(*this, store_, cluster.truth, cluster.shell_random(self), id, cluster.plan.trouble,
              cluster.plan.fan, cluster.plan.transfers) {
   Wire::self = id;
-  owners_.ask_of_bytes([](const wire::Location&) { return true; });  // no disk, no writer that lies
+  references_.ask_of_bytes(
+      [](const wire::Location&) { return true; });  // no disk, no writer that lies
 }
 
 Agent::~Agent() {
@@ -229,7 +230,7 @@ void Agent::pass() {
   reap();
   carry_out_leases();
   forget_ended_jobs();
-  settle_again_ = !unread() && owners_.settle();
+  settle_again_ = !unread() && references_.settle();
   report(now);
   tell_pace(now);
   keep_in_touch(now);
@@ -311,14 +312,14 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
             [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
             [&](wire::Escape& m) {
               counted(m.value);
-              owners_.escape(from.index, m.object, m.value, payload);
+              references_.escape(from.index, m.object, m.value, payload);
             },
             [&](wire::Fulfil& m) {
               counted(m.value);
-              owners_.fulfil(m.object, m.value, payload);
+              references_.fulfil(m.object, m.value, payload);
             },
             [&](wire::Hold& m) {
-              owners_.hold(m.object, m.process, m.delta, from.index);
+              references_.hold(m.object, m.process, m.delta, from.index);
               if (m.delta > 0)
                 in_flight_refs_.counted(from.index, m.process, {m.frame, m.waiting}, m.object);
             },
@@ -326,15 +327,15 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
               undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
               drop_written_since({from.index, m.peer});
             },
-            [&](wire::Await& m) { owners_.await(m.object, from.index, m.fetch); },
+            [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
             [&](wire::Shutdown&) {
               if (from.driver) driver_gone(from, true);
             },
             [&](wire::CreateActor& m) {
-              owners_.stands_for(m.lifetime, m.actor, from.index);
+              references_.stands_for(m.lifetime, m.actor, from.index);
               for (const wire::Value& argument : m.creation.arguments)
                 wire::for_each_ref(argument,
-                                   [&](ObjectId inner) { owners_.hold(inner, kSelf, +1); });
+                                   [&](ObjectId inner) { references_.hold(inner, kSelf, +1); });
               actors_.create(m, payload, from.job, from.index);
               cluster_.moment();
             },
@@ -366,9 +367,9 @@ void Agent::counted(const wire::Value& value) {
 /// What a dead process had given to this one never comes.
 void Agent::undo(ProcessIndex process, const agent::InFlightRefs::Undone& undone) {
   if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::gift_undone);
-  for (const ObjectId object : undone.counts) owners_.hold(object, process, -1);
+  for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
-  owners_.forget(undone.forgotten);
+  references_.forget(undone.forgotten);
 }
 
 // --- processes
@@ -523,13 +524,13 @@ void Agent::bury(Proc& proc) {
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
-  owners_.process_died(index, reason);
+  references_.process_died(index, reason);
   store_.process_died(index);
   const agent::InFlightRefs::Died given = in_flight_refs_.died(index, proc.peers);
   for (const wire::Location& location : given.free) free(location);
   for (const ProcessIndex to : given.asked)
     if (proc.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
-  for (const ProcessIndex dead : given.forgotten) owners_.forget(dead);
+  for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   processes_.erase(index);
   count_processes();
 }
@@ -607,7 +608,8 @@ void Agent::keep_in_touch(Time now) {
   if (now < next_touch_) return;
   next_touch_ = now + 1s;
   for (const NodeId node : known_nodes_)
-    network_->keep_in_touch(node, remote_.talks_to(node) || owners_.borrows_from(index_of(node)));
+    network_->keep_in_touch(node,
+                            remote_.talks_to(node) || references_.borrows_from(index_of(node)));
 }
 
 // --- jobs

@@ -1,4 +1,4 @@
-/// One simulated machine: an agent with the real Network, LeaseTable, OwnerTable, ActorHost,
+/// One simulated machine: an agent with the real Network, LeaseTable, ReferenceTable, ActorHost,
 /// RemoteTable and TransferPlan, wired as agent/node*.cpp wires them, and the processes of its
 /// node. What is not here: shared memory's own protocol, spilling, zygotes, shipped programs.
 #pragma once
@@ -10,7 +10,7 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/network.hpp"
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
@@ -33,7 +33,7 @@ class Cluster;
 class Agent final : public sim::Node<Packet>,
                     public Machine,
                     private Wire,
-                    private agent::OwnerTable::Out,
+                    private agent::ReferenceTable::Out,
                     private agent::ActorHost::Out,
                     private agent::RemoteTable::Out,
                     private agent::Network::Handler,
@@ -251,7 +251,7 @@ class Agent final : public sim::Node<Packet>,
   std::optional<BulkMoves::Held> find(ObjectId object) override;
   void moved(ObjectId object, const wire::Location& location) override;
   void move_failed(ObjectId object, const Error& error) override;
-  // OwnerTable::Out
+  // ReferenceTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
              BlobView payload) override;
   void free(const wire::Location& location) override {
@@ -287,7 +287,7 @@ class Agent final : public sim::Node<Packet>,
   std::unique_ptr<agent::Network> network_;
   Epoch control_epoch_ = 0;  ///< of the control that speaks
   scheduling::LeaseTable leases_;
-  agent::OwnerTable owners_{*this};
+  agent::ReferenceTable references_{*this};
   agent::ActorHost actors_;
   agent::RemoteTable remote_;
   BulkMoves moves_;

@@ -153,14 +153,16 @@ void Agent::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return;
   }
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
-    return owners_.peer_hold(index_of(from), hold->object, owner_index(hold->holder), hold->delta);
+    return references_.peer_hold(index_of(from), hold->object, owner_index(hold->holder),
+                                 hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
-    return owners_.await(await->object, index_of(from), false);
+    return references_.await(await->object, index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
-    return owners_.rebuild(rebuild->object, index_of(from), rebuild->lost);
+    return references_.rebuild(rebuild->object, index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
     for (const wire::OwnedRef& ref : ready->refs) take_in(from, ref);
-    return owners_.ready_from_owner(index_of(from), ready->object, ready->value, decoded.payload);
+    return references_.ready_from_owner(index_of(from), ready->object, ready->value,
+                                        decoded.payload);
   }
   moves_.on_message(from, message, decoded.payload, env_->now());
 }
@@ -187,7 +189,7 @@ void Agent::node_gone(NodeId node, const std::string& why, bool for_ever) {
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
-  owners_.node_died(index_of(node), Error(std::move(info)));
+  references_.node_died(index_of(node), Error(std::move(info)));
   moves_.node_died(node, for_ever, now);
   remote_.node_died(node, why, for_ever);
   if (!for_ever) actors_.out_of_reach(node);
@@ -199,7 +201,7 @@ void Agent::on_can_send(NodeId node) {
 
 ProcessIndex Agent::index_of(NodeId node) {
   const ProcessIndex index = remote_.index_of(node);
-  owners_.add_node(index);
+  references_.add_node(index);
   return index;
 }
 
@@ -271,15 +273,15 @@ void Agent::check_unsent(const Proc& proc) {
       at->second.end.each_unread([&](const Frame& frame) {
         wire::for_each_ref(frame.message, [&](ObjectId) { ++refs; });
       });
-  if (owners_.unsent(proc.index) != refs)
-    truth().fail("a process that ended held " + std::to_string(owners_.unsent(proc.index)) +
+  if (references_.unsent(proc.index) != refs)
+    truth().fail("a process that ended held " + std::to_string(references_.unsent(proc.index)) +
                  " refs for nodes, and frames with " + std::to_string(refs) + " were still there");
 }
 
 void Agent::drop_unread(ProxyChannel& proxy) {
   while (auto frame = proxy.end.receive())
     wire::for_each_ref(frame->message,
-                       [&](ObjectId id) { owners_.hold(id, proxy.holder, -1, proxy.process); });
+                       [&](ObjectId id) { references_.hold(id, proxy.holder, -1, proxy.process); });
 }
 
 std::uint64_t Agent::started(ProcessIndex process, ProcessIndex alias) {
@@ -326,7 +328,7 @@ void Agent::carry(ProxyChannel& proxy, Frame& frame) {
   carried.to = remote_.target(proxy.alias).process;
   const ProcessIndex to = proxy.holder;
   wire::for_each_ref(frame.message, [&](ObjectId id) {
-    const ProcessIndex owner = owners_.depart(id, to, proxy.process);
+    const ProcessIndex owner = references_.depart(id, to, proxy.process);
     if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);
     carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
   });
@@ -378,7 +380,7 @@ void Agent::say(std::int64_t word) {
 }
 
 void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {
-  owners_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+  references_.borrow(ref.object, owner_index(ref.owner), index_of(from));
 }
 
 void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
@@ -398,7 +400,7 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   if (cluster_.canary() && random().chance(0.05)) return;  // the planted bug: it is simply lost
   const auto alias = remote_.arrived(from, frame);
   if (!alias) return;
-  for (const wire::OwnedRef& ref : frame.refs) owners_.hold(ref.object, frame.to, +1);
+  for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
   const auto at = proxies_.find({frame.to, *alias});
   if (at == proxies_.end()) return;  // its process has died and is not buried yet
   ProxyChannel& proxy = at->second;
@@ -408,7 +410,7 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   note_entered(proxy);
 }
 
-// --- RemoteTable::Out, BulkMoves::Out, OwnerTable::Out
+// --- RemoteTable::Out, BulkMoves::Out, ReferenceTable::Out
 
 void Agent::send(NodeId to, const wire::PeerMessage& message) {
   if (cluster_.verbose()) log("-> n" + std::to_string(to.low) + " " + said(message));
@@ -454,15 +456,15 @@ void Agent::send_peer(NodeId to, const wire::PeerMessage& message, BlobView payl
   network_->send(to, message, payload);
 }
 std::optional<BulkMoves::Held> Agent::find(ObjectId object) {
-  const wire::Value* value = owners_.value_of(object);
+  const wire::Value* value = references_.value_of(object);
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  return BulkMoves::Held{value->location, !owners_.owner_of(object)};
+  return BulkMoves::Held{value->location, !references_.owner_of(object)};
 }
 void Agent::moved(ObjectId object, const wire::Location& location) {
-  owners_.pulled(object, location);
+  references_.pulled(object, location);
 }
 void Agent::move_failed(ObjectId object, const Error& error) {
-  owners_.pull_failed(object, error);
+  references_.pull_failed(object, error);
 }
 
 void Agent::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
@@ -470,7 +472,7 @@ void Agent::ready(ProcessIndex process, ObjectId object, const wire::Value& valu
   if (const auto node = remote_.node_of(process)) {
     wire::PeerReady ready{object, value, {}};
     wire::for_each_ref(value, [&](ObjectId id) {
-      const auto owner = owners_.owner_of(id);
+      const auto owner = references_.owner_of(id);
       ready.refs.push_back({id, owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_});
     });
     if (value.kind == wire::Value::Kind::shared) {
@@ -530,8 +532,8 @@ void Agent::start_actor(ProcessIndex worker, const wire::StartActor& start, Blob
   Proc* to = find_proc(worker);
   if (to == nullptr) return;
   for (const wire::OwnedRef& ref : refs) {
-    if (ref.owner != id_) owners_.borrow(ref.object, owner_index(ref.owner), kSelf);
-    owners_.hold(ref.object, worker, +1);
+    if (ref.owner != id_) references_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    references_.hold(ref.object, worker, +1);
   }
   send(*to, start, payload);
 }
@@ -570,7 +572,7 @@ void Agent::publish_remote(ProcessIndex watcher, const control::ActorLocation& l
 }
 
 NodeId Agent::owner_of(ObjectId object) {
-  const auto owner = owners_.owner_of(object);
+  const auto owner = references_.owner_of(object);
   return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
 }
 
@@ -578,16 +580,17 @@ void Agent::answer(ProcessIndex process, const wire::FoundActor& found, NodeId o
   Proc* to = find_proc(process);
   if (to == nullptr) return;
   if (found.found) {
-    if (owner && owner != id_) owners_.borrow(found.lifetime, owner_index(owner), kSelf);
-    owners_.hold(found.lifetime, process, +1);
+    if (owner && owner != id_) references_.borrow(found.lifetime, owner_index(owner), kSelf);
+    references_.hold(found.lifetime, process, +1);
   }
   send(*to, found);
 }
 
 void Agent::drop_creation(const wire::Call& creation) {
   for (const wire::Value& argument : creation.arguments) {
-    if (argument.kind == wire::Value::Kind::forwarded) owners_.hold(argument.forward, kSelf, -1);
-    for (const ObjectId inner : argument.refs) owners_.hold(inner, kSelf, -1);
+    if (argument.kind == wire::Value::Kind::forwarded)
+      references_.hold(argument.forward, kSelf, -1);
+    for (const ObjectId inner : argument.refs) references_.hold(inner, kSelf, -1);
   }
 }
 

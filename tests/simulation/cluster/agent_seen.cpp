@@ -47,7 +47,7 @@ std::string Agent::left_over() const {
   add("pulls", moves_.pulls());
   add("memories of pulls", moves_.memory());
   add("dead processes that may be named", in_flight_refs_.dead());
-  add("records", owners_.size());
+  add("records", references_.size());
   add("objects in memory", store_.size());
   return text + seen_records();
 }
@@ -56,7 +56,7 @@ std::string Agent::left_over() const {
 std::string Agent::seen_records() const {
   std::string text;
   std::size_t count = 0;
-  owners_.each([&](const agent::OwnerTable::Seen& seen) {
+  references_.each([&](const agent::ReferenceTable::Seen& seen) {
     if (++count > 4) return;
     text += " (" + seen.object.str().substr(0, 6) + ":" + std::to_string(seen.object.low) +
             (seen.owner == kSelf ? " made by " + std::to_string(seen.producer)

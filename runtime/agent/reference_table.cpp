@@ -1,4 +1,4 @@
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/base/buggify.hpp"
@@ -15,12 +15,12 @@ using internal::no_owner;
 // --- values
 // -----------------------------------------------------------------------------------------------------
 
-void OwnerTable::hold_inner(const wire::Value& value) {
+void ReferenceTable::hold_inner(const wire::Value& value) {
   wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
 }
 
-void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
-                        BlobView payload) {
+void ReferenceTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
+                            BlobView payload) {
   hold_inner(value);
   Record& record = records_[object];
   if (record.known) return drop_inner(value);
@@ -30,7 +30,7 @@ void OwnerTable::escape(ProcessIndex from, ObjectId object, const wire::Value& v
   if (value.kind != wire::Value::Kind::pending) set_value(object, record, value, payload);
 }
 
-void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payload) {
+void ReferenceTable::fulfil(ObjectId object, const wire::Value& value, BlobView payload) {
   hold_inner(value);
   const auto found = records_.find(object);
   if (found == records_.end()) return let_go(value);  // everybody has let go of it
@@ -39,8 +39,8 @@ void OwnerTable::fulfil(ObjectId object, const wire::Value& value, BlobView payl
   set_value(object, found->second, value, payload);
 }
 
-void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& value,
-                           BlobView payload) {
+void ReferenceTable::set_value(ObjectId object, Record& record, const wire::Value& value,
+                               BlobView payload) {
   record.value = value;
   record.payload.clear();
   if (value.kind == wire::Value::Kind::inline_bytes) {
@@ -58,7 +58,7 @@ void OwnerTable::set_value(ObjectId object, Record& record, const wire::Value& v
   answer_waiting(object, record);
 }
 
-bool OwnerTable::is_abroad(const Record& record) const {
+bool ReferenceTable::is_abroad(const Record& record) const {
   return copies_ && record.owner == kSelf && record.ready && !record.actor &&
          record.value.kind != wire::Value::Kind::remote &&
          (record.reachable ||
@@ -69,7 +69,7 @@ bool OwnerTable::is_abroad(const Record& record) const {
 
 /// Of what its value names, however deep, too: who reads the copy once we are gone finds just the
 /// names.
-void OwnerTable::want_copies(ObjectId object, const Record& record) {
+void ReferenceTable::want_copies(ObjectId object, const Record& record) {
   if (!is_abroad(record)) return;
   std::vector<std::pair<ObjectId, const Record*>> left{{object, &record}};
   while (!left.empty()) {
@@ -84,36 +84,36 @@ void OwnerTable::want_copies(ObjectId object, const Record& record) {
   }
 }
 
-void OwnerTable::may_be_found(ObjectId object) {
+void ReferenceTable::may_be_found(ObjectId object) {
   const auto found = records_.find(object);
   if (found == records_.end()) return;
   found->second.reachable = true;
   want_copies(object, found->second);
 }
 
-OwnerTable::Abroad OwnerTable::held_here(ObjectId object) const {
+ReferenceTable::Abroad ReferenceTable::held_here(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.ready) return {};
   return {&found->second.value, found->second.payload};
 }
 
-bool OwnerTable::outlives_owner(ObjectId object) const {
+bool ReferenceTable::outlives_owner(ObjectId object) const {
   return copies_ || wire::has_copies(object);
 }
 
-OwnerTable::Record& OwnerTable::record_of(ObjectId object) {
+ReferenceTable::Record& ReferenceTable::record_of(ObjectId object) {
   const auto [at, fresh] = records_.try_emplace(object);
   if (fresh && wire::has_copies(object)) out_.met(object);
   return at->second;
 }
 
-OwnerTable::Abroad OwnerTable::held_abroad(ObjectId object) const {
+ReferenceTable::Abroad ReferenceTable::held_abroad(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || !is_abroad(found->second)) return {};
   return {&found->second.value, found->second.payload};
 }
 
-void OwnerTable::answer_waiting(ObjectId object, Record& record) {
+void ReferenceTable::answer_waiting(ObjectId object, Record& record) {
   const std::vector<Waiting> waiting = std::exchange(record.waiting, {});
   for (const Waiting& who : waiting) {
     // Nobody is told of bytes of ours that are not here.
@@ -128,7 +128,7 @@ void OwnerTable::answer_waiting(ObjectId object, Record& record) {
 }
 
 /// The refs inside are counted for the receiver before it can learn of them.
-void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
+void ReferenceTable::answer(ObjectId object, Record& record, const Waiting& to) {
   if (is_dead(to.process)) return;
   if (record.value.kind == wire::Value::Kind::remote) {
     wire::Value known = record.value;
@@ -143,19 +143,19 @@ void OwnerTable::answer(ObjectId object, Record& record, const Waiting& to) {
 
 /// Whether a ref that goes to this node needs no count of ours: it goes to its owner, which reads
 /// our release later, or its owner is dead.
-bool OwnerTable::ends_here(ObjectId object, ProcessIndex to) const {
+bool ReferenceTable::ends_here(ObjectId object, ProcessIndex to) const {
   const auto owner = owner_of(object);
-  if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("owners.counts_the_owner")) return false;
+  if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("references.counts_the_owner")) return false;
   return *owner == to || (is_dead(*owner) && !stays_counted(object)) ||
-         TROUPE_MUTANT("owners.lets_go_at_departure");
+         TROUPE_MUTANT("references.lets_go_at_departure");
 }
 
 /// Also when its owner is dead: until the receiver says that it has the ref.
-bool OwnerTable::stays_counted(ObjectId object) {
-  return wire::has_copies(object) && !TROUPE_MUTANT("owners.forgets_copied_in_flight");
+bool ReferenceTable::stays_counted(ObjectId object) {
+  return wire::has_copies(object) && !TROUPE_MUTANT("references.forgets_copied_in_flight");
 }
 
-void OwnerTable::tell_as(ObjectId object, ObjectId name, ProcessIndex node) {
+void ReferenceTable::tell_as(ObjectId object, ObjectId name, ProcessIndex node) {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.ready ||
       found->second.value.kind == wire::Value::Kind::remote)
@@ -163,16 +163,16 @@ void OwnerTable::tell_as(ObjectId object, ObjectId name, ProcessIndex node) {
   answer(name, found->second, {node, false});
 }
 
-void OwnerTable::answer_error(ObjectId object, ProcessIndex process, const wire::Value& error) {
+void ReferenceTable::answer_error(ObjectId object, ProcessIndex process, const wire::Value& error) {
   if (!is_dead(process)) out_.ready(process, object, error, {});
 }
 
 /// While we take that one for the owner: both have lost the owner, and would wait for each other.
-bool OwnerTable::takes_us_for_owner(const Record& record, ProcessIndex asker) {
+bool ReferenceTable::takes_us_for_owner(const Record& record, ProcessIndex asker) {
   return asker != kSelf && record.owner == asker;
 }
 
-void OwnerTable::await(ObjectId object, ProcessIndex process, bool fetch) {
+void ReferenceTable::await(ObjectId object, ProcessIndex process, bool fetch) {
   if (is_dead(process)) return;
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.known) {
@@ -189,7 +189,7 @@ void OwnerTable::await(ObjectId object, ProcessIndex process, bool fetch) {
   out_.peer_await(record.owner, object);
 }
 
-void OwnerTable::settle_early() {
+void ReferenceTable::settle_early() {
   for (const Early& early : std::exchange(early_, {})) {
     const auto found = records_.find(early.object);
     if (found != records_.end() && found->second.known)
@@ -201,12 +201,12 @@ void OwnerTable::settle_early() {
   }
 }
 
-const wire::Value* OwnerTable::value_of(ObjectId object) const {
+const wire::Value* ReferenceTable::value_of(ObjectId object) const {
   const auto found = records_.find(object);
   return found == records_.end() || !found->second.ready ? nullptr : &found->second.value;
 }
 
-void OwnerTable::each(const std::function<void(const Seen&)>& look_at) const {
+void ReferenceTable::each(const std::function<void(const Seen&)>& look_at) const {
   for (const auto& [object, record] : records_)
     if (record.known && !record.actor)
       look_at({object, record.value, record.ready, record.owner, record.producer, record.holders});
@@ -215,20 +215,22 @@ void OwnerTable::each(const std::function<void(const Seen&)>& look_at) const {
 // --- counts
 // -----------------------------------------------------------------------------------------------------
 
-void OwnerTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator) {
+void ReferenceTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator) {
   Record& record = records_[lifetime];
   record.known = true;
   record.actor = actor;
   count(lifetime, record, creator, +1);
 }
 
-void OwnerTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta, ProcessIndex by) {
+void ReferenceTable::hold(ObjectId object, ProcessIndex process, std::int32_t delta,
+                          ProcessIndex by) {
   note_passing(object, process, by, delta);
   if (delta > 0 && is_dead(process)) return;
   count(object, record_of(object), process, delta);
 }
 
-void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, std::int64_t delta) {
+void ReferenceTable::count(ObjectId object, Record& record, ProcessIndex process,
+                           std::int64_t delta) {
   if (!is_dead(process)) {
     std::int64_t& holder = record.holders[process];
     holder += delta;
@@ -246,7 +248,7 @@ void OwnerTable::count(ObjectId object, Record& record, ProcessIndex process, st
 }
 
 /// Its counts have changed.
-void OwnerTable::touch(ObjectId object, Record& record) {
+void ReferenceTable::touch(ObjectId object, Record& record) {
   record.aged = false;
   if (record.holders.empty())
     candidates_.insert(object);
@@ -254,7 +256,7 @@ void OwnerTable::touch(ObjectId object, Record& record) {
     candidates_.erase(object);
 }
 
-void OwnerTable::drop_counts(ProcessIndex process) {
+void ReferenceTable::drop_counts(ProcessIndex process) {
   const std::set<ObjectId> held = std::exchange(held_by_[process], {});
   held_by_.erase(process);
   for (const ObjectId object : held) {
@@ -265,24 +267,24 @@ void OwnerTable::drop_counts(ProcessIndex process) {
   }
 }
 
-void OwnerTable::note_passing(ObjectId object, ProcessIndex to, ProcessIndex by,
-                              std::int64_t delta) {
+void ReferenceTable::note_passing(ObjectId object, ProcessIndex to, ProcessIndex by,
+                                  std::int64_t delta) {
   if (by == kSelf || nodes_.count(to) == 0 || is_dead(by)) return;
   auto& passing = passing_[by];
   const auto entry = passing.try_emplace({to, object}, 0).first;
   if ((entry->second += delta) == 0) passing.erase(entry);
 }
 
-void OwnerTable::return_unsent(ProcessIndex by) {
+void ReferenceTable::return_unsent(ProcessIndex by) {
   const auto found = passing_.find(by);
   if (found == passing_.end()) return;
   for (const auto& [ref, unsent] : found->second)
-    if (unsent > 0 && !TROUPE_MUTANT("owners.unsent_stays"))
+    if (unsent > 0 && !TROUPE_MUTANT("references.unsent_stays"))
       count(ref.second, records_[ref.second], ref.first, -unsent);
   passing_.erase(found);
 }
 
-void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
+void ReferenceTable::process_died(ProcessIndex process, const Error& reason) {
   return_unsent(process);
   drop_counts(process);
   const wire::Value end = lost("the process that was to compute it died", &reason);
@@ -294,14 +296,14 @@ void OwnerTable::process_died(ProcessIndex process, const Error& reason) {
     if (!record.known || record.owner != kSelf || record.ready || record.actor ||
         record.producer != process)
       continue;
-    if (record.kept && !TROUPE_MUTANT("owners.orphans_once"))
+    if (record.kept && !TROUPE_MUTANT("references.orphans_once"))
       out_.orphaned(object, record.lost);
     else
       set_value(object, record, end, {});
   }
 }
 
-bool OwnerTable::settle() {
+bool ReferenceTable::settle() {
   settle_early();
   std::vector<ObjectId> due;
   for (const ObjectId object : candidates_) {
@@ -326,8 +328,8 @@ bool OwnerTable::settle() {
 
 /// Who still waits has let go as well. A borrowed object may live on elsewhere and come again: who
 /// meets it anew awaits it anew, and a late "lost" would be taken for the answer.
-void OwnerTable::release(ObjectId object, const Record& record) {
-  if (record.owner == kSelf || TROUPE_MUTANT("owners.says_lost_of_borrowed"))
+void ReferenceTable::release(ObjectId object, const Record& record) {
+  if (record.owner == kSelf || TROUPE_MUTANT("references.says_lost_of_borrowed"))
     for (const Waiting& who : record.waiting)
       answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);
@@ -340,41 +342,41 @@ void OwnerTable::release(ObjectId object, const Record& record) {
     out_.peer_hold(record.owner, object, kSelf, -1);
 }
 
-void OwnerTable::drop_inner(const wire::Value& value) {
+void ReferenceTable::drop_inner(const wire::Value& value) {
   wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, -1); });
 }
 
-void OwnerTable::let_go(const wire::Value& value) {
+void ReferenceTable::let_go(const wire::Value& value) {
   drop_inner(value);
   if (value.kind == wire::Value::Kind::shared) out_.free(value.location);
 }
 
-bool OwnerTable::is_made(ObjectId object) const {
+bool ReferenceTable::is_made(ObjectId object) const {
   const auto found = records_.find(object);
   return found != records_.end() && found->second.known;
 }
 
-bool OwnerTable::is_anothers(ObjectId object, ProcessIndex who) const {
+bool ReferenceTable::is_anothers(ObjectId object, ProcessIndex who) const {
   const auto found = records_.find(object);
   return found != records_.end() && found->second.known && found->second.owner == kSelf &&
          (found->second.producer != who || found->second.actor);
 }
 
-std::int64_t OwnerTable::total_holds() const {
+std::int64_t ReferenceTable::total_holds() const {
   std::int64_t total = 0;
   for (const auto& [object, record] : records_)
     for (const auto& [process, holds] : record.holders) total += holds;
   return total;
 }
 
-std::int64_t OwnerTable::unsent(ProcessIndex by) const {
+std::int64_t ReferenceTable::unsent(ProcessIndex by) const {
   std::int64_t total = 0;
   if (const auto found = passing_.find(by); found != passing_.end())
     for (const auto& [ref, count] : found->second) total += count;
   return total;
 }
 
-std::int64_t OwnerTable::unsent(ProcessIndex by, ProcessIndex node, ObjectId object) const {
+std::int64_t ReferenceTable::unsent(ProcessIndex by, ProcessIndex node, ObjectId object) const {
   const auto passing = passing_.find(by);
   if (passing == passing_.end()) return 0;
   const auto count = passing->second.find({node, object});

@@ -1,6 +1,6 @@
-/// OwnerTable: values that were known and are lost, and who says what they are now.
+/// ReferenceTable: values that were known and are lost, and who says what they are now.
 #include "troupe/runtime/agent/internal/lost.hpp"
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -30,7 +30,7 @@ bool leads_to(const wire::Value& value, ObjectId object, ObjectId lost) {
 
 }  // namespace
 
-void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_one) {
+void ReferenceTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_one) {
   const auto found = records_.find(object);
   const bool known = found != records_.end() && found->second.known;
   if (!known || !found->second.ready || !leads_to(found->second.value, object, lost_one))
@@ -55,7 +55,7 @@ void OwnerTable::rebuild(ObjectId object, ProcessIndex process, ObjectId lost_on
 }
 
 /// What is known of its value leads to bytes that are nowhere.
-void OwnerTable::make_again(ObjectId object, Record& record) {
+void ReferenceTable::make_again(ObjectId object, Record& record) {
   const ObjectId lost_one = record.lost;
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
   drop_value(record);
@@ -65,7 +65,7 @@ void OwnerTable::make_again(ObjectId object, Record& record) {
     out_.peer_rebuild(record.owner, object, lost_one);
   else if (record.producer_ended && record.kept)
     out_.orphaned(object, lost_one);
-  else if (record.producer_ended && !TROUPE_MUTANT("owners.asks_the_dead"))
+  else if (record.producer_ended && !TROUPE_MUTANT("references.asks_the_dead"))
     set_value(object, record,
               lost("the process that made it has ended, and no call is kept that could make it "
                    "again: it was put, is the result of an actor's method, or its task may not "
@@ -76,7 +76,7 @@ void OwnerTable::make_again(ObjectId object, Record& record) {
 }
 
 /// The refs inside stay as they are: those of the copy that comes are the same.
-void OwnerTable::pull_again(ObjectId object, Record& record) {
+void ReferenceTable::pull_again(ObjectId object, Record& record) {
   record.value.remote_bytes = record.value.location.length;
   out_.free(std::exchange(record.value.location, {}));
   record.value.kind = wire::Value::Kind::remote;
@@ -84,8 +84,8 @@ void OwnerTable::pull_again(ObjectId object, Record& record) {
   out_.pull(record.owner, object, record.value.remote_bytes);
 }
 
-void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
-                         BlobView payload) {
+void ReferenceTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value,
+                             BlobView payload) {
   hold_inner(value);
   const auto found = records_.find(object);
   if (found == records_.end()) return let_go(value);
@@ -96,7 +96,7 @@ void OwnerTable::rebuilt(ProcessIndex from, ObjectId object, const wire::Value& 
   set_value(object, record, value, payload);
 }
 
-void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
+void ReferenceTable::keeps_lineage(ProcessIndex from, ObjectId object) {
   const auto found = records_.find(object);
   if (found != records_.end() && found->second.producer == from)
     found->second.has_lineage = true;
@@ -104,14 +104,14 @@ void OwnerTable::keeps_lineage(ProcessIndex from, ObjectId object) {
     out_.lineage_over(from, object);
 }
 
-bool OwnerTable::made_by_kept_call(ProcessIndex from, ObjectId object) {
+bool ReferenceTable::made_by_kept_call(ProcessIndex from, ObjectId object) {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.owner != kSelf || found->second.producer != from)
     return false;
   return found->second.kept = true;
 }
 
-bool OwnerTable::entrust(ObjectId object, ProcessIndex process) {
+bool ReferenceTable::entrust(ObjectId object, ProcessIndex process) {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.kept || !found->second.producer_ended) return false;
   found->second.producer = process;
@@ -119,25 +119,25 @@ bool OwnerTable::entrust(ObjectId object, ProcessIndex process) {
   return found->second.has_lineage = true;
 }
 
-std::optional<ProcessIndex> OwnerTable::maker_of(ObjectId object) const {
+std::optional<ProcessIndex> ReferenceTable::maker_of(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.producer_ended) return std::nullopt;
   return found->second.producer;
 }
 
-void OwnerTable::gone(ObjectId object, const Error& why) {
+void ReferenceTable::gone(ObjectId object, const Error& why) {
   const auto found = records_.find(object);
   if (found != records_.end() && !found->second.ready)
     set_value(object, found->second, error_value(why.shared_info()), {});
 }
 
 /// Nobody knows the value any more.
-void OwnerTable::drop_value(Record& record) {
+void ReferenceTable::drop_value(Record& record) {
   record.ready = false;
   record.pulling = record.again = false;
   record.payload.clear();
   const wire::Value value = std::exchange(record.value, {});
-  if (!TROUPE_MUTANT("owners.keeps_lost_value")) let_go(value);
+  if (!TROUPE_MUTANT("references.keeps_lost_value")) let_go(value);
 }
 
 }  // namespace troupe::agent

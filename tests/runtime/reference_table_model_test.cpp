@@ -1,7 +1,7 @@
 // The table of refs of one node against a model that knows who can reach what: whatever the order
 // in which processes pass refs on, put them into values, give names, let go and die, what can be
 // reached is kept and what cannot is freed, once.
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,12 +9,12 @@
 #include <set>
 #include <vector>
 
-namespace troupe::agent::owners_model_test {
+namespace troupe::agent::reference_table_model_test {
 namespace {
 
 constexpr ProcessIndex kProcesses = 4;  // 1 to 4; kSelf: a name
 
-struct Recorder final : OwnerTable::Out {
+struct Recorder final : ReferenceTable::Out {
   std::multiset<std::uint64_t> freed;
   void ready(ProcessIndex, ObjectId, const wire::Value&, BlobView) override {}
   void free(const wire::Location& at) override { freed.insert(at.offset); }
@@ -64,10 +64,10 @@ ObjectId id_of(std::uint64_t object) {
   return {1, object};
 }
 
-TEST(OwnersModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
+TEST(ReferencesModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
   EXPECT_TRUE(rc::check([](const std::vector<std::uint32_t>& steps) {
     Recorder out;
-    OwnerTable owners(out);
+    ReferenceTable references(out);
     Model model;
     std::uint64_t last = 0;
     std::set<ProcessIndex> dead;
@@ -87,40 +87,40 @@ TEST(OwnersModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
         for (const std::uint64_t object : held)
           if ((value >> (object % 16) & 1) != 0) inside.push_back(object);
         for (const std::uint64_t object : inside) made.refs.push_back(id_of(object));
-        owners.escape(process, id_of(last), made, {});
+        references.escape(process, id_of(last), made, {});
         model.make(last, process, inside);
       } else if (step % 16 < 8 && one != 0 && dead.count(other) == 0) {
-        owners.hold(id_of(one), other, +1);
+        references.hold(id_of(one), other, +1);
         model.hold(one, other, +1);
       } else if (step % 16 == 8 && one != 0) {  // a name
-        owners.hold(id_of(one), kSelf, +1);
+        references.hold(id_of(one), kSelf, +1);
         model.hold(one, kSelf, +1);
       } else if (step % 16 == 9) {
         for (const std::uint64_t object : model.held_by(kSelf)) {
-          owners.hold(id_of(object), kSelf, -1);
+          references.hold(id_of(object), kSelf, -1);
           model.hold(object, kSelf, -1);
         }
       } else if (step % 16 < 14 && one != 0) {
-        owners.hold(id_of(one), process, -1);
+        references.hold(id_of(one), process, -1);
         model.hold(one, process, -1);
       } else if (step % 16 == 14) {
-        owners.process_died(process, reason);
+        references.process_died(process, reason);
         model.died(process);
         dead.insert(process);
       } else {
-        while (owners.settle()) {
+        while (references.settle()) {
         }
         RC_ASSERT(out.freed == model.gone());
       }
       // Never too early.
       for (const std::uint64_t object : out.freed) RC_ASSERT(model.gone().count(object) == 1u);
     }
-    while (owners.settle()) {
+    while (references.settle()) {
     }
     RC_ASSERT(out.freed == model.gone());
-    RC_ASSERT(owners.size() == last - out.freed.size());
+    RC_ASSERT(references.size() == last - out.freed.size());
   }));
 }
 
 }  // namespace
-}  // namespace troupe::agent::owners_model_test
+}  // namespace troupe::agent::reference_table_model_test

@@ -7,8 +7,8 @@
 /// zero or negative for a moment. An object is therefore freed only when *every* holder is at zero
 /// (not the sum) and was already when settle() was called last.
 ///
-///     owners.hold(object, process, +1);
-///     owners.settle();  // after every ring was drained: frees what nobody has held since
+///     references.hold(object, process, +1);
+///     references.settle();  // after every ring was drained: frees what nobody has held since
 ///                       // the last settle()
 ///
 /// Why every holder's zero is enough: take the earliest +1, in causal order, that has not been
@@ -76,7 +76,7 @@ namespace troupe::agent {
 using ProcessIndex = std::uint64_t;
 inline constexpr ProcessIndex kSelf = 0;  ///< the agent: refs inside values that it owns
 
-class OwnerTable {
+class ReferenceTable {
  public:
   /// What follows; must not call back in, but for owner_of().
   class Out {
@@ -119,7 +119,7 @@ class OwnerTable {
     virtual void orphaned(ObjectId /*object*/, ObjectId /*lost*/) {}
   };
 
-  explicit OwnerTable(Out& out) : out_(out) {}
+  explicit ReferenceTable(Out& out) : out_(out) {}
   /// Values may outlive their owner. Before anything else.
   void keep_copies() { copies_ = true; }
   /// Says whether bytes of this node can be read, as far as is known: who misses those that were

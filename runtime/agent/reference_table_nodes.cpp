@@ -1,6 +1,6 @@
-/// OwnerTable: refs that come from other nodes or go there, and nodes that die.
+/// ReferenceTable: refs that come from other nodes or go there, and nodes that die.
 #include "troupe/runtime/agent/internal/lost.hpp"
-#include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -12,13 +12,13 @@ namespace troupe::agent {
 using internal::error_value;
 using internal::lost;
 
-std::optional<ProcessIndex> OwnerTable::owner_of(ObjectId object) const {
+std::optional<ProcessIndex> ReferenceTable::owner_of(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.owner == kSelf) return std::nullopt;
   return found->second.owner;
 }
 
-ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
+ProcessIndex ReferenceTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
   note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
   if (owner == kSelf ? was_borrowed(object) : ends_here(object, to)) {
@@ -28,7 +28,7 @@ ProcessIndex OwnerTable::depart(ObjectId object, ProcessIndex to, ProcessIndex b
   return owner;
 }
 
-void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
+void ReferenceTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
   if (owner == kSelf) return;
   Record& record = record_of(object);
   const bool fresh = !record.known;
@@ -57,25 +57,25 @@ void OwnerTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) 
     out_.peer_hold(owner, object, from, +1);
   }
   if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
-  if (from != kSelf && !fresh && !TROUPE_MUTANT("owners.keeps_surplus"))
+  if (from != kSelf && !fresh && !TROUPE_MUTANT("references.keeps_surplus"))
     out_.peer_hold(owner, object, kSelf, -1);
 }
 
 /// To a node that we know, and that has not died and come back since.
-bool OwnerTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
+bool ReferenceTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
   if (record.holders.count(to) != 0) return true;
   for (const auto& [by, passing] : passing_)  // it has left, and its count is still to be read
     if (const auto entry = passing.find({to, object}); entry != passing.end()) return true;
   return false;
 }
 
-void OwnerTable::note_orphan(ObjectId object, ProcessIndex to) {
+void ReferenceTable::note_orphan(ObjectId object, ProcessIndex to) {
   if (orphans_.size() >= kMostOrphans / 2) older_orphans_ = std::exchange(orphans_, {});
   orphans_.insert({to, object});
 }
 
 /// Nodes are few, and orphans may be many.
-bool OwnerTable::is_orphan(ObjectId object) const {
+bool ReferenceTable::is_orphan(ObjectId object) const {
   return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
     return orphans_.count({node, object}) != 0 || older_orphans_.count({node, object}) != 0;
   });
@@ -83,13 +83,13 @@ bool OwnerTable::is_orphan(ObjectId object) const {
 
 /// We have let go of a ref whose owner we had lost, and it came back, or may, from somebody who
 /// takes us for the owner.
-bool OwnerTable::was_borrowed(ObjectId object) const {
+bool ReferenceTable::was_borrowed(ObjectId object) const {
   const auto found = records_.find(object);
   return (found == records_.end() || !found->second.known) && is_orphan(object);
 }
 
-void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
-                           std::int32_t delta) {
+void ReferenceTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex holder,
+                               std::int32_t delta) {
   if (is_dead(from)) return;
   const auto found = records_.find(object);
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
@@ -99,7 +99,7 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
     // have lost may have another index by now.
     const bool by_its_owner = is_dead(owner) ? stays_counted(object) : owner == holder;
     if (owner != kSelf && by_its_owner && was_passed_on(object, found->second, from) &&
-        !TROUPE_MUTANT("owners.lets_go_at_departure"))
+        !TROUPE_MUTANT("references.lets_go_at_departure"))
       count(object, found->second, from, delta);
     return;
   }
@@ -116,7 +116,7 @@ void OwnerTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex hold
 
 /// The owner has counted us: who passed the ref on to us need not count us any more. False when it
 /// passed on nothing that waits for this.
-bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
+bool ReferenceTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
   const auto passed = passed_by_.find(owner);
   if (passed == passed_by_.end()) return false;
   const auto first = passed->second.lower_bound(object);
@@ -134,15 +134,15 @@ bool OwnerTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId objec
 }
 
 /// Nobody else would tell those who passed its refs on to us.
-void OwnerTable::relieve_all(ProcessIndex owner) {
+void ReferenceTable::relieve_all(ProcessIndex owner) {
   const auto passed = passed_by_.extract(owner);
   if (!passed) return;
   for (const auto& [object, sender] : passed.mapped())
     if (sender != kSelf) out_.peer_hold(sender, object, owner, -1);
 }
 
-void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
-                                  BlobView payload) {
+void ReferenceTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
+                                      BlobView payload) {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.owner != from || found->second.ready) return;
   Record& record = found->second;
@@ -154,10 +154,10 @@ void OwnerTable::ready_from_owner(ProcessIndex from, ObjectId object, const wire
   set_value(object, record, value, payload);
 }
 
-void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
+void ReferenceTable::pulled(ObjectId object, const wire::Location& location) {
   const auto found = records_.find(object);
   if (found == records_.end() || found->second.value.kind != wire::Value::Kind::remote) {
-    if (!TROUPE_MUTANT("owners.late_bytes_stay")) out_.free(location);
+    if (!TROUPE_MUTANT("references.late_bytes_stay")) out_.free(location);
     return;
   }
   Record& record = found->second;
@@ -168,7 +168,7 @@ void OwnerTable::pulled(ObjectId object, const wire::Location& location) {
   answer_waiting(object, record);
 }
 
-void OwnerTable::pull_failed(ObjectId object, const Error& error) {
+void ReferenceTable::pull_failed(ObjectId object, const Error& error) {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.pulling) return;
   Record& record = found->second;
@@ -184,7 +184,7 @@ void OwnerTable::pull_failed(ObjectId object, const Error& error) {
     answer_error(object, who.process, end);
 }
 
-std::optional<ProcessIndex> OwnerTable::node_died(ProcessIndex node, const Error& reason) {
+std::optional<ProcessIndex> ReferenceTable::node_died(ProcessIndex node, const Error& reason) {
   if (is_dead(node)) return std::nullopt;
   nodes_.insert(node);
   drop_counts(node);
@@ -204,7 +204,7 @@ std::optional<ProcessIndex> OwnerTable::node_died(ProcessIndex node, const Error
 
 /// Nothing here names it any more. Whoever does so from elsewhere, after so many deaths, is
 /// answered as if it had named a node that nobody knows.
-std::optional<ProcessIndex> OwnerTable::forget_oldest_death() {
+std::optional<ProcessIndex> ReferenceTable::forget_oldest_death() {
   if (dead_in_order_.size() <= kMostDeadNodes) return std::nullopt;
   const ProcessIndex oldest = dead_in_order_.front();
   dead_in_order_.pop_front();
@@ -220,7 +220,7 @@ std::optional<ProcessIndex> OwnerTable::forget_oldest_death() {
   return oldest;
 }
 
-void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
+void ReferenceTable::owner_died(ProcessIndex node, const wire::Value& lost) {
   forget_passed_on(node);
   for (auto& [object, record] : records_) {
     if (record.owner != node) continue;
@@ -237,7 +237,7 @@ void OwnerTable::owner_died(ProcessIndex node, const wire::Value& lost) {
 
 /// Its owner has died before its value, or its bytes, came: whoever waits for them waits for its
 /// copy, and who comes later asks for that.
-void OwnerTable::look_for_copy(ObjectId object, Record& record) {
+void ReferenceTable::look_for_copy(ObjectId object, Record& record) {
   if (record.ready) return answer_waiting(object, record);
   record.asked = !record.waiting.empty();
   if (record.asked) out_.peer_await(record.owner, object);
@@ -245,8 +245,8 @@ void OwnerTable::look_for_copy(ObjectId object, Record& record) {
 
 /// Nobody can free what a dead owner owned: the nodes to which we passed its refs need no count of
 /// ours. What is still to be sent stays counted until it is.
-void OwnerTable::forget_passed_on(ProcessIndex owner) {
-  if (TROUPE_MUTANT("owners.waits_for_dead_owner")) return;
+void ReferenceTable::forget_passed_on(ProcessIndex owner) {
+  if (TROUPE_MUTANT("references.waits_for_dead_owner")) return;
   for (auto& [object, record] : records_) {
     if (record.owner != owner || stays_counted(object)) continue;
     for (auto holder = record.holders.begin(); holder != record.holders.end();) {
