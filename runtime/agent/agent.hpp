@@ -1,4 +1,4 @@
-/// The agent: one per node. It owns the node's shared memory and escaped refs, grants leases,
+/// The agent: one per node. It owns the node's shared memory and promoted refs, grants leases,
 /// starts and buries workers.
 #pragma once
 

@@ -28,7 +28,7 @@ bool Authority::is_own(ProcessIndex who, Own own, const wire::NodeMessage& messa
     case Own::value: break;
   }
   ObjectId object;
-  const wire::Value* value = value_of<wire::Escape>(message, object);
+  const wire::Value* value = value_of<wire::Promote>(message, object);
   if (value == nullptr) value = value_of<wire::Fulfil>(message, object);
   if (value == nullptr) value = value_of<wire::Rebuilt>(message, object);
   if (value == nullptr || !facts_.may_make(who, object)) return false;

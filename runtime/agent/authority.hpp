@@ -115,7 +115,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::LeaseReturned>(t, kProgram, Own::lease);
   rows<M, w::Blocked, w::Unblocked, w::Pace>(t, kWorker);
   // Objects.
-  rows<M, w::Escape, w::Fulfil, w::Rebuilt>(t, kProgram, Own::value);
+  rows<M, w::Promote, w::Fulfil, w::Rebuilt>(t, kProgram, Own::value);
   rows<M, w::Hold>(t, kProgram, Own::count);
   rows<M, w::Arrived, w::Await, w::Rebuild, w::Lineage, w::KeptCall, w::MadeBy, w::ForgetCall>(
       t, kProgram);

@@ -77,9 +77,9 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                      for (const wire::SitePace& site : m.sites)
                        pace_.add(site.function, site.tasks, site.ran_ns);
                    },
-                   [&](wire::Escape& m) {
+                   [&](wire::Promote& m) {
                      counted(m.value);
-                     references_.escape(from.index, m.object, m.value, payload);
+                     references_.promote(from.index, m.object, m.value, payload);
                    },
                    [&](wire::Fulfil& m) {
                      counted(m.value);

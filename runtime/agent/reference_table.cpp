@@ -19,8 +19,8 @@ void ReferenceTable::hold_inner(const wire::Value& value) {
   wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
 }
 
-void ReferenceTable::escape(ProcessIndex from, ObjectId object, const wire::Value& value,
-                            BlobView payload) {
+void ReferenceTable::promote(ProcessIndex from, ObjectId object, const wire::Value& value,
+                             BlobView payload) {
   hold_inner(value);
   Record& record = records_[object];
   if (record.known) return drop_inner(value);

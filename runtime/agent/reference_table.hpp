@@ -132,7 +132,7 @@ class ReferenceTable {
 
   /// The sender's record becomes ours, which counts the refs inside; the sender holds one count.
   /// For a pending one the sender will fulfil it.
-  void escape(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
+  void promote(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   void fulfil(ObjectId object, const wire::Value& value, BlobView payload);
   /// `by`: the process that says so (kSelf: the agent). What it has counted for a node is its own
   /// until it depart()s, so that it can be returned at its death.
@@ -224,7 +224,7 @@ class ReferenceTable {
   /// A ready object, whoever owns it; else null.
   Abroad held_here(ObjectId object) const;
   bool knows(ObjectId object) const { return records_.count(object) != 0; }
-  /// Whether it has escaped here, stands for an actor, or is borrowed: not merely counted.
+  /// Whether it was promoted here, stands for an actor, or is borrowed: not merely counted.
   bool is_made(ObjectId object) const;
   /// Whether an object of ours is known to be of another's making.
   bool is_anothers(ObjectId object, ProcessIndex who) const;
@@ -265,7 +265,7 @@ class ReferenceTable {
     wire::Value value;
     Blob payload;
     ProcessIndex owner = kSelf;  ///< a node, for a borrowed one
-    bool known = false;          ///< escaped here or borrowed (counts may come first)
+    bool known = false;          ///< promoted here or borrowed (counts may come first)
     bool ready = false;
     bool asked = false;        ///< borrowed: the owner will tell us the value
     bool pulling = false;      ///< borrowed: the bytes are on their way
@@ -336,7 +336,7 @@ class ReferenceTable {
   /// receiver says then makes a record that stays until the receiver dies.
   std::set<std::pair<ProcessIndex, ObjectId>> orphans_, older_orphans_;
   std::set<ObjectId> candidates_;
-  /// Awaits that were read before the Escape that they follow: one more pass, then they are
+  /// Awaits that were read before the Promote that they follow: one more pass, then they are
   /// answered with an error.
   struct Early {
     ObjectId object;

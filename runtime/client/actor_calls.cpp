@@ -233,7 +233,7 @@ bool ActorCalls::is_wanted(const Peer& peer) {
   const detail::ObjectEntry* lifetime = nullptr;
   const auto wanted = [&](const ActorCall& call) {
     for (const detail::ObjectHandle& result : call.results)
-      if (entry_of(result).escaped || result.entry()->handles.load(std::memory_order_relaxed) > 1)
+      if (entry_of(result).promoted || result.entry()->handles.load(std::memory_order_relaxed) > 1)
         return true;
     if (!call.lifetime) return false;
     lifetime = call.lifetime.entry();

@@ -461,7 +461,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   wire::CreateActor message;
   message.actor = ActorId{objects_->high(), ++next_actor_};
   detail::ObjectHandle lifetime = objects_->create();
-  objects_->mark_escaped(entry_of(lifetime));
+  objects_->mark_promoted(entry_of(lifetime));
   message.lifetime = lifetime.id();
   message.name = request.name;
   message.name_space = request.name_space;

@@ -324,8 +324,8 @@ class ClientEngine final : public detail::Engine,
   void give_up_notices();
   Result<void> await_ready(const detail::ObjectHandle& object);
   static Entry* named_by(const Entry& entry, std::size_t i);
-  void escape(Entry& entry);
-  void tell_escape(Entry& entry);
+  void promote(Entry& entry);
+  void tell_promotion(Entry& entry);
   void tell_fulfilled(Entry& result);
   void share(const detail::ObjectHandle& handle, const Receiver& to);
   detail::ObjectHandle find_held(ObjectId id);

@@ -125,7 +125,7 @@ void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
       entry.nested = std::move(value.refs);
       entry.bundled = value.bundled;
       entry.site = value.site;
-      if (entry.escaped) {
+      if (entry.promoted) {
         tell_agent(wire::Adopt{entry.location, value.site});
         entry.adopted = true;
       } else {

@@ -87,13 +87,13 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
   const std::size_t results = task->results.size();
   const auto dropped = lineage_.keep(std::move(task));
   for (std::size_t i = 0; i < results; ++i)
-    if (Entry& entry = entry_of(dropped[i]); entry.escaped) outlive(entry);
+    if (Entry& entry = entry_of(dropped[i]); entry.promoted) outlive(entry);
   tell_calls();
 }
 
 /// The last handle of a result is gone, but others may hold it.
 void ClientEngine::depart(Entry& entry) {
-  if (entry.escaped && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
+  if (entry.promoted && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
   lineage_.forget(entry);
 }
 
@@ -119,7 +119,7 @@ void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
   if (!entry.ready.load(std::memory_order_relaxed)) {
     if (entry.source) unfollow(entry);
     entry.source = heir;
-    if (entry.escaped) {
+    if (entry.promoted) {
       entry.fulfil = false;
       tell_heir(entry.id, heir);
     }
@@ -127,7 +127,7 @@ void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
     return;
   }
   take_place(entry, heir);
-  if (entry.escaped && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
+  if (entry.promoted && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
 }
 
 /// Its source is about to be another: it no longer waits for that, and what waits there for it goes
@@ -267,10 +267,10 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
     const bool may_have_copy =  // that the agent knows of
         asked.made == Entry::Made::elsewhere || asked.made == Entry::Made::put;
     const bool known = !may_have_copy || asked.made_by != nullptr;
-    if (!asked.escaped || asked.refused || known) continue;
+    if (!asked.promoted || asked.refused || known) continue;
     asked.rebuilding = true;
     const Entry* next = next_of(asked);  // one that only we know stands for its bytes
-    tell_agent(wire::Rebuild{asked.id, next != nullptr && next->escaped ? next->id : asked.id});
+    tell_agent(wire::Rebuild{asked.id, next != nullptr && next->promoted ? next->id : asked.id});
     return true;
   }
   std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
@@ -291,7 +291,7 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
   Error refusal = error;
   if (find_heir(entry, refusal)) return true;
   const bool known = entry.made != Entry::Made::elsewhere || entry.made_by != nullptr;
-  if (entry.escaped && !entry.refused && !known && entry.id.high != objects_->high()) {
+  if (entry.promoted && !entry.refused && !known && entry.id.high != objects_->high()) {
     entry.rebuilding = true;
     tell_agent(wire::Rebuild{entry.id, entry.source.id()});
     return true;
@@ -315,7 +315,7 @@ void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   if (handle && entry_of(handle).made != Entry::Made::elsewhere) {
     Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
-    if (next != nullptr && next->escaped && next->id != message.lost)
+    if (next != nullptr && next->promoted && next->id != message.lost)
       return;  // Rebuilt is on its way
     error = Error(Code::object_lost, why_not(entry.made));
     if (find_heir(entry, error)) return;

@@ -65,7 +65,7 @@ ObjectId ClientEngine::name_input(const Spec::Input& input,
     handle = ObjectTable::keep(*newest);
   }
   if (!handle) return {};
-  escape(entry_of(handle));
+  promote(entry_of(handle));
   held.push_back(std::move(handle));
   return held.back().id();
 }

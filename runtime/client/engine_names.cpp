@@ -46,7 +46,7 @@ void ClientEngine::detach(const detail::ObjectHandle& object, const std::string&
     unlock_and_collect(lock);
     raise(error);
   }
-  escape(entry);
+  promote(entry);
   wire::NameObject question;
   question.name = name;
   question.object = entry.id;
@@ -98,7 +98,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
     if (is_foreign(entry_of(objects[i]))) continue;
     const Entry& entry = origin_of(entry_of(objects[i]));
     detail::ObjectLocation& at = answer[i];
-    if (entry.escaped) {
+    if (entry.promoted) {
       asked.push_back(i);
     } else if (!entry.ready.load(std::memory_order_relaxed)) {
       at.state = State::pending;

@@ -1,4 +1,4 @@
-/// Values and references of the engine: settling, escaping, counting holders, opening. All under
+/// Values and references of the engine: settling, promoting, counting holders, opening. All under
 /// the lock, except where a comment says otherwise.
 #include "troupe/runtime/client/engine.hpp"
 
@@ -53,7 +53,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
     case wire::Value::Kind::forwarded:
       return settle_forward(entry, std::move(adopt_refs({&value.forward, 1}).front()));
     case wire::Value::Kind::remote:
-      if (!entry.escaped || entry.fulfil) {  // the agent could not fetch it
+      if (!entry.promoted || entry.fulfil) {  // the agent could not fetch it
         give_back(value);
         return settle_error(entry, Error(Code::internal, "a result came without its bytes"));
       }
@@ -161,8 +161,8 @@ void ClientEngine::end_following() {
       return true;
     });
   };
-  objects_->each_escaped(leave);
-  tasks_.each([&leave](const Task& task) {  // an heir has not escaped
+  objects_->each_promoted(leave);
+  tasks_.each([&leave](const Task& task) {  // an heir was not promoted
     for (const auto& result : task.results) leave(entry_of(result));
   });
 }
@@ -176,7 +176,7 @@ void ClientEngine::settle_error(Entry& entry, const Error& error) {
 
 void ClientEngine::finish_settling(Entry& entry) {
   if (entry.kind == wire::Value::Kind::shared && !entry.source)
-    entry.owns_location = !entry.escaped;
+    entry.owns_location = !entry.promoted;
   if (entry.fulfil) {
     entry.fulfil = false;
     Blob payload;
@@ -223,7 +223,7 @@ void ClientEngine::need(Entry& entry, bool bytes) {
     at->wants_bytes |= bytes;
   }
   if (at->rebuilding) return;
-  if (!at->escaped || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
+  if (!at->promoted || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
   if (at->ready.load(std::memory_order_relaxed) && (!bytes || is_here(*at))) return;
   at->awaited = true;
   ++at->awaits;
@@ -256,19 +256,19 @@ Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
 
 /// The record of an object of ours moves to the agent; we keep one count. So do those of the
 /// objects that it names, before it and however deep they lie.
-void ClientEngine::escape(Entry& entry) {
-  if (entry.escaped) return;
+void ClientEngine::promote(Entry& entry) {
+  if (entry.promoted) return;
   struct Step {
     Entry* entry;
     std::size_t named = 0;  ///< of those that it names, so many have been looked at
   };
   std::vector<Step> way;
   const auto enter = [&](Entry& at) {
-    objects_->mark_escaped(at);
+    objects_->mark_promoted(at);
     if (at.ready.load(std::memory_order_relaxed) && named_by(at, 0) != nullptr)
       way.push_back(Step{&at});
     else
-      tell_escape(at);
+      tell_promotion(at);
   };
   for (enter(entry); !way.empty();) {
     Step& step = way.back();
@@ -276,16 +276,16 @@ void ClientEngine::escape(Entry& entry) {
     if (inner == nullptr) {
       Entry& all_known = *step.entry;
       way.pop_back();
-      tell_escape(all_known);
-    } else if (!inner->escaped) {
+      tell_promotion(all_known);
+    } else if (!inner->promoted) {
       enter(*inner);
     }
   }
   tell_calls();
 }
 
-void ClientEngine::tell_escape(Entry& entry) {
-  wire::Escape message;
+void ClientEngine::tell_promotion(Entry& entry) {
+  wire::Promote message;
   message.object = entry.id;
   Blob payload;
   if (entry.ready.load(std::memory_order_relaxed)) {
@@ -303,7 +303,7 @@ void ClientEngine::tell_escape(Entry& entry) {
 /// after this. The agent itself counts what it finds.
 void ClientEngine::share(const detail::ObjectHandle& handle, const Receiver& to) {
   Entry& entry = entry_of(handle);
-  escape(entry);
+  promote(entry);
   if (to.holder != kAgentProcess)
     tell_agent(wire::Hold{entry.id, to.holder, +1, to.frame, to.waiting});
 }
@@ -371,7 +371,7 @@ void ClientEngine::free_entry(Entry* entry) {
   if (entry->lineage_uses != 0 && lineage_.park(*entry)) return;
   objects_->erase(*entry);
   if (entry->made_by != nullptr) depart(*entry);
-  if (entry->escaped)
+  if (entry->promoted)
     tell_agent(wire::Hold{entry->id, process_, -1});
   else if (entry->owns_location && entry->adopted)
     tell_agent(wire::Free{entry->location});

@@ -98,7 +98,7 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   // Who drops the last handle of a ready result frees it: not before the call is done with.
   const detail::ObjectHandle& handle = (task != nullptr ? task->results : call->results).front();
   Entry& result = entry_of(handle);
-  if (result.kind != wire::Value::Kind::pending || result.escaped || result.rebuilding ||
+  if (result.kind != wire::Value::Kind::pending || result.promoted || result.rebuilding ||
       result.source || result.heir.load(std::memory_order_relaxed) != nullptr)
     return false;
   auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());

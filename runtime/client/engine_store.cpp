@@ -306,7 +306,7 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 /// other nodes have copies. Blocks until they do.
 void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
   entry.id.low |= wire::kHasCopies;
-  escape(entry);
+  promote(entry);
   const std::uint64_t request = ++next_request_;
   auto& answer = replications_[request];
   tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
@@ -406,7 +406,7 @@ void ClientEngine::give_way() {
   for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
     Entry& entry = *objects_->oldest_own();
     objects_->remove_own(entry);
-    escape(entry);
+    promote(entry);
   }
   if (unused_extents_.load(std::memory_order_relaxed) > 0) return;
   for (const objectstore::ExtentId extent : store_->trim(Bytes{0}))

@@ -12,8 +12,8 @@ detail::ObjectHandle ObjectTable::create() {
 }
 
 Entry* ObjectTable::find(ObjectId id) noexcept {
-  const auto found = escaped_.find(id);
-  return found == escaped_.end() ? nullptr : found->second;
+  const auto found = promoted_.find(id);
+  return found == promoted_.end() ? nullptr : found->second;
 }
 
 detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
@@ -30,16 +30,16 @@ detail::ObjectHandle ObjectTable::adopt(ObjectId id) {
   auto* entry = new Entry;
   entry->id = id;
   entry->session = session_;
-  entry->escaped = true;
-  const bool fresh = escaped_.emplace(id, entry).second;
+  entry->promoted = true;
+  const bool fresh = promoted_.emplace(id, entry).second;
   TROUPE_ASSERT(fresh, "an object has one entry");
   return detail::ObjectHandle::adopt(entry);
 }
 
-void ObjectTable::mark_escaped(Entry& entry) {
+void ObjectTable::mark_promoted(Entry& entry) {
   remove_own(entry);
-  entry.escaped = true;
-  escaped_.emplace(entry.id, &entry);
+  entry.promoted = true;
+  promoted_.emplace(entry.id, &entry);
 }
 
 void ObjectTable::add_own(Entry& entry) {
@@ -59,10 +59,10 @@ void ObjectTable::remove_own(Entry& entry) noexcept {
 
 void ObjectTable::erase(Entry& entry) {
   remove_own(entry);
-  if (entry.escaped)
-    if (const auto found = escaped_.find(entry.id);
-        found != escaped_.end() && found->second == &entry)
-      escaped_.erase(found);
+  if (entry.promoted)
+    if (const auto found = promoted_.find(entry.id);
+        found != promoted_.end() && found->second == &entry)
+      promoted_.erase(found);
 }
 
 }  // namespace troupe::client

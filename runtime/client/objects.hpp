@@ -1,7 +1,7 @@
 /// The reference table of one process: a record for every object that some handle here names.
 ///
 /// An object that never left the process is known here alone. Once its id has been serialized
-/// (*escaped*) its record is the agent's, and what stands here is this process's share: one count,
+/// (*promoted*) its record is the agent's, and what stands here is this process's share: one count,
 /// and the value once it is known.
 #pragma once
 
@@ -53,11 +53,11 @@ struct Entry final : detail::ObjectEntry, FromFreeList<Entry> {
   /// Written last, with release: a reader that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
-  bool escaped = false;        ///< the agent has the record; we hold one count there
+  bool promoted = false;       ///< the agent has the record; we hold one count there
   bool awaited = false;        ///< Await was sent
   bool wants_bytes = false;    ///< somebody here wants the value itself, not only to know of it
   bool fetching = false;       ///< Await with `fetch` was sent, and has not failed
-  bool fulfil = false;         ///< escaped while pending here: the agent waits for our Fulfil
+  bool fulfil = false;         ///< promoted while pending here: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
   bool argued = false;         ///< a call named it: lineage may know of it
@@ -178,12 +178,12 @@ inline bool fetch_failed(Entry& entry) noexcept {
 /// whoever drops the last handle deletes it, without the lock.
 inline bool is_alone(const Entry& entry) noexcept {
   return entry.ready.load(std::memory_order_relaxed) &&
-         entry.kind == wire::Value::Kind::inline_bytes && !entry.escaped && !entry.argued &&
+         entry.kind == wire::Value::Kind::inline_bytes && !entry.promoted && !entry.argued &&
          entry.made_by == nullptr && !entry.in_own && !entry.source &&
          entry.value->handles().empty();
 }
 
-/// Escaped entries by id. Under the engine's lock.
+/// Promoted entries by id. Under the engine's lock.
 class ObjectTable {
  public:
   /// Ids of this process: `high` is unique to it.
@@ -192,12 +192,12 @@ class ObjectTable {
 
   /// A new pending object with one handle.
   detail::ObjectHandle create();
-  /// The entry of an escaped id, or nullptr.
+  /// The entry of an promoted id, or nullptr.
   Entry* find(ObjectId id) noexcept;
-  /// Each escaped entry. Precondition: nothing changes meanwhile.
+  /// Each promoted entry. Precondition: nothing changes meanwhile.
   template <class F>
-  void each_escaped(F look_at) {
-    for (auto& [id, entry] : escaped_) look_at(*entry);
+  void each_promoted(F look_at) {
+    for (auto& [id, entry] : promoted_) look_at(*entry);
   }
   /// A new entry for an id that arrived in a message, with one handle. Precondition: find() has
   /// none.
@@ -205,10 +205,10 @@ class ObjectTable {
   /// One more handle of a live entry, or an empty one.
   static detail::ObjectHandle keep(Entry& entry) noexcept;
   /// The entry becomes findable by id.
-  void mark_escaped(Entry& entry);
+  void mark_promoted(Entry& entry);
   /// Takes the entry out once its last handle is gone; the caller deletes it.
   void erase(Entry& entry);
-  /// A value in shared memory of ours that nobody else knows of; until it escapes or goes.
+  /// A value in shared memory of ours that nobody else knows of; until it is promoted or goes.
   void add_own(Entry& entry);
   /// Forgets that.
   void remove_own(Entry& entry) noexcept;
@@ -222,7 +222,7 @@ class ObjectTable {
   std::uint64_t high_;
   std::uint8_t session_;
   std::uint64_t low_ = 0;
-  std::unordered_map<ObjectId, Entry*> escaped_;
+  std::unordered_map<ObjectId, Entry*> promoted_;
   Entry *oldest_own_ = nullptr, *newest_own_ = nullptr;
 };
 

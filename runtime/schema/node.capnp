@@ -40,7 +40,7 @@ struct NodeMessage {
     blocked @9 :Void;     # worker -> agent: its thread waits for others, its resources are free meanwhile
     unblocked @10 :Void;  # worker -> agent: it runs again, at once; the agent balances by granting nothing new
     # Objects.
-    escape @11 :Escape;
+    promote @11 :Promote;
     fulfil @12 :Fulfil;
     hold @13 :Hold;
     await @14 :Await;
@@ -76,7 +76,7 @@ struct NodeMessage {
     inquire @40 :Inquire;
     answer @41 :Answer;
     # A full store.
-    press @42 :Void;  # agent -> process: escape the objects that you alone know of, then giveBack empty extents
+    press @42 :Void;  # agent -> process: promote the objects that you alone know of, then giveBack empty extents
     giveBack @43 :GiveBack;
     whereIs @44 :WhereIs;
     nowAt @45 :NowAt;
@@ -193,7 +193,7 @@ struct LeaseReturned {
 
 # --- objects ---
 
-struct Escape {
+struct Promote {
   # Process -> agent: the object's record is the agent's from now on; the sender holds one count. Sent before any message
   # with the ref, in the same batch.
   object @0 :Id;
@@ -201,14 +201,14 @@ struct Escape {
 }
 
 struct Fulfil {
-  # Process -> agent: the value of an escaped object that was pending. The first one wins.
+  # Process -> agent: the value of an promoted object that was pending. The first one wins.
   object @0 :Id;
   value @1 :Value;
 }
 
 struct Hold {
   # Process -> agent: `process` holds `delta` more. A sender registers the receiver before it publishes the ref; a process
-  # drops its own counts with a negative delta. What goes into a value that the agent is to keep (Escape, Fulfil, Rebuilt,
+  # drops its own counts with a negative delta. What goes into a value that the agent is to keep (Promote, Fulfil, Rebuilt,
   # CreateActor) the agent counts itself.
   object @0 :Id;
   process @1 :UInt64;
@@ -289,7 +289,7 @@ struct KeptCall {
 }
 
 struct MadeBy {
-  # Worker -> agent: this object of the sender's, which has escaped, is a result of the kept call. Agent -> process: of one
+  # Worker -> agent: this object of the sender's, which was promoted, is a result of the kept call. Agent -> process: of one
   # that is the receiver's now; it is asked by Rebuild.
   object @0 :Id;
   call @1 :UInt64;
@@ -486,7 +486,7 @@ struct NowAt {
 }
 
 struct Replicate {
-  # Process -> agent, after the object's Escape, whose id says that it has copies (bit 63 of its low half). Answered by
+  # Process -> agent, after the object's Promote, whose id says that it has copies (bit 63 of its low half). Answered by
   # Replicated with the same request number.
   request @0 :UInt64;
   object @1 :Id;
@@ -503,7 +503,7 @@ struct Replicated {
 struct NameObject {
   # Process -> agent, answered by NamedObject with the same request number.
   request @0 :UInt64;
-  verb @1 :UInt8;         # 0 detach: the object, which has escaped, gets this name; 1 find; 2 forget: nothing has it any more
+  verb @1 :UInt8;         # 0 detach: the object, which was promoted, gets this name; 1 find; 2 forget: nothing has it any more
   name @2 :Text;
   object @3 :Id;          # detach
   fingerprint @4 :UInt64; # detach: of the value's type, ...
@@ -523,7 +523,7 @@ struct NamedObject {
 struct Locate {
   # Process -> agent, answered by one or more Located with the same request number.
   request @0 :UInt64;
-  objects @1 :List(Id);   # at most 512; which have escaped
+  objects @1 :List(Id);   # at most 512; which were promoted
 }
 
 struct ObjectPlace {

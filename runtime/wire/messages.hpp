@@ -79,7 +79,7 @@ struct Value {
   std::uint32_t ref_count = 0;  ///< shared, remote: above kMaxRefs: refs inside; `refs` are bundles
   std::vector<ObjectId> refs;   ///< inline_bytes, shared: ids inside, in order
   std::shared_ptr<const ErrorInfo> error;
-  ObjectId forward;                ///< forwarded: the value of this (escaped) object
+  ObjectId forward;                ///< forwarded: the value of this (promoted) object
   std::uint64_t remote_bytes = 0;  ///< remote: its size; Await with `fetch` brings it here
 };
 
@@ -240,11 +240,11 @@ struct Pace {
 };
 
 /// Process -> agent: this object's record is the agent's from now on. The sender holds one count.
-struct Escape {
+struct Promote {
   ObjectId object;
   Value value;  ///< pending, or what is known
 };
-/// Process -> agent: an escaped object that was pending has its value (sent by whoever runs its
+/// Process -> agent: an promoted object that was pending has its value (sent by whoever runs its
 /// task).
 struct Fulfil {
   ObjectId object;
@@ -305,8 +305,8 @@ struct KeptCall {
   std::vector<std::string> retry_on;
   std::uint64_t input_bytes = 0;  ///< what the objects take that it names
 };
-/// Worker -> agent: the object, which has escaped, is a result of that kept call. Agent -> process:
-/// of one that is yours now.
+/// Worker -> agent: the object, which was promoted, is a result of that kept call. Agent ->
+/// process: of one that is yours now.
 struct MadeBy {
   ObjectId object;
   std::uint64_t call = 0;
@@ -317,7 +317,7 @@ struct MadeBy {
 struct ForgetCall {
   std::uint64_t number = 0;
 };
-/// Process -> agent: the location's object is dead (never escaped, or the owner process frees its
+/// Process -> agent: the location's object is dead (never promoted, or the owner process frees its
 /// own).
 struct Free {
   Location location;
@@ -468,7 +468,7 @@ struct Forget {
   std::uint64_t id = 0;
 };
 
-/// Agent -> process: memory is short. Escape the objects that you alone know of, then give back
+/// Agent -> process: memory is short. Promote the objects that you alone know of, then give back
 /// empty extents.
 struct Press {};
 /// Process -> agent: this extent of mine holds nothing and is unmapped.
@@ -487,7 +487,7 @@ struct NowAt {
   std::shared_ptr<const ErrorInfo> error;
 };
 
-/// Process -> agent, after the object's Escape; has_copies(object). Answered by Replicated.
+/// Process -> agent, after the object's Promote; has_copies(object). Answered by Replicated.
 struct Replicate {
   std::uint64_t request = 0;
   ObjectId object;
@@ -500,7 +500,7 @@ struct Replicated {
   std::shared_ptr<const ErrorInfo> error;
 };
 
-/// Process -> agent: a name for an object, which has escaped; what has a name; or nothing is to
+/// Process -> agent: a name for an object, which was promoted; what has a name; or nothing is to
 /// have it any more. Answered by NamedObject.
 struct NameObject {
   enum class Verb : std::uint8_t { detach = 0, find = 1, forget = 2 };
@@ -520,7 +520,7 @@ struct NamedObject {
   std::string type;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Process -> agent: where are the bytes of these, which have escaped? Answered by Located.
+/// Process -> agent: where are the bytes of these, which were promoted? Answered by Located.
 struct Locate {
   std::uint64_t request = 0;
   std::vector<ObjectId> objects;  ///< at most kMaxRefs
@@ -584,7 +584,7 @@ struct Shutdown {
 
 using NodeMessage = std::variant<
     Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused, LeaseReclaim,
-    LeaseReturned, Blocked, Unblocked, Escape, Fulfil, Hold, Await, Ready, Free, CreateActor,
+    LeaseReturned, Blocked, Unblocked, Promote, Fulfil, Hold, Await, Ready, Free, CreateActor,
     StartActor, ActorCreated, WatchActor, ActorUpdate, KillActor, FindActor, FoundActor, NeedExtent,
     GiveExtent, ExtentMapped, ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes,
     Shutdown, StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press, GiveBack,

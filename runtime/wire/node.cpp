@@ -146,7 +146,7 @@ void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
   m.lease = in.getLease();
 }
 
-// --- objects: Escape, Fulfil, Rebuilt and Ready say the same thing to different ends, Ready a
+// --- objects: Promote, Fulfil, Rebuilt and Ready say the same thing to different ends, Ready a
 // little more ---
 
 template <class Builder, class Message>
@@ -742,7 +742,7 @@ struct WriteNode {
   void operator()(const LeaseReturned& m) { write(out.initLeaseReturned(), m); }
   void operator()(const Blocked&) { out.setBlocked(); }
   void operator()(const Unblocked&) { out.setUnblocked(); }
-  void operator()(const Escape& m) { write_object(out.initEscape(), m); }
+  void operator()(const Promote& m) { write_object(out.initPromote(), m); }
   void operator()(const Fulfil& m) { write_object(out.initFulfil(), m); }
   void operator()(const Hold& m) { write(out.initHold(), m); }
   void operator()(const Await& m) { write(out.initAwait(), m); }
@@ -814,7 +814,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::LEASE_RETURNED: return read(in.getLeaseReturned(), message.emplace<LeaseReturned>());
     case Kind::BLOCKED: message.emplace<Blocked>(); return;
     case Kind::UNBLOCKED: message.emplace<Unblocked>(); return;
-    case Kind::ESCAPE: return read_object(in.getEscape(), message.emplace<Escape>(), payload_size);
+    case Kind::PROMOTE:
+      return read_object(in.getPromote(), message.emplace<Promote>(), payload_size);
     case Kind::FULFIL: return read_object(in.getFulfil(), message.emplace<Fulfil>(), payload_size);
     case Kind::HOLD: return read(in.getHold(), message.emplace<Hold>());
     case Kind::AWAIT: return read(in.getAwait(), message.emplace<Await>());

@@ -23,26 +23,26 @@ struct Row {
 
 // Told again here, so that a row that is changed by mistake is noticed.
 constexpr Row kRows[] = {
-    {"Hello", "s"},         {"Shutdown", "sdw"},    {"Inquire", "dwo"},
-    {"ListNodes", "dw"},    {"RequestLease", "dw"}, {"LeaseReturned", "dw", true},
-    {"Blocked", "w"},       {"Unblocked", "w"},     {"Pace", "w"},
-    {"Escape", "dw", true}, {"Fulfil", "dw", true}, {"Rebuilt", "dw", true},
-    {"Hold", "dw", true},   {"Arrived", "dw"},      {"Await", "dw"},
-    {"Rebuild", "dw"},      {"Lineage", "dw"},      {"KeptCall", "dw"},
-    {"MadeBy", "dw"},       {"ForgetCall", "dw"},   {"Replicate", "dw"},
-    {"NameObject", "dw"},   {"Locate", "dw"},       {"CreateActor", "dw", true},
-    {"WatchActor", "dw"},   {"KillActor", "dw"},    {"FindActor", "dw"},
-    {"ActorCreated", "w"},  {"Free", "dw", true},   {"StoreAttached", "dw"},
-    {"NeedExtent", "dw"},   {"ExtentMapped", "dw"}, {"NeedReader", "dw"},
-    {"Adopt", "dw"},        {"CallSite", "dw"},     {"Unpinned", "dw"},
-    {"GiveBack", "dw"},     {"WhereIs", "dw"},      {"Welcome", ""},
-    {"Channel", ""},        {"PeerDied", ""},       {"LeaseGranted", ""},
-    {"LeaseRefused", ""},   {"LeaseReclaim", ""},   {"Ready", ""},
-    {"StartActor", ""},     {"ActorUpdate", ""},    {"FoundActor", ""},
-    {"GiveExtent", ""},     {"ExtentSealed", ""},   {"GiveReader", ""},
-    {"Recycle", ""},        {"Nodes", ""},          {"StoreTables", ""},
-    {"Forget", ""},         {"Answer", ""},         {"Press", ""},
-    {"NowAt", ""},          {"Replicated", ""},     {"NamedObject", ""},
+    {"Hello", "s"},          {"Shutdown", "sdw"},    {"Inquire", "dwo"},
+    {"ListNodes", "dw"},     {"RequestLease", "dw"}, {"LeaseReturned", "dw", true},
+    {"Blocked", "w"},        {"Unblocked", "w"},     {"Pace", "w"},
+    {"Promote", "dw", true}, {"Fulfil", "dw", true}, {"Rebuilt", "dw", true},
+    {"Hold", "dw", true},    {"Arrived", "dw"},      {"Await", "dw"},
+    {"Rebuild", "dw"},       {"Lineage", "dw"},      {"KeptCall", "dw"},
+    {"MadeBy", "dw"},        {"ForgetCall", "dw"},   {"Replicate", "dw"},
+    {"NameObject", "dw"},    {"Locate", "dw"},       {"CreateActor", "dw", true},
+    {"WatchActor", "dw"},    {"KillActor", "dw"},    {"FindActor", "dw"},
+    {"ActorCreated", "w"},   {"Free", "dw", true},   {"StoreAttached", "dw"},
+    {"NeedExtent", "dw"},    {"ExtentMapped", "dw"}, {"NeedReader", "dw"},
+    {"Adopt", "dw"},         {"CallSite", "dw"},     {"Unpinned", "dw"},
+    {"GiveBack", "dw"},      {"WhereIs", "dw"},      {"Welcome", ""},
+    {"Channel", ""},         {"PeerDied", ""},       {"LeaseGranted", ""},
+    {"LeaseRefused", ""},    {"LeaseReclaim", ""},   {"Ready", ""},
+    {"StartActor", ""},      {"ActorUpdate", ""},    {"FoundActor", ""},
+    {"GiveExtent", ""},      {"ExtentSealed", ""},   {"GiveReader", ""},
+    {"Recycle", ""},         {"Nodes", ""},          {"StoreTables", ""},
+    {"Forget", ""},          {"Answer", ""},         {"Press", ""},
+    {"NowAt", ""},           {"Replicated", ""},     {"NamedObject", ""},
     {"Located", ""},
 };
 // Questions for control.
@@ -143,7 +143,7 @@ TEST(Authority, AValueIsAskedForItsObjectAndItsPlace) {
   const Authority authority(facts);
   wire::Value there;
   there.kind = wire::Value::Kind::shared;
-  const std::vector<wire::NodeMessage> words{wire::Escape{{}, there}, wire::Fulfil{{}, there},
+  const std::vector<wire::NodeMessage> words{wire::Promote{{}, there}, wire::Fulfil{{}, there},
                                              wire::Rebuilt{{}, there}};
   for (const wire::NodeMessage& word : words) {
     facts.asked.clear();

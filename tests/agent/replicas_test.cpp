@@ -55,7 +55,7 @@ struct ReplicasTest : testing::Test, ReferenceTable::Out, Replicas::Out {
   void put() {
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
-    references.escape(kProcess, kObject, value, {});
+    references.promote(kProcess, kObject, value, {});
   }
   void want(std::uint32_t copies, Duration timeout = 10s) {
     put();

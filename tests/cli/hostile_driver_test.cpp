@@ -90,12 +90,12 @@ TEST_F(HostileDriver, MakesNoValueOfAnotherAndDropsNoRefOfIts) {
   wire::Value value;
   value.kind = wire::Value::Kind::inline_bytes;
   value.payload_size = static_cast<std::uint32_t>(text.size());
-  victim->say(wire::Escape{object, value}, text);
-  victim->say(wire::Escape{pending, {}});
+  victim->say(wire::Promote{object, value}, text);
+  victim->say(wire::Promote{pending, {}});
   ASSERT_EQ(cpus_free(*victim), 10'000);
   const Blob lie = blob_of("other text");
   hostile->say(wire::Fulfil{pending, value}, lie);
-  hostile->say(wire::Escape{pending, value}, lie);
+  hostile->say(wire::Promote{pending, value}, lie);
   hostile->say(wire::Rebuilt{object, value}, lie);
   hostile->say(wire::Hold{object, victim->index(), -1});
   hostile->say(wire::Hold{object, 0, 1});
@@ -119,7 +119,7 @@ TEST_F(HostileDriver, MakesNoValueOfAnotherAndDropsNoRefOfIts) {
     EXPECT_EQ(ready->object, one);
     EXPECT_EQ(payload, text);
   }
-  for (const char* word : {"Fulfil", "Escape", "Rebuilt", "Hold", "CreateActor"})
+  for (const char* word : {"Fulfil", "Promote", "Rebuilt", "Hold", "CreateActor"})
     EXPECT_TRUE(says(log(), std::string("said ") + word) || says(log(), "refused, 4 so far"))
         << word << "\n"
         << log();
@@ -321,7 +321,7 @@ TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
     value.kind = wire::Value::Kind::inline_bytes;
     value.payload_size = static_cast<std::uint32_t>(text.size());
     objects.push_back({77, i});
-    victim->say(wire::Escape{objects.back(), value}, text);
+    victim->say(wire::Promote{objects.back(), value}, text);
   }
   ASSERT_GE(cpus_free(*victim), 0);
   const char* given = std::getenv("TROUPE_HOSTILE_SEED");

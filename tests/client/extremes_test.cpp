@@ -22,7 +22,7 @@ TEST_F(Extremes, ADeeplyNestedValueGoesWithACall) {
   lease(kBeside, false, 0);
   const auto call = agent.next_from<wire::Call>(kBeside).message;
   ASSERT_EQ(call.arguments.at(0).refs.size(), 1u);
-  EXPECT_EQ(agent.escaped().size(), std::size_t{kDeep})
+  EXPECT_EQ(agent.promoted().size(), std::size_t{kDeep})
       << "all but the outermost, which goes along";
 }
 

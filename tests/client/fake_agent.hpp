@@ -133,7 +133,7 @@ class FakeAgent {
   }
   int holds(ObjectId object, std::uint64_t process) { return holds_[{object, process}]; }
   const wire::Hold& last_hold() const { return last_hold_; }
-  const std::map<ObjectId, wire::Value>& escaped() const { return escaped_; }
+  const std::map<ObjectId, wire::Value>& promoted() const { return promoted_; }
 
   void run_until(const std::function<bool()>& done, const char* what) {
     const Time deadline = steady_now() + 10s;
@@ -217,9 +217,9 @@ class FakeAgent {
       last_hold_ = *m;
       return;
     }
-    if (auto* m = std::get_if<wire::Escape>(&decoded.message)) {
+    if (auto* m = std::get_if<wire::Promote>(&decoded.message)) {
       holds_[{m->object, kProcess}] += 1;
-      escaped_[m->object] = m->value;
+      promoted_[m->object] = m->value;
     }
     said_.push_back({std::move(decoded.message), text(decoded.payload)});
   }
@@ -289,7 +289,7 @@ class FakeAgent {
   std::deque<Said<wire::NodeMessage>> said_;
   std::map<std::pair<ObjectId, std::uint64_t>, int> holds_;
   wire::Hold last_hold_;
-  std::map<ObjectId, wire::Value> escaped_;
+  std::map<ObjectId, wire::Value> promoted_;
   wire::FrameWriter writer_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
 };

@@ -106,9 +106,9 @@ TEST_F(InPlaceWorker, ALargeResultIsItsOwnUntilOthersHearOfIt) {
   lease(kBeside, false, 0);
   agent.next_from<wire::Call>(kBeside);
   EXPECT_TRUE(agent.has_said<wire::Adopt>());
-  const auto escaped = agent.escaped();
-  ASSERT_EQ(escaped.count(result.id()), 1u);
-  EXPECT_EQ(agent.read(escaped.at(result.id()).location), kLarge);
+  const auto promoted = agent.promoted();
+  ASSERT_EQ(promoted.count(result.id()), 1u);
+  EXPECT_EQ(agent.read(promoted.at(result.id()).location), kLarge);
 }
 
 /// `troupe memory` says of each object which call made it.
@@ -135,7 +135,7 @@ TEST_F(InPlaceWorker, AResultForWhichOthersWaitIsToldToThem) {
   const auto other = submit({outer});
   lease(kOther, false, 0);
   agent.next_from<wire::Call>(kOther);
-  ASSERT_EQ(agent.escaped().count(result.id()), 1u);
+  ASSERT_EQ(agent.promoted().count(result.id()), 1u);
   auto waits = awaiting(result);
   agent.next_from<wire::Recall>(kBeside);
   agent.peer_says(kBeside, wire::HandBack{1, 1});

@@ -52,8 +52,8 @@ TEST_F(KeptCallsOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
   EXPECT_EQ(two.made, std::vector<std::uint32_t>{0});
   EXPECT_EQ(two.call.arguments[0].forward, (ObjectId{one.number, 0}));
   EXPECT_EQ(two.call.arguments[1].forward, argument_id);
-  EXPECT_EQ(agent.escaped().count(argument_id), 1u);
-  EXPECT_EQ(agent.escaped().count(first.id()), 0u) << "its bytes are not kept for that";
+  EXPECT_EQ(agent.promoted().count(argument_id), 1u);
+  EXPECT_EQ(agent.promoted().count(first.id()), 0u) << "its bytes are not kept for that";
   EXPECT_GE(two.input_bytes, kLarge.size());
   const auto made = agent.next<wire::MadeBy>();
   EXPECT_EQ(made.object, second.id());
@@ -75,7 +75,7 @@ TEST_F(KeptCallsOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
   auto other = submit({outer});
   lease(kBeside, false, 0);
   agent.next_from<wire::Call>(kBeside);
-  ASSERT_EQ(agent.escaped().count(result.id()), 1u);
+  ASSERT_EQ(agent.promoted().count(result.id()), 1u);
   reply(kThere, 1, forwarded(kObject));
   agent.run_until([&] { return agent.has_said<wire::Fulfil>(); }, "others know the result");
   EXPECT_TRUE((agent.says_before<wire::KeptCall, wire::Fulfil>()))

@@ -20,7 +20,7 @@ TEST_F(Remote, ALargeArgumentGoesAsAReferenceThatTheNodeHolds) {
   // Counted before the frame was published, for the node and not for the process.
   EXPECT_EQ(agent.holds(large.id(), kNode), 1);
   EXPECT_EQ(agent.holds(large.id(), kThere), 0);
-  const wire::Value& record = agent.escaped().at(large.id());
+  const wire::Value& record = agent.promoted().at(large.id());
   ASSERT_EQ(record.kind, Kind::shared);
   EXPECT_EQ(agent.read(record.location), kLarge);
 }
@@ -32,7 +32,7 @@ TEST_F(Remote, ForAProcessBesideUsTheSameArgumentIsAPlaceInMemory) {
   const auto call = agent.next_from<wire::Call>(kBeside).message;
   ASSERT_EQ(call.arguments.at(0).kind, Kind::shared);
   EXPECT_EQ(agent.read(call.arguments[0].location), kLarge);
-  EXPECT_TRUE(agent.escaped().empty());
+  EXPECT_TRUE(agent.promoted().empty());
 }
 
 TEST_F(Remote, ASmallArgumentGoesWithTheCallAndItsRefsCountForTheNode) {
@@ -276,7 +276,7 @@ TEST_F(Remote, ARefToARemoteValueEscapesAsAReference) {
   submit({outer});
   const auto call = agent.next_from<wire::Call>(kThere).message;
   EXPECT_EQ(call.arguments.at(0).refs, std::vector<ObjectId>{result.id()});
-  const wire::Value& record = agent.escaped().at(result.id());
+  const wire::Value& record = agent.promoted().at(result.id());
   EXPECT_EQ(record.kind, Kind::forwarded);
   EXPECT_EQ(record.forward, kObject);
   EXPECT_EQ(agent.holds(kObject, kAgentProcess), 0) << "it counts what it finds in the record";
@@ -442,8 +442,8 @@ TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
   const ObjectId object = reply.value.forward;
   EXPECT_EQ(agent.holds(object, kNode), 1);
   EXPECT_EQ(agent.holds(object, FakeAgent::kProcess), 0);  // its own count is gone already
-  ASSERT_EQ(agent.escaped().at(object).kind, Kind::shared);
-  EXPECT_EQ(agent.read(agent.escaped().at(object).location), kLarge);
+  ASSERT_EQ(agent.promoted().at(object).kind, Kind::shared);
+  EXPECT_EQ(agent.read(agent.promoted().at(object).location), kLarge);
 }
 
 // Found by the simulated clusters: workers that were asked to end kept every CPU while they waited

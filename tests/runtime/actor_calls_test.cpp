@@ -472,7 +472,7 @@ TEST_F(UnwantedCalls, AResultThatIsHeldKeepsTheActor) {
 
 TEST_F(UnwantedCalls, AResultThatWasPassedOnKeepsTheActor) {
   detail::ObjectHandle result = table.create();
-  table.mark_escaped(entry_of(result));
+  table.mark_promoted(entry_of(result));
   ActorCall* call = ask(1, result);
   update(ActorState::alive, 1, 5);
   handle = {};

@@ -140,12 +140,12 @@ struct ReferencesWithCopies : testing::Test {
 };
 
 TEST_F(ReferencesWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
-  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.promote(1, kX, value_of(Kind::shared, 7), {});
   EXPECT_TRUE(out.wanted.empty()) << "only this node holds it";
   references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
   EXPECT_EQ(references.held_abroad(kX).value->location.offset, 7u);
-  references.escape(1, kY, value_of(Kind::pending), {});
+  references.promote(1, kY, value_of(Kind::pending), {});
   references.hold(kY, kA, +1);
   EXPECT_EQ(references.held_abroad(kY).value, nullptr);
   EXPECT_EQ(out.wanted.size(), 1u) << "it is not known yet";
@@ -159,9 +159,9 @@ TEST_F(ReferencesWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
 }
 
 TEST_F(ReferencesWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo) {
-  references.escape(1, kZ, value_of(Kind::inline_bytes), {});
-  references.escape(1, kY, {}, {});
-  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  references.promote(1, kZ, value_of(Kind::inline_bytes), {});
+  references.promote(1, kY, {}, {});
+  references.promote(1, kX, value_of(Kind::shared, 7, {kY}), {});
   EXPECT_EQ(references.held_abroad(kX).value, nullptr);
   references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
@@ -173,8 +173,8 @@ TEST_F(ReferencesWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo)
 }
 
 TEST_F(ReferencesWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt) {
-  references.escape(1, kY, value_of(Kind::inline_bytes), {});
-  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  references.promote(1, kY, value_of(Kind::inline_bytes), {});
+  references.promote(1, kX, value_of(Kind::shared, 7, {kY}), {});
   EXPECT_TRUE(out.wanted.empty());
   references.may_be_found(kX);
   EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY})) << "and what it names";
@@ -184,7 +184,7 @@ TEST_F(ReferencesWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt)
 }
 
 TEST_F(ReferencesWithCopies, ANewValueEndsTheCopyOfTheOld) {
-  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.promote(1, kX, value_of(Kind::shared, 7), {});
   references.hold(kX, kA, +1);
   out.wanted.clear();
   references.rebuild(kX, 1, kX);
@@ -196,7 +196,7 @@ TEST_F(ReferencesWithCopies, ANewValueEndsTheCopyOfTheOld) {
 }
 
 TEST_F(ReferencesWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
-  references.escape(1, kX, value_of(Kind::shared, 7, {kY}), {});
+  references.promote(1, kX, value_of(Kind::shared, 7, {kY}), {});
   references.hold(kX, 2, +1);
   references.hold(kX, kA, +1);
   out.wanted.clear();
@@ -219,7 +219,7 @@ TEST_F(ReferencesWithCopies, AnOwnerWhoseBytesAreBadReadsItsCopy) {
 }
 
 TEST_F(ReferencesWithCopies, ACopyThatHasNoRoomNowIsReadLater) {
-  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.promote(1, kX, value_of(Kind::shared, 7), {});
   references.hold(kX, 2, +1);
   references.rebuild(kX, 2, kX);
   references.pull_failed(kX, Error(Code::out_of_memory, "the arena is full"));
@@ -232,7 +232,7 @@ TEST_F(ReferencesWithCopies, ACopyThatHasNoRoomNowIsReadLater) {
 }
 
 TEST_F(ReferencesWithCopies, AnObjectThatIsFreedWhileItsCopyIsReadLeavesNothing) {
-  references.escape(1, kX, value_of(Kind::shared, 7), {});
+  references.promote(1, kX, value_of(Kind::shared, 7), {});
   references.rebuild(kX, 1, kX);
   references.hold(kX, 1, -1);
   settle();

@@ -103,7 +103,7 @@ TEST(InFlightRefs, TheDeadsOwnObjectsAreFreedAndTheOwnerTablesStay) {
 TEST(InFlightRefs, WhatTheReceiverHasPassedOnIsNotFreed) {
   InFlightRefs transit;
   transit.adopted(kSender, kReceiver, {1, 0}, place(1));
-  transit.owned(place(1));  // it came, and has escaped
+  transit.owned(place(1));  // it came, and was promoted
   (void)transit.died(kSender);
   EXPECT_TRUE(transit.arrived(kReceiver, kSender, 1).free.empty());
   EXPECT_TRUE(transit.died(kReceiver).free.empty());

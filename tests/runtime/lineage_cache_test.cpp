@@ -73,7 +73,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
   /// An object of the worker's whose bytes are at another node; the asker holds it.
   void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
     references.borrow(kAbroad, kElsewhere, kElsewhere);
-    references.escape(kWorker, object, forwarded(kAbroad), {});
+    references.promote(kWorker, object, forwarded(kAbroad), {});
     references.hold(object, kAsker, +1);
     kept.made(kWorker, {object, number, 0, retries});
   }
@@ -125,7 +125,7 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   ASSERT_NE(nth<wire::Rebuild>(2), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kAbroad);
   EXPECT_TRUE(answers.empty());
-  references.escape(kHeir, kHeirs, shared(5), {});
+  references.promote(kHeir, kHeirs, shared(5), {});
   references.rebuilt(kHeir, kX, forwarded(kHeirs), {});
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].forward, kHeirs);
@@ -271,7 +271,7 @@ TEST_F(Kept, AnEvictedArgumentStandsInTheWay) {
 }
 
 TEST_F(Kept, ArgumentsAreHeldAsLongAsTheCallIsKept) {
-  references.escape(kWorker, kInput, shared(5), {});
+  references.promote(kWorker, kInput, shared(5), {});
   keep(call(10, kInput));
   make(kX, 10);
   references.hold(kInput, kWorker, -1);

@@ -87,7 +87,7 @@ TEST(ReferencesModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
         for (const std::uint64_t object : held)
           if ((value >> (object % 16) & 1) != 0) inside.push_back(object);
         for (const std::uint64_t object : inside) made.refs.push_back(id_of(object));
-        references.escape(process, id_of(last), made, {});
+        references.promote(process, id_of(last), made, {});
         model.make(last, process, inside);
       } else if (step % 16 < 8 && one != 0 && dead.count(other) == 0) {
         references.hold(id_of(one), other, +1);

@@ -152,7 +152,7 @@ TEST_F(ReferencesBetweenNodes, WhatCameThroughControlIsRegistered) {
 }
 
 TEST_F(ReferencesBetweenNodes, TheOwnerSaysThatItCountsTheReceiver) {
-  references.escape(1, kX, value_of(Kind::inline_bytes), {});
+  references.promote(1, kX, value_of(Kind::inline_bytes), {});
   references.hold(kX, kM, +1, 1);
   EXPECT_EQ(references.depart(kX, kM, 1), kSelf);
   let_go(kX);
@@ -202,7 +202,7 @@ TEST_F(ReferencesBetweenNodes, AProxyReadBeforeTheRing) {
 }
 
 TEST_F(ReferencesBetweenNodes, OurOwnComesHome) {
-  references.escape(1, kX, value_of(Kind::inline_bytes), {});
+  references.promote(1, kX, value_of(Kind::inline_bytes), {});
   references.borrow(kX, kSelf, kN);
   EXPECT_EQ(references.owner_of(kX), std::nullopt);
   EXPECT_EQ(out.take(), std::vector<Hold>{});
@@ -212,7 +212,7 @@ TEST_F(ReferencesBetweenNodes, OurOwnComesHome) {
 }
 
 TEST_F(ReferencesBetweenNodes, WhatADeadProcessCountedAndNeverSentIsReturned) {
-  references.escape(1, kX, value_of(Kind::inline_bytes), {});
+  references.promote(1, kX, value_of(Kind::inline_bytes), {});
   references.hold(kX, kN, +1, 1);
   references.hold(kX, kN, +1, 1);
   references.depart(kX, kN, 1);
@@ -305,9 +305,9 @@ TEST_F(ReferencesBetweenNodes, BytesThatComeTooLateAreFreed) {
 }
 
 TEST_F(ReferencesBetweenNodes, ANodeAwaitsAsAProcessDoes) {
-  references.escape(1, kY, value_of(Kind::inline_bytes), {});
+  references.promote(1, kY, value_of(Kind::inline_bytes), {});
   arrive(kZ);
-  references.escape(1, kX, value_of(Kind::shared, {kY, kZ}), {});
+  references.promote(1, kX, value_of(Kind::shared, {kY, kZ}), {});
   const auto before = references.total_holds();
   references.await(kX, kN);
   EXPECT_EQ(references.total_holds(), before + 2);
@@ -322,7 +322,7 @@ TEST_F(ReferencesBetweenNodes, ForwardedAcrossOwners) {
   wire::Value to_y = value_of(Kind::forwarded), to_z = value_of(Kind::forwarded);
   to_y.forward = kY;
   to_z.forward = kZ;
-  references.escape(1, kX, to_y, {});
+  references.promote(1, kX, to_y, {});
   references.await(kX, 2);
   ASSERT_EQ(out.answers.size(), 1u);
   references.await(kY, 2);
@@ -337,7 +337,7 @@ TEST_F(ReferencesBetweenNodes, ForwardedAcrossOwners) {
 }
 
 TEST_F(ReferencesBetweenNodes, AnOwnerDoesNotSendUsElsewhereForBytes) {
-  references.escape(1, kX, value_of(Kind::remote), {});
+  references.promote(1, kX, value_of(Kind::remote), {});
   references.await(kX, 1);
   arrive(kY);
   references.await(kY, 1);
@@ -390,7 +390,7 @@ TEST_F(ReferencesBetweenNodes, PassedOnOfADeadOwnerIsNotWaitedFor) {
 }
 
 TEST_F(ReferencesBetweenNodes, ADeadNodeHoldsNothingAndIsNotHeard) {
-  references.escape(1, kX, value_of(Kind::shared), {});
+  references.promote(1, kX, value_of(Kind::shared), {});
   references.hold(kX, kN, +1, 1);
   references.node_died(kN, death());
   references.peer_hold(kN, kX, kN, -1);
@@ -644,7 +644,7 @@ wire::Value forward(ObjectId to) {
 using Questions = std::vector<Recorder::Question>;
 
 TEST_F(ReferencesBetweenNodes, TheMakerIsAskedOnceHoweverManyMissAValue) {
-  references.escape(1, kX, forward(kY), {});
+  references.promote(1, kX, forward(kY), {});
   references.hold(kX, 2, +1);
   references.hold(kX, kN, +1);
   references.rebuild(kX, 2, kY);
@@ -663,7 +663,7 @@ TEST_F(ReferencesBetweenNodes, TheMakerIsAskedOnceHoweverManyMissAValue) {
 }
 
 TEST_F(ReferencesBetweenNodes, OnlyWhoMadeItSaysWhatItsValueIsNow) {
-  references.escape(1, kX, forward(kY), {});
+  references.promote(1, kX, forward(kY), {});
   references.rebuilt(2, kX, forward(kZ), {});
   references.await(kX, 1);
   ASSERT_EQ(out.answers.size(), 1u);
@@ -671,8 +671,8 @@ TEST_F(ReferencesBetweenNodes, OnlyWhoMadeItSaysWhatItsValueIsNow) {
 }
 
 TEST_F(ReferencesBetweenNodes, ADeadMakerCannotComputeAgain) {
-  references.escape(1, kX, forward(kY), {});
-  references.escape(1, kZ, forward(kY), {});
+  references.promote(1, kX, forward(kY), {});
+  references.promote(1, kZ, forward(kY), {});
   references.hold(kX, 2, +1);
   references.hold(kZ, 2, +1);
   references.rebuild(kX, 2, kY);
@@ -727,7 +727,7 @@ TEST_F(ReferencesBetweenNodes, LostBytesThatNobodyWantsAnyMoreAreNotComputedAgai
 TEST_F(ReferencesBetweenNodes, ACopyThatHasGoneBadIsDropped) {
   wire::Value shared = value_of(Kind::shared);
   shared.location = location(7);
-  references.escape(1, kX, shared, {});
+  references.promote(1, kX, shared, {});
   references.hold(kX, 2, +1);
   references.rebuild(kX, 2, kX);
   EXPECT_EQ(out.freed, std::vector<std::uint64_t>{7});
@@ -742,7 +742,7 @@ TEST_F(ReferencesBetweenNodes, WhoMissesOldBytesIsToldOfTheGoodOnes) {
   references.ask_of_bytes([&bad](const wire::Location& at) { return at.offset != bad; });
   wire::Value shared = value_of(Kind::shared);
   shared.location = location(7);
-  references.escape(1, kX, shared, {});
+  references.promote(1, kX, shared, {});
   for (const ProcessIndex holder : {ProcessIndex{2}, ProcessIndex{3}, kN})
     references.hold(kX, holder, +1);
   references.rebuild(kX, 2, kX);
@@ -763,7 +763,7 @@ TEST_F(ReferencesBetweenNodes, WhoMissesOldBytesIsToldOfTheGoodOnes) {
 TEST_F(ReferencesBetweenNodes, WhoPutAnObjectThatCannotBeReadNowMayTryAgain) {
   wire::Value shared = value_of(Kind::shared);
   shared.location = location(7);
-  references.escape(1, kX, shared, {});
+  references.promote(1, kX, shared, {});
   references.rebuild(kX, 1, kX);
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.kind, Kind::error);
@@ -866,7 +866,7 @@ TEST_F(ReferencesBadCopy, EndsWithItsOwner) {
 }
 
 TEST_F(ReferencesBetweenNodes, WhoKeepsLineageHearsOfTheEnd) {
-  references.escape(1, kX, forward(kY), {});
+  references.promote(1, kX, forward(kY), {});
   references.hold(kX, 2, +1);
   references.keeps_lineage(1, kX);
   references.hold(kX, 1, -1);

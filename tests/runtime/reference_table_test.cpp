@@ -52,7 +52,7 @@ TEST_F(References, KnowsWhoseMakingAnObjectIs) {
   EXPECT_FALSE(references.is_anothers(kX, 2)) << "nobody is known to make it";
   references.hold(kX, 2, +1);
   EXPECT_FALSE(references.is_made(kX)) << "it is merely counted";
-  references.escape(1, kX, {}, {});
+  references.promote(1, kX, {}, {});
   EXPECT_TRUE(references.is_made(kX));
   EXPECT_TRUE(references.is_anothers(kX, 2));
   EXPECT_FALSE(references.is_anothers(kX, 1));
@@ -78,7 +78,7 @@ TEST_F(References, AValueIsTakenFromTheOwnersNodeAlone) {
   value.kind = wire::Value::Kind::inline_bytes;
   references.ready_from_owner(other, kX, value, {});
   EXPECT_TRUE(out.answers.empty());
-  references.escape(1, kY, value, {});
+  references.promote(1, kY, value, {});
   references.hold(kY, owner, +1);
   references.peer_hold(other, kY, other, -1);
   references.hold(kY, 1, -1);
@@ -89,7 +89,7 @@ TEST_F(References, AValueIsTakenFromTheOwnersNodeAlone) {
 }
 
 TEST_F(References, FreedAtTheSecondLookOnly) {
-  references.escape(1, kX, shared(7), {});
+  references.promote(1, kX, shared(7), {});
   EXPECT_FALSE(references.settle());
   references.hold(kX, 1, -1);
   EXPECT_TRUE(references.settle());
@@ -100,7 +100,7 @@ TEST_F(References, FreedAtTheSecondLookOnly) {
 }
 
 TEST_F(References, ACountReadLateSavesIt) {
-  references.escape(1, kX, shared(7), {});
+  references.promote(1, kX, shared(7), {});
   references.hold(kX, 1, -1);  // read before the +1 that it follows
   EXPECT_TRUE(references.settle());
   references.hold(kX, 2, +1);
@@ -110,7 +110,7 @@ TEST_F(References, ACountReadLateSavesIt) {
 }
 
 TEST_F(References, EveryHolderMustBeAtZeroNotTheSum) {
-  references.escape(1, kX, shared(7), {});
+  references.promote(1, kX, shared(7), {});
   references.hold(kX, 2, -1);
   settle();
   EXPECT_TRUE(out.freed.empty());
@@ -121,8 +121,8 @@ TEST_F(References, EveryHolderMustBeAtZeroNotTheSum) {
 }
 
 TEST_F(References, TheInnerLivesAsLongAsTheOuter) {
-  references.escape(1, kY, shared(8), {});
-  references.escape(1, kX, shared(7, {kY}), {});
+  references.promote(1, kY, shared(8), {});
+  references.promote(1, kX, shared(7, {kY}), {});
   references.hold(kY, 1, -1);
   settle();
   EXPECT_TRUE(out.freed.empty());
@@ -132,8 +132,8 @@ TEST_F(References, TheInnerLivesAsLongAsTheOuter) {
 }
 
 TEST_F(References, AnAnswerCountsWhatIsInside) {
-  references.escape(1, kY, shared(8), {});
-  references.escape(1, kX, {}, {});
+  references.promote(1, kY, shared(8), {});
+  references.promote(1, kX, {}, {});
   references.hold(kX, 2, +1);
   references.await(kX, 2);
   EXPECT_TRUE(out.answers.empty());
@@ -144,11 +144,11 @@ TEST_F(References, AnAnswerCountsWhatIsInside) {
 }
 
 TEST_F(References, AForwardedValueKeepsItsSource) {
-  references.escape(1, kY, shared(8), {});
+  references.promote(1, kY, shared(8), {});
   wire::Value forwarded;
   forwarded.kind = wire::Value::Kind::forwarded;
   forwarded.forward = kY;
-  references.escape(1, kX, forwarded, {});
+  references.promote(1, kX, forwarded, {});
   references.hold(kY, 1, -1);
   settle();
   EXPECT_EQ(references.size(), 2u);
@@ -164,7 +164,7 @@ TEST_F(References, InlineBytesAreKeptWithoutTheirFrame) {
   value.kind = wire::Value::Kind::inline_bytes;
   value.payload_offset = 16;
   value.payload_size = 1;
-  references.escape(1, kX, value, frame);
+  references.promote(1, kX, value, frame);
   frame.assign(32, std::byte{0});
   references.await(kX, 1);
   ASSERT_EQ(out.answers.size(), 1u);
@@ -172,10 +172,10 @@ TEST_F(References, InlineBytesAreKeptWithoutTheirFrame) {
   EXPECT_EQ(out.answers[0].value.payload_offset, 0u);
 }
 
-TEST_F(References, AnAwaitReadBeforeItsEscapeWaitsOnePass) {
+TEST_F(References, AnAwaitReadBeforeItsPromoteWaitsOnePass) {
   references.await(kX, 2);
   EXPECT_TRUE(references.settle());
-  references.escape(1, kX, shared(7), {});
+  references.promote(1, kX, shared(7), {});
   settle();
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.kind, wire::Value::Kind::shared);
@@ -187,7 +187,7 @@ TEST_F(References, AnAwaitReadBeforeItsEscapeWaitsOnePass) {
 }
 
 TEST_F(References, AnAwaitOfWhatIsFreedIsAnswered) {
-  references.escape(1, kX, {}, {});
+  references.promote(1, kX, {}, {});
   references.await(kX, 1);
   references.hold(kX, 1, -1);
   settle();
@@ -196,7 +196,7 @@ TEST_F(References, AnAwaitOfWhatIsFreedIsAnswered) {
 }
 
 TEST_F(References, TheDeadHoldNothingAndOweAnError) {
-  references.escape(1, kX, {}, {});
+  references.promote(1, kX, {}, {});
   references.hold(kX, 2, +1);
   references.await(kX, 2);
   references.process_died(1, died);
@@ -211,8 +211,8 @@ TEST_F(References, TheDeadHoldNothingAndOweAnError) {
 }
 
 TEST_F(References, TheForgottenStayDeadToWhatTheyMade) {
-  references.escape(1, kX, {}, {});
-  references.escape(2, kY, shared(7), {});
+  references.promote(1, kX, {}, {});
+  references.promote(2, kY, shared(7), {});
   references.await(kX, 2);
   for (const ProcessIndex process : {2, 1}) {
     references.hold(kY, 3, +1);
@@ -276,7 +276,7 @@ TEST_F(References, OfRefsWithoutAnOwnerTheOlderOnesAreForgottenWhenThereAreTooMa
 }
 
 TEST_F(References, ADeathBetweenADropAndItsCountLeavesNothingToSettle) {
-  references.escape(1, kX, shared(7), {});
+  references.promote(1, kX, shared(7), {});
   references.hold(kX, 2, -1);
   references.process_died(2, died);
   settle();
@@ -289,7 +289,7 @@ TEST_F(References, ADeathBetweenADropAndItsCountLeavesNothingToSettle) {
 }
 
 TEST_F(References, AFulfilForWhatIsGoneFreesWhatItBrings) {
-  references.escape(1, kY, shared(8), {});
+  references.promote(1, kY, shared(8), {});
   references.hold(kY, 1, -1);
   references.fulfil(kX, shared(7, {kY}), {});
   settle();
@@ -311,7 +311,7 @@ TEST_F(References, AnActorsLastHandleIsTold) {
 
 TEST_F(References, ValuesForTheAgentsOwnUse) {
   EXPECT_EQ(references.value_of(kX), nullptr);
-  references.escape(1, kX, {}, {});
+  references.promote(1, kX, {}, {});
   EXPECT_EQ(references.value_of(kX), nullptr);
   references.fulfil(kX, shared(7), {});
   ASSERT_NE(references.value_of(kX), nullptr);

@@ -165,7 +165,7 @@ class OwnershipCluster final {
     if (--found->second.handles != 0) return;
     const Entry gone = found->second;
     self.table.erase(found);
-    if (gone.escaped) hold(p, id, p.process, -1);
+    if (gone.promoted) hold(p, id, p.process, -1);
     for (const ObjectId inner : gone.nested) release(p, inner);
   }
   wire::Value value_of(Who p, ObjectId id) {
@@ -180,23 +180,23 @@ class OwnershipCluster final {
       value.location.offset = id.low;
       value.refs = entry.nested;
     }
-    for (const ObjectId inner : entry.nested) escape(p, inner);
+    for (const ObjectId inner : entry.nested) promote(p, inner);
     return value;
   }
-  void escape(Who p, ObjectId id) {
+  void promote(Who p, ObjectId id) {
     Entry& entry = at(p).table.at(id);
-    if (std::exchange(entry.escaped, true)) return;
-    tell(p, {ToAgent::Kind::escape, id, value_of(p, id), p.process, 0, false});
+    if (std::exchange(entry.promoted, true)) return;
+    tell(p, {ToAgent::Kind::promote, id, value_of(p, id), p.process, 0, false});
     if (!entry.mine) outlive(p, id);
   }
   void share(Who p, ObjectId id, Index with) {
-    escape(p, id);
+    promote(p, id);
     hold(p, id, with, +1);
   }
   void adopt(Who p, ObjectId id) {
     Entry& entry = at(p).table[id];
     if (entry.handles++ == 0)
-      entry.escaped = true;
+      entry.promoted = true;
     else
       hold(p, id, p.process, -1);
   }
@@ -234,9 +234,9 @@ class OwnershipCluster final {
       fill(p, id);
       Entry& filled = at(p).table.at(id);
       filled.mine = false;
-      const bool escaped = filled.escaped;
-      if (escaped) tell(p, {ToAgent::Kind::fulfil, id, value_of(p, id), 0, 0, false});
-      if (escaped) outlive(p, id);
+      const bool promoted = filled.promoted;
+      if (promoted) tell(p, {ToAgent::Kind::fulfil, id, value_of(p, id), 0, 0, false});
+      if (promoted) outlive(p, id);
       release(p, id);
       return true;
     }
@@ -285,7 +285,7 @@ class OwnershipCluster final {
   void await(Who p, ObjectId id, bool fetch) {
     Process& self = at(p);
     Entry& entry = self.table.at(id);
-    if (!entry.escaped || entry.ready || entry.mine || entry.awaited || (entry.remote && !fetch))
+    if (!entry.promoted || entry.ready || entry.mine || entry.awaited || (entry.remote && !fetch))
       return;
     entry.awaited = true;
     ++self.awaits[id];
@@ -324,7 +324,7 @@ class OwnershipCluster final {
   void miss(Who p, bool bad_copy) {
     Process& self = at(p);
     for (auto& [id, entry] : self.table) {
-      if (!entry.ready || !entry.forward || entry.asked || !entry.escaped) continue;
+      if (!entry.ready || !entry.forward || entry.asked || !entry.promoted) continue;
       const auto source = self.table.find(entry.nested.front());
       if (source == self.table.end() || !(bad_copy || source->second.lost)) continue;
       ++seen_.missed;
@@ -365,7 +365,7 @@ class OwnershipCluster final {
       entry.ready = entry.large = filled_.insert(made).second;
     answer.value.kind = Kind::forwarded;
     answer.value.forward = made;
-    escape(p, made);
+    promote(p, made);
     tell(p, answer);
     release(p, made);
   }
@@ -390,7 +390,7 @@ class OwnershipCluster final {
       } else if (!self.user.empty()) {
         argument.forward = self.user[kept_random_.below(self.user.size())];
         if (argument.forward.low >= id.low) continue;
-        escape(p, argument.forward);
+        promote(p, argument.forward);
       } else {
         continue;
       }
@@ -556,7 +556,7 @@ class OwnershipCluster final {
     node.process(p).ring.pop_front();
     if (m.value.kind == Kind::shared) node.bytes.insert({m.object, 0});
     switch (m.kind) {
-      case ToAgent::Kind::escape: node.references.escape(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::promote: node.references.promote(p, m.object, m.value, {}); break;
       case ToAgent::Kind::fulfil: node.references.fulfil(m.object, m.value, {}); break;
       case ToAgent::Kind::hold: node.references.hold(m.object, m.process, m.delta, p); break;
       case ToAgent::Kind::await: node.references.await(m.object, p, m.fetch); break;

@@ -41,7 +41,7 @@ struct Who {
 };
 struct Entry {  // what the process's own table keeps of an object
   int handles = 0;
-  bool escaped = false, ready = false, awaited = false, remote = false;
+  bool promoted = false, ready = false, awaited = false, remote = false;
   bool mine = false;  // pending here: we will fulfil it
   bool large = false;
   std::vector<ObjectId> nested;
@@ -52,7 +52,7 @@ struct Entry {  // what the process's own table keeps of an object
 };
 struct ToAgent {
   enum class Kind {
-    escape,
+    promote,
     fulfil,
     hold,
     await,

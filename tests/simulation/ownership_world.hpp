@@ -51,13 +51,13 @@ class Ownership final : private agent::ReferenceTable::Out {
 
   struct Entry {  // what the process's own table keeps of an object
     int handles = 0;
-    bool escaped = false, ready = false, awaited = false;
+    bool promoted = false, ready = false, awaited = false;
     bool mine = false;  // pending here: we will fulfil it
     std::vector<ObjectId> nested;
     bool forward = false;  // its one nested ref is the object whose value it takes
   };
   struct ToAgent {
-    enum class Kind { escape, fulfil, hold, await } kind = Kind::hold;
+    enum class Kind { promote, fulfil, hold, await } kind = Kind::hold;
     ObjectId object;
     wire::Value value;
     Index process = 0;
@@ -88,7 +88,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     if (--at->second.handles != 0) return;
     const Entry gone = at->second;
     self.table.erase(at);
-    if (gone.escaped) self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
+    if (gone.promoted) self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
     for (const ObjectId inner : gone.nested) release(p, inner);
   }
   wire::Value value_of(Index p, ObjectId id) {
@@ -103,25 +103,25 @@ class Ownership final : private agent::ReferenceTable::Out {
       value.location.offset = id.low;
       value.refs = entry.nested;
     }
-    for (const ObjectId inner : entry.nested) escape(p, inner);
+    for (const ObjectId inner : entry.nested) promote(p, inner);
     return value;
   }
-  void escape(Index p, ObjectId id) {
+  void promote(Index p, ObjectId id) {
     Process& self = processes_[p];
-    if (self.table.at(id).escaped) return;
-    self.table.at(id).escaped = true;
+    if (self.table.at(id).promoted) return;
+    self.table.at(id).promoted = true;
     const wire::Value value = value_of(p, id);
-    self.ring.push_back({ToAgent::Kind::escape, id, value, p, 0});
+    self.ring.push_back({ToAgent::Kind::promote, id, value, p, 0});
   }
   void share(Index p, ObjectId id, Index with) {
-    escape(p, id);
+    promote(p, id);
     processes_[p].ring.push_back({ToAgent::Kind::hold, id, {}, with, +1});
   }
   void adopt(Index p, ObjectId id) {
     Process& self = processes_[p];
     Entry& entry = self.table[id];
     const bool fresh = entry.handles++ == 0;
-    if (fresh) entry.escaped = true;
+    if (fresh) entry.promoted = true;
     if (!fresh && mutant_ != Mutant::surplus_kept)
       self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
   }
@@ -153,7 +153,7 @@ class Ownership final : private agent::ReferenceTable::Out {
   void fulfil(Index p, ObjectId id) {
     fill(p, id);
     processes_[p].table.at(id).mine = false;
-    if (processes_[p].table.at(id).escaped) {
+    if (processes_[p].table.at(id).promoted) {
       const wire::Value value = value_of(p, id);
       processes_[p].ring.push_back({ToAgent::Kind::fulfil, id, value, p, 0});
     }
@@ -204,7 +204,7 @@ class Ownership final : private agent::ReferenceTable::Out {
   void await(Index p, ObjectId id) {
     Process& self = processes_[p];
     Entry& entry = self.table.at(id);
-    if (!entry.escaped || entry.ready || entry.mine || entry.awaited) return;
+    if (!entry.promoted || entry.ready || entry.mine || entry.awaited) return;
     entry.awaited = true;
     ++self.awaits[id];
     self.ring.push_back({ToAgent::Kind::await, id, {}, p, 0});
@@ -276,7 +276,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     const ToAgent m = processes_[p].ring.front();
     processes_[p].ring.pop_front();
     switch (m.kind) {
-      case ToAgent::Kind::escape: references_.escape(p, m.object, m.value, {}); break;
+      case ToAgent::Kind::promote: references_.promote(p, m.object, m.value, {}); break;
       case ToAgent::Kind::fulfil: references_.fulfil(m.object, m.value, {}); break;
       case ToAgent::Kind::hold: references_.hold(m.object, m.process, m.delta); break;
       case ToAgent::Kind::await: references_.await(m.object, p); break;

@@ -195,7 +195,7 @@ class ReplicasWorld : private PlayedNames::Host {
       if (entry.usable && value.refs.size() < 2 && random_.chance(0.2)) value.refs.push_back(inner);
     if (value.kind == Kind::shared) value.location = new_bytes(node, id);
     node.table[id].usable = false;
-    node.references.escape(kProcess, id, value, {});
+    node.references.promote(kProcess, id, value, {});
     node.puts[++requests_] = id;
     const std::uint64_t patience = random_.chance(0.1) ? 400'000'000 : 60'000'000'000;
     node.replicas.want(kProcess, {requests_, id, static_cast<std::uint32_t>(copies_), patience},

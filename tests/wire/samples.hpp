@@ -94,7 +94,7 @@ void each(F&, Blocked&) {}
 template <class F>
 void each(F&, Unblocked&) {}
 template <class F>
-void each(F& f, Escape& m) {
+void each(F& f, Promote& m) {
   f("object", m.object), f("value", m.value);
 }
 template <class F>

@@ -310,9 +310,9 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
             },
             [&](wire::Blocked&) { leases_.blocked(from.index, now); },
             [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-            [&](wire::Escape& m) {
+            [&](wire::Promote& m) {
               counted(m.value);
-              references_.escape(from.index, m.object, m.value, payload);
+              references_.promote(from.index, m.object, m.value, payload);
             },
             [&](wire::Fulfil& m) {
               counted(m.value);

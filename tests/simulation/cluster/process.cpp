@@ -538,7 +538,7 @@ std::pair<ActorId, ObjectHandle> Process::spawn(const Spawn& options) {
   wire::CreateActor message;
   message.actor = ActorId{high_, ++next_actor_};
   ObjectHandle lifetime = create();
-  mark_escaped(entry_of(lifetime));
+  mark_promoted(entry_of(lifetime));
   message.lifetime = lifetime.id();
   message.name = options.name;
   message.class_name = "Sim";

@@ -1,5 +1,5 @@
 /// One simulated process, driver or worker: the real TaskManager and ActorCalls with the engine's
-/// rules around them (client/engine*.cpp): entries, escaping, counting, forwarding, blocking. What
+/// rules around them (client/engine*.cpp): entries, promoting, counting, forwarding, blocking. What
 /// it runs is a Program.
 ///
 /// Its rings outlive it: its agent reads what it wrote before it died.
@@ -29,7 +29,7 @@ class Program;
 struct Entry final : detail::ObjectEntry {
   Process* home = nullptr;
   Kind kind = Kind::pending;
-  bool ready = false, escaped = false, awaited = false, wants_bytes = false, fetching = false;
+  bool ready = false, promoted = false, awaited = false, wants_bytes = false, fetching = false;
   bool fulfil = false, owns_location = false, adopted = false;
   wire::Location location;
   std::uint64_t content = 0;
@@ -170,7 +170,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   Program& program() noexcept { return *program_; }
   std::size_t live_calls() const { return tasks_.live() + actors_.live(); }
   std::size_t live_entries() const noexcept { return live_; }
-  const std::map<ObjectId, Entry*>& escaped() const noexcept { return table_; }
+  const std::map<ObjectId, Entry*>& promoted() const noexcept { return table_; }
   void finish();  ///< a driver's last word
   /// It was killed when it had told its agent of a frame, before it sent that. False: none is left.
   bool never_sent_the_last();
@@ -233,7 +233,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   ObjectHandle create();
   ObjectHandle adopt(ObjectId id, bool& fresh);
   ObjectHandle keep(Entry& entry);
-  void mark_escaped(Entry& entry);
+  void mark_promoted(Entry& entry);
   void settle(Entry& entry, const wire::Value& value, BlobView payload);
   void arrive(Entry& entry, const wire::Value& value, BlobView payload);
   void follow(Entry& entry);
@@ -241,7 +241,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void finish_settling(Entry& entry);
   static const Entry& origin_of(const Entry& entry);
   wire::Value record_of(Entry& entry, Blob& payload);
-  void escape(Entry& entry);
+  void promote(Entry& entry);
   void share(const ObjectHandle& handle, const Peer& to);
   void give_back(const wire::Value& value);
   void collect();

@@ -66,14 +66,14 @@ ObjectHandle Process::adopt(ObjectId id, bool& fresh) {
   auto* entry = new Entry;
   entry->home = this;
   entry->id = id;
-  entry->escaped = true;
+  entry->promoted = true;
   ++live_;
   table_[id] = entry;
   return ObjectHandle::adopt(entry);
 }
 
-void Process::mark_escaped(Entry& entry) {
-  entry.escaped = true;
+void Process::mark_promoted(Entry& entry) {
+  entry.promoted = true;
   table_.emplace(entry.id, &entry);
 }
 
@@ -93,12 +93,12 @@ void Process::collect() {
 }
 
 void Process::free_entry(Entry* entry) {
-  if (entry->escaped) {
+  if (entry->promoted) {
     const auto found = table_.find(entry->id);
     if (found != table_.end() && found->second == entry) table_.erase(found);
   }
   --live_;
-  if (entry->escaped)
+  if (entry->promoted)
     tell(wire::Hold{entry->id, index_, -1});
   else if (entry->owns_location && entry->adopted)
     tell(wire::Free{entry->location});
@@ -139,7 +139,7 @@ void Process::settle(Entry& entry, const wire::Value& value, BlobView payload) {
       return follow(entry);
     }
     case Kind::remote:
-      if (!entry.escaped || entry.fulfil) {
+      if (!entry.promoted || entry.fulfil) {
         give_back(value);
         return settle_error(entry, Error(Code::internal, "a result came without its bytes"));
       }
@@ -201,7 +201,7 @@ void Process::settle_error(Entry& entry, const Error& error) {
 }
 
 void Process::finish_settling(Entry& entry) {
-  if (entry.kind == Kind::shared && !entry.source) entry.owns_location = !entry.escaped;
+  if (entry.kind == Kind::shared && !entry.source) entry.owns_location = !entry.promoted;
   if (entry.fulfil) {
     entry.fulfil = false;
     Blob payload;
@@ -236,7 +236,7 @@ void Process::need(Entry& entry, bool bytes) {
     at = &entry_of(at->source);
     at->wants_bytes |= bytes;
   }
-  if (!at->escaped || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
+  if (!at->promoted || at->fulfil || (bytes ? at->fetching : at->awaited)) return;
   if (at->ready && (!bytes || is_here(*at))) return;
   at->awaited = true;
   at->fetching = at->wants_bytes;
@@ -249,10 +249,10 @@ wire::Value Process::record_of(Entry& entry, Blob& payload) {
   return outgoing_forward(entry.source, {});
 }
 
-void Process::escape(Entry& entry) {
-  if (entry.escaped) return;
-  mark_escaped(entry);
-  wire::Escape message;
+void Process::promote(Entry& entry) {
+  if (entry.promoted) return;
+  mark_promoted(entry);
+  wire::Promote message;
   message.object = entry.id;
   Blob payload;
   if (entry.ready) {
@@ -267,7 +267,7 @@ void Process::escape(Entry& entry) {
 /// `to` nobody: the agent, which counts what it finds.
 void Process::share(const ObjectHandle& handle, const Peer& to) {
   Entry& entry = entry_of(handle);
-  escape(entry);
+  promote(entry);
   if (to.holder == 0) return;
   wire::Hold hold = gift(to);
   hold.object = entry.id;

@@ -225,7 +225,7 @@ std::string Program::describe() const {
       if (process_.is_here(entry)) continue;
       text += std::string(", ") + what + " " + object.id().str().substr(0, 6) + ":" +
               std::to_string(object.id().low) + (entry.ready ? " remote" : " pending") +
-              (entry.escaped ? " escaped" : "") + (entry.fulfil ? " ours" : "") +
+              (entry.promoted ? " promoted" : "") + (entry.fulfil ? " ours" : "") +
               (entry.awaited ? " awaited" : "") + (entry.fetching ? " fetching" : "") +
               (entry.source ? " forwarded" : "");
     }
