@@ -64,7 +64,7 @@ enum class PeerOwn : std::uint8_t {
   anything,  ///< a question or request that any node may have
   process,   ///< a process, lease or proxy of that node: RemoteTable
   count,     ///< of a ref, for that node or in its name: ReferenceTable
-  object,    ///< that this node borrows from it, or looks for there: ReferenceTable, Replicas
+  object,    ///< that this node imports from it, or looks for there: ReferenceTable, Replicas
   copy,      ///< that it asked for, or was asked for: Replicas
   transfer,  ///< that was asked of it, or by it: Transfers
   program,   ///< of a job whose driver is there: Programs

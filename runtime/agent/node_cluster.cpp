@@ -169,7 +169,7 @@ void Node::keep_in_touch(Time now) {
   const std::set<NodeId> watched = watched_nodes();
   for (const NodeId node : known_nodes_)
     network_->keep_in_touch(node, watched.count(node) != 0 || remote_.talks_to(node) ||
-                                      references_.borrows_from(index_of(node)));
+                                      references_.imports_from(index_of(node)));
   std::vector<NodeId> out_of_reach = network_->out_of_reach(now, control::kMaxUnreachable);
   if (out_of_reach == out_of_reach_) return;
   std::swap(out_of_reach, out_of_reach_);

@@ -38,7 +38,7 @@ void Node::copy_over(ObjectId object) {
 
 /// What is on this node's own disk is brought back first.
 void Node::begin_copy(ObjectId object, Time now) {
-  const ReferenceTable::Abroad held = references_.held_abroad(object);
+  const ReferenceTable::HeldValue held = references_.held_remotely(object);
   if (held.value == nullptr) return copy_plan_.skipped(object);
   const bool shared = held.value->kind == wire::Value::Kind::shared;
   const std::uint64_t bytes = shared ? held.value->location.length : held.payload.size();
@@ -55,7 +55,7 @@ void Node::begin_copy(ObjectId object, Time now) {
 
 /// What the owner would answer to a PeerAwait, with the bytes behind it.
 void Node::write_copy(ObjectId object, Time now) {
-  const ReferenceTable::Abroad held = references_.held_abroad(object);
+  const ReferenceTable::HeldValue held = references_.held_remotely(object);
   if (held.value == nullptr || copy_plan_.is_over(object))
     return copy_plan_.ended(object, now, false);
   objectstore::Pinned view;

@@ -42,7 +42,7 @@ void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
   Process* to = find(process);
   if (to == nullptr) return;
   if (answer.object) {
-    if (what.owner != id_) references_.borrow(answer.object, owner_index(what.owner), kSelf);
+    if (what.owner != id_) references_.import_from(answer.object, owner_index(what.owner), kSelf);
     references_.hold(answer.object, process, +1);
   }
   send(*to, answer);
@@ -79,7 +79,7 @@ wire::PeerPlace Node::place_of(ObjectId object) {
        ++step)
     value = references_.value_of(place.forward = value->forward);
   const ObjectId last = place.forward ? place.forward : object;
-  // What this node keeps for another is apart from what it holds as a borrower.
+  // What this node keeps for another is apart from what it holds as an importer.
   const bool elsewhere = value == nullptr || value->kind == wire::Value::Kind::remote;
   if (elsewhere && wire::has_copies(last))
     if (const wire::Value* copy = references_.value_of(wire::copy_of(last))) value = copy;

@@ -180,7 +180,7 @@ void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobV
   Process* to = find(worker);
   if (to == nullptr) return;
   for (const wire::OwnedRef& ref : refs) {
-    if (ref.owner != id_) references_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    if (ref.owner != id_) references_.import_from(ref.object, owner_index(ref.owner), kSelf);
     references_.hold(ref.object, worker, +1);
   }
   send(*to, start, payload);
@@ -242,7 +242,7 @@ void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId ow
   Process* to = find(process);
   if (to == nullptr) return;
   if (found.found) {
-    if (owner && owner != id_) references_.borrow(found.lifetime, owner_index(owner), kSelf);
+    if (owner && owner != id_) references_.import_from(found.lifetime, owner_index(owner), kSelf);
     references_.hold(found.lifetime, process, +1);
   }
   send(*to, found);

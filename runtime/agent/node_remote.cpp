@@ -176,7 +176,7 @@ void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
 void Node::carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame) {
   std::vector<wire::OwnedRef> refs;
   wire::for_each_ref(message, [&](ObjectId id) {
-    const ProcessIndex owner = references_.depart(id, proxy.holder, proxy.process);
+    const ProcessIndex owner = references_.export_to(id, proxy.holder, proxy.process);
     refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);
@@ -229,7 +229,7 @@ void Node::halt_actors() {
 // --- frames that arrive
 
 void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
-  references_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+  references_.import_from(ref.object, owner_index(ref.owner), index_of(from));
 }
 
 /// The owner's answer, or its copy's. `by` has counted us for the refs inside; kSelf: nobody.
@@ -242,7 +242,7 @@ bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady
     for (const wire::OwnedRef& ref : ready.refs) value.refs.push_back(ref.object);
   }
   for (const wire::OwnedRef& ref : ready.refs)
-    references_.borrow(ref.object, owner_index(ref.owner), by);
+    references_.import_from(ref.object, owner_index(ref.owner), by);
   references_.ready_from_owner(owner, ready.object, value, payload);
   return true;
 }

@@ -94,7 +94,7 @@ void Node::replicated(ProcessIndex process, const wire::Replicated& answer) {
 }
 
 void Node::found_here(ProcessIndex owner, ObjectId object) {
-  const ReferenceTable::Abroad copy = references_.held_here(wire::copy_of(object));
+  const ReferenceTable::HeldValue copy = references_.held_here(wire::copy_of(object));
   if (copy.value == nullptr) return not_found(owner, object, {});  // somebody called it lost
   const Blob payload(copy.payload.begin(), copy.payload.end());
   (void)take_value(owner, kSelf, answer_of(object, *copy.value), payload);

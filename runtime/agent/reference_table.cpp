@@ -58,7 +58,7 @@ void ReferenceTable::set_value(ObjectId object, Record& record, const wire::Valu
   answer_waiting(object, record);
 }
 
-bool ReferenceTable::is_abroad(const Record& record) const {
+bool ReferenceTable::has_remote_holders(const Record& record) const {
   return copies_ && record.owner == kSelf && record.ready && !record.actor &&
          record.value.kind != wire::Value::Kind::remote &&
          (record.reachable ||
@@ -70,7 +70,7 @@ bool ReferenceTable::is_abroad(const Record& record) const {
 /// Of what its value names, however deep, too: who reads the copy once we are gone finds just the
 /// names.
 void ReferenceTable::want_copies(ObjectId object, const Record& record) {
-  if (!is_abroad(record)) return;
+  if (!has_remote_holders(record)) return;
   std::vector<std::pair<ObjectId, const Record*>> left{{object, &record}};
   while (!left.empty()) {
     const auto next = left.back();
@@ -79,7 +79,7 @@ void ReferenceTable::want_copies(ObjectId object, const Record& record) {
     wire::for_each_ref(next.second->value, [&](ObjectId inner) {
       const auto found = records_.find(inner);
       if (found == records_.end() || std::exchange(found->second.reachable, true)) return;
-      if (is_abroad(found->second)) left.emplace_back(inner, &found->second);
+      if (has_remote_holders(found->second)) left.emplace_back(inner, &found->second);
     });
   }
 }
@@ -91,7 +91,7 @@ void ReferenceTable::may_be_found(ObjectId object) {
   want_copies(object, found->second);
 }
 
-ReferenceTable::Abroad ReferenceTable::held_here(ObjectId object) const {
+ReferenceTable::HeldValue ReferenceTable::held_here(ObjectId object) const {
   const auto found = records_.find(object);
   if (found == records_.end() || !found->second.ready) return {};
   return {&found->second.value, found->second.payload};
@@ -107,9 +107,9 @@ ReferenceTable::Record& ReferenceTable::record_of(ObjectId object) {
   return at->second;
 }
 
-ReferenceTable::Abroad ReferenceTable::held_abroad(ObjectId object) const {
+ReferenceTable::HeldValue ReferenceTable::held_remotely(ObjectId object) const {
   const auto found = records_.find(object);
-  if (found == records_.end() || !is_abroad(found->second)) return {};
+  if (found == records_.end() || !has_remote_holders(found->second)) return {};
   return {&found->second.value, found->second.payload};
 }
 
@@ -147,7 +147,7 @@ bool ReferenceTable::ends_here(ObjectId object, ProcessIndex to) const {
   const auto owner = owner_of(object);
   if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("references.counts_the_owner")) return false;
   return *owner == to || (is_dead(*owner) && !stays_counted(object)) ||
-         TROUPE_MUTANT("references.lets_go_at_departure");
+         TROUPE_MUTANT("references.lets_go_at_export");
 }
 
 /// Also when its owner is dead: until the receiver says that it has the ref.
@@ -320,16 +320,16 @@ bool ReferenceTable::settle() {
     candidates_.erase(object);
     const Record record = std::move(found->second);
     records_.erase(found);
-    if (record.owner != kSelf && --borrowed_[record.owner] == 0) borrowed_.erase(record.owner);
+    if (record.owner != kSelf && --imported_[record.owner] == 0) imported_.erase(record.owner);
     release(object, record);
   }
   return !candidates_.empty() || !early_.empty();
 }
 
-/// Who still waits has let go as well. A borrowed object may live on elsewhere and come again: who
+/// Who still waits has let go as well. An imported object may live on elsewhere and come again: who
 /// meets it anew awaits it anew, and a late "lost" would be taken for the answer.
 void ReferenceTable::release(ObjectId object, const Record& record) {
-  if (record.owner == kSelf || TROUPE_MUTANT("references.says_lost_of_borrowed"))
+  if (record.owner == kSelf || TROUPE_MUTANT("references.says_lost_of_imported"))
     for (const Waiting& who : record.waiting)
       answer_error(object, who.process, lost("the object is not known to its owner"));
   if (record.actor) out_.unreferenced(record.actor);

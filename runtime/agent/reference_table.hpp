@@ -1,5 +1,5 @@
 /// The agent's reference table: every ref of this node that has left its process, whether this
-/// node owns the object or borrows it from another. A plain state machine.
+/// node owns the object or imports it from another. A plain state machine.
 ///
 /// Holders are counted one by one: processes of this node, the agent itself (refs inside values)
 /// and other nodes, each by its ProcessIndex. A sender registers the receiver before it publishes
@@ -15,7 +15,7 @@
 /// read. Who sent it held the object then, so its own counts, all earlier, are read, and they are
 /// one more than what it has given back.
 ///
-/// Between nodes: a borrowed object is counted here holder by holder, and the whole node once at
+/// Between nodes: an imported object is counted here holder by holder, and the whole node once at
 /// the owner. Whoever passes a ref on keeps it until the receiver's count has reached the owner:
 ///
 ///     owner → node          the owner counts the node itself; a node that had the ref already
@@ -34,7 +34,7 @@
 /// A value can be lost after it was known: its bytes were another node's, or a copy on disk has
 /// gone bad. Who misses them says rebuild(); the value is then unknown once more, and whoever made
 /// the object, the only one who can compute it again, says what it is now. Two who ask at once
-/// cause one such question. A borrower whose own copy is bad first fetches another from the owner,
+/// cause one such question. An importer whose own copy is bad first fetches another from the owner,
 /// whose bytes are good for all that is known; when the owner refuses them as lost, it asks that
 /// one. When whoever made it has ended, another process takes its place if the call is kept
 /// (lineage_cache.hpp). Who says so late, of bytes that others have replaced, costs no good ones:
@@ -54,7 +54,7 @@
 /// Invariants: REF-1 an object with a holder is never freed, unless the only node that had passed
 /// it on, to the owner maybe, died before the owner knew of that: then it is lost, and says so.
 /// REF-2 the dead hold nothing. REF-3 every Await is answered once: with the value, or an error;
-/// only the Await of a borrowed object that its asker has let go of may go without.
+/// only the Await of an imported object that its asker has let go of may go without.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -92,11 +92,11 @@ class ReferenceTable {
     /// PeerHold to this node; a holder that is kSelf is this node.
     virtual void peer_hold(ProcessIndex /*to*/, ObjectId /*object*/, ProcessIndex /*holder*/,
                            std::int32_t /*delta*/) {}
-    /// PeerAwait to the owner; at most once as long as the ref is borrowed and its owner lives. To
+    /// PeerAwait to the owner; at most once as long as the ref is imported and its owner lives. To
     /// a dead one only with keep_copies() or has_copies(): ready_from_owner() is to answer, with an
     /// error if need be.
     virtual void peer_await(ProcessIndex /*owner*/, ObjectId /*object*/) {}
-    /// The bytes of a borrowed object are wanted; once, until pulled() or pull_failed(). Of a dead
+    /// The bytes of an imported object are wanted; once, until pulled() or pull_failed(). Of a dead
     /// owner, or of this node (kSelf), only with keep_copies() or has_copies(): those of its copy.
     virtual void pull(ProcessIndex /*owner*/, ObjectId /*object*/, std::uint64_t /*bytes*/) {}
     /// Rebuild to the process that made the object; answered by rebuilt(), or its death.
@@ -106,7 +106,7 @@ class ReferenceTable {
     /// Nobody holds any more what the process kept lineage for; kSelf: what a kept call made.
     virtual void lineage_over(ProcessIndex /*maker*/, ObjectId /*object*/) {}
     /// With keep_copies(): another node holds an object of ours whose value is known, or one that
-    /// names it: held_abroad(); may be said again.
+    /// names it: held_remotely(); may be said again.
     virtual void wants_copy(ObjectId /*object*/) {}
     /// With keep_copies(): that object, or this value of it, is no more.
     virtual void copy_over(ObjectId /*object*/) {}
@@ -135,14 +135,14 @@ class ReferenceTable {
   void promote(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
   void fulfil(ObjectId object, const wire::Value& value, BlobView payload);
   /// `by`: the process that says so (kSelf: the agent). What it has counted for a node is its own
-  /// until it depart()s, so that it can be returned at its death.
+  /// until export_to(), so that it can be returned at its death.
   void hold(ObjectId object, ProcessIndex process, std::int32_t delta, ProcessIndex by = kSelf);
   /// Answered by ready(). Without `fetch` a large value at another node is answered as `remote`,
   /// without the refs inside. From other nodes: PeerAwait, with the node's index.
   void await(ObjectId object, ProcessIndex process, bool fetch = true);
   /// The bytes to which its value led are gone: those of the object `lost` that it was forwarded
   /// to, or its own. Answered as an await with `fetch`, once whoever made it has said rebuilt(); at
-  /// once when its value leads elsewhere meanwhile. A node asks so, too, also of what we borrow: we
+  /// once when its value leads elsewhere meanwhile. A node asks so, too, also of what we import: we
   /// had lost its owner when we passed it on.
   void rebuild(ObjectId object, ProcessIndex process, ObjectId lost);
   /// Its value from here on, whatever it was before: only whoever made it says so.
@@ -169,7 +169,7 @@ class ReferenceTable {
   /// Nothing that comes from here on names it, a process that has died.
   void forget(ProcessIndex process) { dead_.erase(process); }
 
-  /// The node takes us for the owner of what we borrow, whose own is dead: we count nobody for it.
+  /// The node takes us for the owner of what we import, whose own is dead: we count nobody for it.
   void stands_in(ObjectId object, ProcessIndex node) { note_orphan(object, node); }
 
   // --- from other nodes. What comes from a dead one changes nothing.
@@ -179,11 +179,11 @@ class ReferenceTable {
   /// A ref leaves for this node, in a message that is sent next; `by` has counted or will count the
   /// node by hold(). The owner, for the message; kSelf: this node. (A message that is dropped
   /// instead: hold(object, to, -1, by) for each ref.)
-  ProcessIndex depart(ObjectId object, ProcessIndex to, ProcessIndex by = kSelf);
-  /// A ref of that owner (kSelf: ours) arrived from this node, which depart()ed it; then hold() it
-  /// for whoever gets it. Also when nobody wants it any more: that relieves the sender. `from`
-  /// kSelf: nobody counts us, it came from control.
-  void borrow(ObjectId object, ProcessIndex owner, ProcessIndex from);
+  ProcessIndex export_to(ObjectId object, ProcessIndex to, ProcessIndex by = kSelf);
+  /// A ref of that owner (kSelf: ours) arrived from this node, which called export_to() for it;
+  /// then hold() it for whoever gets it. Also when nobody wants it any more: that relieves the
+  /// sender. `from` kSelf: nobody counts us, it came from control.
+  void import_from(ObjectId object, ProcessIndex owner, ProcessIndex from);
   /// A PeerHold; holder kSelf: this node. With a third party as holder: +1, that one has passed a
   /// ref of ours on to `from`; -1, `from` counts us for a ref that the holder passed on to us, or
   /// is counted by the holder for a ref that we passed on to it.
@@ -191,7 +191,7 @@ class ReferenceTable {
   /// Answers the node at once, by ready() under the other name: what the object is, or that it is
   /// not known here.
   void tell_as(ObjectId object, ObjectId name, ProcessIndex node);
-  /// A PeerReady. Its refs have been borrow()ed from `from` before.
+  /// A PeerReady. Precondition: import_from() was called for its refs.
   void ready_from_owner(ProcessIndex from, ObjectId object, const wire::Value& value,
                         BlobView payload);
   /// The location is ours from now on.
@@ -210,21 +210,21 @@ class ReferenceTable {
   /// The node that owns it; nullopt: ours, or unknown.
   std::optional<ProcessIndex> owner_of(ObjectId object) const;
   /// Whether refs to objects of this node are held here.
-  bool borrows_from(ProcessIndex node) const { return borrowed_.count(node) != 0; }
+  bool imports_from(ProcessIndex node) const { return imported_.count(node) != 0; }
   /// The value of a ready object for the agent's own use (an actor's constructor, bytes that others
   /// pull), or nullptr.
   const wire::Value* value_of(ObjectId object) const;
   /// A ready object of ours that some other node holds, or may find inside one that it holds, as a
   /// copy of it says it; else null.
-  struct Abroad {
+  struct HeldValue {
     const wire::Value* value = nullptr;
     BlobView payload;
   };
-  Abroad held_abroad(ObjectId object) const;
+  HeldValue held_remotely(ObjectId object) const;
   /// A ready object, whoever owns it; else null.
-  Abroad held_here(ObjectId object) const;
+  HeldValue held_here(ObjectId object) const;
   bool knows(ObjectId object) const { return records_.count(object) != 0; }
-  /// Whether it was promoted here, stands for an actor, or is borrowed: not merely counted.
+  /// Whether it was promoted here, stands for an actor, or is imported: not merely counted.
   bool is_made(ObjectId object) const;
   /// Whether an object of ours is known to be of another's making.
   bool is_anothers(ObjectId object, ProcessIndex who) const;
@@ -264,11 +264,11 @@ class ReferenceTable {
   struct Record {
     wire::Value value;
     Blob payload;
-    ProcessIndex owner = kSelf;  ///< a node, for a borrowed one
-    bool known = false;          ///< promoted here or borrowed (counts may come first)
+    ProcessIndex owner = kSelf;  ///< a node, for an imported one
+    bool known = false;          ///< promoted here or imported (counts may come first)
     bool ready = false;
-    bool asked = false;        ///< borrowed: the owner will tell us the value
-    bool pulling = false;      ///< borrowed: the bytes are on their way
+    bool asked = false;        ///< imported: the owner will tell us the value
+    bool pulling = false;      ///< imported: the bytes are on their way
     bool again = false;        ///< and instead of a copy that was bad
     bool has_lineage = false;  ///< the producer wants to hear of its end
     bool kept = false;         ///< the agent keeps the call that made it
@@ -304,7 +304,7 @@ class ReferenceTable {
   bool was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const;
   void note_orphan(ObjectId object, ProcessIndex to);
   bool is_orphan(ObjectId object) const;
-  bool was_borrowed(ObjectId object) const;
+  bool was_imported(ObjectId object) const;
   std::optional<ProcessIndex> forget_oldest_death();
   void hold_inner(const wire::Value& value);
   void drop_inner(const wire::Value& value);
@@ -313,7 +313,7 @@ class ReferenceTable {
   void settle_early();
   bool relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object);
   void relieve_all(ProcessIndex owner);
-  bool is_abroad(const Record& record) const;
+  bool has_remote_holders(const Record& record) const;
   void look_for_copy(ObjectId object, Record& record);
 
   Out& out_;
@@ -321,7 +321,7 @@ class ReferenceTable {
   std::function<bool(const wire::Location&)> is_good_;
   std::map<ObjectId, Record> records_;
   std::map<ProcessIndex, std::set<ObjectId>> held_by_;
-  std::map<ProcessIndex, std::size_t> borrowed_;  ///< by owner, how many; none is zero
+  std::map<ProcessIndex, std::size_t> imported_;  ///< by owner, how many; none is zero
   std::set<ProcessIndex> nodes_;
   /// For nodes, what becomes of those who wait for its objects; else null, until forget().
   std::map<ProcessIndex, std::shared_ptr<const ErrorInfo>> dead_;

@@ -18,17 +18,17 @@ std::optional<ProcessIndex> ReferenceTable::owner_of(ObjectId object) const {
   return found->second.owner;
 }
 
-ProcessIndex ReferenceTable::depart(ObjectId object, ProcessIndex to, ProcessIndex by) {
+ProcessIndex ReferenceTable::export_to(ObjectId object, ProcessIndex to, ProcessIndex by) {
   note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
-  if (owner == kSelf ? was_borrowed(object) : ends_here(object, to)) {
+  if (owner == kSelf ? was_imported(object) : ends_here(object, to)) {
     count(object, record_of(object), to, -1);
     if (owner != to) note_orphan(object, to);
   }
   return owner;
 }
 
-void ReferenceTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex from) {
+void ReferenceTable::import_from(ObjectId object, ProcessIndex owner, ProcessIndex from) {
   if (owner == kSelf) return;
   Record& record = record_of(object);
   const bool fresh = !record.known;
@@ -44,7 +44,7 @@ void ReferenceTable::borrow(ObjectId object, ProcessIndex owner, ProcessIndex fr
     });
     record.known = true;
     record.owner = owner;
-    ++borrowed_[owner];
+    ++imported_[owner];
     touch(object, record);
   }
   if (const auto dead = dead_.find(owner); dead != dead_.end()) {
@@ -83,7 +83,7 @@ bool ReferenceTable::is_orphan(ObjectId object) const {
 
 /// We have let go of a ref whose owner we had lost, and it came back, or may, from somebody who
 /// takes us for the owner.
-bool ReferenceTable::was_borrowed(ObjectId object) const {
+bool ReferenceTable::was_imported(ObjectId object) const {
   const auto found = records_.find(object);
   return (found == records_.end() || !found->second.known) && is_orphan(object);
 }
@@ -99,13 +99,13 @@ void ReferenceTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex 
     // have lost may have another index by now.
     const bool by_its_owner = is_dead(owner) ? stays_counted(object) : owner == holder;
     if (owner != kSelf && by_its_owner && was_passed_on(object, found->second, from) &&
-        !TROUPE_MUTANT("references.lets_go_at_departure"))
+        !TROUPE_MUTANT("references.lets_go_at_export"))
       count(object, found->second, from, delta);
     return;
   }
   // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
   // also when we have let go of the ref before, or the node has it from one that we sent it to.
-  if (owner == kSelf && !was_borrowed(object))
+  if (owner == kSelf && !was_imported(object))
     hold(object, from, delta);
   else if (delta > 0)
     // What it gives back may come when we have let go of the ref, and when the node of the note by
@@ -208,7 +208,7 @@ std::optional<ProcessIndex> ReferenceTable::forget_oldest_death() {
   if (dead_in_order_.size() <= kMostDeadNodes) return std::nullopt;
   const ProcessIndex oldest = dead_in_order_.front();
   dead_in_order_.pop_front();
-  if (borrows_from(oldest)) {
+  if (imports_from(oldest)) {
     dead_in_order_.push_back(oldest);
     return std::nullopt;
   }

@@ -139,7 +139,7 @@ void Replicas::keep_anew(NodeId from, const wire::PeerKeep& message) {
   fresh.index = index;
   fresh.copies = message.copies;
   orphans_[object].also.insert(from);
-  references_.borrow(copy, index, index);
+  references_.import_from(copy, index, index);
   references_.hold(copy, kSelf, +1);
   references_.await(copy, kSelf, true);
 }

@@ -125,13 +125,13 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
   const ProcessIndex owner = out_.index_of(from);
   const auto [at, fresh] = kept_.try_emplace(object);
   if (!fresh && !at->second.owner) {  // it is kept for one that had lost the owner
-    references_.borrow(copy, owner, owner);
+    references_.import_from(copy, owner, owner);
     return answer_keeper(from, object);
   }
   at->second.owner = at->second.from = from;
   at->second.index = owner;
   at->second.copies = message.copies;
-  references_.borrow(copy, owner, owner);
+  references_.import_from(copy, owner, owner);
   if (fresh) references_.hold(copy, kSelf, +1);
   references_.await(copy, kSelf, true);
   if (references_.is_dead(owner)) round_due_ = std::min(round_due_, now + pause_);

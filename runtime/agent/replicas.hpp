@@ -8,9 +8,9 @@
 ///     if (auto found = replicas.answered(from, object, true)) …;       // what the node answered
 ///     replicas.carry_out(now);             // each pass; sooner at next_deadline()
 ///
-/// A copy is an object of its own under the id copy_of(object), which its keeper borrows from the
+/// A copy is an object of its own under the id copy_of(object), which its keeper imports from the
 /// owner and the keeper's agent holds: so it is pulled, spilled and freed like any other, and is
-/// apart from what the same node may hold as a borrower. It ends when the owner says so. When the
+/// apart from what the same node may hold as an importer. It ends when the owner says so. When the
 /// owner is lost, whoever misses the object asks every node for a copy, again for a while, since a
 /// node may be new to it, and takes value and bytes of the first that has one.
 ///

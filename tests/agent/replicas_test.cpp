@@ -169,7 +169,7 @@ TEST_F(ReplicasTest, CopiesGoWithTheLastRef) {
 }
 
 TEST_F(ReplicasTest, ASearchAsksAllAgainAndEndsInTenSeconds) {
-  references.borrow(kObject, index_of(kA), index_of(kA));
+  references.import_from(kObject, index_of(kA), index_of(kA));
   references.hold(kObject, kProcess, +1);
   lose(kA);
   references.await(kObject, kProcess);
@@ -259,7 +259,7 @@ TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
   };
   EXPECT_EQ(named(), 0u) << "the first question";
   EXPECT_EQ(named(), 1u);
-  references.borrow(kObject, index_of(kA), index_of(kB));
+  references.import_from(kObject, index_of(kA), index_of(kB));
   while (references.settle() && references.knows(kObject)) {
   }
   ASSERT_FALSE(references.knows(kObject));

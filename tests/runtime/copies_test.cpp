@@ -1,5 +1,5 @@
-// Copies that outlive their node: which objects get one and when, and what a borrower makes of them
-// when the owner is dead.
+// Copies that outlive their node: which objects get one and when, and what an importer makes of
+// them when the owner is dead.
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 
@@ -93,7 +93,7 @@ TEST(CopyPlan, AnotherValueIsWrittenAfterTheFirst) {
   EXPECT_EQ(plan.size(), 0u);
 }
 
-// --- owners and borrowers
+// --- owners and importers
 
 struct Recorder final : ReferenceTable::Out {
   std::vector<std::pair<ProcessIndex, wire::Value>> answers;
@@ -133,7 +133,7 @@ struct ReferencesWithCopies : testing::Test {
     }
   }
   void arrive(ObjectId object) {
-    references.borrow(object, kA, kA);
+    references.import_from(object, kA, kA);
     references.hold(object, 1, +1);
   }
   Kind last() const { return out.answers.empty() ? Kind::pending : out.answers.back().second.kind; }
@@ -144,15 +144,15 @@ TEST_F(ReferencesWithCopies, WhatAnotherNodeHoldsAndIsKnownWantsOne) {
   EXPECT_TRUE(out.wanted.empty()) << "only this node holds it";
   references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
-  EXPECT_EQ(references.held_abroad(kX).value->location.offset, 7u);
+  EXPECT_EQ(references.held_remotely(kX).value->location.offset, 7u);
   references.promote(1, kY, value_of(Kind::pending), {});
   references.hold(kY, kA, +1);
-  EXPECT_EQ(references.held_abroad(kY).value, nullptr);
+  EXPECT_EQ(references.held_remotely(kY).value, nullptr);
   EXPECT_EQ(out.wanted.size(), 1u) << "it is not known yet";
   references.fulfil(kY, value_of(Kind::shared, 8), {});
   EXPECT_EQ(out.wanted.back(), kY);
   references.hold(kX, kA, -1);
-  EXPECT_EQ(references.held_abroad(kX).value, nullptr);
+  EXPECT_EQ(references.held_remotely(kX).value, nullptr);
   references.hold(kX, 1, -1);
   settle();
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
@@ -162,12 +162,13 @@ TEST_F(ReferencesWithCopies, WhatIsNamedByAValueThatAnotherNodeHoldsWantsOneToo)
   references.promote(1, kZ, value_of(Kind::inline_bytes), {});
   references.promote(1, kY, {}, {});
   references.promote(1, kX, value_of(Kind::shared, 7, {kY}), {});
-  EXPECT_EQ(references.held_abroad(kX).value, nullptr);
+  EXPECT_EQ(references.held_remotely(kX).value, nullptr);
   references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted, std::vector<ObjectId>{kX});
   references.fulfil(kY, value_of(Kind::shared, 8, {kZ}), {});
   EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY, kZ})) << "when it is known";
-  for (const ObjectId object : out.wanted) EXPECT_NE(references.held_abroad(object).value, nullptr);
+  for (const ObjectId object : out.wanted)
+    EXPECT_NE(references.held_remotely(object).value, nullptr);
   references.hold(kX, kA, +1);
   EXPECT_EQ(out.wanted.size(), 3u) << "it has been said";
 }
@@ -178,7 +179,8 @@ TEST_F(ReferencesWithCopies, WhatMayBeFoundByItsNameWantsOneThoughNoNodeHoldsIt)
   EXPECT_TRUE(out.wanted.empty());
   references.may_be_found(kX);
   EXPECT_EQ(out.wanted, (std::vector<ObjectId>{kX, kY})) << "and what it names";
-  for (const ObjectId object : out.wanted) EXPECT_NE(references.held_abroad(object).value, nullptr);
+  for (const ObjectId object : out.wanted)
+    EXPECT_NE(references.held_remotely(object).value, nullptr);
   references.may_be_found(kZ);
   EXPECT_EQ(out.wanted.size(), 2u) << "nothing is known of it";
 }
@@ -292,7 +294,7 @@ TEST_F(ReferencesWithCopies, AnUnknownValueOfADeadNodeIsAskedOfItsCopy) {
 
 TEST_F(ReferencesWithCopies, ARefThatComesAfterItsOwnersDeathIsAskedOfItsCopy) {
   references.node_died(kA, death);
-  references.borrow(kX, kA, kM);
+  references.import_from(kX, kA, kM);
   references.hold(kX, 1, +1);
   EXPECT_TRUE(out.answers.empty());
   references.await(kX, 1);

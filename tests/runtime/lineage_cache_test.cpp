@@ -12,7 +12,7 @@ namespace {
 
 constexpr ProcessIndex kWorker = 1, kHeir = 2, kAsker = 3, kNext = 4, kElsewhere = 100;
 constexpr JobNumber kJob = 7;
-const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kAbroad{9, 1}, kHeirs{2, 1};
+const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kRemote{9, 1}, kHeirs{2, 1};
 
 struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
   ReferenceTable references{*this};
@@ -72,8 +72,8 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
   void keep(const wire::KeptCall& call) { kept.keep(kWorker, kJob, call, {}); }
   /// An object of the worker's whose bytes are at another node; the asker holds it.
   void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
-    references.borrow(kAbroad, kElsewhere, kElsewhere);
-    references.promote(kWorker, object, forwarded(kAbroad), {});
+    references.import_from(kRemote, kElsewhere, kElsewhere);
+    references.promote(kWorker, object, forwarded(kRemote), {});
     references.hold(object, kAsker, +1);
     kept.made(kWorker, {object, number, 0, retries});
   }
@@ -82,7 +82,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
     kept.process_died(process);
     kept.carry_out();
   }
-  void miss(ObjectId object, ObjectId lost = kAbroad) {
+  void miss(ObjectId object, ObjectId lost = kRemote) {
     references.rebuild(object, kAsker, lost);
     kept.carry_out();
   }
@@ -123,7 +123,7 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   ASSERT_NE(nth<wire::MadeBy>(1), nullptr);
   EXPECT_EQ(nth<wire::MadeBy>(1)->object, kX);
   ASSERT_NE(nth<wire::Rebuild>(2), nullptr);
-  EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kAbroad);
+  EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kRemote);
   EXPECT_TRUE(answers.empty());
   references.promote(kHeir, kHeirs, shared(5), {});
   references.rebuilt(kHeir, kX, forwarded(kHeirs), {});
@@ -207,7 +207,7 @@ TEST_F(Kept, WhoTookItOverMayEndTooUntilNoRetryIsLeft) {
   worker_dies(kHeir);
   ASSERT_EQ(said.size(), 6u);
   ASSERT_NE(nth<wire::Rebuild>(5, kNext), nullptr);
-  EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kAbroad) << "what was missed at first";
+  EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kRemote) << "what was missed at first";
   somebody = 5;
   worker_dies(kNext);  // before it ran
   EXPECT_EQ(said.size(), 9u);
@@ -222,8 +222,8 @@ TEST_F(Kept, ASecondObjectOfACallIsAskedOfWhoHasIt) {
   make(kX, 10, 1);
   make(kY, 10, 1);
   worker_dies();
-  references.rebuild(kX, kAsker, kAbroad);
-  references.rebuild(kY, kAsker, kAbroad);
+  references.rebuild(kX, kAsker, kRemote);
+  references.rebuild(kY, kAsker, kRemote);
   kept.carry_out();
   ASSERT_EQ(said.size(), 5u) << "the call, both objects, both questions";
   EXPECT_NE(nth<wire::Rebuild>(4), nullptr);

@@ -98,7 +98,7 @@ struct ReferencesBetweenNodes : testing::Test {
   }
   /// A ref of kA arrives for process 1.
   void arrive(ObjectId object, ProcessIndex from = kA) {
-    references.borrow(object, kA, from);
+    references.import_from(object, kA, from);
     references.hold(object, 1, +1);
   }
   void let_go(ObjectId object) {
@@ -122,11 +122,11 @@ TEST_F(ReferencesBetweenNodes, TheOwnerHasCountedUsOnce) {
 }
 
 TEST_F(ReferencesBetweenNodes, WhatNobodyWantsIsReleased) {
-  EXPECT_FALSE(references.borrows_from(kA));
-  references.borrow(kX, kA, kA);
-  EXPECT_TRUE(references.borrows_from(kA));
+  EXPECT_FALSE(references.imports_from(kA));
+  references.import_from(kX, kA, kA);
+  EXPECT_TRUE(references.imports_from(kA));
   settle();
-  EXPECT_FALSE(references.borrows_from(kA));
+  EXPECT_FALSE(references.imports_from(kA));
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
 }
 
@@ -154,7 +154,7 @@ TEST_F(ReferencesBetweenNodes, WhatCameThroughControlIsRegistered) {
 TEST_F(ReferencesBetweenNodes, TheOwnerSaysThatItCountsTheReceiver) {
   references.promote(1, kX, value_of(Kind::inline_bytes), {});
   references.hold(kX, kM, +1, 1);
-  EXPECT_EQ(references.depart(kX, kM, 1), kSelf);
+  EXPECT_EQ(references.export_to(kX, kM, 1), kSelf);
   let_go(kX);
   references.peer_hold(kN, kX, kM, +1);
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kN, kX, kM, -1}}));
@@ -170,7 +170,7 @@ TEST_F(ReferencesBetweenNodes, KeptUntilTheOwnerKnowsTheReceiver) {
   arrive(kX);
   references.hold(kX, kN, +1, 1);
   references.hold(kX, 1, -1, 1);
-  EXPECT_EQ(references.depart(kX, kN, 1), kA);
+  EXPECT_EQ(references.export_to(kX, kN, 1), kA);
   settle();
   EXPECT_EQ(out.take(), std::vector<Hold>{});
   references.peer_hold(kN, kX, kA, -1);
@@ -185,14 +185,14 @@ TEST_F(ReferencesBetweenNodes, OnItsWayToTheOwnerItIsKeptUntilItLeaves) {
   references.hold(kX, 1, -1, 1);
   settle();
   EXPECT_EQ(references.size(), 1u);
-  EXPECT_EQ(references.depart(kX, kA, 1), kA);
+  EXPECT_EQ(references.export_to(kX, kA, 1), kA);
   settle();
   EXPECT_EQ(references.size(), 0u);
 }
 
 TEST_F(ReferencesBetweenNodes, AProxyReadBeforeTheRing) {
   arrive(kX);
-  EXPECT_EQ(references.depart(kX, kN, 1), kA);
+  EXPECT_EQ(references.export_to(kX, kN, 1), kA);
   references.peer_hold(kN, kX, kA, -1);  // even the receiver's word comes first
   settle();
   references.hold(kX, kN, +1, 1);
@@ -203,10 +203,10 @@ TEST_F(ReferencesBetweenNodes, AProxyReadBeforeTheRing) {
 
 TEST_F(ReferencesBetweenNodes, OurOwnComesHome) {
   references.promote(1, kX, value_of(Kind::inline_bytes), {});
-  references.borrow(kX, kSelf, kN);
+  references.import_from(kX, kSelf, kN);
   EXPECT_EQ(references.owner_of(kX), std::nullopt);
   EXPECT_EQ(out.take(), std::vector<Hold>{});
-  references.borrow(kX, kA, kN);
+  references.import_from(kX, kA, kN);
   EXPECT_EQ(references.owner_of(kX), std::nullopt) << "somebody else is wrong";
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kN, +1}, {kA, kX, kSelf, -1}})) << "relieved";
 }
@@ -215,7 +215,7 @@ TEST_F(ReferencesBetweenNodes, WhatADeadProcessCountedAndNeverSentIsReturned) {
   references.promote(1, kX, value_of(Kind::inline_bytes), {});
   references.hold(kX, kN, +1, 1);
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   references.process_died(1, death());
   EXPECT_EQ(references.total_holds(), 1) << "one has left";
   references.peer_hold(kN, kX, kN, -1);
@@ -232,7 +232,7 @@ TEST_F(ReferencesBetweenNodes, TheOwnerIsAskedOnce) {
   EXPECT_EQ(out.asked, std::vector<ObjectId>{kX});
   references.ready_from_owner(kM, kX, value_of(Kind::inline_bytes), {});
   EXPECT_TRUE(out.answers.empty()) << "not its owner";
-  references.borrow(kY, kA, kA);
+  references.import_from(kY, kA, kA);
   references.ready_from_owner(kA, kX, value_of(Kind::inline_bytes, {kY}), {});
   EXPECT_EQ(out.answers.size(), 2u);
   references.await(kX, 3);
@@ -247,7 +247,7 @@ TEST_F(ReferencesBetweenNodes, ASecondAnswerOfTheOwnerIsLetGo) {
   arrive(kX);
   references.await(kX, 1);
   for (int i = 0; i < 2; ++i) {
-    references.borrow(kY, kA, kA);
+    references.import_from(kY, kA, kA);
     references.ready_from_owner(kA, kX, value_of(Kind::inline_bytes, {kY}), {});
   }
   EXPECT_EQ(out.answers.size(), 1u);
@@ -258,7 +258,7 @@ TEST_F(ReferencesBetweenNodes, ASecondAnswerOfTheOwnerIsLetGo) {
 TEST_F(ReferencesBetweenNodes, LargeBytesStayUntilSomebodyWantsThem) {
   arrive(kX);
   references.await(kX, 1, false);
-  references.borrow(kY, kA, kA);
+  references.import_from(kY, kA, kA);
   references.ready_from_owner(kA, kX, value_of(Kind::remote, {kY}), {});
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.kind, Kind::remote);
@@ -326,7 +326,7 @@ TEST_F(ReferencesBetweenNodes, ForwardedAcrossOwners) {
   references.await(kX, 2);
   ASSERT_EQ(out.answers.size(), 1u);
   references.await(kY, 2);
-  references.borrow(kZ, kA, kA);
+  references.import_from(kZ, kA, kA);
   references.ready_from_owner(kA, kY, to_z, {});
   ASSERT_EQ(out.answers.size(), 2u);
   EXPECT_EQ(out.answers[1].value.forward, kZ);
@@ -378,13 +378,13 @@ TEST_F(ReferencesBetweenNodes, ItsOwnersDeathEndsWhatWaits) {
 TEST_F(ReferencesBetweenNodes, PassedOnOfADeadOwnerIsNotWaitedFor) {
   arrive(kX);
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);  // its owner would have told us
+  references.export_to(kX, kN, 1);  // its owner would have told us
   references.hold(kX, kN, +1, 1);
   references.node_died(kA, death());
   references.hold(kX, 1, -1, 1);
   settle();
   EXPECT_EQ(references.size(), 1u) << "one is still to be sent";
-  EXPECT_EQ(references.depart(kX, kN, 1), kA);
+  EXPECT_EQ(references.export_to(kX, kN, 1), kA);
   settle();
   EXPECT_EQ(references.size(), 0u);
 }
@@ -419,8 +419,8 @@ TEST_F(ReferencesBetweenNodes, PassedOnByADeadNodeAndFreedSaysSo) {
 }
 
 TEST_F(ReferencesBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerHasCountedUs) {
-  references.borrow(kX, kA, kM);
-  references.borrow(kX, kA, kM);
+  references.import_from(kX, kA, kM);
+  references.import_from(kX, kA, kM);
   EXPECT_EQ(out.take().size(), 3u);
   references.peer_hold(kA, kX, kM, -1);
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}}));
@@ -452,10 +452,10 @@ TEST_F(ReferencesBetweenNodes, WhatAReceiverSaysOfAPassOfOursIsNoneOfADeadSender
   arrive(kX, kM);
   let_go(kX);
   references.node_died(kM, death());
-  references.borrow(kX, kN, kN);
+  references.import_from(kX, kN, kN);
   references.hold(kX, 1, +1);
   references.hold(kX, kA, +1, 1);
-  references.depart(kX, kA, 1);
+  references.export_to(kX, kA, 1);
   references.peer_hold(kA, kX, kN, -1);
   EXPECT_EQ(references.total_holds(), 1) << "kN counts kA";
   let_go(kX);
@@ -472,7 +472,7 @@ TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenT
   arrive(kX, kM);
   let_go(kX);
   references.node_died(kM, death());
-  references.borrow(kX, kAgain, kAgain);
+  references.import_from(kX, kAgain, kAgain);
   references.hold(kX, 1, +1);
   references.peer_hold(kA, kX, kAgain, -1);  // of what kM passed on
   let_go(kX);
@@ -485,13 +485,13 @@ TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenT
 // Found by the simulated clusters: the talk between owner and receiver broke off, so that the owner
 // never heard of the receiver, and who had passed the ref on kept the object for ever.
 TEST_F(ReferencesBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
-  references.borrow(kX, kA, kM);
-  references.borrow(kX, kA, kN);
+  references.import_from(kX, kA, kM);
+  references.import_from(kX, kA, kN);
   references.node_died(kN, death());
   out.take();
   references.node_died(kA, death());
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kA, -1}}));
-  references.borrow(kY, kA, kM);
+  references.import_from(kY, kA, kM);
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kY, kA, -1}}));
 }
 
@@ -501,7 +501,7 @@ TEST_F(ReferencesBetweenNodes, WhoTakesUsForTheOwnerThatWeHaveLostLeavesNothing)
   for (const ObjectId id : {kX, kY}) arrive(id);
   references.node_died(kA, death());
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   let_go(kX);
   EXPECT_EQ(references.size(), 1u);
   references.peer_hold(kN, kX, kN, -1);
@@ -518,7 +518,7 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOne) {
   arrive(kX);
   references.node_died(kA, death());
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   let_go(kX);
   EXPECT_EQ(references.size(), 0u);
   out.take();
@@ -535,7 +535,7 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOneWhenThatOneDies) {
   arrive(kX);
   references.node_died(kA, death());
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   let_go(kX);
   references.peer_hold(kM, kX, kN, +1);
   references.node_died(kN, death());
@@ -552,12 +552,12 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoSendsItBackWhenWeHaveLetGoAndGetsItAgai
   arrive(kX);
   references.node_died(kA, death());
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   let_go(kX);
-  references.borrow(kX, kSelf, kN);
+  references.import_from(kX, kSelf, kN);
   references.hold(kX, 1, +1);
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   EXPECT_EQ(references.total_holds(), 1) << "its own";
   references.peer_hold(kN, kX, kN, -1);
   let_go(kX);
@@ -570,7 +570,7 @@ TEST_F(ReferencesBetweenNodes, ManyOfThoseCostACountNoMoreThanFew) {
   references.node_died(kA, death());
   for (std::uint64_t n = 0; n < kLost; ++n) {
     references.hold({9, n}, kN, +1, 1);
-    references.depart({9, n}, kN, 1);
+    references.export_to({9, n}, kN, 1);
     references.hold({9, n}, 1, -1);
   }
   settle();
@@ -608,12 +608,12 @@ TEST_F(ReferencesBetweenNodes, AnOwnerThatComesBackUnderAnotherIndex) {
   references.add_node(kAgain);
   arrive(kX);
   references.node_died(kA, death());
-  references.borrow(kX, kAgain, kM);
+  references.import_from(kX, kAgain, kM);
   references.await(kX, 1);
   EXPECT_EQ(out.answers.back().value.kind, Kind::error) << "lost as long as somebody has it";
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kAgain, kX, kM, +1}, {kAgain, kX, kSelf, -1}}));
   let_go(kX);
-  references.borrow(kX, kAgain, kAgain);
+  references.import_from(kX, kAgain, kAgain);
   EXPECT_EQ(references.owner_of(kX), kAgain);
 }
 
@@ -627,7 +627,7 @@ TEST_F(ReferencesBetweenNodes, AnOwnerThatHasCountedWhomWeDoNotKnow) {
 TEST_F(ReferencesBetweenNodes, AReceiversDeathRelievesWhoPassedItOn) {
   arrive(kX);
   references.hold(kX, kN, +1, 1);
-  references.depart(kX, kN, 1);
+  references.export_to(kX, kN, 1);
   references.node_died(kN, death());
   references.peer_hold(kA, kX, kN, -1);  // the owner had read it before
   let_go(kX);

@@ -63,7 +63,7 @@ TEST_F(References, KnowsWhoseMakingAnObjectIs) {
   references.hold(kX, node, +1, 1);
   EXPECT_EQ(references.unsent(1, node, kX), 1);
   EXPECT_EQ(references.unsent(2, node, kX), 0);
-  references.depart(kX, node, 1);
+  references.export_to(kX, node, 1);
   EXPECT_EQ(references.unsent(1, node, kX), 0) << "it has left";
 }
 
@@ -71,7 +71,7 @@ TEST_F(References, AValueIsTakenFromTheOwnersNodeAlone) {
   const ProcessIndex owner = 50, other = 51;
   references.add_node(owner);
   references.add_node(other);
-  references.borrow(kX, owner, kSelf);
+  references.import_from(kX, owner, kSelf);
   references.hold(kX, 1, +1);
   references.await(kX, 1);
   wire::Value value;
@@ -235,7 +235,7 @@ TEST_F(References, DeathsOfLongAgoAreForgottenButForOwnersOfWhatIsHere) {
     return references.node_died(node, died);
   };
   references.add_node(kOwner);
-  references.borrow(kX, kOwner, kOwner);
+  references.import_from(kX, kOwner, kOwner);
   references.hold(kX, 1, +1);
   EXPECT_EQ(die(kOwner), std::nullopt);
   ProcessIndex next = kFirst;
@@ -258,9 +258,9 @@ TEST_F(References, OfRefsWithoutAnOwnerTheOlderOnesAreForgottenWhenThereAreTooMa
   references.node_died(kOwner, died);
   const auto pass_on = [&](std::uint64_t n) {
     const ObjectId object{7, n};
-    references.borrow(object, kOwner, kSelf);
+    references.import_from(object, kOwner, kSelf);
     references.hold(object, kReceiver, +1);
-    references.depart(object, kReceiver);
+    references.export_to(object, kReceiver);
     settle(2);
   };
   std::uint64_t n = 0;

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, ClusterSchedules, testing::Range<std::uint64_t>(
 /// stayed (1000087), a waiting spawn of an ended job that nobody answered (1000779), bytes that the
 /// network lost (1000195), a killed actor that a later control made anew, because a node told it of
 /// the end of an earlier life (1000531), an actor of a node that is cut off which the simulation
-/// did not halt (1003785), a borrower that did not answer a node which took it for the owner and
+/// did not halt (1003785), an importer that did not answer a node which took it for the owner and
 /// missed the bytes that it had asked for (1002220, 1006010), a job whose end a node was told
 /// before it was written down (2300013), an actor that went by what its agent had said when its
 /// node was alone, and served beside its next life while the agent stood still (90), and an actor

@@ -539,7 +539,7 @@ class OwnershipCluster final {
       nodes_[to]->links[from.self].push_back(message);
   }
   /// A ref leaves with a message of this node to that one.
-  Owned depart(Node& node, ObjectId id, std::size_t owner, std::size_t to) {
+  Owned export_to(Node& node, ObjectId id, std::size_t owner, std::size_t to) {
     if (owner != node.self && owner != to) {
       ++seen_.passed_on;
       ++under_way_[{id, node.self, to}];
@@ -588,8 +588,8 @@ class OwnershipCluster final {
         node.references.hold(id, index_of(to.node), -1, from.process);
         continue;
       }
-      const Index owner = node.references.depart(id, index_of(to.node), from.process);
-      frame.refs.push_back(depart(node, id, node_at(node, owner), to.node));
+      const Index owner = node.references.export_to(id, index_of(to.node), from.process);
+      frame.refs.push_back(export_to(node, id, node_at(node, owner), to.node));
     }
     if (!dropped) send(node, to.node, frame);
   }
@@ -599,7 +599,7 @@ class OwnershipCluster final {
     const Index sender = index_of(from);
     for (const Owned& ref : m.refs) {
       const bool ours = ref.owner == node.self;
-      node.references.borrow(ref.object, ours ? agent::kSelf : index_of(ref.owner), sender);
+      node.references.import_from(ref.object, ours ? agent::kSelf : index_of(ref.owner), sender);
     }
     switch (m.kind) {
       case Peer::Kind::frame: {
@@ -766,8 +766,8 @@ class OwnershipCluster final {
     }
     wire::for_each_ref(value, [&](ObjectId id) {
       const Index owner = node.references.owner_of(id).value_or(agent::kSelf);
-      m.refs.push_back(depart(node, id, node_at(node, owner), to));
-      ++seen_.nested_abroad;
+      m.refs.push_back(export_to(node, id, node_at(node, owner), to));
+      ++seen_.nested_remote;
     });
     send(node, to, m);
   }

@@ -29,7 +29,7 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
   expect_more(total.pulls, 20'000, "pulls");
   expect_more(total.passed_on, 5'000, "by a node that does not own what it passes on");
   expect_more(total.came_home, 20'000, "refs that came home");
-  expect_more(total.nested_abroad, 10'000, "refs in values abroad");
+  expect_more(total.nested_remote, 10'000, "refs in values at other nodes");
   expect_more(total.lost, 1'000, "losses");
   expect_more(total.excused, 50, "deaths in the middle of passing on");
   EXPECT_TRUE(total.cut_off > 0 || share > 1) << "losses by them, which are rare";
@@ -50,12 +50,11 @@ TEST_P(Planted, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OwnershipClusterSimulation, Planted,
-                         testing::Values("counts_the_owner", "keeps_surplus",
-                                         "lets_go_at_departure", "late_bytes_stay",
-                                         "waits_for_dead_owner", "says_lost_of_borrowed",
-                                         "unsent_stays", "keeps_lost_value", "asks_the_dead",
-                                         "entrusts_uncounted", "forgets_needed_calls",
-                                         "orphans_once"),
+                         testing::Values("counts_the_owner", "keeps_surplus", "lets_go_at_export",
+                                         "late_bytes_stay", "waits_for_dead_owner",
+                                         "says_lost_of_imported", "unsent_stays",
+                                         "keeps_lost_value", "asks_the_dead", "entrusts_uncounted",
+                                         "forgets_needed_calls", "orphans_once"),
                          [](const auto& planted) { return std::string(planted.param); });
 
 }  // namespace

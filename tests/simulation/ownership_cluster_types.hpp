@@ -16,14 +16,14 @@ namespace troupe::simulation::cluster {
 using Index = agent::ProcessIndex;
 
 struct Seen {  // what the schedules did, so that they can be judged
-  std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_abroad = 0, lost = 0;
+  std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_remote = 0, lost = 0;
   std::uint64_t excused = 0, cut_off = 0, missed = 0, rebuilt = 0, entrusted = 0;
   Seen& operator+=(const Seen& other) {
     frees += other.frees;
     pulls += other.pulls;
     passed_on += other.passed_on;
     came_home += other.came_home;
-    nested_abroad += other.nested_abroad;
+    nested_remote += other.nested_remote;
     lost += other.lost;
     excused += other.excused;
     cut_off += other.cut_off;

@@ -237,7 +237,7 @@ class ReplicasWorld : private PlayedNames::Host {
         ids.push_back(id);
     for (const ObjectId id : ids) node.references.hold(id, index_of(to), +1, kProcess);
     for (const ObjectId id : ids) {
-      const Index owner = node.references.depart(id, index_of(to), kProcess);
+      const Index owner = node.references.export_to(id, index_of(to), kProcess);
       frame.refs.push_back({id, id_of(owner == agent::kSelf ? node.self : owner - kNodes)});
     }
     if (!ids.empty()) send(node, to, std::move(frame));
@@ -300,7 +300,7 @@ class ReplicasWorld : private PlayedNames::Host {
     ++seen_.by_name;
     Node& at = *nodes_[node];
     if (node_of(what.owner) != node)
-      at.references.borrow(what.object, index_of(node_of(what.owner)), agent::kSelf);
+      at.references.import_from(what.object, index_of(node_of(what.owner)), agent::kSelf);
     at.references.hold(what.object, kProcess, +1);
     adopt(at, what.object);
   }
@@ -358,7 +358,7 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   void take_value(Node& node, Index owner, Index by, const wire::PeerReady& ready) {
     for (const wire::OwnedRef& ref : ready.refs)
-      node.references.borrow(ref.object, owner_index(node, ref.owner), by);
+      node.references.import_from(ref.object, owner_index(node, ref.owner), by);
     node.references.ready_from_owner(owner, ready.object, ready.value, {});
   }
   ObjectId served(const Node& node, ObjectId object) const {
@@ -370,7 +370,7 @@ class ReplicasWorld : private PlayedNames::Host {
     const Index sender = index_of(from);
     if (const auto* frame = std::get_if<Frame>(&message)) {
       for (const wire::OwnedRef& ref : frame->refs)
-        node.references.borrow(ref.object, owner_index(node, ref.owner), sender);
+        node.references.import_from(ref.object, owner_index(node, ref.owner), sender);
       for (const wire::OwnedRef& ref : frame->refs) {
         node.references.hold(ref.object, kProcess, +1);
         adopt(node, ref.object);

@@ -609,7 +609,7 @@ void Agent::keep_in_touch(Time now) {
   next_touch_ = now + 1s;
   for (const NodeId node : known_nodes_)
     network_->keep_in_touch(node,
-                            remote_.talks_to(node) || references_.borrows_from(index_of(node)));
+                            remote_.talks_to(node) || references_.imports_from(index_of(node)));
 }
 
 // --- jobs

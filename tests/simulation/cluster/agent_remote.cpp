@@ -328,7 +328,7 @@ void Agent::carry(ProxyChannel& proxy, Frame& frame) {
   carried.to = remote_.target(proxy.alias).process;
   const ProcessIndex to = proxy.holder;
   wire::for_each_ref(frame.message, [&](ObjectId id) {
-    const ProcessIndex owner = references_.depart(id, to, proxy.process);
+    const ProcessIndex owner = references_.export_to(id, to, proxy.process);
     if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);
     carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
   });
@@ -380,7 +380,7 @@ void Agent::say(std::int64_t word) {
 }
 
 void Agent::take_in(NodeId from, const wire::OwnedRef& ref) {
-  references_.borrow(ref.object, owner_index(ref.owner), index_of(from));
+  references_.import_from(ref.object, owner_index(ref.owner), index_of(from));
 }
 
 void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
@@ -532,7 +532,7 @@ void Agent::start_actor(ProcessIndex worker, const wire::StartActor& start, Blob
   Proc* to = find_proc(worker);
   if (to == nullptr) return;
   for (const wire::OwnedRef& ref : refs) {
-    if (ref.owner != id_) references_.borrow(ref.object, owner_index(ref.owner), kSelf);
+    if (ref.owner != id_) references_.import_from(ref.object, owner_index(ref.owner), kSelf);
     references_.hold(ref.object, worker, +1);
   }
   send(*to, start, payload);
@@ -580,7 +580,7 @@ void Agent::answer(ProcessIndex process, const wire::FoundActor& found, NodeId o
   Proc* to = find_proc(process);
   if (to == nullptr) return;
   if (found.found) {
-    if (owner && owner != id_) references_.borrow(found.lifetime, owner_index(owner), kSelf);
+    if (owner && owner != id_) references_.import_from(found.lifetime, owner_index(owner), kSelf);
     references_.hold(found.lifetime, process, +1);
   }
   send(*to, found);
