@@ -4,22 +4,22 @@
 namespace troupe::agent {
 
 /// Those of this way that may not be in the ring; null: there is nothing to remember.
-std::deque<InFlightRefs::InFlightRef>* InFlightRefs::gifts(Process from, Process to, Frame frame) {
+std::deque<InFlightRefs::InFlightRef>* InFlightRefs::refs(Process from, Process to, Frame frame) {
   if (frame.number == 0 || from == to || dead_.count(to) != 0) return nullptr;
-  std::deque<InFlightRef>& all = gifts_[{from, to}];
+  std::deque<InFlightRef>& all = refs_[{from, to}];
   while (!all.empty() && all.front().frame + frame.waiting < frame.number) all.pop_front();
   return &all;
 }
 
 void InFlightRefs::counted(Process from, Process to, Frame frame, ObjectId object) {
-  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, object, {}});
+  if (auto* all = refs(from, to, frame)) all->push_back({frame.number, object, {}});
 }
 
 void InFlightRefs::taken_back(Process from, Process to, Frame frame, ObjectId object) {
-  auto* all = gifts(from, to, frame);
+  auto* all = refs(from, to, frame);
   if (all == nullptr) return;
-  const auto last = std::find_if(all->rbegin(), all->rend(), [&](const InFlightRef& gift) {
-    return gift.frame == frame.number && gift.count == object;
+  const auto last = std::find_if(all->rbegin(), all->rend(), [&](const InFlightRef& ref) {
+    return ref.frame == frame.number && ref.count == object;
   });
   if (last != all->rend()) all->erase(std::next(last).base());
 }
@@ -30,10 +30,10 @@ bool InFlightRefs::is_anothers(Process who, const wire::Location& location) cons
 }
 
 bool InFlightRefs::gave(Process from, Process to, Frame frame, ObjectId object) const {
-  const auto all = gifts_.find({from, to});
-  return all != gifts_.end() &&
-         std::any_of(all->second.begin(), all->second.end(), [&](const InFlightRef& gift) {
-           return gift.frame == frame.number && gift.count == object;
+  const auto all = refs_.find({from, to});
+  return all != refs_.end() &&
+         std::any_of(all->second.begin(), all->second.end(), [&](const InFlightRef& ref) {
+           return ref.frame == frame.number && ref.count == object;
          });
 }
 
@@ -46,7 +46,7 @@ bool InFlightRefs::adopted(Process from, Process to, Frame frame, const wire::Lo
   }
   at->second.owner = to;
   of_[to].insert(at->first);
-  if (auto* all = gifts(from, to, frame)) all->push_back({frame.number, {}, location});
+  if (auto* all = refs(from, to, frame)) all->push_back({frame.number, {}, location});
   return false;
 }
 
@@ -78,13 +78,13 @@ InFlightRefs::Died InFlightRefs::died(Process process, const std::set<Process>& 
   if (const auto theirs = of_.extract(process))
     for (const Key& key : theirs.mapped())
       after.free.push_back(objects_.extract(key).mapped().location);
-  for (auto at = gifts_.begin(); at != gifts_.end();) {
+  for (auto at = refs_.begin(); at != refs_.end();) {
     const auto [from, to] = at->first;
     if (from == process && to != process) {
       after.asked.push_back(to);
       left.insert(to);
     }
-    at = to == process ? gifts_.erase(at) : std::next(at);
+    at = to == process ? refs_.erase(at) : std::next(at);
   }
   for (auto at = dead_.begin(); at != dead_.end();) {
     at->second.erase(process);
@@ -103,19 +103,19 @@ InFlightRefs::Undone InFlightRefs::arrived(Process to, Process dead, std::uint64
     undone.forgotten = dead;
     dead_.erase(left);
   }
-  const auto all = gifts_.extract({dead, to});
+  const auto all = refs_.extract({dead, to});
   if (!all) return undone;
-  for (const InFlightRef& gift : all.mapped()) {
-    if (gift.frame <= frames) continue;
-    if (gift.count) {
-      undone.counts.push_back(gift.count);
+  for (const InFlightRef& ref : all.mapped()) {
+    if (ref.frame <= frames) continue;
+    if (ref.count) {
+      undone.counts.push_back(ref.count);
       continue;
     }
-    const auto found = objects_.find(key_of(gift.location));
+    const auto found = objects_.find(key_of(ref.location));
     if (found == objects_.end() || found->second.owner != to) continue;
     leave(found->first, found->second);
     objects_.erase(found);
-    undone.free.push_back(gift.location);
+    undone.free.push_back(ref.location);
   }
   return undone;
 }

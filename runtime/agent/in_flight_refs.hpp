@@ -2,15 +2,15 @@
 /// refs, and objects in memory. A plain state machine.
 ///
 /// The sender tells the agent before it publishes the frame. If it dies in between, the receiver
-/// has been given what it never hears of. So the sender says with each gift in which of its frames
+/// has been given what it never hears of. So the sender says with each ref in which of its frames
 /// to that process it is, and how many of those before are not in the ring; the agent remembers the
-/// gifts of frames that may not be there, mostly those of the last one. When the sender has died,
+/// refs of frames that may not be there, mostly those of the last one. When the sender has died,
 /// each receiver says how many of its frames have come, and what was in later ones goes back.
 ///
-///     transit.counted(from, to, frame, object);    // a Hold for another process
-///     transit.adopted(from, to, frame, location);  // an Adopt; to == from: it keeps it
-///     const auto after = transit.died(process, peers);  // each of them hears PeerDied, and
-///     answers undo(transit.arrived(to, process, frames));  // Arrived: what did not come goes back
+///     in_flight.counted(from, to, frame, object);    // a Hold for another process
+///     in_flight.adopted(from, to, frame, location);  // an Adopt; to == from: it keeps it
+///     const auto after = in_flight.died(process, peers);  // each of them hears PeerDied, and
+///     answers undo(in_flight.arrived(to, process, frames));  // Arrived: what did not come goes back
 ///
 /// Who has answered does not name the dead any more: after the last one it is forgotten.
 ///
@@ -76,7 +76,7 @@ class InFlightRefs {
   bool is_dead(Process process) const { return dead_.count(process) != 0; }
 
   std::size_t objects() const noexcept { return objects_.size(); }
-  std::size_t gifts() const noexcept { return gifts_.size(); }
+  std::size_t refs() const noexcept { return refs_.size(); }
   std::size_t dead() const noexcept { return dead_.size(); }
 
  private:
@@ -91,13 +91,12 @@ class InFlightRefs {
     Process owner = 0;  ///< 0: the owner table, or it is to be freed
   };
   static Key key_of(const wire::Location& at) { return {at.segment, at.slot, at.generation}; }
-  std::deque<InFlightRef>* gifts(Process from, Process to, Frame frame);
+  std::deque<InFlightRef>* refs(Process from, Process to, Frame frame);
   void leave(const Key& key, Object& object);
 
   std::map<Key, Object> objects_;
-  std::map<Process, std::set<Key>> of_;  ///< by owner
-  std::map<std::pair<Process, Process>, std::deque<InFlightRef>>
-      gifts_;                                  ///< by sender and receiver
+  std::map<Process, std::set<Key>> of_;                                  ///< by owner
+  std::map<std::pair<Process, Process>, std::deque<InFlightRef>> refs_;  ///< by sender and receiver
   std::map<Process, std::set<Process>> dead_;  ///< and who may still name it
 };
 

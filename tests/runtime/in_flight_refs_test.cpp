@@ -18,157 +18,157 @@ wire::Location place(std::uint32_t slot) {
 }
 
 TEST(InFlightRefs, WhatTheDeadNeverSentGoesBack) {
-  InFlightRefs transit;
-  transit.counted(kSender, kReceiver, {1, 0}, kX);
-  transit.counted(kSender, kReceiver, {2, 0}, kY);
-  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {2, 0}, place(1)));
-  const InFlightRefs::Died after = transit.died(kSender);
+  InFlightRefs in_flight;
+  in_flight.counted(kSender, kReceiver, {1, 0}, kX);
+  in_flight.counted(kSender, kReceiver, {2, 0}, kY);
+  EXPECT_FALSE(in_flight.adopted(kSender, kReceiver, {2, 0}, place(1)));
+  const InFlightRefs::Died after = in_flight.died(kSender);
   EXPECT_EQ(after.asked, std::vector<InFlightRefs::Process>{kReceiver});
   EXPECT_TRUE(after.free.empty()) << "the receiver may have it";
-  const InFlightRefs::Undone undone = transit.arrived(kReceiver, kSender, 1);
+  const InFlightRefs::Undone undone = in_flight.arrived(kReceiver, kSender, 1);
   EXPECT_EQ(undone.counts, std::vector<ObjectId>{kY});
   EXPECT_EQ(undone.free, std::vector<wire::Location>{place(1)});
-  EXPECT_EQ(transit.objects() + transit.gifts(), 0u);
-  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).counts.empty()) << "it answers once";
+  EXPECT_EQ(in_flight.objects() + in_flight.refs(), 0u);
+  EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 0).counts.empty()) << "it answers once";
 }
 
 TEST(InFlightRefs, WhatCameIsTheReceivers) {
-  InFlightRefs transit;
-  transit.counted(kSender, kReceiver, {1, 0}, kX);
-  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
-  (void)transit.died(kSender);
-  const InFlightRefs::Undone undone = transit.arrived(kReceiver, kSender, 1);
+  InFlightRefs in_flight;
+  in_flight.counted(kSender, kReceiver, {1, 0}, kX);
+  in_flight.adopted(kSender, kReceiver, {1, 0}, place(1));
+  (void)in_flight.died(kSender);
+  const InFlightRefs::Undone undone = in_flight.arrived(kReceiver, kSender, 1);
   EXPECT_TRUE(undone.counts.empty());
   EXPECT_TRUE(undone.free.empty());
-  EXPECT_EQ(transit.died(kReceiver).free, std::vector<wire::Location>{place(1)});
+  EXPECT_EQ(in_flight.died(kReceiver).free, std::vector<wire::Location>{place(1)});
 }
 
 TEST(InFlightRefs, KnowsWhatIsAnothersAndWhatMayBeTakenBack) {
-  InFlightRefs transit;
-  EXPECT_FALSE(transit.is_anothers(kOther, place(1))) << "nobody is known to own it";
-  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
-  EXPECT_FALSE(transit.is_anothers(kReceiver, place(1)));
-  EXPECT_TRUE(transit.is_anothers(kSender, place(1))) << "it gave it away";
-  EXPECT_TRUE(transit.is_anothers(kOther, place(1)));
-  transit.owned(place(1));
-  EXPECT_FALSE(transit.is_anothers(kOther, place(1))) << "the owner table's is no process's";
-  transit.counted(kSender, kReceiver, {2, 0}, kX);
-  EXPECT_TRUE(transit.gave(kSender, kReceiver, {2, 0}, kX));
-  EXPECT_FALSE(transit.gave(kSender, kReceiver, {2, 0}, kY));
-  EXPECT_FALSE(transit.gave(kOther, kReceiver, {2, 0}, kX));
-  transit.taken_back(kSender, kReceiver, {2, 0}, kX);
-  EXPECT_FALSE(transit.gave(kSender, kReceiver, {2, 0}, kX)) << "once";
+  InFlightRefs in_flight;
+  EXPECT_FALSE(in_flight.is_anothers(kOther, place(1))) << "nobody is known to own it";
+  in_flight.adopted(kSender, kReceiver, {1, 0}, place(1));
+  EXPECT_FALSE(in_flight.is_anothers(kReceiver, place(1)));
+  EXPECT_TRUE(in_flight.is_anothers(kSender, place(1))) << "it gave it away";
+  EXPECT_TRUE(in_flight.is_anothers(kOther, place(1)));
+  in_flight.owned(place(1));
+  EXPECT_FALSE(in_flight.is_anothers(kOther, place(1))) << "the owner table's is no process's";
+  in_flight.counted(kSender, kReceiver, {2, 0}, kX);
+  EXPECT_TRUE(in_flight.gave(kSender, kReceiver, {2, 0}, kX));
+  EXPECT_FALSE(in_flight.gave(kSender, kReceiver, {2, 0}, kY));
+  EXPECT_FALSE(in_flight.gave(kOther, kReceiver, {2, 0}, kX));
+  in_flight.taken_back(kSender, kReceiver, {2, 0}, kX);
+  EXPECT_FALSE(in_flight.gave(kSender, kReceiver, {2, 0}, kX)) << "once";
 }
 
 TEST(InFlightRefs, RemembersNoFrameThatIsInTheRing) {
-  InFlightRefs transit;
+  InFlightRefs in_flight;
   for (std::uint64_t frame = 1; frame <= 100; ++frame)
-    transit.counted(kSender, kReceiver, {frame, 0}, kX);
-  (void)transit.died(kSender);
-  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts.size(), 1u);
+    in_flight.counted(kSender, kReceiver, {frame, 0}, kX);
+  (void)in_flight.died(kSender);
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 0).counts.size(), 1u);
 }
 
 TEST(InFlightRefs, FramesThatWaitBehindAFullRingAreLostWithTheirSender) {
-  InFlightRefs transit;
+  InFlightRefs in_flight;
   for (std::uint32_t waiting = 0; waiting < 10; ++waiting)
-    transit.counted(kSender, kReceiver, {5 + waiting, waiting}, kX);
-  (void)transit.died(kSender);
-  EXPECT_EQ(transit.arrived(kReceiver, kSender, 6).counts.size(), 8u) << "frames 7 to 14";
+    in_flight.counted(kSender, kReceiver, {5 + waiting, waiting}, kX);
+  (void)in_flight.died(kSender);
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 6).counts.size(), 8u) << "frames 7 to 14";
 }
 
 TEST(InFlightRefs, AFrameThatIsMadeAnewCountsOnce) {
-  InFlightRefs transit;
-  transit.counted(kSender, kReceiver, {1, 0}, kX);
-  transit.taken_back(kSender, kReceiver, {1, 0}, kX);
-  transit.counted(kSender, kReceiver, {1, 0}, kY);
-  (void)transit.died(kSender);
-  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts, std::vector<ObjectId>{kY});
+  InFlightRefs in_flight;
+  in_flight.counted(kSender, kReceiver, {1, 0}, kX);
+  in_flight.taken_back(kSender, kReceiver, {1, 0}, kX);
+  in_flight.counted(kSender, kReceiver, {1, 0}, kY);
+  (void)in_flight.died(kSender);
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 0).counts, std::vector<ObjectId>{kY});
 }
 
-TEST(InFlightRefs, TheDeadsOwnObjectsAreFreedAndTheOwnerTablesStay) {
-  InFlightRefs transit;
-  transit.adopted(kSender, kSender, {}, place(1));
-  transit.adopted(kSender, kSender, {}, place(2));
-  transit.owned(place(2));
-  transit.owned(place(3));  // its adoption is read later
-  transit.adopted(kSender, kReceiver, {1, 0}, place(3));
-  transit.adopted(kSender, kSender, {}, place(4));
-  transit.freed(place(4));
-  transit.gone(place(4));
-  EXPECT_EQ(transit.died(kSender).free, std::vector<wire::Location>{place(1)});
-  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).free.empty());
-  EXPECT_EQ(transit.objects(), 2u);
+TEST(InFlightRefs, TheDeadsOwnObjectsAreFreedAndTheReferenceTablesStay) {
+  InFlightRefs in_flight;
+  in_flight.adopted(kSender, kSender, {}, place(1));
+  in_flight.adopted(kSender, kSender, {}, place(2));
+  in_flight.owned(place(2));
+  in_flight.owned(place(3));  // its adoption is read later
+  in_flight.adopted(kSender, kReceiver, {1, 0}, place(3));
+  in_flight.adopted(kSender, kSender, {}, place(4));
+  in_flight.freed(place(4));
+  in_flight.gone(place(4));
+  EXPECT_EQ(in_flight.died(kSender).free, std::vector<wire::Location>{place(1)});
+  EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 0).free.empty());
+  EXPECT_EQ(in_flight.objects(), 2u);
 }
 
 TEST(InFlightRefs, WhatTheReceiverHasPassedOnIsNotFreed) {
-  InFlightRefs transit;
-  transit.adopted(kSender, kReceiver, {1, 0}, place(1));
-  transit.owned(place(1));  // it came, and was promoted
-  (void)transit.died(kSender);
-  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 1).free.empty());
-  EXPECT_TRUE(transit.died(kReceiver).free.empty());
+  InFlightRefs in_flight;
+  in_flight.adopted(kSender, kReceiver, {1, 0}, place(1));
+  in_flight.owned(place(1));  // it came, and was promoted
+  (void)in_flight.died(kSender);
+  EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 1).free.empty());
+  EXPECT_TRUE(in_flight.died(kReceiver).free.empty());
 }
 
 /// The frame is faster than the agent, which reads the receiver's ring first; the free waits while
 /// another ring has not been read.
 TEST(InFlightRefs, AnAdoptionThatIsReadAfterTheFreeGivesNobodyTheObject) {
-  InFlightRefs transit;
-  transit.freed(place(1));
-  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
-  EXPECT_TRUE(transit.died(kReceiver).free.empty()) << "it would be freed twice";
-  transit.gone(place(1));
-  EXPECT_EQ(transit.objects(), 0u);
+  InFlightRefs in_flight;
+  in_flight.freed(place(1));
+  EXPECT_FALSE(in_flight.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  EXPECT_TRUE(in_flight.died(kReceiver).free.empty()) << "it would be freed twice";
+  in_flight.gone(place(1));
+  EXPECT_EQ(in_flight.objects(), 0u);
 }
 
 TEST(InFlightRefs, AnAdoptionForTheDeadThatFreedItIsNotFreedAgain) {
-  InFlightRefs transit;
-  transit.freed(place(1));
-  EXPECT_TRUE(transit.died(kReceiver).free.empty());
-  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
-  transit.gone(place(1));
-  EXPECT_EQ(transit.objects(), 0u);
+  InFlightRefs in_flight;
+  in_flight.freed(place(1));
+  EXPECT_TRUE(in_flight.died(kReceiver).free.empty());
+  EXPECT_FALSE(in_flight.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  in_flight.gone(place(1));
+  EXPECT_EQ(in_flight.objects(), 0u);
 }
 
 TEST(InFlightRefs, WhatIsToBeFreedIsNotUndone) {
-  InFlightRefs transit;
-  EXPECT_FALSE(transit.adopted(kSender, kReceiver, {1, 0}, place(1)));
-  transit.freed(place(1));
-  (void)transit.died(kSender);
-  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).free.empty());
+  InFlightRefs in_flight;
+  EXPECT_FALSE(in_flight.adopted(kSender, kReceiver, {1, 0}, place(1)));
+  in_flight.freed(place(1));
+  (void)in_flight.died(kSender);
+  EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 0).free.empty());
 }
 
 TEST(InFlightRefs, NothingIsTheDeads) {
-  InFlightRefs transit;
-  transit.counted(kSender, kReceiver, {1, 0}, kX);
-  transit.counted(kOther, kReceiver, {1, 0}, kX);
-  (void)transit.died(kReceiver, {kSender, kOther});
-  EXPECT_EQ(transit.gifts(), 0u) << "its counts end by themselves";
-  EXPECT_TRUE(transit.adopted(kSender, kReceiver, {2, 0}, place(1)));
-  EXPECT_EQ(transit.objects(), 0u);
-  EXPECT_TRUE(transit.died(kSender).asked.empty());
+  InFlightRefs in_flight;
+  in_flight.counted(kSender, kReceiver, {1, 0}, kX);
+  in_flight.counted(kOther, kReceiver, {1, 0}, kX);
+  (void)in_flight.died(kReceiver, {kSender, kOther});
+  EXPECT_EQ(in_flight.refs(), 0u) << "its counts end by themselves";
+  EXPECT_TRUE(in_flight.adopted(kSender, kReceiver, {2, 0}, place(1)));
+  EXPECT_EQ(in_flight.objects(), 0u);
+  EXPECT_TRUE(in_flight.died(kSender).asked.empty());
 }
 
 TEST(InFlightRefs, TheDeadAreForgottenWhenAllWhoMayNameThemHaveAnswered) {
   using Forgotten = std::vector<InFlightRefs::Process>;
-  InFlightRefs transit;
-  EXPECT_EQ(transit.died(9).forgotten, Forgotten{9}) << "it had no channel";
-  EXPECT_TRUE(transit.died(kSender, {kReceiver, kOther}).forgotten.empty());
-  EXPECT_EQ(transit.arrived(kReceiver, kSender, 3).forgotten, 0u);
-  EXPECT_TRUE(transit.adopted(kOther, kSender, {1, 0}, place(1))) << "it has not heard of it";
-  EXPECT_EQ(transit.arrived(kOther, kSender, 3).forgotten, kSender);
-  EXPECT_EQ(transit.arrived(kOther, kSender, 3).forgotten, 0u);
-  EXPECT_TRUE(transit.died(kOther, {kReceiver}).forgotten.empty());
-  EXPECT_EQ(transit.died(kReceiver).forgotten, (Forgotten{kReceiver, kOther}))
+  InFlightRefs in_flight;
+  EXPECT_EQ(in_flight.died(9).forgotten, Forgotten{9}) << "it had no channel";
+  EXPECT_TRUE(in_flight.died(kSender, {kReceiver, kOther}).forgotten.empty());
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 3).forgotten, 0u);
+  EXPECT_TRUE(in_flight.adopted(kOther, kSender, {1, 0}, place(1))) << "it has not heard of it";
+  EXPECT_EQ(in_flight.arrived(kOther, kSender, 3).forgotten, kSender);
+  EXPECT_EQ(in_flight.arrived(kOther, kSender, 3).forgotten, 0u);
+  EXPECT_TRUE(in_flight.died(kOther, {kReceiver}).forgotten.empty());
+  EXPECT_EQ(in_flight.died(kReceiver).forgotten, (Forgotten{kReceiver, kOther}))
       << "who has died answers nobody";
-  EXPECT_EQ(transit.dead(), 0u);
+  EXPECT_EQ(in_flight.dead(), 0u);
 }
 
 TEST(InFlightRefs, OnlyTheDeathOfTheSenderTakesAnythingBack) {
-  InFlightRefs transit;
-  transit.counted(kSender, kReceiver, {1, 0}, kX);
-  EXPECT_TRUE(transit.arrived(kReceiver, kSender, 0).counts.empty()) << "it lives";
-  (void)transit.died(kSender);
-  EXPECT_EQ(transit.arrived(kReceiver, kSender, 0).counts.size(), 1u);
+  InFlightRefs in_flight;
+  in_flight.counted(kSender, kReceiver, {1, 0}, kX);
+  EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 0).counts.empty()) << "it lives";
+  (void)in_flight.died(kSender);
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 0).counts.size(), 1u);
 }
 
 }  // namespace

@@ -366,7 +366,7 @@ void Agent::counted(const wire::Value& value) {
 
 /// What a dead process had given to this one never comes.
 void Agent::undo(ProcessIndex process, const agent::InFlightRefs::Undone& undone) {
-  if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::gift_undone);
+  if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::in_flight_undone);
   for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
   references_.forget(undone.forgotten);
@@ -456,7 +456,7 @@ void Agent::start_due() {
     proc.attached = true;
     const std::uint64_t high = random()();
     proc.process = std::make_unique<Process>(*this, proc.rings, index, false, high);
-    if (Random dice(high); dice.chance(cluster_.fault_rate(cluster_.plan.gift_kills)))
+    if (Random dice(high); dice.chance(cluster_.fault_rate(cluster_.plan.in_flight_kills)))
       proc.process->never_sends(1 + dice.below(8));
     leases_.worker_started(index, now, proc.dedicated, proc.job_number);
     if (const Job& job = jobs_.at(proc.job_number); job.ended) drop_lease_requests(job);

@@ -86,7 +86,7 @@ std::string_view name_of(Mark mark) noexcept {
                                         "resumed",
                                         "sent_elsewhere",
                                         "lingered",
-                                        "gift_undone",
+                                        "in_flight_undone",
                                         "second_attempt",
                                         "served_beside_stopped",
                                         "stood_still_alone",

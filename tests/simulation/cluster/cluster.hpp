@@ -53,7 +53,7 @@ struct Plan {
   double aim = 0;                  ///< how likely control dies of what it is told
   double power_cuts = 0;           ///< how likely control's machine dies while it writes
   double idle_kills = 0;           ///< how likely an idle worker dies when another node wants one
-  double gift_kills = 0;           ///< how likely a worker dies between a gift and its frame
+  double in_flight_kills = 0;      ///< how likely a worker dies between a count and its frame
   double maker_kills = 0;          ///< how likely a node dies while control keeps its spawn
   double slow_news = 0;            ///< how likely an actor's death is heard late by other nodes
   Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not

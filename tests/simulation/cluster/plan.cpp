@@ -174,8 +174,8 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.aim = some(0.3, 0.3);
   plan.idle_kills = some(0.3, 0.3);
   plan.slow_news = some(0.3, 0.5);
-  Random gifts(seed ^ 0x6769667473ULL);
-  if (calm >= 0.15 && gifts.chance(0.3)) plan.gift_kills = gifts.uniform() * 0.5;
+  Random in_flight(seed ^ 0x6769667473ULL);
+  if (calm >= 0.15 && in_flight.chance(0.3)) plan.in_flight_kills = in_flight.uniform() * 0.5;
   Random makers(seed ^ 0x6d616b657273ULL);
   if (calm >= 0.15 && makers.chance(0.3)) plan.maker_kills = makers.uniform();
   Random power(seed ^ 0x706f776572ULL);
@@ -245,7 +245,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (is_off("kill_maker_aimed")) plan.maker_kills = 0;
   if (is_off("commit_torn")) plan.power_cuts = 0;
   if (is_off("kill_idle_at_request")) plan.idle_kills = 0;
-  if (is_off("killed_in_a_frame")) plan.gift_kills = 0;
+  if (is_off("killed_in_a_frame")) plan.in_flight_kills = 0;
   if (is_off("slow_news_of_death")) plan.slow_news = 0;
   if (is_off("long_cut")) plan.cut_at = {};
   if (is_off("agent_stopped")) plan.between_stops = {};

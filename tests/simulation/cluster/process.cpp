@@ -75,7 +75,7 @@ void Process::alive(const Body& body) {
   }
 }
 
-wire::Hold Process::gift(const Peer& to) {
+wire::Hold Process::in_flight_hold(const Peer& to) {
   const wire::Hold hold = to.hold();
   gives_ = hold.frame != 0;
   return hold;
@@ -83,7 +83,7 @@ wire::Hold Process::gift(const Peer& to) {
 
 void Process::put_frame(Peer& peer, Frame frame) {
   const bool gives = std::exchange(gives_, false);
-  if (gives && gifts_left_ != 0 && machine_.faulting() && --gifts_left_ == 0) {
+  if (gives && counts_left_ != 0 && machine_.faulting() && --counts_left_ == 0) {
     dying_ = true;
     throw Killed{};
   }

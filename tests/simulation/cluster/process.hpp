@@ -175,7 +175,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   /// It was killed when it had told its agent of a frame, before it sent that. False: none is left.
   bool never_sent_the_last();
   /// So it is killed at the nth frame that gives its receiver something, if faults strike then.
-  void never_sends(std::uint64_t nth_gift) { gifts_left_ = nth_gift; }
+  void never_sends(std::uint64_t nth_count) { counts_left_ = nth_count; }
   std::string describe() const;
 
   void released(Entry* entry);
@@ -216,7 +216,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void begin_serving();
   bool may_go_on();
   /// Of the next frame: it gives the receiver something.
-  wire::Hold gift(const Peer& to);
+  wire::Hold in_flight_hold(const Peer& to);
   void put_frame(Peer& peer, Frame frame);
   void tell(wire::NodeMessage message, Blob payload = {});
   void drain_agent();
@@ -261,7 +261,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   bool driver_;
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
   bool dying_ = false, collecting_ = false, gives_ = false;
-  std::uint64_t gifts_left_ = 0;  ///< 0: it is not killed in a frame
+  std::uint64_t counts_left_ = 0;  ///< 0: it is not killed in a frame
   std::vector<std::pair<NodeId, bool>> node_keys_;
   std::map<ActorId, std::uint64_t> homes_;  ///< the worker that it was last told to live in
   std::vector<Entry*> released_;

@@ -269,7 +269,7 @@ void Process::share(const ObjectHandle& handle, const Peer& to) {
   Entry& entry = entry_of(handle);
   promote(entry);
   if (to.holder == 0) return;
-  wire::Hold hold = gift(to);
+  wire::Hold hold = in_flight_hold(to);
   hold.object = entry.id;
   tell(hold);
 }
@@ -348,7 +348,7 @@ wire::Value Process::outgoing(const Outgoing& from, const Peer& to, Blob& payloa
       entry.ready = true;
       return outgoing_forward(handle, to);
     }
-    const wire::Hold hold = gift(to);
+    const wire::Hold hold = in_flight_hold(to);
     tell(wire::Adopt{from.location, 0, hold.process, hold.frame, hold.waiting});
     value.location = from.location;
   }

@@ -102,7 +102,7 @@ enum class Mark : std::uint8_t {
   resumed,
   sent_elsewhere,
   lingered,
-  gift_undone,
+  in_flight_undone,
   second_attempt,
   served_beside_stopped,
   stood_still_alone,
