@@ -135,7 +135,7 @@ Node::Node(NodeOptions options)
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      kept_(references_, heirs_, wire::lineage_limit(false)),
+      lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   lines_.emplace_back();  // line 0 is never used
@@ -152,7 +152,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       // A program's own cluster has all its nodes from the start; its list may be short for a
       // moment while control starts again.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      kept_(references_, heirs_, wire::lineage_limit(false)),
+      lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
   lines_.emplace_back();
   named_.start(id_);
@@ -206,7 +206,7 @@ void Node::loop() {
     on_timer();
     do {
       bury_doomed();
-      kept_.carry_out();
+      lineage_cache_.carry_out();
       carry_out_leases();
     } while (hear_control());
     forget_ended_jobs();
@@ -219,7 +219,7 @@ void Node::loop() {
     send_notices();
     tell_memory();
     const bool again = (!has_unread() && (settle() || !frees_.empty())) ||
-                       named_spawns_.pending() || kept_.pending() || replicas_.pending() ||
+                       named_spawns_.pending() || lineage_cache_.pending() || replicas_.pending() ||
                        !readers_.empty() || (control_ && control_->pending());
     if (network_) {
       report(steady_now());
@@ -471,7 +471,7 @@ void Node::bury(Process& process) {
   for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
     if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
-  kept_.process_died(index);
+  lineage_cache_.process_died(index);
   replicas_.process_died(index);
   location_query_.process_died(index);
   forget_asks(process);

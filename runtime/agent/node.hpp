@@ -269,14 +269,14 @@ class Node final : private ReferenceTable::Out,
     const Node& node;
   };
   /// Who makes the calls of processes that have ended.
-  struct Heirs final : LineageCache::Out {
-    explicit Heirs(Node& n) : node(n) {}
+  struct LineageOut final : LineageCache::Out {
+    explicit LineageOut(Node& n) : node(n) {}
     std::optional<ProcessIndex> find_process(JobNumber job) override;
     void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
     Node& node;
   };
   /// Requests of ours with such a key, and a job's number in it, are for them; others for actors.
-  static constexpr std::uint64_t kForKeptCalls = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kForLineage = std::uint64_t{1} << 63;
 
   // memory (node_memory.cpp)
   void open_spiller();
@@ -402,7 +402,7 @@ class Node final : private ReferenceTable::Out,
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
-  void serve_kept_calls(const scheduling::Granted& grant);
+  void serve_lineage(const scheduling::Granted& grant);
 
   // jobs (node_jobs.cpp)
   Job& job_of(JobId id);
@@ -559,8 +559,8 @@ class Node final : private ReferenceTable::Out,
   std::optional<Error> memory_refused_;  ///< or so
   scheduling::LeaseTable leases_;
   ReferenceTable references_{*this};
-  Heirs heirs_{*this};
-  LineageCache kept_;
+  LineageOut lineage_out_{*this};
+  LineageCache lineage_cache_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node
   ToNetwork to_network_{*this};                ///< else
   std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so

@@ -103,7 +103,7 @@ void Node::driver_gone(Process& driver, bool finished) {
   }
   // Its tasks end. Its actors have a while, and control says when they have ended.
   end_tasks(job);
-  kept_.job_over(job.number, "its job has ended");
+  lineage_cache_.job_over(job.number, "its job has ended");
   job.end_by = steady_now() + kJobEnds;
   if (!network_) return control_->send(control::FinishJob{job.id});
   control::ToControl end = control::FinishJob{job.id};
@@ -176,7 +176,7 @@ void Node::job_failed(Job& job, const std::string& why) {
       send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);
-  kept_.job_over(job.number, why);
+  lineage_cache_.job_over(job.number, why);
   remote_.refuse_job(job.id, why);
   const Error error(Code::unavailable, why);
   std::vector<std::uint64_t> lives;
@@ -235,7 +235,7 @@ void Node::end_job(JobId id, const std::string& why) {
   end_tasks(job);
   const Time now = steady_now();
   drop_lease_requests(job);
-  kept_.job_over(job.number, "its job has ended");
+  lineage_cache_.job_over(job.number, "its job has ended");
   std::erase_if(job.waiting, [&](bool dedicated) {
     if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);
     return !dedicated;

@@ -98,9 +98,11 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                      references_.rebuilt(from.index, m.object, m.value, payload);
                    },
                    [&](wire::Lineage& m) { references_.keeps_lineage(from.index, m.object); },
-                   [&](wire::KeptCall& m) { kept_.keep(from.index, from.job_number, m, payload); },
-                   [&](wire::MadeBy& m) { kept_.made(from.index, m); },
-                   [&](wire::ForgetCall& m) { kept_.forget(from.index, m.number); },
+                   [&](wire::KeptCall& m) {
+                     lineage_cache_.keep(from.index, from.job_number, m, payload);
+                   },
+                   [&](wire::MadeBy& m) { lineage_cache_.made(from.index, m); },
+                   [&](wire::ForgetCall& m) { lineage_cache_.forget(from.index, m.number); },
                    [&](wire::Replicate& m) { on_replicate(from, m); },
                    [&](wire::NameObject& m) { on_name_object(from, m); },
                    [&](wire::Locate& m) { on_locate(from, m); },

@@ -41,7 +41,7 @@ void Node::on_granted(const scheduling::Granted& grant) {
   // It has this before its first call under the lease, which nobody sends before the grant.
   Process* worker = find(grant.worker);
   if (worker != nullptr) tell_lease(*worker, grant);
-  if (grant.owner == kSelf && (grant.key & kForKeptCalls) != 0) return serve_kept_calls(grant);
+  if (grant.owner == kSelf && (grant.key & kForLineage) != 0) return serve_lineage(grant);
   if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key);
   if (grant.owner == kSelf) {
     waiting_lives_.erase(grant.key);
@@ -69,8 +69,8 @@ void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
 }
 
 void Node::on_refused(const scheduling::Refused& refused) {
-  if (refused.owner == kSelf && (refused.key & kForKeptCalls) != 0)
-    kept_.job_over(refused.key & ~kForKeptCalls, refused.why);
+  if (refused.owner == kSelf && (refused.key & kForLineage) != 0)
+    lineage_cache_.job_over(refused.key & ~kForLineage, refused.why);
   else if (refused.owner == kSelf)
     actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
   else if (remote_.is_alias(refused.owner))
@@ -137,12 +137,12 @@ void Node::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
 }
 
 void Node::lineage_over(ProcessIndex maker, ObjectId object) {
-  if (maker == kSelf) return kept_.released(object);
+  if (maker == kSelf) return lineage_cache_.released(object);
   if (Process* to = find(maker)) send(*to, wire::Lineage{object});
 }
 
 void Node::orphaned(ObjectId object, ObjectId lost) {
-  kept_.orphaned(object, lost);
+  lineage_cache_.orphaned(object, lost);
 }
 
 void Node::free(const wire::Location& location) {

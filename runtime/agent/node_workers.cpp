@@ -274,7 +274,7 @@ void Node::go_down(const std::string& why) {
 
 /// The driver stays longest. Without anybody a worker is leased, which may well be idle then: it
 /// ends only when what it has submitted has ended.
-std::optional<ProcessIndex> Node::Heirs::find_process(JobNumber job) {
+std::optional<ProcessIndex> Node::LineageOut::find_process(JobNumber job) {
   std::optional<ProcessIndex> found;
   for (const auto& [index, process] : node.processes_) {
     if (process->job_number != job || !process->introduced || process->doomed) continue;
@@ -286,24 +286,24 @@ std::optional<ProcessIndex> Node::Heirs::find_process(JobNumber job) {
   scheduling::Shape shape;
   shape.placement = scheduling::Placement::node;
   shape.node = node.id_;
-  node.leases_.request(kSelf, kForKeptCalls | job, shape, 1, steady_now(),
+  node.leases_.request(kSelf, kForLineage | job, shape, 1, steady_now(),
                        {.spilled = false, .dedicated = false, .job = job});
   return std::nullopt;
 }
 
-void Node::Heirs::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
+void Node::LineageOut::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
   if (Process* process = node.find(to)) node.send(*process, message, payload);
 }
 
 /// A worker that has ended keeps the lease until it is buried: returned before, it would be granted
 /// for the next request at once, and so on without end, and nobody would read that it is reaped.
-void Node::serve_kept_calls(const scheduling::Granted& grant) {
-  const JobNumber job = grant.key & ~kForKeptCalls;
+void Node::serve_lineage(const scheduling::Granted& grant) {
+  const JobNumber job = grant.key & ~kForLineage;
   if (find(grant.worker) != nullptr) {
-    kept_.serve(job, grant.worker);
+    lineage_cache_.serve(job, grant.worker);
     leases_.returned(grant.lease, steady_now());
-  } else if (const auto other = heirs_.find_process(job)) {
-    kept_.serve(job, *other);
+  } else if (const auto other = lineage_out_.find_process(job)) {
+    lineage_cache_.serve(job, *other);
   }
 }
 

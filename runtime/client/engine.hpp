@@ -355,16 +355,16 @@ class ClientEngine final : public detail::Engine,
   void unparked(Entry& entry) override { release(&entry); }
   static Error cannot_run_again(const Error& why);
   void remember(std::unique_ptr<Task> task);
-  void depart(Entry& entry);
+  void hand_over_lineage(Entry& entry);
   bool recover(Entry& entry, std::uint64_t seen, Error& error);
   bool recover_pending(Entry& entry, Error& error);
-  bool find_heir(Entry& entry, Error& error);
+  bool find_recompute_target(Entry& entry, Error& error);
   void look_again(Entry& entry);
   Result<void> run_again(Spec& spec, const Entry* wanted);
   void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
   void unfollow(Entry& entry);
-  void inherit(Entry& entry, const detail::ObjectHandle& heir);
-  void tell_heir(ObjectId object, const detail::ObjectHandle& heir);
+  void forward_to_target(Entry& entry, const detail::ObjectHandle& target);
+  void tell_recompute_target(ObjectId object, const detail::ObjectHandle& target);
   void on_rebuild(const wire::Rebuild& message);
   void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
   bool argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply, Error& error,

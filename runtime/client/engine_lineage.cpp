@@ -3,9 +3,9 @@
 ///
 /// A value is reached along a chain of objects: a result that was computed at another node is
 /// forwarded to an object of that node. When the bytes at the end are gone, the nearest object of
-/// the chain that can be computed again gets an heir, a new object with the value of its task's
-/// next run, and the chain leads there. What this process did not compute itself it asks of the
-/// owner, whose agent asks whoever did.
+/// the chain that can be computed again gets a recompute target, a new object with the value of its
+/// task's next run, and the chain leads there. What this process did not compute itself it asks of
+/// the owner, whose agent asks whoever did.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
 }
 
 /// The last handle of a result is gone, but others may hold it.
-void ClientEngine::depart(Entry& entry) {
+void ClientEngine::hand_over_lineage(Entry& entry) {
   if (entry.promoted && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
   lineage_.forget(entry);
 }
@@ -100,34 +100,34 @@ void ClientEngine::depart(Entry& entry) {
 namespace {
 
 /// The last of those that took its place; its bytes may be lost again.
-Entry& newest_heir(Entry& entry) {
+Entry& newest_recompute_target(Entry& entry) {
   Entry* at = &entry;
-  while (Entry* heir = at->heir.load(std::memory_order_relaxed)) at = heir;
+  while (Entry* target = at->recompute_target.load(std::memory_order_relaxed)) at = target;
   return *at;
 }
 
-void take_place(Entry& entry, const detail::ObjectHandle& heir) {
-  heir.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
-  entry.heir.store(&entry_of(heir), std::memory_order_release);
+void take_place(Entry& entry, const detail::ObjectHandle& target) {
+  target.entry()->handles.fetch_add(1, std::memory_order_relaxed);  // ~Entry() drops it
+  entry.recompute_target.store(&entry_of(target), std::memory_order_release);
 }
 
 }  // namespace
 
-/// From here on the value of `entry` is that of its heir.
-void ClientEngine::inherit(Entry& entry, const detail::ObjectHandle& heir) {
-  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
+/// From here on the value of `entry` is that of its recompute target.
+void ClientEngine::forward_to_target(Entry& entry, const detail::ObjectHandle& target) {
+  if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
   if (!entry.ready.load(std::memory_order_relaxed)) {
     if (entry.source) unfollow(entry);
-    entry.source = heir;
+    entry.source = target;
     if (entry.promoted) {
       entry.fulfil = false;
-      tell_heir(entry.id, heir);
+      tell_recompute_target(entry.id, target);
     }
     follow(entry);
     return;
   }
-  take_place(entry, heir);
-  if (entry.promoted && entry.id.high == objects_->high()) tell_heir(entry.id, heir);
+  take_place(entry, target);
+  if (entry.promoted && entry.id.high == objects_->high()) tell_recompute_target(entry.id, target);
 }
 
 /// Its source is about to be another: it no longer waits for that, and what waits there for it goes
@@ -140,10 +140,10 @@ void ClientEngine::unfollow(Entry& entry) {
   for (std::size_t i = 0; i < waited; ++i) detail::ObjectHandle::adopt(&entry);
 }
 
-void ClientEngine::tell_heir(ObjectId object, const detail::ObjectHandle& heir) {
+void ClientEngine::tell_recompute_target(ObjectId object, const detail::ObjectHandle& target) {
   wire::Rebuilt message;
   message.object = object;
-  message.value = outgoing_forward(heir, for_agent());
+  message.value = outgoing_forward(target, for_agent());
   tell_agent(message);
 }
 
@@ -179,22 +179,22 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   }
   const std::vector<ObjectId> away = spec.away;
   for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
-    const detail::ObjectHandle heir = objects_->create();
-    task->results.push_back(heir);
-    held.push_back(heir);  // a later one of the same order may need it
-    entry_of(heir).made = Entry::Made::task;
+    const detail::ObjectHandle target = objects_->create();
+    task->results.push_back(target);
+    held.push_back(target);  // a later one of the same order may need it
+    entry_of(target).made = Entry::Made::task;
     detail::ObjectHandle old;
     if (spec.results[i] != nullptr) old = ObjectTable::keep(*spec.results[i]);
-    lineage_.is_result(spec, i, entry_of(heir));
+    lineage_.is_result(spec, i, entry_of(target));
     // One that waits for what it was forwarded to has not lost that.
     const bool missed =
         old && entry_of(old).ready.load(std::memory_order_relaxed) && !is_here(entry_of(old));
-    if (missed || (old && &entry_of(old) == wanted)) inherit(entry_of(old), heir);
+    if (missed || (old && &entry_of(old) == wanted)) forward_to_target(entry_of(old), target);
     for (const ObjectId id : away) {
       Lineage::Away* one = lineage_.away(id);
-      if (one == nullptr || one->index != i || one->heir) continue;
-      one->heir = heir.id();
-      tell_heir(id, heir);
+      if (one == nullptr || one->index != i || one->recompute_target) continue;
+      one->recompute_target = target.id();
+      tell_recompute_target(id, target);
     }
   }
   ++recoveries_;
@@ -209,10 +209,10 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   start(std::move(task));
 }
 
-/// Gives the entry an heir if this process knows how it was computed. Errors: `error` says why it
-/// cannot be computed again; untouched when nothing is known.
-bool ClientEngine::find_heir(Entry& entry, Error& error) {
-  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return false;
+/// Gives the entry a recompute target if this process knows how it was computed. Errors: `error`
+/// says why it cannot be computed again; untouched when nothing is known.
+bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
+  if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return false;
   Spec* spec = entry.made_by;
   std::uint32_t index = entry.result_index;
   if (spec == nullptr) {
@@ -226,20 +226,20 @@ bool ClientEngine::find_heir(Entry& entry, Error& error) {
     return result != nullptr && result != &entry ? ObjectTable::keep(*result)
                                                  : detail::ObjectHandle{};
   };
-  detail::ObjectHandle heir = newest();
-  if (heir && next_of(entry) == &entry_of(heir)) return false;  // it was, and that failed
-  if (!heir) {
+  detail::ObjectHandle target = newest();
+  if (target && next_of(entry) == &entry_of(target)) return false;  // it was, and that failed
+  if (!target) {
     const auto possible = run_again(*spec, &entry);
     if (!possible) {
       error = possible.error();
       return false;
     }
-    heir = newest();
+    target = newest();
     const Entry* next = next_of(entry);
-    if (!heir || next == &entry_of(heir)) return next != nullptr;  // it was given it right then
+    if (!target || next == &entry_of(target)) return next != nullptr;  // it was given it right then
   }
   ++recoveries_;
-  inherit(entry, heir);
+  forward_to_target(entry, target);
   return true;
 }
 
@@ -254,12 +254,12 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   const Error cause = error;
   Error refusal = error;
   for (std::size_t i = chain.size(); i-- > 0;) {
-    if (!find_heir(*chain[i], refusal)) continue;
+    if (!find_recompute_target(*chain[i], refusal)) continue;
     // Copies of its value lead there, too.
     for (std::size_t j = 0; j < i; ++j)
       if (chain[j]->kind == wire::Value::Kind::shared &&
-          chain[j]->heir.load(std::memory_order_relaxed) == nullptr)
-        inherit(*chain[j], ObjectTable::keep(*chain[j + 1]));
+          chain[j]->recompute_target.load(std::memory_order_relaxed) == nullptr)
+        forward_to_target(*chain[j], ObjectTable::keep(*chain[j + 1]));
     return true;
   }
   for (std::size_t i = chain.size(); i-- > 0;) {
@@ -289,7 +289,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
 bool ClientEngine::recover_pending(Entry& entry, Error& error) {
   const Error cause = error;
   Error refusal = error;
-  if (find_heir(entry, refusal)) return true;
+  if (find_recompute_target(entry, refusal)) return true;
   const bool known = entry.made != Entry::Made::elsewhere || entry.made_by != nullptr;
   if (entry.promoted && !entry.refused && !known && entry.id.high != objects_->high()) {
     entry.rebuilding = true;
@@ -318,17 +318,17 @@ void ClientEngine::on_rebuild(const wire::Rebuild& message) {
     if (next != nullptr && next->promoted && next->id != message.lost)
       return;  // Rebuilt is on its way
     error = Error(Code::object_lost, why_not(entry.made));
-    if (find_heir(entry, error)) return;
+    if (find_recompute_target(entry, error)) return;
   } else if (Lineage::Away* away = lineage_.away(message.object)) {
-    if (away->heir && away->heir != message.lost) return;
+    if (away->recompute_target && away->recompute_target != message.lost) return;
     Spec& spec = *away->spec;
     Entry* newest = spec.results[away->index];
-    const auto heir = newest != nullptr ? ObjectTable::keep(*newest) : detail::ObjectHandle{};
-    if (!away->heir && heir) {
-      away->heir = heir.id();
-      return tell_heir(message.object, heir);
+    const auto target = newest != nullptr ? ObjectTable::keep(*newest) : detail::ObjectHandle{};
+    if (!away->recompute_target && target) {
+      away->recompute_target = target.id();
+      return tell_recompute_target(message.object, target);
     }
-    if (!away->heir) {
+    if (!away->recompute_target) {
       const auto possible = run_again(spec, nullptr);
       if (possible) return;
       error = possible.error();
@@ -349,25 +349,25 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
     entry.refused = true;
     entry.fetch_error = value.error;
   } else {
-    detail::ObjectHandle heir;
+    detail::ObjectHandle target;
     if (value.kind == wire::Value::Kind::forwarded) {
-      heir = std::move(adopt_refs({&value.forward, 1}).front());
+      target = std::move(adopt_refs({&value.forward, 1}).front());
     } else {
-      heir = objects_->create();
-      settle(entry_of(heir), value, payload);
-      entry_of(heir).owns_location = false;  // its record is the agent's, under the other id
+      target = objects_->create();
+      settle(entry_of(target), value, payload);
+      entry_of(target).owns_location = false;  // its record is the agent's, under the other id
     }
-    Entry& newest = newest_heir(entry);
+    Entry& newest = newest_recompute_target(entry);
     bool circle = false;
-    for (const Entry* at = &entry_of(heir); at != nullptr; at = next_of(*at))
+    for (const Entry* at = &entry_of(target); at != nullptr; at = next_of(*at))
       circle |= at == &entry || at == &newest;
     const bool on_its_way = !newest.ready.load(std::memory_order_relaxed);
     if (circle)
       entry.refused = true;
     else if (value.kind == wire::Value::Kind::forwarded && !on_its_way)
-      inherit(newest, heir);
+      forward_to_target(newest, target);
     else if (!on_its_way)  // the agent knows it under the name of the entry
-      take_place(newest, heir);
+      take_place(newest, target);
   }
   if (entry.wants_bytes && !entry.refused) need(entry, true);
   wake(entry);
@@ -380,7 +380,8 @@ bool ClientEngine::argument_lost(Task& task, std::uint64_t worker, const wire::R
   const std::size_t index = reply.lost_argument - std::size_t{1};
   if (index >= task.call.arguments.size() || !task.call.arguments[index].object) return false;
   Entry& entry = entry_of(task.call.arguments[index].object);
-  bool leads_there = !reply.lost && entry.heir.load(std::memory_order_relaxed) == nullptr;
+  bool leads_there =
+      !reply.lost && entry.recompute_target.load(std::memory_order_relaxed) == nullptr;
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
     leads_there |= at->id == reply.lost;
   if (leads_there && !recover(entry, recoveries_.load(std::memory_order_relaxed), error))

@@ -162,7 +162,7 @@ void ClientEngine::end_following() {
     });
   };
   objects_->each_promoted(leave);
-  tasks_.each([&leave](const Task& task) {  // an heir was not promoted
+  tasks_.each([&leave](const Task& task) {  // a recompute target was not promoted
     for (const auto& result : task.results) leave(entry_of(result));
   });
 }
@@ -233,8 +233,8 @@ void ClientEngine::need(Entry& entry, bool bytes) {
 
 /// What the agent is to keep as the value of a ready object of ours.
 wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
-  if (Entry* heir = entry.heir.load(std::memory_order_relaxed))
-    return outgoing_forward(ObjectTable::keep(*heir), for_agent());
+  if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed))
+    return outgoing_forward(ObjectTable::keep(*target), for_agent());
   if (entry.kind != wire::Value::Kind::remote &&
       !(entry.source && entry.kind == wire::Value::Kind::shared))
     return outgoing_entry(entry, for_agent(), payload);
@@ -244,7 +244,8 @@ wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
 
 /// The i-th of the objects that the record of a ready one names, or nullptr.
 Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
-  if (Entry* heir = entry.heir.load(std::memory_order_relaxed)) return i == 0 ? heir : nullptr;
+  if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed))
+    return i == 0 ? target : nullptr;
   const bool is_shared = entry.kind == wire::Value::Kind::shared;
   if (entry.kind == wire::Value::Kind::remote || (is_shared && entry.source))
     return i == 0 && entry.source ? &entry_of(entry.source) : nullptr;
@@ -370,7 +371,7 @@ void ClientEngine::free_entry(Entry* entry) {
   entry->next_released = nullptr;
   if (entry->lineage_uses != 0 && lineage_.park(*entry)) return;
   objects_->erase(*entry);
-  if (entry->made_by != nullptr) depart(*entry);
+  if (entry->made_by != nullptr) hand_over_lineage(*entry);
   if (entry->promoted)
     tell_agent(wire::Hold{entry->id, process_, -1});
   else if (entry->owns_location && entry->adopted)
@@ -418,7 +419,7 @@ wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Rec
                                    Blob& payload) {
   Entry& entry = entry_of(handle);
   const bool in_memory = entry.kind == wire::Value::Kind::shared;
-  const bool moved = entry.heir.load(std::memory_order_relaxed) != nullptr;
+  const bool moved = entry.recompute_target.load(std::memory_order_relaxed) != nullptr;
   if (!to.only_references && entry.ready.load(std::memory_order_relaxed) &&
       entry.kind != wire::Value::Kind::remote && !moved && !(in_memory && to.by_reference))
     return outgoing_entry(entry, to, payload);

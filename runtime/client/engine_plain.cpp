@@ -99,7 +99,7 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   const detail::ObjectHandle& handle = (task != nullptr ? task->results : call->results).front();
   Entry& result = entry_of(handle);
   if (result.kind != wire::Value::Kind::pending || result.promoted || result.rebuilding ||
-      result.source || result.heir.load(std::memory_order_relaxed) != nullptr)
+      result.source || result.recompute_target.load(std::memory_order_relaxed) != nullptr)
     return false;
   auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
   stored->bytes = payload.subspan(reply.value.offset, reply.value.size);

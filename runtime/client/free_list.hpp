@@ -161,7 +161,7 @@ constexpr std::size_t spare_size(std::size_t size) noexcept {
 }
 
 /// Gives T an operator new and delete of this kind. Precondition: T is final or has no larger
-/// heirs.
+/// class derived from it.
 template <class T>
 struct FromFreeList {
   static void* operator new(std::size_t size) {

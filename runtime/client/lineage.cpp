@@ -219,7 +219,8 @@ void Lineage::forget(Entry& entry) {
 bool Lineage::send_away(const Entry& entry) {
   Spec* spec = entry.made_by;
   if (spec == nullptr || spec->end != Spec::End::none) return false;
-  if (entry.heir.load(std::memory_order_relaxed) != nullptr) return false;  // and it was told
+  if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr)
+    return false;  // and it was told
   return send_away(*spec, entry.result_index, entry.id);
 }
 

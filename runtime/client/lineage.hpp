@@ -13,7 +13,7 @@
 ///     lineage.begin(spec);                        // the task, to be submitted with new results
 ///
 /// A call's results are computed again into new objects, and each lost one is forwarded to its
-/// heir. Lineage knows for each result the newest object that stands for it.
+/// recompute target. Lineage knows for each result the newest object that stands for it.
 ///
 /// A worker may end before whoever holds its results. So the agent keeps its calls, too, by number
 /// (agent/lineage_cache.hpp), and may entrust another process with them:
@@ -102,7 +102,7 @@ class Lineage {
   struct Away {
     Spec* spec = nullptr;
     std::uint32_t index = 0;
-    ObjectId heir;  ///< where it was forwarded to; none yet
+    ObjectId recompute_target;  ///< where it was forwarded to; none yet
   };
   Away* away(ObjectId object);
 

@@ -91,7 +91,7 @@ struct Entry final : detail::ObjectEntry, FromFreeList<Entry> {
   std::atomic<const Fetched*> fetched{nullptr};
   /// Who has the value since ours was lost: an object that is being computed again, or was. Set
   /// once; we hold a handle of it. Read without the lock.
-  std::atomic<Entry*> heir{nullptr};
+  std::atomic<Entry*> recompute_target{nullptr};
   // What can be done when the bytes are lost (client/lineage.hpp).
   Spec* made_by = nullptr;         ///< the call that made it, while that is known
   std::uint32_t result_index = 0;  ///< which of its results
@@ -113,7 +113,7 @@ inline void fetch_ahead(const detail::ObjectHandle& handle) noexcept {
 
 inline Entry::~Entry() {
   delete fetched.load(std::memory_order_relaxed);
-  detail::ObjectHandle::adopt(heir.load(std::memory_order_relaxed));
+  detail::ObjectHandle::adopt(recompute_target.load(std::memory_order_relaxed));
 }
 
 /// The object whose value a ready entry has: itself, or where it was forwarded to. One that takes
@@ -121,8 +121,8 @@ inline Entry::~Entry() {
 inline const Entry& origin_of(const Entry& entry) noexcept {
   const Entry* at = &entry;
   for (;;) {
-    if (const Entry* heir = at->heir.load(std::memory_order_acquire)) {
-      at = heir;
+    if (const Entry* target = at->recompute_target.load(std::memory_order_acquire)) {
+      at = target;
       if (!at->ready.load(std::memory_order_acquire)) return *at;
     } else if (at->kind == wire::Value::Kind::remote && at->source) {
       at = &entry_of(at->source);
@@ -137,7 +137,7 @@ inline Entry& origin_of(Entry& entry) noexcept {
 
 /// The next object on the way to the value, or nullptr. Under the engine's lock.
 inline Entry* next_of(const Entry& entry) noexcept {
-  if (Entry* heir = entry.heir.load(std::memory_order_relaxed)) return heir;
+  if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed)) return target;
   return entry.source ? &entry_of(entry.source) : nullptr;
 }
 

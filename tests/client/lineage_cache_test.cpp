@@ -8,8 +8,8 @@
 namespace troupe::client {
 namespace {
 
-struct KeptCallsOfAWorker : Driver {
-  KeptCallsOfAWorker() : Driver(wire::ProcessKind::worker) {}
+struct LineageOfAWorker : Driver {
+  LineageOfAWorker() : Driver(wire::ProcessKind::worker) {}
   static constexpr ObjectId kOrphan{99, 1}, kLost{98, 1}, kArgument{77, 5};
 
   void known_elsewhere(const detail::ObjectHandle& result, ObjectId object) {
@@ -36,7 +36,7 @@ struct KeptCallsOfAWorker : Driver {
   }
 };
 
-TEST_F(KeptCallsOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
+TEST_F(LineageOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
   auto argument = put(kLarge);
   auto first = remote_result();
   const ObjectId argument_id = argument.id();
@@ -67,7 +67,7 @@ TEST_F(KeptCallsOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
   EXPECT_EQ(agent.next<wire::ForgetCall>().number, one.number);
 }
 
-TEST_F(KeptCallsOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
+TEST_F(LineageOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
   auto result = submit({});
   lease_remote();
   agent.next_from<wire::Call>(kThere);
@@ -87,7 +87,7 @@ TEST_F(KeptCallsOfAWorker, AreToldBeforeAResultForWhichOthersWait) {
   EXPECT_EQ(known.value.forward, kObject);
 }
 
-TEST_F(KeptCallsOfAWorker, AreToldWhenAResultIsNamedWhoseValueIsStillOnItsWay) {
+TEST_F(LineageOfAWorker, AreToldWhenAResultIsNamedWhoseValueIsStillOnItsWay) {
   auto result = submit({});
   lease_remote();
   agent.next_from<wire::Call>(kThere);
@@ -108,7 +108,7 @@ TEST_F(Driver, TellsOfNoCallSinceItsObjectsGoWithIt) {
   EXPECT_FALSE(agent.has_said<wire::KeptCall>());
 }
 
-TEST_F(KeptCallsOfAWorker, AreMadeAgainByWhoTakesThemOver) {
+TEST_F(LineageOfAWorker, AreMadeAgainByWhoTakesThemOver) {
   wire::KeptCall first = kept(11), second = kept(12);
   Blob payload;
   first.call.arguments.resize(2);
@@ -149,7 +149,7 @@ TEST_F(KeptCallsOfAWorker, AreMadeAgainByWhoTakesThemOver) {
   EXPECT_FALSE(agent.has_said<wire::KeptCall>()) << "the agent has them";
 }
 
-TEST_F(KeptCallsOfAWorker, OfAnotherProgramAreRefused) {
+TEST_F(LineageOfAWorker, OfAnotherProgramAreRefused) {
   wire::KeptCall call = kept(11);
   call.call.function.module += 1;
   call.call.arguments = {forwarded(kArgument)};
@@ -162,7 +162,7 @@ TEST_F(KeptCallsOfAWorker, OfAnotherProgramAreRefused) {
                   "what was counted for it is given back");
 }
 
-TEST_F(KeptCallsOfAWorker, WhoseArgumentIsUnknownAreRefused) {
+TEST_F(LineageOfAWorker, WhoseArgumentIsUnknownAreRefused) {
   wire::KeptCall call = kept(12);
   call.call.arguments = {forwarded({11, 0})};
   call.made = {0};

@@ -504,7 +504,7 @@ TEST_F(RemoteCoroutine, GoesOnWhenTheBytesAreHere) {
 }
 
 TEST_F(RemoteCoroutine, GoesOnWithTheValueOfWhatTookItsPlace) {
-  constexpr ObjectId kHeir{77, 99};
+  constexpr ObjectId kTarget{77, 99};
   const auto object = ref();
   bool fired = false;
   engine().when_ready(object, [&] { fired = true; });
@@ -513,12 +513,12 @@ TEST_F(RemoteCoroutine, GoesOnWithTheValueOfWhatTookItsPlace) {
   agent.next<wire::Rebuild>();
   wire::Value forwarded;
   forwarded.kind = wire::Value::Kind::forwarded;
-  forwarded.forward = kHeir;
+  forwarded.forward = kTarget;
   agent.tell(wire::Ready{kObject, forwarded});
   const auto await = agent.next<wire::Await>();
-  EXPECT_EQ(await.object, kHeir);
+  EXPECT_EQ(await.object, kTarget);
   EXPECT_TRUE(await.fetch);
-  agent.tell(wire::Ready{kHeir, agent.shared(kLarge)});
+  agent.tell(wire::Ready{kTarget, agent.shared(kLarge)});
   resume();
   EXPECT_TRUE(fired);
   EXPECT_EQ(text_of(agent.finish(agent.meanwhile([&] { return engine().peek(object); })).value()),

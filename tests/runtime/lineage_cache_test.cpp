@@ -10,14 +10,14 @@
 namespace troupe::agent::lineage_cache_test {
 namespace {
 
-constexpr ProcessIndex kWorker = 1, kHeir = 2, kAsker = 3, kNext = 4, kElsewhere = 100;
+constexpr ProcessIndex kWorker = 1, kSuccessor = 2, kAsker = 3, kNext = 4, kElsewhere = 100;
 constexpr JobNumber kJob = 7;
-const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kRemote{9, 1}, kHeirs{2, 1};
+const ObjectId kX{1, 1}, kY{1, 2}, kInput{1, 3}, kRemote{9, 1}, kTarget{2, 1};
 
 struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
   ReferenceTable references{*this};
   LineageCache kept{references, *this, Bytes{1 << 20}};
-  std::optional<ProcessIndex> somebody = kHeir;
+  std::optional<ProcessIndex> somebody = kSuccessor;
   struct Said {
     ProcessIndex to;
     wire::NodeMessage message;
@@ -87,7 +87,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
     kept.carry_out();
   }
   template <class Message>
-  const Message* nth(std::size_t i, ProcessIndex to = kHeir) {
+  const Message* nth(std::size_t i, ProcessIndex to = kSuccessor) {
     if (i >= said.size() || said[i].to != to) return nullptr;
     return std::get_if<Message>(&said[i].message);
   }
@@ -125,15 +125,15 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   ASSERT_NE(nth<wire::Rebuild>(2), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(2)->lost, kRemote);
   EXPECT_TRUE(answers.empty());
-  references.promote(kHeir, kHeirs, shared(5), {});
-  references.rebuilt(kHeir, kX, forwarded(kHeirs), {});
+  references.promote(kSuccessor, kTarget, shared(5), {});
+  references.rebuilt(kSuccessor, kX, forwarded(kTarget), {});
   ASSERT_EQ(answers.size(), 1u);
-  EXPECT_EQ(answers[0].forward, kHeirs);
-  references.hold(kHeirs, kHeir, -1);
-  references.hold(kHeirs, kAsker, -1);  // that came with the answer
+  EXPECT_EQ(answers[0].forward, kTarget);
+  references.hold(kTarget, kSuccessor, -1);
+  references.hold(kTarget, kAsker, -1);  // that came with the answer
   references.hold(kX, kAsker, -1);
   settle();
-  kept.forget(kHeir, 10);
+  kept.forget(kSuccessor, 10);
   nothing_is_left();
 }
 
@@ -203,8 +203,8 @@ TEST_F(Kept, WhoTookItOverMayEndTooUntilNoRetryIsLeft) {
   worker_dies();
   miss(kX);
   somebody = kNext;
-  kept.made(kHeir, {{}, 10, 0, 1});  // it runs
-  worker_dies(kHeir);
+  kept.made(kSuccessor, {{}, 10, 0, 1});  // it runs
+  worker_dies(kSuccessor);
   ASSERT_EQ(said.size(), 6u);
   ASSERT_NE(nth<wire::Rebuild>(5, kNext), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kRemote) << "what was missed at first";

@@ -151,9 +151,9 @@ TEST_F(Lineages, AnEarlierResultThatOthersHoldIsNotForgottenForALaterOne) {
   lineage.keep(std::move(running));
   EXPECT_TRUE(lineage.send_away(entry_of(a))) << "its bytes were there when its task ran again";
   lineage.forget_away(a.id());
-  entry_of(a).heir = static_cast<Entry*>(told.entry());
+  entry_of(a).recompute_target = static_cast<Entry*>(told.entry());
   EXPECT_FALSE(lineage.send_away(entry_of(a))) << "who holds it was told of the later one";
-  entry_of(a).heir = nullptr;
+  entry_of(a).recompute_target = nullptr;
 }
 
 TEST_F(Lineages, AnEvictedArgumentStandsInTheWayOnlyWhenItIsGone) {
@@ -177,18 +177,18 @@ TEST_F(Lineages, EachRunCostsARetry) {
   auto running = lineage.begin(spec);
   EXPECT_EQ(running->attempt, 2u);
   EXPECT_TRUE(gather(lineage, spec).empty()) << "LINEAGE-3";
-  Handle heir = object();
-  lineage.is_result(spec, 0, entry_of(heir));
-  running->results.push_back(heir);
+  Handle target = object();
+  lineage.is_result(spec, 0, entry_of(target));
+  running->results.push_back(target);
   lineage.keep(std::move(running));
-  EXPECT_EQ(spec.results[0], &entry_of(heir));
+  EXPECT_EQ(spec.results[0], &entry_of(target));
   std::vector<Spec*> order;
   std::vector<Handle> held;
   const auto possible = lineage.gather(spec, order, held);
   ASSERT_FALSE(possible);
   EXPECT_NE(possible.error().message().find("max_retries"), std::string::npos);
   drop(lineage, a);
-  drop(lineage, heir);
+  drop(lineage, target);
   EXPECT_EQ(lineage.bytes(), 0u);
 }
 

@@ -48,7 +48,7 @@ class OwnershipCluster final {
     travels_ = random_.chance(0.5) ? 0.3 : 0.9;
     notices_ = random_.chance(0.5) ? 0.1 : 0.8;
     process_deaths_ = random_.chance(0.4);
-    heirs_are_needed_ = kept_random_.chance(0.2);
+    recompute_is_needed_ = kept_random_.chance(0.2);
     node_deaths_ = random_.chance(0.6) ? 1 + random_.below(count - 2) : 0;
   }
 
@@ -84,7 +84,7 @@ class OwnershipCluster final {
     bool alive = true, until_clean = false;
     agent::ReferenceTable references{*this};
     agent::LineageCache kept{references, *this, Bytes{1 << 30}};
-    bool wants_heir = false;              // and nobody is left who could be one
+    bool wants_recompute = false;         // and nobody is left who could be one
     std::vector<Process> processes;       // index 1 is processes[0]
     std::vector<std::deque<Peer>> links;  // from each other node, in order
     std::vector<double> speed;
@@ -127,7 +127,7 @@ class OwnershipCluster final {
     void orphaned(ObjectId object, ObjectId lost) override { kept.orphaned(object, lost); }
     std::optional<Index> find_process(agent::JobNumber) override {
       const std::optional<Index> found = world.somebody(*this);
-      wants_heir = wants_heir || !found;
+      wants_recompute = wants_recompute || !found;
       return found;
     }
     void send(Index to, const wire::NodeMessage& message, BlobView) override {
@@ -204,7 +204,7 @@ class OwnershipCluster final {
     Process& self = at(p);
     std::vector<ObjectId> nested;
     // What takes another's place is younger than who names that.
-    const bool alone = self.user.empty() || self.table.at(id).heir;
+    const bool alone = self.user.empty() || self.table.at(id).recompute_target;
     for (auto n = alone ? 0 : random_.below(3); n > 0; --n) {
       const ObjectId inner = self.user[random_.below(self.user.size())];
       if (inner.low >= id.low) continue;  // no cycles: a ref is older than what it is put into
@@ -339,9 +339,10 @@ class OwnershipCluster final {
   /// The agent asks for another value of what this process made: one run more, or none is left.
   bool compute_again(Who p, ObjectId id, ObjectId lost) {
     ToAgent answer{ToAgent::Kind::rebuilt, id, {}, 0, 0, false};
-    const auto heir = heirs_.find(id);
-    if (heir != heirs_.end() && heir->second != lost) return true;  // it has been told already
-    if (heir != heirs_.end() || random_.chance(0.2)) {
+    const auto target = recompute_targets_.find(id);
+    if (target != recompute_targets_.end() && target->second != lost)
+      return true;  // it has been told already
+    if (target != recompute_targets_.end() || random_.chance(0.2)) {
       refused_.insert(id);
       answer.value.kind = Kind::error;
       answer.value.error = Error(Code::object_lost, "no retry is left").shared_info();
@@ -349,15 +350,15 @@ class OwnershipCluster final {
       return true;
     }
     ++seen_.rebuilt;
-    make_heir(p, id, answer);
+    make_recompute_target(p, id, answer);
     return true;
   }
-  void make_heir(Who p, ObjectId id, ToAgent answer) {
+  void make_recompute_target(Who p, ObjectId id, ToAgent answer) {
     const ObjectId made{p.node * 16 + p.process, ++last_};
-    heirs_[id] = made;
+    recompute_targets_[id] = made;
     Entry& entry = at(p).table[made];
     entry.handles = 1;
-    entry.heir = true;
+    entry.recompute_target = true;
     entry.mine = random_.chance(0.5);
     if (entry.mine)
       ++entry.handles;
@@ -451,7 +452,7 @@ class OwnershipCluster final {
       return true;
     }
     ++seen_.entrusted;
-    make_heir(p, id, answer);
+    make_recompute_target(p, id, answer);
     return true;
   }
   /// The process will not name these calls any more.
@@ -513,8 +514,8 @@ class OwnershipCluster final {
         return die(self);
       return finish_send(p);
     }
-    if (heirs_are_needed_ && kept_random_.chance(0.15)) miss(p, true);
-    if (heirs_are_needed_ && kept_random_.chance(0.01)) return die(self);
+    if (recompute_is_needed_ && kept_random_.chance(0.15)) miss(p, true);
+    if (recompute_is_needed_ && kept_random_.chance(0.01)) return die(self);
     const auto dice = random_.below(100);
     if (dice < 14) return create(p);
     if (dice < 38) return begin_send(p);
@@ -657,7 +658,8 @@ class OwnershipCluster final {
         bool unread = false;
         for (const Process& process : node.processes) unread |= process.doomed;
         node.kept.carry_out();
-        if (std::exchange(node.wants_heir, false) && !nobody_is_left(node)) node.wants_heir = true;
+        if (std::exchange(node.wants_recompute, false) && !nobody_is_left(node))
+          node.wants_recompute = true;
         if (!unread) node.references.settle();
         node.phase = Phase::poll;
         return;
@@ -709,7 +711,7 @@ class OwnershipCluster final {
   bool nobody_is_left(Node& node) {
     for (const Process& process : node.processes)
       if (!process.buried) return false;
-    without_heirs_.insert(node.self);
+    without_recompute_.insert(node.self);
     node.kept.job_over(kJob, "nobody is left");
     return true;
   }
@@ -775,7 +777,8 @@ class OwnershipCluster final {
     ++seen_.lost;
     Node& owner = *nodes_[owner_of(object)];
     const bool maker_lives = owner.process(creator_of(object)).alive;
-    const bool nobody = kept_ids_.count(object) == 0 || without_heirs_.count(owner_of(object)) != 0;
+    const bool nobody =
+        kept_ids_.count(object) == 0 || without_recompute_.count(owner_of(object)) != 0;
     const bool cannot =
         asked_.count(object) != 0 && ((!maker_lives && nobody) || refused_.count(object) != 0);
     const bool never_made = cannot || (filled_.count(object) == 0 && !maker_lives);
@@ -927,14 +930,14 @@ class OwnershipCluster final {
   double travels_ = 0;  ///< how often a ref that was sent is let go of
   double notices_ = 0;  ///< how soon a node hears of another's death
   bool process_deaths_ = false;
-  bool heirs_are_needed_ = false;  ///< processes die, and what they made is missed
+  bool recompute_is_needed_ = false;  ///< processes die, and what they made is missed
   std::uint64_t node_deaths_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::set<ObjectId> filled_;
-  std::set<ObjectId> asked_, refused_;  ///< to be computed again; cannot be
-  std::map<ObjectId, ObjectId> heirs_;  ///< who was computed again, as which object
-  std::set<ObjectId> kept_ids_;         ///< whose calls the agent keeps
-  std::set<std::size_t> without_heirs_;
+  std::set<ObjectId> asked_, refused_;              ///< to be computed again; cannot be
+  std::map<ObjectId, ObjectId> recompute_targets_;  ///< who was computed again, as which object
+  std::set<ObjectId> kept_ids_;                     ///< whose calls the agent keeps
+  std::set<std::size_t> without_recompute_;
   /// Refs that a node has passed on and whose receiver the owner does not know yet; when the owner
   /// hears of that node's death, what is left is lost by right.
   std::map<cluster::Passed, int> under_way_;

@@ -45,10 +45,10 @@ struct Entry {  // what the process's own table keeps of an object
   bool mine = false;  // pending here: we will fulfil it
   bool large = false;
   std::vector<ObjectId> nested;
-  bool forward = false;  // its one nested ref is the object whose value it takes
-  bool heir = false;     // made because another was lost
-  bool lost = false;     // ready, but only an error
-  bool asked = false;    // it led to a lost one: Rebuild was sent
+  bool forward = false;           // its one nested ref is the object whose value it takes
+  bool recompute_target = false;  // made because another was lost
+  bool lost = false;              // ready, but only an error
+  bool asked = false;             // it led to a lost one: Rebuild was sent
 };
 struct ToAgent {
   enum class Kind {
