@@ -215,7 +215,7 @@ void Node::release_answers() {
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
-  bell_.say(wire::serving_word(Time(until)));
+  bell_.say(wire::actor_lease_word(Time(until)));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, process] : processes_) {

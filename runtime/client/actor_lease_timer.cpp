@@ -34,22 +34,22 @@ void set_alarm(Time at) noexcept {
   timer_settime(g_timer, TIMER_ABSTIME, &when, nullptr);
 }
 
-Serving serving_now() noexcept {
+ActorLease actor_lease_now() noexcept {
   const auto* word = g_word.load(std::memory_order_relaxed);
-  return serving_at(word != nullptr ? word->load(std::memory_order_relaxed) : kServesAlways,
-                    Time(up_time()));
+  return actor_lease_at(word != nullptr ? word->load(std::memory_order_relaxed) : kServesAlways,
+                        Time(up_time()));
 }
 
 /// On the actor's thread, wherever it is: only what is allowed in a handler.
 void stand_still(int /*signal*/) {
   const int before = errno;
-  Serving serving = serving_now();
-  while (!serving.may) {
+  ActorLease lease = actor_lease_now();
+  while (!lease.may) {
     const timespec wait = timespec_of(kShortest);
     nanosleep(&wait, nullptr);
-    serving = serving_now();
+    lease = actor_lease_now();
   }
-  set_alarm(serving.alarm);
+  set_alarm(lease.alarm);
   errno = before;
 }
 
@@ -95,7 +95,7 @@ bool make_timer() {
 
 }  // namespace
 
-Serving serving_at(std::int64_t word, Time now) noexcept {
+ActorLease actor_lease_at(std::int64_t word, Time now) noexcept {
   if (word == kServesAlways) return {true, Time::max(), Time::max()};
   const Time until{Duration(word)};
   if (until <= now) return {false, now, now + kShortest};
@@ -125,10 +125,10 @@ Time ActorLeaseTimer::look(Time now) noexcept {
     timer_delete(g_timer);
     make_timer();
   }
-  const Serving serving = serving_now();
-  set_alarm(serving.alarm);
-  if (serving.look == Time::max()) return next_look_ = Time::max();
-  return next_look_ = now + (serving.look - Time(up_time()));
+  const ActorLease lease = actor_lease_now();
+  set_alarm(lease.alarm);
+  if (lease.look == Time::max()) return next_look_ = Time::max();
+  return next_look_ = now + (lease.look - Time(up_time()));
 }
 
 }  // namespace troupe::client

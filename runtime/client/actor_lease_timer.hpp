@@ -1,15 +1,15 @@
 /// A process that hosts an actor runs only while its node may serve calls of actors, whether the
 /// node's agent runs or not.
 ///
-/// The agent says on its doorbell until when that is (control::SelfFencing::serves_until), and again
-/// each time it runs: 8 s from then at most, so that a word which it did not live to take back is
-/// over when control, which waits for 10 s, starts its actors elsewhere. A timer of the kernel
-/// interrupts the actor's thread at that moment; its handler lets the thread go on when the agent
-/// has said a later one, and waits for that otherwise. A signal that has come is handled before the
-/// thread runs another instruction: one that was stopped for longer, together with its agent or
-/// not, stands still in whatever order they wake. Nothing is asked on the way of a call. The signal
-/// is the highest real-time one that nobody handles; when the program installs a handler for it
-/// later, look() takes another. While user code runs the I/O thread moves the timer halfway
+/// The agent says on its doorbell until when that is (control::SelfFencing::serves_until), and
+/// again each time it runs: 8 s from then at most, so that a word which it did not live to take
+/// back is over when control, which waits for 10 s, starts its actors elsewhere. A timer of the
+/// kernel interrupts the actor's thread at that moment; its handler lets the thread go on when the
+/// agent has said a later one, and waits for that otherwise. A signal that has come is handled
+/// before the thread runs another instruction: one that was stopped for longer, together with its
+/// agent or not, stands still in whatever order they wake. Nothing is asked on the way of a call.
+/// The signal is the highest real-time one that nobody handles; when the program installs a handler
+/// for it later, look() takes another. While user code runs the I/O thread moves the timer halfway
 /// (look()), so that no wait of the user's is interrupted for nothing.
 ///
 ///     watch.begin(bell.said(), now);     // on the actor's thread, before it lives
@@ -23,17 +23,17 @@
 
 namespace troupe::client {
 
+using wire::actor_lease_word;
 using wire::kServesAlways;
 using wire::kServesNever;
-using wire::serving_word;
 
 /// What follows from the word at a moment; all times are of the word's clock.
-struct Serving {
+struct ActorLease {
   bool may = false;
   Time alarm = Time::max();  ///< when the thread is to be interrupted; max: never
   Time look = Time::max();   ///< when to look at the word again; max: never
 };
-Serving serving_at(std::int64_t word, Time now) noexcept;
+ActorLease actor_lease_at(std::int64_t word, Time now) noexcept;
 
 /// One for the process: an actor lives as long as it.
 class ActorLeaseTimer {

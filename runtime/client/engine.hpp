@@ -250,7 +250,7 @@ class ClientEngine final : public detail::Engine,
   bool watch_peer() noexcept override;
   bool peer_elsewhere() const noexcept override;
   bool drain_watched(Time now) override;
-  Time aside(Time now) noexcept override { return serving_.look(now); }
+  Time aside(Time now) noexcept override { return lease_timer_.look(now); }
   // TaskManager::Out
   bool send(std::uint64_t worker, Task& task) override;
   void placed(Task& task) override;
@@ -543,7 +543,7 @@ class ClientEngine final : public detail::Engine,
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   Time next_look_ = Time::max();  ///< for calls that nobody waits for
-  ActorLeaseTimer serving_;       ///< of the actor that lives here
+  ActorLeaseTimer lease_timer_;   ///< of the actor that lives here
   Loopback loopback_;             ///< its calls to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};

@@ -585,7 +585,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     } else if (!starts_.empty()) {
       actor = std::move(starts_.front());
       starts_.pop_front();
-      serving_.begin(agent_.peer_doorbell().said(), steady_now());
+      lease_timer_.begin(agent_.peer_doorbell().said(), steady_now());
       loopback_.begin(actor->start.actor);
       actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
     } else if (!incoming_.empty()) {

@@ -26,7 +26,7 @@ void append_inline(Value& value, BlobView bytes, Blob& payload);
 /// that goes on while the machine sleeps (up_time()), or one of these.
 inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or one that says nothing
 inline constexpr std::int64_t kServesNever = 1;   ///< until it says something else
-inline std::int64_t serving_word(Time until) noexcept {
+inline std::int64_t actor_lease_word(Time until) noexcept {
   return until <= Time{} ? kServesNever : until.time_since_epoch().count();
 }
 

@@ -13,34 +13,34 @@
 #include <functional>
 #include <thread>
 
-namespace troupe::client::serving_test {
+namespace troupe::client::actor_lease_timer_test {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Time kNow = Time{} + 1000s;
 
-TEST(Serving, WithoutAWordItServesAndNeedsNoTimer) {
-  const Serving serving = serving_at(kServesAlways, kNow);
-  EXPECT_TRUE(serving.may);
-  EXPECT_EQ(serving.alarm, Time::max());
-  EXPECT_EQ(serving.look, Time::max());
+TEST(ActorLease, WithoutAWordItServesAndNeedsNoTimer) {
+  const ActorLease lease = actor_lease_at(kServesAlways, kNow);
+  EXPECT_TRUE(lease.may);
+  EXPECT_EQ(lease.alarm, Time::max());
+  EXPECT_EQ(lease.look, Time::max());
 }
 
-TEST(Serving, TheTimerGoesOffAtThatMomentAndIsMovedHalfway) {
-  const Serving serving = serving_at(serving_word(kNow + 8s), kNow);
-  EXPECT_TRUE(serving.may);
-  EXPECT_EQ(serving.alarm, kNow + 8s);
-  EXPECT_EQ(serving.look, kNow + 4s);
+TEST(ActorLease, TheTimerGoesOffAtThatMomentAndIsMovedHalfway) {
+  const ActorLease lease = actor_lease_at(actor_lease_word(kNow + 8s), kNow);
+  EXPECT_TRUE(lease.may);
+  EXPECT_EQ(lease.alarm, kNow + 8s);
+  EXPECT_EQ(lease.look, kNow + 4s);
 }
 
-TEST(Serving, FromThatMomentOnItMayNot) {
-  EXPECT_TRUE(serving_at(serving_word(kNow + 1ns), kNow).may);
-  EXPECT_FALSE(serving_at(serving_word(kNow), kNow).may);
-  EXPECT_FALSE(serving_at(kServesNever, kNow).may);
-  EXPECT_EQ(serving_word(Time{}), kServesNever);
-  EXPECT_LE(serving_at(kServesNever, kNow).alarm, kNow) << "not for a moment";
-  EXPECT_LE(serving_at(kServesNever, kNow).look, kNow + 50ms) << "it goes on soon after it may";
+TEST(ActorLease, FromThatMomentOnItMayNot) {
+  EXPECT_TRUE(actor_lease_at(actor_lease_word(kNow + 1ns), kNow).may);
+  EXPECT_FALSE(actor_lease_at(actor_lease_word(kNow), kNow).may);
+  EXPECT_FALSE(actor_lease_at(kServesNever, kNow).may);
+  EXPECT_EQ(actor_lease_word(Time{}), kServesNever);
+  EXPECT_LE(actor_lease_at(kServesNever, kNow).alarm, kNow) << "not for a moment";
+  EXPECT_LE(actor_lease_at(kServesNever, kNow).look, kNow + 50ms) << "it goes on soon after it may";
 }
 
 /// What a process that counts as fast as it can shares with the test.
@@ -49,7 +49,7 @@ struct Shared {
   std::atomic<std::uint64_t> count{0};
 };
 
-class ServingProcess : public testing::Test {
+class ActorLeaseTimerProcess : public testing::Test {
  protected:
   void SetUp() override {
     void* at =
@@ -76,7 +76,7 @@ class ServingProcess : public testing::Test {
     for (Time look{};; shared_->count.fetch_add(1))
       if (const Time now = steady_now(); look <= now) look = watch.look(now);
   }
-  void say(Duration serves) { shared_->word = serving_word(Time(up_time()) + serves); }
+  void say(Duration serves) { shared_->word = actor_lease_word(Time(up_time()) + serves); }
   std::uint64_t count() const { return shared_->count.load(); }
   bool counts_within(Duration time) const {
     const std::uint64_t before = count();
@@ -99,7 +99,7 @@ class ServingProcess : public testing::Test {
   pid_t pid_ = 0;
 };
 
-TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
+TEST_F(ActorLeaseTimerProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
   start(100ms);
   wait_until([&] { return count() > 0; });
   wait_until([&] { return stands_still(); });
@@ -110,7 +110,7 @@ TEST_F(ServingProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebodyDoes) {
 }
 
 // The highest real-time signals, one of which is the timer's, are handled by the program then.
-TEST_F(ServingProcess, ThatBeginsTooLateDoesNotTakeAStep) {
+TEST_F(ActorLeaseTimerProcess, ThatBeginsTooLateDoesNotTakeAStep) {
   start(-1s);
   wait_until([&] { return stands_still(); });
   EXPECT_EQ(count(), 0u);
@@ -118,7 +118,7 @@ TEST_F(ServingProcess, ThatBeginsTooLateDoesNotTakeAStep) {
   EXPECT_TRUE(counts_within(5s));
 }
 
-TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
+TEST_F(ActorLeaseTimerProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
   start(500ms, [] {
     for (int signal = SIGRTMAX - 4; signal <= SIGRTMAX; ++signal) std::signal(signal, [](int) {});
   });
@@ -129,7 +129,7 @@ TEST_F(ServingProcess, StandsStillAlsoWhenTheProgramTakesItsSignalLater) {
   EXPECT_TRUE(counts_within(5s));
 }
 
-TEST_F(ServingProcess, ThatWasStoppedForLongerDoesNotTakeAnotherStep) {
+TEST_F(ActorLeaseTimerProcess, ThatWasStoppedForLongerDoesNotTakeAnotherStep) {
   start(300ms);
   wait_until([&] { return count() > 0; });
   kill(pid_, SIGSTOP);
@@ -146,4 +146,4 @@ TEST_F(ServingProcess, ThatWasStoppedForLongerDoesNotTakeAnotherStep) {
 }
 
 }  // namespace
-}  // namespace troupe::client::serving_test
+}  // namespace troupe::client::actor_lease_timer_test

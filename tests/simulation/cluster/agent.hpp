@@ -141,7 +141,7 @@ class Agent final : public sim::Node<Packet>,
   void wake_agent() override;
   void wake(std::uint64_t process, Duration after) override;
   void interrupt_at(std::uint64_t process, Time at) override;
-  std::int64_t serving_word() const override { return said_; }
+  std::int64_t actor_lease_word() const override { return said_; }
   bool stands_still() const override;
   void exit_process(std::uint64_t process) override;
   void killed_in_a_frame(std::uint64_t process) override;

@@ -357,7 +357,7 @@ void Agent::release_answers() {
 /// What came for it meanwhile is read when it goes on.
 void Agent::halt_actors() {
   const bool halt = !network_->may_serve(env_->now());
-  say(client::serving_word(halt ? Time{} : Time(sleep_.up_at(network_->serves_until()))));
+  say(client::actor_lease_word(halt ? Time{} : Time(sleep_.up_at(network_->serves_until()))));
   if (!halt && !halts_actors_) return;
   halts_actors_ = halt;
   for (const auto& [index, proc] : processes_) {

@@ -120,17 +120,18 @@ void Process::turn() {
 // --- the actor's watch: client/actor_lease_timer.cpp, whose alarm is a timer of the kernel. Not played is
 // that the I/O thread moves it ahead while user code runs.
 
-void Process::begin_serving() {
-  if (machine_.serving_word() != client::kServesAlways) interrupt();
+void Process::begin_actor_lease() {
+  if (machine_.actor_lease_word() != client::kServesAlways) interrupt();
 }
 
 void Process::interrupt() {
-  const client::Serving serving = client::serving_at(machine_.serving_word(), machine_.up_time());
-  const bool stood = std::exchange(stands_still_, !serving.may);
-  alarm_ = serving.alarm;
-  if (serving.may) machine_.interrupt_at(index_, alarm_);
-  if (serving.may && stood) machine_.wake(index_, {});
-  if (!serving.may && !stood && machine_.stands_still())
+  const client::ActorLease lease =
+      client::actor_lease_at(machine_.actor_lease_word(), machine_.up_time());
+  const bool stood = std::exchange(stands_still_, !lease.may);
+  alarm_ = lease.alarm;
+  if (lease.may) machine_.interrupt_at(index_, alarm_);
+  if (lease.may && stood) machine_.wake(index_, {});
+  if (!lease.may && !stood && machine_.stands_still())
     machine_.truth().mark(Mark::stood_still_alone);
 }
 

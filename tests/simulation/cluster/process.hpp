@@ -72,7 +72,7 @@ class Machine {
   /// Its actor's thread is interrupted then, by up_time().
   virtual void interrupt_at(std::uint64_t process, Time at) = 0;
   /// Until when actors here may serve, as its agent said last (client/actor_lease_timer.hpp).
-  virtual std::int64_t serving_word() const = 0;
+  virtual std::int64_t actor_lease_word() const = 0;
   /// The agent does not run, and the processes of its node do.
   virtual bool stands_still() const = 0;
   /// The process ends by itself after this step.
@@ -213,7 +213,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   template <class Body>
   void alive(const Body& body);
   void turn();
-  void begin_serving();
+  void begin_actor_lease();
   bool may_go_on();
   /// Of the next frame: it gives the receiver something.
   wire::Hold in_flight_hold(const Peer& to);

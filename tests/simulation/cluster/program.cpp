@@ -24,7 +24,7 @@ bool Program::take_next() {
     current_.emplace();
     current_->start = std::move(process_.starts_.front());
     process_.starts_.pop_front();
-    process_.begin_serving();
+    process_.begin_actor_lease();
     open_arguments(current_->start->first.creation, current_->start->second);
     return true;
   }
