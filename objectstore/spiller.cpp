@@ -129,7 +129,7 @@ void Spiller::wrote(const SpillDone& done, Time now) {
   count_on_disk(object, true);
   for (Ask& ask : asks_)
     if (!ask.restores && ask.process == object.at.process) ask.got_back += object.name.length;
-  next_press_ = now;  // its memory is to be given back
+  next_pressure_ = now;  // its memory is to be given back
   // The copy on disk is whole: it was written from a pinned view. So a host that knows no such
   // memory any more costs nobody his object; it is said, since it should not be.
   if (const auto freed = host_.free(object.at); !freed)
@@ -262,9 +262,9 @@ bool Spiller::trim_own() {
 }
 
 void Spiller::make_room(std::uint64_t bytes, Time now) {
-  if (now >= next_press_) {
-    next_press_ = now + 5 * options_.retry;
-    out_.press();
+  if (now >= next_pressure_) {
+    next_pressure_ = now + 5 * options_.retry;
+    out_.memory_pressure();
   }
   if (writing_bytes_ >= bytes || writing_bytes_ >= options_.at_once) return;
   // An extent that was used this very moment may be met twice.

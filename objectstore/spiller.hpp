@@ -6,7 +6,7 @@
 ///     spiller.find(ask, at, now);                    // open() said `moved` → located, or refused
 ///     spiller.free(at);                              // instead of Host::free
 ///     // in the loop: wait for fd() until next_deadline(), then spiller.poll(now), then send what
-///     // Host::take_notices() gives, then what try_again() and press() want told
+///     // Host::take_notices() gives, then what try_again() and memory_pressure() want told
 ///
 /// The Location under which an object was adopted stays its name for life, wherever its bytes are:
 /// locations that travel, that wait in messages and that others keep need not be changed. Whoever
@@ -15,9 +15,9 @@
 /// What goes: objects that nobody looks at, an extent's at once, those extents first whose newest
 /// use is the longest ago. A use is an adoption or a find(); an open() that succeeds is not seen,
 /// but its pin is. Memory that an asker gets back as its own is answered by try_again(); what
-/// others have emptied they must give back (press()), and it is granted anew. Those who wait are
-/// served in turn, and refused when for `patience` nothing has gone to disk or come free, or after
-/// `at_most`: out_of_memory, with who holds how much and how much of it could not go, or
+/// others have emptied they must give back (memory_pressure()), and it is granted anew. Those who
+/// wait are served in turn, and refused when for `patience` nothing has gone to disk or come free,
+/// or after `at_most`: out_of_memory, with who holds how much and how much of it could not go, or
 /// out_of_disk when it is the disk that had no room.
 ///
 /// Objects are kept by extent and the extents by use, so that an ask looks at as many objects as it
@@ -71,7 +71,7 @@ class TROUPE_API Spiller {
     virtual void refused(std::uint64_t ask, const Error& error) = 0;
     /// Every process is to have adopted what it alone knows of, and to give back empty extents
     /// (Client::trim, Host::release_extent). To be told after the notices of the host.
-    virtual void press() = 0;
+    virtual void memory_pressure() = 0;
   };
 
   Spiller(Host& host, std::unique_ptr<SpillFiles> files, Out& out, SpillerOptions options = {});
@@ -169,7 +169,7 @@ class TROUPE_API Spiller {
   std::uint64_t writing_bytes_ = 0;
   std::optional<Error> disk_error_;  ///< why the last spill failed, since one succeeded
   std::optional<Error> shortage_;    ///< what the host said last
-  Time next_press_{}, next_try_{};
+  Time next_pressure_{}, next_try_{};
   Time progress_{};  ///< when something last went to disk, or came free
   std::uint64_t restored_ = 0;
   std::uint64_t on_disk_ = 0, on_disk_bytes_ = 0;

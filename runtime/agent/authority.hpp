@@ -131,7 +131,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   // What only agents say.
   rows<M, w::Welcome, w::Channel, w::PeerDied, w::LeaseGranted, w::LeaseRefused, w::LeaseReclaim,
        w::Ready, w::StartActor, w::ActorUpdate, w::FoundActor, w::GiveExtent, w::ExtentSealed,
-       w::GiveReader, w::Recycle, w::Nodes, w::StoreTables, w::Forget, w::Answer, w::Press,
+       w::GiveReader, w::Recycle, w::Nodes, w::StoreTables, w::Forget, w::Answer, w::MemoryPressure,
        w::NowAt, w::Replicated, w::NamedObject, w::Located>(t, kNobody);
   return t;
 }

@@ -230,7 +230,7 @@ class Node final : private ReferenceTable::Out,
     void try_again(std::uint64_t ask) override { node.try_again_.push_back(ask); }
     void located(std::uint64_t ask, const objectstore::Location& at) override;
     void refused(std::uint64_t ask, const Error& error) override;
-    void press() override { node.press_ = true; }
+    void memory_pressure() override { node.memory_pressure_ = true; }
     Node& node;
   };
   /// Somebody who waits for memory, or for an object to come back. kSelf waits for memory for
@@ -553,7 +553,7 @@ class Node final : private ReferenceTable::Out,
   MemoryGuard guard_;
   Time next_guard_{};
   std::uint64_t memory_limit_ = 0;       ///< of all workers together; 0: the machine's
-  bool press_ = false;                   ///< processes are to be told, after the notices
+  bool memory_pressure_ = false;         ///< processes are to be told, after the notices
   bool asks_for_transfers_ = false;      ///< that ask has no answer yet
   bool memory_came_ = false;             ///< transfers are to be told
   std::optional<Error> memory_refused_;  ///< or so

@@ -199,11 +199,11 @@ void Node::may_spill(const wire::Location& at) {
 
 // --- extents
 
-/// Its job has as much as it may. It is pressed, and told to try again until nothing of the job's
-/// has been freed for as long as others wait for memory: what it has let go of comes back to it
-/// meanwhile. What it has in its extents counts
-/// in full, since it asks for more; an extent of the usual size may be for little, so a job may
-/// exceed its quota by one for each of its processes.
+/// Its job has as much as it may. It hears of the pressure, and is told to try again until nothing
+/// of the job's has been freed for as long as others wait for memory: what it has let go of comes
+/// back to it meanwhile. What it has in its extents counts in full, since it asks for more; an
+/// extent of the usual size may be for little, so a job may exceed its quota by one for each of its
+/// processes.
 bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
   if (job_quota_ == 0) return false;
   const objectstore::HostStats store = host_->stats();
@@ -218,7 +218,7 @@ bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
   }
   const Time now = steady_now();
   const auto next = from.at_quota.asked(accounting_.freed_of(from.job_number), patience_, now);
-  if (next == QuotaWait::Next::press) send(from, wire::Press{});
+  if (next == QuotaWait::Next::pressure) send(from, wire::MemoryPressure{});
   if (next != QuotaWait::Next::refuse) {
     try_quota_again_.push_back({from.index, message.request, now + kTryAgain});
     return true;
@@ -432,9 +432,9 @@ void Node::tell_memory() {
     else
       transfers_->memory_came(steady_now());
   }
-  if (!std::exchange(press_, false)) return;
+  if (!std::exchange(memory_pressure_, false)) return;
   for (auto& [index, process] : processes_)
-    if (process->introduced && process->bell) send(*process, wire::Press{});
+    if (process->introduced && process->bell) send(*process, wire::MemoryPressure{});
 }
 
 }  // namespace troupe::agent

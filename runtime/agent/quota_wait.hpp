@@ -13,17 +13,17 @@ namespace troupe::agent {
 
 class QuotaWait {
  public:
-  enum class Next : std::uint8_t { wait, press, refuse };
-  static constexpr Duration kPressEvery = std::chrono::milliseconds(500);
+  enum class Next : std::uint8_t { wait, pressure, refuse };
+  static constexpr Duration kPressureEvery = std::chrono::milliseconds(500);
   /// From so long after the last ask on it is another one.
   static constexpr Duration kAnother = std::chrono::seconds(2);
 
-  /// `freed`: bytes of its job that have been freed so far. press: it waits, and is to let go of
+  /// `freed`: bytes of its job that have been freed so far. pressure: it waits, and is to let go of
   /// what it can, which is said again and again.
   Next asked(std::uint64_t freed, Duration patience, Time now) {
     if (!waits_ || now - last_ask_ > kAnother) {
       waits_ = true;
-      pressed_ = now - kPressEvery;
+      told_ = now - kPressureEvery;
       progress_ = now;
     } else if (freed != freed_) {
       progress_ = now;
@@ -34,16 +34,16 @@ class QuotaWait {
       waits_ = false;
       return Next::refuse;
     }
-    if (now - pressed_ < kPressEvery) return Next::wait;
-    pressed_ = now;
-    return Next::press;
+    if (now - told_ < kPressureEvery) return Next::wait;
+    told_ = now;
+    return Next::pressure;
   }
   void over() noexcept { waits_ = false; }
 
  private:
   bool waits_ = false;
   std::uint64_t freed_ = 0;
-  Time progress_{}, last_ask_{}, pressed_{};
+  Time progress_{}, last_ask_{}, told_{};
 };
 
 }  // namespace troupe::agent

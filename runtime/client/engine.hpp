@@ -397,7 +397,7 @@ class ClientEngine final : public detail::Engine,
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
   Result<objectstore::Location> where_is(const wire::Location& name);
   Result<bool> need_extent(std::uint64_t bytes);
-  void give_way();
+  void release_memory();
 
   // outgoing calls (engine.cpp)
   void shrink_arguments(detail::Call& call);

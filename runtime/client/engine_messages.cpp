@@ -393,7 +393,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::Lineage& m) { lineage_.forget_away(m.object); },
             [&](wire::KeptCall& m) { take_over(m, payload); },
             [&](wire::MadeBy& m) { lineage_.entrust(m.call, m.result, m.object); },
-            [&](wire::Press&) { give_way(); },
+            [&](wire::MemoryPressure&) { release_memory(); },
             [&](wire::NowAt& m) {
               const auto at = places_.find(m.request);
               if (at == places_.end()) return;

@@ -401,7 +401,7 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
 /// Others need memory: what only we know of becomes the agent's, so that it can be spilled, and
 /// empty extents go back, unless one was just given to somebody here. A part at a time, since all
 /// of it has to fit the queue.
-void ClientEngine::give_way() {
+void ClientEngine::release_memory() {
   collect_released();
   for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
     Entry& entry = *objects_->oldest_own();

@@ -76,7 +76,7 @@ struct NodeMessage {
     inquire @40 :Inquire;
     answer @41 :Answer;
     # A full store.
-    press @42 :Void;  # agent -> process: promote the objects that you alone know of, then giveBack empty extents
+    memoryPressure @42 :Void;  # agent -> process: promote the objects that you alone know of, then giveBack empty extents
     giveBack @43 :GiveBack;
     whereIs @44 :WhereIs;
     nowAt @45 :NowAt;

@@ -470,7 +470,7 @@ struct Forget {
 
 /// Agent -> process: memory is short. Promote the objects that you alone know of, then give back
 /// empty extents.
-struct Press {};
+struct MemoryPressure {};
 /// Process -> agent: this extent of mine holds nothing and is unmapped.
 struct GiveBack {
   std::uint64_t extent = 0;
@@ -587,9 +587,9 @@ using NodeMessage = std::variant<
     LeaseReturned, Blocked, Unblocked, Promote, Fulfil, Hold, Await, Ready, Free, CreateActor,
     StartActor, ActorCreated, WatchActor, ActorUpdate, KillActor, FindActor, FoundActor, NeedExtent,
     GiveExtent, ExtentMapped, ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes,
-    Shutdown, StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, Press, GiveBack,
-    WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall, Pace, CallSite,
-    Arrived, Replicate, Replicated, NameObject, NamedObject, Locate, Located>;
+    Shutdown, StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, MemoryPressure,
+    GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall, Pace,
+    CallSite, Arrived, Replicate, Replicated, NameObject, NamedObject, Locate, Located>;
 
 /// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
 /// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.

@@ -773,7 +773,7 @@ struct WriteNode {
   void operator()(const Forget& m) { write(out.initForget(), m); }
   void operator()(const Inquire& m) { write(out.initInquire(), m); }
   void operator()(const Answer& m) { write(out.initAnswer(), m); }
-  void operator()(const Press&) { out.setPress(); }
+  void operator()(const MemoryPressure&) { out.setMemoryPressure(); }
   void operator()(const GiveBack& m) { write(out.initGiveBack(), m); }
   void operator()(const WhereIs& m) { write(out.initWhereIs(), m); }
   void operator()(const NowAt& m) { write(out.initNowAt(), m); }
@@ -848,7 +848,7 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::FORGET: return read(in.getForget(), message.emplace<Forget>());
     case Kind::INQUIRE: return read(in.getInquire(), message.emplace<Inquire>());
     case Kind::ANSWER: return read(in.getAnswer(), message.emplace<Answer>());
-    case Kind::PRESS: message.emplace<Press>(); return;
+    case Kind::MEMORY_PRESSURE: message.emplace<MemoryPressure>(); return;
     case Kind::GIVE_BACK: return read(in.getGiveBack(), message.emplace<GiveBack>());
     case Kind::WHERE_IS: return read(in.getWhereIs(), message.emplace<WhereIs>());
     case Kind::NOW_AT: return read(in.getNowAt(), message.emplace<NowAt>());

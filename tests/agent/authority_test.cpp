@@ -41,7 +41,7 @@ constexpr Row kRows[] = {
     {"StartActor", ""},      {"ActorUpdate", ""},    {"FoundActor", ""},
     {"GiveExtent", ""},      {"ExtentSealed", ""},   {"GiveReader", ""},
     {"Recycle", ""},         {"Nodes", ""},          {"StoreTables", ""},
-    {"Forget", ""},          {"Answer", ""},         {"Press", ""},
+    {"Forget", ""},          {"Answer", ""},         {"MemoryPressure", ""},
     {"NowAt", ""},           {"Replicated", ""},     {"NamedObject", ""},
     {"Located", ""},
 };

@@ -182,8 +182,9 @@ TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
 
 TEST_F(HostileDriver, IsCutOffWithTheFirstWordOfAnotherKindOfProcess) {
   begin();
-  const std::vector<wire::NodeMessage> words{wire::Blocked{},      wire::Pace{},  wire::Hello{},
-                                             wire::ActorCreated{}, wire::Press{}, wire::Shutdown{}};
+  const std::vector<wire::NodeMessage> words{wire::Blocked{},        wire::Pace{},
+                                             wire::Hello{},          wire::ActorCreated{},
+                                             wire::MemoryPressure{}, wire::Shutdown{}};
   for (const wire::NodeMessage& word : words) {
     auto hostile = driver();
     ASSERT_TRUE(hostile->is_welcome());

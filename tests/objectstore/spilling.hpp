@@ -59,7 +59,7 @@ class SpillingNode final : public Spiller::Out {
     spiller->poll(now());
     node.pump();
     for (const auto& [ask, error] : std::exchange(later, {})) answers.insert_or_assign(ask, error);
-    if (!std::exchange(pressed, false)) return;
+    if (!std::exchange(pressure, false)) return;
     for (const auto& [index, client] : node.clients) {
       for (const Location& at : std::exchange(owned[index], {})) adopt(index, at);
       for (const ExtentId extent : client->trim(Bytes{0}))
@@ -157,13 +157,13 @@ class SpillingNode final : public Spiller::Out {
     answers[ask] = std::nullopt;
   }
   void refused(std::uint64_t ask, const Error& error) override { answers[ask] = error; }
-  void press() override { pressed = true; }
+  void memory_pressure() override { pressure = true; }
 
   std::uint64_t last_ask = 0;
   std::map<std::uint64_t, std::optional<Error>> answers, later;
   std::map<std::uint64_t, ExtentGrant> grants;
   std::map<std::uint64_t, Location> places;
-  bool pressed = false;
+  bool pressure = false;
 };
 
 inline std::string text(std::size_t size, unsigned seed) {

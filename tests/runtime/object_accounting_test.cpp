@@ -105,12 +105,12 @@ TEST(QuotaWait, IsPressedAgainAndAgain) {
   using Next = QuotaWait::Next;
   QuotaWait wait;
   Time now{std::chrono::seconds(100)};
-  int pressed = 0;
+  int pressure = 0;
   for (int i = 0; i < 40; ++i, now += std::chrono::milliseconds(50))
-    pressed += wait.asked(7, std::chrono::seconds(8), now) == Next::press ? 1 : 0;
-  EXPECT_EQ(pressed, 4) << "in two seconds";
+    pressure += wait.asked(7, std::chrono::seconds(8), now) == Next::pressure ? 1 : 0;
+  EXPECT_EQ(pressure, 4) << "in two seconds";
   wait.over();
-  EXPECT_EQ(wait.asked(7, std::chrono::seconds(8), now), Next::press) << "a new wait";
+  EXPECT_EQ(wait.asked(7, std::chrono::seconds(8), now), Next::pressure) << "a new wait";
 }
 
 }  // namespace

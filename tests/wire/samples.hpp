@@ -200,7 +200,7 @@ void each(F& f, StoreTables& m) {
 template <class F>
 void each(F&, StoreAttached&) {}
 template <class F>
-void each(F&, Press&) {}
+void each(F&, MemoryPressure&) {}
 template <class F>
 void each(F& f, Adopt& m) {
   f("location", m.location), f("site", m.site), f("process", m.process), f("frame", m.frame),
