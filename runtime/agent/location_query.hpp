@@ -1,8 +1,8 @@
 /// Where the bytes of objects are: asked of every node, answered once. A plain state machine.
 ///
-///     locating.ask(process, {request, objects}, now);     // → PeerLocate to all
-///     locating.answered(from, message, now);              // the last one → out.located()
-///     locating.carry_out(now);                            // at next_deadline()
+///     query.ask(process, {request, objects}, now);     // → PeerLocate to all
+///     query.answered(from, message, now);              // the last one → out.located()
+///     query.carry_out(now);                            // at next_deadline()
 ///
 /// A value may be another object's (*forwarded*), which only some node knows; then all are asked
 /// again, of that one. Who does not answer within `patience` is not waited for: what the others

@@ -115,7 +115,7 @@ class Node final : private ReferenceTable::Out,
     std::uint64_t objections = 0;  ///< to what it has said
     std::string reason;
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their lines there
-    std::vector<std::uint32_t> sites;   ///< its numbers of call sites → those of our books
+    std::vector<std::uint32_t> sites;   ///< its numbers of call sites → those of our accounting
     std::optional<wire::Shape> leased;  ///< a worker's lease, as it was told last
     QuotaWait at_quota;                 ///< it asks in vain, its job having enough
   };
@@ -602,7 +602,7 @@ class Node final : private ReferenceTable::Out,
   /// are carried out.
   std::vector<wire::Location> frees_;
   InFlightRefs in_flight_refs_;
-  /// An object in the books, as it was when it was made.
+  /// An object in the accounting, as it was when it was made.
   struct Made {
     scheduling::JobNumber job = 0;
     std::uint32_t site = 0;

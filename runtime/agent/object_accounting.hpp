@@ -1,10 +1,10 @@
 /// Who made the objects of this node: bytes of each job, and objects of each call site. A plain
 /// state machine.
 ///
-///     const std::uint32_t site = books.site("main.cpp:12");
-///     books.made(job, site, bytes, now);       // it was handed over
-///     books.freed(job, site, bytes);
-///     if (books.bytes_of(job) + bytes > quota) refuse();
+///     const std::uint32_t site = accounting.site("main.cpp:12");
+///     accounting.made(job, site, bytes, now);       // it was handed over
+///     accounting.freed(job, site, bytes);
+///     if (accounting.bytes_of(job) + bytes > quota) refuse();
 ///
 /// An object counts until it is freed, in memory and on disk alike. A site *grows* when of each of
 /// the last three spans of `span` the least number of its objects was above that of the span

@@ -2,11 +2,11 @@
 /// pieces that grow, while nobody wants anything of it and three quarters of a CPU are left over.
 /// A plain state machine.
 ///
-///     if (ready != 0) preparing.disturbed(now);
-///     else if (preparing.due(now))
-///       if (const Bytes piece = preparing.look(now, used, cpus); piece.count != 0)
-///         preparing.prepared(make_ready(piece), now_again);
-///     timer.set(preparing.next_deadline());
+///     if (ready != 0) prefault.disturbed(now);
+///     else if (prefault.due(now))
+///       if (const Bytes piece = prefault.look(now, used, cpus); piece.count != 0)
+///         prefault.prepared(make_ready(piece), now_again);
+///     timer.set(prefault.next_deadline());
 ///
 /// What comes meanwhile waits for the piece, and so do two nodes that wait for each other: after
 /// each there is a pause, and pieces begin small when there was a message. What was used is judged

@@ -1,7 +1,7 @@
 /// How long a process waits whose job has as many bytes of objects as it may: until nothing of the
 /// job's has been freed for its patience. A plain state machine.
 ///
-///     switch (wait.asked(books.freed_of(job), patience, now)) …  // each time that it asks in vain
+///     switch (wait.asked(accounting.freed_of(job), patience, now)) …  // each time that it asks in vain
 ///     wait.over();                                               // it got what it asked for
 #pragma once
 

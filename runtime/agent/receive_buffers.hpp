@@ -1,9 +1,9 @@
 /// Gets memory for objects that come from other nodes, on a thread of its own: touching fresh pages
 /// takes 0.7 ms per MiB, too long for an event loop.
 ///
-///     ReceiveBuffers reserver(host.local(), [&] { mailbox.wake(); });
-///     reserver.ask(pull, bytes);
-///     for (ReceiveBuffers::Answer& answer : reserver.take()) ...   // an allocation, a request, an error
+///     ReceiveBuffers buffers(host.local(), [&] { mailbox.wake(); });
+///     buffers.ask(pull, bytes);
+///     for (ReceiveBuffers::Answer& answer : buffers.take()) ...   // an allocation, a request, an error
 #pragma once
 
 #include "troupe/objectstore/client.hpp"

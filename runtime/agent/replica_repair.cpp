@@ -12,7 +12,7 @@ void Replicas::begin_orphan(ObjectId object, Time now) {
   Orphan& orphan = orphans_[object];
   if (orphan.told) return;
   untold_.push_back(object);
-  look_at(object, orphan, now + options_.before_anew);
+  look_at(object, orphan, now + options_.repair_after);
 }
 
 void Replicas::end_orphan(ObjectId object) {
@@ -56,25 +56,25 @@ void Replicas::orphans_without(NodeId node, Time now) {
   for (auto& [object, orphan] : orphans_) {
     const bool was_asked = orphan.asked == node;
     orphan.refused.erase(node);
-    if (was_asked) answered_anew(object, orphan, now + options_.before_anew);
+    if (was_asked) repair_answered(object, orphan, now + options_.repair_after);
     if (orphan.also.erase(node) != 0 && !orphan.asked)
-      look_at(object, orphan, now + options_.before_anew);
+      look_at(object, orphan, now + options_.repair_after);
   }
 }
 
 // --- who asks for another
 
-void Replicas::make_anew(Time now) {
-  while (making_ < options_.anew_at_once && !orphans_due_.empty() &&
+void Replicas::repair(Time now) {
+  while (making_ < options_.repairs_at_once && !orphans_due_.empty() &&
          orphans_due_.begin()->first <= now) {
     const ObjectId object = orphans_due_.begin()->second;
     Orphan& orphan = orphans_.at(object);
     look_at(object, orphan, Time::max());
-    make_anew(object, orphan, now);
+    repair(object, orphan, now);
   }
 }
 
-void Replicas::make_anew(ObjectId object, Orphan& orphan, Time now) {
+void Replicas::repair(ObjectId object, Orphan& orphan, Time now) {
   const Kept& kept = kept_.at(object);
   const wire::Value* value = references_.value_of(wire::copy_of(object));
   const bool is_good = value != nullptr && value->kind != wire::Value::Kind::error;
@@ -99,17 +99,17 @@ void Replicas::make_anew(ObjectId object, Orphan& orphan, Time now) {
   out_.send(best->node, wire::PeerKeep{object, true, kept.copies, true});
 }
 
-void Replicas::answered_anew(ObjectId object, Orphan& orphan, Time due) {
+void Replicas::repair_answered(ObjectId object, Orphan& orphan, Time due) {
   orphan.asked = {};
   --making_;
   look_at(object, orphan, due);
 }
 
-void Replicas::on_kept_anew(NodeId from, const wire::PeerKept& message) {
+void Replicas::on_repaired(NodeId from, const wire::PeerKept& message) {
   const auto at = orphans_.find(message.object);
   if (at == orphans_.end() || at->second.asked != from) return;
   (message.error ? at->second.refused : at->second.also).insert(from);
-  answered_anew(at->first, at->second, Time{});
+  repair_answered(at->first, at->second, Time{});
 }
 
 // --- who is asked
@@ -128,7 +128,7 @@ bool Replicas::is_coming(ObjectId object) const {
   return kept != kept_.end() && !kept->second.here && !kept->second.owner;
 }
 
-void Replicas::keep_anew(NodeId from, const wire::PeerKeep& message) {
+void Replicas::keep_repaired(NodeId from, const wire::PeerKeep& message) {
   const ObjectId object = message.object, copy = wire::copy_of(object);
   // It is ours when the asker has lost us for a while.
   if (owned_.count(object) != 0 || kept_.count(object) != 0 || searches_.count(object) != 0)

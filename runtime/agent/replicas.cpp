@@ -74,7 +74,7 @@ void Replicas::answer(ObjectId object, Owned& owned, std::optional<Error> error)
 
 void Replicas::on_kept(NodeId from, const wire::PeerKept& message) {
   const auto found = owned_.find(message.object);
-  if (found == owned_.end()) return on_kept_anew(from, message);
+  if (found == owned_.end()) return on_repaired(from, message);
   if (found->second.asked.erase(from) == 0) return;
   Owned& owned = found->second;
   if (message.error) {
@@ -121,7 +121,7 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
     if (found != kept_.end() && found->second.owner == from) drop_copy(object);
     return;
   }
-  if (message.orphan) return keep_anew(from, message);
+  if (message.orphan) return keep_repaired(from, message);
   const ProcessIndex owner = out_.index_of(from);
   const auto [at, fresh] = kept_.try_emplace(object);
   if (!fresh && !at->second.owner) {  // it is kept for one that had lost the owner
@@ -461,7 +461,7 @@ void Replicas::carry_out(Time now) {
   take_arrived(now);
   go_on(now);
   if (!untold_.empty()) tell_all();
-  make_anew(now);
+  repair(now);
   if (round_due_ <= now) begin_round(now);
   std::vector<ObjectId> late;
   for (const ObjectId object : waiting_)
@@ -478,7 +478,7 @@ void Replicas::carry_out(Time now) {
 Time Replicas::next_deadline() const {
   if (pending()) return Time{};
   Time due = std::min(search_due_, round_due_);
-  if (!orphans_due_.empty() && making_ < options_.anew_at_once)
+  if (!orphans_due_.empty() && making_ < options_.repairs_at_once)
     due = std::min(due, orphans_due_.begin()->first);
   for (const ObjectId object : waiting_) due = std::min(due, owned_.at(object).until);
   return due;

@@ -58,8 +58,8 @@ struct ReplicasOptions {
   bool names = false;  ///< an object may have a name, which counts as a holder
   /// Between an owner's loss and the first new copy: others say what they keep, and what nobody
   /// holds any more is freed.
-  Duration before_anew{std::chrono::seconds(2)};
-  std::size_t anew_at_once = 4;  ///< objects
+  Duration repair_after{std::chrono::seconds(2)};
+  std::size_t repairs_at_once = 4;  ///< objects
 };
 
 class Replicas {
@@ -152,7 +152,7 @@ class Replicas {
   std::size_t owned() const noexcept { return owned_.size(); }
   std::size_t searches() const noexcept { return searches_.size(); }
   /// Copies of lost owners' objects that other nodes are to make.
-  std::size_t making_anew() const noexcept { return making_; }
+  std::size_t repairing() const noexcept { return making_; }
 
  private:
   struct Owned {
@@ -198,17 +198,17 @@ class Replicas {
   bool is_orphan(const Kept& kept) const {
     return kept.here && (!kept.owner || references_.is_dead(kept.index));
   }
-  // copies made anew (replica_repair.cpp)
-  void keep_anew(NodeId from, const wire::PeerKeep& message);
+  // copies that are repaired (replica_repair.cpp)
+  void keep_repaired(NodeId from, const wire::PeerKeep& message);
   void answer_keeper(NodeId from, ObjectId object);
-  void on_kept_anew(NodeId from, const wire::PeerKept& message);
+  void on_repaired(NodeId from, const wire::PeerKept& message);
   void begin_orphan(ObjectId object, Time now);
   void end_orphan(ObjectId object);
   void look_at(ObjectId object, Orphan& orphan, Time due);
-  void answered_anew(ObjectId object, Orphan& orphan, Time due);
+  void repair_answered(ObjectId object, Orphan& orphan, Time due);
   void tell_all();
-  void make_anew(Time now);
-  void make_anew(ObjectId object, Orphan& orphan, Time now);
+  void repair(Time now);
+  void repair(ObjectId object, Orphan& orphan, Time now);
   void orphans_without(NodeId node, Time now);
   bool may_end(const Kept& kept) const;
   bool ask_names();

@@ -190,7 +190,7 @@ void Transfers::Impl::run(Time now) {
 
 void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
   trim_at = std::min(trim_at, now + options.plan.idle);
-  if (action.bytes > kMadeAtOnce) return reserver.ask(action.pull, action.bytes);
+  if (action.bytes > kMadeAtOnce) return buffers.ask(action.pull, action.bytes);
   Result<Allocation> made = host.create_local(action.bytes);
   if (!made) return no_memory(action.pull, made.error(), action.bytes, now);
   memory[action.pull].allocation = *std::move(made);
@@ -198,7 +198,7 @@ void Transfers::Impl::act(const TransferPlan::Reserve& action, Time now) {
 }
 
 void Transfers::Impl::take_memory(Time now) {
-  for (ReceiveBuffers::Answer& answer : reserver.take()) {
+  for (ReceiveBuffers::Answer& answer : buffers.take()) {
     if (!answer.created) {
       no_memory(answer.pull, answer.created.error(), answer.bytes, now);
     } else if (auto* made = std::get_if<Allocation>(&*answer.created)) {
@@ -208,7 +208,7 @@ void Transfers::Impl::take_memory(Time now) {
     } else {
       const auto& request = std::get<objectstore::ExtentRequest>(*answer.created);
       const Result<void> granted = grant(request.bytes);
-      if (granted) reserver.ask(answer.pull, answer.bytes);
+      if (granted) buffers.ask(answer.pull, answer.bytes);
       if (!granted) no_memory(answer.pull, granted.error(), request.bytes, now);
     }
   }

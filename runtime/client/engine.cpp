@@ -227,8 +227,8 @@ void ClientEngine::stop() {
   io_loop_->stop();
   if (awaits_end_of_job_) await_end_of_job();
   socket_.shut_down();  // closed is not enough where a fork of this process has it as well
-  // Nothing arrives any more once we have the lock: who led the pump has seen its end. Only then
-  // may handles be dropped behind our back.
+  // Nothing arrives any more once we have the lock: who led the I/O loop has seen its end. Only
+  // then may handles be dropped behind our back.
   const Guard lock = guard();
   drop_spent();
   end_following();

@@ -2,7 +2,7 @@
 /// rings.
 ///
 /// One lock guards everything; user code never runs under it. Messages are handled by whichever
-/// thread leads the pump. Values become readable without the lock once their entry is ready.
+/// thread leads the I/O loop. Values become readable without the lock once their entry is ready.
 ///
 /// A peer may live on another node: then the agent carries the frames and no place in memory means
 /// anything to it, so large values become objects of the agent and go as references. A value whose
@@ -502,7 +502,7 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
   std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
   std::map<std::uint64_t, Peer*> peers_;
-  WakeupCoalescer late_wake_;                    ///< a worker's callers
+  WakeupCoalescer wakeups_;                      ///< a worker's callers
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
   Peer* last_peer_ = nullptr;                    ///< the last one to speak, and not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched

@@ -30,7 +30,7 @@ using wire::Cases;
 
 Time ClientEngine::drain(Time now) {
   drop_spent();
-  wake_late(late_wake_.take());
+  wake_late(wakeups_.take());
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
   if (socket_ready_.load(std::memory_order_acquire) &&

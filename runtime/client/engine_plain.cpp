@@ -166,10 +166,10 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
 void ClientEngine::wake_for_reply(Peer& peer) {
   ring::Doorbell& bell = peer.channel.peer_doorbell();
   if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
-      late_wake_.puts_off(peer.process, LazyTime(&steady_now)))
+      wakeups_.puts_off(peer.process, LazyTime(&steady_now)))
     return;
   bell.nudge();
-  wake_late(late_wake_.take());
+  wake_late(wakeups_.take());
 }
 
 /// 0: nobody.

@@ -35,8 +35,8 @@ class Blocking {
   ClientEngine& engine_;
 };
 
-/// Waits as the pump does; a worker for which that takes longer than the grace gives its CPU and
-/// its unstarted calls back meanwhile: what it waits for may need them.
+/// Waits as the I/O loop does; a worker for which that takes longer than the grace gives its CPU
+/// and its unstarted calls back meanwhile: what it waits for may need them.
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
   if (kind_ != wire::ProcessKind::worker || blocked_) {

@@ -80,7 +80,7 @@ IoLoop::IoLoop(Host& host, ring::Doorbell& bell, EngineLock& lock)
 }
 
 IoLoop::~IoLoop() {
-  TROUPE_ASSERT(!io_.joinable(), "a pump is stopped before it is destroyed");
+  TROUPE_ASSERT(!io_.joinable(), "an I/O loop is stopped before it is destroyed");
 }
 
 void IoLoop::start() {

@@ -6,7 +6,7 @@
 /// The I/O thread leads while user code runs elsewhere; after somebody else has led it looks only
 /// once a millisecond, so a loop of gets does not wake it each time.
 ///
-///     pump.wait(lock, [&] { return entry.ready; }, deadline);
+///     io_loop.wait(lock, [&] { return entry.ready; }, deadline);
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -25,7 +25,7 @@ using Guard = std::unique_lock<EngineLock>;
 
 class IoLoop {
  public:
-  /// What the engine does for the pump; all under the lock unless stated.
+  /// What the engine does for the I/O loop; all under the lock unless stated.
   class Host {
    public:
     virtual ~Host() = default;

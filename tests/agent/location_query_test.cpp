@@ -16,7 +16,7 @@ constexpr ObjectId kObject{5, 1}, kValue{5, 2}, kUnknown{5, 3};
 constexpr ProcessIndex kProcess = 7;
 
 struct LocationQueryTest : testing::Test, LocationQuery::Out {
-  LocationQueryTest() { locating.start(kHere); }
+  LocationQueryTest() { query.start(kHere); }
   wire::PeerPlace place_of(ObjectId object) override { return here[object]; }
   std::vector<NodeId> nodes_to_ask() override { return nodes; }
   void ask_place(NodeId node, const wire::PeerLocate& message) override {
@@ -26,12 +26,12 @@ struct LocationQueryTest : testing::Test, LocationQuery::Out {
     EXPECT_EQ(process, kProcess);
     answers.push_back(answer);
   }
-  void ask(std::vector<ObjectId> objects) { locating.ask(kProcess, {11, std::move(objects)}, now); }
+  void ask(std::vector<ObjectId> objects) { query.ask(kProcess, {11, std::move(objects)}, now); }
   void say(NodeId node, std::vector<wire::PeerPlace> places) {
-    locating.answered(node, {asked.back().second.request, std::move(places)});
+    query.answered(node, {asked.back().second.request, std::move(places)});
   }
 
-  LocationQuery locating{*this};
+  LocationQuery query{*this};
   std::map<ObjectId, wire::PeerPlace> here;
   std::vector<NodeId> nodes{kA, kB};
   std::vector<std::pair<NodeId, wire::PeerLocate>> asked;
@@ -56,7 +56,7 @@ TEST_F(LocationQueryTest, EveryNodeIsAskedOnceAndAllThatHaveTheBytesAreNamed) {
   EXPECT_EQ(answers[0].places[1].nodes, (std::vector{kHere, kB}));
   EXPECT_EQ(answers[0].places[1].bytes, 100u);
   EXPECT_TRUE(answers[0].places[1].spilled) << "on the disks of both";
-  EXPECT_EQ(locating.next_deadline(), Time::max());
+  EXPECT_EQ(query.next_deadline(), Time::max());
 }
 
 TEST_F(LocationQueryTest, ACopyInMemorySomewhereIsNoSpilledObject) {
@@ -83,7 +83,7 @@ TEST_F(LocationQueryTest, AValueThatIsAnothersIsFollowedToIt) {
   say(kB, {});
   ASSERT_EQ(asked.size(), 4u) << "all are asked again";
   EXPECT_EQ(asked[2].second.objects, (std::vector{kValue}));
-  locating.answered(kB, {asked[0].second.request, {{0, State::failed, 0, true, false, {}}}});
+  query.answered(kB, {asked[0].second.request, {{0, State::failed, 0, true, false, {}}}});
   say(kA, {{0, State::large, 64, true, false, {}}});
   say(kB, {});
   ASSERT_EQ(answers.size(), 2u);
@@ -105,18 +105,18 @@ TEST_F(LocationQueryTest, WhoDiesOrIsSilentIsNotWaitedFor) {
   here[kObject] = {0, State::small, 4, true, false, {}};
   ask({kObject});
   say(kA, {});
-  locating.node_died(kB);
+  query.node_died(kB);
   EXPECT_EQ(answers.size(), 1u);
   ask({kObject});
-  EXPECT_EQ(locating.next_deadline(), now + 2s);
+  EXPECT_EQ(query.next_deadline(), now + 2s);
   now += 2s;
-  locating.carry_out(now);
+  query.carry_out(now);
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[1].places[0].state, State::small);
   say(kA, {});  // late
   ask({kObject});
-  locating.process_died(kProcess);
-  EXPECT_EQ(locating.next_deadline(), Time::max());
+  query.process_died(kProcess);
+  EXPECT_EQ(query.next_deadline(), Time::max());
   EXPECT_EQ(answers.size(), 2u);
 }
 

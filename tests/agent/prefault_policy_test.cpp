@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 /// An agent with so many CPUs; others use so much of them all the time.
 struct Agent {
-  PrefaultPolicy preparing;
+  PrefaultPolicy prefault;
   int cpus = 1;
   double use = 0;
   std::uint64_t left = std::uint64_t{64} << 20;  ///< bytes to prepare
@@ -27,16 +27,16 @@ struct Agent {
   std::uint64_t prepare_for(Duration span) {
     const std::uint64_t before = left;
     const Time end = now + span;
-    while (preparing.next_deadline() < end) {
-      pass(std::max(preparing.next_deadline() - now, Duration(0)));
-      if (!preparing.due(now)) break;
+    while (prefault.next_deadline() < end) {
+      pass(std::max(prefault.next_deadline() - now, Duration(0)));
+      if (!prefault.due(now)) break;
       ++looks;
-      last = preparing.look(now, used, cpus);
+      last = prefault.look(now, used, cpus);
       if (last.count == 0) continue;
       ++pieces;
       left -= std::min(left, last.count);
       now += 350us * (last.count >> 10) / 1024;  // nobody else has the CPU meanwhile
-      preparing.prepared(left != 0, now);
+      prefault.prepared(left != 0, now);
     }
     pass(std::max(end - now, Duration(0)));
     return before - left;
@@ -47,7 +47,7 @@ TEST(PrefaultPolicy, OnAnIdleNodeAllIsPreparedSoonInPiecesThatGrow) {
   Agent agent;
   EXPECT_EQ(agent.prepare_for(100ms), 64u << 20);
   EXPECT_EQ(agent.pieces, 4 + 16);  // 256 KiB to 2 MiB, then 4 MiB each
-  EXPECT_EQ(agent.preparing.next_deadline(), Time::max());
+  EXPECT_EQ(agent.prefault.next_deadline(), Time::max());
 }
 
 TEST(PrefaultPolicy, NothingIsPreparedWhileLessThanThreeQuartersOfACpuAreLeft) {
@@ -75,13 +75,13 @@ TEST(PrefaultPolicy, WhoTakesTurnsWithAnotherNodeIsSeenAfterAPause) {
 TEST(PrefaultPolicy, AMessageWaitsForOneSmallPieceAtMost) {
   Agent agent;
   for (int i = 0; i < 100; ++i) {
-    agent.preparing.disturbed(agent.now);
+    agent.prefault.disturbed(agent.now);
     EXPECT_EQ(agent.prepare_for(1ms), 0u) << "somebody was here a moment ago";
     agent.pass(1ms);
   }
   agent.prepare_for(12ms);
   EXPECT_GT(agent.last.count, PrefaultPolicy::kFirst.count);
-  agent.preparing.disturbed(agent.now);
+  agent.prefault.disturbed(agent.now);
   agent.prepare_for(2500us);
   EXPECT_EQ(agent.last.count, PrefaultPolicy::kFirst.count);
 }
@@ -92,7 +92,7 @@ TEST(PrefaultPolicy, AMessageDoesNotMakeItLookAgainAtProgramsThatUseTheCpu) {
   agent.prepare_for(5ms);
   const int looks = agent.looks;
   for (int i = 0; i < 5; ++i) {
-    agent.preparing.disturbed(agent.now);
+    agent.prefault.disturbed(agent.now);
     agent.prepare_for(3ms);
   }
   EXPECT_EQ(agent.looks, looks);
@@ -103,8 +103,8 @@ TEST(PrefaultPolicy, WhatWasTakenIsPreparedAgain) {
   EXPECT_EQ(agent.prepare_for(1s), 64u << 20);
   EXPECT_EQ(agent.prepare_for(1s), 0u);
   agent.left = 8 << 20;
-  agent.preparing.taken(agent.now);
-  EXPECT_EQ(agent.preparing.next_deadline(), agent.now + PrefaultPolicy::kPause);
+  agent.prefault.taken(agent.now);
+  EXPECT_EQ(agent.prefault.next_deadline(), agent.now + PrefaultPolicy::kPause);
   EXPECT_EQ(agent.prepare_for(1s), 8u << 20);
 }
 

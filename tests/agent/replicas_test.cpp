@@ -292,7 +292,7 @@ TEST_F(OrphanTest, TheFirstOfThoseThatKeepOneAsksForAnotherWhenAllHaveSpoken) {
   replicas.on_kept(kC, {kObject, {}});
   later(60s);
   EXPECT_TRUE(asked().empty()) << "there are three";
-  EXPECT_EQ(replicas.making_anew(), 0u);
+  EXPECT_EQ(replicas.repairing(), 0u);
 }
 
 TEST_F(OrphanTest, WhoJoinsThoseThatKeepOneIsTold) {
@@ -318,7 +318,7 @@ TEST_F(OrphanTest, AnotherIsAskedWhenOneRefusesOrDiesAndWhenOneJoins) {
   later(4s);
   EXPECT_EQ(asked(), std::vector{kC}) << "again";
   lose(kC);
-  EXPECT_EQ(replicas.making_anew(), 0u);
+  EXPECT_EQ(replicas.repairing(), 0u);
   later(2s);
   EXPECT_TRUE(asked().empty());
   nodes.push_back({kA, 10});
@@ -354,7 +354,7 @@ TEST_F(ReplicasTest, ManyCopiesAreMadeAnewAFewAtATime) {
   later(2s);
   std::size_t made = 0;
   for (;;) {
-    EXPECT_LE(replicas.making_anew(), 4u);
+    EXPECT_LE(replicas.repairing(), 4u);
     const auto messages = std::exchange(sent, {});
     if (messages.empty()) break;
     for (const auto& [to, message] : messages)

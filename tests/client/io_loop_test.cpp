@@ -126,14 +126,14 @@ TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
   EngineLock lock;
   ring::Doorbell bell = ring::Doorbell::create().value();
   Clock clock;
-  IoLoop pump(clock, bell, lock);
-  pump.start();
+  IoLoop io_loop(clock, bell, lock);
+  io_loop.start();
   std::mt19937 random(7);
   const auto set_timer = [&] {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));  // what is varied here
     const Guard guard(lock);
     clock.timer = steady_now() + 1ms;
-    pump.set_timer(clock.timer);
+    io_loop.set_timer(clock.timer);
   };
   const auto rings = [&] {  // nobody but the I/O thread looks
     for (const Time end = steady_now() + 10s; steady_now() < end;) {
@@ -158,12 +158,12 @@ TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
     forget();
     auto leads = std::async(std::launch::async, [&] {
       Guard guard(lock);
-      return pump.wait(guard, [&] { return clock.rang; }, steady_now() + 10s);
+      return io_loop.wait(guard, [&] { return clock.rang; }, steady_now() + 10s);
     });
     set_timer();
     ASSERT_TRUE(leads.get()) << "a thread that waits";
   }
-  pump.stop();
+  io_loop.stop();
 }
 
 }  // namespace

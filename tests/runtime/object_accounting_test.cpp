@@ -10,77 +10,77 @@ namespace {
 using namespace std::chrono_literals;
 constexpr Time kNow{100s};
 
-ObjectAccounting::Site seen(ObjectAccounting& books, std::uint32_t number, Time now) {
+ObjectAccounting::Site seen(ObjectAccounting& accounting, std::uint32_t number, Time now) {
   ObjectAccounting::Site found;
-  books.each_site(now, [&](std::uint32_t one, const ObjectAccounting::Site& site) {
+  accounting.each_site(now, [&](std::uint32_t one, const ObjectAccounting::Site& site) {
     if (one == number) found = site;
   });
   return found;
 }
 
 TEST(ObjectAccounting, AJobHasWhatItMadeUntilItIsFreed) {
-  ObjectAccounting books;
-  const std::uint32_t here = books.site("main.cpp:12");
-  EXPECT_EQ(books.site("main.cpp:12"), here);
-  EXPECT_EQ(books.site(""), 0u);
-  books.made(1, here, 100, kNow);
-  books.made(1, 0, 10, kNow);
-  books.made(2, here, 5, kNow);
-  EXPECT_EQ(books.bytes_of(1), 110u);
-  EXPECT_EQ(books.bytes_of(3), 0u);
-  const ObjectAccounting::Site site = seen(books, here, kNow);
+  ObjectAccounting accounting;
+  const std::uint32_t here = accounting.site("main.cpp:12");
+  EXPECT_EQ(accounting.site("main.cpp:12"), here);
+  EXPECT_EQ(accounting.site(""), 0u);
+  accounting.made(1, here, 100, kNow);
+  accounting.made(1, 0, 10, kNow);
+  accounting.made(2, here, 5, kNow);
+  EXPECT_EQ(accounting.bytes_of(1), 110u);
+  EXPECT_EQ(accounting.bytes_of(3), 0u);
+  const ObjectAccounting::Site site = seen(accounting, here, kNow);
   EXPECT_EQ(site.text, "main.cpp:12");
   EXPECT_EQ(site.objects, 2u);
   EXPECT_EQ(site.bytes, 105u);
-  books.freed(1, here, 100);
-  books.freed(1, 0, 10);
-  EXPECT_EQ(books.bytes_of(1), 0u);
+  accounting.freed(1, here, 100);
+  accounting.freed(1, 0, 10);
+  EXPECT_EQ(accounting.bytes_of(1), 0u);
   int jobs = 0;
-  books.each_job([&](std::uint64_t job, std::uint64_t bytes) {
+  accounting.each_job([&](std::uint64_t job, std::uint64_t bytes) {
     ++jobs;
     EXPECT_EQ(job, 2u);
     EXPECT_EQ(bytes, 5u);
   });
   EXPECT_EQ(jobs, 1);
-  EXPECT_EQ(seen(books, here, kNow).made, 2u);
+  EXPECT_EQ(seen(accounting, here, kNow).made, 2u);
 }
 
 TEST(ObjectAccounting, ObjectsWithoutBytesComeAndGoInAnyOrder) {
-  ObjectAccounting books;
-  books.made(1, 0, 0, kNow);
-  EXPECT_EQ(books.bytes_of(1), 0u);
-  books.made(1, 0, 100, kNow);
-  books.freed(1, 0, 100);
-  books.freed(1, 0, 0);
-  EXPECT_EQ(books.bytes_of(1), 0u);
+  ObjectAccounting accounting;
+  accounting.made(1, 0, 0, kNow);
+  EXPECT_EQ(accounting.bytes_of(1), 0u);
+  accounting.made(1, 0, 100, kNow);
+  accounting.freed(1, 0, 100);
+  accounting.freed(1, 0, 0);
+  EXPECT_EQ(accounting.bytes_of(1), 0u);
 }
 
 TEST(ObjectAccounting, WhatIsNeverFreedGrowsAndWhatComesAndGoesDoesNot) {
-  ObjectAccounting books(10s);
-  const std::uint32_t leak = books.site("leak"), busy = books.site("busy"),
-                      kept = books.site("kept");
-  books.made(1, kept, 1, kNow);
+  ObjectAccounting accounting(10s);
+  const std::uint32_t leak = accounting.site("leak"), busy = accounting.site("busy"),
+                      kept = accounting.site("kept");
+  accounting.made(1, kept, 1, kNow);
   Time now = kNow;
   for (int span = 0; span < 6; ++span)
     for (int i = 0; i < 5; ++i, now += 2s) {
-      books.made(1, leak, 1, now);
-      books.made(1, busy, 1, now);
+      accounting.made(1, leak, 1, now);
+      accounting.made(1, busy, 1, now);
       if (i == 4)
-        for (int n = 0; n < 5; ++n) books.freed(1, busy, 1);
+        for (int n = 0; n < 5; ++n) accounting.freed(1, busy, 1);
     }
-  books.made(1, busy, 1, now);
-  EXPECT_TRUE(seen(books, leak, now).grows);
-  EXPECT_FALSE(seen(books, busy, now).grows);
-  EXPECT_FALSE(seen(books, kept, now).grows);
-  EXPECT_FALSE(seen(books, leak, now + 60s).grows) << "nothing was added since";
+  accounting.made(1, busy, 1, now);
+  EXPECT_TRUE(seen(accounting, leak, now).grows);
+  EXPECT_FALSE(seen(accounting, busy, now).grows);
+  EXPECT_FALSE(seen(accounting, kept, now).grows);
+  EXPECT_FALSE(seen(accounting, leak, now + 60s).grows) << "nothing was added since";
 }
 
 TEST(ObjectAccounting, TooManySitesAreUnknown) {
-  ObjectAccounting books;
+  ObjectAccounting accounting;
   for (std::size_t i = 1; i < ObjectAccounting::kMostSites; ++i)
-    EXPECT_NE(books.site("f" + std::to_string(i)), 0u);
-  EXPECT_EQ(books.site("one more"), 0u);
-  EXPECT_NE(books.site("f1"), 0u);
+    EXPECT_NE(accounting.site("f" + std::to_string(i)), 0u);
+  EXPECT_EQ(accounting.site("one more"), 0u);
+  EXPECT_NE(accounting.site("f1"), 0u);
 }
 
 // --- who waits at its quota

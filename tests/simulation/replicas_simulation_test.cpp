@@ -26,7 +26,7 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
     total.puts += seen.puts, total.refused += seen.refused, total.found += seen.found;
     total.lent += seen.lent, total.deaths += seen.deaths, total.orphans += seen.orphans;
     total.restored += seen.restored, total.excused += seen.excused;
-    total.anew += seen.anew;
+    total.repaired += seen.repaired;
   }
   const double share = static_cast<double>(kMostOfReplicas) / static_cast<double>(seeds.count);
   const auto expect_more = [share](std::uint64_t seen, double than, const char* what) {
@@ -39,7 +39,7 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   expect_more(total.found, 150, "values of lost owners");
   expect_more(total.lent, 50, "bytes of own copies");
   expect_more(total.restored, 500, "copies that were made again");
-  expect_more(total.anew, 500, "of lost owners' objects");
+  expect_more(total.repaired, 500, "of lost owners' objects");
   expect_more(total.orphans, 5'000, "copies at the end");
 }
 

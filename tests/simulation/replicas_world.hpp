@@ -35,7 +35,7 @@ class ReplicasWorld : private PlayedNames::Host {
  public:
   struct Seen {  // what the schedules did, so that they can be judged
     std::uint64_t puts = 0, refused = 0, found = 0, lent = 0, deaths = 0, orphans = 0, excused = 0;
-    std::uint64_t restored = 0, anew = 0, named = 0, by_name = 0;
+    std::uint64_t restored = 0, repaired = 0, named = 0, by_name = 0;
   };
 
   explicit ReplicasWorld(std::uint64_t seed, bool names = false) : random_(seed) {
@@ -94,8 +94,8 @@ class ReplicasWorld : private PlayedNames::Host {
                    {.round = kRound,
                     .longest_round = 2 * kRound,
                     .names = names,
-                    .before_anew = w.before_anew_,
-                    .anew_at_once = 2}) {}
+                    .repair_after = w.repair_after_,
+                    .repairs_at_once = 2}) {}
     ReplicasWorld& world;
     std::size_t self;
     bool alive = true;
@@ -414,7 +414,7 @@ class ReplicasWorld : private PlayedNames::Host {
     } else if (const auto* kept = std::get_if<wire::PeerKept>(&message)) {
       const bool again = !kept->error && put_.count(kept->object) != 0;
       seen_.restored += again ? 1 : 0;
-      seen_.anew += again && owner_of(kept->object) != node.self ? 1 : 0;
+      seen_.repaired += again && owner_of(kept->object) != node.self ? 1 : 0;
       node.replicas.on_kept(id_of(from), *kept);
     } else if (const auto* find = std::get_if<wire::PeerFind>(&message)) {
       node.replicas.on_find(id_of(from), find->object);
@@ -600,7 +600,7 @@ class ReplicasWorld : private PlayedNames::Host {
       for (const auto& [id, entry] : node->table)
         if (!entry.ready) fail("an await was not answered");
       seen_.orphans += node->replicas.kept();
-      if (node->replicas.making_anew() != 0) fail("a copy is still being made");
+      if (node->replicas.repairing() != 0) fail("a copy is still being made");
     }
     if (broken_.empty() && !is_whole()) fail("there are too few copies");
     for (int i = 0; i < 400 && broken_.empty() && !is_empty(); ++i) {
@@ -621,7 +621,7 @@ class ReplicasWorld : private PlayedNames::Host {
   }
   bool is_waiting() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
-      return node->alive && (node->replicas.making_anew() != 0 ||
+      return node->alive && (node->replicas.repairing() != 0 ||
                              std::any_of(node->table.begin(), node->table.end(),
                                          [](const auto& one) { return !one.second.ready; }));
     });
@@ -647,7 +647,7 @@ class ReplicasWorld : private PlayedNames::Host {
   }
 
   Random random_;
-  Duration before_anew_ = (random_.chance(0.5) ? 3 : 30) * kRound;
+  Duration repair_after_ = (random_.chance(0.5) ? 3 : 30) * kRound;
   double notices_ = 0;
   bool restless_ = false;  ///< few objects, whose refs are passed on and let go of all the time
   std::uint64_t copies_ = 2, deaths_ = 0, dead_ = 0;

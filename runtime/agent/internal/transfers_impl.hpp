@@ -117,14 +117,14 @@ struct Transfers::Impl {
   std::optional<Error> refusal;  ///< why there will be no memory for the next that has none
   bool running = false;
   TransferStats stats;
-  ReceiveBuffers reserver;
+  ReceiveBuffers buffers;
 
   Impl(objectstore::Host& h, Out& o, TransfersOptions given)
       : host(h),
         out(o),
         options(std::move(given)),
         plan(options.plan),
-        reserver(host.local(), [this] { mailbox.wake(); }) {}
+        buffers(host.local(), [this] { mailbox.wake(); }) {}
   ~Impl();
 
   void run(Time now);
