@@ -67,7 +67,7 @@ struct Network::Impl {
   Handler& handler;
   std::unique_ptr<net::Transport> transport;
   SessionId session = SessionId::random();
-  control::SelfFencing cutoff;
+  control::SelfFencing self_fencing;
   Silence silence;
   wire::PeerWriter writer;
   std::map<NodeId, Peer> peers;  ///< control among them
@@ -90,7 +90,7 @@ struct Network::Impl {
   Impl(NetworkOptions given, Handler& h, Time start)
       : options(std::move(given)),
         handler(h),
-        cutoff(options.cutoff, options.self.id, session),
+        self_fencing(options.self_fencing, options.self.id, session),
         silence(options.silent_after),
         now(start) {}
 
@@ -117,7 +117,7 @@ struct Network::Impl {
     head->key = options.control.key;
     head->door = options.control.door;
     admit(*head);
-    run(cutoff.start(now));
+    run(self_fencing.start(now));
     return {};
   }
 
@@ -199,7 +199,7 @@ struct Network::Impl {
     peer.doom.clear();
     if (&peer == head) {
       view = 0;
-      run(cutoff.on_closed(now));  // RegisterNode comes before all that the handler says now
+      run(self_fencing.on_closed(now));  // RegisterNode comes before all that the handler says now
       if (said) handler.on_control_reset(why);
     } else if (said) {
       handler.on_peer_reset(peer.node, why);
@@ -365,7 +365,7 @@ struct Network::Impl {
     peer->down_since = now;
     peer->unreached_since = std::min(peer->unreached_since, now);
     peer->trouble = down.why;
-    if (peer == head) return run(cutoff.on_closed(now));
+    if (peer == head) return run(self_fencing.on_closed(now));
     if (peer->touched) nudge(*peer);
   }
 
@@ -378,7 +378,7 @@ struct Network::Impl {
   void on_lost(const net::PeerLost& lost) {
     Peer* peer = find(lost.node);
     if (peer == nullptr || !peer->member()) return;
-    if (peer == head && lost.fenced) run(cutoff.on_refused(lost.error.message(), now));
+    if (peer == head && lost.fenced) run(self_fencing.on_refused(lost.error.message(), now));
     keep_out(*peer);
     end_talk(*peer, lost.error.message());
   }
@@ -420,9 +420,9 @@ struct Network::Impl {
     if (std::visit([](const auto& m) { return m.node; }, *word) != peer.node)
       return Error(Code::invalid_argument, "a word in the name of another node");
     if (const auto* ask = std::get_if<control::AskControl>(&*word)) {
-      run(cutoff.on_ask(*ask, now));
+      run(self_fencing.on_ask(*ask, now));
     } else {
-      run(cutoff.on_answer(std::get<control::ControlAnswer>(*word), now));
+      run(self_fencing.on_answer(std::get<control::ControlAnswer>(*word), now));
     }
     return {};
   }
@@ -435,16 +435,16 @@ struct Network::Impl {
     if (auto* registered = std::get_if<control::Registered>(&*message)) {
       on_registered(*registered, stamp, *message);
     } else if (auto* answer = std::get_if<control::HeartbeatAnswer>(&*message)) {
-      run(cutoff.on_heartbeat_answer(*answer, now));
+      run(self_fencing.on_heartbeat_answer(*answer, now));
     } else if (auto* roster = std::get_if<control::Roster>(&*message)) {
-      run(cutoff.on_roster(*roster, now));
+      run(self_fencing.on_roster(*roster, now));
     } else if (auto* fence = std::get_if<control::Fence>(&*message)) {
-      run(cutoff.on_fence(*fence, now));
+      run(self_fencing.on_fence(*fence, now));
     } else if (auto* nodes = std::get_if<control::ClusterNodes>(&*message)) {
       on_nodes(*nodes);
     } else if (auto* gone = std::get_if<control::NodeIsDead>(&*message)) {
       if (gone->node == options.self.id) {
-        run(cutoff.on_fence({gone->epoch, gone->why}, now));
+        run(self_fencing.on_fence({gone->epoch, gone->why}, now));
       } else {
         bury(gone->node, gone->why);
       }
@@ -456,11 +456,11 @@ struct Network::Impl {
 
   void on_registered(const control::Registered& registered, Epoch stamp,
                      control::FromControl& message) {
-    run(cutoff.on_registered(registered, now));
-    const bool taken = registered.session == session && registered.epoch == cutoff.epoch() &&
-                       registered.control_epoch == cutoff.control_epoch();
-    if (!taken || cutoff.has_exited()) return;
-    transport->set_epoch(cutoff.epoch());
+    run(self_fencing.on_registered(registered, now));
+    const bool taken = registered.session == session && registered.epoch == self_fencing.epoch() &&
+                       registered.control_epoch == self_fencing.control_epoch();
+    if (!taken || self_fencing.has_exited()) return;
+    transport->set_epoch(self_fencing.epoch());
     if (stamp >= registered.control_epoch) {  // an older control is refused from now on
       control_stamp = registered.control_epoch;
       transport->set_min_epoch(head->node, control_stamp);
@@ -523,7 +523,7 @@ struct Network::Impl {
   // Time.
 
   void tick() {
-    run(cutoff.on_tick(now));
+    run(self_fencing.on_tick(now));
     std::vector<NodeId> strangers, absent;
     for (auto& [node, peer] : peers) {
       if (peer.state == Peer::State::unknown && now >= peer.until) strangers.push_back(node);
@@ -537,7 +537,7 @@ struct Network::Impl {
         doom(peer, "it could not be reached for " + seconds(options.unreachable_for) + ": " +
                        peer.trouble);
       if (peer.absent_since != kNever && now - peer.absent_since >= options.absent_for &&
-          cutoff.hears_control(now))
+          self_fencing.hears_control(now))
         absent.push_back(node);
     }
     for (const NodeId node : strangers) {
@@ -558,7 +558,7 @@ struct Network::Impl {
     transport->poll(now, events);
     for (net::TransportEvent& event : events) take(event);
     events.clear();
-    if (now >= cutoff.next_tick()) tick();
+    if (now >= self_fencing.next_tick()) tick();
     for (const NodeId node : std::exchange(doomed, {})) {
       Peer* peer = find(node);
       if (peer != nullptr && !peer->doom.empty()) drop(*peer, std::string(peer->doom));
@@ -645,30 +645,30 @@ Time Network::next_deadline() const {
   const Impl& impl = *impl_;
   if (impl.unflushed || !impl.notices.empty() || !impl.relieved.empty() || !impl.doomed.empty())
     return Time{};
-  return std::min(impl.transport->next_deadline(), impl.cutoff.next_tick());
+  return std::min(impl.transport->next_deadline(), impl.self_fencing.next_tick());
 }
 
 void Network::on_slept(Time now) {
   impl_->now = now;
-  impl_->run(impl_->cutoff.on_slept(now));
+  impl_->run(impl_->self_fencing.on_slept(now));
 }
 bool Network::may_serve(Time now) const {
-  return impl_->cutoff.may_serve(now);
+  return impl_->self_fencing.may_serve(now);
 }
 Time Network::serves_until() const noexcept {
-  return impl_->cutoff.serves_until();
+  return impl_->self_fencing.serves_until();
 }
 bool Network::hears_control(Time now) const {
-  return impl_->cutoff.hears_control(now);
+  return impl_->self_fencing.hears_control(now);
 }
 bool Network::has_roster() const noexcept {
-  return impl_->cutoff.has_roster();
+  return impl_->self_fencing.has_roster();
 }
 Epoch Network::epoch() const noexcept {
-  return impl_->cutoff.epoch();
+  return impl_->self_fencing.epoch();
 }
 Epoch Network::control_epoch() const noexcept {
-  return impl_->cutoff.control_epoch();
+  return impl_->self_fencing.control_epoch();
 }
 const control::NodeDescription& Network::self() const noexcept {
   return impl_->options.self;

@@ -48,7 +48,7 @@ struct NetworkOptions {
   /// An address that the others can reach; no wildcard.
   std::string listen = "tcp://127.0.0.1:*";
   std::string build_id;
-  control::SelfFencingOptions cutoff;
+  control::SelfFencingOptions self_fencing;
   net::LinkOptions link;
 
   std::size_t batch = 256 << 10;        ///< bytes of one Link message, unless one frame is larger

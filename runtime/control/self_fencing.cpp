@@ -137,7 +137,7 @@ SelfFencing::Out SelfFencing::on_ask(const AskControl& message, Time now) {
   Out out;
   judge(out, now);
   // Without a roster of this life we have promised nothing, so our word must not count.
-  if (exited_ || (roster_.version == 0 && !TROUPE_MUTANT("cutoff.votes_without_roster")))
+  if (exited_ || (roster_.version == 0 && !TROUPE_MUTANT("fencing.votes_without_roster")))
     return out;
   ControlAnswer answer;
   answer.node = self_;
@@ -170,7 +170,7 @@ bool SelfFencing::carried(Time now) const {
     if (!counts) {
       const auto answer = answers_.find(voter);
       if (answer == answers_.end() || now - answer->second.asked >= options_.answer_lasts) continue;
-      if (answer->second.condemned && !TROUPE_MUTANT("cutoff.ignores_condemnation")) return false;
+      if (answer->second.condemned && !TROUPE_MUTANT("fencing.ignores_condemnation")) return false;
       // Within the first 10 s a peer that hears control means that we are the ones cut off; later,
       // that control is back.
       if (answer->second.hears_control && !rejoin_since_) return false;
@@ -181,7 +181,7 @@ bool SelfFencing::carried(Time now) const {
   }
   if (rejoin_since_ && now - *rejoin_since_ >= options_.rejoin_within) return false;
   const std::size_t all = roster_.voters.size();
-  if (TROUPE_MUTANT("cutoff.minority_carries_on")) return true;
+  if (TROUPE_MUTANT("fencing.minority_carries_on")) return true;
   return 2 * count > all || (all > 0 && 2 * count == all && with_control_host);
 }
 
@@ -245,7 +245,7 @@ void SelfFencing::judge(Out& out, Time now) {
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
   overdue_ += std::min(stood, options_.answer_lasts);
   if (overdue_ < options_.exit_after && may_prove_itself(now)) return;
-  exit(out, why_cut_off(now));
+  exit(out, why_fenced(now));
 }
 
 bool SelfFencing::may_prove_itself(Time now) const {
@@ -253,7 +253,7 @@ bool SelfFencing::may_prove_itself(Time now) const {
 }
 
 /// By which of the rules, for people.
-std::string SelfFencing::why_cut_off(Time now) const {
+std::string SelfFencing::why_fenced(Time now) const {
   const bool stood_still = now - stood_.over < options_.doubt_for + options_.answer_lasts;
   if (!stood_still && now - contact_ >= options_.carry_on)
     return "control was away for longer than this node carries on";

@@ -140,7 +140,7 @@ class SelfFencing {
   void judge(Out& out, Time now);
   Time reckon_until(Time now) const;
   void say_until(Time now);
-  std::string why_cut_off(Time now) const;
+  std::string why_fenced(Time now) const;
   void ask_anew(Out& out, Time now);
 
   SelfFencingOptions options_;

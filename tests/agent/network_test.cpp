@@ -26,8 +26,8 @@ control::SelfFencingOptions quick() {
 /// Patient with control, quick with everything else.
 NetworkOptions lively() {
   NetworkOptions options;
-  options.cutoff.tick = 5ms;
-  options.cutoff.heartbeat = 20ms;
+  options.self_fencing.tick = 5ms;
+  options.self_fencing.heartbeat = 20ms;
   options.drop_first = 20ms;
   options.drop_last = 40ms;
   options.reconnect_grace = 50ms;
@@ -278,10 +278,10 @@ TEST(Network, ControlThatStartsAnewIsToldAllAgain) {
 TEST(Network, WithoutControlAMajorityCarriesOnAndALoneNodeExits) {
   FakeControl control;
   NetworkOptions options;
-  options.cutoff = quick();
+  options.self_fencing = quick();
   Agent a(control, std::move(options));
   options = {};
-  options.cutoff = quick();
+  options.self_fencing = quick();
   Agent b(control, std::move(options));
   control.beside = b.node;
   ASSERT_TRUE(meet(control, a, b));

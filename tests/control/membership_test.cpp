@@ -425,7 +425,7 @@ TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
 
 struct Agent {
   Time now = Time{} + 500s;
-  SelfFencing cutoff{{}, node_id(2), SessionId{2, 1}};
+  SelfFencing self_fencing{{}, node_id(2), SessionId{2, 1}};
   SelfFencing::Out out;
   std::uint64_t last_number = 0;
 
@@ -436,13 +436,13 @@ struct Agent {
     }
   }
   void registered(Epoch control = 1) {
-    take(cutoff.start(now));
-    take(cutoff.on_registered({7, control, SessionId{2, 1}, last_number}, now));
+    take(self_fencing.start(now));
+    take(self_fencing.on_registered({7, control, SessionId{2, 1}, last_number}, now));
     Roster roster;
     roster.version = 1;
     roster.voters = {node_id(1), node_id(2), node_id(3)};
     roster.beside_control = node_id(1);
-    take(cutoff.on_roster(roster, now));
+    take(self_fencing.on_roster(roster, now));
   }
   bool exits() const { return !why().empty(); }
   std::string why() const {
@@ -454,7 +454,7 @@ struct Agent {
   void pass(Duration span, std::optional<ControlAnswer> answer) {
     for (const Time end = now + span; now < end && !exits();) {
       now += 250ms;
-      auto more = cutoff.on_tick(now);
+      auto more = self_fencing.on_tick(now);
       const auto asked = more;
       take(std::move(more));
       for (const auto& event : asked) {
@@ -462,7 +462,7 @@ struct Agent {
         if (peer == nullptr || !answer) continue;
         answer->node = peer->node;
         answer->number = std::get<AskControl>(peer->message).number;
-        take(cutoff.on_answer(*answer, now));
+        take(self_fencing.on_answer(*answer, now));
       }
     }
   }
@@ -472,8 +472,8 @@ TEST(SelfFencing, AloneItRefusesAtEightAndExitsAtTen) {
   Agent a;
   a.registered();
   a.pass(7750ms, std::nullopt);
-  EXPECT_TRUE(a.cutoff.may_serve(a.now));
-  EXPECT_FALSE(a.cutoff.may_serve(a.now + 250ms));
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now + 250ms));
   a.pass(2s, std::nullopt);
   EXPECT_FALSE(a.exits());
   a.pass(500ms, std::nullopt);
@@ -488,7 +488,7 @@ TEST(SelfFencing, APeerThatHearsControlOrACondemnationEndsIt) {
     answer.hears_control = !condemned;
     answer.condemned = condemned;
     a.pass(9s, answer);
-    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now));
     a.pass(2s, answer);
     EXPECT_TRUE(a.exits());
   }
@@ -529,23 +529,23 @@ TEST(SelfFencing, ItSaysByWhichRuleItEnds) {
 }
 
 /// The first moment at which it may not serve, if nothing more happens.
-Time first_refusal(const SelfFencing& cutoff, Time now) {
-  while (cutoff.may_serve(now)) now += 1ms;
+Time first_refusal(const SelfFencing& self_fencing, Time now) {
+  while (self_fencing.may_serve(now)) now += 1ms;
   return now;
 }
 
 TEST(SelfFencing, ItKnowsUntilWhenItMayServe) {
   Agent a;
-  EXPECT_EQ(a.cutoff.serves_until(), Time{});
+  EXPECT_EQ(a.self_fencing.serves_until(), Time{});
   a.registered();
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s);
   a.pass(2s, std::nullopt);
-  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
   a.pass(20s, ControlAnswer{});  // carried on by both, who answer twice a second
-  EXPECT_GT(a.cutoff.serves_until(), a.now + 700ms);
-  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  EXPECT_GT(a.self_fencing.serves_until(), a.now + 700ms);
+  EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
   a.pass(37500ms, ControlAnswer{});
-  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now)) << "60 s at most";
+  EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now)) << "60 s at most";
 }
 
 TEST(SelfFencing, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
@@ -554,20 +554,20 @@ TEST(SelfFencing, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
   std::uint64_t asked = 0;
   for (const Time end = a.now + 9s; a.now < end;) {
     a.now += 250ms;
-    for (const auto& event : a.cutoff.on_tick(a.now))
+    for (const auto& event : a.self_fencing.on_tick(a.now))
       if (const auto* peer = std::get_if<SendToPeer>(&event))
         asked = std::get<AskControl>(peer->message).number;
     if (asked == 0) continue;
     ControlAnswer answer;
     answer.number = asked;
     answer.node = node_id(1);
-    a.take(a.cutoff.on_answer(answer, a.now));
+    a.take(a.self_fencing.on_answer(answer, a.now));
     answer.node = node_id(3);
-    if (end - a.now < 1s) a.take(a.cutoff.on_answer(answer, a.now));
+    if (end - a.now < 1s) a.take(a.self_fencing.on_answer(answer, a.now));
   }
-  a.take(a.cutoff.on_tick(a.now));
-  EXPECT_GT(a.cutoff.serves_until(), a.now);
-  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  a.take(a.self_fencing.on_tick(a.now));
+  EXPECT_GT(a.self_fencing.serves_until(), a.now);
+  EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
 }
 
 /// The only voter, so that it needs nobody's word to carry on.
@@ -577,40 +577,40 @@ Agent alone() {
   Roster roster;
   roster.version = 2;
   roster.voters = {node_id(2)};
-  a.take(a.cutoff.on_roster(roster, a.now));
-  a.take(a.cutoff.on_tick(a.now));
+  a.take(a.self_fencing.on_roster(roster, a.now));
+  a.take(a.self_fencing.on_tick(a.now));
   return a;
 }
 
 TEST(SelfFencing, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill) {
   Agent a = alone();
-  EXPECT_TRUE(a.cutoff.may_serve(a.now + 59s));
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now + 59s));
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s);
   a.pass(30s, std::nullopt);
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s) << "while it runs it says so again";
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s) << "while it runs it says so again";
   a.now += 25s;  // it stood still
-  a.take(a.cutoff.on_tick(a.now));
+  a.take(a.self_fencing.on_tick(a.now));
   EXPECT_FALSE(a.exits());
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 5s) << "60 s at most";
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 5s) << "60 s at most";
 }
 
 TEST(SelfFencing, WhenOthersGetAVoteItServesNoLongerThanTheyLetIt) {
   Agent a = alone();
   a.pass(5s, std::nullopt);
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 8s);
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s);
   Roster roster;
   roster.version = 3;
   roster.voters = {node_id(1), node_id(2), node_id(3)};
-  a.take(a.cutoff.on_roster(roster, a.now));
-  EXPECT_EQ(a.cutoff.serves_until(), a.now + 3s);
-  EXPECT_EQ(a.cutoff.serves_until(), first_refusal(a.cutoff, a.now));
+  a.take(a.self_fencing.on_roster(roster, a.now));
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now + 3s);
+  EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
 }
 
 TEST(SelfFencing, WithAMajorityItCarriesOnForSixtySeconds) {
   Agent a;
   a.registered();
   a.pass(59750ms, ControlAnswer{});
-  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now));
   EXPECT_FALSE(a.exits());
   a.pass(500ms, ControlAnswer{});
   EXPECT_TRUE(a.exits());
@@ -619,14 +619,14 @@ TEST(SelfFencing, WithAMajorityItCarriesOnForSixtySeconds) {
 TEST(SelfFencing, AnAnswerToAnOldRequestEndsNobodyWhoIsCarriedOn) {
   Agent a;
   a.registered();
-  a.take(a.cutoff.on_closed(a.now));
+  a.take(a.self_fencing.on_closed(a.now));
   const std::uint64_t first = a.last_number;
   a.pass(13s, ControlAnswer{});  // control is stopped, and requests wait for it
-  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, first + 2}, a.now));
+  a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, first + 2}, a.now));
   EXPECT_FALSE(a.exits());
-  EXPECT_TRUE(a.cutoff.may_serve(a.now));
-  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
-  EXPECT_TRUE(a.cutoff.may_serve(a.now + 6s)) << "by the newest answer";
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now));
+  a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now + 6s)) << "by the newest answer";
   EXPECT_FALSE(a.exits());
 }
 
@@ -639,10 +639,11 @@ TEST(SelfFencing, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
     condemned.hears_control = condemned.condemned = true;
     a.pass(2s, condemned);
     EXPECT_FALSE(a.exits());
-    EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it may be declared dead";
-    a.take(a.cutoff.on_closed(a.now));
-    if (reaches) a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
-    EXPECT_EQ(a.cutoff.may_serve(a.now), reaches);
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "it may be declared dead";
+    a.take(a.self_fencing.on_closed(a.now));
+    if (reaches)
+      a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+    EXPECT_EQ(a.self_fencing.may_serve(a.now), reaches);
     a.pass(1s, condemned);
     EXPECT_EQ(a.exits(), !reaches);
   }
@@ -659,14 +660,14 @@ TEST(SelfFencing, AfterALongStopNothingIsServed) {
   Agent a;
   a.registered();
   a.now += 30s;
-  EXPECT_FALSE(a.cutoff.may_serve(a.now));  // before any tick
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now));  // before any tick
   ControlAnswer late;
   late.node = node_id(1);
-  a.take(a.cutoff.on_answer(late, a.now));
-  EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "that answer is of before";
+  a.take(a.self_fencing.on_answer(late, a.now));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "that answer is of before";
   EXPECT_FALSE(a.exits()) << "control may have stood still with it";
   a.pass(999ms, std::nullopt);
-  EXPECT_FALSE(a.cutoff.may_serve(a.now));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now));
   a.pass(1ms, std::nullopt);
   EXPECT_TRUE(a.exits()) << "a heartbeat later";
 }
@@ -679,12 +680,12 @@ TEST(SelfFencing, AfterAStandstillOfTheWholeClusterControlsAnswerKeepsIt) {
     const std::uint64_t before = last_beat(a.out).sequence;
     a.now += stood;
     a.pass(250ms, std::nullopt);
-    a.take(a.cutoff.on_heartbeat_answer({1, before}, a.now));
-    EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it answers what was sent before";
+    a.take(a.self_fencing.on_heartbeat_answer({1, before}, a.now));
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "it answers what was sent before";
     const std::uint64_t since = last_beat(a.out).sequence;
     ASSERT_GT(since, before) << "it asks at once";
-    a.take(a.cutoff.on_heartbeat_answer({1, since}, a.now));
-    EXPECT_TRUE(a.cutoff.may_serve(a.now));
+    a.take(a.self_fencing.on_heartbeat_answer({1, since}, a.now));
+    EXPECT_TRUE(a.self_fencing.may_serve(a.now));
     a.pass(4s, ControlAnswer{});
     EXPECT_FALSE(a.exits());
   }
@@ -696,14 +697,15 @@ TEST(SelfFencing, AfterAStandstillThereIsTimeForANewConnectionAndNoMoreThanThat)
       Agent a;
       a.registered();
       a.now += stood;
-      a.take(a.cutoff.on_tick(a.now));
+      a.take(a.self_fencing.on_tick(a.now));
       a.now += 100ms;
-      a.take(a.cutoff.on_closed(a.now));
+      a.take(a.self_fencing.on_closed(a.now));
       a.pass(2250ms, std::nullopt);
       EXPECT_FALSE(a.exits());
-      EXPECT_FALSE(a.cutoff.may_serve(a.now));
-      if (answered) a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
-      EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+      EXPECT_FALSE(a.self_fencing.may_serve(a.now));
+      if (answered)
+        a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+      EXPECT_EQ(a.self_fencing.may_serve(a.now), answered);
       a.pass(500ms, std::nullopt);
       EXPECT_EQ(a.exits(), !answered) << a.why();
       const bool own = a.why().find("it stood still itself") != std::string::npos;
@@ -715,7 +717,7 @@ TEST(SelfFencing, WhoIsCutOffAndStandsStillAgainAndAgainEnds) {
   for (const bool connected : {true, false}) {
     Agent a;
     a.registered();
-    if (!connected) a.take(a.cutoff.on_closed(a.now));
+    if (!connected) a.take(a.self_fencing.on_closed(a.now));
     for (int i = 0; i < 10 && !a.exits(); ++i) {
       a.now += 1600ms;
       a.pass(connected ? 750ms : 2s, std::nullopt);
@@ -731,8 +733,8 @@ TEST(SelfFencing, WhoWasCarriedOnWhenTheClusterStoodStillCanStillProveItself) {
   a.pass(30s, ControlAnswer{});
   a.now += 70s;
   a.pass(750ms, std::nullopt);
-  a.take(a.cutoff.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
-  EXPECT_TRUE(a.cutoff.may_serve(a.now));
+  a.take(a.self_fencing.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now));
   a.pass(2s, ControlAnswer{});
   EXPECT_FALSE(a.exits());
 }
@@ -744,8 +746,8 @@ TEST(SelfFencing, StandstillsBeforeControlAnsweredDoNotCountAfterwards) {
     a.now += 12s;
     a.pass(750ms, std::nullopt);
     ASSERT_FALSE(a.exits()) << i;
-    a.take(a.cutoff.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
-    EXPECT_TRUE(a.cutoff.may_serve(a.now));
+    a.take(a.self_fencing.on_heartbeat_answer({1, last_beat(a.out).sequence}, a.now));
+    EXPECT_TRUE(a.self_fencing.may_serve(a.now));
   }
 }
 
@@ -758,7 +760,7 @@ TEST(SelfFencing, AfterAStandstillWhoWasDeclaredDeadMeanwhileEnds) {
   Fence fence;
   fence.epoch = 7;
   fence.why = "it was silent for 10 s";
-  a.take(a.cutoff.on_fence(fence, a.now));
+  a.take(a.self_fencing.on_fence(fence, a.now));
   EXPECT_TRUE(a.exits());
 }
 
@@ -767,18 +769,18 @@ TEST(SelfFencing, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSe
   a.registered();
   const Heartbeat before = last_beat(a.out);
   a.now += 100ms;  // by a clock that has stood still
-  a.take(a.cutoff.on_slept(a.now));
+  a.take(a.self_fencing.on_slept(a.now));
   const Heartbeat since = last_beat(a.out);
   EXPECT_GT(since.sequence, before.sequence) << "sent at once";
-  EXPECT_FALSE(a.cutoff.may_serve(a.now));
-  EXPECT_LE(a.cutoff.serves_until(), a.now);
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now));
+  EXPECT_LE(a.self_fencing.serves_until(), a.now);
   a.now += 100ms;
-  a.take(a.cutoff.on_heartbeat_answer({1, before.sequence}, a.now));
-  EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "that was sent before it slept";
-  EXPECT_FALSE(a.cutoff.hears_control(a.now)) << "nor may it say so to others";
-  a.take(a.cutoff.on_heartbeat_answer({1, since.sequence}, a.now));
-  EXPECT_TRUE(a.cutoff.may_serve(a.now));
-  EXPECT_EQ(a.cutoff.serves_until(), a.now - 100ms + 8s);
+  a.take(a.self_fencing.on_heartbeat_answer({1, before.sequence}, a.now));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "that was sent before it slept";
+  EXPECT_FALSE(a.self_fencing.hears_control(a.now)) << "nor may it say so to others";
+  a.take(a.self_fencing.on_heartbeat_answer({1, since.sequence}, a.now));
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now));
+  EXPECT_EQ(a.self_fencing.serves_until(), a.now - 100ms + 8s);
   EXPECT_FALSE(a.exits());
 }
 
@@ -788,14 +790,15 @@ TEST(SelfFencing, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
     a.registered();
     a.pass(20s, ControlAnswer{});
     const auto asked_before = a.out;
-    a.take(a.cutoff.on_slept(a.now));
-    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+    a.take(a.self_fencing.on_slept(a.now));
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now));
     for (const auto& event : asked_before)  // the answer to what was asked before it slept
       if (const auto* peer = std::get_if<SendToPeer>(&event))
-        a.take(a.cutoff.on_answer({peer->node, std::get<AskControl>(peer->message).number}, a.now));
-    EXPECT_FALSE(a.cutoff.may_serve(a.now));
+        a.take(a.self_fencing.on_answer({peer->node, std::get<AskControl>(peer->message).number},
+                                        a.now));
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now));
     a.pass(250ms, answered ? std::optional(ControlAnswer{}) : std::nullopt);
-    EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+    EXPECT_EQ(a.self_fencing.may_serve(a.now), answered);
     EXPECT_FALSE(a.exits());
     a.pass(3s, answered ? std::optional(ControlAnswer{}) : std::nullopt);
     EXPECT_EQ(a.exits(), !answered);
@@ -806,7 +809,7 @@ TEST(SelfFencing, AMachinesSleepDoesNotShortenTheTimeUntilItExits) {
   Agent a;
   a.registered();
   a.pass(1s, std::nullopt);
-  a.take(a.cutoff.on_slept(a.now));
+  a.take(a.self_fencing.on_slept(a.now));
   a.pass(8750ms, std::nullopt);
   EXPECT_FALSE(a.exits());
   a.pass(500ms, std::nullopt);
@@ -818,32 +821,32 @@ TEST(SelfFencing, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   a.registered();
   const Heartbeat beat = last_beat(a.out);
   a.now += 5s;
-  a.take(a.cutoff.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds on its way
-  EXPECT_TRUE(a.cutoff.may_serve(a.now + 2900ms));
-  EXPECT_FALSE(a.cutoff.may_serve(a.now + 3100ms));
+  a.take(a.self_fencing.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds on its way
+  EXPECT_TRUE(a.self_fencing.may_serve(a.now + 2900ms));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now + 3100ms));
 }
 
 TEST(SelfFencing, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
   Agent a;
   a.registered(5);
-  a.take(a.cutoff.on_fence({6, "old"}, a.now));
+  a.take(a.self_fencing.on_fence({6, "old"}, a.now));
   EXPECT_FALSE(a.exits());
-  a.take(a.cutoff.on_registered({9, 4, SessionId{2, 1}, a.last_number}, a.now));
-  EXPECT_EQ(a.cutoff.epoch(), 7u);
+  a.take(a.self_fencing.on_registered({9, 4, SessionId{2, 1}, a.last_number}, a.now));
+  EXPECT_EQ(a.self_fencing.epoch(), 7u);
   a.out.clear();
-  a.take(a.cutoff.on_heartbeat_answer({6, 1}, a.now));  // control has started anew
+  a.take(a.self_fencing.on_heartbeat_answer({6, 1}, a.now));  // control has started anew
   EXPECT_TRUE(std::holds_alternative<Reconnect>(a.out.at(0)));
-  a.take(a.cutoff.on_fence({7, "silent"}, a.now));
+  a.take(a.self_fencing.on_fence({7, "silent"}, a.now));
   EXPECT_TRUE(a.exits());
 }
 
 // Nobody will ever answer it: its id is one of the dead.
 TEST(SelfFencing, WhoIsFencedBeforeItWasEverRegisteredEnds) {
   Agent a;
-  a.take(a.cutoff.start(a.now));
-  a.take(a.cutoff.on_fence({7, "silent"}, a.now));  // may be another's
+  a.take(a.self_fencing.start(a.now));
+  a.take(a.self_fencing.on_fence({7, "silent"}, a.now));  // may be another's
   EXPECT_FALSE(a.exits());
-  a.take(a.cutoff.on_refused("the peer takes no epoch of ours any more", a.now));
+  a.take(a.self_fencing.on_refused("the peer takes no epoch of ours any more", a.now));
   EXPECT_TRUE(a.exits());
 }
 
@@ -854,10 +857,10 @@ TEST(SelfFencing, WithoutARosterItHasNoVote) {
 
 TEST(SelfFencing, WithoutARosterItRefusesAndWaitsForControl) {
   Agent a;
-  a.take(a.cutoff.start(a.now));
-  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+  a.take(a.self_fencing.start(a.now));
+  a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
   a.pass(8s, std::nullopt);
-  EXPECT_FALSE(a.cutoff.may_serve(a.now));
+  EXPECT_FALSE(a.self_fencing.may_serve(a.now));
   a.pass(51s, std::nullopt);
   EXPECT_FALSE(a.exits());
   a.pass(2s, std::nullopt);
@@ -867,20 +870,20 @@ TEST(SelfFencing, WithoutARosterItRefusesAndWaitsForControl) {
 TEST(SelfFencing, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
   for (const bool answered : {true, false}) {
     Agent a;
-    a.take(a.cutoff.start(a.now));
+    a.take(a.self_fencing.start(a.now));
     const std::uint64_t asked = a.last_number;
     a.now += 13s;  // control took that, and stood still
-    a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, asked}, a.now));
+    a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, asked}, a.now));
     Roster roster;
     roster.version = 1;
     roster.voters = {node_id(1), node_id(2), node_id(3)};
-    a.take(a.cutoff.on_roster(roster, a.now));
-    EXPECT_FALSE(a.cutoff.may_serve(a.now)) << "it may be declared dead";
+    a.take(a.self_fencing.on_roster(roster, a.now));
+    EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "it may be declared dead";
     a.pass(2s, std::nullopt);
     EXPECT_FALSE(a.exits());
     const std::uint64_t beat = last_beat(a.out).sequence;
-    if (answered) a.take(a.cutoff.on_heartbeat_answer({1, beat}, a.now));
-    EXPECT_EQ(a.cutoff.may_serve(a.now), answered);
+    if (answered) a.take(a.self_fencing.on_heartbeat_answer({1, beat}, a.now));
+    EXPECT_EQ(a.self_fencing.may_serve(a.now), answered);
     a.pass(1s, std::nullopt);
     EXPECT_EQ(a.exits(), !answered);
   }
@@ -888,11 +891,11 @@ TEST(SelfFencing, WhoGetsItsFirstRosterLateHasAMomentToReachControl) {
 
 TEST(SelfFencing, WithoutARosterItEndsWhenControlHasDeclaredItDead) {
   Agent a;
-  a.take(a.cutoff.start(a.now));
-  a.take(a.cutoff.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
+  a.take(a.self_fencing.start(a.now));
+  a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
   a.pass(20s, std::nullopt);
   ASSERT_FALSE(a.exits());
-  a.take(a.cutoff.on_fence({7, "it was silent for 10 s"}, a.now));
+  a.take(a.self_fencing.on_fence({7, "it was silent for 10 s"}, a.now));
   EXPECT_TRUE(a.exits());
 }
 

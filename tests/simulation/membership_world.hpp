@@ -294,7 +294,7 @@ class ClusterSimulation {
     void on_connection(Env& env, sim::NodeIndex peer, bool up) override {
       if (peer == 0 && !up) run(env, self_fencing_->on_closed(env.now()));
     }
-    const SelfFencing& cutoff() const { return *self_fencing_; }
+    const SelfFencing& self_fencing() const { return *self_fencing_; }
     SessionId session() const { return session_; }
     Duration clock_offset() const { return clock_offset_; }
     const std::map<ActorId, HostedActor>& hosted() const { return hosted_; }
@@ -375,7 +375,7 @@ class ClusterSimulation {
   Agent* agent(sim::NodeIndex i) { return i == 0 ? nullptr : static_cast<Agent*>(world.node(i)); }
   Time clock_of(sim::NodeIndex i) { return world.now() + agent(i)->clock_offset(); }
   bool may_serve(sim::NodeIndex i) {
-    return world.alive(i) && agent(i)->cutoff().may_serve(clock_of(i));
+    return world.alive(i) && agent(i)->self_fencing().may_serve(clock_of(i));
   }
   bool lives(sim::NodeIndex i, SessionId session) {
     return world.alive(i) && agent(i)->session() == session;
@@ -406,7 +406,7 @@ class ClusterSimulation {
     ++deaths;
     fenced_.insert(dead.epoch);
     const auto i = sim_index(dead.node);
-    env.check(!world.alive(i) || agent(i)->cutoff().epoch() != dead.epoch || !may_serve(i),
+    env.check(!world.alive(i) || agent(i)->self_fencing().epoch() != dead.epoch || !may_serve(i),
               "a node that may still serve was declared dead");
     if (on_death) on_death(i);
   }
@@ -460,9 +460,9 @@ class ClusterSimulation {
     for (sim::NodeIndex i = 1; i < world.node_count(); ++i) {
       if (!world.alive(i)) return false;
       const auto record = members->find(sim_node_id(i));
-      const SelfFencing& cutoff = agent(i)->cutoff();
+      const SelfFencing& self_fencing = agent(i)->self_fencing();
       if (!record || !record->registered || record->state != NodeState::up ||
-          record->epoch != cutoff.epoch() || !cutoff.hears_control(clock_of(i)))
+          record->epoch != self_fencing.epoch() || !self_fencing.hears_control(clock_of(i)))
         return false;
     }
     return actors_are_right();
