@@ -110,9 +110,9 @@ Result<Directory> Directory::recover(Store& store, DirectoryOptions options,
   if (!read) return read.error();
   read = store.scan(kKilledPrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
-    Condemned& condemned = directory.condemned_[in.id<ActorId>()];
-    condemned.life = in.u64();
-    condemned.gracefully = in.version() == kKilledFormat && in.boolean();
+    Tombstone& tombstone = directory.tombstones_[in.id<ActorId>()];
+    tombstone.life = in.u64();
+    tombstone.gracefully = in.version() == kKilledFormat && in.boolean();
     readable = readable && in.ok() && in.version() >= 1 && in.version() <= kKilledFormat;
   });
   if (!read) return read.error();
@@ -176,8 +176,8 @@ void Directory::give_up_waiting(Which is_meant, const Error& why, Out& out) {
 /// Those of actors whose processes have ended.
 void Directory::free_names(Out& out) {
   const auto freed = std::erase_if(ending_, [this](const auto& name) {
-    const auto at = condemned_.find(name.second);
-    return at == condemned_.end() || !at->second.node;
+    const auto at = tombstones_.find(name.second);
+    return at == tombstones_.end() || !at->second.node;
   });
   if (freed != 0) answer_waiting(out, latest_);
 }
@@ -186,7 +186,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   Out out;
   latest_ = std::max(latest_, now);
   if (is_of_ending_job(message, out)) return out;
-  if (condemned_.count(message.spec.id) == 0 && is_ending(message)) {
+  if (tombstones_.count(message.spec.id) == 0 && is_ending(message)) {
     const std::pair who{message.from, message.request};
     waiting_spawns_.insert_or_assign(who, message);
     ending_until_.try_emplace(who, now + options_.ending_name_kept);
@@ -195,9 +195,9 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   ending_until_.erase({message.from, message.request});
   const ActorSpec& spec = message.spec;
   const Name name{spec.name_space, spec.name};
-  const auto condemned = condemned_.find(spec.id);
-  const bool is_over = condemned != condemned_.end();
-  if (is_over) condemned->second.maker = {message.from, true};
+  const auto tombstone = tombstones_.find(spec.id);
+  const bool is_over = tombstone != tombstones_.end();
+  if (is_over) tombstone->second.maker = {message.from, true};
   const bool may_live =
       message.again && !is_over && !awaited_.empty() && actors_.count(spec.id) == 0;
   if (may_live || (!is_over && !spec.name.empty() && is_unclaimed(name))) {
@@ -442,7 +442,7 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
     names_.erase(name);
     out.writes.del(name_key(spec.name_space, spec.name));
   }
-  condemn(actor, false, out);
+  add_tombstone(actor, false, out);
   actor.reporters.clear();
   tell(actor, out);
   actor.watchers.clear();
@@ -493,10 +493,10 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
 
 void Directory::end(Actor& actor, Stop how, Out& out) {
   stop(actor, how == Stop::gracefully ? kUnheld : kKilled, out, how);
-  condemn(actor, actor.node || !awaited_.empty(), out, how);
+  add_tombstone(actor, actor.node || !awaited_.empty(), out, how);
   const ActorSpec& spec = *actor.spec;
-  const auto may_live = condemned_.find(spec.id);
-  if (how == Stop::gracefully && !spec.name.empty() && may_live != condemned_.end() &&
+  const auto may_live = tombstones_.find(spec.id);
+  if (how == Stop::gracefully && !spec.name.empty() && may_live != tombstones_.end() &&
       may_live->second.node)
     ending_[{spec.name_space, spec.name}] = spec.id;
   bury(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
@@ -505,7 +505,7 @@ void Directory::end(Actor& actor, Stop how, Out& out) {
 /// The word that stops it may be lost with this control, after everybody has heard that it is dead;
 /// so may the news of its death, on the way to who tells of an earlier life or has asked for it,
 /// as a node may have that has not spoken yet.
-void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
+void Directory::add_tombstone(const Actor& actor, bool may_live, Out& out, Stop how) {
   const ActorId id = actor.spec->id;
   Maker maker = actor.maker;
   for (const auto& [who, spawn] : waiting_spawns_)
@@ -514,8 +514,8 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
   const NodeId node = may_live ? actor.node : NodeId{};
   const bool gracefully = how == Stop::gracefully;
   const bool starts = node && actor.state != ActorState::alive;
-  if (!condemned_
-           .try_emplace(id, Condemned{node, actor.epoch, actor.incarnation, actor.reporters, maker,
+  if (!tombstones_
+           .try_emplace(id, Tombstone{node, actor.epoch, actor.incarnation, actor.reporters, maker,
                                       gracefully, starts})
            .second)
     return;
@@ -525,21 +525,22 @@ void Directory::condemn(const Actor& actor, bool may_live, Out& out, Stop how) {
 }
 
 /// If nobody has anything to tell of it any more. Returns the one that follows.
-Directory::AllCondemned::iterator Directory::absolve(AllCondemned::iterator condemned, Out& out) {
-  const Condemned& one = condemned->second;
+Directory::Tombstones::iterator Directory::drop_tombstone(Tombstones::iterator tombstone,
+                                                          Out& out) {
+  const Tombstone& one = tombstone->second;
   if (one.node || !one.reporters.empty() || one.maker.node || !awaited_.empty())
-    return std::next(condemned);
-  out.writes.del(kKilledPrefix + condemned->first.str());
-  return condemned_.erase(condemned);
+    return std::next(tombstone);
+  out.writes.del(kKilledPrefix + tombstone->first.str());
+  return tombstones_.erase(tombstone);
 }
 
 /// An earlier life's end says nothing about the one that was meant.
 void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out) {
-  const auto at = condemned_.find(id);
-  if (at == condemned_.end() || life < at->second.life) return;
+  const auto at = tombstones_.find(id);
+  if (at == tombstones_.end() || life < at->second.life) return;
   const NodeId node = std::exchange(at->second.node, {});
   if (node && told_again) at->second.reporters.insert(node);
-  absolve(at, out);
+  drop_tombstone(at, out);
   may_be_over(id, out);
   free_names(out);
 }
@@ -557,12 +558,12 @@ void Directory::node_spoke(const NodeHosts& message, const std::set<ActorId>& th
     if (ended.count(id) == 0) actor.reporters.erase(node);
     if (has_asked && actor.maker.spoke(node)) actor.maker = {};
   }
-  for (auto at = condemned_.begin(); at != condemned_.end(); at = absolve(at, out)) {
-    auto& [id, condemned] = *at;
-    if (there.count(id) == 0 && condemned.is_at(node, epoch) && !condemned.starts)
-      condemned.node = {};
-    if (ended.count(id) == 0) condemned.reporters.erase(node);
-    if (has_asked && condemned.maker.spoke(node)) condemned.maker = {};
+  for (auto at = tombstones_.begin(); at != tombstones_.end(); at = drop_tombstone(at, out)) {
+    auto& [id, tombstone] = *at;
+    if (there.count(id) == 0 && tombstone.is_at(node, epoch) && !tombstone.starts)
+      tombstone.node = {};
+    if (ended.count(id) == 0) tombstone.reporters.erase(node);
+    if (has_asked && tombstone.maker.spoke(node)) tombstone.maker = {};
   }
   free_names(out);
 }
@@ -571,13 +572,13 @@ void Directory::on_registered(NodeId node, std::uint64_t number) {
   registrations_[node] = number;
   for (auto& [id, actor] : actors_)
     if (actor.maker.node == node) actor.maker.asked = false;
-  for (auto& [id, condemned] : condemned_)
-    if (condemned.maker.node == node) condemned.maker.asked = false;
+  for (auto& [id, tombstone] : tombstones_)
+    if (tombstone.maker.node == node) tombstone.maker.asked = false;
 }
 
 void Directory::on_reset(NodeId node) {
-  for (auto& [id, condemned] : condemned_)
-    if (condemned.node == node) condemned.starts = false;
+  for (auto& [id, tombstone] : tombstones_)
+    if (tombstone.node == node) tombstone.starts = false;
 }
 
 Directory::Out Directory::on_handles_gone(ActorId id) {
@@ -660,18 +661,18 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
 
 void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
   const ActorId id = hosted.spec.id;
-  if (const auto killed = condemned_.find(id); killed != condemned_.end()) {
-    Condemned& condemned = killed->second;
-    if (hosted.ended) condemned.reporters.insert(node);
-    if (hosted.incarnation >= condemned.life && (!hosted.ended || condemned.life != 0)) {
-      condemned.node = hosted.ended ? NodeId{} : node;
-      condemned.epoch = epoch;
-      condemned.life = hosted.incarnation;
+  if (const auto killed = tombstones_.find(id); killed != tombstones_.end()) {
+    Tombstone& tombstone = killed->second;
+    if (hosted.ended) tombstone.reporters.insert(node);
+    if (hosted.incarnation >= tombstone.life && (!hosted.ended || tombstone.life != 0)) {
+      tombstone.node = hosted.ended ? NodeId{} : node;
+      tombstone.epoch = epoch;
+      tombstone.life = hosted.incarnation;
     }
-    const char* why = condemned.gracefully ? kUnheld : kKilled;
+    const char* why = tombstone.gracefully ? kUnheld : kKilled;
     if (!hosted.ended)
       out.after_sync.emplace_back(
-          StopActorAt{node, epoch, id, hosted.incarnation, condemned.gracefully, why, true});
+          StopActorAt{node, epoch, id, hosted.incarnation, tombstone.gracefully, why, true});
     if (actors_.count(id) != 0) return;
     Actor& actor = actors_[id];
     actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
@@ -745,7 +746,7 @@ Directory::Out Directory::start() {
 }
 
 void Directory::resolve_unclaimed(Out& out, Time now) {
-  for (auto at = condemned_.begin(); at != condemned_.end();) at = absolve(at, out);
+  for (auto at = tombstones_.begin(); at != tombstones_.end();) at = drop_tombstone(at, out);
   for (auto& [id, actor] : actors_) {
     if (actor.state != ActorState::pending) continue;
     if (const auto end = std::exchange(actor.end, std::nullopt)) {
@@ -858,10 +859,10 @@ Directory::Out Directory::on_unwatch(ActorId id, NodeId watcher) {
   }
   const auto asked = unknown_.find(id);
   if (asked != unknown_.end()) asked->second.watchers.erase(watcher);
-  if (const auto dead = condemned_.find(id); dead != condemned_.end()) {
+  if (const auto dead = tombstones_.find(id); dead != tombstones_.end()) {
     dead->second.reporters.erase(watcher);
     if (dead->second.maker.node == watcher) dead->second.maker = {};
-    absolve(dead, out);
+    drop_tombstone(dead, out);
   }
   return out;
 }

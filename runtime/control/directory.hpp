@@ -296,7 +296,7 @@ class Directory {
   };
   /// Dead, but no control after this one might know it: it may still live there (nowhere: nobody
   /// has said so), an earlier life's end may be told, or it may be asked for again.
-  struct Condemned {
+  struct Tombstone {
     NodeId node;
     Epoch epoch = 0;
     std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
@@ -328,9 +328,9 @@ class Directory {
   bool is_unclaimed(const Name& name) const;
   void answer_waiting(Out& out, Time now);
   Unknown& unknown(ActorId id, Time now);
-  void condemn(const Actor& actor, bool may_live, Out& out, Stop how = Stop::for_good);
-  using AllCondemned = std::map<ActorId, Condemned>;
-  AllCondemned::iterator absolve(AllCondemned::iterator condemned, Out& out);
+  void add_tombstone(const Actor& actor, bool may_live, Out& out, Stop how = Stop::for_good);
+  using Tombstones = std::map<ActorId, Tombstone>;
+  Tombstones::iterator drop_tombstone(Tombstones::iterator tombstone, Out& out);
   void life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out);
   void node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
                   const std::set<ActorId>& ended, Out& out);
@@ -362,7 +362,7 @@ class Directory {
   std::set<std::pair<NodeId, Epoch>> awaited_;
   std::map<NodeId, std::uint64_t> registrations_;  ///< each one's last
   std::set<std::pair<Time, ActorId>> due_;         ///< every actor with a place_at
-  AllCondemned condemned_;
+  Tombstones tombstones_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_since_;
   Time all_heard_since_{};

@@ -61,8 +61,8 @@ bool Directory::is_over(ActorId id, const Actor& actor) const {
 }
 
 bool Directory::is_told_to_end(ActorId id) const {
-  const auto at = condemned_.find(id);
-  return at != condemned_.end() && at->second.node;
+  const auto at = tombstones_.find(id);
+  return at != tombstones_.end() && at->second.node;
 }
 
 Directory::Out Directory::on_job_ending(JobId job, Time now) {
@@ -115,9 +115,9 @@ void Directory::end_jobs(Out& out, Time now) {
           end_with_job(at->second, out);
         else
           end(at->second, Stop::gracefully, out);
-      } else if (const auto told = condemned_.find(id);
-                 kills && told != condemned_.end() && told->second.node) {
-        const Condemned& one = told->second;
+      } else if (const auto told = tombstones_.find(id);
+                 kills && told != tombstones_.end() && told->second.node) {
+        const Tombstone& one = told->second;
         out.after_sync.emplace_back(
             StopActorAt{one.node, one.epoch, id, one.life, false, kJobEnded, true});
       }

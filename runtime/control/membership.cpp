@@ -210,8 +210,8 @@ void Membership::heard(Node& node, Out& out, Time now) {
     node.record.state = NodeState::up;
     out.at_once.emplace_back(NodeHeard{id, node.record.epoch});
   }
-  if (node.condemned) {
-    node.condemned.reset();
+  if (node.fencing) {
+    node.fencing.reset();
     change_roster(out);
   }
 }
@@ -326,16 +326,16 @@ void Membership::examine(NodeId id, Out& out, Time now) {
   }
   if (node.closed_since) next_probe_ = std::min(next_probe_, node.next_probe);
   if (patient(now) < judges_from_) return;
-  if (silent >= options_.condemn_after && !node.condemned) condemn(node, out, now);
-  if (!node.condemned) return;
+  if (silent >= options_.fence_after && !node.fencing) begin_fencing(node, out, now);
+  if (!node.fencing) return;
   if (!majority_promised(node, now)) {
-    node.condemned->majority_since.reset();
-  } else if (!node.condemned->majority_since) {
-    node.condemned->majority_since = patient(now);
+    node.fencing->majority_since.reset();
+  } else if (!node.fencing->majority_since) {
+    node.fencing->majority_since = patient(now);
   }
   const bool nobody_carries_it =
-      node.condemned->majority_since &&
-      patient(now) - *node.condemned->majority_since >= options_.answers_run_out;
+      node.fencing->majority_since &&
+      patient(now) - *node.fencing->majority_since >= options_.answers_run_out;
   if (silent >= options_.dead_after &&
       (nobody_carries_it || TROUPE_MUTANT("membership.no_majority_needed")))
     declare_dead(id, "it was silent for 10 s", out, now);
@@ -343,36 +343,36 @@ void Membership::examine(NodeId id, Out& out, Time now) {
     declare_dead(id, "it was silent for 65 s, and most of the cluster with it", out, now);
 }
 
-void Membership::condemn(Node& node, Out& out, Time) {
-  node.condemned = Condemned{};
+void Membership::begin_fencing(Node& node, Out& out, Time) {
+  node.fencing = Fencing{};
   change_roster(out);
-  node.condemned->version = roster_.version;
+  node.fencing->version = roster_.version;
 }
 
-bool Membership::promised(NodeId voter, const Node& condemned, Time now) const {
-  if (voter == condemned.record.description.id) return false;
+bool Membership::promised(NodeId voter, const Node& fenced, Time now) const {
+  if (voter == fenced.record.description.id) return false;
   const auto at = nodes_.find(voter);
-  if (at != nodes_.end()) return at->second.roster_applied >= condemned.condemned->version;
+  if (at != nodes_.end()) return at->second.roster_applied >= fenced.fencing->version;
   const auto next = dead_since_.upper_bound({voter, ~Epoch{0}});
   if (next == dead_since_.begin() || std::prev(next)->first.first != voter) return true;
   return patient(now) - std::prev(next)->second >= options_.answers_run_out;
 }
 
-bool Membership::is_majority(const VoterList& list, const Node& condemned, Time now) const {
+bool Membership::is_majority(const VoterList& list, const Node& fenced, Time now) const {
   std::size_t count = 0;
-  for (const NodeId voter : list.voters) count += promised(voter, condemned, now) ? 1u : 0u;
+  for (const NodeId voter : list.voters) count += promised(voter, fenced, now) ? 1u : 0u;
   const std::size_t all = list.voters.size();
   return 2 * count > all ||
-         (2 * count == all && list.beside_control && promised(list.beside_control, condemned, now));
+         (2 * count == all && list.beside_control && promised(list.beside_control, fenced, now));
 }
 
-/// In every voter list that the condemned node may hold.
-bool Membership::majority_promised(const Node& condemned, Time now) const {
-  if (condemned.roster_sent == 0) return true;
-  auto from = voter_lists_.upper_bound(condemned.roster_low);
+/// In every voter list that the fenced node may hold.
+bool Membership::majority_promised(const Node& fenced, Time now) const {
+  if (fenced.roster_sent == 0) return true;
+  auto from = voter_lists_.upper_bound(fenced.roster_low);
   if (from != voter_lists_.begin()) --from;
-  for (auto at = from; at != voter_lists_.end() && at->first <= condemned.roster_sent; ++at)
-    if (!is_majority(at->second, condemned, now)) return false;
+  for (auto at = from; at != voter_lists_.end() && at->first <= fenced.roster_sent; ++at)
+    if (!is_majority(at->second, fenced, now)) return false;
   return true;
 }
 
@@ -409,11 +409,11 @@ Membership::VoterList Membership::choose_voters() const {
 
 void Membership::change_roster(Out& out) {
   ++roster_.version;
-  roster_.condemned.clear();
+  roster_.fenced.clear();
   for (const auto& [id, node] : nodes_)
-    if (node.condemned) roster_.condemned.emplace_back(id, node.record.epoch);
-  for (const auto& [life, since] : dead_since_) roster_.condemned.push_back(life);
-  std::sort(roster_.condemned.begin(), roster_.condemned.end());
+    if (node.fencing) roster_.fenced.emplace_back(id, node.record.epoch);
+  for (const auto& [life, since] : dead_since_) roster_.fenced.push_back(life);
+  std::sort(roster_.fenced.begin(), roster_.fenced.end());
   VoterList list = choose_voters();
   const bool new_list =
       list.voters != roster_.voters || list.beside_control != roster_.beside_control;
@@ -426,7 +426,7 @@ void Membership::change_roster(Out& out) {
     out.writes.put(numbered(kVotersPrefix, roster_.version), record.take());
     voter_lists_[roster_.version] = std::move(list);
   }
-  // Everybody must know the voters; who is condemned, only the voters (others with their
+  // Everybody must know the voters; who is fenced, only the voters (others with their
   // heartbeat).
   for (auto& [id, node] : nodes_) {
     const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), id);

@@ -21,9 +21,9 @@
 /// heartbeat
 ///   that was answered, which is no later than 10 s after control received its last one; unless a
 ///   majority of the voters (up to 15 members) tells it that control is gone and it is not
-///   condemned.
-/// - So control condemns a node at 6 s: it names it in the roster, and every voter that has applied
-///   this roster answers "condemned" from then on. When a majority has (of each voter list that the
+///   fenced.
+/// - So control fences a node at 6 s: it names it in the roster, and every voter that has applied
+///   this roster answers "fenced" from then on. When a majority has (of each voter list that the
 ///   node may know), and the answers given before have run out (3 s), nobody can carry the node any
 ///   more. Ties go to the side of the agent beside control.
 /// - Without such a majority control is itself the cut-off side: it declares nobody before the 60 s
@@ -95,7 +95,7 @@ struct Roster {
   std::uint64_t version = 0;
   std::vector<NodeId> voters;  ///< sorted
   NodeId beside_control;
-  std::vector<std::pair<NodeId, Epoch>> condemned;  ///< sorted; the lately dead too
+  std::vector<std::pair<NodeId, Epoch>> fenced;  ///< sorted; the lately dead too
 };
 struct Registered {
   Epoch epoch = 0;
@@ -166,7 +166,7 @@ struct MembershipOptions {
   Duration tick = std::chrono::milliseconds(250);
   Duration regularly = std::chrono::seconds(2);  ///< heartbeats come every second
   Duration suspect_after = std::chrono::seconds(3);
-  Duration condemn_after = std::chrono::seconds(5);
+  Duration fence_after = std::chrono::seconds(5);
   Duration dead_after = std::chrono::seconds(10);
   /// How long an agent may use an answer of a peer and doubt it afterwards (SelfFencing's), plus a
   /// margin.
@@ -234,7 +234,7 @@ class Membership {
   Epoch control_epoch() const noexcept { return control_epoch_; }
 
  private:
-  struct Condemned {
+  struct Fencing {
     std::uint64_t version = 0;           ///< of the roster that names it first
     std::optional<Time> majority_since;  ///< on the patient clock
   };
@@ -243,7 +243,7 @@ class Membership {
     Time heard{};  ///< on the patient clock
     /// It may hold any roster from `low` (applied, or the first one sent) to `sent` (0: none).
     std::uint64_t roster_low = 0, roster_applied = 0, roster_sent = 0;
-    std::optional<Condemned> condemned;
+    std::optional<Fencing> fencing;
     std::optional<Time> closed_since;
     Time next_probe{};
     Duration probe_wait{};  ///< after the next one
@@ -263,10 +263,10 @@ class Membership {
     std::vector<NodeId> voters;
     NodeId beside_control;
   };
-  void condemn(Node& node, Out& out, Time now);
-  bool majority_promised(const Node& condemned, Time now) const;
-  bool promised(NodeId voter, const Node& condemned, Time now) const;
-  bool is_majority(const VoterList& list, const Node& condemned, Time now) const;
+  void begin_fencing(Node& node, Out& out, Time now);
+  bool majority_promised(const Node& fenced, Time now) const;
+  bool promised(NodeId voter, const Node& fenced, Time now) const;
+  bool is_majority(const VoterList& list, const Node& fenced, Time now) const;
   void add_node(const RegisterNode& message, Out& out, Time now);
   void welcome(Node& node, std::uint64_t number, bool again, Out& out, Time now);
   void change_roster(Out& out);
@@ -282,7 +282,7 @@ class Membership {
   Roster roster_;
   /// Lists that some node may still act on, by the first roster version that had them.
   std::map<std::uint64_t, VoterList> voter_lists_;
-  /// On the patient clock. They stay condemned in the roster for as long as an agent might carry
+  /// On the patient clock. They stay fenced in the roster for as long as an agent might carry
   /// on, and their answers to others run out too.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
   std::map<Epoch, Dead> tombstones_;

@@ -36,10 +36,10 @@ void write(schema::Roster::Builder out, const Roster& m) {
   auto voters = out.initVoters(checked(m.voters.size(), kMaxRows));
   for (unsigned i = 0; i < voters.size(); ++i) fields::write(voters[i], m.voters[i]);
   fields::write(out.initBesideControl(), m.beside_control);
-  auto condemned = out.initCondemned(checked(m.condemned.size(), kMaxRows));
-  for (unsigned i = 0; i < condemned.size(); ++i) {
-    fields::write(condemned[i].initNode(), m.condemned[i].first);
-    condemned[i].setEpoch(m.condemned[i].second);
+  auto fenced = out.initFenced(checked(m.fenced.size(), kMaxRows));
+  for (unsigned i = 0; i < fenced.size(); ++i) {
+    fields::write(fenced[i].initNode(), m.fenced[i].first);
+    fenced[i].setEpoch(m.fenced[i].second);
   }
 }
 void read(schema::Roster::Reader in, Roster& m) {
@@ -48,11 +48,11 @@ void read(schema::Roster::Reader in, Roster& m) {
   m.voters.resize(bounded(voters.size(), kMaxRows, "voters"));
   for (unsigned i = 0; i < voters.size(); ++i) fields::read(voters[i], m.voters[i]);
   fields::read(in.getBesideControl(), m.beside_control);
-  const auto condemned = in.getCondemned();
-  m.condemned.resize(bounded(condemned.size(), kMaxRows, "condemned"));
-  for (unsigned i = 0; i < condemned.size(); ++i) {
-    fields::read(condemned[i].getNode(), m.condemned[i].first);
-    m.condemned[i].second = condemned[i].getEpoch();
+  const auto fenced = in.getFenced();
+  m.fenced.resize(bounded(fenced.size(), kMaxRows, "fenced"));
+  for (unsigned i = 0; i < fenced.size(); ++i) {
+    fields::read(fenced[i].getNode(), m.fenced[i].first);
+    m.fenced[i].second = fenced[i].getEpoch();
   }
 }
 
@@ -339,13 +339,13 @@ void write(schema::ControlAnswer::Builder out, const ControlAnswer& m) {
   fields::write(out.initNode(), m.node);
   out.setNumber(m.number);
   out.setHearsControl(m.hears_control);
-  out.setCondemned(m.condemned);
+  out.setFenced(m.fenced);
 }
 void read(schema::ControlAnswer::Reader in, ControlAnswer& m) {
   fields::read(in.getNode(), m.node);
   m.number = in.getNumber();
   m.hears_control = in.getHearsControl();
-  m.condemned = in.getCondemned();
+  m.fenced = in.getFenced();
 }
 
 /// Picks the member of the union by the type of the message.

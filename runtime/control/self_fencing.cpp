@@ -143,8 +143,8 @@ SelfFencing::Out SelfFencing::on_ask(const AskControl& message, Time now) {
   answer.node = self_;
   answer.number = message.number;
   answer.hears_control = hears_control(now);
-  answer.condemned = std::binary_search(roster_.condemned.begin(), roster_.condemned.end(),
-                                        std::pair<NodeId, Epoch>(message.node, message.epoch));
+  answer.fenced = std::binary_search(roster_.fenced.begin(), roster_.fenced.end(),
+                                     std::pair<NodeId, Epoch>(message.node, message.epoch));
   out.emplace_back(SendToPeer{message.node, answer});
   return out;
 }
@@ -156,11 +156,11 @@ SelfFencing::Out SelfFencing::on_answer(const ControlAnswer& message, Time now) 
   if (exited_ || asked == asks_.end()) return out;
   Answer& answer = answers_[message.node];
   if (asked->second >= answer.asked)
-    answer = {asked->second, message.hears_control, message.condemned};
+    answer = {asked->second, message.hears_control, message.fenced};
   return out;
 }
 
-/// A majority of the voters says that control is gone and that we are not condemned.
+/// A majority of the voters says that control is gone and that we are not fenced.
 bool SelfFencing::carried(Time now) const {
   if (now - contact_ >= options_.carry_on) return false;
   std::size_t count = 0;
@@ -170,7 +170,7 @@ bool SelfFencing::carried(Time now) const {
     if (!counts) {
       const auto answer = answers_.find(voter);
       if (answer == answers_.end() || now - answer->second.asked >= options_.answer_lasts) continue;
-      if (answer->second.condemned && !TROUPE_MUTANT("fencing.ignores_condemnation")) return false;
+      if (answer->second.fenced && !TROUPE_MUTANT("fencing.ignores_fenced")) return false;
       // Within the first 10 s a peer that hears control means that we are the ones cut off; later,
       // that control is back.
       if (answer->second.hears_control && !rejoin_since_) return false;
@@ -241,7 +241,7 @@ void SelfFencing::judge(Out& out, Time now) {
   if (now < until_ || roster_.version == 0) in_time_ = now;
   if (now - contact_ < options_.exit_after || carried(now)) return;
   // Carried on, or without a roster, until a moment ago: control, which is back and may have
-  // condemned us meanwhile, takes that back when it hears us.
+  // fenced us meanwhile, takes that back when it hears us.
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
   overdue_ += std::min(stood, options_.answer_lasts);
   if (overdue_ < options_.exit_after && may_prove_itself(now)) return;
@@ -258,11 +258,11 @@ std::string SelfFencing::why_fenced(Time now) const {
   if (!stood_still && now - contact_ >= options_.carry_on)
     return "control was away for longer than this node carries on";
   std::size_t answered = 0;
-  bool condemned = false, heard = false;
+  bool fenced = false, heard = false;
   for (const auto& [voter, answer] : answers_) {
     if (now - answer.asked >= options_.answer_lasts) continue;
     ++answered;
-    condemned = condemned || answer.condemned;
+    fenced = fenced || answer.fenced;
     heard = heard || answer.hears_control;
   }
   std::string why = "this node is cut off from control, and its actors may be started elsewhere: ";
@@ -271,7 +271,7 @@ std::string SelfFencing::why_fenced(Time now) const {
            std::to_string(
                std::chrono::duration_cast<std::chrono::milliseconds>(stood_.length).count()) +
            " ms, and control has not answered since";
-  if (condemned) return why + "control had not heard it for so long that it gave this node up";
+  if (fenced) return why + "control had not heard it for so long that it gave this node up";
   if (heard) return why + "others hear control";
   const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), self_);
   return why + std::to_string(answered) + " of " +

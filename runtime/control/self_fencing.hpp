@@ -8,7 +8,7 @@
 ///
 /// Contact is the time at which the last answered heartbeat was *sent*. At 3 s without contact the
 /// voters are asked twice a second. Cut off, when a peer hears control or says that we are
-/// condemned, or when fewer than half of the voters answer (a tie goes to the side of the agent
+/// fenced, or when fewer than half of the voters answer (a tie goes to the side of the agent
 /// beside control): actor calls are refused from 8 s and the agent exits at 10 s. Otherwise control
 /// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so; when they
 /// do not any more, refuse, and exit 2.5 s later unless control has answered. Who was registered
@@ -32,7 +32,7 @@
 
 namespace troupe::control {
 
-/// Agent -> voters: do you hear control, and are we condemned?
+/// Agent -> voters: do you hear control, and are we fenced?
 struct AskControl {
   NodeId node;
   Epoch epoch = 0;
@@ -42,7 +42,7 @@ struct ControlAnswer {
   NodeId node;  ///< who answers
   std::uint64_t number = 0;
   bool hears_control = false;
-  bool condemned = false;
+  bool fenced = false;
 };
 
 struct SendToControl {
@@ -125,7 +125,7 @@ class SelfFencing {
  private:
   struct Answer {
     Time asked{};
-    bool hears_control = false, condemned = false;
+    bool hears_control = false, fenced = false;
   };
   /// The contact is one since the machine slept last.
   bool is_fresh() const noexcept { return contact_ >= woke_; }

@@ -146,10 +146,10 @@ struct Roster {
   version @0 :UInt64;
   voters @1 :List(Id);         # sorted; at most 4096
   besideControl @2 :Id;
-  condemned @3 :List(Condemned);  # sorted; at most 4096
+  fenced @3 :List(Fenced);  # sorted; at most 4096
 }
 
-struct Condemned {
+struct Fenced {
   node @0 :Id;
   epoch @1 :UInt64;
 }
@@ -497,7 +497,7 @@ struct ListReply {
 # --- between agents ---
 
 struct AskControl {
-  # Agent -> voter, answered by ControlAnswer: do you hear control, and am I condemned?
+  # Agent -> voter, answered by ControlAnswer: do you hear control, and am I fenced?
   epoch @0 :UInt64;
   number @1 :UInt64;
   node @2 :Id;  # the asker; refused when the connection knows it by another name
@@ -506,6 +506,6 @@ struct AskControl {
 struct ControlAnswer {
   number @0 :UInt64;
   hearsControl @1 :Bool;
-  condemned @2 :Bool;
+  fenced @2 :Bool;
   node @3 :Id;  # who answers; likewise
 }

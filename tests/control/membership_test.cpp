@@ -130,10 +130,10 @@ TEST(Membership, ASuspectThatSpeaksIsForgiven) {
   c.join(3);
   c.mute = {3};
   c.pass(8s, 3);
-  EXPECT_EQ(c.members.roster().condemned.size(), 1u);
+  EXPECT_EQ(c.members.roster().fenced.size(), 1u);
   c.mute = {};
   c.pass(30s, 3);
-  EXPECT_TRUE(c.members.roster().condemned.empty());
+  EXPECT_TRUE(c.members.roster().fenced.empty());
   EXPECT_EQ(pick<NodeHeard>(c.events).size(), 1u);
   EXPECT_TRUE(pick<NodeDead>(c.events).empty());
 }
@@ -361,7 +361,7 @@ TEST(Membership, AStandstillOfControlIsNobodysSilence) {
     c.now += 70s;  // with all others; then it hears that a connection has closed
     if (tick_first) c.run(c.members.on_tick(c.now));
     c.run(c.members.on_closed(node_id(3), c.now));
-    EXPECT_TRUE(c.members.roster().condemned.empty());
+    EXPECT_TRUE(c.members.roster().fenced.empty());
     c.run(c.members.on_tick(c.now));
     c.pass(5s, 3);
     EXPECT_TRUE(pick<NodeDead>(c.events).empty());
@@ -418,7 +418,7 @@ TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
     c.pass(250ms, 4);
   }
   EXPECT_TRUE(pick<NodeDead>(c.events).empty());
-  EXPECT_TRUE(c.members.roster().condemned.empty());
+  EXPECT_TRUE(c.members.roster().fenced.empty());
 }
 
 // --- the agent's side
@@ -480,13 +480,13 @@ TEST(SelfFencing, AloneItRefusesAtEightAndExitsAtTen) {
   EXPECT_TRUE(a.exits());
 }
 
-TEST(SelfFencing, APeerThatHearsControlOrACondemnationEndsIt) {
-  for (const bool condemned : {false, true}) {
+TEST(SelfFencing, APeerThatHearsControlOrThatItIsFencedEndsIt) {
+  for (const bool fenced : {false, true}) {
     Agent a;
     a.registered();
     ControlAnswer answer;
-    answer.hears_control = !condemned;
-    answer.condemned = condemned;
+    answer.hears_control = !fenced;
+    answer.fenced = fenced;
     a.pass(9s, answer);
     EXPECT_FALSE(a.self_fencing.may_serve(a.now));
     a.pass(2s, answer);
@@ -494,21 +494,21 @@ TEST(SelfFencing, APeerThatHearsControlOrACondemnationEndsIt) {
   }
 }
 
-TEST(SelfFencing, WhoWasCondemnedBeforeControlFellSilentMustNotCarryOn) {
+TEST(SelfFencing, WhoWasFencedBeforeControlFellSilentMustNotCarryOn) {
   // Control had not heard it for 5 s, told the voters, and was stopped before it heard it again. It
   // may wake and declare it dead at any moment, by the promise that the voters have given.
   Agent a;
   a.registered();
   a.pass(6s, std::nullopt);
   ControlAnswer promised;
-  promised.condemned = true;
+  promised.fenced = true;
   a.pass(5s, promised);
   EXPECT_TRUE(a.exits());
 }
 
 TEST(SelfFencing, ItSaysByWhichRuleItEnds) {
-  ControlAnswer condemned, hears;
-  condemned.condemned = hears.hears_control = true;
+  ControlAnswer fenced, hears;
+  fenced.fenced = hears.hears_control = true;
   const auto why = [](Duration carried, std::optional<ControlAnswer> then, Duration stands) {
     Agent a;
     a.registered();
@@ -520,7 +520,7 @@ TEST(SelfFencing, ItSaysByWhichRuleItEnds) {
   const auto says = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_TRUE(says(why(1s, condemned, 0s), "it gave this node up"));
+  EXPECT_TRUE(says(why(1s, fenced, 0s), "it gave this node up"));
   EXPECT_TRUE(says(why(1s, hears, 0s), "others hear control"));
   EXPECT_TRUE(says(why(1s, std::nullopt, 0s), "0 of 2 other nodes that vote answer"));
   EXPECT_TRUE(says(why(9s, std::nullopt, 3s), "it stood still itself for 3250 ms"));
@@ -630,21 +630,21 @@ TEST(SelfFencing, AnAnswerToAnOldRequestEndsNobodyWhoIsCarriedOn) {
   EXPECT_FALSE(a.exits());
 }
 
-TEST(SelfFencing, WhoIsCondemnedWhileCarriedOnHasAMomentToReachControl) {
+TEST(SelfFencing, WhoIsFencedWhileCarriedOnHasAMomentToReachControl) {
   for (const bool reaches : {true, false}) {
     Agent a;
     a.registered();
     a.pass(12s, ControlAnswer{});
-    ControlAnswer condemned;  // control is back, and has heard the others first
-    condemned.hears_control = condemned.condemned = true;
-    a.pass(2s, condemned);
+    ControlAnswer fenced;  // control is back, and has heard the others first
+    fenced.hears_control = fenced.fenced = true;
+    a.pass(2s, fenced);
     EXPECT_FALSE(a.exits());
     EXPECT_FALSE(a.self_fencing.may_serve(a.now)) << "it may be declared dead";
     a.take(a.self_fencing.on_closed(a.now));
     if (reaches)
       a.take(a.self_fencing.on_registered({7, 1, SessionId{2, 1}, a.last_number}, a.now));
     EXPECT_EQ(a.self_fencing.may_serve(a.now), reaches);
-    a.pass(1s, condemned);
+    a.pass(1s, fenced);
     EXPECT_EQ(a.exits(), !reaches);
   }
 }

@@ -182,7 +182,7 @@ void each(F& f, HeartbeatAnswer& m) {
 template <class F>
 void each(F& f, Roster& m) {
   f("version", m.version), f("voters", m.voters), f("beside_control", m.beside_control);
-  f("condemned", m.condemned);
+  f("fenced", m.fenced);
 }
 template <class F>
 void each(F& f, Fence& m) {
@@ -260,7 +260,7 @@ void each(F& f, AskControl& m) {
 template <class F>
 void each(F& f, ControlAnswer& m) {
   f("node", m.node), f("number", m.number), f("hears_control", m.hears_control);
-  f("condemned", m.condemned);
+  f("fenced", m.fenced);
 }
 
 }  // namespace troupe::control

@@ -163,8 +163,8 @@ TEST(MembershipSimulation, ACutOffAgentRefusesAtEightAndExitsAtTen) {
 }
 
 TEST(MembershipSimulation, PlantedBugsAreFound) {
-  for (const char* bug : {"membership.no_majority_needed", "fencing.minority_carries_on",
-                          "fencing.ignores_condemnation"}) {
+  for (const char* bug :
+       {"membership.no_majority_needed", "fencing.minority_carries_on", "fencing.ignores_fenced"}) {
     const auto seeds = sim::seeds_to_find(bug, 3000, run_random);
     EXPECT_NE(seeds, 0u) << bug;
     std::printf("%s: found by seed %llu\n", bug, static_cast<unsigned long long>(seeds));
