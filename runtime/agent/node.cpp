@@ -138,7 +138,7 @@ Node::Node(NodeOptions options)
       lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
-  lines_.emplace_back();  // line 0 is never used
+  slots_.emplace_back();  // slot 0 is never used
   named_.start(id_);
   location_query_.start(id_);
   open_spiller();
@@ -154,7 +154,7 @@ Node::Node(NodeOptions options, process::AgentConfig config)
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
       actors_(*this, to_network_, id_) {
-  lines_.emplace_back();
+  slots_.emplace_back();
   named_.start(id_);
   location_query_.start(id_);
   open_spiller();
@@ -192,11 +192,11 @@ Node::Process* Node::find(ProcessIndex index) {
   return found == processes_.end() || found->second->doomed ? nullptr : found->second.get();
 }
 
-std::uint32_t Node::take_line() {
-  for (std::uint32_t line = 1; line < lines_.size(); ++line)
-    if (lines_[line].process == 0) return line;
-  lines_.emplace_back();
-  return static_cast<std::uint32_t>(lines_.size() - 1);
+std::uint32_t Node::take_slot() {
+  for (std::uint32_t slot = 1; slot < slots_.size(); ++slot)
+    if (slots_[slot].process == 0) return slot;
+  slots_.emplace_back();
+  return static_cast<std::uint32_t>(slots_.size() - 1);
 }
 
 void Node::loop() {
@@ -346,14 +346,14 @@ void Node::prepare_memory(bool idle) {
 
 void Node::drain_bell() {
   // Until nothing is ready: settle() relies on everything published before having been read.
-  for (int pass = 0; pass < 1000 && bell_.take(ready_lines_); ++pass) {
-    for (const std::uint32_t line : ready_lines_)
-      each_line_of_mark(line, lines_.size(), [this](std::uint32_t at) { drain_line(at); });
+  for (int pass = 0; pass < 1000 && bell_.take(ready_slots_); ++pass) {
+    for (const std::uint32_t slot : ready_slots_)
+      each_slot_of_mark(slot, slots_.size(), [this](std::uint32_t at) { drain_slot(at); });
   }
 }
 
-void Node::drain_line(std::uint32_t line) {
-  const Line whose = lines_[line];
+void Node::drain_slot(std::uint32_t slot) {
+  const Slot whose = slots_[slot];
   if (whose.process == 0) return;
   if (whose.alias != 0) {
     const auto proxy = proxies_.find({whose.process, whose.alias});
@@ -453,13 +453,13 @@ void Node::bury(Process& process) {
   info.origin.node = options_.name;
   const Error reason(std::move(info));
   std::set<ProcessIndex> peers;
-  for (const auto& [peer, line] : process.peers) {
+  for (const auto& [peer, slot] : process.peers) {
     peers.insert(peer);
     const auto at = processes_.find(peer);
     if (at == processes_.end() || peer == index) continue;
     Process& other = *at->second;
     if (find(peer) != nullptr) send(other, wire::PeerDied{index, process.reason});
-    other.lines.give_back(other.peers.extract(index).mapped());  // also when it is not buried yet
+    other.slots.give_back(other.peers.extract(index).mapped());  // also when it is not buried yet
   }
   remote_.process_died(index, process.reason);
   actors_.worker_died(index, reason);
@@ -476,7 +476,7 @@ void Node::bury(Process& process) {
   location_query_.process_died(index);
   forget_asks(process);
   if (process.store_index != 0) host_->process_died(process.store_index);
-  if (process.line != 0) lines_[process.line] = {};
+  if (process.slot != 0) slots_[process.slot] = {};
   processes_.erase(index);
 }
 

@@ -15,9 +15,9 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
+#include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
-#include "troupe/runtime/agent/lines.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/location_query.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
@@ -93,8 +93,8 @@ class Node final : private ReferenceTable::Out,
     process::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t line = 0;                ///< of its channel, in our doorbell
-    Lines lines{2};                        ///< in its doorbell: 0 is the socket, 1 this agent
+    std::uint32_t slot = 0;                ///< of its channel, in our doorbell
+    DoorbellSlots slots{2};                ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;         ///< 0: it has no tables
     JobId job;                             ///< that it works for
     scheduling::JobNumber job_number = 0;  ///< of this node
@@ -114,7 +114,7 @@ class Node final : private ReferenceTable::Out,
     Talker speaks_as = Talker::stranger;
     std::uint64_t objections = 0;  ///< to what it has said
     std::string reason;
-    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their lines there
+    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their slots there
     std::vector<std::uint32_t> sites;   ///< its numbers of call sites → those of our accounting
     std::optional<wire::Shape> leased;  ///< a worker's lease, as it was told last
     QuotaWait at_quota;                 ///< it asks in vain, its job having enough
@@ -155,8 +155,8 @@ class Node final : private ReferenceTable::Out,
     ProcessIndex process = 0, alias = 0;
     NodeId node;
     ProcessIndex holder = 0;     ///< that node, in the life that it had then: whose counts refs are
-    std::uint32_t line = 0;      ///< in our doorbell
-    std::uint32_t its_line = 0;  ///< in the process's
+    std::uint32_t slot = 0;      ///< in our doorbell
+    std::uint32_t its_slot = 0;  ///< in the process's
     ring::Channel channel;
     std::uint64_t pushed = 0;  ///< frames that arrived
     struct Ending {
@@ -167,8 +167,8 @@ class Node final : private ReferenceTable::Out,
   };
   using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;
   using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
-  /// Whose ring a line of our doorbell is: a process's, or a proxy's.
-  struct Line {
+  /// Whose ring a slot of our doorbell is: a process's, or a proxy's.
+  struct Slot {
     ProcessIndex process = 0, alias = 0;
   };
   /// What one pass of the loop waits for.
@@ -211,7 +211,7 @@ class Node final : private ReferenceTable::Out,
   void prepare_memory(bool idle);
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
-  void drain_line(std::uint32_t line);
+  void drain_slot(std::uint32_t slot);
   void drain_ring(Process& process);
   void drain_socket(Process& process);
   void on_timer();
@@ -220,7 +220,7 @@ class Node final : private ReferenceTable::Out,
   Process* find(ProcessIndex index);
   bool has_unread() const;
   bool settle();
-  std::uint32_t take_line();
+  std::uint32_t take_slot();
   Time next_deadline() const;
 
   /// What the spiller answers.
@@ -576,7 +576,7 @@ class Node final : private ReferenceTable::Out,
   bool holds_answers_ = false;  ///< of actors, among those
   bool halts_actors_ = false;
   SleepClock sleep_;
-  std::vector<Line> lines_;                ///< by our doorbell line
+  std::vector<Slot> slots_;                ///< by our doorbell slot
   std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
@@ -591,7 +591,7 @@ class Node final : private ReferenceTable::Out,
   ProcessIndex driver_ = 0;
   bool over_ = false;
   std::string over_why_;
-  std::vector<std::uint32_t> ready_lines_;
+  std::vector<std::uint32_t> ready_slots_;
   PollSet poll_set_;
   wire::FrameWriter writer_;
   std::array<std::byte, process::kMaxPacket> packet_;

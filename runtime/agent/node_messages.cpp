@@ -35,7 +35,7 @@ void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<
   if (to.doomed) return;
   if (!to.socket.send(writer_.encode(message), descriptors))
     return break_off(to, "its connection closed");
-  if (to.bell) to.bell->ring(wire::kSocketLine);
+  if (to.bell) to.bell->ring(wire::kSocketSlot);
 }
 
 void Node::refuse(Process& to, const std::string& why) {
@@ -47,13 +47,13 @@ void Node::refuse(Process& to, const std::string& why) {
 /// message that names it. Without one, `b` ends, and `a` is told so.
 void Node::connect(Process& a, Process& b) {
   if (a.peers.count(b.index) != 0) return;
-  const std::uint32_t line_a = a.peers[b.index] = a.lines.take();
-  const std::uint32_t line_b = b.peers[a.index] = b.lines.take();
+  const std::uint32_t slot_a = a.peers[b.index] = a.slots.take();
+  const std::uint32_t slot_b = b.peers[a.index] = b.slots.take();
   auto memory = ring::ChannelMemory::create();
   if (!memory) return break_off(b, memory.error().message());
-  send_with(a, wire::Channel{b.index, 0, line_a, line_b},
+  send_with(a, wire::Channel{b.index, 0, slot_a, slot_b},
             {memory->fd(), b.bell->memory_fd(), b.bell->event_fd()});
-  send_with(b, wire::Channel{a.index, 1, line_b, line_a},
+  send_with(b, wire::Channel{a.index, 1, slot_b, slot_a},
             {memory->fd(), a.bell->memory_fd(), a.bell->event_fd()});
 }
 
@@ -169,8 +169,8 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
     return refuse(from, why);
   }
   from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
-  from.line = take_line();
-  lines_[from.line] = {from.index, 0};
+  from.slot = take_slot();
+  slots_[from.slot] = {from.index, 0};
   from.store_index = membership->process;
   from.introduced = true;
   from.speaks_as = is_worker ? Talker::worker : Talker::driver;
@@ -179,8 +179,8 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   welcome.node = id_;
   welcome.node_name = options_.name;
   welcome.process = from.index;
-  welcome.my_line = 1;
-  welcome.agent_line = from.line;
+  welcome.my_slot = 1;
+  welcome.agent_slot = from.slot;
   welcome.cpus = static_cast<std::uint32_t>(std::max(1.0, options_.cpus));
   welcome.job = from.job;
   send_with(from, welcome, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});

@@ -66,17 +66,17 @@ void Node::open_proxy(ProcessIndex index, ProcessIndex alias, NodeId node) {
   proxy.alias = alias;
   proxy.node = node;
   proxy.holder = index_of(node);
-  proxy.line = take_line();
-  lines_[proxy.line] = {index, alias};
+  proxy.slot = take_slot();
+  slots_[proxy.slot] = {index, alias};
   wire::Channel channel;
   channel.peer = alias;
   channel.side = 1;
-  channel.my_line = proxy.its_line = process->lines.take();
-  channel.peer_line = proxy.line;
+  channel.my_slot = proxy.its_slot = process->slots.take();
+  channel.peer_slot = proxy.slot;
   channel.remote = true;
   channel.holder = proxy.holder;
   send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
-  proxy.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_line);
+  proxy.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_slot);
   proxy.channel.close_fd();
 }
 
@@ -98,11 +98,11 @@ void Node::close_proxy(ProcessIndex process, ProcessIndex alias, const std::stri
 void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
   ProxyChannel& proxy = at->second;
   if (Process* process = find(proxy.process)) {
-    if (!proxy.channel.flush() && !at_once) return;  // its line rings when there is room
+    if (!proxy.channel.flush() && !at_once) return;  // its slot rings when there is room
     send(*process, wire::PeerDied{proxy.alias, proxy.ending->reason, proxy.ending->started});
-    process->lines.give_back(proxy.its_line);
+    process->slots.give_back(proxy.its_slot);
   }
-  lines_[proxy.line] = {};
+  slots_[proxy.slot] = {};
   stalled_.erase(at->first);
   if (auto closed = proxies_.extract(at); find(closed.key().first) != nullptr)
     closed_.insert(std::move(closed));

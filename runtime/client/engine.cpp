@@ -184,9 +184,9 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   auto memory = ring::ChannelMemory::attach(std::move(descriptors[0])).value();
   auto bell = std::make_shared<ring::Doorbell>(
       ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2])).value());
-  agent_ = ring::Channel(std::move(memory), 1, std::move(bell), welcome.agent_line);
+  agent_ = ring::Channel(std::move(memory), 1, std::move(bell), welcome.agent_slot);
   agent_.close_fd();
-  agent_line_ = welcome.my_line;
+  agent_slot_ = welcome.my_slot;
   node_ = welcome.node;
   node_name_ = welcome.node_name;
   process_ = welcome.process;

@@ -205,7 +205,7 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t process = 0;
     std::uint64_t holder = 0;  ///< who counts as holder of refs sent there
     bool remote = false;       ///< lives on another node; the agent carries its frames
-    std::uint32_t line = 0;    ///< of ours
+    std::uint32_t slot = 0;    ///< of ours
     ring::Channel channel;
     /// Of the next frame.
     Receiver receiver() const noexcept {
@@ -227,7 +227,7 @@ class ClientEngine final : public detail::Engine,
     detail::ObjectHandle object;
     bool on_executor = true;  ///< false: fires at once, under the lock
   };
-  /// It comes on the line of a peer whose end is not known here yet.
+  /// It comes on the slot of a peer whose end is not known here yet.
   struct PendingChannel {
     wire::Channel message;
     std::vector<Fd> descriptors;
@@ -274,7 +274,7 @@ class ClientEngine final : public detail::Engine,
 
   // incoming (engine_messages.cpp)
   void drain_socket();
-  void drain_line(std::uint32_t line, Time now);
+  void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
   bool take_plain(Peer& peer, BlobView frame, Time now);
@@ -465,7 +465,7 @@ class ClientEngine final : public detail::Engine,
   process::LocalSocket socket_;
   ring::Doorbell bell_;
   ring::Channel agent_;
-  std::uint32_t agent_line_ = 0;
+  std::uint32_t agent_slot_ = 0;
   NodeId node_;
   std::string node_name_;
   std::uint64_t process_ = 0;
@@ -500,14 +500,14 @@ class ClientEngine final : public detail::Engine,
   std::deque<Woken> woken_;
   bool waking_ = false;                       ///< a waiter runs, or is not to run yet
   std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
-  std::vector<std::unique_ptr<Peer>> lines_;  ///< by my doorbell line
+  std::vector<std::unique_ptr<Peer>> slots_;  ///< by my doorbell slot
   std::map<std::uint64_t, Peer*> peers_;
   WakeupCoalescer wakeups_;                      ///< a worker's callers
   Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
   Peer* last_peer_ = nullptr;                    ///< the last one to speak, and not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
-  std::deque<PendingChannel> pending_channels_;  ///< in order, for each line
+  std::deque<PendingChannel> pending_channels_;  ///< in order, for each slot
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   SchedulingClasses classes_;
@@ -533,7 +533,7 @@ class ClientEngine final : public detail::Engine,
   std::optional<std::string> node_gpus_;  ///< what CUDA_VISIBLE_DEVICES said at first
   bool gpus_told_ = false;                ///< and its environment does not say so yet
   std::optional<wire::Shape> leased_;     ///< what that lease reserves, once the agent has said so
-  std::vector<std::uint32_t> ready_lines_;
+  std::vector<std::uint32_t> ready_slots_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;                                                        ///< scratch
   wire::Reply plain_reply_;                                                       ///< scratch

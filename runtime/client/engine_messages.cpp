@@ -36,10 +36,10 @@ Time ClientEngine::drain(Time now) {
   if (socket_ready_.load(std::memory_order_acquire) &&
       socket_ready_.exchange(false, std::memory_order_acq_rel))
     drain_socket();
-  while (bell_.take(ready_lines_)) {
-    std::vector<std::uint32_t> lines = std::exchange(ready_lines_, {});
-    for (const std::uint32_t line : lines) drain_line(line, now);
-    ready_lines_ = std::move(lines);  // its room serves again
+  while (bell_.take(ready_slots_)) {
+    std::vector<std::uint32_t> slots = std::exchange(ready_slots_, {});
+    for (const std::uint32_t slot : slots) drain_slot(slot, now);
+    ready_slots_ = std::move(slots);  // its room serves again
   }
   agent_.flush();
   if (now >= next_tick_) {
@@ -79,13 +79,13 @@ void ClientEngine::drain_socket() {
   }
 }
 
-void ClientEngine::drain_line(std::uint32_t line, Time now) {
-  if (line == wire::kSocketLine) {
+void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
+  if (slot == wire::kSocketSlot) {
     drain_socket();
-  } else if (line == agent_line_) {
+  } else if (slot == agent_slot_) {
     drain_agent(now);
-  } else if (line < lines_.size() && lines_[line]) {
-    drain_peer(*lines_[line], now);
+  } else if (slot < slots_.size() && slots_[slot]) {
+    drain_peer(*slots_[slot], now);
   }
 }
 
@@ -153,7 +153,7 @@ bool ClientEngine::names_memory(const wire::CallMessage& message) {
 
 bool ClientEngine::drain_watched(Time now) {
   if (!bell_.only_watched()) return false;
-  drain_line(bell_.watched_line(), now);
+  drain_slot(bell_.watched_slot(), now);
   return true;
 }
 
@@ -164,7 +164,7 @@ bool ClientEngine::watch_peer() noexcept {
   if (bell_.watched() == &heard->channel.input()) {
     heard_others_ = 0;
   } else if (bell_.watched() == nullptr || ++heard_others_ == kWatchAfterMessages) {
-    bell_.watch(heard->line, heard->channel.input());
+    bell_.watch(heard->slot, heard->channel.input());
     heard_others_ = 0;
   }
   return true;
@@ -197,16 +197,16 @@ ClientEngine::Peer* ClientEngine::find_peer(std::uint64_t process) {
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
   // Without it who waits for its other side would wait for ever.
-  if (message.my_line >= ring::kMaxLines)
+  if (message.my_slot >= ring::kMaxSlots)
     return agent_gone(
-        "this process talks to " + std::to_string(ring::kMaxLines - 2) +
+        "this process talks to " + std::to_string(ring::kMaxSlots - 2) +
         " others at once, workers and actors, which is the most: let go of actors, or "
         "let tasks call some of them");
   if (descriptors.size() != 3 || message.side > 1)
     return agent_gone("the node's agent sent a broken channel");
   if (dead_peers_.erase(message.peer) != 0) return;
-  if (lines_.size() <= message.my_line) lines_.resize(message.my_line + 1);
-  if (lines_[message.my_line]) {  // word of its last peer's end is on its way, by the ring
+  if (slots_.size() <= message.my_slot) slots_.resize(message.my_slot + 1);
+  if (slots_[message.my_slot]) {  // word of its last peer's end is on its way, by the ring
     pending_channels_.push_back({message, std::move(descriptors)});
     return;
   }
@@ -218,16 +218,16 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   auto peer = std::make_unique<Peer>();
   peer->process = message.peer;
   peer->remote = message.remote;
-  peer->line = message.my_line;
+  peer->slot = message.my_slot;
   peer->holder = message.holder != 0 ? message.holder : message.peer;
   peer->channel =
       ring::Channel(std::move(*memory), static_cast<int>(message.side),
-                    std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_line);
+                    std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_slot);
   peer->channel.close_fd();
   peers_[message.peer] = peer.get();
-  lines_[message.my_line] = std::move(peer);
+  slots_[message.my_slot] = std::move(peer);
   const Time now = steady_now();
-  drain_line(message.my_line, now);  // frames may have come before we knew the line
+  drain_slot(message.my_slot, now);  // frames may have come before we knew the slot
   std::vector<PendingGrant> waiting;
   waiting.swap(pending_grants_);
   for (const auto& pending : waiting) {
@@ -320,11 +320,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     take_back_waiting(peer);
     tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   }
-  const std::uint32_t line = peer.line;
-  lines_[line].reset();
+  const std::uint32_t slot = peer.slot;
+  slots_[slot].reset();
   const auto next = std::find_if(
       pending_channels_.begin(), pending_channels_.end(),
-      [line](const PendingChannel& pending) { return pending.message.my_line == line; });
+      [slot](const PendingChannel& pending) { return pending.message.my_slot == slot; });
   if (next == pending_channels_.end()) return;
   PendingChannel channel = std::move(*next);
   pending_channels_.erase(next);
@@ -614,7 +614,7 @@ void ClientEngine::finish_sends() {
 /// Whether a call that this process has begun waits in a coroutine. A caller's calls are numbered
 /// one after the other.
 bool ClientEngine::has_unanswered() const noexcept {
-  return std::any_of(lines_.begin(), lines_.end(), [](const std::unique_ptr<Peer>& peer) {
+  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<Peer>& peer) {
     return peer && !peer->dead && peer->started > peer->completed;
   });
 }

@@ -124,7 +124,7 @@ class IoLoop {
   int followers_ = 0;
   bool leading_ = false;             ///< a user thread leads; under the lock
   bool away_ = false;                ///< it spins or sleeps; under the lock
-  std::atomic<bool> called_{false};  ///< and has something to look at that no line says
+  std::atomic<bool> called_{false};  ///< and has something to look at that no slot says
   Time led_since_{};                 ///< when it began to; under the lock
   Time waited_until_{};
   std::atomic<bool> stopping_{false};

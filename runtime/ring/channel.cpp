@@ -4,7 +4,7 @@ namespace troupe::ring {
 
 bool Channel::try_send(BlobView head, BlobView body) {
   if (!overflow_.empty() || !out_.push(head, body)) return false;
-  peer_->ring(peer_line_);
+  peer_->ring(peer_slot_);
   ++sent_;
   return true;
 }
@@ -24,7 +24,7 @@ bool Channel::send(BlobView head, BlobView body) {
 bool Channel::post(BlobView head, BlobView body) {
   if (overflow_.empty() && out_.push(head, body)) {
     ++sent_;
-    return peer_->mark(peer_line_);
+    return peer_->mark(peer_slot_);
   }
   send(head, body);
   peer_->nudge();  // it is to make room
@@ -37,7 +37,7 @@ bool Channel::flush() {
     overflow_.pop_front();
     sent = true;
   }
-  if (sent) peer_->ring(peer_line_);
+  if (sent) peer_->ring(peer_slot_);
   return overflow_.empty();
 }
 
@@ -45,7 +45,7 @@ Pop Channel::receive(std::byte* buffer, std::size_t& size) noexcept {
   const Pop pop = in_.pop(buffer, size);
   if (pop != Pop::frame) return pop;
   ++received_;
-  if (in_.take_starved()) peer_->ring(peer_line_);
+  if (in_.take_starved()) peer_->ring(peer_slot_);
   return pop;
 }
 

@@ -3,7 +3,7 @@
 ///
 ///     channel.send(head, payload);                  // in order, wakes the peer if it sleeps
 ///     while (channel.receive(buffer, size) == Pop::frame) …
-///     channel.flush();                              // when its line was rung
+///     channel.flush();                              // when its slot was rung
 #pragma once
 
 #include "troupe/runtime/ring/doorbell.hpp"
@@ -22,12 +22,12 @@ inline constexpr std::size_t kMaxOverflow = 1 << 20;
 class Channel {
  public:
   Channel() noexcept = default;
-  Channel(ChannelMemory memory, int side, std::shared_ptr<Doorbell> peer, std::uint32_t peer_line)
+  Channel(ChannelMemory memory, int side, std::shared_ptr<Doorbell> peer, std::uint32_t peer_slot)
       : memory_(std::move(memory)),
         out_(memory_.producer(side)),
         in_(memory_.consumer(side)),
         peer_(std::move(peer)),
-        peer_line_(peer_line) {}
+        peer_slot_(peer_slot) {}
 
   explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
   int memory_fd() const noexcept { return memory_.fd(); }
@@ -64,7 +64,7 @@ class Channel {
   Producer out_;
   Consumer in_;
   std::shared_ptr<Doorbell> peer_;
-  std::uint32_t peer_line_ = 0;
+  std::uint32_t peer_slot_ = 0;
   std::deque<Blob> overflow_;
   std::uint64_t sent_ = 0, received_ = 0;
 };

@@ -20,8 +20,8 @@ Error system_error(Code code, const char* what) {
   return Error(code, std::string(what) + ": " + std::strerror(why) + "; " + memory_remedy(why));
 }
 
-std::uint32_t word_of(std::uint32_t line) noexcept {
-  return (line / 64) % 64;
+std::uint32_t word_of(std::uint32_t slot) noexcept {
+  return (slot / 64) % 64;
 }
 std::uint64_t bit_of(std::uint32_t number) noexcept {
   return std::uint64_t{1} << (number % 64);
@@ -66,9 +66,9 @@ Doorbell::Doorbell(Doorbell&& other) noexcept
       page_(std::exchange(other.page_, nullptr)),
       sleep_(other.sleep_),
       watched_(std::exchange(other.watched_, nullptr)),
-      watched_line_(other.watched_line_),
+      watched_slot_(other.watched_slot_),
       kept_word_(std::exchange(other.kept_word_, 0)),
-      kept_line_(other.kept_line_) {}
+      kept_slot_(other.kept_slot_) {}
 
 Doorbell& Doorbell::operator=(Doorbell&& other) noexcept {
   std::swap(memory_, other.memory_);
@@ -76,9 +76,9 @@ Doorbell& Doorbell::operator=(Doorbell&& other) noexcept {
   std::swap(page_, other.page_);
   std::swap(sleep_, other.sleep_);
   std::swap(watched_, other.watched_);
-  std::swap(watched_line_, other.watched_line_);
+  std::swap(watched_slot_, other.watched_slot_);
   std::swap(kept_word_, other.kept_word_);
-  std::swap(kept_line_, other.kept_line_);
+  std::swap(kept_slot_, other.kept_slot_);
   return *this;
 }
 
@@ -86,9 +86,9 @@ Doorbell::~Doorbell() {
   if (page_ != nullptr) munmap(page_, sizeof(DoorbellPage));
 }
 
-bool Doorbell::mark(std::uint32_t line) noexcept {
-  const std::uint32_t word = word_of(line);
-  const std::uint64_t bit = bit_of(line);
+bool Doorbell::mark(std::uint32_t slot) noexcept {
+  const std::uint32_t word = word_of(slot);
+  const std::uint64_t bit = bit_of(slot);
   if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
     page_->words[word].fetch_or(bit, std::memory_order_seq_cst);
   // Checked on its own: a writer that died between the two marks must not silence the others.
@@ -116,26 +116,26 @@ void Doorbell::wake() noexcept {
   n = write(event_.get(), &one, sizeof one);
 }
 
-bool Doorbell::take(std::vector<std::uint32_t>& lines) noexcept {
-  lines.clear();
+bool Doorbell::take(std::vector<std::uint32_t>& slots) noexcept {
+  slots.clear();
   // Looked at first and named last: what was marked before its frame was published comes before it.
   const bool heard = watched_ != nullptr && !watched_->empty();
-  if (marked()) take_marks(lines);
-  if (heard) lines.push_back(watched_line_);
-  return !lines.empty();
+  if (marked()) take_marks(slots);
+  if (heard) slots.push_back(watched_slot_);
+  return !slots.empty();
 }
 
-void Doorbell::take_marks(std::vector<std::uint32_t>& lines) noexcept {
-  // The watched line's word is looked at in any case: whoever shares it finds the summary marked.
+void Doorbell::take_marks(std::vector<std::uint32_t>& slots) noexcept {
+  // The watched slot's word is looked at in any case: whoever shares it finds the summary marked.
   std::uint64_t summary =
       page_->summary.exchange(kept_word_, std::memory_order_seq_cst) | kept_word_;
   while (summary != 0) {
     const auto word = static_cast<std::uint32_t>(__builtin_ctzll(summary));
     summary &= summary - 1;
-    const std::uint64_t kept = bit_of(word) == kept_word_ ? kept_line_ : 0;
+    const std::uint64_t kept = bit_of(word) == kept_word_ ? kept_slot_ : 0;
     std::uint64_t bits = page_->words[word].exchange(kept, std::memory_order_seq_cst) & ~kept;
     while (bits != 0) {
-      lines.push_back(64 * word + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
+      slots.push_back(64 * word + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
       bits &= bits - 1;
     }
   }
@@ -149,25 +149,25 @@ bool Doorbell::only_watched() const noexcept {
   return watched_ != nullptr && !watched_->empty() && !marked();
 }
 bool Doorbell::beside_watched() const noexcept {
-  return page_->words[word_of(watched_line_)].load(std::memory_order_seq_cst) != kept_line_;
+  return page_->words[word_of(watched_slot_)].load(std::memory_order_seq_cst) != kept_slot_;
 }
 bool Doorbell::watched_pending() const noexcept {
   return !watched_->empty() || beside_watched();
 }
 
-void Doorbell::watch(std::uint32_t line, const Consumer& ring) noexcept {
+void Doorbell::watch(std::uint32_t slot, const Consumer& ring) noexcept {
   // Written as a writer does, in its order; what was watched before just keeps its mark.
-  page_->words[word_of(line)].fetch_or(bit_of(line), std::memory_order_seq_cst);
-  page_->summary.fetch_or(bit_of(word_of(line)), std::memory_order_seq_cst);
+  page_->words[word_of(slot)].fetch_or(bit_of(slot), std::memory_order_seq_cst);
+  page_->summary.fetch_or(bit_of(word_of(slot)), std::memory_order_seq_cst);
   watched_ = &ring;
-  watched_line_ = line;
-  kept_word_ = bit_of(word_of(line));
-  kept_line_ = bit_of(line);
+  watched_slot_ = slot;
+  kept_word_ = bit_of(word_of(slot));
+  kept_slot_ = bit_of(slot);
 }
 
 void Doorbell::unwatch() noexcept {
   watched_ = nullptr;
-  kept_word_ = kept_line_ = 0;
+  kept_word_ = kept_slot_ = 0;
 }
 
 bool Doorbell::prepare_sleep() noexcept {

@@ -129,8 +129,8 @@ struct Welcome {
   node @1 :Id;
   nodeName @2 :Text;
   process @3 :UInt64;    # index on the node, unique for the node's life
-  myLine @4 :UInt32;     # the agent's channel in the process's doorbell
-  agentLine @5 :UInt32;  # the process in the agent's doorbell
+  mySlot @4 :UInt32;     # the agent's channel in the process's doorbell
+  agentSlot @5 :UInt32;  # the process in the agent's doorbell
   cpus @6 :UInt32 = 1;   # whole slots of the node, for spin budgets
   job @7 :Id;            # that the process works for
 }
@@ -140,8 +140,8 @@ struct Channel {
   # memory, its event.
   peer @0 :UInt64;      # process index of the other side
   side @1 :UInt32;      # 0 or 1: which ring is mine to write
-  myLine @2 :UInt32;
-  peerLine @3 :UInt32;
+  mySlot @2 :UInt32;
+  peerSlot @3 :UInt32;
   remote @4 :Bool;      # the peer lives on another node and the agent carries the frames: no value there is `shared`
   holder @5 :UInt64;    # who counts as holder of refs sent there; 0: the peer itself
 }

@@ -26,8 +26,8 @@
 
 namespace troupe::wire {
 
-/// The doorbell line that says "look at your socket": descriptors travel there.
-inline constexpr std::uint32_t kSocketLine = 0;
+/// The doorbell slot that says "look at your socket": descriptors travel there.
+inline constexpr std::uint32_t kSocketSlot = 0;
 
 /// Bounds checked by every reader.
 inline constexpr std::size_t kInlineValue = 4096;    ///< a larger value travels as an object
@@ -168,8 +168,8 @@ struct Welcome {
   NodeId node;
   std::string node_name;
   std::uint64_t process = 0;     ///< index of this process on its node, unique for the node's life
-  std::uint32_t my_line = 0;     ///< line of the agent's channel in the process's doorbell
-  std::uint32_t agent_line = 0;  ///< line of this process in the agent's doorbell
+  std::uint32_t my_slot = 0;     ///< slot of the agent's channel in the process's doorbell
+  std::uint32_t agent_slot = 0;  ///< slot of this process in the agent's doorbell
   std::uint32_t cpus = 1;        ///< whole CPU slots of the node, for spin budgets
   JobId job;                     ///< that the process works for
 };
@@ -178,8 +178,8 @@ struct Welcome {
 struct Channel {
   std::uint64_t peer = 0;  ///< process index of the other side
   std::uint32_t side = 0;  ///< 0 or 1: which producer is mine
-  std::uint32_t my_line = 0;
-  std::uint32_t peer_line = 0;
+  std::uint32_t my_slot = 0;
+  std::uint32_t peer_slot = 0;
   /// The peer lives on another node and the agent carries the frames: what travels is inline,
   /// forwarded or an error, never a location.
   bool remote = false;

@@ -43,8 +43,8 @@ void write(schema::Welcome::Builder out, const Welcome& m) {
   internal::write(out.initNode(), m.node);
   out.setNodeName(CutText(m.node_name));
   out.setProcess(m.process);
-  out.setMyLine(m.my_line);
-  out.setAgentLine(m.agent_line);
+  out.setMySlot(m.my_slot);
+  out.setAgentSlot(m.agent_slot);
   out.setCpus(m.cpus);
   if (m.job) internal::write(out.initJob(), m.job);
 }
@@ -53,8 +53,8 @@ void read(schema::Welcome::Reader in, Welcome& m) {
   internal::read(in.getNode(), m.node);
   m.node_name = read_text(in.getNodeName(), "node name");
   m.process = in.getProcess();
-  m.my_line = in.getMyLine();
-  m.agent_line = in.getAgentLine();
+  m.my_slot = in.getMySlot();
+  m.agent_slot = in.getAgentSlot();
   m.cpus = in.getCpus();
   internal::read(in.getJob(), m.job);
 }
@@ -62,8 +62,8 @@ void read(schema::Welcome::Reader in, Welcome& m) {
 void write(schema::Channel::Builder out, const Channel& m) {
   out.setPeer(m.peer);
   out.setSide(m.side);
-  out.setMyLine(m.my_line);
-  out.setPeerLine(m.peer_line);
+  out.setMySlot(m.my_slot);
+  out.setPeerSlot(m.peer_slot);
   out.setRemote(m.remote);
   out.setHolder(m.holder);
 }
@@ -71,8 +71,8 @@ void read(schema::Channel::Reader in, Channel& m) {
   m.peer = in.getPeer();
   m.side = in.getSide();
   if (m.side > 1) refuse("channel side", "is out of range");
-  m.my_line = in.getMyLine();
-  m.peer_line = in.getPeerLine();
+  m.my_slot = in.getMySlot();
+  m.peer_slot = in.getPeerSlot();
   m.remote = in.getRemote();
   m.holder = in.getHolder();
 }

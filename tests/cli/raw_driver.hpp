@@ -133,7 +133,7 @@ class RawDriver {
       if (memory && bell)
         channel_ =
             ring::Channel(std::move(*memory), 1, std::make_shared<ring::Doorbell>(std::move(*bell)),
-                          welcome->agent_line);
+                          welcome->agent_slot);
     }
     heard_.push_back(
         {std::move(decoded->message), Blob(decoded->payload.begin(), decoded->payload.end())});

@@ -64,11 +64,11 @@ class FakeAgent {
   void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
     connect_on(static_cast<std::uint32_t>(2 + peers_.size()), peer, remote, holder);
   }
-  void connect_on(std::uint32_t line, std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
+  void connect_on(std::uint32_t slot, std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
     auto memory = ring::ChannelMemory::create().value();
-    send_with(wire::Channel{peer, 1, line, line, remote, holder},
+    send_with(wire::Channel{peer, 1, slot, slot, remote, holder},
               {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
-    peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, line);
+    peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, slot);
   }
   void send_broken_channel(std::uint64_t peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
   void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
@@ -178,12 +178,12 @@ class FakeAgent {
 
   void send_with(const wire::NodeMessage& message, std::vector<int> descriptors) {
     ASSERT_TRUE(socket_.send(writer_.encode(message), descriptors));
-    engine_bell_->ring(wire::kSocketLine);
+    engine_bell_->ring(wire::kSocketSlot);
   }
 
   void drain() {
-    std::vector<std::uint32_t> lines;
-    bell_.take(lines);
+    std::vector<std::uint32_t> slots;
+    bell_.take(slots);
     for (;;) {
       auto received = socket_.receive(frame_);
       if (received.kind != process::Received::Kind::packet) break;
@@ -233,7 +233,7 @@ class FakeAgent {
     message.protocol = kProtocolVersion;
     message.node_name = "here";
     message.process = kProcess;
-    message.my_line = message.agent_line = 1;
+    message.my_slot = message.agent_slot = 1;
     send_with(message, {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
     channel_ = ring::Channel(std::move(memory), 0, engine_bell_, 1);
     const auto membership = host_->register_process().value();

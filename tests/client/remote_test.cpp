@@ -110,12 +110,12 @@ TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
 }
 
 /// Channels come by the socket, deaths by the ring: either may be read first.
-TEST_F(Remote, AChannelOnTheLineOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
+TEST_F(Remote, AChannelOnTheSlotOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
   constexpr std::uint64_t kLater = 11, kLast = 12;
-  constexpr std::uint32_t kLine = 2;
-  agent.connect_on(kLine, kBeside, false);
-  agent.connect_on(kLine, kLater, false);
-  agent.connect_on(kLine, kLast, false);
+  constexpr std::uint32_t kSlot = 2;
+  agent.connect_on(kSlot, kBeside, false);
+  agent.connect_on(kSlot, kLater, false);
+  agent.connect_on(kSlot, kLast, false);
   const auto result = submit({});
   const auto cls = agent.next<wire::RequestLease>();
   agent.tell(wire::PeerDied{kBeside, "killed", wire::PeerDied::kUnknown});

@@ -294,7 +294,7 @@ TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
 }
 
 /// Each has a line of its own in the doorbells of those who talk to it, and there are 4,096.
-TEST(Actors, MoreThanADoorbellHasLinesOneAfterTheOther) {
+TEST(Actors, MoreThanADoorbellHasSlotsOneAfterTheOther) {
   if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
     GTEST_SKIP() << "starts 4,200 processes; set TROUPE_LONG_TESTS to run it";
   troupe::Session session({.cpus = 1});

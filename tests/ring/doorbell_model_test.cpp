@@ -14,8 +14,8 @@ namespace {
 enum class Variant {
   correct,
   check_then_announce,    ///< the reader looks at the marks before it says that it sleeps
-  look_then_mark,         ///< the writer looks at the flag before it marks its line
-  words_then_summary,     ///< take() clears the lines before the summary
+  look_then_mark,         ///< the writer looks at the flag before it marks its slot
+  words_then_summary,     ///< take() clears the slots before the summary
   drain_then_take,        ///< the reader clears the marks after it has drained the rings
   summary_of_empty_word,  ///< the writer marks the summary only when its word was empty
   clear_then_write,       ///< the writer takes the flag back before it writes the event
@@ -26,13 +26,13 @@ enum class Variant {
 constexpr int kWriters = 2;
 constexpr std::uint8_t kFrames = 2;
 constexpr int kWatchable = 1;  // the writer whose ring may be watched
-constexpr std::uint8_t kItsLine = 1 << kWatchable;
+constexpr std::uint8_t kItsSlot = 1 << kWatchable;
 
 enum WriterAt : std::uint8_t {
   w_look_early,
   w_publish,
-  w_load_line,
-  w_mark_line,
+  w_load_slot,
+  w_mark_slot,
   w_load_summary,
   w_mark_summary,
   w_look,
@@ -45,7 +45,7 @@ enum ReaderAt : std::uint8_t {
   r_pending,
   r_marked,
   r_marked_beside,
-  r_watch_line,
+  r_watch_slot,
   r_watch_summary,
   r_take_summary,
   r_take_words,
@@ -75,7 +75,7 @@ struct State {
   std::uint8_t consumed[kWriters];
   std::uint8_t reader;
   std::uint8_t to_take;  ///< words of the summary that take() has yet to look at
-  std::uint8_t lines;    ///< lines to drain, one bit per writer
+  std::uint8_t slots;    ///< slots to drain, one bit per writer
   std::uint8_t sleeps;
   std::uint8_t killed;
   std::uint8_t heard;     ///< the watchable writer since the reader last watched or slept
@@ -84,7 +84,7 @@ struct State {
 
 struct Model {
   Variant variant = Variant::correct;
-  bool same_word = true;  ///< whether the two lines share a word
+  bool same_word = true;  ///< whether the two slots share a word
   bool kill = true;       ///< whether writer 0 may be killed
   bool watch = false;     ///< whether the reader may watch
 
@@ -108,7 +108,7 @@ struct Model {
     if (watch && s.reader == r_pending && s.heard != 0 && s.watching == 0) {
       t = s;
       t.heard = 0;
-      t.reader = r_watch_line;
+      t.reader = r_watch_slot;
       out.push_back({t, "reader is about to spin"});
     }
   }
@@ -116,8 +116,8 @@ struct Model {
   std::uint8_t kept_word(const State& s) const {
     return s.watching != 0 ? static_cast<std::uint8_t>(1 << word_of(kWatchable)) : 0;
   }
-  std::uint8_t kept_line(const State& s, int word) const {
-    return s.watching != 0 && word == word_of(kWatchable) ? kItsLine : 0;
+  std::uint8_t kept_slot(const State& s, int word) const {
+    return s.watching != 0 && word == word_of(kWatchable) ? kItsSlot : 0;
   }
 
   WriterAt first() const { return variant == Variant::look_then_mark ? w_look_early : w_publish; }
@@ -138,18 +138,18 @@ struct Model {
         return "writer looks at the flag";
       case w_publish:
         ++w.published;
-        w.at = w_load_line;
+        w.at = w_load_slot;
         return "writer publishes a frame";
-      case w_load_line:
+      case w_load_slot:
         if ((word & bit) == 0)
-          w.at = w_mark_line;
+          w.at = w_mark_slot;
         else
           w.at = after_mark(false);
-        return "writer loads its line";
-      case w_mark_line:
+        return "writer loads its slot";
+      case w_mark_slot:
         w.at = after_mark(word == 0);
         word |= bit;
-        return "writer marks its line";
+        return "writer marks its slot";
       case w_load_summary:
         w.at = (s.summary & word_bit) == 0 ? w_mark_summary : w_look;
         return "writer loads the summary";
@@ -193,7 +193,7 @@ struct Model {
     switch (s.reader) {
       case r_pending:
         if (s.watching != 0) {
-          if (s.consumed[kWatchable] < s.writers[kWatchable].published) s.lines = kItsLine;
+          if (s.consumed[kWatchable] < s.writers[kWatchable].published) s.slots = kItsSlot;
           s.reader = r_marked;
           return "reader looks at the watched ring";
         }
@@ -207,15 +207,15 @@ struct Model {
         s.reader = s.summary != kept_word(s) ? r_take_summary : r_marked_beside;
         return "reader looks for other marks";
       case r_marked_beside:
-        if (s.words[word_of(kWatchable)] != kItsLine)
+        if (s.words[word_of(kWatchable)] != kItsSlot)
           s.reader = r_take_summary;
         else
-          s.reader = s.lines != 0 ? r_drain : r_announce;
+          s.reader = s.slots != 0 ? r_drain : r_announce;
         return "reader looks beside the watched mark";
-      case r_watch_line:
-        s.words[word_of(kWatchable)] |= kItsLine;
+      case r_watch_slot:
+        s.words[word_of(kWatchable)] |= kItsSlot;
         s.reader = r_watch_summary;
-        return "reader marks the line itself";
+        return "reader marks the slot itself";
       case r_watch_summary:
         s.summary |= static_cast<std::uint8_t>(1 << word_of(kWatchable));
         s.watching = 1;
@@ -229,19 +229,19 @@ struct Model {
         return "reader takes the summary";
       case r_take_words: {
         const int word = (s.to_take & 1) != 0 ? 0 : 1;
-        const std::uint8_t kept = kept_line(s, word);
+        const std::uint8_t kept = kept_slot(s, word);
         s.to_take = static_cast<std::uint8_t>(s.to_take & ~(1 << word));
-        s.lines |= static_cast<std::uint8_t>(s.words[word] & ~kept);
+        s.slots |= static_cast<std::uint8_t>(s.words[word] & ~kept);
         if (variant != Variant::drain_then_take) s.words[word] = kept;
         if (s.to_take == 0)
           s.reader = variant == Variant::words_then_summary ? r_late_summary : r_drain;
-        return "reader takes a word of lines";
+        return "reader takes a word of slots";
       }
       case r_drain: return drain(s);
       case r_late_words:  // only when drained first
         s.words[0] = s.words[1] = 0;
         s.reader = r_late_summary;
-        return "reader clears the lines";
+        return "reader clears the slots";
       case r_late_summary:
         s.summary = 0;
         s.reader = variant == Variant::words_then_summary ? r_drain : r_pending;
@@ -283,16 +283,16 @@ struct Model {
 
   const char* drain(State& s) const {
     for (int i = 0; i < kWriters; ++i) {
-      if ((s.lines & (1 << i)) == 0) continue;
+      if ((s.slots & (1 << i)) == 0) continue;
       if (s.consumed[i] < s.writers[i].published) {
         ++s.consumed[i];
         if (watch && i == kWatchable) s.heard = 1;
         return "reader pops a frame";
       }
-      s.lines = static_cast<std::uint8_t>(s.lines & ~(1 << i));
+      s.slots = static_cast<std::uint8_t>(s.slots & ~(1 << i));
       break;
     }
-    if (s.lines == 0) s.reader = variant == Variant::drain_then_take ? r_late_words : r_pending;
+    if (s.slots == 0) s.reader = variant == Variant::drain_then_take ? r_late_words : r_pending;
     return "reader finds a ring empty";
   }
 

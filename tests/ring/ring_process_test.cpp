@@ -108,13 +108,13 @@ struct Pair {
     Producer out = mine.producer(0);
     static Frames frames(seed);
     alignas(8) static std::byte frame[kMaxFrame];
-    std::vector<std::uint32_t> lines;
+    std::vector<std::uint32_t> slots;
     for (std::uint64_t n = 0; n < count; ++n) {
       const std::size_t size = frames.make(n, frame);
       while (!out.push(BlobView(frame, size))) {
         if (!out.sane()) return 2;
         const Time start = steady_now();
-        if (!writer.take(lines)) writer.sleep(kPatience);
+        if (!writer.take(slots)) writer.sleep(kPatience);
         if (steady_now() - start >= kPatience) return 3;
       }
       reader.ring(5);
@@ -129,7 +129,7 @@ TEST(RingProcess, AMillionFramesArriveInOrder) {
   static Frames frames(11);
   Consumer in = pair.memory.consumer(1);
   Blob buffer(kMaxFrame);
-  std::vector<std::uint32_t> lines;
+  std::vector<std::uint32_t> slots;
   std::uint64_t received = 0;
   bool good = true, late = false;
   while (good && !late && received < kFrames) {
@@ -138,7 +138,7 @@ TEST(RingProcess, AMillionFramesArriveInOrder) {
       good = frames.check(received++, buffer.data(), size);
       if (in.take_starved()) pair.writer.ring(0);
     }
-    if (pair.reader.take(lines)) continue;
+    if (pair.reader.take(slots)) continue;
     const Time start = steady_now();
     pair.reader.sleep(kPatience);
     late = steady_now() - start >= kPatience;

@@ -44,19 +44,19 @@ struct Writer {
   Doorbell bell = Doorbell::create().value();
   Producer out = memory.producer(0);
 
-  bool run(Doorbell& reader, std::uint32_t line, std::uint64_t seed) {
+  bool run(Doorbell& reader, std::uint32_t slot, std::uint64_t seed) {
     Random random(seed);
     Blob frame(kMaxFrame);
-    std::vector<std::uint32_t> lines;
+    std::vector<std::uint32_t> slots;
     for (std::uint64_t n = 0; n < kFrames; ++n) {
       const std::size_t size = make_frame(
           n, random.chance(0.01) ? random.below(kMaxFrame) : random.below(64), frame.data());
       while (!out.push(BlobView(frame).first(size))) {
         const auto start = std::chrono::steady_clock::now();
-        if (!bell.take(lines)) bell.sleep(kPatience);
+        if (!bell.take(slots)) bell.sleep(kPatience);
         if (std::chrono::steady_clock::now() - start >= kPatience) return false;
       }
-      reader.ring(line);
+      reader.ring(slot);
       if (random.chance(0.001)) std::this_thread::yield();
     }
     return true;
@@ -66,18 +66,18 @@ struct Writer {
 TEST(RingStress, WritersAndASleepingReaderLoseNothing) {
   Doorbell reader = Doorbell::create().value();
   Writer writers[kWriters];
-  constexpr std::uint32_t kLines[kWriters] = {0, 1, 200};  // two in one word, one in another
+  constexpr std::uint32_t kSlots[kWriters] = {0, 1, 200};  // two in one word, one in another
   std::vector<std::thread> threads;
   bool wrote[kWriters] = {};
   for (int i = 0; i < kWriters; ++i)
     threads.emplace_back(
-        [&, i] { wrote[i] = writers[i].run(reader, kLines[i], static_cast<std::uint64_t>(i)); });
+        [&, i] { wrote[i] = writers[i].run(reader, kSlots[i], static_cast<std::uint64_t>(i)); });
 
   std::vector<Consumer> rings;
   for (Writer& writer : writers) rings.push_back(writer.memory.consumer(1));
   std::uint64_t received[kWriters] = {};
   Blob buffer(kMaxFrame);
-  std::vector<std::uint32_t> lines;
+  std::vector<std::uint32_t> slots;
   bool good = true, late = false;
   const auto drain = [&](int i) {
     std::size_t size = 0;
@@ -87,13 +87,13 @@ TEST(RingStress, WritersAndASleepingReaderLoseNothing) {
     }
   };
   while (good && !late && received[0] + received[1] + received[2] < kWriters * kFrames) {
-    if (!reader.take(lines)) {
+    if (!reader.take(slots)) {
       const auto start = std::chrono::steady_clock::now();
       reader.sleep(kPatience);
       late = std::chrono::steady_clock::now() - start >= kPatience;
       continue;
     }
-    for (const std::uint32_t line : lines) drain(line == 200 ? 2 : static_cast<int>(line));
+    for (const std::uint32_t slot : slots) drain(slot == 200 ? 2 : static_cast<int>(slot));
   }
   for (auto& thread : threads) thread.join();
   EXPECT_TRUE(good) << "a frame was torn or out of order";
@@ -114,10 +114,10 @@ TEST(RingStress, PingPongAcrossTwoSleepers) {
   const auto receive = [](Channel& channel, Doorbell& bell, std::uint64_t n) {
     alignas(8) std::byte buffer[kMaxFrame];
     std::size_t size = 0;
-    std::vector<std::uint32_t> lines;
+    std::vector<std::uint32_t> slots;
     const auto start = std::chrono::steady_clock::now();
     while (channel.receive(buffer, size) != Pop::frame) {
-      if (!bell.take(lines)) bell.sleep(kPatience);
+      if (!bell.take(slots)) bell.sleep(kPatience);
       if (std::chrono::steady_clock::now() - start >= kPatience) return false;
     }
     return is_frame(n, buffer, size);

@@ -283,15 +283,15 @@ TEST(Attach, ADoorbellMustBeUnableToShrinkOrToBlockItsWriter) {
   EXPECT_FALSE(Doorbell::attach(Fd(), event(EFD_NONBLOCK)).ok());
 }
 
-TEST(DoorbellTest, TakesEveryLineOnce) {
+TEST(DoorbellTest, TakesEverySlotOnce) {
   Doorbell bell = Doorbell::create().value();
-  std::vector<std::uint32_t> lines;
-  EXPECT_FALSE(bell.take(lines));
-  for (const std::uint32_t line : {4095U, 0U, 63U, 64U, 64U, 1000U}) bell.ring(line);
+  std::vector<std::uint32_t> slots;
+  EXPECT_FALSE(bell.take(slots));
+  for (const std::uint32_t slot : {4095U, 0U, 63U, 64U, 64U, 1000U}) bell.ring(slot);
   EXPECT_TRUE(bell.pending());
-  EXPECT_TRUE(bell.take(lines));
-  EXPECT_EQ(lines, (std::vector<std::uint32_t>{0, 63, 64, 1000, 4095}));
-  EXPECT_FALSE(bell.take(lines));
+  EXPECT_TRUE(bell.take(slots));
+  EXPECT_EQ(slots, (std::vector<std::uint32_t>{0, 63, 64, 1000, 4095}));
+  EXPECT_FALSE(bell.take(slots));
 }
 
 bool readable(const Doorbell& bell) {
@@ -304,15 +304,15 @@ TEST(DoorbellTest, WritesTheEventOnlyForASleeper) {
   bell.ring(3);
   EXPECT_FALSE(readable(bell));
   EXPECT_FALSE(bell.prepare_sleep());  // something is ready
-  std::vector<std::uint32_t> lines;
-  bell.take(lines);
+  std::vector<std::uint32_t> slots;
+  bell.take(slots);
   ASSERT_TRUE(bell.prepare_sleep());
   bell.ring(3);
   EXPECT_TRUE(readable(bell));
   bell.ring(3);
   EXPECT_FALSE(readable(bell));  // woken once
   bell.finish_sleep();
-  bell.take(lines);
+  bell.take(slots);
   ASSERT_TRUE(bell.prepare_sleep());
   bell.nudge();
   EXPECT_TRUE(readable(bell));
@@ -341,19 +341,19 @@ TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
   ChannelMemory memory = ChannelMemory::create().value();
   Producer out = memory.producer(0);
   Consumer in = memory.consumer(1);
-  std::vector<std::uint32_t> lines;
+  std::vector<std::uint32_t> slots;
   alignas(8) std::byte buffer[kMaxFrame];
   std::size_t size = 0;
   const std::byte frame[8] = {};
   bell.watch(5, in);
   EXPECT_FALSE(bell.pending());
-  EXPECT_FALSE(bell.take(lines));
-  for (int i = 0; i < 3; ++i) {  // no mark: the ring alone makes the line ready
+  EXPECT_FALSE(bell.take(slots));
+  for (int i = 0; i < 3; ++i) {  // no mark: the ring alone makes the slot ready
     ASSERT_TRUE(out.push(frame));
     EXPECT_TRUE(bell.pending());
     EXPECT_TRUE(bell.only_watched());
-    EXPECT_TRUE(bell.take(lines));
-    EXPECT_EQ(lines, (std::vector<std::uint32_t>{5}));
+    EXPECT_TRUE(bell.take(slots));
+    EXPECT_EQ(slots, (std::vector<std::uint32_t>{5}));
     ASSERT_EQ(in.pop(buffer, size), Pop::frame);
     EXPECT_FALSE(bell.pending());
     EXPECT_FALSE(bell.only_watched());
@@ -364,15 +364,15 @@ TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
   bell.ring(100);
   ASSERT_TRUE(out.push(frame));
   EXPECT_FALSE(bell.only_watched());
-  EXPECT_TRUE(bell.take(lines));
-  EXPECT_EQ(lines, (std::vector<std::uint32_t>{6, 100, 5}));
+  EXPECT_TRUE(bell.take(slots));
+  EXPECT_EQ(slots, (std::vector<std::uint32_t>{6, 100, 5}));
   ASSERT_EQ(in.pop(buffer, size), Pop::frame);
-  EXPECT_FALSE(bell.take(lines));
+  EXPECT_FALSE(bell.take(slots));
   // Before it sleeps the owner takes the mark, and whoever writes then wakes it.
   EXPECT_FALSE(bell.prepare_sleep());
   EXPECT_EQ(bell.watched(), nullptr);
-  EXPECT_TRUE(bell.take(lines));
-  EXPECT_EQ(lines, (std::vector<std::uint32_t>{5}));
+  EXPECT_TRUE(bell.take(slots));
+  EXPECT_EQ(slots, (std::vector<std::uint32_t>{5}));
   ASSERT_TRUE(bell.prepare_sleep());
   bell.ring(5);
   EXPECT_TRUE(readable(bell));
@@ -386,7 +386,7 @@ TEST(DoorbellTest, SleepEndsAtItsTimeout) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, 2ms);
   bell.sleep(-1ms);
   bell.ring(9);
-  bell.sleep(1h);  // returns at once: a line is ready
+  bell.sleep(1h);  // returns at once: a slot is ready
 }
 
 }  // namespace

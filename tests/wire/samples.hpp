@@ -55,12 +55,12 @@ void each(F& f, Hello& m) {
 template <class F>
 void each(F& f, Welcome& m) {
   f("protocol", m.protocol), f("node", m.node), f("node_name", m.node_name);
-  f("process", m.process), f("my_line", m.my_line), f("agent_line", m.agent_line);
+  f("process", m.process), f("my_slot", m.my_slot), f("agent_slot", m.agent_slot);
   f("cpus", m.cpus), f("job", m.job);
 }
 template <class F>
 void each(F& f, Channel& m) {
-  f("peer", m.peer), f("side", m.side), f("my_line", m.my_line), f("peer_line", m.peer_line);
+  f("peer", m.peer), f("side", m.side), f("my_slot", m.my_slot), f("peer_slot", m.peer_slot);
   f("remote", m.remote), f("holder", m.holder);
 }
 template <class F>
