@@ -355,8 +355,8 @@ void Node::drain_bell() {
 void Node::drain_slot(std::uint32_t slot) {
   const Slot whose = slots_[slot];
   if (whose.process == 0) return;
-  if (whose.alias != 0) {
-    const auto proxy = proxies_.find({whose.process, whose.alias});
+  if (whose.proxy_process != 0) {
+    const auto proxy = proxies_.find({whose.process, whose.proxy_process});
     if (proxy != proxies_.end()) drain_proxy(proxy->second);
   } else if (Process* process = find(whose.process)) {
     drain_ring(*process);

@@ -152,7 +152,7 @@ class Node final : private ReferenceTable::Out,
   };
   /// A channel to a local process whose other side stands for a process of another node.
   struct ProxyChannel {
-    ProcessIndex process = 0, alias = 0;
+    ProcessIndex process = 0, proxy_process = 0;
     NodeId node;
     ProcessIndex holder = 0;     ///< that node, in the life that it had then: whose counts refs are
     std::uint32_t slot = 0;      ///< in our doorbell
@@ -169,7 +169,7 @@ class Node final : private ReferenceTable::Out,
   using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
   /// Whose ring a slot of our doorbell is: a process's, or a proxy's.
   struct Slot {
-    ProcessIndex process = 0, alias = 0;
+    ProcessIndex process = 0, proxy_process = 0;
   };
   /// What one pass of the loop waits for.
   class PollSet {
@@ -486,21 +486,21 @@ class Node final : private ReferenceTable::Out,
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
-  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) override;
   void read(ProcessIndex process) override;
-  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                    std::uint64_t started) override;
-  std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
+  std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
   void reclaim(ProcessIndex process, std::uint64_t lease) override;
   void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::Shape& shape) override;
-  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
                std::uint32_t backlog, JobId job) override;
   void returned(std::uint64_t lease) override;
-  void owner_died(ProcessIndex alias) override;
+  void owner_died(ProcessIndex proxy_process) override;
   // Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   std::optional<Transfers::Held> find(ObjectId object) override;

@@ -21,7 +21,7 @@ void Node::carry_out_leases() {
                        [&](scheduling::Granted& e) { on_granted(e); },
                        [&](scheduling::Refused& e) { on_refused(e); },
                        [&](scheduling::ReclaimLease& e) {
-                         if (remote_.is_alias(e.owner))
+                         if (remote_.is_proxy_process(e.owner))
                            remote_.reclaim_here(e.owner, e.lease);
                          else
                            reclaim(e.owner, e.lease);
@@ -50,7 +50,7 @@ void Node::on_granted(const scheduling::Granted& grant) {
   }
   if (worker == nullptr)  // the table hears of the death next
     return remote_.request_again(grant.owner, grant.key);
-  if (remote_.is_alias(grant.owner))
+  if (remote_.is_proxy_process(grant.owner))
     return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
   Process* owner = find(grant.owner);
   // Gone meanwhile: also a process elsewhere that has withdrawn its request since it was granted.
@@ -73,7 +73,7 @@ void Node::on_refused(const scheduling::Refused& refused) {
     lineage_cache_.job_over(refused.key & ~kForLineage, refused.why);
   else if (refused.owner == kSelf)
     actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
-  else if (remote_.is_alias(refused.owner))
+  else if (remote_.is_proxy_process(refused.owner))
     remote_.refused_here(refused.owner, refused.key, refused.why);
   else if (Process* owner = find(refused.owner))
     send(*owner, wire::LeaseRefused{refused.key, refused.why});

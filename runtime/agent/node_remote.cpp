@@ -53,23 +53,23 @@ NodeId Node::name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) cons
 
 // --- proxies
 
-void Node::open_proxy(ProcessIndex index, ProcessIndex alias, NodeId node) {
+void Node::open_proxy(ProcessIndex index, ProcessIndex proxy_process, NodeId node) {
   Process* process = find(index);
   if (process == nullptr) return;
   auto memory = ring::ChannelMemory::create();
   if (!memory) return break_off(*process, memory.error().message());
-  const ProxyKey key{index, alias};
+  const ProxyKey key{index, proxy_process};
   if (const auto before = proxies_.find(key); before != proxies_.end())
     finish_proxy(before, true);  // it ends; its process has not read all of it, and never will
   ProxyChannel& proxy = proxies_[key];
   proxy.process = index;
-  proxy.alias = alias;
+  proxy.proxy_process = proxy_process;
   proxy.node = node;
   proxy.holder = index_of(node);
   proxy.slot = take_slot();
-  slots_[proxy.slot] = {index, alias};
+  slots_[proxy.slot] = {index, proxy_process};
   wire::Channel channel;
-  channel.peer = alias;
+  channel.peer = proxy_process;
   channel.side = 1;
   channel.my_slot = proxy.its_slot = process->slots.take();
   channel.peer_slot = proxy.slot;
@@ -86,9 +86,9 @@ void Node::read(ProcessIndex process) {
 
 /// What came for the process enters its ring first; what it has written and nobody carried is
 /// dropped.
-void Node::close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+void Node::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                        std::uint64_t started) {
-  const auto at = proxies_.find({process, alias});
+  const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   drop_unread(at->second);
   at->second.ending = ProxyChannel::Ending{reason, started};
@@ -99,7 +99,8 @@ void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
   ProxyChannel& proxy = at->second;
   if (Process* process = find(proxy.process)) {
     if (!proxy.channel.flush() && !at_once) return;  // its slot rings when there is room
-    send(*process, wire::PeerDied{proxy.alias, proxy.ending->reason, proxy.ending->started});
+    send(*process,
+         wire::PeerDied{proxy.proxy_process, proxy.ending->reason, proxy.ending->started});
     process->slots.give_back(proxy.its_slot);
   }
   slots_[proxy.slot] = {};
@@ -126,20 +127,20 @@ void Node::drop_unread(ProxyChannel& proxy) {
   }
 }
 
-std::uint64_t Node::started(ProcessIndex process, ProcessIndex alias) {
-  const auto at = proxies_.find({process, alias});
+std::uint64_t Node::started(ProcessIndex process, ProcessIndex proxy_process) {
+  const auto at = proxies_.find({process, proxy_process});
   return at == proxies_.end() ? 0 : at->second.channel.peer_progress().started;
 }
 
 void Node::note_entered(ProxyChannel& proxy) {
   proxy.channel.flush();
-  remote_.entered(proxy.process, proxy.alias, proxy.pushed - proxy.channel.waiting());
+  remote_.entered(proxy.process, proxy.proxy_process, proxy.pushed - proxy.channel.waiting());
 }
 
 // --- frames that leave
 
 void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
-  const ProxyKey key{proxy.process, proxy.alias};
+  const ProxyKey key{proxy.process, proxy.proxy_process};
   if (proxy.ending) return finish_proxy(proxies_.find(key));
   // It has counted the refs in its frames through its own ring before.
   Process* process = find(proxy.process);
@@ -150,7 +151,7 @@ void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
   const bool held = actors_.hosts(proxy.process) && !network_->may_serve(steady_now());
   if (held) holds_answers_ = true;
   for (;;) {
-    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.alias) ||
+    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.proxy_process) ||
                                  !network_->can_send(proxy.node)))) {
       stalled_.insert(key);
       return;
@@ -187,11 +188,11 @@ void Node::carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::Owne
                  BlobView frame) {
   wire::PeerFrame carried;
   carried.from = proxy.process;
-  carried.to = remote_.target(proxy.alias).process;
+  carried.to = remote_.target(proxy.proxy_process).process;
   carried.refs = std::move(refs);
   if (call != 0) proxy.channel.count_started(call);  // from here on nobody knows better
   network_->send(proxy.node, carried, frame);
-  remote_.carried(proxy.process, proxy.alias);
+  remote_.carried(proxy.process, proxy.proxy_process);
 }
 
 void Node::resume_stalled(NodeId node) {
@@ -268,9 +269,9 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
   if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))  // its caller must hear of it
     return network_->drop(from, "this node may have been declared dead and serves no calls");
-  const auto alias = remote_.arrived(from, frame);
-  if (!alias) return;
-  const auto found = proxies_.find({frame.to, *alias});
+  const auto proxy_process = remote_.arrived(from, frame);
+  if (!proxy_process) return;
+  const auto found = proxies_.find({frame.to, *proxy_process});
   if (found == proxies_.end()) return;  // no memory for it was left: the process is at its end
   for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
   ProxyChannel& proxy = found->second;
@@ -314,9 +315,9 @@ void Node::gave_back(NodeId node, const wire::Shape& shape) {
   leases_.returned_there(node, shape_of(shape), steady_now());
 }
 
-void Node::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+void Node::request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
                    std::uint32_t backlog, JobId job) {
-  leases_.request(alias, key, shape_of(shape), backlog, steady_now(),
+  leases_.request(proxy_process, key, shape_of(shape), backlog, steady_now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
 
@@ -324,8 +325,8 @@ void Node::returned(std::uint64_t lease) {
   leases_.returned(lease, steady_now());
 }
 
-void Node::owner_died(ProcessIndex alias) {
-  leases_.owner_died(alias, steady_now());
+void Node::owner_died(ProcessIndex proxy_process) {
+  leases_.owner_died(proxy_process, steady_now());
 }
 
 }  // namespace troupe::agent

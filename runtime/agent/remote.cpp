@@ -29,34 +29,34 @@ bool RemoteTable::talks_to(NodeId node) const {
                      [node](const auto& entry) { return entry.first.node == node; });
 }
 
-ProcessIndex RemoteTable::alias_for(NodeId node, std::uint64_t process) {
+ProcessIndex RemoteTable::proxy_process_for(NodeId node, std::uint64_t process) {
   const auto [at, fresh] = by_target_.try_emplace({node, process}, 0);
   if (fresh) {
     at->second = next_index_();
-    aliases_[at->second].target = {node, process};
+    proxy_processes_[at->second].target = {node, process};
   }
   return at->second;
 }
 
 void RemoteTable::forget_if_unused(ProcessIndex index) {
-  const auto at = aliases_.find(index);
-  if (at == aliases_.end()) return;
-  const Alias& alias = at->second;
-  if (!alias.proxies.empty() || !alias.asked.empty()) return;
+  const auto at = proxy_processes_.find(index);
+  if (at == proxy_processes_.end()) return;
+  const ProxyProcess& proxy_process = at->second;
+  if (!proxy_process.proxies.empty() || !proxy_process.asked.empty()) return;
   for (const auto& [lease, owner] : given_)
     if (owner == index) return;
-  by_target_.erase({alias.target.node, alias.target.process});
-  aliases_.erase(at);
+  by_target_.erase({proxy_process.target.node, proxy_process.target.process});
+  proxy_processes_.erase(at);
 }
 
 // --- proxies
 // -----------------------------------------------------------------------------------------------------
 
 void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
-  Alias& alias = aliases_.at(index);
-  if (!alias.proxies.insert(process).second) return;
+  ProxyProcess& proxy_process = proxy_processes_.at(index);
+  if (!proxy_process.proxies.insert(process).second) return;
   proxies_[{process, index}];
-  out_.open_proxy(process, index, alias.target.node);
+  out_.open_proxy(process, index, proxy_process.target.node);
 }
 
 void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
@@ -64,34 +64,35 @@ void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::str
   if (proxies_.count({process, index}) == 0) return;
   out_.read(process);  // it may ask for this way, which is not to be opened again while it closes
   if (proxies_.erase({process, index}) == 0) return;
-  aliases_.at(index).proxies.erase(process);
+  proxy_processes_.at(index).proxies.erase(process);
   out_.close_proxy(process, index, reason, started);
 }
 
 ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, std::uint64_t worker,
                                   ActorId actor, std::uint64_t incarnation) {
-  const ProcessIndex alias = alias_for(node, worker);
-  if (proxies_.count({process, alias}) == 0) {
-    open(process, alias);
+  const ProcessIndex proxy_process = proxy_process_for(node, worker);
+  if (proxies_.count({process, proxy_process}) == 0) {
+    open(process, proxy_process);
     out_.send(node, wire::PeerConnect{process, worker, actor, incarnation});
   }
-  return alias;
+  return proxy_process;
 }
 
 void RemoteTable::on_connect(NodeId from, const wire::PeerConnect& message) {
   if (!out_.hosts(message.worker, message.actor, message.incarnation))
     return out_.send(from, wire::PeerProcessGone{message.worker, message.process, 0,
                                                  "it is not there any more"});
-  open(message.worker, alias_for(from, message.process));
+  open(message.worker, proxy_process_for(from, message.process));
 }
 
-bool RemoteTable::may_carry(ProcessIndex process, ProcessIndex alias) const {
-  const auto at = proxies_.find({process, alias});
+bool RemoteTable::may_carry(ProcessIndex process, ProcessIndex proxy_process) const {
+  const auto at = proxies_.find({process, proxy_process});
   return at != proxies_.end() && at->second.sent - at->second.credited < carry_window_;
 }
 
-void RemoteTable::carried(ProcessIndex process, ProcessIndex alias) {
-  if (const auto at = proxies_.find({process, alias}); at != proxies_.end()) ++at->second.sent;
+void RemoteTable::carried(ProcessIndex process, ProcessIndex proxy_process) {
+  if (const auto at = proxies_.find({process, proxy_process}); at != proxies_.end())
+    ++at->second.sent;
 }
 
 std::optional<ProcessIndex> RemoteTable::arrived(NodeId from, const wire::PeerFrame& frame) {
@@ -106,13 +107,13 @@ std::optional<ProcessIndex> RemoteTable::arrived(NodeId from, const wire::PeerFr
   return named->second;
 }
 
-void RemoteTable::entered(ProcessIndex process, ProcessIndex alias, std::uint64_t total) {
-  const auto at = proxies_.find({process, alias});
+void RemoteTable::entered(ProcessIndex process, ProcessIndex proxy_process, std::uint64_t total) {
+  const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   total = std::min(total, at->second.received);
   if (total - at->second.told < carry_window_ / 4) return;  // told in steps
   at->second.told = total;
-  const Target& to = aliases_.at(alias).target;
+  const Target& to = proxy_processes_.at(proxy_process).target;
   out_.send(to.node, wire::PeerCredit{process, to.process, total});
 }
 
@@ -163,7 +164,7 @@ void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message)
     out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
     return out_.send(from, wire::PeerProcessGone{message.process, 0, 0, "it has ended"});
   }
-  const ProcessIndex worker = alias_for(from, message.worker);
+  const ProcessIndex worker = proxy_process_for(from, message.worker);
   open(message.process, worker);  // the other side has opened it too
   if (!was_wanted) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
   const std::uint64_t number = next_taken_++;
@@ -221,11 +222,11 @@ void RemoteTable::drop_taken_with(ProcessIndex process, ProcessIndex worker) {
 // -------------------------------------------------------------------------------
 
 void RemoteTable::on_request(NodeId from, const wire::PeerLeaseRequest& message) {
-  const ProcessIndex index = alias_for(from, message.process);
-  Alias& alias = aliases_.at(index);
-  std::uint32_t& asked = alias.asked[message.key];
+  const ProcessIndex index = proxy_process_for(from, message.process);
+  ProxyProcess& proxy_process = proxy_processes_.at(index);
+  std::uint32_t& asked = proxy_process.asked[message.key];
   asked = std::min<std::uint64_t>(std::uint64_t{asked} + message.count, 1u << 20);
-  alias.shapes[message.key] = {message.shape, message.job};
+  proxy_process.shapes[message.key] = {message.shape, message.job};
   out_.request(index, message.key, message.shape, asked, message.job);
 }
 
@@ -233,45 +234,46 @@ void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& messag
   const auto named = by_target_.find({from, message.process});
   if (named == by_target_.end()) return;
   const ProcessIndex index = named->second;
-  Alias& alias = aliases_.at(index);
-  if (alias.asked.erase(message.key) == 0) return;
-  const auto shape = alias.shapes.extract(message.key);
+  ProxyProcess& proxy_process = proxy_processes_.at(index);
+  if (proxy_process.asked.erase(message.key) == 0) return;
+  const auto shape = proxy_process.shapes.extract(message.key);
   out_.request(index, message.key, shape.mapped().first, 0, shape.mapped().second);
   forget_if_unused(index);
 }
 
 void RemoteTable::granted_here(ProcessIndex index, std::uint64_t key, std::uint64_t lease,
                                ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
-  const auto at = aliases_.find(index);
-  if (at == aliases_.end()) return out_.returned(lease);
-  Alias& alias = at->second;
-  if (const auto asked = alias.asked.find(key);
-      asked != alias.asked.end() && --asked->second == 0) {
-    alias.asked.erase(asked);
-    alias.shapes.erase(key);
+  const auto at = proxy_processes_.find(index);
+  if (at == proxy_processes_.end()) return out_.returned(lease);
+  ProxyProcess& proxy_process = at->second;
+  if (const auto asked = proxy_process.asked.find(key);
+      asked != proxy_process.asked.end() && --asked->second == 0) {
+    proxy_process.asked.erase(asked);
+    proxy_process.shapes.erase(key);
   }
   given_[lease] = index;
   open(worker, index);
-  out_.send(alias.target.node,
-            wire::PeerLeaseGranted{alias.target.process, key, lease, worker, gpus});
+  out_.send(proxy_process.target.node,
+            wire::PeerLeaseGranted{proxy_process.target.process, key, lease, worker, gpus});
 }
 
 void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std::string& why) {
-  const auto at = aliases_.find(index);
-  if (at == aliases_.end()) return;
-  Alias& alias = at->second;
-  const auto asked = alias.asked.find(key);
-  if (asked == alias.asked.end()) return;
+  const auto at = proxy_processes_.find(index);
+  if (at == proxy_processes_.end()) return;
+  ProxyProcess& proxy_process = at->second;
+  const auto asked = proxy_process.asked.find(key);
+  if (asked == proxy_process.asked.end()) return;
   const std::uint32_t count = asked->second;
-  alias.asked.erase(asked);
-  alias.shapes.erase(key);
-  out_.send(alias.target.node, wire::PeerLeaseRefused{alias.target.process, key, count, why});
+  proxy_process.asked.erase(asked);
+  proxy_process.shapes.erase(key);
+  out_.send(proxy_process.target.node,
+            wire::PeerLeaseRefused{proxy_process.target.process, key, count, why});
   forget_if_unused(index);
 }
 
 void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
-  const auto at = aliases_.find(index);
-  if (at == aliases_.end()) return;
+  const auto at = proxy_processes_.find(index);
+  if (at == proxy_processes_.end()) return;
   const auto asked = at->second.asked.find(key);
   if (asked == at->second.asked.end()) return;
   const auto [shape, job] = at->second.shapes.at(key);
@@ -279,15 +281,15 @@ void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
 }
 
 void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
-  const auto at = aliases_.find(index);
-  if (at != aliases_.end())
+  const auto at = proxy_processes_.find(index);
+  if (at != proxy_processes_.end())
     out_.send(at->second.target.node, wire::PeerLeaseReclaim{at->second.target.process, lease});
 }
 
 void RemoteTable::refuse_job(JobId job, const std::string& why) {
   std::vector<std::pair<ProcessIndex, std::uint64_t>> keys;
-  for (const auto& [index, alias] : aliases_)
-    for (const auto& [key, asked] : alias.shapes)
+  for (const auto& [index, proxy_process] : proxy_processes_)
+    for (const auto& [key, asked] : proxy_process.shapes)
       if (asked.second == job) keys.emplace_back(index, key);
   for (const auto& [index, key] : keys) refused_here(index, key, why);
 }
@@ -295,8 +297,9 @@ void RemoteTable::refuse_job(JobId job, const std::string& why) {
 void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& message) {
   const auto at = given_.find(message.lease);
   if (at == given_.end()) return;
-  const auto alias = aliases_.find(at->second);
-  if (alias == aliases_.end() || alias->second.target.node != from) return;  // not its own
+  const auto proxy_process = proxy_processes_.find(at->second);
+  if (proxy_process == proxy_processes_.end() || proxy_process->second.target.node != from)
+    return;  // not its own
   given_.erase(at);
   out_.returned(message.lease);
 }
@@ -314,11 +317,12 @@ void RemoteTable::process_died(ProcessIndex process, const std::string& reason) 
   for (auto at = proxies_.lower_bound({process, 0});
        at != proxies_.end() && at->first.first == process;) {
     const ProcessIndex index = at->first.second;
-    Alias& alias = aliases_.at(index);
-    out_.send(alias.target.node, wire::PeerProcessGone{process, alias.target.process,
-                                                       out_.started(process, index), reason});
-    told.insert(alias.target.node);
-    alias.proxies.erase(process);
+    ProxyProcess& proxy_process = proxy_processes_.at(index);
+    out_.send(proxy_process.target.node,
+              wire::PeerProcessGone{process, proxy_process.target.process,
+                                    out_.started(process, index), reason});
+    told.insert(proxy_process.target.node);
+    proxy_process.proxies.erase(process);
     at = proxies_.erase(at);
     out_.close_proxy(process, index, reason, wire::PeerDied::kUnknown);
     touched.push_back(index);
@@ -344,21 +348,21 @@ void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
   const auto named = by_target_.find({from, message.process});
   if (named == by_target_.end()) return;
   const ProcessIndex index = named->second;
-  if (message.peer == 0) return drop_alias(index, message.reason);
+  if (message.peer == 0) return drop_proxy_process(index, message.reason);
   drop_taken_with(message.peer, index);
   close(message.peer, index, message.reason, message.started);
   forget_if_unused(index);
 }
 
-/// The process behind the alias is dead.
-void RemoteTable::drop_alias(ProcessIndex index, const std::string& reason) {
+/// The process behind the proxy process is dead.
+void RemoteTable::drop_proxy_process(ProcessIndex index, const std::string& reason) {
   drop_taken_with(0, index);
-  while (!aliases_.at(index).proxies.empty())  // what is read may open another
-    close(*aliases_.at(index).proxies.begin(), index, reason, wire::PeerDied::kUnknown);
+  while (!proxy_processes_.at(index).proxies.empty())  // what is read may open another
+    close(*proxy_processes_.at(index).proxies.begin(), index, reason, wire::PeerDied::kUnknown);
   for (auto at = given_.begin(); at != given_.end();)
     at = at->second == index ? given_.erase(at) : std::next(at);
-  const Target target = aliases_.at(index).target;
-  aliases_.erase(index);
+  const Target target = proxy_processes_.at(index).target;
+  proxy_processes_.erase(index);
   by_target_.erase({target.node, target.process});
   out_.owner_died(index);
 }
@@ -373,7 +377,8 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
        at != by_target_.end() && at->first.first == node; ++at)
     gone.push_back(at->second);
   for (const ProcessIndex index : gone)
-    if (is_alias(index)) drop_alias(index, why);  // what was read for another may have ended it
+    if (is_proxy_process(index))
+      drop_proxy_process(index, why);  // what was read for another may have ended it
   std::vector<std::pair<WantedKey, Wanted>> again;
   for (auto at = wanted_.begin(); at != wanted_.end();) {
     if (at->first.node == node) {

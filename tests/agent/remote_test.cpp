@@ -32,7 +32,7 @@ class Agent final : public RemoteTable::Out {
   std::map<std::pair<ProcessIndex, ProcessIndex>, ProxyChannel> proxies;
   std::map<ProcessIndex, std::set<std::uint64_t>> held;  ///< process → leases of other nodes
   std::map<std::uint64_t, ProcessIndex> held_worker;
-  std::map<std::uint64_t, ProcessIndex> given;  ///< our lease → alias
+  std::map<std::uint64_t, ProcessIndex> given;  ///< our lease → proxy process
   std::map<std::uint64_t, ProcessIndex> lease_worker;
   std::map<std::pair<ProcessIndex, std::uint64_t>, std::uint32_t> backlog;
   std::map<std::pair<ProcessIndex, std::uint64_t>, int> came_back;
@@ -56,19 +56,20 @@ class Agent final : public RemoteTable::Out {
   bool hosts(ProcessIndex worker, ActorId, std::uint64_t) override {
     return live.count(worker) != 0;
   }
-  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId) override {
+  void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId) override {
     ASSERT_TRUE(live.count(process)) << "a proxy for a dead process";
-    ASSERT_TRUE(proxies.try_emplace({process, alias}).second) << "opened twice";
+    ASSERT_TRUE(proxies.try_emplace({process, proxy_process}).second) << "opened twice";
   }
   void read(ProcessIndex) override {
     if (at_read) at_read();
   }
-  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string&,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string&,
                    std::uint64_t) override {
-    ASSERT_EQ(proxies.erase({process, alias}), 1u) << "closed twice";
+    ASSERT_EQ(proxies.erase({process, proxy_process}), 1u) << "closed twice";
     ++closed;
     // As a process does at PeerDied: the lease went with its worker.
-    std::erase_if(held[process], [&](std::uint64_t lease) { return held_worker[lease] == alias; });
+    std::erase_if(held[process],
+                  [&](std::uint64_t lease) { return held_worker[lease] == proxy_process; });
   }
   std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
   void granted(ProcessIndex process, std::uint64_t, std::uint64_t lease, ProcessIndex worker,
@@ -87,18 +88,18 @@ class Agent final : public RemoteTable::Out {
   void gave_back(NodeId node, const wire::Shape& shape) override {
     gave.emplace_back(node, shape.cpus);
   }
-  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape&, std::uint32_t n,
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape&, std::uint32_t n,
                JobId) override {
-    backlog[{alias, key}] = n;
+    backlog[{proxy_process, key}] = n;
   }
   void returned(std::uint64_t lease) override {
     ASSERT_EQ(given.erase(lease), 1u) << "a lease came back twice, or never was given";
     lease_worker.erase(lease);
   }
-  void owner_died(ProcessIndex alias) override {
-    std::erase_if(backlog, [&](const auto& entry) { return entry.first.first == alias; });
+  void owner_died(ProcessIndex proxy_process) override {
+    std::erase_if(backlog, [&](const auto& entry) { return entry.first.first == proxy_process; });
     std::erase_if(given, [&](const auto& entry) {
-      if (entry.second != alias) return false;
+      if (entry.second != proxy_process) return false;
       lease_worker.erase(entry.first);
       return true;
     });
@@ -132,10 +133,10 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAProxyChangeNothing) {
   a.table.spilled(caller, 5, b.self_, {}, JobId{1, 1});
   hand(a, b);
   ASSERT_EQ(b.backlog.size(), 1u);
-  const ProcessIndex alias = b.backlog.begin()->first.first;
-  b.given[1] = alias;
+  const ProcessIndex proxy_process = b.backlog.begin()->first.first;
+  b.given[1] = proxy_process;
   b.lease_worker[1] = worker;
-  b.table.granted_here(alias, 5, 1, worker, {});
+  b.table.granted_here(proxy_process, 5, 1, worker, {});
   hand(b, a);
   ASSERT_EQ(a.held[caller].size(), 1u);
   a.table.spilled(caller, 6, b.self_, {}, JobId{1, 1});
@@ -148,7 +149,7 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAProxyChangeNothing) {
                                             wire::PeerProcessGone{caller, 0, 0, "a lie"}};
   for (const auto& lie : to_b) EXPECT_TRUE(b.table.on_message(c, lie));
   EXPECT_EQ(b.given.size(), 1u) << "the lease is out";
-  EXPECT_EQ((b.backlog[{alias, 6}]), 1u) << "the request stays";
+  EXPECT_EQ((b.backlog[{proxy_process, 6}]), 1u) << "the request stays";
   EXPECT_EQ(b.proxies.size(), 1u);
   EXPECT_FALSE(b.table.arrived(c, {caller, worker, {}})) << "no frame enters";
 
@@ -186,8 +187,8 @@ struct World {
     Agent& receiver = of(to);
     if (receiver.dead_nodes.count(from.self_)) return;
     if (const auto* frame = std::get_if<wire::PeerFrame>(&message)) {
-      if (const auto alias = receiver.table.arrived(from.self_, *frame))
-        receiver.proxies.at({frame->to, *alias}).ring.push_back(1);
+      if (const auto proxy_process = receiver.table.arrived(from.self_, *frame))
+        receiver.proxies.at({frame->to, *proxy_process}).ring.push_back(1);
       return;
     }
     EXPECT_TRUE(receiver.table.on_message(from.self_, message));
@@ -327,7 +328,7 @@ TEST(RemoteTable, NoProxyIsOpenedToAnAliasThatIsBeingDropped) {
     else
       a.table.on_message(lost, wire::PeerProcessGone{2, 0, 0, "killed"});
     EXPECT_EQ(a.table.proxy_count(), 0u);
-    EXPECT_EQ(a.table.alias_count(), 0u);
+    EXPECT_EQ(a.table.proxy_process_count(), 0u);
     EXPECT_TRUE(a.proxies.empty());
     a.kill(first);
     a.kill(second);
@@ -341,10 +342,10 @@ TEST(RemoteTable, ANodeIsLostWhileTheJobOfItsRequestsEnds) {
   const JobId job{1, 1};
   a.table.connect(driver, lost, 2, ActorId{1, 1}, 1);
   a.table.on_message(lost, wire::PeerLeaseRequest{3, 7, 1, job, {}});
-  ASSERT_EQ(a.table.alias_count(), 2u);
+  ASSERT_EQ(a.table.proxy_process_count(), 2u);
   a.at_read = [&] { a.table.refuse_job(job, "its driver has ended"); };
   a.table.node_died(lost, "it is out of reach", false);
-  EXPECT_EQ(a.table.alias_count(), 0u);
+  EXPECT_EQ(a.table.proxy_process_count(), 0u);
 }
 
 TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {
@@ -352,13 +353,13 @@ TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {
   const ProcessIndex worker = a.start();
   a.table.on_message(node_id(2), wire::PeerLeaseRequest{2, 7, 1, {}, {}});
   ASSERT_EQ(a.backlog.size(), 1u);
-  const ProcessIndex alias = a.backlog.begin()->first.first;
-  a.given[1] = alias;
+  const ProcessIndex proxy_process = a.backlog.begin()->first.first;
+  a.given[1] = proxy_process;
   a.lease_worker[1] = worker;
-  a.table.granted_here(alias, 7, 1, worker, {});
-  EXPECT_EQ(a.table.alias_count(), 1u);
+  a.table.granted_here(proxy_process, 7, 1, worker, {});
+  EXPECT_EQ(a.table.proxy_process_count(), 1u);
   a.kill(worker);
-  EXPECT_EQ(a.table.alias_count(), 0u);
+  EXPECT_EQ(a.table.proxy_process_count(), 0u);
   EXPECT_FALSE(a.table.talks_to(node_id(2)));
 }
 
@@ -401,33 +402,33 @@ TEST(RemoteTable, CreditBoundsWhatIsUnderWay) {
   World world(7);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];
-  const ProcessIndex alias = a.table.connect(1, b.self_, 1, ActorId{1, 1}, 1);
+  const ProcessIndex proxy_process = a.table.connect(1, b.self_, 1, ActorId{1, 1}, 1);
   world.settle();
   std::uint64_t sent = 0;
-  while (a.table.may_carry(1, alias)) {
+  while (a.table.may_carry(1, proxy_process)) {
     a.send(b.self_, wire::PeerFrame{1, 1, {}});
-    a.table.carried(1, alias);
+    a.table.carried(1, proxy_process);
     ++sent;
   }
   EXPECT_EQ(sent, wire::kCarryWindow);
   world.settle();
-  EXPECT_FALSE(a.table.may_carry(1, alias)) << "nothing has entered the ring";
+  EXPECT_FALSE(a.table.may_carry(1, proxy_process)) << "nothing has entered the ring";
   const ProcessIndex there = b.proxies.begin()->first.second;
   b.table.entered(1, there, sent);
   world.settle();
-  EXPECT_TRUE(a.table.may_carry(1, alias));
+  EXPECT_TRUE(a.table.may_carry(1, proxy_process));
 }
 
 TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesTheProxy) {
   World world(9);
   Agent& a = *world.agents[0];
   Agent& b = *world.agents[1];
-  const ProcessIndex alias = a.table.connect(1, b.self_, 2, ActorId{1, 1}, 1);
+  const ProcessIndex proxy_process = a.table.connect(1, b.self_, 2, ActorId{1, 1}, 1);
   world.settle();
   b.kill(2);
   b.outbox[a.self_].clear();  // as if the notice were still on its way
   a.send(b.self_, wire::PeerFrame{1, 2, {}});
-  a.table.carried(1, alias);
+  a.table.carried(1, proxy_process);
   world.settle();
   EXPECT_EQ(a.proxies.size(), 0u);
   EXPECT_EQ(a.closed, 1);
@@ -462,15 +463,15 @@ TEST(RemoteTable, ARequestThatMetADeadWorkerIsOpenStill) {
   a.table.spilled(1, 0, b.self_, {}, JobId{1, 1});
   a.table.spilled(1, 0, b.self_, {}, JobId{1, 1});
   world.settle();
-  const auto [alias, key] = b.backlog.begin()->first;
+  const auto [proxy_process, key] = b.backlog.begin()->first;
   b.backlog.begin()->second = 1;  // the lease table has served one of two
-  b.table.request_again(alias, key);
+  b.table.request_again(proxy_process, key);
   EXPECT_EQ(b.backlog.begin()->second, 2u);
   EXPECT_EQ(a.table.outstanding(1, 0), 2u);
   b.backlog.begin()->second = 0;
   a.table.withdrawn(1, 0);
   world.settle();
-  b.table.request_again(alias, key);
+  b.table.request_again(proxy_process, key);
   EXPECT_EQ(b.backlog.begin()->second, 0u) << "nobody wants it any more";
 }
 

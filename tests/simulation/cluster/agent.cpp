@@ -551,7 +551,7 @@ void Agent::carry_out_leases() {
                          }
                          if (worker == nullptr)  // the table hears of the death next
                            return remote_.request_again(grant.owner, grant.key);
-                         if (remote_.is_alias(grant.owner))
+                         if (remote_.is_proxy_process(grant.owner))
                            return remote_.granted_here(grant.owner, grant.key, grant.lease,
                                                        grant.worker, grant.gpus);
                          Proc* owner = find_proc(grant.owner);
@@ -562,13 +562,13 @@ void Agent::carry_out_leases() {
                        [&](scheduling::Refused& e) {
                          if (e.owner == kSelf)
                            actors_.no_worker(e.key, Error(Code::infeasible, e.why));
-                         else if (remote_.is_alias(e.owner))
+                         else if (remote_.is_proxy_process(e.owner))
                            remote_.refused_here(e.owner, e.key, e.why);
                          else if (Proc* owner = find_proc(e.owner))
                            send(*owner, wire::LeaseRefused{e.key, e.why});
                        },
                        [&](scheduling::ReclaimLease& e) {
-                         if (remote_.is_alias(e.owner))
+                         if (remote_.is_proxy_process(e.owner))
                            remote_.reclaim_here(e.owner, e.lease);
                          else
                            reclaim(e.owner, e.lease);

@@ -118,7 +118,7 @@ class Agent final : public sim::Node<Packet>,
   };
   struct ProxyChannel {
     ProcessIndex holder = 0;  ///< the node, in the life that it had then
-    ProcessIndex process = 0, alias = 0;
+    ProcessIndex process = 0, proxy_process = 0;
     NodeId node;
     End end;
     std::uint64_t pushed = 0;
@@ -230,21 +230,21 @@ class Agent final : public sim::Node<Packet>,
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
-  void open_proxy(ProcessIndex process, ProcessIndex alias, NodeId node) override;
+  void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) override;
   void read(ProcessIndex process) override;
-  void close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                    std::uint64_t started) override;
-  std::uint64_t started(ProcessIndex process, ProcessIndex alias) override;
+  std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
   void reclaim(ProcessIndex process, std::uint64_t lease) override;
   void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::Shape& shape) override;
-  void request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
                std::uint32_t backlog, JobId job) override;
   void returned(std::uint64_t lease) override;
-  void owner_died(ProcessIndex alias) override;
+  void owner_died(ProcessIndex proxy_process) override;
   // BulkMoves::Out
   void send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   void send_bulk(Packet packet) override { transmit(std::move(packet)); }

@@ -211,33 +211,33 @@ ProcessIndex Agent::owner_index(NodeId owner) {
 
 // --- proxies
 
-void Agent::open_proxy(ProcessIndex index, ProcessIndex alias, NodeId node) {
+void Agent::open_proxy(ProcessIndex index, ProcessIndex proxy_process, NodeId node) {
   Proc* proc = find_proc(index);
   if (proc == nullptr || !proc->process) return;
-  const ProxyKey key{index, alias};
+  const ProxyKey key{index, proxy_process};
   if (const auto before = proxies_.find(key); before != proxies_.end()) {
     env_->check(before->second.ending.has_value(), "a proxy is opened that is open");
     finish_proxy(before, true);
   }
   ProxyChannel& proxy = proxies_[key];
   proxy.process = index;
-  proxy.alias = alias;
+  proxy.proxy_process = proxy_process;
   proxy.node = node;
   proxy.holder = index_of(node);
   auto channel = std::make_shared<Channel>();
   channel->capacity = cluster_.plan.ring_capacity;
   proxy.end = End(channel, 0);
   proxy.end.on_wake([this] { wake_agent(); });
-  proc->process->connect(alias, End(channel, 1), true, proxy.holder);
+  proc->process->connect(proxy_process, End(channel, 1), true, proxy.holder);
 }
 
 void Agent::read(ProcessIndex process) {
   if (Proc* proc = find_proc(process)) drain_ring(*proc);
 }
 
-void Agent::close_proxy(ProcessIndex process, ProcessIndex alias, const std::string& reason,
+void Agent::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                         std::uint64_t started) {
-  const auto at = proxies_.find({process, alias});
+  const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   drop_unread(at->second);
   at->second.ending = ProxyChannel::Ending{reason, started};
@@ -251,7 +251,7 @@ void Agent::finish_proxy(ProxyChannels::iterator at, bool at_once) {
       proxy_waits_ = true;
       return;
     }
-    send(*proc, wire::PeerDied{proxy.alias, proxy.ending->reason, proxy.ending->started});
+    send(*proc, wire::PeerDied{proxy.proxy_process, proxy.ending->reason, proxy.ending->started});
   }
   stalled_.erase(at->first);
   proxy.end.let_go();
@@ -284,18 +284,18 @@ void Agent::drop_unread(ProxyChannel& proxy) {
                        [&](ObjectId id) { references_.hold(id, proxy.holder, -1, proxy.process); });
 }
 
-std::uint64_t Agent::started(ProcessIndex process, ProcessIndex alias) {
-  const auto at = proxies_.find({process, alias});
+std::uint64_t Agent::started(ProcessIndex process, ProcessIndex proxy_process) {
+  const auto at = proxies_.find({process, proxy_process});
   return at == proxies_.end() ? 0 : at->second.end.peer_started();
 }
 
 void Agent::note_entered(ProxyChannel& proxy) {
   proxy.end.flush();
-  remote_.entered(proxy.process, proxy.alias, proxy.pushed - proxy.end.waiting());
+  remote_.entered(proxy.process, proxy.proxy_process, proxy.pushed - proxy.end.waiting());
 }
 
 void Agent::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
-  const ProxyKey key{proxy.process, proxy.alias};
+  const ProxyKey key{proxy.process, proxy.proxy_process};
   if (proxy.ending) return finish_proxy(proxies_.find(key));
   const auto proc = processes_.find(proxy.process);
   if (proc != processes_.end()) drain_ring(*proc->second);
@@ -306,7 +306,7 @@ void Agent::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
     truth().mark(Mark::held_answers);
   }
   for (;;) {
-    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.alias) ||
+    if (held || (!to_the_end && (!remote_.may_carry(proxy.process, proxy.proxy_process) ||
                                  !network_->can_send(proxy.node)))) {
       if (stalled_.insert(key).second) truth().mark(Mark::proxy_stalled);
       return;
@@ -325,7 +325,7 @@ void Agent::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
 void Agent::carry(ProxyChannel& proxy, Frame& frame) {
   wire::PeerFrame carried;
   carried.from = proxy.process;
-  carried.to = remote_.target(proxy.alias).process;
+  carried.to = remote_.target(proxy.proxy_process).process;
   const ProcessIndex to = proxy.holder;
   wire::for_each_ref(frame.message, [&](ObjectId id) {
     const ProcessIndex owner = references_.export_to(id, to, proxy.process);
@@ -338,7 +338,7 @@ void Agent::carry(ProxyChannel& proxy, Frame& frame) {
   Blob whole(head.begin(), head.end());
   whole.insert(whole.end(), frame.payload.begin(), frame.payload.end());
   network_->send(proxy.node, carried, whole);
-  remote_.carried(proxy.process, proxy.alias);
+  remote_.carried(proxy.process, proxy.proxy_process);
 }
 
 void Agent::resume_stalled(NodeId node) {
@@ -398,10 +398,10 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   if (actors_.hosts(frame.to) && !network_->may_serve(env_->now()))  // its caller must hear of it
     return network_->drop(from, "this node may have been declared dead and serves no calls");
   if (cluster_.canary() && random().chance(0.05)) return;  // the planted bug: it is simply lost
-  const auto alias = remote_.arrived(from, frame);
-  if (!alias) return;
+  const auto proxy_process = remote_.arrived(from, frame);
+  if (!proxy_process) return;
   for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
-  const auto at = proxies_.find({frame.to, *alias});
+  const auto at = proxies_.find({frame.to, *proxy_process});
   if (at == proxies_.end()) return;  // its process has died and is not buried yet
   ProxyChannel& proxy = at->second;
   ++proxy.pushed;
@@ -440,17 +440,17 @@ void Agent::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Sh
 void Agent::gave_back(NodeId node, const wire::Shape& shape) {
   leases_.returned_there(node, agent::shape_of(shape), env_->now());
 }
-void Agent::request(ProcessIndex alias, std::uint64_t key, const wire::Shape& shape,
+void Agent::request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
                     std::uint32_t backlog, JobId job) {
   if (backlog > 0) kill_an_idle_worker();
-  leases_.request(alias, key, agent::shape_of(shape), backlog, env_->now(),
+  leases_.request(proxy_process, key, agent::shape_of(shape), backlog, env_->now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
 void Agent::returned(std::uint64_t lease) {
   leases_.returned(lease, env_->now());
 }
-void Agent::owner_died(ProcessIndex alias) {
-  leases_.owner_died(alias, env_->now());
+void Agent::owner_died(ProcessIndex proxy_process) {
+  leases_.owner_died(proxy_process, env_->now());
 }
 void Agent::send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) {
   network_->send(to, message, payload);
