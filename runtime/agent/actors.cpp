@@ -1,6 +1,6 @@
 #include "troupe/runtime/agent/actors.hpp"
 
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,7 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   spec.class_name = message.class_name;
   spec.lifetime = message.lifetime;
   spec.owner = self;
-  spec.shape = shape_of(message.shape);
+  spec.demand = demand_of(message.demand);
   // Control refuses fewer than -1, and a negative window, together with the message that has it.
   spec.max_restarts = std::max(message.max_restarts, -1);
   constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
@@ -37,8 +37,8 @@ constexpr std::uint64_t kLast = ~std::uint64_t{0};
 std::size_t size_of(const control::ActorSpec& spec) {
   std::size_t size = 512 + spec.name.size() + spec.name_space.size() + spec.class_name.size() +
                      spec.creation.size();
-  for (const auto& [key, value] : spec.shape.labels) size += key.size() + value.size() + 32;
-  for (const auto& [name, amount] : spec.shape.need.custom) size += name.size() + 32;
+  for (const auto& [key, value] : spec.demand.labels) size += key.size() + value.size() + 32;
+  for (const auto& [name, amount] : spec.demand.need.custom) size += name.size() + 32;
   return size;
 }
 
@@ -98,7 +98,7 @@ void ActorHost::create(const wire::CreateActor& message, BlobView payload, JobId
   spawn.from = self_;
   spawn.request = ++next_request_;
   spawn.spec = spec_of(message, job, self_);
-  spawn.spec.shape.locality = std::move(near);
+  spawn.spec.demand.locality = std::move(near);
   spawn.spec.creation.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   spawn.get_if_exists = message.get_if_exists;
   Spawning& spawning = spawning_[spawn.request];
@@ -320,7 +320,7 @@ void ActorHost::start(const control::StartActorAt& order, Time now) {
   life->second.restarted = order.restarted;
   life->second.restarts = order.restarts;
   life->second.since = now;
-  out_.need_worker(order.incarnation, order.spec->shape, order.spec->job);
+  out_.need_worker(order.incarnation, order.spec->demand, order.spec->job);
 }
 
 void ActorHost::worker_ready(std::uint64_t incarnation, ProcessIndex worker,
@@ -349,7 +349,7 @@ void ActorHost::worker_ended_early(std::uint64_t incarnation) {
   const auto at = lives_.find(incarnation);
   if (at == lives_.end()) return;  // it was stopped, and asks for none
   const control::ActorSpec& spec = *at->second.spec;
-  out_.need_worker(incarnation, spec.shape, spec.job);
+  out_.need_worker(incarnation, spec.demand, spec.job);
 }
 
 void ActorHost::created(ProcessIndex worker, const wire::ActorCreated& message) {

@@ -44,7 +44,8 @@ class ActorHost {
   class Out {
    public:
     virtual ~Out() = default;
-    virtual void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) = 0;
+    virtual void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
+                             JobId job) = 0;
     /// The life will not use the worker that was asked for or given.
     virtual void release_worker(std::uint64_t life) = 0;
     /// `refs`: the refs among the constructor's arguments, with their owners.

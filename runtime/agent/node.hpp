@@ -115,9 +115,9 @@ class Node final : private ReferenceTable::Out,
     std::uint64_t objections = 0;  ///< to what it has said
     std::string reason;
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their slots there
-    std::vector<std::uint32_t> sites;   ///< its numbers of call sites → those of our accounting
-    std::optional<wire::Shape> leased;  ///< a worker's lease, as it was told last
-    QuotaWait at_quota;                 ///< it asks in vain, its job having enough
+    std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our accounting
+    std::optional<wire::ResourceDemand> leased;  ///< a worker's lease, as it was told last
+    QuotaWait at_quota;                          ///< it asks in vain, its job having enough
   };
   /// One driver's work, as far as this node has to do with it.
   struct Job {
@@ -494,10 +494,10 @@ class Node final : private ReferenceTable::Out,
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
   void reclaim(ProcessIndex process, std::uint64_t lease) override;
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
-  void gave_back(NodeId node, const wire::Shape& shape) override;
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
+  void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand& demand,
                std::uint32_t backlog, JobId job) override;
   void returned(std::uint64_t lease) override;
   void owner_died(ProcessIndex proxy_process) override;
@@ -526,7 +526,8 @@ class Node final : private ReferenceTable::Out,
   void met(ObjectId object) override;
   void orphaned(ObjectId object, ObjectId lost) override;
   // ActorHost::Out
-  void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
+  void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
+                   JobId job) override;
   void release_worker(std::uint64_t life) override;
   void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
                    const std::vector<wire::OwnedRef>& refs) override;

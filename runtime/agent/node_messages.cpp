@@ -1,6 +1,6 @@
 /// What processes tell their agent.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -217,9 +217,9 @@ void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
   // What other nodes were asked for is part of the backlog.
   const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
   const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
-  scheduling::Shape shape = shape_of(message.shape);
-  if (message.near) shape.locality.emplace_back(message.near, message.near_bytes);
-  leases_.request(from.index, message.key, shape, here, steady_now(),
+  scheduling::ResourceDemand demand = demand_of(message.demand);
+  if (message.near) demand.locality.emplace_back(message.near, message.near_bytes);
+  leases_.request(from.index, message.key, demand, here, steady_now(),
                   {.spilled = false, .dedicated = false, .job = from.job_number});
   if (!network_) return;
   if (message.backlog == 0) remote_.withdrawn(from.index, message.key);

@@ -1,6 +1,6 @@
 /// What the node's tables have decided, carried out: leases, refs, actors.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 
 #include <csignal>
@@ -29,7 +29,8 @@ void Node::carry_out_leases() {
                        [&](scheduling::Spilled& e) {
                          Process* owner = find(e.owner);
                          if (owner != nullptr)
-                           remote_.spilled(e.owner, e.key, e.node, wire_shape(e.shape), owner->job);
+                           remote_.spilled(e.owner, e.key, e.node, wire_demand(e.demand),
+                                           owner->job);
                        },
                        [&](scheduling::LeaseLost& e) {  // a local owner hears PeerDied
                          remote_.lease_lost(e.lease);
@@ -61,11 +62,11 @@ void Node::on_granted(const scheduling::Granted& grant) {
 
 /// Mostly it is what the worker was told before.
 void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
-  wire::Shape shape = wire_shape(grant.shape);
+  wire::ResourceDemand demand = wire_demand(grant.demand);
   const bool has_devices = options_.gpus > 0;
-  if (!has_devices && worker.leased == shape) return;
-  send(worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus, shape, has_devices});
-  worker.leased = std::move(shape);
+  if (!has_devices && worker.leased == demand) return;
+  send(worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus, demand, has_devices});
+  worker.leased = std::move(demand);
 }
 
 void Node::on_refused(const scheduling::Refused& refused) {
@@ -158,10 +159,10 @@ void Node::unreferenced(ActorId actor) {
 // --- ActorHost::Out
 // ----------------------------------------------------------------------------------------------------
 
-void Node::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId id) {
+void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
   const scheduling::JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
   waiting_lives_[life] = job;
-  leases_.request(kSelf, life, shape, 1, steady_now(),
+  leases_.request(kSelf, life, demand, 1, steady_now(),
                   {.spilled = false, .dedicated = true, .job = job});
 }
 

@@ -1,6 +1,6 @@
 /// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -304,20 +304,20 @@ void Node::reclaim(ProcessIndex process, std::uint64_t lease) {
   if (Process* owner = find(process)) send(*owner, wire::LeaseReclaim{lease});
 }
 
-void Node::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+void Node::spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
                         std::uint32_t count, NodeId node) {
   if (Process* owner = find(process))
-    leases_.spill_failed(process, key, shape_of(shape), count, steady_now(),
+    leases_.spill_failed(process, key, demand_of(demand), count, steady_now(),
                          {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
 }
 
-void Node::gave_back(NodeId node, const wire::Shape& shape) {
-  leases_.returned_there(node, shape_of(shape), steady_now());
+void Node::gave_back(NodeId node, const wire::ResourceDemand& demand) {
+  leases_.returned_there(node, demand_of(demand), steady_now());
 }
 
-void Node::request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
-                   std::uint32_t backlog, JobId job) {
-  leases_.request(proxy_process, key, shape_of(shape), backlog, steady_now(),
+void Node::request(ProcessIndex proxy_process, std::uint64_t key,
+                   const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) {
+  leases_.request(proxy_process, key, demand_of(demand), backlog, steady_now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
 

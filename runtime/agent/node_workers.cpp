@@ -283,10 +283,10 @@ std::optional<ProcessIndex> Node::LineageOut::find_process(JobNumber job) {
     found = index;
   }
   if (found) return found;
-  scheduling::Shape shape;
-  shape.placement = scheduling::Placement::node;
-  shape.node = node.id_;
-  node.leases_.request(kSelf, kForLineage | job, shape, 1, steady_now(),
+  scheduling::ResourceDemand demand;
+  demand.placement = scheduling::Placement::node;
+  demand.node = node.id_;
+  node.leases_.request(kSelf, kForLineage | job, demand, 1, steady_now(),
                        {.spilled = false, .dedicated = false, .job = job});
   return std::nullopt;
 }

@@ -130,12 +130,12 @@ void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
 // -------------------------------------------------------------------------------
 
 void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
-                          const wire::Shape& shape, JobId job) {
+                          const wire::ResourceDemand& demand, JobId job) {
   Wanted& wanted = wanted_[{process, key, node}];
   ++wanted.count;
-  wanted.shape = shape;
+  wanted.demand = demand;
   wanted.job = job;
-  out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, shape});
+  out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, demand});
 }
 
 std::uint32_t RemoteTable::outstanding(ProcessIndex process, std::uint64_t key) const {
@@ -157,8 +157,8 @@ void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
 void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message) {
   const auto wanted = wanted_.find({message.process, message.key, from});
   const bool was_wanted = wanted != wanted_.end();
-  wire::Shape shape;
-  if (was_wanted) shape = wanted->second.shape;
+  wire::ResourceDemand demand;
+  if (was_wanted) demand = wanted->second.demand;
   if (was_wanted && --wanted->second.count == 0) wanted_.erase(wanted);
   if (!out_.is_alive(message.process)) {
     out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
@@ -168,7 +168,7 @@ void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message)
   open(message.process, worker);  // the other side has opened it too
   if (!was_wanted) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
   const std::uint64_t number = next_taken_++;
-  taken_[number] = {message.process, worker, from, message.lease, std::move(shape)};
+  taken_[number] = {message.process, worker, from, message.lease, std::move(demand)};
   taken_by_remote_[{from, message.lease}] = number;
   out_.granted(message.process, message.key, number, worker, message.gpus);
 }
@@ -177,10 +177,10 @@ void RemoteTable::on_refused(NodeId from, const wire::PeerLeaseRefused& message)
   const auto at = wanted_.find({message.process, message.key, from});
   if (at == wanted_.end()) return;
   const std::uint32_t count = std::min(message.count, at->second.count);
-  const wire::Shape shape = at->second.shape;
+  const wire::ResourceDemand demand = at->second.demand;
   at->second.count -= count;
   if (at->second.count == 0) wanted_.erase(at);
-  if (count > 0) out_.spill_failed(message.process, message.key, shape, count, from);
+  if (count > 0) out_.spill_failed(message.process, message.key, demand, count, from);
 }
 
 void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message) {
@@ -202,7 +202,7 @@ bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
   taken_by_remote_.erase({taken.node, taken.lease});
   taken_.erase(at);
   out_.send(taken.node, wire::PeerLeaseReturned{process, taken.lease});
-  out_.gave_back(taken.node, taken.shape);
+  out_.gave_back(taken.node, taken.demand);
   return true;
 }
 
@@ -226,8 +226,8 @@ void RemoteTable::on_request(NodeId from, const wire::PeerLeaseRequest& message)
   ProxyProcess& proxy_process = proxy_processes_.at(index);
   std::uint32_t& asked = proxy_process.asked[message.key];
   asked = std::min<std::uint64_t>(std::uint64_t{asked} + message.count, 1u << 20);
-  proxy_process.shapes[message.key] = {message.shape, message.job};
-  out_.request(index, message.key, message.shape, asked, message.job);
+  proxy_process.demands[message.key] = {message.demand, message.job};
+  out_.request(index, message.key, message.demand, asked, message.job);
 }
 
 void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& message) {
@@ -236,8 +236,8 @@ void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& messag
   const ProcessIndex index = named->second;
   ProxyProcess& proxy_process = proxy_processes_.at(index);
   if (proxy_process.asked.erase(message.key) == 0) return;
-  const auto shape = proxy_process.shapes.extract(message.key);
-  out_.request(index, message.key, shape.mapped().first, 0, shape.mapped().second);
+  const auto demand = proxy_process.demands.extract(message.key);
+  out_.request(index, message.key, demand.mapped().first, 0, demand.mapped().second);
   forget_if_unused(index);
 }
 
@@ -249,7 +249,7 @@ void RemoteTable::granted_here(ProcessIndex index, std::uint64_t key, std::uint6
   if (const auto asked = proxy_process.asked.find(key);
       asked != proxy_process.asked.end() && --asked->second == 0) {
     proxy_process.asked.erase(asked);
-    proxy_process.shapes.erase(key);
+    proxy_process.demands.erase(key);
   }
   given_[lease] = index;
   open(worker, index);
@@ -265,7 +265,7 @@ void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std:
   if (asked == proxy_process.asked.end()) return;
   const std::uint32_t count = asked->second;
   proxy_process.asked.erase(asked);
-  proxy_process.shapes.erase(key);
+  proxy_process.demands.erase(key);
   out_.send(proxy_process.target.node,
             wire::PeerLeaseRefused{proxy_process.target.process, key, count, why});
   forget_if_unused(index);
@@ -276,8 +276,8 @@ void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
   if (at == proxy_processes_.end()) return;
   const auto asked = at->second.asked.find(key);
   if (asked == at->second.asked.end()) return;
-  const auto [shape, job] = at->second.shapes.at(key);
-  out_.request(index, key, shape, asked->second, job);
+  const auto [demand, job] = at->second.demands.at(key);
+  out_.request(index, key, demand, asked->second, job);
 }
 
 void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
@@ -289,7 +289,7 @@ void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
 void RemoteTable::refuse_job(JobId job, const std::string& why) {
   std::vector<std::pair<ProcessIndex, std::uint64_t>> keys;
   for (const auto& [index, proxy_process] : proxy_processes_)
-    for (const auto& [key, asked] : proxy_process.shapes)
+    for (const auto& [key, asked] : proxy_process.demands)
       if (asked.second == job) keys.emplace_back(index, key);
   for (const auto& [index, key] : keys) refused_here(index, key, why);
 }
@@ -389,7 +389,7 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
     }
   }
   for (const auto& [key, wanted] : again)
-    out_.spill_failed(key.process, key.key, wanted.shape, wanted.count, node);
+    out_.spill_failed(key.process, key.key, wanted.demand, wanted.count, node);
 }
 
 void RemoteTable::forget_node(ProcessIndex index) {

@@ -5,7 +5,7 @@
 /// this node. Between a local process and a proxy process there is a *proxy*: a ring channel whose
 /// other side is this agent, which carries the frames to and from the other node.
 ///
-///     remote.spilled(process, key, node, shape, job);       // → out.send(node, PeerLeaseRequest)
+///     remote.spilled(process, key, node, demand, job);       // → out.send(node, PeerLeaseRequest)
 ///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_proxy, out.granted
 ///     remote.carried(process, proxy_process);               // a frame leaves: counts its credit
 ///     remote.node_died(node, why);                // → out.close_proxy …, out.spill_failed
@@ -52,13 +52,14 @@ class RemoteTable {
                          ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
     virtual void reclaim(ProcessIndex process, std::uint64_t lease) = 0;
     /// So many leases of the key are not to be had at that node after all.
-    virtual void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
-                              std::uint32_t count, NodeId node) = 0;
+    virtual void spill_failed(ProcessIndex process, std::uint64_t key,
+                              const wire::ResourceDemand& demand, std::uint32_t count,
+                              NodeId node) = 0;
     /// A process of ours is done with a lease of that node.
-    virtual void gave_back(NodeId node, const wire::Shape& shape) = 0;
+    virtual void gave_back(NodeId node, const wire::ResourceDemand& demand) = 0;
     // our leases for processes of other nodes; the owner is the proxy process
-    virtual void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
-                         std::uint32_t backlog, JobId job) = 0;
+    virtual void request(ProcessIndex proxy_process, std::uint64_t key,
+                         const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) = 0;
     virtual void returned(std::uint64_t lease) = 0;
     virtual void owner_died(ProcessIndex proxy_process) = 0;
   };
@@ -76,8 +77,8 @@ class RemoteTable {
 
   // --- from this node
   /// One lease of this key is to be asked for at that node.
-  void spilled(ProcessIndex process, std::uint64_t key, NodeId node, const wire::Shape& shape,
-               JobId job);
+  void spilled(ProcessIndex process, std::uint64_t key, NodeId node,
+               const wire::ResourceDemand& demand, JobId job);
   /// Leases of this key that other nodes were asked for and have not answered.
   std::uint32_t outstanding(ProcessIndex process, std::uint64_t key) const;
   /// The process wants no more leases of this key.
@@ -145,7 +146,7 @@ class RemoteTable {
     Target target;
     std::set<ProcessIndex> proxies;                ///< local processes
     std::map<std::uint64_t, std::uint32_t> asked;  ///< key → wanted by it and not granted
-    std::map<std::uint64_t, std::pair<wire::Shape, JobId>> shapes;
+    std::map<std::uint64_t, std::pair<wire::ResourceDemand, JobId>> demands;
   };
   struct ProxyChannel {
     std::uint64_t sent = 0, credited = 0;  ///< frames out, and what the other side has taken
@@ -154,7 +155,7 @@ class RemoteTable {
   /// What a process of ours has asked of another node.
   struct Wanted {
     std::uint32_t count = 0;
-    wire::Shape shape;
+    wire::ResourceDemand demand;
     JobId job;
   };
   /// A lease of another node in the hands of a process of ours.
@@ -162,7 +163,7 @@ class RemoteTable {
     ProcessIndex process = 0, worker = 0;
     NodeId node;
     std::uint64_t lease = 0;  ///< its number there
-    wire::Shape shape;
+    wire::ResourceDemand demand;
   };
   using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, proxy process
   struct WantedKey {

@@ -31,21 +31,21 @@ constexpr Duration kTick = 1ms;
 constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
 constexpr Duration kAgentAnswers = 10s;
 
-wire::Shape shape_of(const detail::Request& request, double default_cpus) {
+wire::ResourceDemand demand_of(const detail::Request& request, double default_cpus) {
   const auto fixed = [](double amount) {
     return static_cast<std::int64_t>(std::llround(amount * 10'000));
   };
-  wire::Shape shape;
-  shape.cpus = fixed(request.cpus.value_or(default_cpus));
-  shape.gpus = fixed(request.gpus);
-  shape.memory_bytes = request.memory.count;
+  wire::ResourceDemand demand;
+  demand.cpus = fixed(request.cpus.value_or(default_cpus));
+  demand.gpus = fixed(request.gpus);
+  demand.memory_bytes = request.memory.count;
   for (const auto& [name, amount] : request.resources)
-    shape.resources.emplace_back(name, fixed(amount));
-  shape.labels = request.labels;
-  shape.placement = static_cast<std::uint8_t>(request.placement);
-  shape.node = request.node;
-  shape.soft = request.soft;
-  return shape;
+    demand.resources.emplace_back(name, fixed(amount));
+  demand.labels = request.labels;
+  demand.placement = static_cast<std::uint8_t>(request.placement);
+  demand.node = request.node;
+  demand.soft = request.soft;
+  return demand;
 }
 
 /// What would not fit, or would round to nothing, is refused here: nobody behind this looks again.
@@ -366,7 +366,7 @@ Error ClientEngine::of_another_session() {
 
 std::uint64_t ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
-  return classes_.key_for(shape_of(*options, 1));
+  return classes_.key_for(demand_of(*options, 1));
 }
 
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
@@ -470,7 +470,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.get_if_exists = request.get_if_exists;
   message.max_restarts = request.max_restarts;
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
-  message.shape = shape_of(request, 0);
+  message.demand = demand_of(request, 0);
   // What the agent is to keep is owned by it from here on.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
   message.creation = call_that_fits(
@@ -802,7 +802,7 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
 
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
   const SchedulingClasses::Class& cls = classes_.at(key);
-  tell_agent(wire::RequestLease{key, backlog, cls.shape, cls.near, cls.bytes});
+  tell_agent(wire::RequestLease{key, backlog, cls.demand, cls.near, cls.bytes});
   // Also when its arguments were ready long after the submission, and its last tick.
   next_tick_ = std::min(next_tick_, steady_now() + TaskManager::kAskAgain);
 }

@@ -532,7 +532,8 @@ class ClientEngine final : public detail::Engine,
   std::vector<int> gpus_;                 ///< of the lease that this worker works under
   std::optional<std::string> node_gpus_;  ///< what CUDA_VISIBLE_DEVICES said at first
   bool gpus_told_ = false;                ///< and its environment does not say so yet
-  std::optional<wire::Shape> leased_;     ///< what that lease reserves, once the agent has said so
+  std::optional<wire::ResourceDemand>
+      leased_;  ///< what that lease reserves, once the agent has said so
   std::vector<std::uint32_t> ready_slots_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;                                                        ///< scratch

@@ -48,7 +48,7 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
 /// Under the lock. Those of its tasks that belong to another node have a key of their own.
 bool ClientEngine::may_run_here(const Task& task) const {
   const SchedulingClasses::Class& cls = classes_.at(task.key);
-  return !cls.node && leased_ && covers(*leased_, cls.shape, node_);
+  return !cls.node && leased_ && covers(*leased_, cls.demand, node_);
 }
 
 /// To whoever measures how long tasks run, the time of what runs inside one is a wait.

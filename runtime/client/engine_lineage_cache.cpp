@@ -80,7 +80,7 @@ bool ClientEngine::tell_call(Spec& spec) {
   message.call.attempt = task.attempt;
   message.call.results = static_cast<std::uint32_t>(spec.results.size());
   message.call.arguments.resize(call.arguments.size());
-  message.shape = classes_.at(task.key).shape;
+  message.demand = classes_.at(task.key).demand;
   message.retries_left = task.retries_left;
   if (task.request) message.retry_on = task.request->retry_on;
   if (message.retry_on.size() > wire::kMaxRetryOn) return false;
@@ -148,7 +148,7 @@ void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
   if (!possible) return;
 
   auto task = std::make_unique<Task>();
-  task->key = static_cast<std::uint32_t>(classes_.key_for(message.shape));
+  task->key = static_cast<std::uint32_t>(classes_.key_for(message.demand));
   task->retries_left = message.retries_left;
   task->attempt = message.call.attempt;
   if (!message.retry_on.empty()) {

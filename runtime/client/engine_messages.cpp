@@ -336,8 +336,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
               if (m.lease != 0) return grant(m, now);
-              if (m.shape) leased_ = *m.shape;
-              if (m.shape && !m.has_devices) return;
+              if (m.demand) leased_ = *m.demand;
+              if (m.demand && !m.has_devices) return;
               gpus_.assign(m.gpus.begin(), m.gpus.end());
               gpus_told_ = true;
             },

@@ -19,7 +19,7 @@ bool may_run_in_place(const Task& task) noexcept {
   return task.request == nullptr || !(task.request->isolated || task.request->second_attempt);
 }
 
-bool covers(const wire::Shape& lease, const wire::Shape& task, NodeId here) {
+bool covers(const wire::ResourceDemand& lease, const wire::ResourceDemand& task, NodeId here) {
   constexpr std::int64_t kOneCpu = 10'000;
   if (lease.cpus < kOneCpu || lease.gpus != 0 || task.gpus != 0) return false;
   if (task.cpus > lease.cpus || task.memory_bytes > lease.memory_bytes) return false;

@@ -35,9 +35,9 @@ struct Task;
 /// process.
 bool may_run_in_place(const Task& task) noexcept;
 
-/// Whether a lease of this shape on this node also is enough for the task's. GPUs never are: a
+/// Whether a lease of this demand on this node also is enough for the task's. GPUs never are: a
 /// process sees the devices of its lease.
-bool covers(const wire::Shape& lease, const wire::Shape& task, NodeId here);
+bool covers(const wire::ResourceDemand& lease, const wire::ResourceDemand& task, NodeId here);
 
 /// The one claim of a process, from the wait to the run.
 class Claim {

@@ -12,15 +12,15 @@ void Nearest::add(NodeId node, std::uint64_t bytes) {
   if (at->second > this->bytes()) best_ = static_cast<std::size_t>(at - sums_.begin());
 }
 
-std::uint64_t SchedulingClasses::key_for(const wire::Shape& shape) {
-  if (first_.shape == shape) return 0;
+std::uint64_t SchedulingClasses::key_for(const wire::ResourceDemand& demand) {
+  if (first_.demand == demand) return 0;
   for (auto& [key, cls] : others_)
-    if (cls.plain == key && cls.shape == shape) {
+    if (cls.plain == key && cls.demand == demand) {
       cls.unused = false;
       return key;
     }
   Class& cls = others_[++last_];
-  cls.shape = shape;
+  cls.demand = demand;
   cls.plain = last_;
   return last_;
 }
@@ -33,7 +33,7 @@ std::uint64_t SchedulingClasses::place(std::uint64_t key, const Nearest& most, N
     const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, last_ + 1);
     if (is_new) {
       Class& cls = others_[++last_];
-      cls.shape = at(plain).shape;
+      cls.demand = at(plain).demand;
       cls.plain = plain;
       cls.node = most.node();
       ++class_of(plain).nearby;

@@ -4,7 +4,7 @@
 ///
 ///     Nearest most;
 ///     most.add(node, bytes);                          // for each large argument
-///     task.key = classes.place(task.key, most, here);  // the shape stays
+///     task.key = classes.place(task.key, most, here);  // the demand stays
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -33,18 +33,18 @@ class SchedulingClasses {
   static constexpr std::uint64_t kWorthIt = 256 << 10;
 
   struct Class {
-    wire::Shape shape;
-    NodeId near{};             ///< where the arguments of the task that was placed last are
-    std::uint64_t bytes = 0;   ///< how many; 0: anywhere
-    std::uint64_t plain = 0;   ///< the key of the same shape for tasks that belong to no other node
-    NodeId node{};             ///< to which its tasks belong; none: a plain one
-    std::uint32_t nearby = 0;  ///< of a plain one: keys of its shape for other nodes
+    wire::ResourceDemand demand;
+    NodeId near{};            ///< where the arguments of the task that was placed last are
+    std::uint64_t bytes = 0;  ///< how many; 0: anywhere
+    std::uint64_t plain = 0;  ///< the key of the same demand for tasks that belong to no other node
+    NodeId node{};            ///< to which its tasks belong; none: a plain one
+    std::uint32_t nearby = 0;  ///< of a plain one: keys of its demand for other nodes
     bool unused = false;       ///< of a plain one: only those need it
   };
 
-  /// The key for tasks of this shape. Key 0: the default shape, and kept for ever. O(shapes)
+  /// The key for tasks of this demand. Key 0: the default demand, and kept for ever. O(demands)
   /// comparisons.
-  std::uint64_t key_for(const wire::Shape& shape);
+  std::uint64_t key_for(const wire::ResourceDemand& demand);
   /// The key for a task of this key whose arguments are there. One whose arguments are mostly at
   /// `here` keeps the plain one, and the next lease request says so.
   std::uint64_t place(std::uint64_t key, const Nearest& most, NodeId here);

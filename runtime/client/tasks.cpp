@@ -23,7 +23,7 @@ constexpr Duration kStuck = 1ms;
 constexpr Duration kRecallWhenBusy = 20ms;
 /// An idle lease stays warm for so long.
 constexpr Duration kWarm = 50ms;
-/// One of another shape only for so long: what it holds would make this node look full to a task
+/// One of another demand only for so long: what it holds would make this node look full to a task
 /// that asks now, and send that elsewhere.
 constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
@@ -472,7 +472,7 @@ void TaskManager::supersede(Task& late) {
   late.results = {};
 }
 
-/// Keys come and go with the shapes of tasks and with nodes.
+/// Keys come and go with the demands of tasks and with nodes.
 void TaskManager::forget_unused() {
   const auto is_unused = [](const Pool& pool) {
     return pool.tasks == 0 && pool.leases.empty() && pool.requested == 0;

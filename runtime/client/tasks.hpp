@@ -1,7 +1,7 @@
 /// The tasks that this process has submitted: waiting for arguments, ready, in flight, retried. A
 /// plain state machine.
 ///
-/// Tasks of one shape share leases. A lease is a worker that runs only our calls, fed through its
+/// Tasks of one demand share leases. A lease is a worker that runs only our calls, fed through its
 /// ring; how many calls wait there depends on how long they run, so that short ones stream and long
 /// ones stay movable.
 ///
@@ -53,7 +53,7 @@ struct Task final : FromFreeList<Task> {
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
-  std::uint32_t key = 0;          ///< shape
+  std::uint32_t key = 0;          ///< demand
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint16_t waiting = 0;            ///< arguments that are not ready
@@ -86,7 +86,7 @@ class TaskManager {
     /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full
     /// (writable() follows).
     virtual bool send(std::uint64_t worker, Task& task) = 0;
-    /// Its arguments are ready: now task.key may be another one, of the same shape.
+    /// Its arguments are ready: now task.key may be another one, of the same demand.
     virtual void placed(Task& /*task*/) {}
     /// tick() is due kAskAgain from now, or sooner.
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;

@@ -36,9 +36,9 @@ std::string encode(const ActorSpec& spec) {
   out.id(spec.id).id(spec.job).bytes(spec.name).bytes(spec.name_space).bytes(spec.class_name);
   out.bytes(spec.creation).i64(spec.max_restarts).i64(spec.restart_window.count());
   out.boolean(spec.detached);
-  const scheduling::Shape& shape = spec.shape;
-  internal::write_amounts(shape.need, shape.labels, out);
-  out.u64(static_cast<std::uint64_t>(shape.placement)).id(shape.node).boolean(shape.soft);
+  const scheduling::ResourceDemand& demand = spec.demand;
+  internal::write_amounts(demand.need, demand.labels, out);
+  out.u64(static_cast<std::uint64_t>(demand.placement)).id(demand.node).boolean(demand.soft);
   out.id(spec.lifetime).id(spec.owner);
   return out.take();
 }
@@ -54,12 +54,12 @@ bool decode(std::string_view bytes, ActorSpec& spec) {
   spec.max_restarts = static_cast<std::int32_t>(in.i64());
   spec.restart_window = Duration(in.i64());
   spec.detached = in.boolean();
-  scheduling::Shape& shape = spec.shape;
-  internal::read_amounts(in, shape.need, shape.labels);
+  scheduling::ResourceDemand& demand = spec.demand;
+  internal::read_amounts(in, demand.need, demand.labels);
   const std::uint64_t placement = in.u64();
-  shape.placement = static_cast<scheduling::Placement>(placement);
-  shape.node = in.id<NodeId>();
-  shape.soft = in.boolean();
+  demand.placement = static_cast<scheduling::Placement>(placement);
+  demand.node = in.id<NodeId>();
+  demand.soft = in.boolean();
   if (in.version() == kActorFormat) {
     spec.lifetime = in.id<ObjectId>();
     spec.owner = in.id<NodeId>();
@@ -288,7 +288,7 @@ void Directory::place(Actor& actor, Out& out) {
   actor.epoch = 0;
   actor.worker = 0;
   forget_due(actor);
-  out.after_sync.emplace_back(PlaceActor{actor.spec->id, actor.incarnation, actor.spec->shape});
+  out.after_sync.emplace_back(PlaceActor{actor.spec->id, actor.incarnation, actor.spec->demand});
   tell(actor, out);
 }
 

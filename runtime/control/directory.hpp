@@ -54,7 +54,7 @@ struct ActorSpec {
   std::string creation;  ///< the constructor's call; opaque here
   ObjectId lifetime;     ///< the object that its handles count ...
   NodeId owner;          ///< ... and the node that keeps these counts
-  scheduling::Shape shape;
+  scheduling::ResourceDemand demand;
   std::int32_t max_restarts = 0;                       ///< -1: without limit
   Duration restart_window = std::chrono::seconds(60);  ///< zero: ever
   bool detached = false;
@@ -110,11 +110,11 @@ struct NodeHosts {
 
 // --- out
 
-/// Choose a node for this shape; on_placed or on_unplaceable answers.
+/// Choose a node for this demand; on_placed or on_unplaceable answers.
 struct PlaceActor {
   ActorId actor;
   std::uint64_t incarnation = 0;
-  scheduling::Shape shape;
+  scheduling::ResourceDemand demand;
 };
 /// Always answered: started, or start failed (also by an agent that refuses it for its epochs).
 struct StartActorAt {

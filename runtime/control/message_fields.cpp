@@ -113,34 +113,34 @@ void read(schema::NodeReport::Reader in, NodeReport& report) {
 
 namespace {
 
-void write(troupe::schema::Shape::Builder out, const scheduling::Shape& shape) {
-  wire::Shape plain;
-  plain.cpus = clamp(shape.need.cpus);
-  plain.gpus = clamp(shape.need.gpus);
+void write(troupe::schema::ResourceDemand::Builder out, const scheduling::ResourceDemand& demand) {
+  wire::ResourceDemand plain;
+  plain.cpus = clamp(demand.need.cpus);
+  plain.gpus = clamp(demand.need.gpus);
   plain.memory_bytes =
-      static_cast<std::uint64_t>(std::max<std::int64_t>(0, clamp(shape.need.memory)));
-  plain.resources = shape.need.custom;
+      static_cast<std::uint64_t>(std::max<std::int64_t>(0, clamp(demand.need.memory)));
+  plain.resources = demand.need.custom;
   for (auto& amount : plain.resources) amount.second = clamp(amount.second);
-  plain.labels = shape.labels;
-  plain.placement = static_cast<std::uint8_t>(shape.placement);
-  plain.node = shape.node;
-  plain.soft = shape.soft;
+  plain.labels = demand.labels;
+  plain.placement = static_cast<std::uint8_t>(demand.placement);
+  plain.node = demand.node;
+  plain.soft = demand.soft;
   fields::write(out, plain);
 }
-void read(troupe::schema::Shape::Reader in, scheduling::Shape& shape) {
-  wire::Shape plain;
+void read(troupe::schema::ResourceDemand::Reader in, scheduling::ResourceDemand& demand) {
+  wire::ResourceDemand plain;
   fields::read(in, plain);
-  shape.need.cpus = read_amount(plain.cpus, "cpus");
-  shape.need.gpus = read_amount(plain.gpus, "gpus");
+  demand.need.cpus = read_amount(plain.cpus, "cpus");
+  demand.need.gpus = read_amount(plain.gpus, "gpus");
   if (plain.memory_bytes > static_cast<std::uint64_t>(kMaxAmount))
     refuse("memory", "is out of range");
-  shape.need.memory = static_cast<std::int64_t>(plain.memory_bytes);
+  demand.need.memory = static_cast<std::int64_t>(plain.memory_bytes);
   for (const auto& amount : plain.resources) read_amount(amount.second, "resource amount");
-  shape.need.custom = std::move(plain.resources);
-  shape.labels = std::move(plain.labels);
-  shape.placement = static_cast<scheduling::Placement>(plain.placement);
-  shape.node = plain.node;
-  shape.soft = plain.soft;
+  demand.need.custom = std::move(plain.resources);
+  demand.labels = std::move(plain.labels);
+  demand.placement = static_cast<scheduling::Placement>(plain.placement);
+  demand.node = plain.node;
+  demand.soft = plain.soft;
 }
 
 }  // namespace
@@ -154,8 +154,8 @@ void write(schema::ActorSpec::Builder out, const ActorSpec& spec) {
   out.setCreation(data_of(spec.creation));
   fields::write(out.initLifetime(), spec.lifetime);
   fields::write(out.initOwner(), spec.owner);
-  write(out.initShape(), spec.shape);
-  const auto& near = spec.shape.locality;
+  write(out.initDemand(), spec.demand);
+  const auto& near = spec.demand.locality;
   if (!near.empty()) {
     auto locality = out.initLocality(checked(near.size(), kMaxRows));
     for (unsigned i = 0; i < locality.size(); ++i) {
@@ -176,11 +176,11 @@ void read(schema::ActorSpec::Reader in, ActorSpec& spec) {
   spec.creation = string_of(in.getCreation());
   fields::read(in.getLifetime(), spec.lifetime);
   fields::read(in.getOwner(), spec.owner);
-  read(in.getShape(), spec.shape);
+  read(in.getDemand(), spec.demand);
   const auto locality = in.getLocality();
-  spec.shape.locality.reserve(bounded(locality.size(), kMaxRows, "localities"));
+  spec.demand.locality.reserve(bounded(locality.size(), kMaxRows, "localities"));
   for (const auto near : locality) {
-    auto& [node, bytes] = spec.shape.locality.emplace_back();
+    auto& [node, bytes] = spec.demand.locality.emplace_back();
     fields::read(near.getNode(), node);
     bytes = near.getSizeBytes();
   }

@@ -25,8 +25,8 @@ std::size_t size_of(const Batch& batch) {
 std::size_t size_of(const ActorSpec& spec) {
   std::size_t size = sizeof(HostedActor) + spec.name.size() + spec.name_space.size() +
                      spec.class_name.size() + spec.creation.size();
-  for (const auto& [key, value] : spec.shape.labels) size += key.size() + value.size() + 64;
-  for (const auto& [name, amount] : spec.shape.need.custom) size += name.size() + 64;
+  for (const auto& [key, value] : spec.demand.labels) size += key.size() + value.size() + 64;
+  for (const auto& [name, amount] : spec.demand.need.custom) size += name.size() + 64;
   return size;
 }
 
@@ -371,7 +371,7 @@ void Service::on(const DrainRequest& message, Sender from, Time now) {
 
 void Service::on(SpawnActor message, Sender from, Time now) {
   message.from = from.node;
-  scheduling::normalize(message.spec.shape.need);
+  scheduling::normalize(message.spec.demand.need);
   const ActorSpec& spec = message.spec;
   std::shared_ptr<const ErrorInfo> error;
   // What was taken before is not refused when it is said again: it may live.

@@ -9,7 +9,7 @@ namespace {
 constexpr Duration kPlacingInterval = std::chrono::milliseconds(20);
 constexpr Duration kCountInterval = std::chrono::milliseconds(100);
 
-bool same_shape(const scheduling::Shape& a, const scheduling::Shape& b) {
+bool same_demand(const scheduling::ResourceDemand& a, const scheduling::ResourceDemand& b) {
   return a.need == b.need && a.labels == b.labels && a.placement == b.placement &&
          a.node == b.node && a.soft == b.soft;
 }
@@ -106,7 +106,7 @@ void Service::count_hosted(Time now) {
 /// A node that the actor's owner cannot reach is as good as busy: no call of the owner would
 /// arrive.
 scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
-  if (wanted.shape.placement == scheduling::Placement::spread) count_hosted(now);
+  if (wanted.demand.placement == scheduling::Placement::spread) count_hosted(now);
   if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
   const auto owner = nodes_.find(view_.self);
   std::vector<NodeId> closed;
@@ -118,7 +118,7 @@ scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
       closed.push_back(node);
     }
   }
-  const scheduling::Decision decision = scheduling::place(view_, wanted.shape);
+  const scheduling::Decision decision = scheduling::place(view_, wanted.demand);
   for (const NodeId node : closed) view_.find(node)->accepts = true;
   return decision;
 }
@@ -137,8 +137,8 @@ void Service::place(Waiting waiting, Time now) {
   waiting.why = decision.why;
   if (decision.kind == scheduling::Decision::Kind::place) {
     NodeInfo& node = nodes_.at(decision.node);
-    node.starts[wanted.actor] = {wanted.incarnation, wanted.shape.need, std::nullopt};
-    scheduling::take(*view_.find(decision.node), wanted.shape.need);
+    node.starts[wanted.actor] = {wanted.incarnation, wanted.demand.need, std::nullopt};
+    scheduling::take(*view_.find(decision.node), wanted.demand.need);
     ++hosted_[decision.node];
     run(actors_.on_placed(wanted.actor, wanted.incarnation, decision.node, node.epoch), now);
     return;
@@ -165,33 +165,33 @@ void Service::place(Waiting waiting, Time now) {
   waiting_.push_back(std::move(waiting));
 }
 
-/// In order of arrival; of equal shapes only the first is asked for when it finds no room.
+/// In order of arrival; of equal demands only the first is asked for when it finds no room.
 void Service::place_waiting(Time now) {
   place_at_.reset();
   last_placing_ = now;
-  std::vector<scheduling::Shape> busy;
+  std::vector<scheduling::ResourceDemand> busy;
   for (auto& waiting : std::exchange(waiting_, {})) {
     const bool known_busy =
         !waiting.infeasible_since &&
-        std::any_of(busy.begin(), busy.end(), [&](const scheduling::Shape& shape) {
-          return same_shape(shape, waiting.place.shape);
+        std::any_of(busy.begin(), busy.end(), [&](const scheduling::ResourceDemand& demand) {
+          return same_demand(demand, waiting.place.demand);
         });
     if (known_busy) {
       if (!is_over(waiting.place)) waiting_.push_back(std::move(waiting));
       continue;
     }
-    const scheduling::Shape shape = waiting.place.shape;
+    const scheduling::ResourceDemand demand = waiting.place.demand;
     const bool sees_all = reaches_all(waiting.place.actor);
     const std::size_t before = waiting_.size();
     place(std::move(waiting), now);
     if (sees_all && waiting_.size() > before && !waiting_.back().infeasible_since)
-      busy.push_back(shape);
+      busy.push_back(demand);
   }
 }
 
 bool Service::has_room_for_waiting() const {
   return std::any_of(waiting_.begin(), waiting_.end(), [this](const Waiting& waiting) {
-    return scheduling::place(view_, waiting.place.shape).kind == scheduling::Decision::Kind::place;
+    return scheduling::place(view_, waiting.place.demand).kind == scheduling::Decision::Kind::place;
   });
 }
 

@@ -31,13 +31,13 @@ bool is_for_here(const RequestKind& kind) {
 }
 
 /// What the policy says about the cluster, or about this node alone, with its reason.
-Decision explained(const ClusterView& view, const NodeView& self, const Shape& shape,
+Decision explained(const ClusterView& view, const NodeView& self, const ResourceDemand& demand,
                    const RequestKind& kind) {
-  if (!is_for_here(kind)) return place(view, shape);
+  if (!is_for_here(kind)) return place(view, demand);
   ClusterView here;
   here.self = self.id;
   here.nodes.push_back(self);
-  Shape anywhere = shape;
+  ResourceDemand anywhere = demand;
   anywhere.placement = Placement::any;
   return place(here, anywhere);
 }
@@ -141,7 +141,7 @@ void LeaseTable::refresh_view() {
 
 // --- owners ------------------------------------------------------------------------------------
 
-void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
+void LeaseTable::request(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                          std::uint32_t backlog, Time now, RequestKind kind) {
   const RequestKey name{owner, key};
   if (backlog == 0) {
@@ -153,8 +153,8 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
       request.turn = next_turn_++;
       request.since = now;
     }
-    request.shape = shape;
-    normalize(request.shape.need);
+    request.demand = demand;
+    normalize(request.demand.need);
     request.count = backlog;
     request.kind = kind;
     spilled_here_ += kind.spilled ? 1 : 0;
@@ -162,39 +162,39 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const Shape& shape,
   pump(now);
 }
 
-void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const Shape& shape,
+void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                               std::uint32_t count, Time now, RequestKind kind) {
   const std::uint32_t had = wanted(owner, key);
-  request(owner, key, shape, had + std::min(count, ~std::uint32_t{0} - had), now, kind);
+  request(owner, key, demand, had + std::min(count, ~std::uint32_t{0} - had), now, kind);
 }
 
-void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape,
+void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                               std::uint32_t count, Time now, RequestKind kind, NodeId node) {
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
     const auto unheard = unheard_.find(node);  // else its row says by itself what it has
     for (std::uint32_t i = 0; i < count && unheard != unheard_.end(); ++i) {
-      if (!forget_unheard(unheard->second, shape)) break;
-      give_back(*row, shape.need);
+      if (!forget_unheard(unheard->second, demand)) break;
+      give_back(*row, demand.need);
     }
     if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
   }
-  if (count != 0) request_more(owner, key, shape, count, now, kind);
+  if (count != 0) request_more(owner, key, demand, count, now, kind);
 }
 
 /// Its row counts the lease, since it was spilled there or since the node told of it; it counts it
 /// no more when the node has told of the end already, and then says too much until the next news.
-void LeaseTable::returned_there(NodeId node, const Shape& shape, Time now) {
+void LeaseTable::returned_there(NodeId node, const ResourceDemand& demand, Time now) {
   NodeView* row = node == self_ ? nullptr : view_.find(node);
   if (row == nullptr) return;
   if (const auto unheard = unheard_.find(node); unheard != unheard_.end())
-    forget_unheard(unheard->second, shape);
-  give_back(*row, shape.need);
+    forget_unheard(unheard->second, demand);
+  give_back(*row, demand.need);
   pump(now);
 }
 
-bool LeaseTable::forget_unheard(std::deque<Unheard>& all, const Shape& shape) {
-  const auto one =
-      std::find_if(all.begin(), all.end(), [&](const Unheard& u) { return u.taken == shape.need; });
+bool LeaseTable::forget_unheard(std::deque<Unheard>& all, const ResourceDemand& demand) {
+  const auto one = std::find_if(all.begin(), all.end(),
+                                [&](const Unheard& u) { return u.taken == demand.need; });
   if (one == all.end()) return false;
   all.erase(one);
   return true;
@@ -354,7 +354,7 @@ std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) con
     ++count;
     small += lease.need[kCpu] < kUnit ? 1u : 0u;
   }
-  // What runs for less than a CPU takes no place, up to a bound for shapes that take nothing.
+  // What runs for less than a CPU takes no place, up to a bound for demands that take nothing.
   return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
 }
 
@@ -440,10 +440,10 @@ void LeaseTable::trust_again(Time now) {
 }
 
 void LeaseTable::spill(const RequestKey& key, const Request& request, NodeId node, Time now) {
-  emit(Spilled{key.first, key.second, node, request.shape});
-  take(*view_.find(node), request.shape.need);
+  emit(Spilled{key.first, key.second, node, request.demand});
+  take(*view_.find(node), request.demand.need);
   std::deque<Unheard>& all = unheard_[node];
-  all.push_back({request.shape.need, now + options_.unheard});
+  all.push_back({request.demand.need, now + options_.unheard});
   wake_at(all.front().until);
 }
 
@@ -454,7 +454,7 @@ bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
     wake_at(request.since + options_.spill_wait);
     return false;
   }
-  return choose(view_, request.shape).kind == Decision::Kind::place;
+  return choose(view_, request.demand).kind == Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -464,7 +464,7 @@ void LeaseTable::set_draining(bool draining, Time now) {
 
 /// This node is slow, and another one could take it when that is empty.
 bool LeaseTable::waits_for_faster(const Request& request) const {
-  return slow_ && avoids_slow(view_, request.shape);
+  return slow_ && avoids_slow(view_, request.demand);
 }
 
 void LeaseTable::set_slow(bool slow, Time now) {
@@ -538,10 +538,10 @@ bool LeaseTable::pump_one(Time now) {
 }
 
 /// A request that has waited long keeps younger ones from taking what it needs, in every second
-/// period of `patience`: a large shape is served once tasks are shorter than that, and a shape that
-/// waits for long tasks does not idle the node for ever.
+/// period of `patience`: a large demand is served once tasks are shorter than that, and a demand
+/// that waits for long tasks does not idle the node for ever.
 bool LeaseTable::reserves(const Request& request, Time now) {
-  if (!could_fit(self_view(), request.shape) || waits_for_faster(request) ||
+  if (!could_fit(self_view(), request.demand) || waits_for_faster(request) ||
       decide(request).kind != Decision::Kind::busy)
     return false;
   const auto periods = (now - request.since) / options_.patience;
@@ -552,8 +552,8 @@ bool LeaseTable::reserves(const Request& request, Time now) {
 Decision LeaseTable::decide(const Request& request) const {
   if (request.kind.spilled && waits_for_faster(request))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  return is_for_here(request.kind) ? choose_here(self_view(), request.shape)
-                                   : choose(view_, request.shape);
+  return is_for_here(request.kind) ? choose_here(self_view(), request.demand)
+                                   : choose(view_, request.demand);
 }
 
 LeaseTable::Served LeaseTable::serve(const RequestKey& key, Request& request, Time now) {
@@ -581,7 +581,7 @@ LeaseTable::Served LeaseTable::serve(const RequestKey& key, Request& request, Ti
     }
   }
   const std::string why = decision.why.empty()
-                              ? explained(view_, self_view(), request.shape, request.kind).why
+                              ? explained(view_, self_view(), request.demand, request.kind).why
                               : decision.why;
   emit(Refused{key.first, key.second, why, request.count});
   requests_.erase(key);
@@ -591,7 +591,7 @@ LeaseTable::Served LeaseTable::serve(const RequestKey& key, Request& request, Ti
 LeaseTable::Served LeaseTable::grant_here(const RequestKey& key, Request& request, Time now) {
   const auto worker = idle_worker(request.kind.dedicated, request.kind.job);
   if (!worker) return Served::needs_worker;
-  const auto amounts = amounts_for(request.shape.need, free_);
+  const auto amounts = amounts_for(request.demand.need, free_);
   TROUPE_ASSERT(amounts.has_value(), "the policy granted what is not free");
   Lease lease;
   lease.owner = key.first;
@@ -603,7 +603,7 @@ LeaseTable::Served LeaseTable::grant_here(const RequestKey& key, Request& reques
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
   const LeaseId id = next_lease_++;
   workers_.at(*worker).lease = id;
-  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), request.shape});
+  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), request.demand});
   leases_.emplace(id, std::move(lease));
   count_down(key, now);
   refresh_view();
@@ -626,10 +626,10 @@ void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   std::map<JobNumber, std::uint32_t> dedicated;
   std::size_t all = 0;
   for (const auto& [key, request, decision] : waiting) {
-    if (!is_for_here(request.kind) && !fits_now(self_view(), request.shape)) continue;
+    if (!is_for_here(request.kind) && !fits_now(self_view(), request.demand)) continue;
     if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
     for (std::uint32_t i = 0; i < request.count && all < 1024; ++i) {
-      const auto amounts = amounts_for(request.shape.need, left);
+      const auto amounts = amounts_for(request.demand.need, left);
       if (!amounts) break;
       for (std::size_t k = 0; k < left.size(); ++k) left[k] -= (*amounts)[k];
       ++all;
@@ -653,7 +653,7 @@ void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   start_pool_workers(pool, now);
 }
 
-/// Blocked workers and those of small shapes do not count against max_workers, but once there are
+/// Blocked workers and those of small demands do not count against max_workers, but once there are
 /// that many processes, further ones start at a limited rate: a deep chain grows steadily instead
 /// of at once.
 void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time now) {
@@ -724,7 +724,7 @@ void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time n
     if (request.kind.dedicated) continue;
     if (decision.kind == Decision::Kind::infeasible) continue;
     if (decision.kind == Decision::Kind::busy &&
-        (waits_for_faster(request) || !could_fit(self_view(), request.shape)))
+        (waits_for_faster(request) || !could_fit(self_view(), request.demand)))
       continue;
     if (decision.kind == Decision::Kind::place && starting_pool(request.kind.job) > 0) continue;
     wanted += request.count;
@@ -802,7 +802,7 @@ std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
   if (at == requests_.end()) return {};
   const Request& request = at->second;
   Decision decision = decide(request);
-  if (decision.why.empty()) decision = explained(view_, self_view(), request.shape, request.kind);
+  if (decision.why.empty()) decision = explained(view_, self_view(), request.demand, request.kind);
   if (decision.kind != Decision::Kind::place) {
     if (decision.kind == Decision::Kind::busy && in_debt())
       return decision.why + "; tasks that were blocked run again and come first";

@@ -2,7 +2,7 @@
 /// machine: inputs take the time and append what follows to an outbox.
 ///
 ///     LeaseTable table({.total = {.cpus = 4 * kUnit}, .max_workers = 4}, self);
-///     table.request(owner, key, shape, backlog, now);
+///     table.request(owner, key, demand, backlog, now);
 ///     for (auto& event : table.take_events()) carry_out(event);   // StartWorker{}
 ///     table.worker_started(7, now);                               // -> Granted{owner, key, lease,
 ///     7} timer.set(table.next_deadline());                                // on_timer(now)
@@ -74,7 +74,7 @@ struct LeaseOptions {
   /// before: it may have given it and got it back between two of its reports, which then say
   /// nothing new.
   Duration unheard = std::chrono::milliseconds(500);
-  /// How long an infeasible shape may wait for a node that has it; negative: without limit.
+  /// How long an infeasible demand may wait for a node that has it; negative: without limit.
   Duration infeasible_timeout = std::chrono::seconds(60);
 };
 
@@ -94,7 +94,7 @@ struct Granted {
   LeaseId lease = 0;
   WorkerId worker = 0;
   std::vector<std::int32_t> gpus;  ///< device numbers
-  Shape shape = {};                ///< that was asked for
+  ResourceDemand demand = {};      ///< that was asked for
 };
 /// One lease of this key is to be asked for at that node. From here on the asker counts it: its
 /// next request for the key is without what was spilled and neither granted nor refused there.
@@ -102,7 +102,7 @@ struct Spilled {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   NodeId node;
-  Shape shape;
+  ResourceDemand demand;
 };
 /// The whole request is dropped: it can never be satisfied, or not here as soon as elsewhere (only
 /// if another agent sent it).
@@ -126,7 +126,7 @@ struct LeaseLost {
 using LeaseEvent =
     std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
 
-/// What a request may be besides its shape.
+/// What a request may be besides its demand.
 struct RequestKind {
   bool spilled = false;    ///< came from another agent: never passed on again
   bool dedicated = false;  ///< for an actor: a worker of its own, outside max_workers, ended with
@@ -139,19 +139,19 @@ class LeaseTable {
   LeaseTable(LeaseOptions options, NodeId self);
 
   // --- owners
-  /// Requests for `backlog` more leases of this shape; replaces the request of this key, 0
+  /// Requests for `backlog` more leases of this demand; replaces the request of this key, 0
   /// withdraws it.
-  void request(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t backlog,
-               Time now, RequestKind kind = {});
+  void request(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+               std::uint32_t backlog, Time now, RequestKind kind = {});
   /// Requests for `count` more than it did before.
-  void request_more(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
-                    Time now, RequestKind kind = {});
+  void request_more(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+                    std::uint32_t count, Time now, RequestKind kind = {});
   /// What was spilled is not granted there (refused, or the node is gone): the request comes back.
   /// The node is not asked again before it was heard of, or `avoid` has passed.
-  void spill_failed(OwnerId owner, std::uint64_t key, const Shape& shape, std::uint32_t count,
-                    Time now, RequestKind kind = {}, NodeId node = {});
+  void spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+                    std::uint32_t count, Time now, RequestKind kind = {}, NodeId node = {});
   /// A process here is done with a lease of that node, which tells so itself only later.
-  void returned_there(NodeId node, const Shape& shape, Time now);
+  void returned_there(NodeId node, const ResourceDemand& demand, Time now);
   /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
   void returned(LeaseId lease, Time now);
   /// Its requests are dropped, its leases end and their workers are stopped.
@@ -224,7 +224,7 @@ class LeaseTable {
   using Amounts = std::vector<std::int64_t>;
   using RequestKey = std::pair<OwnerId, std::uint64_t>;
   struct Request {
-    Shape shape;
+    ResourceDemand demand;
     std::uint32_t count = 0;
     std::uint64_t turn = 0;  ///< place in the queue; renewed with each grant
     Time since{};            ///< of the oldest ungranted lease
@@ -320,7 +320,7 @@ class LeaseTable {
     Resources taken;
     Time until{};
   };
-  static bool forget_unheard(std::deque<Unheard>& all, const Shape& shape);
+  static bool forget_unheard(std::deque<Unheard>& all, const ResourceDemand& demand);
   std::map<NodeId, std::deque<Unheard>> unheard_;  ///< oldest first
   std::uint64_t spilled_here_ = 0;
   bool draining_ = false;

@@ -34,18 +34,18 @@ bool expressible(Amount gpus) {
   return gpus >= 0 && (gpus <= kUnit || gpus % kUnit == 0);
 }
 
-/// When it is empty, wherever the shape wants to be.
-bool could_take(const NodeView& node, const Shape& shape) {
-  return has_labels(node, shape.labels) && enough(node.total, shape.need) &&
-         expressible(shape.need.gpus) && node.total.gpus >= shape.need.gpus;
+/// When it is empty, wherever the demand wants to be.
+bool could_take(const NodeView& node, const ResourceDemand& demand) {
+  return has_labels(node, demand.labels) && enough(node.total, demand.need) &&
+         expressible(demand.need.gpus) && node.total.gpus >= demand.need.gpus;
 }
 
-bool has_free(const NodeView& node, const Shape& shape) {
-  return enough(node.free, shape.need) &&
-         (shape.need.gpus == 0 || !choose_gpus(node.gpu_free, shape.need.gpus).empty());
+bool has_free(const NodeView& node, const ResourceDemand& demand) {
+  return enough(node.free, demand.need) &&
+         (demand.need.gpus == 0 || !choose_gpus(node.gpu_free, demand.need.gpus).empty());
 }
 
-/// Use of the scarcest resource after the shape is placed, 0 to 1.
+/// Use of the scarcest resource after the demand is placed, 0 to 1.
 double use_after(const NodeView& node, const Resources& need) {
   double use = 0;
   const auto consider = [&use](double total, double free, double want) {
@@ -60,8 +60,8 @@ double use_after(const NodeView& node, const Resources& need) {
   return use;
 }
 
-std::uint64_t local_bytes(const Shape& shape, NodeId node) {
-  for (const auto& [id, bytes] : shape.locality)
+std::uint64_t local_bytes(const ResourceDemand& demand, NodeId node) {
+  for (const auto& [id, bytes] : demand.locality)
     if (id == node) return bytes;
   return 0;
 }
@@ -72,25 +72,26 @@ struct Score {
   friend auto operator<=>(const Score&, const Score&) = default;
 };
 
-Score score_of(const ClusterView& view, const Shape& shape, const NodeView& node) {
-  const double use = use_after(node, shape.need);
-  if (shape.placement == Placement::pack) return {-use, 0, 0};
+Score score_of(const ClusterView& view, const ResourceDemand& demand, const NodeView& node) {
+  const double use = use_after(node, demand.need);
+  if (demand.placement == Placement::pack) return {-use, 0, 0};
   // What is free elsewhere may be meant for those who wait there, for a worker that starts.
   const double crowd = node.id == view.self ? 0.0 : 1.0 + node.waiting;
   // Who reserves nothing is no use of any resource.
-  if (shape.placement == Placement::spread) return {use, static_cast<double>(node.actors), crowd};
+  if (demand.placement == Placement::spread) return {use, static_cast<double>(node.actors), crowd};
   const double pressure = use <= kPackUntil ? 0 : use;
   return {pressure, crowd, 0};
 }
 
-const NodeView* best_of(const ClusterView& view, const Shape& shape, bool no_slow) {
+const NodeView* best_of(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
   const NodeView* best = nullptr;
   Score best_score;
   std::uint64_t best_bytes = 0;
   for (const NodeView& node : view.nodes) {
-    if (!fits_now(node, shape) || (no_slow && node.slow)) continue;
-    const Score score = score_of(view, shape, node);
-    const std::uint64_t bytes = shape.placement == Placement::any ? local_bytes(shape, node.id) : 0;
+    if (!fits_now(node, demand) || (no_slow && node.slow)) continue;
+    const Score score = score_of(view, demand, node);
+    const std::uint64_t bytes =
+        demand.placement == Placement::any ? local_bytes(demand, node.id) : 0;
     const bool better =
         best == nullptr || bytes > best_bytes || (bytes == best_bytes && score < best_score);
     if (!better) continue;
@@ -144,16 +145,16 @@ std::string node_text(const NodeView& node) {
   return node.name.empty() ? "node " + node.id.str() : "node " + node.name;
 }
 
-std::string explain_infeasible(const ClusterView& view, const Shape& shape) {
+std::string explain_infeasible(const ClusterView& view, const ResourceDemand& demand) {
   if (view.nodes.empty()) return "there are no nodes";
   std::vector<const NodeView*> nodes;
   for (const NodeView& node : view.nodes) nodes.push_back(&node);
-  if (shape.placement == Placement::node && !shape.soft) {
-    const NodeView* node = view.find(shape.node);
-    if (node == nullptr) return "must run on node " + shape.node.str() + ", which is not here";
+  if (demand.placement == Placement::node && !demand.soft) {
+    const NodeView* node = view.find(demand.node);
+    if (node == nullptr) return "must run on node " + demand.node.str() + ", which is not here";
     nodes = {node};
   }
-  for (const auto& label : shape.labels) {
+  for (const auto& label : demand.labels) {
     std::vector<const NodeView*> left;
     for (const NodeView* node : nodes)
       if (has_labels(*node, {label})) left.push_back(node);
@@ -162,23 +163,23 @@ std::string explain_infeasible(const ClusterView& view, const Shape& shape) {
              (nodes.size() < view.nodes.size() ? "that fits otherwise " : "") + "has it";
     nodes = std::move(left);
   }
-  if (!expressible(shape.need.gpus))
-    return "needs " + amount_text(shape.need.gpus, "GPU") +
+  if (!expressible(demand.need.gpus))
+    return "needs " + amount_text(demand.need.gpus, "GPU") +
            ": more than one GPU must be a whole number";
-  const bool named = shape.placement == Placement::node && !shape.soft;
+  const bool named = demand.placement == Placement::node && !demand.soft;
   const std::string who =
       named ? node_text(*nodes.front()) + " has only " : "no node has more than ";
-  const std::vector<Want> list = wants(nodes, shape.need, &NodeView::total);
+  const std::vector<Want> list = wants(nodes, demand.need, &NodeView::total);
   for (const Want& want : list)
     if (want.amount > want.most) return "needs " + want.text + ", " + who + want.most_text;
   return "needs " + join(list) + ", no single node has all of it";
 }
 
-std::string explain_busy(const ClusterView& view, const Shape& shape, bool no_slow) {
+std::string explain_busy(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
   std::vector<const NodeView*> nodes;
   std::size_t closed = 0;
   for (const NodeView& node : view.nodes) {
-    if (!could_fit(node, shape) || (no_slow && node.slow)) continue;
+    if (!could_fit(node, demand) || (no_slow && node.slow)) continue;
     if (node.accepts)
       nodes.push_back(&node);
     else
@@ -187,7 +188,7 @@ std::string explain_busy(const ClusterView& view, const Shape& shape, bool no_sl
   const std::string count = std::to_string(nodes.size() + closed);
   if (nodes.empty())
     return "the " + count + " node(s) that could take it accept nothing new (draining or suspect)";
-  const std::vector<Want> list = wants(nodes, shape.need, &NodeView::free);
+  const std::vector<Want> list = wants(nodes, demand.need, &NodeView::free);
   for (const Want& want : list)
     if (want.amount > want.most)
       return "waits for " + want.text + ": of the " + count +
@@ -196,10 +197,10 @@ std::string explain_busy(const ClusterView& view, const Shape& shape, bool no_sl
 }
 
 /// Where to wait: the asking node if it could ever take it, else the least crowded.
-const NodeView* place_to_wait(const ClusterView& view, const Shape& shape, bool no_slow) {
+const NodeView* place_to_wait(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
   const NodeView* best = nullptr;
   for (const NodeView& node : view.nodes) {
-    if (!could_fit(node, shape)) continue;
+    if (!could_fit(node, demand)) continue;
     const auto rank = [&](const NodeView& n) {
       const bool closed = !n.accepts || (no_slow && n.slow && n.id != view.self);
       return std::make_pair(closed ? 1u : 0u, n.id == view.self ? 0u : n.waiting + 1);
@@ -295,56 +296,56 @@ std::vector<std::int32_t> choose_gpus(const std::vector<Amount>& free, Amount gp
   return chosen;
 }
 
-bool could_fit(const NodeView& node, const Shape& shape) {
-  if (shape.placement == Placement::node && !shape.soft && node.id != shape.node) return false;
-  return could_take(node, shape);
+bool could_fit(const NodeView& node, const ResourceDemand& demand) {
+  if (demand.placement == Placement::node && !demand.soft && node.id != demand.node) return false;
+  return could_take(node, demand);
 }
 
-bool fits_now(const NodeView& node, const Shape& shape) {
-  return node.accepts && could_fit(node, shape) && has_free(node, shape);
+bool fits_now(const NodeView& node, const ResourceDemand& demand) {
+  return node.accepts && could_fit(node, demand) && has_free(node, demand);
 }
 
-bool avoids_slow(const ClusterView& view, const Shape& shape) {
+bool avoids_slow(const ClusterView& view, const ResourceDemand& demand) {
   const bool any = std::any_of(view.nodes.begin(), view.nodes.end(),
                                [](const NodeView& node) { return node.slow; });
   return any && std::any_of(view.nodes.begin(), view.nodes.end(), [&](const NodeView& node) {
-           return !node.slow && node.accepts && could_fit(node, shape);
+           return !node.slow && node.accepts && could_fit(node, demand);
          });
 }
 
-Decision choose(const ClusterView& view, const Shape& shape) {
-  const bool no_slow = avoids_slow(view, shape);
-  if (shape.placement == Placement::node && shape.soft) {
-    const NodeView* wanted = view.find(shape.node);
-    if (wanted != nullptr && fits_now(*wanted, shape) && !(no_slow && wanted->slow))
+Decision choose(const ClusterView& view, const ResourceDemand& demand) {
+  const bool no_slow = avoids_slow(view, demand);
+  if (demand.placement == Placement::node && demand.soft) {
+    const NodeView* wanted = view.find(demand.node);
+    if (wanted != nullptr && fits_now(*wanted, demand) && !(no_slow && wanted->slow))
       return {Decision::Kind::place, wanted->id, {}};
-    Shape anywhere = shape;
+    ResourceDemand anywhere = demand;
     anywhere.placement = Placement::any;
     return choose(view, anywhere);
   }
-  if (const NodeView* node = best_of(view, shape, no_slow))
+  if (const NodeView* node = best_of(view, demand, no_slow))
     return {Decision::Kind::place, node->id, {}};
-  if (const NodeView* node = place_to_wait(view, shape, no_slow))
+  if (const NodeView* node = place_to_wait(view, demand, no_slow))
     return {Decision::Kind::busy, node->id, {}};
   return {Decision::Kind::infeasible, NodeId{}, {}};
 }
 
-Decision choose_here(const NodeView& self, const Shape& shape) {
-  if (!could_take(self, shape)) return {Decision::Kind::infeasible, NodeId{}, {}};
+Decision choose_here(const NodeView& self, const ResourceDemand& demand) {
+  if (!could_take(self, demand)) return {Decision::Kind::infeasible, NodeId{}, {}};
   // Slow, it is left out only where a faster one could take it.
-  const bool now = self.accepts && has_free(self, shape);
+  const bool now = self.accepts && has_free(self, demand);
   return {now ? Decision::Kind::place : Decision::Kind::busy, self.id, {}};
 }
 
-Decision place(const ClusterView& view, const Shape& shape) {
-  Decision decision = choose(view, shape);
-  const bool prefers = shape.placement == Placement::node && shape.soft;
-  Shape asked = shape;
+Decision place(const ClusterView& view, const ResourceDemand& demand) {
+  Decision decision = choose(view, demand);
+  const bool prefers = demand.placement == Placement::node && demand.soft;
+  ResourceDemand asked = demand;
   if (prefers) asked.placement = Placement::any;
   switch (decision.kind) {
     case Decision::Kind::place:
-      decision.why = prefers && decision.node == shape.node ? "its preferred node has it free"
-                                                            : "the node has it free";
+      decision.why = prefers && decision.node == demand.node ? "its preferred node has it free"
+                                                             : "the node has it free";
       break;
     case Decision::Kind::busy:
       decision.why = explain_busy(view, asked, avoids_slow(view, asked));

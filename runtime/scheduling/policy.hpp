@@ -22,7 +22,7 @@ namespace troupe::scheduling {
 enum class Placement : std::uint8_t { any = 0, pack = 1, spread = 2, node = 3 };
 
 /// What a task, lease or actor asks for.
-struct Shape {
+struct ResourceDemand {
   Resources need;
   Labels labels;  ///< all must be on the node
   Placement placement = Placement::any;
@@ -72,16 +72,16 @@ struct Decision {
 
 /// Deterministic: equal arguments, equal answer. Does not look at clocks or random numbers.
 /// Cost: O(nodes), about 50 ns each; the sentence is only written for busy and infeasible.
-Decision place(const ClusterView& view, const Shape& shape);
+Decision place(const ClusterView& view, const ResourceDemand& demand);
 
-/// Whether the node could take the shape when it is empty / takes it now. Labels and node requests
+/// Whether the node could take the demand when it is empty / takes it now. Labels and node requests
 /// count, `accepts` only for the second.
-bool could_fit(const NodeView& node, const Shape& shape);
-bool fits_now(const NodeView& node, const Shape& shape);
+bool could_fit(const NodeView& node, const ResourceDemand& demand);
+bool fits_now(const NodeView& node, const ResourceDemand& demand);
 /// Whether slow nodes are left out: a faster one that accepts could take it when it is empty.
-bool avoids_slow(const ClusterView& view, const Shape& shape);
+bool avoids_slow(const ClusterView& view, const ResourceDemand& demand);
 
-/// Takes the shape from the node's free amounts, or gives it back, for optimistic accounting
+/// Takes the demand from the node's free amounts, or gives it back, for optimistic accounting
 /// between two gossips. Take: fits_now() must hold.
 void take(NodeView& node, const Resources& need);
 void give_back(NodeView& node, const Resources& need);

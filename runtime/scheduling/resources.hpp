@@ -1,4 +1,4 @@
-/// Amounts of what a node has and a shape needs, in fixed point, so that sums are exact.
+/// Amounts of what a node has and a demand needs, in fixed point, so that sums are exact.
 ///
 ///     Resources node{.cpus = 8 * kUnit, .gpus = 2 * kUnit, .memory = 64ull << 30};
 ///     Resources need{.cpus = kUnit / 2};

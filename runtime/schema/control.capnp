@@ -19,7 +19,7 @@ using import "value.capnp".Id;
 using import "value.capnp".ErrorEntry;
 using import "value.capnp".Amount;
 using import "value.capnp".Label;
-using import "value.capnp".Shape;
+using import "value.capnp".ResourceDemand;
 using import "node.capnp".SitePace;
 
 struct ToControl {
@@ -223,7 +223,7 @@ struct ActorSpec {
   creation @5 :Data;             # a frame of peer.capnp's Creation; opaque to control
   lifetime @6 :Id;               # the object that its handles count
   owner @7 :Id;                  # the node that keeps these counts
-  shape @8 :Shape;
+  demand @8 :ResourceDemand;
   locality @9 :List(Locality);   # where its arguments are; at most 4096
   maxRestarts @10 :Int32;        # -1: without limit
   restartWindowNs @11 :Int64;    # 0: ever; not negative

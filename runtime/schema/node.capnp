@@ -20,7 +20,7 @@ using import "value.capnp".Id;
 using import "value.capnp".Value;
 using import "value.capnp".Location;
 using import "value.capnp".ErrorEntry;
-using import "value.capnp".Shape;
+using import "value.capnp".ResourceDemand;
 using import "value.capnp".Amount;
 using import "call.capnp".Call;
 
@@ -156,27 +156,27 @@ struct PeerDied {
 # --- leases ---
 
 struct RequestLease {
-  # Process -> agent: up to `backlog` workers of this shape. The newest message for a key replaces older ones.
-  key @0 :UInt64;      # the caller's name for the shape
+  # Process -> agent: up to `backlog` workers of this demand. The newest message for a key replaces older ones.
+  key @0 :UInt64;      # the caller's name for the demand
   backlog @1 :UInt32;  # 0 withdraws
-  shape @2 :Shape;
+  demand @2 :ResourceDemand;
   near @3 :Id;             # the node that has most of the bytes of its large arguments; none: they have none
   nearBytes @4 :UInt64;    # how many
 }
 
 struct LeaseGranted {
   # Agent -> process. The Channel to `worker` was sent before or is under way. Lease 0: to the worker itself, before a
-  # caller has the lease: what it has from now on. Of a node without devices only when `shape` is another than before.
+  # caller has the lease: what it has from now on. Of a node without devices only when `demand` is another than before.
   key @0 :UInt64;
   lease @1 :UInt64;
   worker @2 :UInt64;      # process index
   gpus @3 :List(Int32);   # devices that are the worker's under this lease; at most 64
-  shape @4 :Shape;        # lease 0: what the lease reserves; none: unknown
-  hasDevices @5 :Bool;    # lease 0 with a shape: the node has devices, and `gpus` says which are the worker's
+  demand @4 :ResourceDemand;        # lease 0: what the lease reserves; none: unknown
+  hasDevices @5 :Bool;    # lease 0 with a demand: the node has devices, and `gpus` says which are the worker's
 }
 
 struct LeaseRefused {
-  # Agent -> process: no node can ever satisfy the shape; every call of the key fails.
+  # Agent -> process: no node can ever satisfy the demand; every call of the key fails.
   key @0 :UInt64;
   why @1 :Text;
 }
@@ -282,7 +282,7 @@ struct KeptCall {
   call @1 :Call;           # to the agent: nothing in it is counted; from the agent: counted for the receiver
   made @2 :List(UInt32);   # which of the ids in it name no object but result `low` of kept call `high`: arguments by
                            # their position, refs inside arguments by 4096 + their position among all; ascending, at most 16384
-  shape @3 :Shape;
+  demand @3 :ResourceDemand;
   retriesLeft @4 :Int32 = 3;  # -1: without limit
   retryOn @5 :List(Text);     # typeid names; at most 64
   inputBytes @6 :UInt64;      # what the objects take that it names
@@ -316,7 +316,7 @@ struct CreateActor {
   maxRestarts @7 :Int32;         # -1: without limit
   restartWindowNs @8 :UInt64;    # 0: the actor's life
   maxConcurrency @9 :UInt32 = 1;
-  shape @10 :Shape;
+  demand @10 :ResourceDemand;
   creation @11 :Call;
   request @12 :UInt64;           # not 0: answered by FoundActor with this number: who has the name, or why nobody
 }

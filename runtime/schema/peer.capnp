@@ -20,7 +20,7 @@ $Cxx.namespace("troupe::schema");
 using import "value.capnp".Id;
 using import "value.capnp".Value;
 using import "value.capnp".ErrorEntry;
-using import "value.capnp".Shape;
+using import "value.capnp".ResourceDemand;
 using import "node.capnp".CreateActor;
 
 struct PeerMessage {
@@ -85,10 +85,10 @@ struct OwnedRef {
 struct PeerLeaseRequest {
   # The asking agent -> another: `count` more workers, in addition to earlier requests.
   process @0 :UInt64;  # of the asker's: who wants them
-  key @1 :UInt64;      # that process's name for the shape
+  key @1 :UInt64;      # that process's name for the demand
   count @2 :UInt32;
   job @3 :Id;
-  shape @4 :Shape;
+  demand @4 :ResourceDemand;
 }
 
 struct PeerLeaseWithdraw {

@@ -80,7 +80,7 @@ struct Label {
   value @1 :Text;
 }
 
-struct Shape {
+struct ResourceDemand {
   # What a call or a lease needs.
   cpuTenThousandths @0 :Int64 = 10000;  # not negative, as are all amounts
   gpuTenThousandths @1 :Int64;

@@ -152,7 +152,7 @@ std::shared_ptr<const ErrorInfo> read_error(Errors::Reader in) {
   return error;
 }
 
-// --- shapes ---
+// --- demands ---
 
 std::int64_t read_amount(std::int64_t amount, const char* field) {
   if (amount < 0) refuse(field, "is negative");
@@ -173,39 +173,39 @@ void read(Amounts::Reader in, std::vector<std::pair<std::string, std::int64_t>>&
                          read_amount(amount.getTenThousandths(), "resource amount"));
 }
 
-void write(schema::Shape::Builder out, const Shape& shape) {
-  out.setCpuTenThousandths(shape.cpus);
-  out.setGpuTenThousandths(shape.gpus);
-  out.setMemoryBytes(shape.memory_bytes);
-  if (!shape.resources.empty())
-    write(out.initResources(checked(shape.resources.size(), kMaxResources)), shape.resources);
-  if (!shape.labels.empty()) {
-    auto labels = out.initLabels(checked(shape.labels.size(), kMaxLabels));
+void write(schema::ResourceDemand::Builder out, const ResourceDemand& demand) {
+  out.setCpuTenThousandths(demand.cpus);
+  out.setGpuTenThousandths(demand.gpus);
+  out.setMemoryBytes(demand.memory_bytes);
+  if (!demand.resources.empty())
+    write(out.initResources(checked(demand.resources.size(), kMaxResources)), demand.resources);
+  if (!demand.labels.empty()) {
+    auto labels = out.initLabels(checked(demand.labels.size(), kMaxLabels));
     for (unsigned i = 0; i < labels.size(); ++i) {
-      labels[i].setKey(CutText(shape.labels[i].first));
-      labels[i].setValue(CutText(shape.labels[i].second));
+      labels[i].setKey(CutText(demand.labels[i].first));
+      labels[i].setValue(CutText(demand.labels[i].second));
     }
   }
-  out.setPlacement(shape.placement);
-  if (shape.node) write(out.initNode(), shape.node);
-  out.setSoft(shape.soft);
+  out.setPlacement(demand.placement);
+  if (demand.node) write(out.initNode(), demand.node);
+  out.setSoft(demand.soft);
 }
 
-void read(schema::Shape::Reader in, Shape& shape) {
+void read(schema::ResourceDemand::Reader in, ResourceDemand& demand) {
   constexpr std::uint8_t kPlacements = 4;
-  shape.cpus = read_amount(in.getCpuTenThousandths(), "cpus");
-  shape.gpus = read_amount(in.getGpuTenThousandths(), "gpus");
-  shape.memory_bytes = in.getMemoryBytes();
-  read(in.getResources(), shape.resources);
+  demand.cpus = read_amount(in.getCpuTenThousandths(), "cpus");
+  demand.gpus = read_amount(in.getGpuTenThousandths(), "gpus");
+  demand.memory_bytes = in.getMemoryBytes();
+  read(in.getResources(), demand.resources);
   const auto labels = in.getLabels();
-  shape.labels.reserve(bounded(labels.size(), kMaxLabels, "labels"));
+  demand.labels.reserve(bounded(labels.size(), kMaxLabels, "labels"));
   for (const auto label : labels)
-    shape.labels.emplace_back(read_text(label.getKey(), "label key"),
-                              read_text(label.getValue(), "label value"));
-  shape.placement = in.getPlacement();
-  if (shape.placement >= kPlacements) refuse("placement", "is out of range");
-  read(in.getNode(), shape.node);
-  shape.soft = in.getSoft();
+    demand.labels.emplace_back(read_text(label.getKey(), "label key"),
+                               read_text(label.getValue(), "label value"));
+  demand.placement = in.getPlacement();
+  if (demand.placement >= kPlacements) refuse("placement", "is out of range");
+  read(in.getNode(), demand.node);
+  demand.soft = in.getSoft();
 }
 
 // --- values and calls ---
@@ -349,7 +349,7 @@ void write(schema::CreateActor::Builder out, const CreateActor& m) {
   out.setMaxRestarts(m.max_restarts);
   out.setRestartWindowNs(m.restart_window_ns);
   out.setMaxConcurrency(m.max_concurrency);
-  write(out.initShape(), m.shape);
+  write(out.initDemand(), m.demand);
   write(out.initCreation(), m.creation);
   out.setRequest(m.request);
 }
@@ -364,7 +364,7 @@ void read(schema::CreateActor::Reader in, CreateActor& m, std::size_t payload_si
   m.max_restarts = in.getMaxRestarts();
   m.restart_window_ns = in.getRestartWindowNs();
   m.max_concurrency = in.getMaxConcurrency();
-  read(in.getShape(), m.shape);
+  read(in.getDemand(), m.demand);
   read(in.getCreation(), m.creation, payload_size);
   m.request = in.getRequest();
 }

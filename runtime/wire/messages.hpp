@@ -43,8 +43,8 @@ inline constexpr std::size_t kMaxMade = 16384;       ///< ids of one kept call
 inline constexpr std::size_t kMaxRetryOn = 64;       ///< exceptions of one kept call
 inline constexpr std::size_t kMaxCauses = 16;        ///< an error and its causes
 inline constexpr std::size_t kMaxErrorText = 8192;   ///< all texts of an error and its causes
-inline constexpr std::size_t kMaxResources = 64;     ///< named resources of a shape or node
-inline constexpr std::size_t kMaxLabels = 64;        ///< of a shape
+inline constexpr std::size_t kMaxResources = 64;     ///< named resources of a demand or node
+inline constexpr std::size_t kMaxLabels = 64;        ///< of a demand
 inline constexpr std::size_t kMaxGpus = 64;          ///< of a lease or actor
 inline constexpr std::size_t kMaxRows = 4096;        ///< of one Nodes
 inline constexpr std::size_t kMaxSites = 32;         ///< functions of one Pace
@@ -92,7 +92,7 @@ struct FunctionKey {
 };
 
 /// What a call or lease needs; amounts in 1/10000.
-struct Shape {
+struct ResourceDemand {
   std::int64_t cpus = 10'000;
   std::int64_t gpus = 0;
   std::uint64_t memory_bytes = 0;
@@ -101,7 +101,7 @@ struct Shape {
   std::uint8_t placement = 0;  ///< detail::Request::Placement
   NodeId node;
   bool soft = false;
-  friend bool operator==(const Shape&, const Shape&) = default;
+  friend bool operator==(const ResourceDemand&, const ResourceDemand&) = default;
 };
 
 // --- caller <-> worker: one channel per pair
@@ -193,12 +193,12 @@ struct PeerDied {
   /// The highest call that it began, when the agent knows better than the channel's counter.
   std::uint64_t started = kUnknown;
 };
-/// Process -> agent: up to `backlog` workers for this shape, please. The newest message for a key
+/// Process -> agent: up to `backlog` workers for this demand, please. The newest message for a key
 /// replaces older ones; backlog 0 withdraws.
 struct RequestLease {
-  std::uint64_t key = 0;  ///< the caller's name for the shape
+  std::uint64_t key = 0;  ///< the caller's name for the demand
   std::uint32_t backlog = 0;
-  Shape shape;
+  ResourceDemand demand;
   NodeId near{};                 ///< has most bytes of the large arguments
   std::uint64_t near_bytes = 0;  ///< how many
 };
@@ -208,10 +208,10 @@ struct LeaseGranted {
   std::uint64_t lease = 0;
   std::uint64_t worker = 0;
   std::vector<std::int32_t> gpus;
-  std::optional<Shape> shape = {};  ///< lease 0: what the worker's lease reserves
-  bool has_devices = false;         ///< lease 0 with a shape: `gpus` are its devices
+  std::optional<ResourceDemand> demand = {};  ///< lease 0: what the worker's lease reserves
+  bool has_devices = false;                   ///< lease 0 with a demand: `gpus` are its devices
 };
-/// Agent -> process: the shape can never be satisfied; all calls of this key fail with the
+/// Agent -> process: the demand can never be satisfied; all calls of this key fail with the
 /// sentence.
 struct LeaseRefused {
   std::uint64_t key = 0;
@@ -300,7 +300,7 @@ struct KeptCall {
   Call call;
   /// Positions of ids that name a result of a kept call, ascending: see each_id().
   std::vector<std::uint32_t> made;
-  Shape shape;
+  ResourceDemand demand;
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::vector<std::string> retry_on;
   std::uint64_t input_bytes = 0;  ///< what the objects take that it names
@@ -336,7 +336,7 @@ struct CreateActor {
   std::int32_t max_restarts = 0;
   std::uint64_t restart_window_ns = 0;
   std::uint32_t max_concurrency = 1;
-  Shape shape;
+  ResourceDemand demand;
   Call creation;
   std::uint64_t request = 0;  ///< not 0: answered by FoundActor with this number
 };

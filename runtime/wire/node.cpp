@@ -93,14 +93,14 @@ void read(schema::PeerDied::Reader in, PeerDied& m) {
 void write(schema::RequestLease::Builder out, const RequestLease& m) {
   out.setKey(m.key);
   out.setBacklog(m.backlog);
-  internal::write(out.initShape(), m.shape);
+  internal::write(out.initDemand(), m.demand);
   if (m.near) internal::write(out.initNear(), m.near);
   out.setNearBytes(m.near_bytes);
 }
 void read(schema::RequestLease::Reader in, RequestLease& m) {
   m.key = in.getKey();
   m.backlog = in.getBacklog();
-  internal::read(in.getShape(), m.shape);
+  internal::read(in.getDemand(), m.demand);
   internal::read(in.getNear(), m.near);
   m.near_bytes = in.getNearBytes();
 }
@@ -110,7 +110,7 @@ void write(schema::LeaseGranted::Builder out, const LeaseGranted& m) {
   out.setLease(m.lease);
   out.setWorker(m.worker);
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
-  if (m.shape) internal::write(out.initShape(), *m.shape);
+  if (m.demand) internal::write(out.initDemand(), *m.demand);
   out.setHasDevices(m.has_devices);
 }
 void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
@@ -118,8 +118,8 @@ void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
   m.lease = in.getLease();
   m.worker = in.getWorker();
   internal::read(in.getGpus(), m.gpus);
-  m.shape.reset();
-  if (in.hasShape()) internal::read(in.getShape(), m.shape.emplace());
+  m.demand.reset();
+  if (in.hasDemand()) internal::read(in.getDemand(), m.demand.emplace());
   m.has_devices = in.getHasDevices();
 }
 
@@ -225,7 +225,7 @@ void write(schema::KeptCall::Builder out, const KeptCall& m) {
     auto made = out.initMade(checked(m.made.size(), kMaxMade));
     for (unsigned i = 0; i < made.size(); ++i) made.set(i, m.made[i]);
   }
-  internal::write(out.initShape(), m.shape);
+  internal::write(out.initDemand(), m.demand);
   out.setRetriesLeft(m.retries_left);
   if (!m.retry_on.empty())
     internal::write(out.initRetryOn(checked(m.retry_on.size(), kMaxRetryOn)), m.retry_on, kMaxText);
@@ -240,7 +240,7 @@ void read(schema::KeptCall::Reader in, KeptCall& m, std::size_t payload_size) {
     if (!m.made.empty() && position <= m.made.back()) refuse("made", "is not ascending");
     m.made.push_back(position);
   }
-  internal::read(in.getShape(), m.shape);
+  internal::read(in.getDemand(), m.demand);
   m.retries_left = in.getRetriesLeft();
   const auto retry_on = in.getRetryOn();  // once: a second look counts as more to walk
   bounded(retry_on.size(), kMaxRetryOn, "retry on");

@@ -41,14 +41,14 @@ void write(schema::PeerLeaseRequest::Builder out, const PeerLeaseRequest& m) {
   out.setKey(m.key);
   out.setCount(m.count);
   internal::write(out.initJob(), m.job);
-  internal::write(out.initShape(), m.shape);
+  internal::write(out.initDemand(), m.demand);
 }
 void read(schema::PeerLeaseRequest::Reader in, PeerLeaseRequest& m) {
   m.process = in.getProcess();
   m.key = in.getKey();
   m.count = in.getCount();
   internal::read(in.getJob(), m.job);
-  internal::read(in.getShape(), m.shape);
+  internal::read(in.getDemand(), m.demand);
 }
 
 void write(schema::PeerLeaseWithdraw::Builder out, const PeerLeaseWithdraw& m) {

@@ -53,7 +53,7 @@ struct PeerLeaseRequest {
   std::uint64_t key = 0;
   std::uint32_t count = 0;
   JobId job;
-  Shape shape;
+  ResourceDemand demand;
 };
 /// What is not granted yet of this key is not wanted any more.
 struct PeerLeaseWithdraw {

@@ -81,15 +81,15 @@ class Agent final : public RemoteTable::Out {
   void reclaim(ProcessIndex process, std::uint64_t lease) override {
     ASSERT_TRUE(held[process].count(lease));
   }
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape&,
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand&,
                     std::uint32_t count, NodeId) override {
     came_back[{process, key}] += static_cast<int>(count);
   }
-  void gave_back(NodeId node, const wire::Shape& shape) override {
-    gave.emplace_back(node, shape.cpus);
+  void gave_back(NodeId node, const wire::ResourceDemand& demand) override {
+    gave.emplace_back(node, demand.cpus);
   }
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape&, std::uint32_t n,
-               JobId) override {
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand&,
+               std::uint32_t n, JobId) override {
     backlog[{proxy_process, key}] = n;
   }
   void returned(std::uint64_t lease) override {
@@ -494,7 +494,8 @@ TEST(RemoteTable, AStrangersLeaseNumberIsIgnored) {
   world.settle();
   EXPECT_EQ(b.given.count(5), 1u);
   EXPECT_TRUE(a.table.lease_returned(1, *a.held[1].begin()));
-  EXPECT_EQ(a.gave, (std::vector<std::pair<NodeId, std::int64_t>>{{b.self_, wire::Shape{}.cpus}}));
+  EXPECT_EQ(a.gave,
+            (std::vector<std::pair<NodeId, std::int64_t>>{{b.self_, wire::ResourceDemand{}.cpus}}));
 }
 
 }  // namespace

@@ -284,13 +284,13 @@ wire::NodeMessage random_word(Random& random, const std::vector<ObjectId>& objec
   Meaningful meaningful{random, objects};
   if (!std::holds_alternative<wire::Hello>(word) && random.chance(0.9))
     std::visit([&](auto& one) { samples::each(meaningful, one); }, word);
-  if (auto* shape = std::get_if<wire::RequestLease>(&word)) {
-    shape->shape.cpus = std::abs(shape->shape.cpus / 2);
-    shape->shape.gpus = std::abs(shape->shape.gpus / 2);
+  if (auto* demand = std::get_if<wire::RequestLease>(&word)) {
+    demand->demand.cpus = std::abs(demand->demand.cpus / 2);
+    demand->demand.gpus = std::abs(demand->demand.gpus / 2);
   }
   if (auto* create = std::get_if<wire::CreateActor>(&word)) {
-    create->shape.cpus = std::abs(create->shape.cpus / 2);
-    create->shape.gpus = std::abs(create->shape.gpus / 2);
+    create->demand.cpus = std::abs(create->demand.cpus / 2);
+    create->demand.gpus = std::abs(create->demand.gpus / 2);
   }
   return word;
 }

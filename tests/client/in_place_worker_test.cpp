@@ -34,7 +34,7 @@ struct InPlaceWorker : Driver {
   void lease_to_itself() {
     wire::LeaseGranted lease;
     lease.worker = FakeAgent::kProcess;
-    lease.shape = wire::Shape{};
+    lease.demand = wire::ResourceDemand{};
     agent.tell(lease);
     wire::PeerDied nobody;
     nobody.peer = kThere;

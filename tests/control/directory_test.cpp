@@ -235,8 +235,8 @@ TEST_F(DirectoryTest, LivesThatAreBeingMadeWhenControlComesBackBegin) {
 TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   ActorSpec kept = spec(1, "kept");
   kept.detached = true;
-  kept.shape.need.custom = {{"license", 5000}};
-  kept.shape.labels = {{"zone", "a"}};
+  kept.demand.need.custom = {{"license", 5000}};
+  kept.demand.labels = {{"zone", "a"}};
   spawn(kept);
   const auto life = bring_up(1);
   ActorSpec ordinary = spec(2, "plain", 3);

@@ -60,7 +60,7 @@ template <class F>
 void each(F& f, ActorSpec& m) {
   f("id", m.id), f("job", m.job), f("name", m.name), f("name_space", m.name_space);
   f("class_name", m.class_name), f("creation", m.creation), f("lifetime", m.lifetime);
-  f("owner", m.owner), f("shape", m.shape), f("max_restarts", m.max_restarts);
+  f("owner", m.owner), f("demand", m.demand), f("max_restarts", m.max_restarts);
   f("restart_window", m.restart_window), f("detached", m.detached);
 }
 template <class F>
@@ -280,12 +280,12 @@ void repair(F&, Resources& m) {
   for (auto& amount : m.custom) amount.second >>= 3;
 }
 template <class F>
-void each(F& f, Shape& m) {
+void each(F& f, ResourceDemand& m) {
   f("need", m.need), f("labels", m.labels), f("placement", m.placement), f("node", m.node);
   f("soft", m.soft), f("locality", m.locality);
 }
 template <class F>
-void repair(F&, Shape& m) {
+void repair(F&, ResourceDemand& m) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 61) - 1;
   m.need.cpus &= kMost, m.need.gpus &= kMost, m.need.memory &= kMost;
   for (auto& amount : m.need.custom) amount.second &= kMost;

@@ -31,14 +31,14 @@ TEST_F(PlacingTest, ASlowNodeIsSaidOnceShownToAllAndGetsNoActorThatAnotherCanTak
   EXPECT_TRUE(row_of_b().avoided);
   EXPECT_EQ(row_of_b().slow, "its tasks take 8.0 times as long as the median of 3 nodes");
   ActorSpec request = spec(1, 1);
-  request.shape.placement = scheduling::Placement::node;
-  request.shape.node = kB;
-  request.shape.soft = true;
+  request.demand.placement = scheduling::Placement::node;
+  request.demand.node = kB;
+  request.demand.soft = true;
   EXPECT_TRUE(spawn(request).created);
   EXPECT_NE(placed(1), kB);
   ActorSpec must = spec(2, 1);
-  must.shape.placement = scheduling::Placement::node;
-  must.shape.node = kB;
+  must.demand.placement = scheduling::Placement::node;
+  must.demand.node = kB;
   EXPECT_TRUE(spawn(must).created);
   EXPECT_EQ(placed(2), kB) << "no other node may take it";
   work(10ms, 4);
@@ -51,7 +51,7 @@ TEST_F(PlacingTest, ASlowNodeIsSaidOnceShownToAllAndGetsNoActorThatAnotherCanTak
 TEST_F(PlacingTest, AnActorIsPlacedByItsNeedStartedAndSeenByItsWatchers) {
   join_all();
   ActorSpec s = spec(1, 1);
-  s.shape.need.gpus = kUnit;
+  s.demand.need.gpus = kUnit;
   EXPECT_TRUE(spawn(s).created);
   EXPECT_EQ(placed(1), kC);  // only it has GPUs
   say(kB, WatchActor{s.id});
@@ -86,8 +86,8 @@ TEST_F(PlacingTest, ActorsThatReserveNothingAreSpreadByTheirCount) {
   for (const NodeId node : {kA, kB, kC}) report(node, 4, node == kC ? 2 : 0);
   const auto spread = [&](std::uint64_t n) {
     ActorSpec s = spec(n, 0);
-    s.shape.need = {};
-    s.shape.placement = scheduling::Placement::spread;
+    s.demand.need = {};
+    s.demand.placement = scheduling::Placement::spread;
     spawn(s);
     return placed(n);
   };

@@ -173,7 +173,7 @@ TEST_F(ServerTest, AnActorAndAValueAndTheEnd) {
   spawn.spec.id = ActorId{3, 4};
   spawn.spec.class_name = "Counter";
   spawn.spec.owner = b.node;
-  spawn.spec.shape.need.cpus = scheduling::kUnit;
+  spawn.spec.demand.need.cpus = scheduling::kUnit;
   a.say(spawn);
   a.say(WatchActor{spawn.spec.id});
   ASSERT_TRUE(drive({&a, &b}, [&] { return b.last<StartActorAt>() != nullptr; }));

@@ -151,7 +151,7 @@ struct ServiceTest : testing::Test {
     s.class_name = "Counter";
     s.owner = kA;
     s.lifetime = ObjectId{8, n};
-    s.shape.need.cpus = cpus * kUnit;
+    s.demand.need.cpus = cpus * kUnit;
     return s;
   }
   ActorReply spawn(ActorSpec s, NodeId from = kA, bool get_if_exists = false) {

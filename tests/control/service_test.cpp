@@ -434,7 +434,7 @@ TEST_F(ServiceTest, ADrainingNodeGetsNothingNew) {
   EXPECT_TRUE(last<ListReply>(kB).nodes.at(2).draining);
   EXPECT_EQ(last<ListReply>(kB).request, 6u);
   ActorSpec s = spec(1, 1);
-  s.shape.need.gpus = kUnit;
+  s.demand.need.gpus = kUnit;
   spawn(s);
   EXPECT_EQ(placed(1), NodeId{});
   say(kA, ListRequest{8, ListRequest::What::actors});

@@ -29,7 +29,7 @@ struct Recorder final : ActorHost::Out, ControlPort {
   int dropped = 0;
 
   void send(control::ToControl message) override { sent.push_back(std::move(message)); }
-  void need_worker(std::uint64_t life, const scheduling::Shape&, JobId) override {
+  void need_worker(std::uint64_t life, const scheduling::ResourceDemand&, JobId) override {
     needed.push_back(life);
   }
   void release_worker(std::uint64_t life) override { released.push_back(life); }

@@ -270,7 +270,7 @@ TEST(MayRunInPlace, OnlyFirstAttemptsOfPlainFunctions) {
 
 TEST(Covers, TheLeaseOfTheWaiterHasWhatTheTaskAsksFor) {
   const NodeId here{1, 1}, there{2, 2};
-  wire::Shape lease, task;
+  wire::ResourceDemand lease, task;
   EXPECT_TRUE(covers(lease, task, here));
   lease.cpus = 5'000;
   task.cpus = 5'000;

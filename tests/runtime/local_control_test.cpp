@@ -23,7 +23,7 @@ struct Recorder final : ActorHost::Out {
   std::vector<wire::FoundActor> answers;
   int started = 0, dropped = 0, remote = 0;
 
-  void need_worker(std::uint64_t life, const scheduling::Shape&, JobId) override {
+  void need_worker(std::uint64_t life, const scheduling::ResourceDemand&, JobId) override {
     needed.push_back(life);
   }
   void release_worker(std::uint64_t life) override { released.push_back(life); }

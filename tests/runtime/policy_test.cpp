@@ -11,10 +11,10 @@ TEST(Policy, PacksToHalfUseThenSpreads) {
   ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 2);
   std::vector<std::uint64_t> order;
   for (int i = 0; i < 8; ++i) {
-    const Decision d = place(view, shape(1));
+    const Decision d = place(view, demand(1));
     ASSERT_EQ(d.kind, Decision::Kind::place);
     order.push_back(d.node.low);
-    take(*view.find(d.node), shape(1).need);
+    take(*view.find(d.node), demand(1).need);
   }
   // Here up to half, then the others in order up to half, then the least used, here first.
   EXPECT_EQ(order, (std::vector<std::uint64_t>{2, 2, 1, 1, 3, 3, 2, 1}));
@@ -22,8 +22,8 @@ TEST(Policy, PacksToHalfUseThenSpreads) {
 
 TEST(Policy, PackAndSpread) {
   ClusterView view = cluster({node(1, 4), node(2, 4)}, 1);
-  take(*view.find(node_id(2)), shape(2).need);
-  Shape s = shape(1);
+  take(*view.find(node_id(2)), demand(2).need);
+  ResourceDemand s = demand(1);
   s.placement = Placement::pack;
   EXPECT_EQ(place(view, s).node, node_id(2));
   s.placement = Placement::spread;
@@ -32,7 +32,7 @@ TEST(Policy, PackAndSpread) {
 
 TEST(Policy, NodeRequestHardAndSoft) {
   ClusterView view = cluster({node(1, 4), node(2, 1)});
-  Shape s = shape(2);
+  ResourceDemand s = demand(2);
   s.placement = Placement::node;
   s.node = node_id(2);
   EXPECT_EQ(place(view, s).why, "needs 2 CPU, node n2 has only 1");
@@ -49,37 +49,37 @@ TEST(Policy, NodeRequestHardAndSoft) {
 TEST(Policy, ASlowNodeGetsOnlyWhatNobodyElseCouldEverTake) {
   ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 8)}, 1);
   view.find(node_id(1))->slow = true;
-  EXPECT_EQ(place(view, shape(1)).node, node_id(2)) << "though it asks itself";
-  Shape request = shape(1);
+  EXPECT_EQ(place(view, demand(1)).node, node_id(2)) << "though it asks itself";
+  ResourceDemand request = demand(1);
   request.placement = Placement::node;
   request.node = node_id(1);
   EXPECT_EQ(place(view, request).node, node_id(1)) << "it must";
   request.soft = true;
   EXPECT_EQ(place(view, request).node, node_id(2));
-  take(*view.find(node_id(2)), shape(4).need);
-  take(*view.find(node_id(3)), shape(8).need);
-  EXPECT_EQ(place(view, shape(1)).kind, Decision::Kind::busy) << "it waits for others";
+  take(*view.find(node_id(2)), demand(4).need);
+  take(*view.find(node_id(3)), demand(8).need);
+  EXPECT_EQ(place(view, demand(1)).kind, Decision::Kind::busy) << "it waits for others";
   view.find(node_id(3))->slow = true;
-  EXPECT_EQ(place(view, shape(5)).kind, Decision::Kind::busy);
-  give_back(*view.find(node_id(3)), shape(8).need);
-  EXPECT_EQ(place(view, shape(5)).node, node_id(3)) << "nobody else is large enough";
+  EXPECT_EQ(place(view, demand(5)).kind, Decision::Kind::busy);
+  give_back(*view.find(node_id(3)), demand(8).need);
+  EXPECT_EQ(place(view, demand(5)).node, node_id(3)) << "nobody else is large enough";
   view.find(node_id(2))->accepts = false;
-  EXPECT_EQ(place(view, shape(1)).node, node_id(1)) << "all that accept are slow";
+  EXPECT_EQ(place(view, demand(1)).node, node_id(1)) << "all that accept are slow";
 }
 
 TEST(Policy, LocalityBeatsTheAskingNode) {
   ClusterView view = cluster({node(1, 4), node(2, 4), node(3, 4)}, 1);
-  Shape s = shape(1);
+  ResourceDemand s = demand(1);
   s.locality = {{node_id(2), 100}, {node_id(3), 5000}};
   EXPECT_EQ(place(view, s).node, node_id(3));
-  take(*view.find(node_id(3)), shape(4).need);
+  take(*view.find(node_id(3)), demand(4).need);
   EXPECT_EQ(place(view, s).node, node_id(2));  // the next best, not a queue
 }
 
 TEST(Policy, LabelsMustAllMatch) {
   ClusterView view = cluster({node(1, 4), node(2, 4)});
   view.nodes[1].labels = {{"zone", "b"}, {"disk", "ssd"}};
-  Shape s = shape(1);
+  ResourceDemand s = demand(1);
   s.labels = {{"zone", "b"}, {"disk", "ssd"}};
   EXPECT_EQ(place(view, s).node, node_id(2));
   s.labels = {{"zone", "a"}};
@@ -88,18 +88,18 @@ TEST(Policy, LabelsMustAllMatch) {
 
 TEST(Policy, InfeasibleSaysWhat) {
   ClusterView view = cluster({node(1, 4, 1), node(2, 8)});
-  EXPECT_EQ(place(view, shape(1, 2)).why, "needs 2 GPU, no node has more than 1");
-  EXPECT_EQ(place(view, shape(16)).why, "needs 16 CPU, no node has more than 8");
-  EXPECT_EQ(place(view, shape(8, 1)).why, "needs 1 GPU, 8 CPU, no single node has all of it");
-  EXPECT_EQ(place(view, shape(1, 1.5)).why,
+  EXPECT_EQ(place(view, demand(1, 2)).why, "needs 2 GPU, no node has more than 1");
+  EXPECT_EQ(place(view, demand(16)).why, "needs 16 CPU, no node has more than 8");
+  EXPECT_EQ(place(view, demand(8, 1)).why, "needs 1 GPU, 8 CPU, no single node has all of it");
+  EXPECT_EQ(place(view, demand(1, 1.5)).why,
             "needs 1.5 GPU: more than one GPU must be a whole number");
-  Shape s = shape(1);
+  ResourceDemand s = demand(1);
   s.need.custom = {{"license", kUnit}};
   EXPECT_EQ(place(view, s).why, "needs 1 license, no node has more than 0");
-  s = shape(0);
+  s = demand(0);
   s.need.memory = 9ll << 30;
   EXPECT_EQ(place(view, s).why, "needs 9 GiB memory, no node has more than 8 GiB");
-  EXPECT_EQ(place(ClusterView{}, shape(1)).why, "there are no nodes");
+  EXPECT_EQ(place(ClusterView{}, demand(1)).why, "there are no nodes");
 }
 
 TEST(Policy, WhatNobodyCanHaveIsInfeasibleAndNeverOverflows) {
@@ -126,13 +126,13 @@ TEST(Policy, WhatNobodyCanHaveIsInfeasibleAndNeverOverflows) {
 
 TEST(Policy, BusyIsNotInfeasible) {
   ClusterView view = cluster({node(1, 2), node(2, 2)});
-  for (auto& n : view.nodes) take(n, shape(1.5).need);
-  const Decision d = place(view, shape(1));
+  for (auto& n : view.nodes) take(n, demand(1.5).need);
+  const Decision d = place(view, demand(1));
   EXPECT_EQ(d.kind, Decision::Kind::busy);
   EXPECT_EQ(d.node, view.self);
   EXPECT_EQ(d.why, "waits for 1 CPU: of the 2 node(s) that have it, none has more than 0.5 free");
   for (auto& n : view.nodes) n.accepts = false;
-  EXPECT_EQ(place(view, shape(0.1)).kind, Decision::Kind::busy);
+  EXPECT_EQ(place(view, demand(0.1)).kind, Decision::Kind::busy);
 }
 
 TEST(Policy, GpuSharesStayOnOneDevice) {
@@ -144,7 +144,7 @@ TEST(Policy, GpuSharesStayOnOneDevice) {
   ClusterView view = cluster({node(1, 4, 2)});
   for (auto& free : view.nodes[0].gpu_free) free = kUnit * 4 / 10;
   view.nodes[0].free.gpus = kUnit * 8 / 10;
-  EXPECT_EQ(place(view, shape(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 free, but not on one
+  EXPECT_EQ(place(view, demand(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 free, but not on one
 }
 
 TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
@@ -155,7 +155,7 @@ TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
   crowded.waiting = 1;  // for a worker that is being started: its resources count as free
   view.update(crowded);
   view.update(node(3, 4));
-  EXPECT_EQ(place(view, shape(1)).node, node_id(3));
+  EXPECT_EQ(place(view, demand(1)).node, node_id(3));
 }
 
 }  // namespace

@@ -54,27 +54,27 @@ TEST(SchedulingClasses, SmallArgumentsMoveAndLocalOnesKeepThePlainKey) {
 
 TEST(SchedulingClasses, AShapeHasOneKeyWhateverBelongsWhere) {
   SchedulingClasses classes;
-  wire::Shape two;
+  wire::ResourceDemand two;
   two.cpus = 20'000;
-  EXPECT_EQ(classes.key_for(wire::Shape{}), 0u);
+  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), 0u);
   const std::uint64_t there = classes.place(0, at(kThere, kMiB), kHere);
   const std::uint64_t plain = classes.key_for(two);
-  EXPECT_EQ(classes.key_for(wire::Shape{}), 0u);
+  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), 0u);
   EXPECT_EQ(classes.key_for(two), plain);
   const std::uint64_t two_there = classes.place(plain, at(kThere, kMiB), kHere);
   EXPECT_NE(two_there, there);
-  EXPECT_EQ(classes.at(two_there).shape, two);
+  EXPECT_EQ(classes.at(two_there).demand, two);
   EXPECT_EQ(classes.key_for(two), plain);
 }
 
 TEST(SchedulingClasses, AKeyThatNobodyUsesIsForgottenAndNotGivenOutAgain) {
   SchedulingClasses classes;
-  wire::Shape two;
+  wire::ResourceDemand two;
   two.cpus = 20'000;
   const std::uint64_t plain = classes.key_for(two);
   const std::uint64_t there = classes.place(plain, at(kThere, kMiB), kHere);
   classes.forget(plain);
-  EXPECT_TRUE(classes.knows(plain)) << "the other has its shape from it";
+  EXPECT_TRUE(classes.knows(plain)) << "the other has its demand from it";
   EXPECT_EQ(classes.place(there, Nearest(), kHere), plain) << "it is used again";
   classes.forget(there);
   EXPECT_FALSE(classes.knows(there));
@@ -82,7 +82,7 @@ TEST(SchedulingClasses, AKeyThatNobodyUsesIsForgottenAndNotGivenOutAgain) {
   classes.forget(plain);
   classes.forget(there + 1);
   classes.forget(0);
-  EXPECT_EQ(classes.size(), 1u) << "only the default shape is left";
+  EXPECT_EQ(classes.size(), 1u) << "only the default demand is left";
   EXPECT_TRUE(classes.knows(0));
   EXPECT_GT(classes.key_for(two), there + 1);
 }

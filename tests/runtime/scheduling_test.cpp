@@ -53,7 +53,7 @@ LeaseOptions options(double cpus, std::uint32_t max_workers, double gpus = 0) {
 
 TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
   Table table(options(2, 2));
-  table.request(10, 1, shape(1), 3, table.now);
+  table.request(10, 1, demand(1), 3, table.now);
   auto grants = pick<Granted>(table.settle());
   ASSERT_EQ(grants.size(), 2u);
   EXPECT_EQ(table.explain(10, 1),
@@ -70,12 +70,12 @@ TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
 
 TEST(Leases, ANewRequestReplacesTheOldAndZeroWithdraws) {
   Table table(options(1, 4));
-  table.request(10, 1, shape(1), 50, table.now);
+  table.request(10, 1, demand(1), 50, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
   EXPECT_EQ(table.waiting(), 49u);
-  table.request(10, 1, shape(1), 2, table.now);
+  table.request(10, 1, demand(1), 2, table.now);
   EXPECT_EQ(table.waiting(), 2u);
-  table.request(10, 1, shape(1), 0, table.now);
+  table.request(10, 1, demand(1), 0, table.now);
   EXPECT_EQ(table.waiting(), 0u);
 }
 
@@ -84,7 +84,7 @@ TEST(Leases, AChainThreeDeepOnOneCpuFinishes) {
   std::vector<Granted> chain;
   for (int depth = 0; depth < 3; ++depth) {
     // The caller (a driver, then each worker) asks for the next level and blocks on it.
-    table.request(100 + static_cast<OwnerId>(depth), 1, shape(1), 1, table.now);
+    table.request(100 + static_cast<OwnerId>(depth), 1, demand(1), 1, table.now);
     for (int i = 0; i < 5 && chain.size() <= static_cast<std::size_t>(depth); ++i) {
       const auto grants = pick<Granted>(table.settle());
       chain.insert(chain.end(), grants.begin(), grants.end());
@@ -107,14 +107,14 @@ TEST(Leases, AChainThreeDeepOnOneCpuFinishes) {
 
 TEST(Leases, AnUnblockedTaskResumesAtOnceAndNothingIsGrantedUntilBalanced) {
   Table table(options(1, 2));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   const auto first = pick<Granted>(table.settle())[0];
   table.blocked(first.worker, table.now);
-  table.request(2, 1, shape(1), 1, table.now);
+  table.request(2, 1, demand(1), 1, table.now);
   const auto second = pick<Granted>(table.settle())[0];
   table.unblocked(first.worker, table.now);  // two run on one CPU: a debt of one
   EXPECT_EQ(table.self_view().free.cpus, 0);
-  table.request(3, 1, shape(0), 1, table.now);  // would fit, needs nothing
+  table.request(3, 1, demand(0), 1, table.now);  // would fit, needs nothing
   EXPECT_TRUE(pick<Granted>(table.settle()).empty());
   EXPECT_NE(table.explain(3, 1).find("tasks that were blocked run again and come first"),
             std::string::npos);
@@ -129,7 +129,7 @@ TEST(Leases, ExtraWorkersForBlockedChainsStartAtALimitedRateNeverZero) {
   Table table(options(1, 1));
   std::vector<Time> starts;
   for (OwnerId depth = 0; depth < 6; ++depth) {
-    table.request(depth + 1, 1, shape(1), 1, table.now);
+    table.request(depth + 1, 1, demand(1), 1, table.now);
     auto grants = pick<Granted>(table.settle());
     while (grants.empty()) {
       ASSERT_TRUE(table.next_deadline().has_value());
@@ -146,10 +146,10 @@ TEST(Leases, ExtraWorkersForBlockedChainsStartAtALimitedRateNeverZero) {
 
 TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
   Table table(options(1, 1));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   const auto held = pick<Granted>(table.settle())[0];
   table.now += 1s;
-  table.request(2, 1, shape(1), 1, table.now);
+  table.request(2, 1, demand(1), 1, table.now);
   const auto reclaims = pick<ReclaimLease>(table.settle());
   ASSERT_EQ(reclaims.size(), 1u);
   EXPECT_EQ(reclaims[0].owner, 1u);
@@ -162,8 +162,8 @@ TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
 
 TEST(Leases, OwnersTakeTurns) {
   Table table(options(1, 1));
-  table.request(1, 1, shape(1), 100, table.now);
-  table.request(2, 1, shape(1), 100, table.now);
+  table.request(1, 1, demand(1), 100, table.now);
+  table.request(2, 1, demand(1), 100, table.now);
   std::vector<OwnerId> order;
   for (int i = 0; i < 6; ++i) {
     const auto grant = pick<Granted>(table.settle())[0];
@@ -175,10 +175,10 @@ TEST(Leases, OwnersTakeTurns) {
 
 TEST(Leases, ALargeShapeIsNotStarvedBySmallOnes) {
   Table table(options(4, 8));
-  table.request(1, 1, shape(1), 1000, table.now);
+  table.request(1, 1, demand(1), 1000, table.now);
   auto running = pick<Granted>(table.settle());
   ASSERT_EQ(running.size(), 4u);
-  table.request(2, 1, shape(4), 1, table.now);
+  table.request(2, 1, demand(4), 1, table.now);
   bool served = false;
   for (int step = 0; step < 100 && !served; ++step) {  // each small task takes 100 ms
     table.now += 100ms;
@@ -199,7 +199,7 @@ TEST(Leases, ALargeShapeIsNotStarvedBySmallOnes) {
 
 TEST(Leases, DeathsGiveEverythingBack) {
   Table table(options(2, 4, 1));
-  Shape s = shape(1, 0.5);
+  ResourceDemand s = demand(1, 0.5);
   s.need.memory = 1 << 20;
   table.request(1, 1, s, 2, table.now);
   const auto grants = pick<Granted>(table.settle());
@@ -220,8 +220,8 @@ TEST(Leases, DeathsGiveEverythingBack) {
 
 TEST(Leases, ActorsGetWorkersOfTheirOwn) {
   Table table(options(2, 1));
-  table.request(1, 1, shape(1), 1, table.now);
-  table.request(0, 77, shape(1), 1, table.now, {.dedicated = true});
+  table.request(1, 1, demand(1), 1, table.now);
+  table.request(0, 77, demand(1), 1, table.now, {.dedicated = true});
   const auto grants = pick<Granted>(table.settle());
   ASSERT_EQ(grants.size(), 2u);  // although max_workers is 1
   const auto& actor = grants[0].key == 77 ? grants[0] : grants[1];
@@ -232,13 +232,13 @@ TEST(Leases, ActorsGetWorkersOfTheirOwn) {
 TEST(Leases, SpillsToTheNodeThePolicyNamesOnce) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);
-  table.request(1, 1, shape(1), 4, table.now);
+  table.request(1, 1, demand(1), 4, table.now);
   const auto events = table.settle();
   EXPECT_EQ(pick<Granted>(events).size() + pick<Spilled>(events).size(), 4u);
   EXPECT_GE(pick<Spilled>(events).size(), 2u);
   Table full(options(1, 1));
   full.update_node(node(2, 4), full.now);
-  full.request(9, 1, shape(1), 2, full.now, {.spilled = true});
+  full.request(9, 1, demand(1), 2, full.now, {.spilled = true});
   const auto passed = full.settle();
   EXPECT_EQ(pick<Granted>(passed).size(), 1u);
   EXPECT_TRUE(pick<Spilled>(passed).empty());  // a spilled request never travels on
@@ -247,48 +247,48 @@ TEST(Leases, SpillsToTheNodeThePolicyNamesOnce) {
 TEST(Leases, WhatWasSpilledInVainComesBackAndThatNodeIsNotAskedAgain) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);
-  table.request(1, 1, shape(1), 4, table.now);
+  table.request(1, 1, demand(1), 4, table.now);
   auto events = table.settle();
   const std::size_t here = pick<Granted>(events).size();
   const std::size_t spilled = pick<Spilled>(events).size();
   ASSERT_EQ(here + spilled, 4u);
   EXPECT_EQ(table.wanted(1, 1), 0u);
-  table.spill_failed(1, 1, shape(1), static_cast<std::uint32_t>(spilled), table.now, {},
+  table.spill_failed(1, 1, demand(1), static_cast<std::uint32_t>(spilled), table.now, {},
                      node_id(2));
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
   EXPECT_EQ(table.wanted(1, 1), spilled);
-  table.request_more(1, 1, shape(1), 2, table.now);
+  table.request_more(1, 1, demand(1), 2, table.now);
   EXPECT_EQ(table.wanted(1, 1), spilled + 2);
   table.update_node(node(2, 8), table.now);  // it has been heard of
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), spilled + 2);
   table.node_gone(node_id(2), table.now);
-  table.spill_failed(1, 1, shape(1), 1, table.now, {}, node_id(2));
+  table.spill_failed(1, 1, demand(1), 1, table.now, {}, node_id(2));
   EXPECT_EQ(table.wanted(1, 1), 1u);
 }
 
 TEST(Leases, WhatWasGivenBackToAnotherNodeIsFreeThereBeforeItSaysSo) {
   Table table(options(0, 1));
   table.update_node(node(2, 2), table.now);
-  table.request(1, 1, shape(1), 3, table.now);
+  table.request(1, 1, demand(1), 3, table.now);
   ASSERT_EQ(pick<Spilled>(table.settle()).size(), 2u);
-  table.returned_there(node_id(2), shape(1), table.now);
+  table.returned_there(node_id(2), demand(1), table.now);
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u) << "the third, in the place of the first";
-  table.returned_there(node_id(3), shape(1), table.now);  // nobody knows that one
+  table.returned_there(node_id(3), demand(1), table.now);  // nobody knows that one
   NodeView full = node(2, 2);
   full.free.cpus = 0;
   table.update_node(full, table.now);
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
-  table.returned_there(node_id(2), shape(1), table.now);  // one of those that it has told of
+  table.returned_there(node_id(2), demand(1), table.now);  // one of those that it has told of
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
 }
 
 TEST(Leases, ANodeThatRefusedIsAskedAgainAfterAWhileWhenNothingIsHeardOfIt) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);
-  table.request(1, 1, shape(3), 1, table.now);
+  table.request(1, 1, demand(3), 1, table.now);
   ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
-  table.spill_failed(1, 1, shape(3), 1, table.now, {}, node_id(2));
+  table.spill_failed(1, 1, demand(3), 1, table.now, {}, node_id(2));
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
   ASSERT_TRUE(table.next_deadline());
   table.now = *table.next_deadline();
@@ -299,7 +299,7 @@ TEST(Leases, ANodeThatRefusedIsAskedAgainAfterAWhileWhenNothingIsHeardOfIt) {
 TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
   Table table(options(1, 1));
   table.update_node(node(2, 1), table.now);
-  Shape there = shape(1);
+  ResourceDemand there = demand(1);
   there.placement = Placement::node;
   there.node = node_id(2);
   table.request(1, 1, there, 1, table.now);
@@ -316,7 +316,7 @@ TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
 TEST(Leases, WhatWasSpilledLaterToASilentNodeCountsThereForLonger) {
   Table table(options(1, 1));
   table.update_node(node(2, 2), table.now);
-  Shape there = shape(1);
+  ResourceDemand there = demand(1);
   there.placement = Placement::node;
   there.node = node_id(2);
   for (const OwnerId owner : {1, 2}) {
@@ -334,7 +334,7 @@ TEST(Leases, WhatWasSpilledLaterToASilentNodeCountsThereForLonger) {
 TEST(Leases, WhatANodeSaysOfItselfCountsInsteadOfWhatWasSpilledThere) {
   Table table(options(1, 1));
   table.update_node(node(2, 4), table.now);
-  Shape there = shape(3);
+  ResourceDemand there = demand(3);
   there.placement = Placement::node;
   there.node = node_id(2);
   table.request(1, 1, there, 1, table.now);
@@ -350,19 +350,19 @@ TEST(Leases, WhatANodeSaysOfItselfCountsInsteadOfWhatWasSpilledThere) {
 
 TEST(Leases, RequestsThatOthersSentAreCounted) {
   Table table(options(1, 1));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   EXPECT_EQ(table.spilled_here(), 0u);
-  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
-  table.request(9, 1, shape(1), 2, table.now, {.spilled = true});
-  table.request(9, 1, shape(1), 0, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 1, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 2, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 0, table.now, {.spilled = true});
   EXPECT_EQ(table.spilled_here(), 2u);
 }
 
 TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   Table table(options(1, 1));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   ASSERT_EQ(pick<Granted>(table.settle()).size(), 1u);  // a task that runs for long
-  table.request(9, 1, shape(1), 2, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 2, table.now, {.spilled = true});
   table.now += 10s;
   table.on_timer(table.now);
   EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // nobody else could serve it
@@ -371,7 +371,7 @@ TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(refused[0].owner, 9u);
   EXPECT_EQ(refused[0].count, 2u);
-  Shape here = shape(1);
+  ResourceDemand here = demand(1);
   here.placement = Placement::node;
   here.node = node_id(1);
   table.request(9, 2, here, 1, table.now, {.spilled = true});
@@ -384,7 +384,7 @@ TEST(Leases, ShapesOfLessThanACpuRunSideBySide) {
   LeaseOptions o = options(1, 1);
   o.extra_worker_interval = 10ms;
   Table table(o);
-  table.request(1, 1, shape(0.25), 6, table.now);
+  table.request(1, 1, demand(0.25), 6, table.now);
   std::vector<Granted> granted = pick<Granted>(table.settle());
   for (int i = 0; i < 10; ++i) {
     table.now += 10ms;
@@ -394,7 +394,7 @@ TEST(Leases, ShapesOfLessThanACpuRunSideBySide) {
   EXPECT_EQ(granted.size(), 4u);
   EXPECT_EQ(table.worker_count(), 4u) << "no more than there are resources for";
   for (const Granted& grant : granted) table.returned(grant.lease, table.now);
-  table.request(1, 1, shape(0.25), 0, table.now);
+  table.request(1, 1, demand(0.25), 0, table.now);
   table.settle();
   EXPECT_LE(table.worker_count(), 4u);
 }
@@ -403,7 +403,7 @@ TEST(Leases, ShapesThatTakeNothingAreBoundedByWorkers) {
   LeaseOptions o = options(2, 2);
   o.extra_worker_interval = 0ms;
   Table table(o);
-  table.request(1, 1, shape(0), 1000, table.now);
+  table.request(1, 1, demand(0), 1000, table.now);
   table.settle();
   EXPECT_EQ(table.worker_count(), 32u);
 }
@@ -416,11 +416,11 @@ RequestKind of_job(JobNumber job) {
 
 TEST(LeaseJobs, AWorkerServesItsJobOnlyAndAnIdleOneMakesPlace) {
   Table table(options(4, 1));
-  table.request(1, 1, shape(1), 1, table.now, of_job(7));
+  table.request(1, 1, demand(1), 1, table.now, of_job(7));
   const auto first = pick<Granted>(table.settle()).at(0);
   table.returned(first.lease, table.now);
   EXPECT_TRUE(table.settle().empty());  // it stays warm
-  table.request(2, 1, shape(1), 1, table.now, of_job(8));
+  table.request(2, 1, demand(1), 1, table.now, of_job(8));
   const auto events = table.settle();
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, first.worker);
@@ -432,10 +432,10 @@ TEST(LeaseJobs, AWorkerServesItsJobOnlyAndAnIdleOneMakesPlace) {
 
 TEST(LeaseJobs, TwoBusyJobsEvenOutAndThenKeepTheirWorkers) {
   Table table(options(8, 4));
-  table.request(1, 1, shape(1), 10'000, table.now, of_job(1));
+  table.request(1, 1, demand(1), 10'000, table.now, of_job(1));
   std::vector<Granted> running = pick<Granted>(table.settle());
   ASSERT_EQ(running.size(), 4u);
-  table.request(2, 1, shape(1), 10'000, table.now, of_job(2));
+  table.request(2, 1, demand(1), 10'000, table.now, of_job(2));
   int stops = 0, stops_before = 0;
   std::map<OwnerId, int> now_running;
   for (int step = 0; step < 400; ++step) {
@@ -461,8 +461,8 @@ TEST(LeaseJobs, TwoBusyJobsEvenOutAndThenKeepTheirWorkers) {
 
 TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
   Table table(options(8, 1));
-  table.request(1, 1, shape(1), 1'000'000, table.now, of_job(1));
-  table.request(2, 1, shape(1), 1'000'000, table.now, of_job(2));
+  table.request(1, 1, demand(1), 1'000'000, table.now, of_job(1));
+  table.request(2, 1, demand(1), 1'000'000, table.now, of_job(2));
   std::vector<Granted> running = pick<Granted>(table.settle());
   std::map<OwnerId, int> served;
   int stops = 0;
@@ -490,8 +490,8 @@ TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
 
 TEST(LeaseJobs, NoLeaseIsReclaimedForAJobThatCouldNotUseIt) {
   Table table(options(8, 2));
-  table.request(1, 1, shape(1), 3, table.now, of_job(1));
-  table.request(2, 1, shape(1), 2, table.now, of_job(2));
+  table.request(1, 1, demand(1), 3, table.now, of_job(1));
+  table.request(2, 1, demand(1), 2, table.now, of_job(2));
   const auto grants = pick<Granted>(table.settle());
   ASSERT_EQ(grants.size(), 2u);
   EXPECT_NE(grants[0].owner, grants[1].owner);  // one place each
@@ -502,13 +502,13 @@ TEST(LeaseJobs, NoLeaseIsReclaimedForAJobThatCouldNotUseIt) {
 
 TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   Table table(options(8, 4));
-  table.request(1, 1, shape(1), 1, table.now, of_job(1));
+  table.request(1, 1, demand(1), 1, table.now, of_job(1));
   table.returned(pick<Granted>(table.settle()).at(0).lease, table.now);
-  table.request(1, 1, shape(1), 3, table.now, of_job(1));
+  table.request(1, 1, demand(1), 3, table.now, of_job(1));
   const auto begun = table.take_events();
   const auto grant = pick<Granted>(begun).at(0);
   ASSERT_EQ(pick<StartWorker>(begun).size(), 2u);
-  table.request(2, 1, shape(1), 1, table.now, of_job(2));
+  table.request(2, 1, demand(1), 1, table.now, of_job(2));
   table.job_ended(1, table.now);
   EXPECT_EQ(table.waiting(), 1u);
   table.worker_started(101, table.now, false, 1);
@@ -526,7 +526,7 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
 TEST(LeaseJobs, AWorkerThatALateRequestOfAnEndedJobGotStopsWithItsLease) {
   Table table(options(8, 4));
   table.job_ended(1, table.now);
-  table.request(2, 1, shape(1), 1, table.now, of_job(1));  // of another node, which had not heard
+  table.request(2, 1, demand(1), 1, table.now, of_job(1));  // of another node, which had not heard
   const auto grant = pick<Granted>(table.settle()).at(0);
   table.job_ended(1, table.now);  // as is said of each worker that comes up for an ended job
   EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
@@ -539,12 +539,12 @@ TEST(LeaseJobs, AWorkerThatALateRequestOfAnEndedJobGotStopsWithItsLease) {
 TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   Table table(options(8, 4));
   const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
-  table.request(1, 1, shape(1), 1, table.now, kind);
-  table.request(1, 2, shape(1), 1, table.now, kind);
+  table.request(1, 1, demand(1), 1, table.now, kind);
+  table.request(1, 2, demand(1), 1, table.now, kind);
   ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 2u);
   table.job_ended(1, table.now);
   table.worker_started(101, table.now, true, 1);
-  table.request(1, 2, shape(1), 0, table.now, kind);  // that actor ended with its job
+  table.request(1, 2, demand(1), 0, table.now, kind);  // that actor ended with its job
   table.worker_started(102, table.now, true, 1);
   const auto events = table.settle();
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
@@ -557,10 +557,10 @@ TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
 TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   Table table(options(1, 1));
   const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
-  table.request(1, 1, shape(1), 1, table.now, kind);
+  table.request(1, 1, demand(1), 1, table.now, kind);
   ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 1u);
   table.job_ended(1, table.now);
-  table.request(2, 1, shape(1), 1, table.now, of_job(2));  // takes what the actor needs
+  table.request(2, 1, demand(1), 1, table.now, of_job(2));  // takes what the actor needs
   table.worker_started(200, table.now, false, 2);
   table.worker_started(101, table.now, true, 1);
   table.job_ended(1, table.now);
@@ -568,7 +568,7 @@ TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
   ASSERT_EQ(pick<Granted>(events)[0].worker, 200u);
   EXPECT_TRUE(pick<StopWorker>(events).empty()) << "the actor waits for it";
-  table.request(1, 1, shape(1), 0, table.now, kind);
+  table.request(1, 1, demand(1), 0, table.now, kind);
   events = table.settle();
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 101u);
@@ -579,13 +579,13 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
   options.total = {.cpus = 2 * kUnit, .memory = 1 << 30, .custom = {{"tpu", kUnit}}};
   options.infeasible_timeout = 0s;
   LeaseTable table(options, node_id(1));
-  std::vector<Shape> requests(4);
+  std::vector<ResourceDemand> requests(4);
   requests[0].need.memory = -1;
   requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // the policy took them one by one
   requests[2].need.cpus = std::numeric_limits<std::int64_t>::min();
   requests[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
   std::uint64_t key = 0;
-  for (const Shape& request : requests) table.request(1, ++key, request, 1, Time{});
+  for (const ResourceDemand& request : requests) table.request(1, ++key, request, 1, Time{});
   table.worker_started(7, Time{});
   std::size_t refused = 0;
   for (const auto& event : table.take_events()) {
@@ -593,7 +593,7 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
     refused += std::holds_alternative<Refused>(event) ? 1 : 0;
   }
   EXPECT_EQ(refused, requests.size());
-  table.request(1, ++key, shape(1), 1, Time{});
+  table.request(1, ++key, demand(1), 1, Time{});
   bool granted = false;
   for (const auto& event : table.take_events())
     granted = granted || std::holds_alternative<Granted>(event);
@@ -603,7 +603,7 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
 TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   LeaseOptions o = options(1, 1);
   Table table(o);
-  table.request(1, 1, shape(8), 1, table.now);
+  table.request(1, 1, demand(8), 1, table.now);
   EXPECT_TRUE(table.settle().empty());
   ASSERT_TRUE(table.next_deadline().has_value());
   EXPECT_EQ(*table.next_deadline(), table.now + 60s);
@@ -613,19 +613,19 @@ TEST(Leases, InfeasibleIsRefusedAfterItsTimeoutUnlessANodeComes) {
   ASSERT_EQ(refused.size(), 1u);
   EXPECT_EQ(refused[0].why, "needs 8 CPU, no node has more than 1");
   EXPECT_EQ(refused[0].count, 1u);
-  table.request(1, 1, shape(8), 1, table.now);
+  table.request(1, 1, demand(8), 1, table.now);
   table.update_node(node(2, 8), table.now);
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
   o.infeasible_timeout = 0s;
   Table embedded(o);
-  embedded.request(1, 1, shape(8), 1, embedded.now);
+  embedded.request(1, 1, demand(8), 1, embedded.now);
   EXPECT_EQ(pick<Refused>(embedded.settle()).size(), 1u);
 }
 
 TEST(Leases, ASlowNodeAsksForItsLeasesAndSendsWorkElsewhereUntilItIsFastAgain) {
   Table table(options(2, 2));
   table.update_node(node(2, 4), table.now);
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   const auto granted = pick<Granted>(table.settle());
   ASSERT_EQ(granted.size(), 1u);
   table.set_slow(true, table.now);
@@ -635,13 +635,13 @@ TEST(Leases, ASlowNodeAsksForItsLeasesAndSendsWorkElsewhereUntilItIsFastAgain) {
   table.set_slow(true, table.now);
   EXPECT_TRUE(table.settle().empty());
   EXPECT_TRUE(table.self_view().slow);
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   const auto spilled = pick<Spilled>(table.settle());
   ASSERT_EQ(spilled.size(), 1u);
   EXPECT_EQ(spilled[0].node, node_id(2));
-  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 1, table.now, {.spilled = true});
   EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u) << "its own agent asks elsewhere";
-  Shape here = shape(1);
+  ResourceDemand here = demand(1);
   here.placement = Placement::node;
   here.node = node_id(1);
   table.request(9, 2, here, 1, table.now, {.spilled = true});
@@ -650,19 +650,19 @@ TEST(Leases, ASlowNodeAsksForItsLeasesAndSendsWorkElsewhereUntilItIsFastAgain) {
   table.set_slow(false, table.now);
   table.returned(granted[0].lease, table.now);
   table.returned(must[0].lease, table.now);
-  table.request(1, 2, shape(1), 1, table.now);
+  table.request(1, 2, demand(1), 1, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
 }
 
 TEST(Leases, WhatWaitsForAFasterNodeKeepsNothingBackOnASlowOne) {
   Table table(options(2, 2));
   NodeView full = node(2, 4);
-  take(full, shape(4).need);
+  take(full, demand(4).need);
   table.update_node(full, table.now);
   table.set_slow(true, table.now);
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   EXPECT_TRUE(pick<Granted>(table.settle()).empty());
-  Shape here = shape(1);
+  ResourceDemand here = demand(1);
   here.placement = Placement::node;
   here.node = node_id(1);
   table.request(9, 1, here, 1, table.now);
@@ -676,12 +676,12 @@ TEST(Leases, WhatWaitsForAFasterNodeKeepsNothingBackOnASlowOne) {
 
 TEST(Leases, DrainingGrantsNothingNew) {
   Table table(options(2, 2));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   table.settle();
   table.set_draining(true, table.now);
-  table.request(1, 2, shape(1), 1, table.now);
+  table.request(1, 2, demand(1), 1, table.now);
   EXPECT_TRUE(table.settle().empty());
-  table.request(9, 1, shape(1), 1, table.now, {.spilled = true});
+  table.request(9, 1, demand(1), 1, table.now, {.spilled = true});
   EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u);  // its own agent asks elsewhere
   table.set_draining(false, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
@@ -692,9 +692,9 @@ TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
     return std::string_view(name) == "leases.blocked_keeps_resources";
   };
   Table table(options(1, 1));
-  table.request(1, 1, shape(1), 1, table.now);
+  table.request(1, 1, demand(1), 1, table.now);
   table.blocked(pick<Granted>(table.settle()).at(0).worker, table.now);
-  table.request(2, 1, shape(1), 1, table.now);
+  table.request(2, 1, demand(1), 1, table.now);
   EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the deadlock that the chain test would see
   simulation_hooks.mutant = nullptr;
 }
@@ -715,7 +715,7 @@ struct Forest {
   LeaseTable table;
   Time now{};
   std::vector<Task> tasks;
-  std::vector<Shape> shapes;
+  std::vector<ResourceDemand> demands;
   WorkerId next_worker = 0;
   std::size_t finished = 0;
   int deaths = 0;
@@ -736,14 +736,14 @@ struct Forest {
     task.depth = depth;
     task.job = parent < 0 ? random.below(jobs) : tasks[static_cast<std::size_t>(parent)].job;
     tasks.push_back(task);
-    shapes.push_back(
-        shape(static_cast<double>(random.below(11)) / 10,
-              random.chance(0.3) ? static_cast<double>(1 + random.below(10)) / 10 : 0));
+    demands.push_back(
+        demand(static_cast<double>(random.below(11)) / 10,
+               random.chance(0.3) ? static_cast<double>(1 + random.below(10)) / 10 : 0));
     request(static_cast<int>(tasks.size()) - 1);
     return static_cast<int>(tasks.size()) - 1;
   }
   void request(int id) {
-    table.request(1000, static_cast<std::uint64_t>(id), shapes[static_cast<std::size_t>(id)], 1,
+    table.request(1000, static_cast<std::uint64_t>(id), demands[static_cast<std::size_t>(id)], 1,
                   now, of_job(tasks[static_cast<std::size_t>(id)].job));
   }
   void run() {

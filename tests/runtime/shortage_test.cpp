@@ -82,14 +82,14 @@ TEST_F(ShortOfProcesses, APlaceThatComesFreeIsUsed) {
 }
 
 TEST_F(ShortOfProcesses, ATaskWaitsForAWorkerOfItsJobThatRuns) {
-  Shape shape;
-  shape.need.cpus = kUnit;
-  table.request(7, 1, shape, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
+  ResourceDemand demand;
+  demand.need.cpus = kUnit;
+  table.request(7, 1, demand, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
   serve();
   ASSERT_EQ(granted.size(), 1u);
   actor(2);
   actor(3);
-  table.request(8, 1, shape, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
+  table.request(8, 1, demand, 1, now, {.spilled = false, .dedicated = false, .job = kJob});
   serve();
   pass(60s);
   EXPECT_TRUE(refused.empty());

@@ -320,11 +320,11 @@ TEST_F(Tasks, AnIdleLeaseGoesBackAfterFiftyMilliseconds) {
   EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
 }
 
-TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherShapeAsks) {
+TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherDemandAsks) {
   stream(1, 1);
   tasks.ended(5, 2, 1us, at(10ms));
   submit(2, 0, 3, 2, at(10ms) + 500us);
-  EXPECT_TRUE(out.returned.empty()) << "shapes that take turns keep their leases";
+  EXPECT_TRUE(out.returned.empty()) << "demands that take turns keep their leases";
   submit(3, 0, 3, 3, at(11ms));
   EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{3, 1}));
   EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});

@@ -30,8 +30,8 @@ inline ClusterView cluster(std::vector<NodeView> nodes, std::uint64_t self = 1) 
   return view;
 }
 
-inline Shape shape(double cpus, double gpus = 0) {
-  Shape s;
+inline ResourceDemand demand(double cpus, double gpus = 0) {
+  ResourceDemand s;
   s.need.cpus = amount_of(cpus);
   s.need.gpus = amount_of(gpus);
   return s;

@@ -186,17 +186,17 @@ TEST(Bounds, TextsListsAndEnumerationsOfTheNode) {
   refuses_node(node_with([](M m) { m.initChannel().setSide(2); }), "channel side");
   refuses_node(node_with([](M m) { m.initLeaseGranted().initGpus(65); }), "gpus has 65 entries");
   refuses_node(node_with([](M m) { m.initNodes().initRows(4097); }), "rows has 4097");
-  const auto shape = [](auto fill) {
-    return node_with([&](M m) { fill(m.initRequestLease().initShape()); });
+  const auto demand = [](auto fill) {
+    return node_with([&](M m) { fill(m.initRequestLease().initDemand()); });
   };
-  using S = schema::Shape::Builder;
-  refuses_node(shape([](S s) { s.setPlacement(4); }), "placement is out of range");
-  refuses_node(shape([](S s) { s.setCpuTenThousandths(-1); }), "cpus is negative");
-  refuses_node(shape([](S s) { s.setGpuTenThousandths(-1); }), "gpus is negative");
-  refuses_node(shape([](S s) { s.initResources(1)[0].setTenThousandths(-1); }), "is negative");
-  refuses_node(shape([](S s) { s.initResources(65); }), "resources has 65 entries");
-  refuses_node(shape([](S s) { s.initLabels(65); }), "labels has 65 entries");
-  refuses_node(shape([&](S s) { s.initLabels(1)[0].setKey(longer); }), "label key");
+  using S = schema::ResourceDemand::Builder;
+  refuses_node(demand([](S s) { s.setPlacement(4); }), "placement is out of range");
+  refuses_node(demand([](S s) { s.setCpuTenThousandths(-1); }), "cpus is negative");
+  refuses_node(demand([](S s) { s.setGpuTenThousandths(-1); }), "gpus is negative");
+  refuses_node(demand([](S s) { s.initResources(1)[0].setTenThousandths(-1); }), "is negative");
+  refuses_node(demand([](S s) { s.initResources(65); }), "resources has 65 entries");
+  refuses_node(demand([](S s) { s.initLabels(65); }), "labels has 65 entries");
+  refuses_node(demand([&](S s) { s.initLabels(1)[0].setKey(longer); }), "label key");
 }
 
 TEST(Bounds, MessagesBetweenAgents) {

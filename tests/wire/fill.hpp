@@ -18,10 +18,10 @@ namespace troupe::wire::samples {
 template <class F, class T>
 void repair(F&, T&) {}
 template <class F>
-void repair(F&, Shape& shape) {
-  shape.cpus &= std::numeric_limits<std::int64_t>::max();
-  shape.gpus &= std::numeric_limits<std::int64_t>::max();
-  shape.placement %= 4;
+void repair(F&, ResourceDemand& demand) {
+  demand.cpus &= std::numeric_limits<std::int64_t>::max();
+  demand.gpus &= std::numeric_limits<std::int64_t>::max();
+  demand.placement %= 4;
 }
 
 template <class F>

@@ -23,7 +23,7 @@ void each(F& f, Location& m) {
   f("extent", m.extent), f("offset", m.offset), f("length", m.length);
 }
 template <class F>
-void each(F& f, Shape& m) {
+void each(F& f, ResourceDemand& m) {
   f("cpus", m.cpus), f("gpus", m.gpus), f("memory_bytes", m.memory_bytes);
   f("resources", m.resources), f("labels", m.labels), f("placement", m.placement);
   f("node", m.node), f("soft", m.soft);
@@ -69,13 +69,13 @@ void each(F& f, PeerDied& m) {
 }
 template <class F>
 void each(F& f, RequestLease& m) {
-  f("key", m.key), f("backlog", m.backlog), f("shape", m.shape);
+  f("key", m.key), f("backlog", m.backlog), f("demand", m.demand);
   f("near", m.near), f("near_bytes", m.near_bytes);
 }
 template <class F>
 void each(F& f, LeaseGranted& m) {
   f("key", m.key), f("lease", m.lease), f("worker", m.worker), f("gpus", m.gpus);
-  f("shape", m.shape), f("has_devices", m.has_devices);
+  f("demand", m.demand), f("has_devices", m.has_devices);
 }
 template <class F>
 void each(F& f, LeaseRefused& m) {
@@ -128,7 +128,7 @@ void each(F& f, CreateActor& m) {
   f("name_space", m.name_space), f("class_name", m.class_name), f("detached", m.detached);
   f("get_if_exists", m.get_if_exists), f("max_restarts", m.max_restarts);
   f("restart_window_ns", m.restart_window_ns), f("max_concurrency", m.max_concurrency);
-  f("shape", m.shape), f("creation", m.creation), f("request", m.request);
+  f("demand", m.demand), f("creation", m.creation), f("request", m.request);
 }
 template <class F>
 void each(F& f, StartActor& m) {
@@ -285,7 +285,7 @@ void each(F& f, Lineage& m) {
 }
 template <class F>
 void each(F& f, KeptCall& m) {
-  f("number", m.number), f("call", m.call), f("made", m.made), f("shape", m.shape);
+  f("number", m.number), f("call", m.call), f("made", m.made), f("demand", m.demand);
   f("retries_left", m.retries_left), f("retry_on", m.retry_on), f("input_bytes", m.input_bytes);
 }
 template <class F>
@@ -335,7 +335,7 @@ void each(F& f, OwnedRef& m) {
 template <class F>
 void each(F& f, PeerLeaseRequest& m) {
   f("process", m.process), f("key", m.key), f("count", m.count), f("job", m.job);
-  f("shape", m.shape);
+  f("demand", m.demand);
 }
 template <class F>
 void each(F& f, PeerLeaseWithdraw& m) {

@@ -6,8 +6,8 @@
 namespace troupe::scheduling {
 
 /// As place(), but `why` is empty.
-Decision choose(const ClusterView& view, const Shape& shape);
-/// As choose() where there is this node alone, whatever placement the shape wants.
-Decision choose_here(const NodeView& self, const Shape& shape);
+Decision choose(const ClusterView& view, const ResourceDemand& demand);
+/// As choose() where there is this node alone, whatever placement the demand wants.
+Decision choose_here(const NodeView& self, const ResourceDemand& demand);
 
 }  // namespace troupe::scheduling

@@ -98,8 +98,8 @@ using Amounts = capnp::List<schema::Amount>;
 void write(Amounts::Builder out, const std::vector<std::pair<std::string, std::int64_t>>& amounts);
 void read(Amounts::Reader in, std::vector<std::pair<std::string, std::int64_t>>& amounts);
 std::int64_t read_amount(std::int64_t amount, const char* field);
-void write(schema::Shape::Builder out, const Shape& shape);
-void read(schema::Shape::Reader in, Shape& shape);
+void write(schema::ResourceDemand::Builder out, const ResourceDemand& demand);
+void read(schema::ResourceDemand::Reader in, ResourceDemand& demand);
 
 void write(schema::Value::Builder out, const Value& value);
 /// `payload_size` bounds the range of an inline value. By reference: copying a Reader that was just

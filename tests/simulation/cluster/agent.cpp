@@ -3,7 +3,7 @@
 #include "tests/simulation/cluster/agent.hpp"
 
 #include "tests/simulation/cluster/cluster.hpp"
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
@@ -300,7 +300,7 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
                 log("process " + std::to_string(from.index) + " asks for " +
                     std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
                     std::to_string(elsewhere) + " elsewhere");
-              leases_.request(from.index, m.key, agent::shape_of(m.shape), here, now,
+              leases_.request(from.index, m.key, agent::demand_of(m.demand), here, now,
                               {.spilled = false, .dedicated = false, .job = from.job_number});
               if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
               from.keys.insert(m.key);
@@ -577,7 +577,7 @@ void Agent::carry_out_leases() {
                          Proc* owner = find_proc(e.owner);
                          truth().mark(Mark::spilled);
                          if (owner != nullptr)
-                           remote_.spilled(e.owner, e.key, e.node, agent::wire_shape(e.shape),
+                           remote_.spilled(e.owner, e.key, e.node, agent::wire_demand(e.demand),
                                            owner->job);
                        },
                        [&](scheduling::LeaseLost& e) { remote_.lease_lost(e.lease); }},

@@ -238,10 +238,10 @@ class Agent final : public sim::Node<Packet>,
   void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
   void reclaim(ProcessIndex process, std::uint64_t lease) override;
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
+  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
-  void gave_back(NodeId node, const wire::Shape& shape) override;
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
+  void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
+  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand& demand,
                std::uint32_t backlog, JobId job) override;
   void returned(std::uint64_t lease) override;
   void owner_died(ProcessIndex proxy_process) override;
@@ -266,7 +266,8 @@ class Agent final : public sim::Node<Packet>,
   void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
   void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
   // ActorHost::Out: agent_actors.cpp
-  void need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId job) override;
+  void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
+                   JobId job) override;
   void release_worker(std::uint64_t life) override;
   void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
                    const std::vector<wire::OwnedRef>& refs) override;

@@ -3,7 +3,7 @@
 #include "tests/simulation/cluster/agent.hpp"
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/said.hpp"
-#include "troupe/runtime/agent/shape.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 
 #include <algorithm>
@@ -430,20 +430,20 @@ void Agent::granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease
 void Agent::reclaim(ProcessIndex process, std::uint64_t lease) {
   if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseReclaim{lease});
 }
-void Agent::spill_failed(ProcessIndex process, std::uint64_t key, const wire::Shape& shape,
-                         std::uint32_t count, NodeId node) {
+void Agent::spill_failed(ProcessIndex process, std::uint64_t key,
+                         const wire::ResourceDemand& demand, std::uint32_t count, NodeId node) {
   truth().mark(Mark::spill_failed);
   if (Proc* owner = find_proc(process))
-    leases_.spill_failed(process, key, agent::shape_of(shape), count, env_->now(),
+    leases_.spill_failed(process, key, agent::demand_of(demand), count, env_->now(),
                          {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
 }
-void Agent::gave_back(NodeId node, const wire::Shape& shape) {
-  leases_.returned_there(node, agent::shape_of(shape), env_->now());
+void Agent::gave_back(NodeId node, const wire::ResourceDemand& demand) {
+  leases_.returned_there(node, agent::demand_of(demand), env_->now());
 }
-void Agent::request(ProcessIndex proxy_process, std::uint64_t key, const wire::Shape& shape,
-                    std::uint32_t backlog, JobId job) {
+void Agent::request(ProcessIndex proxy_process, std::uint64_t key,
+                    const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) {
   if (backlog > 0) kill_an_idle_worker();
-  leases_.request(proxy_process, key, agent::shape_of(shape), backlog, env_->now(),
+  leases_.request(proxy_process, key, agent::demand_of(demand), backlog, env_->now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
 void Agent::returned(std::uint64_t lease) {
@@ -510,10 +510,10 @@ void Agent::rebuild(ProcessIndex, ObjectId, ObjectId) {
 
 // --- ActorHost::Out
 
-void Agent::need_worker(std::uint64_t life, const scheduling::Shape& shape, JobId id) {
+void Agent::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
   const scheduling::JobNumber job = job_of(id).number;
   waiting_lives_[life] = job;
-  leases_.request(kSelf, life, shape, 1, env_->now(),
+  leases_.request(kSelf, life, demand, 1, env_->now(),
                   {.spilled = false, .dedicated = true, .job = job});
 }
 

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 using wire::Cases;
 
-/// Shapes from this key on want a node.
+/// Demands from this key on want a node.
 constexpr std::uint64_t kNodeKeys = 16;
 
 }  // namespace
@@ -383,16 +383,16 @@ bool Process::send(std::uint64_t worker, client::ActorCall& call) {
   return send_call(worker, call.call, call.actor.low, 1, 1, call.sequence);
 }
 void Process::request_lease(std::uint64_t key, std::uint32_t backlog) {
-  wire::Shape shape;
-  if (key == 1) shape.cpus = 5'000;
-  if (key == 2) shape.placement = 2;  // spread
-  if (key == 3) shape.resources = {{"gold", 10'000}};
+  wire::ResourceDemand demand;
+  if (key == 1) demand.cpus = 5'000;
+  if (key == 2) demand.placement = 2;  // spread
+  if (key == 3) demand.resources = {{"gold", 10'000}};
   if (key >= kNodeKeys) {
-    shape.cpus = 2'000;
-    shape.placement = static_cast<std::uint8_t>(scheduling::Placement::node);
-    std::tie(shape.node, shape.soft) = node_keys_.at(key - kNodeKeys);
+    demand.cpus = 2'000;
+    demand.placement = static_cast<std::uint8_t>(scheduling::Placement::node);
+    std::tie(demand.node, demand.soft) = node_keys_.at(key - kNodeKeys);
   }
-  tell(wire::RequestLease{key, backlog, shape});
+  tell(wire::RequestLease{key, backlog, demand});
   next_tick_ = std::min(next_tick_, machine_.now() + client::TaskManager::kAskAgain);
 }
 std::uint64_t Process::key_of(NodeId node, bool soft) {
@@ -547,8 +547,8 @@ std::pair<ActorId, ObjectHandle> Process::spawn(const Spawn& options) {
   message.get_if_exists = options.get_if_exists;
   message.max_restarts = options.max_restarts;
   message.restart_window_ns = 0;
-  message.shape.cpus = 0;
-  message.shape.resources = options.takes;
+  message.demand.cpus = 0;
+  message.demand.resources = options.takes;
   Peer agent;  // what the agent is to keep is owned by it from here on
   agent.holder = 0;
   agent.remote = true;

@@ -151,7 +151,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::uint64_t find(const std::string& name);
   void kill(ActorId actor, bool may_restart);
   ObjectHandle put(std::uint64_t content, std::uint64_t bytes, std::vector<ObjectHandle> refs);
-  /// For submit(): a shape that wants this node, or prefers it.
+  /// For submit(): a demand that wants this node, or prefers it.
   std::uint64_t key_of(NodeId node, bool soft);
   void need(Entry& entry, bool bytes);
   bool is_here(const Entry& entry) const;
