@@ -39,8 +39,8 @@ std::string beside_this() {
 
 void* open_plugin(std::string& why) {
   std::vector<std::string> paths;
-  if (const char* wish = std::getenv("TROUPE_CUDA_PLUGIN"))
-    paths = {wish};
+  if (const char* given = std::getenv("TROUPE_CUDA_PLUGIN"))
+    paths = {given};
   else
     paths = {beside_this(), kPlugin};
   for (const std::string& path : paths) {

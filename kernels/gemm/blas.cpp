@@ -214,8 +214,8 @@ Blas load_blas() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.chosen) return s.kind;
-  const char* wish = std::getenv("TROUPE_BLAS");
-  const std::string wanted = wish == nullptr ? "" : wish;
+  const char* given = std::getenv("TROUPE_BLAS");
+  const std::string wanted = given == nullptr ? "" : given;
   if (wanted == "openblas" && use_locked(s, Blas::openblas)) return s.kind;
   if (wanted != "builtin" && use_locked(s, Blas::onednn)) return s.kind;
   if (wanted != "builtin" && use_locked(s, Blas::openblas)) return s.kind;

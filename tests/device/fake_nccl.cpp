@@ -60,7 +60,7 @@ struct Group {
   explicit Group(int ranks) : size(ranks) {}
   struct Meeting {
     std::map<int, Call> calls;
-    std::map<int, std::pair<int, int>> wishes;  // color and key, of a split
+    std::map<int, std::pair<int, int>> requests;  // color and key, of a split
     std::map<int, std::pair<std::shared_ptr<Group>, int>> places;
     bool done = false;
   };
@@ -385,8 +385,8 @@ void end(ncclComm* comm) {
 /// Gives every rank its place in the groups of a split.
 void divide(Group::Meeting& meeting) {
   std::map<int, std::vector<std::pair<int, int>>> colors;  // color: key, rank
-  for (const auto& [rank, wish] : meeting.wishes)
-    if (wish.first >= 0) colors[wish.first].emplace_back(wish.second, rank);
+  for (const auto& [rank, request] : meeting.requests)
+    if (request.first >= 0) colors[request.first].emplace_back(request.second, rank);
   for (auto& [color, ranks] : colors) {
     std::sort(ranks.begin(), ranks.end());
     const auto group = std::make_shared<Group>(static_cast<int>(ranks.size()));
@@ -457,8 +457,8 @@ int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** made, FakeConfi
     Group& group = *me->group;
     std::unique_lock lock(group.mutex);
     Group::Meeting& meeting = group.meetings[sequence];
-    meeting.wishes[me->rank] = {color, key};
-    if (static_cast<int>(meeting.wishes.size()) == group.size) divide(meeting);
+    meeting.requests[me->rank] = {color, key};
+    if (static_cast<int>(meeting.requests.size()) == group.size) divide(meeting);
     group.changed.notify_all();
     await(me, lock, [&] { return meeting.done; });
     if (me->aborted) return;

@@ -114,21 +114,21 @@ void ArenaCommunicator::broadcast(const Operation& o) {
 
 // Every rank says its color and key, the first one also the lane that all colors will use.
 void ArenaCommunicator::split(Operation& o) {
-  struct Wish {
+  struct SplitRequest {
     std::int32_t color, key;
     std::uint32_t lane;
   };
-  Wish mine{o.color, o.key, rank() == 0 ? arena_->take_lane() : 0};
+  SplitRequest mine{o.color, o.key, rank() == 0 ? arena_->take_lane() : 0};
   copy_bytes(my_slot(), &mine, sizeof mine);
   meet(0);
-  std::vector<Wish> wishes(static_cast<std::size_t>(size()));
+  std::vector<SplitRequest> requests(static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r)
-    copy_bytes(&wishes[static_cast<std::size_t>(r)], slot_of(r), sizeof mine);
-  o.lane = wishes.front().lane;
+    copy_bytes(&requests[static_cast<std::size_t>(r)], slot_of(r), sizeof mine);
+  o.lane = requests.front().lane;
   for (int r = 0; r < size(); ++r)
-    if (wishes[static_cast<std::size_t>(r)].color == o.color) o.members.push_back(r);
+    if (requests[static_cast<std::size_t>(r)].color == o.color) o.members.push_back(r);
   std::stable_sort(o.members.begin(), o.members.end(), [&](int a, int b) {
-    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+    return requests[static_cast<std::size_t>(a)].key < requests[static_cast<std::size_t>(b)].key;
   });
 }
 

@@ -97,7 +97,7 @@ std::vector<std::string> candidates(const Variables& variables) {
     const char* text = variables(name);
     return std::string(text == nullptr ? "" : text);
   };
-  if (const std::string wish = value("TROUPE_NCCL"); !wish.empty()) return {wish};
+  if (const std::string given = value("TROUPE_NCCL"); !given.empty()) return {given};
   std::vector<std::string> paths{kFile};
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = value(name); !root.empty()) add_toolkit(root, paths);
