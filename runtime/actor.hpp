@@ -70,7 +70,7 @@ class Actor {
  private:
   friend struct detail::Access;
   const detail::ActorHandle& handle() const {
-    if (!handle_) detail::throw_not_encodable("this Actor handle is empty");
+    if (!handle_) detail::throw_empty_handle("this Actor handle is empty");
     return handle_;
   }
   detail::ActorHandle handle_;

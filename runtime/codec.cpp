@@ -9,6 +9,14 @@ void throw_malformed(const char* what) {
 }
 
 void throw_not_encodable(const char* what) {
+  throw_invalid_argument(what);
+}
+
+void throw_empty_handle(const char* what) {
+  throw_invalid_argument(what);
+}
+
+void throw_invalid_argument(const char* what) {
   throw InvalidArgument(Code::invalid_argument, what, Outcome::not_executed);
 }
 

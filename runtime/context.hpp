@@ -74,7 +74,7 @@ class Builder {
   /// any more. The Builder is of no use from here on, also if this throws. Options as for put().
   Ref<Array<T>> seal(PutOptions options = {}) && { return seal(options); }
   Ref<Array<T>> seal(PutOptions options = {}) & {
-    if (!building_) detail::throw_not_encodable("this Builder was sealed already");
+    if (!building_) detail::throw_invalid_argument("this Builder was sealed already");
     const detail::Replication how = detail::replication_of(options.replicas, options.timeout);
     data_ = nullptr;
     size_ = 0;
@@ -86,7 +86,7 @@ class Builder {
   friend class Context;
   Builder(detail::Engine& engine, std::size_t n, detail::CallSite at) : size_(n) {
     if (n > (std::size_t{1} << 62) / sizeof(T))
-      detail::throw_not_encodable("create: no machine has so much memory");
+      detail::throw_invalid_argument("create: no machine has so much memory");
     detail::Sizer sizer;
     sizer.varint(n);
     sizer.align(detail::run_alignment(n * sizeof(T), alignof(T)));
@@ -235,7 +235,7 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// once; the process ends within milliseconds of the word's arrival.
   template <class A>
   void kill(const Actor<A>& actor, bool may_restart = false) const {
-    if (!actor) detail::throw_not_encodable("this Actor handle is empty");
+    if (!actor) detail::throw_empty_handle("this Actor handle is empty");
     engine_->kill(detail::Access::actor(actor), may_restart);
   }
 
@@ -332,7 +332,7 @@ namespace detail {
 /// The handle inside a Ref that is waited for.
 template <class T>
 const ObjectHandle& handle_of(const Ref<T>& ref) {
-  if (!ref) throw_not_encodable("this Ref is empty");
+  if (!ref) throw_empty_handle("this Ref is empty");
   return Access::handle(ref);
 }
 template <class T>
@@ -348,7 +348,7 @@ template <class R>
 std::span<const ObjectHandle> handles_of(const std::vector<R>& refs) {
   static_assert(sizeof(R) == sizeof(ObjectHandle) && std::is_standard_layout_v<R>);
   for (const R& ref : refs)
-    if (!ref) throw_not_encodable("a Ref that is waited for is empty");
+    if (!ref) throw_empty_handle("a Ref that is waited for is empty");
   return {reinterpret_cast<const ObjectHandle*>(refs.data()), refs.size()};
 }
 /// Splits refs into those of the indices, in their order, and the rest, in its own. Moves each ref

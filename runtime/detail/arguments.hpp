@@ -110,7 +110,7 @@ class Leaving {
   static constexpr bool as_is = std::is_same_v<typename Pass::Given, Wanted>;
   static auto prepare(std::remove_reference_t<A>& given) {
     if constexpr (Pass::dependency) {
-      if (!given) throw_not_encodable("an argument is an empty Ref");
+      if (!given) throw_empty_handle("an argument is an empty Ref");
       return Access::handle(given);
     } else if constexpr (as_is) {
       return std::addressof(std::as_const(given));

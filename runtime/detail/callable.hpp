@@ -132,7 +132,7 @@ inline void publish_nothing(ResultSink& sink) {
 template <class R>
 void finish(ResultSink& sink, const R& result) {
   if constexpr (is_ref<R>) {
-    if (!result) throw_not_encodable("the function returned an empty Ref");
+    if (!result) throw_empty_handle("the function returned an empty Ref");
     sink.forward(0, Access::handle(result));
   } else {
     publish(sink, 0, result);

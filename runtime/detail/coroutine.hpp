@@ -77,7 +77,7 @@ template <class T>
 class RefAwaiter {
  public:
   explicit RefAwaiter(const ObjectHandle& object) : object_(object) {
-    if (!object_) throw_not_encodable("co_await of an empty Ref");
+    if (!object_) throw_empty_handle("co_await of an empty Ref");
   }
   bool await_ready() const { return running_engine().is_ready(object_); }
   template <class P>

@@ -21,7 +21,11 @@ inline constexpr int kMaxDepth = 1000;
 inline constexpr std::size_t kWideRun = 512;
 
 [[noreturn]] TROUPE_API void throw_malformed(const char* what);
+/// A value cannot cross to another process. This and the next two throw InvalidArgument.
 [[noreturn]] TROUPE_API void throw_not_encodable(const char* what);
+/// A Ref or an Actor that stands for nothing was to be used.
+[[noreturn]] TROUPE_API void throw_empty_handle(const char* what);
+[[noreturn]] TROUPE_API void throw_invalid_argument(const char* what);
 
 /// Alignment of a run of `size` bytes whose elements want `natural`.
 constexpr std::size_t run_alignment(std::size_t size, std::size_t natural) noexcept {
