@@ -1,8 +1,8 @@
 /// How long a process waits whose job has as many bytes of objects as it may: until nothing of the
 /// job's has been freed for its patience. A plain state machine.
 ///
-///     switch (wait.asked(accounting.freed_of(job), patience, now)) …  // each time that it asks in vain
-///     wait.over();                                               // it got what it asked for
+///     switch (wait.asked(accounting.freed_of(job), patience, now)) …  // it asks in vain
+///     wait.over();                                                    // it got what it asked for
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
