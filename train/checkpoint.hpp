@@ -12,6 +12,7 @@
 /// result counts. Loading reads the tensors in place, so each rank copies its own part of them.
 #pragma once
 
+#include "troupe/runtime/codec.hpp"
 #include "troupe/runtime/runtime.hpp"
 #include "troupe/train/checkpoint/snapshot.hpp"
 #include "troupe/train/engine/engine.hpp"
@@ -61,31 +62,19 @@ constexpr std::uint64_t types_of() {
   return hash == 0 ? 1 : hash;
 }
 
-/// The stored parts' bytes into memory that `room(size)` gives.
-template <class Room, class... S>
-void encode_parts(Room&& room, const S&... parts) {
-  troupe::detail::Sizer sizer;
-  (troupe::detail::write(sizer, parts), ...);
-  std::vector<troupe::detail::ObjectHandle> handles;
-  troupe::detail::Writer writer(room(sizer.size()), handles);
-  (troupe::detail::write(writer, parts), ...);
-  if (!handles.empty())
-    throw InvalidArgument(Code::invalid_argument, "a model with a Ref in it cannot be saved");
-}
-
 /// A part while it is read: a part is read into directly; an engine changes once all parts are
 /// read.
 template <class M>
 struct Reading {
   explicit Reading(M& part) noexcept : to(part) {}
-  void read(troupe::detail::Reader& reader) { troupe::detail::read(reader, to); }
+  void read(PartReader& reader) { reader.read(to); }
   void finish() noexcept {}
   M& to;
 };
 template <>
 struct Reading<Engine> {
   explicit Reading(Engine& engine) noexcept : to(engine) {}
-  void read(troupe::detail::Reader& reader) { troupe::detail::read(reader, snapshot); }
+  void read(PartReader& reader) { reader.read(snapshot); }
   void finish() { to.restore(view_of(snapshot)); }
   Engine& to;
   SnapshotOf<Array<std::byte>> snapshot;  // in the object
@@ -97,7 +86,7 @@ static_assert(fingerprint<Snapshot> == fingerprint<SnapshotOf<Array<std::byte>>>
 template <class... M>
 std::uint64_t hash_model(M&&... parts) {
   std::vector<std::byte> bytes;
-  internal::encode_parts(
+  encode_parts(
       [&](std::size_t size) {
         bytes.resize(size);
         return std::span(bytes);
@@ -112,7 +101,7 @@ template <class... M>
 SavedModel save_model(const Context& ctx, long step, M&&... parts) {
   std::optional<Builder<std::uint8_t>> builder;
   SavedModel saved;
-  internal::encode_parts(
+  encode_parts(
       [&](std::size_t size) {
         builder.emplace(ctx.create<std::uint8_t>(size));
         return std::as_writable_bytes(std::span(builder->data(), size));
@@ -138,8 +127,7 @@ std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration t
                           "a saved model's parts have other types than those that it is loaded "
                           "into: name the same ones in the same order");
   const auto array = std::make_shared<const Array<std::uint8_t>>(ctx.get(saved.model, timeout));
-  const std::shared_ptr<const void> keep = array;
-  troupe::detail::Reader reader(std::as_bytes(std::span(array->data(), array->size())), {}, &keep);
+  PartReader reader(std::as_bytes(std::span(array->data(), array->size())), array);
   std::tuple<internal::Reading<M>...> readings(parts...);
   std::apply(
       [&](auto&... each) {

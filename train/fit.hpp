@@ -12,6 +12,7 @@
 /// any other exception, calls that differ between ranks, a rank that returns before the others.
 #pragma once
 
+#include "troupe/runtime/callable.hpp"
 #include "troupe/train/detail/training_loop.hpp"
 #include "troupe/train/worker.hpp"
 
@@ -137,6 +138,13 @@ template <class L, class... X>
   requires CodeOnly<L>
 Fit fit(Context& ctx, const FitOptions& options, L, X&&... arguments) {
   return internal::fit_on<L{}>(ctx, options, nullptr, std::forward<X>(arguments)...);
+}
+/// fit() with somebody who hears of the gang: it starts from observer.start(), and each report
+/// waits for observer.reported(), which is called on this thread.
+template <auto loop, class... X>
+Fit fit_observed(const Context& ctx, const FitOptions& options, GangObserver& observer,
+                 X&&... arguments) {
+  return internal::fit_on<loop>(ctx, options, &observer, std::forward<X>(arguments)...);
 }
 
 }  // namespace troupe::train

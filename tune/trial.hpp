@@ -14,6 +14,7 @@
 /// once for each attempt: after a failure, and after it took over another trial's weights.
 #pragma once
 
+#include "troupe/runtime/callable.hpp"
 #include "troupe/train/checkpoint.hpp"
 #include "troupe/train/fit.hpp"
 
@@ -93,7 +94,7 @@ namespace troupe::train {
 template <auto loop, class... X>
 Fit fit(tune::Trial& trial, const FitOptions& options, X&&... arguments) {
   tune::internal::TrialObserver observer(trial);
-  return internal::fit_on<loop>(trial.context(), options, &observer, std::forward<X>(arguments)...);
+  return fit_observed<loop>(trial.context(), options, observer, std::forward<X>(arguments)...);
 }
 /// The same with a lambda without captures.
 template <class L, class... X>
