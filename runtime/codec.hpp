@@ -58,12 +58,22 @@ T decode(BlobView bytes) {
   return detail::decode_value<T>(bytes, {}, nullptr);
 }
 
+/// Whether a T can be a part. Unlike other values it is read into one that exists, so it needs no
+/// default constructor.
+template <class T>
+consteval bool part_crosses() {
+  if constexpr (detail::shape_of<T>.why == detail::Why::no_default)
+    return true;
+  else
+    return detail::MustCross<T>::value;
+}
+
 /// Encodes values one after the other into memory that `room(size)` gives: a std::span<std::byte>
 /// of exactly that size, asked for once. The parts need no struct around them, and nothing is
 /// copied twice. Throws as encode does, then after the bytes are written.
 template <class Room, class... T>
 void encode_parts(Room&& room, const T&... parts) {
-  static_assert((detail::MustCross<T>::value && ...));
+  static_assert((part_crosses<T>() && ...));
   detail::Sizer sizer;
   (detail::write(sizer, parts), ...);
   std::vector<detail::ObjectHandle> handles;
@@ -87,7 +97,7 @@ class PartReader {
   /// Replaces the value of `part` by the next one.
   template <class T>
   void read(T& part) {
-    static_assert(detail::MustCross<T>::value);
+    static_assert(part_crosses<T>());
     detail::read(reader_, part);
   }
   /// Throws InvalidArgument when bytes are left: others wrote more parts.

@@ -446,6 +446,29 @@ TEST(Parts, come_back_one_by_one_from_exactly_the_memory_that_was_asked_for) {
   EXPECT_THROW(reader.read(step), troupe::InvalidArgument);
 }
 
+/// A model of a size: a value that is read into must be there.
+struct Sized {
+  explicit Sized(std::size_t n) : values(n) {}
+  std::vector<int> values;
+  friend auto fields(Sized& s) { return std::tie(s.values); }
+  friend auto fields(const Sized& s) { return std::tie(s.values); }
+};
+
+TEST(Parts, need_no_default_constructor) {
+  troupe::Blob bytes;
+  Sized sized(2);
+  sized.values = {3, 4};
+  troupe::encode_parts(
+      [&](std::size_t size) {
+        bytes.resize(size);
+        return std::span(bytes);
+      },
+      sized);
+  Sized other(0);
+  troupe::PartReader(bytes).read(other);
+  EXPECT_EQ(other.values, sized.values);
+}
+
 TEST(Parts, show_an_array_in_place_and_keep_its_owner_when_there_is_one) {
   std::shared_ptr<std::byte> memory;
   std::size_t size = 0;
