@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Includes go down the house only, stay out of other packages' internals, and keep third-party headers out of what
-# users include (they see the standard library and troupe).
+# users include (they see the standard library and troupe). The rooms above the runtime see what users see.
 #   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, actors on kernels; floors may be skipped.
 #   runtime/cli is the command line, above train.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -46,6 +46,51 @@ check_layers() {
   fi
 }
 
+# Rooms that use the others as a stranger does: only headers that users include, no name of detail or another's internal.
+strangers=' kernels actors train tune examples '
+# Files of theirs that do not keep to it. The list only shrinks: one that keeps to it must leave it.
+declare -A insider=(
+  [train/detail/gang.hpp]=0 [train/fit.cpp]=0 [train/worker.cpp]=0 [tune/detail/trial_host.hpp]=0 [tune/optimize.hpp]=0
+  [tune/trial.cpp]=0
+)
+# The namespace of a room's code below troupe, where it is not the room's name.
+declare -A namespace_of=([actors]=collective)
+
+intrude() {
+  if [[ -n ${insider[$1]:-} ]]; then insider[$1]=1; else offence "$1:$2: $3"; fi
+}
+
+check_stranger() {
+  local file=$1 line=$2 target=$3 room=${1%%/*}
+  [[ $strangers == *" $room "* && $target != "$room"/* ]] || return 0
+  case $target in
+    runtime/base/* | objectstore/objectstore.hpp) ;;
+    runtime/*/* | objectstore/* | */detail/*)
+      intrude "$file" "$line" "$room includes what users include of other rooms, not \"troupe/$target\"" ;;
+  esac
+}
+
+# Names of other rooms' private halves: what is declared in a public header can be said without its include.
+check_names() {
+  local room own names file line what
+  for room in $strangers; do
+    [[ -d $room ]] || continue
+    own=${namespace_of[$room]:-$room}
+    names='\btroupe::detail::|\b(collective|kernels|train|tune|objectstore|client|agent|control)::internal::'
+    # Without a detail of its own, the room's unqualified one is the runtime's.
+    grep -rqE "^namespace troupe::$own::detail" "$room" || names+='|(^|[^:A-Za-z_0-9])detail::'
+    while IFS=: read -r file line what; do
+      what=$(grep -oE "$names" <<<"${what%%//*}" | head -1) || continue
+      [[ $what != *"$own"::internal:: ]] || continue
+      intrude "$file" "$line" "$what is private to another room"
+    done < <(grep -rnE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' "$names" "$room" || true)
+  done
+  for file in "${!insider[@]}"; do
+    [[ ! -f $file || ${insider[$file]} == 1 ]] ||
+      offence "$file:1: uses nothing private of other rooms any more: take it off the list in tests/checks/includes.sh"
+  done
+}
+
 room_of() {
   case $1 in
     runtime/base/*) echo base ;;
@@ -75,6 +120,7 @@ check_include() {
   [[ $target == */* ]] || target=runtime/$target
   target_room=$(room_of "$target")
   check_layers "$file" "$line" "$target"
+  check_stranger "$file" "$line" "$target"
   # The umbrella is the one header that names every room.
   if [[ $file != runtime/troupe.hpp && $target_room != base && " ${below[$room]} " != *" $target_room "* ]]; then
     offence "$file:$line: $room may not include $target_room ($what)"
@@ -117,4 +163,5 @@ while IFS=: read -r file line what; do
   count=$((count + 1))
 done < <(sources hpp cpp cu cuh | tr '\n' '\0' | xargs -0 -r grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*("[^"]+"|<[^>]+>)' |
   sed -E 's/^([^:]*:[0-9]+:)[[:space:]]*#[[:space:]]*include[[:space:]]*/\1/')
+check_names
 finish "$count includes"

@@ -62,6 +62,27 @@ expect includes '^train/a.cpp:1: .* belongs to runtime alone'
 echo '#include "troupe/runtime/seam/b.hpp"' >train/a.cpp
 expect includes 'public API only'
 rm train/a.cpp runtime/internal/b.hpp
+header train/a.hpp '#include "troupe/runtime/detail/verbs.hpp"'
+expect includes '^train/a.hpp:3: train includes what users include'
+header train/a.hpp '#include "troupe/runtime/engine/engine.hpp"'
+expect includes '^train/a.hpp:3: train includes what users include'
+header train/a.hpp 'inline int a = troupe::detail::b();'
+expect includes '^train/a.hpp:3: troupe::detail:: is private'
+header train/a.hpp 'inline int a = detail::b();'
+expect includes '^train/a.hpp:3: .*detail:: is private'
+header train/a.hpp '#include "troupe/runtime/context.hpp"' 'int a = train::internal::b();  // detail::c'
+clean includes
+header tune/a.hpp 'inline int a = train::internal::b();'
+expect includes '^tune/a.hpp:3: train::internal:: is private'
+header tune/a.hpp '#include "troupe/train/detail/b.hpp"'
+expect includes '^tune/a.hpp:3: tune includes what users include'
+header tune/a.hpp 'namespace troupe::tune::detail {' 'inline int a = detail::b();'
+clean includes
+header tune/trial.cpp 'int a = 1;'
+expect includes '^tune/trial.cpp:1: uses nothing private of other rooms any more'
+header tune/trial.cpp 'int a = troupe::detail::b();'
+clean includes
+rm train/a.hpp tune/a.hpp tune/trial.cpp
 
 header runtime/a.hpp '#include <vector>' 'using Line = std::vector<int>;'
 header runtime/internal/b.hpp '#include "troupe/runtime/a.hpp"'
