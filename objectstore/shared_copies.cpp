@@ -2,18 +2,17 @@
 
 #include "troupe/objectstore/internal/copy_file.hpp"
 #include "troupe/objectstore/internal/session_folder.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <sys/eventfd.h>
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace troupe::objectstore {
@@ -55,11 +54,7 @@ struct SharedCopies::Impl {
     TROUPE_ASSERT(event, "no descriptor left for the thread of shared copies");
     if (options.pwrite == nullptr) options.pwrite = &::pwrite;
     if (options.pread == nullptr) options.pread = &::pread;
-    sigset_t all, before;  // signals are for other threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread = SignalMaskedThread("troupe-shared", [this] { run(); });
   }
   ~Impl() {
     {
@@ -103,7 +98,7 @@ struct SharedCopies::Impl {
   std::deque<Job> reads, others;
   std::vector<Outcome> outcomes;
   bool stop = false;
-  std::thread thread;
+  SignalMaskedThread thread;
 };
 
 SharedCopies::SharedCopies(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 #include <cerrno>
-#include <csignal>
 
 namespace troupe::objectstore::internal {
 
@@ -30,12 +29,7 @@ DiskThread::DiskThread(const SpillOptions& options, std::vector<Fd> folders)
       folders_(std::move(folders)),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_ASSERT(event_, "no descriptor left for the spill thread");
-  // Signals are for other threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = SignalMaskedThread("troupe-spill", [this] { run(); });
 }
 
 DiskThread::~DiskThread() {

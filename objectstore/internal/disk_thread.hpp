@@ -3,12 +3,12 @@
 
 #include "troupe/objectstore/spill_files.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <thread>
 
 namespace troupe::objectstore::internal {
 
@@ -59,7 +59,7 @@ class DiskThread {
   std::deque<DiskJob> reads_, others_;
   std::vector<DiskOutcome> outcomes_;
   bool stop_ = false;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 /// A file without a name in the folder; -1 and errno when it cannot be made.

@@ -1,7 +1,5 @@
 #include "troupe/runtime/agent/bulk_threads.hpp"
 
-#include "troupe/runtime/agent/internal/signal_masked_thread.hpp"
-
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <algorithm>
@@ -88,7 +86,7 @@ BulkPart BulkIn::part(ObjectId object) {
 void BulkIn::start(Fd fd, Time first_by) {
   TROUPE_ASSERT(!started(), "a bulk connection came twice");
   fd_ = std::move(fd);
-  thread_ = signal_masked_thread("troupe-bulk-in", [this, first_by] { run(first_by); });
+  thread_ = SignalMaskedThread("troupe-bulk-in", [this, first_by] { run(first_by); });
 }
 
 void BulkIn::close() noexcept {
@@ -177,7 +175,7 @@ BulkOut::BulkOut(std::uint64_t connection, BulkOutOptions options, net::BulkKey 
       options_(std::move(options)),
       key_(std::move(key)),
       mailbox_(mailbox) {
-  thread_ = signal_masked_thread("troupe-bulk-out", [this] { run(); });
+  thread_ = SignalMaskedThread("troupe-bulk-out", [this] { run(); });
 }
 
 BulkOut::~BulkOut() {

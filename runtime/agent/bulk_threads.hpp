@@ -15,6 +15,7 @@
 /// has ended; each thread posts its `ended` last. Destructors close the connection and join.
 #pragma once
 
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/net/bulk.hpp"
 
 #include <atomic>
@@ -23,7 +24,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 
 namespace troupe::agent {
 
@@ -109,7 +109,7 @@ class BulkIn {
   std::set<ObjectId> forgotten_;           ///< by mutex_: may still come
   std::uint64_t writing_ = 0;              ///< whose piece is being written; by mutex_
   Blob thrown_away_;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 struct BulkOutOptions {
@@ -166,7 +166,7 @@ class BulkOut {
   std::deque<Item> queue_;  ///< by mutex_, as are the next two
   bool over_ = false;
   Fd fd_;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 }  // namespace troupe::agent

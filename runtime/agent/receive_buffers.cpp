@@ -1,7 +1,5 @@
 #include "troupe/runtime/agent/receive_buffers.hpp"
 
-#include "troupe/runtime/agent/internal/signal_masked_thread.hpp"
-
 #include <utility>
 
 namespace troupe::agent {
@@ -19,7 +17,7 @@ ReceiveBuffers::~ReceiveBuffers() {
 }
 
 void ReceiveBuffers::ask(std::uint64_t pull, std::uint64_t bytes) {
-  if (!thread_.joinable()) thread_ = signal_masked_thread("troupe-reserve", [this] { run(); });
+  if (!thread_.joinable()) thread_ = SignalMaskedThread("troupe-reserve", [this] { run(); });
   const std::lock_guard lock(mutex_);
   requests_.push_back({pull, bytes});
   changed_.notify_one();

@@ -7,12 +7,12 @@
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace troupe::agent {
@@ -47,7 +47,7 @@ class ReceiveBuffers {
   std::deque<Request> requests_;  ///< by mutex_, as are the next two
   std::vector<Answer> answers_;
   bool over_ = false;
-  std::thread thread_;  ///< begun by the first ask()
+  SignalMaskedThread thread_;  ///< begun by the first ask()
 };
 
 }  // namespace troupe::agent

@@ -1,10 +1,8 @@
 #include "troupe/runtime/client/io_loop.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
-#include "troupe/runtime/os/signals.hpp"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -84,9 +82,8 @@ IoLoop::~IoLoop() {
 }
 
 void IoLoop::start() {
-  const process::NoSignals quiet;  // they are for the program's threads
   try {
-    io_ = std::thread([this] { io_loop(); });
+    io_ = SignalMaskedThread("troupe-io", [this] { io_loop(); });
   } catch (const std::system_error& error) {
     raise(Error(Code::out_of_memory,
                 std::string("cannot start a thread: ") + error.what() +
@@ -94,7 +91,6 @@ void IoLoop::start() {
                     "group, pids.max, or of address space, ulimit -v): end other programs, or "
                     "raise it"));
   }
-  pthread_setname_np(io_.native_handle(), "troupe-io");
 }
 
 void IoLoop::stop() {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/ring/doorbell.hpp"
 
@@ -17,7 +18,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 
 namespace troupe::client {
 
@@ -134,7 +134,7 @@ class IoLoop {
   std::atomic<bool> io_idle_{
       false};  ///< the I/O thread sleeps without a timeout: kick it when leaving
   std::atomic<std::int64_t> last_led_{0};  ///< when a user thread last led, steady ns
-  std::thread io_;
+  SignalMaskedThread io_;
 };
 
 }  // namespace troupe::client

@@ -86,16 +86,4 @@ void ForkerSignals::restore() const noexcept {
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
-NoSignals::NoSignals() noexcept {
-  sigset_t all;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
-    sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-NoSignals::~NoSignals() {
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-}
-
 }  // namespace troupe::process

@@ -52,16 +52,4 @@ class ForkerSignals {
   sigset_t children_{};
 };
 
-/// For the time that a thread of the library's own is started: it takes no signal but those of its
-/// own faults. The others are for the program's threads.
-class NoSignals {
- public:
-  NoSignals() noexcept;
-  ~NoSignals();
-  NoSignals(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace troupe::process

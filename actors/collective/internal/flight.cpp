@@ -2,9 +2,6 @@
 
 #include "troupe/kernels/denormals/denormals.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 
@@ -52,20 +49,10 @@ void Flight::lower(Time to) noexcept {
   }
 }
 
-std::thread quiet_thread(const char* name, std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread.native_handle(), name);
-  return thread;
-}
-
 FlightQueue::FlightQueue(std::function<void(Flight&)> carry_out,
                          std::function<void(std::string_view)> abort)
     : carry_out_(std::move(carry_out)), abort_(std::move(abort)) {
-  thread_ = quiet_thread("collective", [this] { work(); });
+  thread_ = SignalMaskedThread("collective", [this] { work(); });
 }
 
 FlightQueue::~FlightQueue() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "troupe/actors/collective/internal/operation.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <condition_variable>
 #include <deque>
@@ -9,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 namespace troupe::collective::internal {
 
@@ -54,9 +54,6 @@ struct Flight final : kernels::EventState {
   std::optional<Error> error_;
 };
 
-/// A thread that takes no signals.
-std::thread quiet_thread(const char* name, std::function<void()> work);
-
 /// A thread that carries out one operation after the other.
 class FlightQueue final : public Carrier {
  public:
@@ -81,7 +78,7 @@ class FlightQueue final : public Carrier {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Flight>> flights_;  // the first one is being carried out
   bool stopping_ = false;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 }  // namespace troupe::collective::internal

@@ -161,8 +161,7 @@ void Comms::add(Under under) {
   {
     const std::lock_guard lock(calls_);
     under_.push_back(std::move(under));
-    if (!watcher_.joinable())
-      watcher_ = collective::internal::quiet_thread("nccl-watch", [this] { watch(); });
+    if (!watcher_.joinable()) watcher_ = SignalMaskedThread("nccl-watch", [this] { watch(); });
   }
   changed_.notify_all();
   poll();
@@ -307,7 +306,7 @@ void Comms::finish() noexcept {
   std::unique_lock lock(ending_);
   if (ended_) return;
   if (!aborter_.joinable())
-    aborter_ = collective::internal::quiet_thread("nccl-abort", [this] {
+    aborter_ = SignalMaskedThread("nccl-abort", [this] {
       abort_all();
       settle_all();
       const std::lock_guard last(ending_);
@@ -363,7 +362,7 @@ void Comms::close(Entry& entry) {
     nap(round);
   std::promise<void> ended;
   std::future<void> end = ended.get_future();
-  std::thread helper = collective::internal::quiet_thread("nccl-abort", [this, &entry, &ended] {
+  SignalMaskedThread helper("nccl-abort", [this, &entry, &ended] {
     {
       const std::lock_guard lock(calls_);
       if (entry.comm != nullptr) static_cast<void>(nccl_.abort(std::exchange(entry.comm, nullptr)));

@@ -3,10 +3,9 @@
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -76,7 +75,7 @@ struct ThreadPool::Crew {
   alignas(64) std::atomic<std::uint64_t> ticket{0};
   alignas(64) std::atomic<int> call{0};  // helpers wait here; negative: they shall end
   alignas(64) std::atomic<int> done{0};
-  std::vector<std::thread> helpers;
+  std::vector<SignalMaskedThread> helpers;
 
   void start(int count);
   void help() noexcept;
@@ -88,17 +87,10 @@ struct ThreadPool::Crew {
 
 void ThreadPool::Crew::start(int count) {
   if (cpus_of_this_thread() <= count) spin = {};  // who looks would keep the others from computing
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    for (int i = 0; i < count; ++i) {
-      helpers.emplace_back([this] { help(); });
-      pthread_setname_np(helpers.back().native_handle(), "troupe-compute");
-    }
+    for (int i = 0; i < count; ++i) helpers.emplace_back("troupe-compute", [this] { help(); });
   } catch (...) {  // fewer than asked for compute as well, and the same
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void ThreadPool::Crew::help() noexcept {
@@ -156,7 +148,7 @@ void ThreadPool::Crew::run(std::int64_t all, std::int64_t pieces, const Part& f)
 void ThreadPool::Crew::end() noexcept {
   call.store(-1, std::memory_order_seq_cst);
   call.notify_all();
-  for (std::thread& helper : helpers) helper.join();
+  for (SignalMaskedThread& helper : helpers) helper.join();
 }
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {}

@@ -5,6 +5,7 @@
 #include "troupe/actors/collective/internal/flight.hpp"
 #include "troupe/actors/collective/internal/rank.hpp"
 #include "troupe/actors/collective/nccl/internal/library.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <condition_variable>
 #include <functional>
@@ -12,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace troupe::collective::nccl {
@@ -94,11 +94,11 @@ class Comms final : public collective::internal::Carrier {
   std::vector<Under> under_;
   Time asked_{}, looked_{};  // for what must end; for deaths
   bool stopping_ = false, over_ = false;
-  std::thread watcher_;
+  SignalMaskedThread watcher_;
   std::mutex ending_;  // of the two below
   std::condition_variable ended_changed_;
   bool ended_ = false;
-  std::thread aborter_;
+  SignalMaskedThread aborter_;
 };
 
 }  // namespace troupe::collective::nccl

@@ -1,0 +1,43 @@
+#include "troupe/runtime/base/signal_masked_thread.hpp"
+
+#include <pthread.h>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+/// Blocks signals for the calling thread, and so for those that it starts meanwhile. A fault's
+/// signal stays: the kernel ends a process that blocks it, without its handler.
+class Masked {
+ public:
+  Masked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+      sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~Masked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Masked(const Masked&) = delete;
+  Masked& operator=(const Masked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+SignalMaskedThread::SignalMaskedThread(const char* name, std::function<void()> body) {
+  TROUPE_ASSERT(std::strlen(name) <= 15, "the name of a thread is too long for the kernel");
+  const Masked masked;
+  thread_ = std::thread([name = std::string(name), body = std::move(body)] {
+    pthread_setname_np(pthread_self(), name.c_str());
+    body();
+  });
+}
+
+}  // namespace troupe
