@@ -55,7 +55,7 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
   lease.name = options.name;
   lease.max_workers = static_cast<std::uint32_t>(std::max(1.0, options.cpus));
   lease.extra_worker_interval = 10ms;
-  const ProcessLimit limit = process_limit(objectstore::Layout{}.processes, process::file_limit());
+  const ProcessLimit limit = process_limit(objectstore::Layout{}.processes, os::file_limit());
   lease.max_processes = limit.workers;
   lease.process_limit = limit.why;
   lease.total.custom.reserve(options.resources.size());
@@ -78,7 +78,7 @@ std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
 
 /// Answers a driver's greeting with why there is no node for it. (An end of the socket that is
 /// closed unread would take its last words along.)
-void refuse(process::LocalSocket driver, const std::string& why) {
+void refuse(os::LocalSocket driver, const std::string& why) {
   std::array<std::byte, 4096> greeting;
   pollfd entry{driver.fd(), POLLIN, 0};
   if (poll(&entry, 1, 2000) > 0) (void)driver.receive(greeting);
@@ -89,11 +89,11 @@ void refuse(process::LocalSocket driver, const std::string& why) {
 int run_private(Fd driver, const std::string& offer) {
   std::unique_ptr<Node> node;
   try {
-    NodeOptions options{process::parse_offer(offer).value(), "local"};
+    NodeOptions options{os::parse_offer(offer).value(), "local"};
     if (options.cpus <= 0) options.cpus = usable_cpus();
     node = std::make_unique<Node>(std::move(options));
   } catch (const Error& error) {
-    refuse(process::LocalSocket(std::move(driver)), error.message());
+    refuse(os::LocalSocket(std::move(driver)), error.message());
     return 1;
   }
   node->serve(std::move(driver));
@@ -107,10 +107,10 @@ int run_member(Fd launcher) {
   std::unique_ptr<Node> node;
   std::string name = "an agent";
   try {
-    process::AgentConfig config = process::receive_agent_config(socket, 10s).value();
+    os::AgentConfig config = os::receive_agent_config(socket, 10s).value();
     name = config.name;
     NodeOptions options;
-    static_cast<process::NodeOffer&>(options) = static_cast<const process::NodeOffer&>(config);
+    static_cast<os::NodeOffer&>(options) = static_cast<const os::NodeOffer&>(config);
     if (config.without_slots)
       options.cpus = 0;
     else if (options.cpus <= 0)
@@ -118,7 +118,7 @@ int run_member(Fd launcher) {
     options.name = config.name;
     node = std::make_unique<Node>(std::move(options), std::move(config));
   } catch (const Error& error) {
-    (void)process::send_ready(socket, {"", error.message()});
+    (void)os::send_ready(socket, {"", error.message()});
     return 1;
   }
   const std::string why = node->serve_cluster(std::move(launcher));
@@ -144,7 +144,7 @@ Node::Node(NodeOptions options)
   open_spiller();
 }
 
-Node::Node(NodeOptions options, process::AgentConfig config)
+Node::Node(NodeOptions options, os::AgentConfig config)
     : options_(std::move(options)),
       id_(config.node),
       bell_(ring::Doorbell::create().value()),
@@ -166,8 +166,8 @@ Node::~Node() = default;
 void Node::serve(Fd driver) {
   auto process = std::make_unique<Process>();
   process->index = next_process_++;
-  process->life = process::life_of_peer(driver.get());
-  process->socket = process::LocalSocket(std::move(driver));
+  process->life = os::life_of_peer(driver.get());
+  process->socket = os::LocalSocket(std::move(driver));
   Job& job = job_of(JobId::random());
   job.state = Job::State::ready;
   job.driver = process->index;
@@ -180,7 +180,7 @@ void Node::serve(Fd driver) {
 }
 
 std::string Node::serve_cluster(Fd launcher) {
-  launcher_ = process::LocalSocket(std::move(launcher));
+  launcher_ = os::LocalSocket(std::move(launcher));
   loop();
   end_zygotes();
   if (over_why_.empty()) leave();
@@ -380,9 +380,9 @@ void Node::drain_ring(Process& process) {
 void Node::drain_socket(Process& process) {
   if (!process.socket.flush()) return break_off(process, "its connection closed");
   while (!process.doomed) {
-    process::Received received = process.socket.receive(packet_);
-    if (received.kind == process::Received::Kind::empty) return;
-    if (received.kind == process::Received::Kind::closed) {
+    os::Received received = process.socket.receive(packet_);
+    if (received.kind == os::Received::Kind::empty) return;
+    if (received.kind == os::Received::Kind::closed) {
       process.hung_up = true;
       return break_off(process, "its connection closed");
     }
@@ -485,8 +485,8 @@ void run_agent(Fd socket, const std::string& options) {
   prctl(PR_SET_DUMPABLE, 0);
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
-  process::adopt_orphans();
-  process::raise_file_limit();
+  os::adopt_orphans();
+  os::raise_file_limit();
   int code = 0;
   try {
     if (options.rfind("cluster", 0) == 0)

@@ -58,7 +58,7 @@
 
 namespace troupe::agent {
 
-struct NodeOptions : process::NodeOffer {
+struct NodeOptions : os::NodeOffer {
   std::string name = "node";
 };
 
@@ -76,7 +76,7 @@ class Node final : private ReferenceTable::Out,
   explicit Node(NodeOptions options);
   /// A node of a cluster; it registers with control while it serves. Errors: as above; unavailable
   /// when an address or the name of the local door is taken.
-  Node(NodeOptions options, process::AgentConfig config);
+  Node(NodeOptions options, os::AgentConfig config);
   ~Node() override;
   /// Serves until the driver at this socket is gone.
   void serve(Fd driver);
@@ -90,7 +90,7 @@ class Node final : private ReferenceTable::Out,
   struct Process {
     ProcessIndex index = 0;
     wire::ProcessKind kind = wire::ProcessKind::driver;
-    process::LocalSocket socket;
+    os::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
     std::uint32_t slot = 0;                ///< of its channel, in our doorbell
@@ -125,16 +125,16 @@ class Node final : private ReferenceTable::Out,
     scheduling::JobNumber number = 0;
     /// What its workers are started from is unknown, asked for, or there.
     enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
-    process::Program program;
-    std::string why;                ///< failed
-    bool ended = false;             ///< kept for detached actors
-    Time end_by = Time::max();      ///< its driver has ended, and then it ends in any case
-    process::LocalSocket farewell;  ///< of that driver, which waits for the end of the job
-    ProcessIndex driver = 0;        ///< if it is one of this node's, with
-    control::JobRecord record;      ///< what control is told of it
-    bool described = false;         ///< the record is complete
-    std::vector<bool> waiting;      ///< workers to start when there is a program → dedicated
-    process::ZygoteLink zygote;
+    os::Program program;
+    std::string why;            ///< failed
+    bool ended = false;         ///< kept for detached actors
+    Time end_by = Time::max();  ///< its driver has ended, and then it ends in any case
+    os::LocalSocket farewell;   ///< of that driver, which waits for the end of the job
+    ProcessIndex driver = 0;    ///< if it is one of this node's, with
+    control::JobRecord record;  ///< what control is told of it
+    bool described = false;     ///< the record is complete
+    std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
+    os::ZygoteLink zygote;
     pid_t zygote_pid = 0;
     Fd zygote_life;                 ///< readable when it has ended
     bool zygote_ready = false;      ///< it has reached troupe::run
@@ -421,10 +421,10 @@ class Node final : private ReferenceTable::Out,
   void end_late_jobs(Time now);
   void end_job(JobId id, const std::string& why);
   void described(JobId job, const Result<Programs::Files>& files) override;
-  void program(JobId job, const Result<process::Program>& program) override;
+  void program(JobId job, const Result<os::Program>& program) override;
 
   // the cluster (node_cluster.cpp)
-  void join(process::AgentConfig config);
+  void join(os::AgentConfig config);
   void report(Time now);
   void leave();
   std::set<NodeId> watched_nodes() const;
@@ -595,7 +595,7 @@ class Node final : private ReferenceTable::Out,
   std::vector<std::uint32_t> ready_slots_;
   PollSet poll_set_;
   wire::FrameWriter writer_;
-  std::array<std::byte, process::kMaxPacket> packet_;
+  std::array<std::byte, os::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   PrefaultPolicy prefault_;
   /// Rings are read in any order, so these may be read before a message of another process that
@@ -627,10 +627,10 @@ class Node final : private ReferenceTable::Out,
   std::vector<ReaderRequest> readers_;
 
   // In a cluster.
-  process::AgentConfig config_;
-  process::LocalSocket launcher_;
+  os::AgentConfig config_;
+  os::LocalSocket launcher_;
   bool told_launcher_ = false;  ///< that this node serves
-  std::optional<process::LocalListener> local_listener_;
+  std::optional<os::LocalListener> local_listener_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;

@@ -43,7 +43,7 @@ std::string cache_folder() {
 
 }  // namespace
 
-void Node::join(process::AgentConfig config) {
+void Node::join(os::AgentConfig config) {
   const Time now = steady_now();
   NetworkOptions options;
   options.self.id = id_;
@@ -69,7 +69,7 @@ void Node::join(process::AgentConfig config) {
   ProgramsOptions programs;
   programs.cache = cache_folder();
   programs_.reset(new Programs(*this, id_, programs));
-  local_listener_ = process::LocalListener::listen(config.socket_name).value();
+  local_listener_ = os::LocalListener::listen(config.socket_name).value();
   config_ = std::move(config);
   replicas_.start(id_);
   open_copies();
@@ -90,15 +90,15 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
     auto process = std::make_unique<Process>();
     process->index = next_process_++;
     process->pid = 0;  // not our child
-    process->life = process::life_of_peer(visitor->socket.get());
-    process->socket = process::LocalSocket(std::move(visitor->socket));
+    process->life = os::life_of_peer(visitor->socket.get());
+    process->socket = os::LocalSocket(std::move(visitor->socket));
     processes_.emplace(process->index, std::move(process));
   }
   if (!from_launcher) return;
   while (!over_) {
-    const process::Received received = launcher_.receive(packet_);
-    if (received.kind == process::Received::Kind::empty) return;
-    if (received.kind != process::Received::Kind::closed) continue;
+    const os::Received received = launcher_.receive(packet_);
+    if (received.kind == os::Received::Kind::empty) return;
+    if (received.kind != os::Received::Kind::closed) continue;
     go_down("the cluster was taken down");
     over_why_.clear();
   }
@@ -214,7 +214,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
   // Who comes in from now on finds all that started together.
   if (told_launcher_ || cluster_.rows.size() < config_.together) return;
   told_launcher_ = true;
-  (void)process::send_ready(launcher_.fd(), {door(), ""});
+  (void)os::send_ready(launcher_.fd(), {door(), ""});
 }
 
 // --- other nodes
@@ -279,7 +279,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
   reports_.erase(node);
   programs_->node_died(node, now);
-  remote_.node_died(node, for_ever ? why : process::describe_out_of_reach(why), for_ever);
+  remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   replicas_.node_died(node, now);  // may ask the node again, which has another index since then
   if (!for_ever) actors_.out_of_reach(node);
 }

@@ -147,7 +147,7 @@ void Node::on_job_info(const control::JobInfo& info) {
   programs_->want(*info.job, steady_now());
 }
 
-void Node::program(JobId id, const Result<process::Program>& program) {
+void Node::program(JobId id, const Result<os::Program>& program) {
   const auto number = job_numbers_.find(id);
   if (number == job_numbers_.end()) return;
   Job& job = jobs_.at(number->second);
@@ -228,7 +228,7 @@ void Node::end_job(JobId id, const std::string& why) {
     return;
   }
   job.ended = true;
-  job.farewell = process::LocalSocket();
+  job.farewell = os::LocalSocket();
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::driver)
       send(*process, wire::Shutdown{why});

@@ -404,7 +404,7 @@ void Node::guard_memory() {
   const auto victim = guard_.choose(machine, uses, now);
   if (!victim) return;
   if (Process* worker = find(victim->process)) {
-    worker->sentence = process::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
+    worker->sentence = os::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
     log_line("%s", worker->sentence.c_str());
     kill_worker(victim->process);
   }

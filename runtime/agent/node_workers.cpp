@@ -48,18 +48,18 @@ std::string why_not_forked(int error) {
 
 Result<void> Node::start_zygote(Job& job) {
   if (job.zygote) return {};
-  auto ends = process::LocalSocket::pair();
+  auto ends = os::LocalSocket::pair();
   if (!ends) return ends.error();
   // A local driver's file is the one that it was started from, also when another has its path now.
-  process::Program program = job.program;
+  os::Program program = job.program;
   if (auto local = programs_ ? programs_->local(job.id) : std::nullopt) {
     program.path = std::move(local->path);
     program.libraries = std::move(local->libraries);
   }
-  auto pid = process::spawn(process::Role::zygote, std::move(ends->second),
-                            std::to_string(::getpid()), program);
+  auto pid =
+      os::spawn(os::Role::zygote, std::move(ends->second), std::to_string(::getpid()), program);
   if (!pid) return pid.error();
-  job.zygote = process::ZygoteLink(std::move(ends->first));
+  job.zygote = os::ZygoteLink(std::move(ends->first));
   job.zygote_ready = false;
   watch_zygote(job, *pid);
   return {};
@@ -89,7 +89,7 @@ void Node::zygote_process_ended(Job& job) {
 /// job, ends by itself (a millisecond), or by force after two seconds.
 void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why) {
   if (!job.zygote) return;
-  job.zygote = process::ZygoteLink();
+  job.zygote = os::ZygoteLink();
   job.zygote_life.reset();
   job.zygote_due = Time::max();
   EndingZygote& ending = ending_zygotes_.emplace_back();
@@ -137,7 +137,7 @@ void Node::end_orphans() {
     orphans_due_ = steady_now() + kOrphansEnd;
     return;
   }
-  const std::size_t left = process::end_orphans([this](pid_t pid) { return is_zygote(pid); });
+  const std::size_t left = os::end_orphans([this](pid_t pid) { return is_zygote(pid); });
   orphans_due_ = left == 0 ? Time::max() : steady_now() + kOrphansEnd;
 }
 
@@ -154,7 +154,7 @@ void Node::end_zygotes() {
   }
   ending_zygotes_.clear();
   const Time until = steady_now() + kZygoteEnds;
-  while (process::end_orphans([](pid_t) { return false; }) != 0 && steady_now() < until)
+  while (os::end_orphans([](pid_t) { return false; }) != 0 && steady_now() < until)
     poll(nullptr, 0, 1);
 }
 
@@ -170,7 +170,7 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
     job.waiting.push_back(dedicated);
     return need_program(job);
   }
-  auto ends = process::LocalSocket::pair();
+  auto ends = os::LocalSocket::pair();
   if (!ends) return start_failed(dedicated, number, ends.error().message(), true);
   if (const auto started = start_zygote(job); !started) {
     const bool at_limit = started.error().code() == Code::out_of_memory;
@@ -182,7 +182,7 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
   process->kind = wire::ProcessKind::worker;
   process->job = job.id;
   process->job_number = job.number;
-  process->socket = process::LocalSocket(std::move(ends->first));
+  process->socket = os::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
   // The link keeps the order until the zygote has come up.
   if (!job.zygote.fork_worker(process->index, std::move(ends->second))) {
@@ -194,27 +194,27 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
 
 void Node::on_zygote(Job& job) {
   bool gone = false;
-  for (const process::ZygoteEvent& event : job.zygote.read(gone)) {
+  for (const os::ZygoteEvent& event : job.zygote.read(gone)) {
     switch (event.kind) {
-      case process::ZygoteEvent::Kind::ready:
+      case os::ZygoteEvent::Kind::ready:
         job.zygote_ready = true;
         if (event.pid == job.zygote_pid) break;
         (void)waitpid(job.zygote_pid, nullptr, WNOHANG);
         watch_zygote(job, event.pid);
         break;
-      case process::ZygoteEvent::Kind::note: break;
-      case process::ZygoteEvent::Kind::forked:
+      case os::ZygoteEvent::Kind::note: break;
+      case os::ZygoteEvent::Kind::forked:
         if (const auto found = processes_.find(event.token); found != processes_.end()) {
           found->second->pid = event.pid;
           if (job.ended && !has_purpose(*found->second)) ::kill(event.pid, SIGKILL);
         }
         break;
-      case process::ZygoteEvent::Kind::exited:
+      case os::ZygoteEvent::Kind::exited:
         if (Process* worker = find(event.token); worker && starting_.count(event.token) != 0)
           drain_socket(*worker);  // there it says what it lacked
-        worker_gone(event.token, process::describe_status(event.status));
+        worker_gone(event.token, os::describe_status(event.status));
         break;
-      case process::ZygoteEvent::Kind::failed:
+      case os::ZygoteEvent::Kind::failed:
         if (Process* worker = find(event.token); worker && is_limit(event.status)) {
           worker->at_limit = true;
           worker->sentence = why_not_forked(event.status);

@@ -387,7 +387,7 @@ void Programs::Impl::finish(JobId job) {
   std::set<std::string> keep;
   for (const auto& [user, paths] : used) keep.insert(paths.begin(), paths.end());
   disk->post([this, job, fetch, keep, options = options]() -> Disk::Then {
-    process::Program program = program_of(fetch.job);
+    os::Program program = program_of(fetch.job);
     program.path = fetch.paths.front();
     bool moved = false;
     for (std::size_t i = 0; i < fetch.paths.size(); ++i)
@@ -505,15 +505,15 @@ void Programs::describe(JobId job, const std::string& path, std::vector<std::str
   });
 }
 
-process::Program Programs::program_of(const control::JobRecord& job) {
+os::Program Programs::program_of(const control::JobRecord& job) {
   return {job.program, job.arguments, "",
-          process::SignalState{job.ignored_signals, job.blocked_signals}};
+          os::SignalState{job.ignored_signals, job.blocked_signals}};
 }
 
-std::optional<process::Program> Programs::local(JobId job) const {
+std::optional<os::Program> Programs::local(JobId job) const {
   const auto at = impl_->offered.find(job);
   if (at == impl_->offered.end()) return std::nullopt;
-  return process::Program{
+  return os::Program{
       "/proc/self/fd/" + std::to_string(at->second.files.front()->get()), {}, at->second.libraries};
 }
 

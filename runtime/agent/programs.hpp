@@ -51,7 +51,7 @@ class Programs {
     /// Answers describe(): the files of a local driver's program, for its JobRecord.
     virtual void described(JobId job, const Result<Files>& files) = 0;
     /// Answers want().
-    virtual void program(JobId job, const Result<process::Program>& program) = 0;
+    virtual void program(JobId job, const Result<os::Program>& program) = 0;
   };
 
   Programs(Out& out, NodeId self, ProgramsOptions options);
@@ -64,10 +64,10 @@ class Programs {
   /// its own shared objects as the driver names them.
   void describe(JobId job, const std::string& path, std::vector<std::string> libraries, Time now);
   /// As the record has it, where the driver is.
-  static process::Program program_of(const control::JobRecord& job);
+  static os::Program program_of(const control::JobRecord& job);
   /// A local driver's program as it was described, also when its file has been replaced; its
   /// arguments are the caller's. nullopt: it is no local driver's.
-  std::optional<process::Program> local(JobId job) const;
+  std::optional<os::Program> local(JobId job) const;
   /// The job's program is needed here.
   void want(const control::JobRecord& job, Time now);
   void forget(JobId job);

@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <algorithm>
 
-namespace troupe::process {
+namespace troupe::boot {
 namespace {
 
 /// The first JoinReply; waits until shortly after `until`, by which the transport gives one itself.
@@ -57,4 +57,4 @@ Result<JoinedCluster> join_cluster(const net::JoinToken& token, NodeId node,
   return JoinedCluster{answer->cluster, {answer->control, token.head, token.door}};
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::boot

@@ -7,11 +7,11 @@
 
 #include "troupe/runtime/os/launch.hpp"
 
-namespace troupe::process {
+namespace troupe::boot {
 
 struct JoinedCluster {
   ClusterId cluster;
-  ControlEndpoint control;
+  os::ControlEndpoint control;
 };
 
 /// Asks the token's control to admit the node. Blocks, at most `limit`. Errors: Unavailable (nobody
@@ -21,4 +21,4 @@ Result<JoinedCluster> join_cluster(const net::JoinToken& token, NodeId node,
                                    const std::string& name, const net::PublicKey& key,
                                    Duration limit);
 
-}  // namespace troupe::process
+}  // namespace troupe::boot

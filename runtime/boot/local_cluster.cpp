@@ -26,7 +26,7 @@
 #include <optional>
 #include <thread>
 
-namespace troupe::process {
+namespace troupe::boot {
 namespace {
 
 using namespace std::chrono_literals;
@@ -56,7 +56,7 @@ std::optional<std::string> reap(Child& child) {
   const pid_t got = waitpid(child.pid, &status, WNOHANG);
   if (got == 0) return std::nullopt;
   if (got < 0) return "ended (somebody else waited for it)";
-  return describe_status(status);
+  return os::describe_status(status);
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ class LocalCluster::Supervisor {
   void stop();
 
   ClusterId id() const noexcept { return control_config_.cluster; }
-  ControlEndpoint seat() const {
+  os::ControlEndpoint seat() const {
     const std::lock_guard lock(mutex_);
     return seat_;
   }
@@ -97,11 +97,11 @@ class LocalCluster::Supervisor {
   void loop();
   void poll_once();
   Duration until_next(Time now) const;
-  Result<void> start_child(Child& child, Role role, Duration within);
+  Result<void> start_child(Child& child, os::Role role, Duration within);
   void start_control();
   void start_agents();
   void on_socket(Child& child);
-  void on_serving(Child& child, const Ready& ready);
+  void on_serving(Child& child, const os::Ready& ready);
   void on_timeout(Child& child);
   void on_end(Child& child, const std::string& how);
   void control_ended(const std::string& how);
@@ -125,8 +125,8 @@ class LocalCluster::Supervisor {
   std::thread thread_;
   std::promise<Result<void>> started_;
 
-  ControlConfig control_config_;
-  std::vector<AgentConfig> agent_configs_;
+  os::ControlConfig control_config_;
+  std::vector<os::AgentConfig> agent_configs_;
   bool joined_ = false;  ///< control runs elsewhere
   std::vector<net::SecretKey> token_secrets_;
   std::vector<std::string> tokens_;  ///< complete before started_ has its value
@@ -139,7 +139,7 @@ class LocalCluster::Supervisor {
   std::string last_end_;
 
   mutable std::mutex mutex_;  // guards what follows
-  ControlEndpoint seat_;
+  os::ControlEndpoint seat_;
   pid_t control_pid_ = 0;
   std::vector<LocalNode> nodes_;
 };
@@ -148,11 +148,12 @@ Result<void> LocalCluster::Supervisor::begin() {
   link_roles();
   const bool joins = !options_.join.empty();
   const auto bad = [](const std::string& why) { return Error(Code::invalid_argument, why); };
-  if (options_.nodes < 1 || options_.nodes > kMaxAdmitted)
-    return bad("a local cluster has 1 to " + std::to_string(kMaxAdmitted) + " nodes, not " +
+  if (options_.nodes < 1 || options_.nodes > os::kMaxAdmitted)
+    return bad("a local cluster has 1 to " + std::to_string(os::kMaxAdmitted) + " nodes, not " +
                std::to_string(options_.nodes));
-  if (options_.join_tokens > kMaxJoinKeys)
-    return bad("at most " + std::to_string(kMaxJoinKeys) + " join tokens are honoured at a time");
+  if (options_.join_tokens > os::kMaxJoinKeys)
+    return bad("at most " + std::to_string(os::kMaxJoinKeys) +
+               " join tokens are honoured at a time");
   if (joins && (options_.nodes != 1 || options_.join_tokens != 0 || !options_.data_folder.empty()))
     return bad("a join token admits one node, and control runs elsewhere");
   if (options_.memory.count == 0)
@@ -162,9 +163,9 @@ Result<void> LocalCluster::Supervisor::begin() {
   for (std::uint32_t i = 0; i < options_.nodes; ++i)
     if (auto made = make_node(i); !made) return made;
   if (auto known = joins ? join() : make_control(); !known) return known;
-  for (AgentConfig& config : agent_configs_) {
+  for (os::AgentConfig& config : agent_configs_) {
     config.cluster = control_config_.cluster;
-    config.socket_name = door_name(config.cluster, config.node);
+    config.socket_name = os::door_name(config.cluster, config.node);
     nodes_.push_back({config.node, config.name, config.socket_name, "", 0, true});
   }
   control_.who = "control";
@@ -180,14 +181,14 @@ Result<void> LocalCluster::Supervisor::begin() {
 Result<void> LocalCluster::Supervisor::make_node(std::uint32_t index) {
   auto keys = net::CurveKeys::generate();
   if (!keys) return keys.error();
-  AgentConfig config;
+  os::AgentConfig config;
   config.node = NodeId::random();
   config.name = options_.join.empty() ? "node-" + std::to_string(index)
                                       : "node-" + config.node.str().substr(0, 6);
-  static_cast<NodeOffer&>(config) = static_cast<const NodeOffer&>(options_);
+  static_cast<os::NodeOffer&>(config) = static_cast<const os::NodeOffer&>(options_);
   config.without_slots = options_.without_slots;
   config.keys = std::move(*keys);
-  config.listen = options_.listen.empty() ? kListenHere : options_.listen;
+  config.listen = options_.listen.empty() ? os::kListenHere : options_.listen;
   config.together = options_.nodes;
   config.beside_control = options_.join.empty();
   config.embedded = options_.embedded;
@@ -214,7 +215,7 @@ Result<void> LocalCluster::Supervisor::make_control() {
   }
   control_config_.listen = !options_.control_listen.empty() ? options_.control_listen
                            : !options_.listen.empty()       ? options_.listen
-                                                            : kListenHere;
+                                                            : os::kListenHere;
   for (std::uint32_t i = 0; i < options_.join_tokens; ++i) {
     auto one_time = net::CurveKeys::generate();
     if (!one_time) return one_time.error();
@@ -228,8 +229,8 @@ Result<void> LocalCluster::Supervisor::join() {
   auto token = net::decode_join_token(options_.join);
   net::wipe(options_.join.data(), options_.join.size());
   if (!token) return token.error();
-  AgentConfig& node = agent_configs_.front();
-  auto listen = listen_address(options_.listen, token->door);  // before the token is spent
+  os::AgentConfig& node = agent_configs_.front();
+  auto listen = os::listen_address(options_.listen, token->door);  // before the token is spent
   if (!listen) return listen.error();
   node.listen = std::move(*listen);
   auto joined =
@@ -330,15 +331,15 @@ std::vector<Child*> LocalCluster::Supervisor::living() {
   return found;
 }
 
-Result<void> LocalCluster::Supervisor::start_child(Child& child, Role role, Duration within) {
-  auto ends = LocalSocket::pair();
+Result<void> LocalCluster::Supervisor::start_child(Child& child, os::Role role, Duration within) {
+  auto ends = os::LocalSocket::pair();
   if (!ends) return ends.error();
   sigset_t none, blocked;  // the child inherits the mask of its starting thread
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, &blocked);
-  auto pid = options_.starter
-                 ? options_.starter(role, std::move(ends->second), options_.executable)
-                 : spawn(role, std::move(ends->second), cluster_text(), options_.executable);
+  auto pid = options_.starter ? options_.starter(role, std::move(ends->second), options_.executable)
+                              : os::spawn(role, std::move(ends->second), os::cluster_text(),
+                                          options_.executable);
   pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
   if (!pid) return pid.error();
   child.pid = *pid;
@@ -358,13 +359,13 @@ void LocalCluster::Supervisor::start_control() {
     // Some may have been used, and only a store on disk is sure to know which.
     if (options_.data_folder.empty()) control_config_.join_keys.clear();
   }
-  auto started = start_child(control_, Role::control, options_.start_within);
+  auto started = start_child(control_, os::Role::control, options_.start_within);
   if (started) {
     {
       const std::lock_guard lock(mutex_);
       control_pid_ = control_.pid;
     }
-    started = send_config(control_.socket.get(), control_config_);
+    started = os::send_config(control_.socket.get(), control_config_);
     // One that is gone already is reaped, which tells more.
     if (started || started.error().code() == Code::unavailable) return;
   }
@@ -375,16 +376,16 @@ void LocalCluster::Supervisor::start_control() {
 
 void LocalCluster::Supervisor::start_agents() {
   for (std::size_t i = 0; i < agents_.size() && !over_; ++i) {
-    AgentConfig& config = agent_configs_[i];
+    os::AgentConfig& config = agent_configs_[i];
     config.control = seat_;
     agents_[i].who = "the agent of " + config.name;
-    auto started = start_child(agents_[i], Role::agent, options_.start_within);
+    auto started = start_child(agents_[i], os::Role::agent, options_.start_within);
     if (started) {
       {
         const std::lock_guard lock(mutex_);
         nodes_[i].pid = agents_[i].pid;
       }
-      started = send_config(agents_[i].socket.get(), config);
+      started = os::send_config(agents_[i].socket.get(), config);
       config.keys.secret_key.clear();  // its own from now on
       if (started || started.error().code() == Code::unavailable) continue;
     }
@@ -394,7 +395,7 @@ void LocalCluster::Supervisor::start_agents() {
 }
 
 void LocalCluster::Supervisor::on_socket(Child& child) {
-  auto ready = receive_ready(child.socket.get(), 0s, child.who);
+  auto ready = os::receive_ready(child.socket.get(), 0s, child.who);
   if (ready && ready->error.empty()) return on_serving(child, *ready);
   if (!ready && ready.error().code() == Code::unavailable) {
     // It ended: its status says how. Its pidfd follows within the time that an exit takes.
@@ -408,7 +409,7 @@ void LocalCluster::Supervisor::on_socket(Child& child) {
   on_end(child, "cannot serve: " + why);
 }
 
-void LocalCluster::Supervisor::on_serving(Child& child, const Ready& ready) {
+void LocalCluster::Supervisor::on_serving(Child& child, const os::Ready& ready) {
   child.state = Child::State::serving;
   child.since = steady_now();
   if (!is_control(child)) {
@@ -538,7 +539,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(LocalClusterOptions op
 ClusterId LocalCluster::id() const noexcept {
   return supervisor_->id();
 }
-ControlEndpoint LocalCluster::control() const {
+os::ControlEndpoint LocalCluster::control() const {
   return supervisor_->seat();
 }
 pid_t LocalCluster::control_pid() const {
@@ -551,4 +552,4 @@ std::vector<LocalNode> LocalCluster::nodes() const {
   return supervisor_->nodes();
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::boot

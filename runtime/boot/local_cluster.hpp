@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::boot {
 
 /// Something that people should know.
 struct ClusterEvent {
@@ -35,7 +35,7 @@ struct ClusterEvent {
 };
 
 /// The offer is that of each node; without `memory` they divide the usual share of the machine's.
-struct LocalClusterOptions : NodeOffer {
+struct LocalClusterOptions : os::NodeOffer {
   std::uint32_t nodes = 1;     ///< 1 to kMaxAdmitted
   bool without_slots = false;  ///< they run nothing: a driver's door to a cluster that it joins
 
@@ -45,7 +45,7 @@ struct LocalClusterOptions : NodeOffer {
   /// given the address by which this machine reaches control.
   std::string listen;
   std::string control_listen;  ///< of control; empty: like `listen`. A port may be named here.
-  Program executable;          ///< of the children; empty: this process's own
+  os::Program executable;      ///< of the children; empty: this process's own
   bool embedded = false;       ///< as AgentConfig says
   /// How many join tokens control honours, each for one node from elsewhere, while it lives; at
   /// most kMaxJoinKeys. With the default `listen` only nodes of this host can use them.
@@ -58,7 +58,7 @@ struct LocalClusterOptions : NodeOffer {
   Duration start_within = std::chrono::seconds(10);
   Duration stop_within = std::chrono::seconds(5);  ///< then SIGKILL
   /// What starts a child; empty: spawn().
-  std::function<Result<pid_t>(Role, Fd socket, const Program&)> starter;
+  std::function<Result<pid_t>(os::Role, Fd socket, const os::Program&)> starter;
 };
 
 /// A node as the launcher knows it.
@@ -84,7 +84,7 @@ class LocalCluster {
 
   ClusterId id() const noexcept;
   /// Control's identity and door; the same for the cluster's life.
-  ControlEndpoint control() const;
+  os::ControlEndpoint control() const;
   /// Of control as it runs now; 0 between two lives, and where it was not started here.
   pid_t control_pid() const;
   /// As many as were asked for; secret.
@@ -98,4 +98,4 @@ class LocalCluster {
   std::unique_ptr<Supervisor> supervisor_;
 };
 
-}  // namespace troupe::process
+}  // namespace troupe::boot

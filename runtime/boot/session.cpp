@@ -77,9 +77,9 @@ unsigned nodes_of(const std::string& flag, std::string_view text) {
   unsigned value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || value < 1 ||
-      value > process::kMaxAdmitted)
+      value > os::kMaxAdmitted)
     bad_flag(flag, "'" + std::string(text) + "' is not a number of nodes from 1 to " +
-                       std::to_string(process::kMaxAdmitted));
+                       std::to_string(os::kMaxAdmitted));
   return value;
 }
 
@@ -142,19 +142,19 @@ void take_flags(int& argc, char** argv) {
 }  // namespace
 
 void enter(int& argc, char** argv) {
-  process::link_roles();
-  process::Inherited& inherited = process::inherited();
-  if (inherited.role == process::Role::zygote) {
+  boot::link_roles();
+  os::Inherited& inherited = os::inherited();
+  if (inherited.role == os::Role::zygote) {
     // After a fork before this line (daemon()) the agent is not the parent. The end of its socket,
     // which only it has, ends a zygote in any case.
     const auto agent = static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10));
-    if (getppid() == agent) process::die_with_parent(agent);
-    process::Forked forked = process::run_zygote(std::move(inherited.socket));
+    if (getppid() == agent) os::die_with_parent(agent);
+    os::Forked forked = os::run_zygote(std::move(inherited.socket));
     client::run_worker(std::move(forked.socket), forked.token);
   }
-  if (inherited.role == process::Role::worker) {
+  if (inherited.role == os::Role::worker) {
     char* end = nullptr;
-    process::die_with_parent(static_cast<pid_t>(std::strtol(inherited.text.c_str(), &end, 10)));
+    os::die_with_parent(static_cast<pid_t>(std::strtol(inherited.text.c_str(), &end, 10)));
     client::run_worker(std::move(inherited.socket),
                        *end == ',' ? std::strtoull(end + 1, nullptr, 10) : 0);
   }
@@ -167,8 +167,8 @@ void enter(int& argc, char** argv) {
 namespace {
 
 /// What each node of an own cluster has.
-process::NodeOffer offer_of(const SessionOptions& options) {
-  process::NodeOffer offer;
+os::NodeOffer offer_of(const SessionOptions& options) {
+  os::NodeOffer offer;
   offer.cpus = options.cpus;
   offer.gpus = options.gpus;
   offer.memory = options.memory;
@@ -192,7 +192,7 @@ struct Session::State {
   const ProcessMark mark;
   pid_t agent = 0;  ///< of a private one-node cluster
   Fd agent_pidfd;
-  std::unique_ptr<process::LocalCluster> cluster;  ///< a private one of several nodes
+  std::unique_ptr<boot::LocalCluster> cluster;  ///< a private one of several nodes
   std::unique_ptr<client::ClientEngine> engine;
   const int throwing = std::uncaught_exceptions();
 
@@ -225,21 +225,21 @@ void Session::State::attach(Fd socket, wire::Hello hello) {
 
 void Session::State::start_node(const SessionOptions& options) {
   if (options.memory.count != 0) objectstore::check_arena(options.memory, 1).value();
-  auto ends = process::LocalSocket::pair().value();
-  const std::string offer = process::offer_text(offer_of(options)).value();
-  agent = process::spawn(process::Role::agent, std::move(ends.second), offer).value();
+  auto ends = os::LocalSocket::pair().value();
+  const std::string offer = os::offer_text(offer_of(options)).value();
+  agent = os::spawn(os::Role::agent, std::move(ends.second), offer).value();
   agent_pidfd = make_fd(static_cast<int>(syscall(SYS_pidfd_open, agent, 0)));
   attach(std::move(ends.first), {});
 }
 
 void Session::State::start_cluster(const SessionOptions& options) {
-  process::LocalClusterOptions wanted;
-  static_cast<process::NodeOffer&>(wanted) = offer_of(options);
+  boot::LocalClusterOptions wanted;
+  static_cast<os::NodeOffer&>(wanted) = offer_of(options);
   wanted.nodes = options.nodes;
   wanted.embedded = true;
-  wanted.on_event = [](const process::ClusterEvent& event) { log_line("%s", event.text.c_str()); };
-  cluster = process::LocalCluster::start(std::move(wanted)).value();
-  auto visitor = process::knock(cluster->nodes().front().socket_name);
+  wanted.on_event = [](const boot::ClusterEvent& event) { log_line("%s", event.text.c_str()); };
+  cluster = boot::LocalCluster::start(std::move(wanted)).value();
+  auto visitor = os::knock(cluster->nodes().front().socket_name);
   attach(std::move(visitor.value().socket), {});
 }
 
@@ -252,14 +252,14 @@ namespace {
 
 /// What a driver says of its program, so that other nodes can run it.
 wire::Hello introduce(const std::string& source) {
-  auto program = process::own_program();
+  auto program = os::own_program();
   if (!program) cannot_join(source, program.error());
   wire::Hello hello;
   hello.program = std::move(program->path);
   hello.arguments = std::move(program->arguments);
   hello.libraries = std::move(program->libraries);
   hello.job_name = std::move(program->name);
-  const process::SignalState& signals = process::inherited_signals();
+  const os::SignalState& signals = os::inherited_signals();
   hello.ignored_signals = signals.ignored;
   hello.blocked_signals = signals.blocked;
   return hello;
@@ -271,14 +271,14 @@ wire::Hello introduce(const std::string& source) {
 /// ends with the session.
 void Session::State::join_by_token(std::string token, const std::string& source) {
   wire::Hello hello = introduce(source);
-  process::LocalClusterOptions wanted;
+  boot::LocalClusterOptions wanted;
   wanted.without_slots = true;
   wanted.join = std::move(token);
-  auto started = process::LocalCluster::start(std::move(wanted));
+  auto started = boot::LocalCluster::start(std::move(wanted));
   if (!started) cannot_join(source, started.error());
   cluster = std::move(*started);
-  const process::LocalNode node = cluster->nodes().front();
-  auto visitor = process::knock(node.socket_name);
+  const boot::LocalNode node = cluster->nodes().front();
+  auto visitor = os::knock(node.socket_name);
   if (!visitor) cannot_join(source, visitor.error());
   attach(std::move(visitor->socket), std::move(hello));
   log_line("joined cluster %s as %s, which runs nothing itself (%s)",
@@ -287,10 +287,10 @@ void Session::State::join_by_token(std::string token, const std::string& source)
 
 void Session::State::join(const std::string& address, const std::string& source) {
   const auto cannot = [&](const Error& error) { cannot_join(source, error); };
-  auto file = process::read_cluster_file(address);
+  auto file = os::read_cluster_file(address);
   if (!file) cannot(file.error());
   wire::Hello hello = introduce(source);
-  auto visitor = process::knock(file->socket_name);
+  auto visitor = os::knock(file->socket_name);
   if (!visitor && visitor.error().code() == Code::unavailable)
     cannot(Error(Code::unavailable,
                  "nobody answers for the cluster of " + address + " (" + visitor.error().message() +
@@ -346,7 +346,7 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
                           "cpus, memory, gpus, resources and labels are those of nodes that a "
                           "program starts, and this one joins a cluster that runs (" +
                               source + "): give one or the other");
-  process::raise_file_limit();
+  os::raise_file_limit();
   if (net::is_join_token(options.address))
     state_->join_by_token(options.address, source);
   else if (!options.address.empty())

@@ -9,22 +9,23 @@
 #include <csignal>
 #include <utility>
 
-namespace troupe::process {
+namespace troupe::boot {
 namespace {
 
 /// Runs when the library is loaded, before any constructor of the program's own.
 __attribute__((constructor)) void take_role() {
-  Inherited& mine = inherited();
-  if (mine.role == Role::driver) return;
+  os::Inherited& mine = os::inherited();
+  if (mine.role == os::Role::driver) return;
   fill_standard_descriptors();
-  if (mine.role == Role::zygote || mine.role == Role::worker) {
-    adopt_orphans();
-    apply_signals(mine.signals);
+  if (mine.role == os::Role::zygote || mine.role == os::Role::worker) {
+    os::adopt_orphans();
+    os::apply_signals(mine.signals);
   }
-  if (mine.role != Role::agent && mine.role != Role::control) return;
+  if (mine.role != os::Role::agent && mine.role != os::Role::control) return;
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of who writes it
-  if (const pid_t launcher = launcher_in(mine.text); launcher != 0) die_with_parent(launcher);
-  if (mine.role == Role::agent) agent::run_agent(std::move(mine.socket), mine.text);
+  if (const pid_t launcher = os::launcher_in(mine.text); launcher != 0)
+    os::die_with_parent(launcher);
+  if (mine.role == os::Role::agent) agent::run_agent(std::move(mine.socket), mine.text);
   control::run_control(std::move(mine.socket), mine.text);
 }
 
@@ -32,4 +33,4 @@ __attribute__((constructor)) void take_role() {
 
 void link_roles() noexcept {}
 
-}  // namespace troupe::process
+}  // namespace troupe::boot

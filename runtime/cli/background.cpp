@@ -135,7 +135,7 @@ void end_launcher(const Target& target) {
   };
   const Fd launcher(static_cast<int>(syscall(SYS_pidfd_open, target.file.launcher, 0)));
   // The number may have been given to another process: looked at again behind the pidfd.
-  if (!launcher || !process::is_launched(target.file)) {
+  if (!launcher || !os::is_launched(target.file)) {
     unlink(target.path.c_str());
     throw Failure{Exit::unreachable,
                   Error(Code::unavailable, "the cluster of " + target.path + " has ended already")};
@@ -153,7 +153,7 @@ void end_launcher(const Target& target) {
 
 Exit start(const UpRequest& wanted) {
   UpRequest request = wanted;
-  auto folder = process::make_cluster_folder();
+  auto folder = os::make_cluster_folder();
   if (!folder) throw Failure{Exit::refused, folder.error()};
   request.log = *folder + "/launcher-" + std::to_string(getpid()) + ".log";
   make_log(request.log);
@@ -195,7 +195,7 @@ Exit start(const UpRequest& wanted) {
 Exit stop(const Request& request, bool all) {
   std::vector<Target> targets;
   if (all)
-    for (auto& found : process::running_clusters())
+    for (auto& found : os::running_clusters())
       targets.push_back({std::move(found.path), std::move(found.file)});
   else
     targets.push_back(find_cluster(request));

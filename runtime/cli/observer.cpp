@@ -23,15 +23,15 @@ Error gone() {
 
 Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
   for (;;) {
-    const process::Received received = socket_.receive(*packet_);
-    if (received.kind == process::Received::Kind::packet) {
+    const os::Received received = socket_.receive(*packet_);
+    if (received.kind == os::Received::Kind::packet) {
       auto decoded = wire::decode_node(BlobView(packet_->data(), received.size));
       if (!decoded) return decoded.error();
       if (const auto* shutdown = std::get_if<wire::Shutdown>(&decoded->message))
         return Error(Code::unavailable, "the node's agent refused: " + shutdown->why);
       return std::move(*decoded);
     }
-    if (received.kind == process::Received::Kind::closed) return gone();
+    if (received.kind == os::Received::Kind::closed) return gone();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
         std::max<Duration>(until - steady_now(), Duration(0)));
     pollfd entry{socket_.fd(), POLLIN, 0};
@@ -42,11 +42,11 @@ Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
 }
 
 Result<Observer> Observer::connect(const std::string& socket_name, Duration limit) {
-  auto visitor = process::knock(socket_name);
+  auto visitor = os::knock(socket_name);
   if (!visitor) return visitor.error();
   Observer observer;
-  observer.socket_ = process::LocalSocket(std::move(visitor->socket));
-  observer.packet_ = std::make_unique<std::array<std::byte, process::kMaxPacket>>();
+  observer.socket_ = os::LocalSocket(std::move(visitor->socket));
+  observer.packet_ = std::make_unique<std::array<std::byte, os::kMaxPacket>>();
   wire::Hello hello;
   hello.protocol = kProtocolVersion;
   hello.build = TROUPE_VERSION_TEXT;

@@ -37,8 +37,8 @@ class Observer {
   Result<wire::Decoded<wire::NodeMessage>> next(Time until);
   Result<Blob> ask(wire::Inquire question, BlobView payload, Time until);
   Result<control::FromControl> ask_control(const control::ToControl& question, Time until);
-  process::LocalSocket socket_;
-  std::unique_ptr<std::array<std::byte, process::kMaxPacket>> packet_;
+  os::LocalSocket socket_;
+  std::unique_ptr<std::array<std::byte, os::kMaxPacket>> packet_;
   std::string node_name_;
   std::uint64_t request_ = 0;
 };

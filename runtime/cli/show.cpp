@@ -316,7 +316,7 @@ Exit status(const Request& request, bool verbose) {
   const auto running = std::count_if(jobs.begin(), jobs.end(), [](const control::JobRecord& job) {
     return job.state == control::JobState::running;
   });
-  const process::ClusterFile& file = asked.target.file;
+  const os::ClusterFile& file = asked.target.file;
   if (request.json) {
     print({{"cluster", file.cluster.str()},
            {"file", asked.target.path},

@@ -34,12 +34,11 @@ Target find_cluster(const Request& request) {
         Code::invalid_argument,
         "a join token lets a node or a program in; to look at a cluster, ask on a "
         "host where a node of it runs");
-  if (!path.empty()) return {path, process::read_cluster_file(path).value()};
-  auto running = process::running_clusters();
+  if (!path.empty()) return {path, os::read_cluster_file(path).value()};
+  auto running = os::running_clusters();
   if (running.empty())
     throw Unavailable(Code::unavailable,
-                      "no cluster of yours runs on this host (none in " +
-                          process::cluster_folder() +
+                      "no cluster of yours runs on this host (none in " + os::cluster_folder() +
                           "): start one with 'troupe up --nodes 2', or give --address FILE");
   std::set<ClusterId> clusters;  // a node that joined on this host has a file of its own
   for (const auto& found : running) clusters.insert(found.file.cluster);
@@ -54,7 +53,7 @@ Exit run_program(const Request& request, const std::vector<std::string>& command
   if (request.address.empty() && variable != nullptr && net::is_join_token(variable))
     become(command, variable);  // the program itself brings a node without slots
   const Target target = find_cluster(request);
-  if (auto visitor = process::knock(target.file.socket_name); !visitor)
+  if (auto visitor = os::knock(target.file.socket_name); !visitor)
     throw Error(visitor.error().code(),
                 "the cluster of " + target.path + " does not answer: " + visitor.error().message());
   become(command, target.path);

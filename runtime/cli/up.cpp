@@ -54,7 +54,7 @@ std::string line_of_stdin() {
 }
 
 /// "ADDRESS" or "ADDRESS:PORT"; the port is control's, since the agents' are told by control.
-void listen_at(const std::string& text, process::LocalClusterOptions& options) {
+void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
   const auto colon = text.find(':');
   const std::string address = text.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
@@ -82,8 +82,8 @@ void check_folder(const std::string& path) {
                             "control's records, which is made if it is missing");
 }
 
-process::LocalClusterOptions options_of(const UpRequest& request) {
-  process::LocalClusterOptions options;
+boot::LocalClusterOptions options_of(const UpRequest& request) {
+  boot::LocalClusterOptions options;
   options.nodes = request.nodes;
   options.cpus = request.cpus;
   options.gpus = request.gpus;
@@ -103,9 +103,9 @@ process::LocalClusterOptions options_of(const UpRequest& request) {
   return options;
 }
 
-process::ClusterFile file_of(const process::LocalCluster& cluster) {
+os::ClusterFile file_of(const boot::LocalCluster& cluster) {
   const auto nodes = cluster.nodes();
-  process::ClusterFile file;
+  os::ClusterFile file;
   file.cluster = cluster.id();
   file.version = TROUPE_VERSION_TEXT;
   file.protocol = kProtocolVersion;
@@ -115,11 +115,11 @@ process::ClusterFile file_of(const process::LocalCluster& cluster) {
   file.control_door = cluster.control().door;
   file.nodes = static_cast<std::uint32_t>(nodes.size());
   file.launcher = getpid();
-  file.launched = process::start_of(getpid());
+  file.launched = os::start_of(getpid());
   return file;
 }
 
-json document_of(const process::LocalCluster& cluster, const std::string& path) {
+json document_of(const boot::LocalCluster& cluster, const std::string& path) {
   json nodes = json::array();
   for (const auto& node : cluster.nodes())
     nodes.push_back(
@@ -133,12 +133,12 @@ json document_of(const process::LocalCluster& cluster, const std::string& path) 
 }
 
 /// A node that joined has a file of its own beside the head's.
-std::string default_file(const UpRequest& request, const process::LocalCluster& cluster) {
-  return process::default_cluster_file(cluster.id(),
-                                       request.join.empty() ? "" : cluster.nodes().front().name);
+std::string default_file(const UpRequest& request, const boot::LocalCluster& cluster) {
+  return os::default_cluster_file(cluster.id(),
+                                  request.join.empty() ? "" : cluster.nodes().front().name);
 }
 
-void announce(const UpRequest& request, const process::LocalCluster& cluster,
+void announce(const UpRequest& request, const boot::LocalCluster& cluster,
               const std::string& path) {
   if (request.json || request.tell >= 0) {
     const std::string text = document_of(cluster, path).dump(request.tell >= 0 ? -1 : 2) + "\n";
@@ -157,12 +157,12 @@ void announce(const UpRequest& request, const process::LocalCluster& cluster,
 /// The cluster's file, for as long as the cluster lives.
 class Posted {
  public:
-  Posted(std::string path, const process::ClusterFile& file) : path_(std::move(path)) {
-    process::write_cluster_file(path_, file).value();
+  Posted(std::string path, const os::ClusterFile& file) : path_(std::move(path)) {
+    os::write_cluster_file(path_, file).value();
   }
   ~Posted() {
     unlink(path_.c_str());
-    rmdir(process::cluster_folder().c_str());  // fails unless it is empty
+    rmdir(os::cluster_folder().c_str());  // fails unless it is empty
   }
   Posted(const Posted&) = delete;
   Posted& operator=(const Posted&) = delete;
@@ -176,9 +176,9 @@ struct Watch {
   Fd lost{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<std::uint32_t> alive{0};
 
-  void on_event(const process::ClusterEvent& event) {
+  void on_event(const boot::ClusterEvent& event) {
     std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
-    if (event.kind != process::ClusterEvent::Kind::agent_died || --alive != 0) return;
+    if (event.kind != boot::ClusterEvent::Kind::agent_died || --alive != 0) return;
     const std::uint64_t one = 1;
     (void)!write(lost.get(), &one, sizeof one);
   }
@@ -207,12 +207,12 @@ Exit up(const UpRequest& request) {
   const Fd signals = end_signals();
   auto options = options_of(request);
   if (request.file.empty())
-    if (auto folder = process::make_cluster_folder(); !folder)
+    if (auto folder = os::make_cluster_folder(); !folder)
       throw Failure{Exit::refused, folder.error()};
   Watch watch;
   watch.alive = request.nodes;
-  options.on_event = [&](const process::ClusterEvent& event) { watch.on_event(event); };
-  auto cluster = process::LocalCluster::start(std::move(options)).value();
+  options.on_event = [&](const boot::ClusterEvent& event) { watch.on_event(event); };
+  auto cluster = boot::LocalCluster::start(std::move(options)).value();
   const std::string path = request.file.empty() ? default_file(request, *cluster) : request.file;
   const Posted posted(path, file_of(*cluster));
   announce(request, *cluster, path);

@@ -101,7 +101,7 @@ Exit run_program(const Request& request, const std::vector<std::string>& command
 
 struct Target {
   std::string path;
-  process::ClusterFile file;
+  os::ClusterFile file;
 };
 /// The cluster that the request means. Throws Unavailable (there is none), or what reading its
 /// file throws.

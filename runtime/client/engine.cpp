@@ -94,7 +94,7 @@ ClientEngine::ClientEngine(Start start)
     : kind_(start.kind),
       lineage_(static_cast<Lineage::Out&>(*this),
                wire::lineage_limit(start.kind == wire::ProcessKind::driver)) {
-  socket_ = process::LocalSocket(std::move(start.socket));
+  socket_ = os::LocalSocket(std::move(start.socket));
   try {
     begin(start);
   } catch (const Error& error) {
@@ -138,7 +138,7 @@ ClientEngine::~ClientEngine() {
 void ClientEngine::say_hello(const Start& start) {
   wire::Hello hello = start.hello;
   hello.protocol = kProtocolVersion;
-  hello.build = process::executable_build_id();
+  hello.build = engine::executable_build_id();
   hello.kind = start.kind;
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;
@@ -148,10 +148,10 @@ void ClientEngine::say_hello(const Start& start) {
   const Time deadline = steady_now() + kAgentAnswers;
   while (!objects_ || !store_) {
     auto received = socket_.receive(frame_);
-    if (received.kind == process::Received::Kind::closed)
+    if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
                         "the node's agent closed the connection before it answered");
-    if (received.kind == process::Received::Kind::empty) {
+    if (received.kind == os::Received::Kind::empty) {
       pollfd entry{socket_.fd(), POLLIN, 0};
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_now());
@@ -214,8 +214,8 @@ void ClientEngine::await_end_of_job() {
   const Time deadline = steady_now() + kJobEnds;
   for (;;) {
     const auto received = socket_.receive(frame_);
-    if (received.kind == process::Received::Kind::closed) return;
-    if (received.kind == process::Received::Kind::packet) continue;
+    if (received.kind == os::Received::Kind::closed) return;
+    if (received.kind == os::Received::Kind::packet) continue;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now());
     pollfd entry{socket_.fd(), POLLIN, 0};
     if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) return;
@@ -669,7 +669,7 @@ std::vector<int> ClientEngine::gpu_ids() {
 
 wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& to, Blob& payload) {
   wire::Call message;
-  message.function = process::Registry::instance().key_of(call.callable);
+  message.function = engine::Registry::instance().key_of(call.callable);
   message.arguments.reserve(call.arguments.size());
   for (const auto& argument : call.arguments) {
     if (argument.object) {

@@ -462,7 +462,7 @@ class ClientEngine final : public detail::Engine,
   EngineLock lock_;
   std::atomic<Entry*> released_{
       nullptr};  ///< entries whose last handle is gone, waiting for the lock
-  process::LocalSocket socket_;
+  os::LocalSocket socket_;
   ring::Doorbell bell_;
   ring::Channel agent_;
   std::uint32_t agent_slot_ = 0;

@@ -76,7 +76,7 @@ bool ClientEngine::tell_call(Spec& spec) {
   const detail::Call& call = task.call;
   wire::KeptCall message;
   message.number = process_ << kCountBits | (lineage_cache_ + 1);
-  message.call.function = process::Registry::instance().key_of(call.callable);
+  message.call.function = engine::Registry::instance().key_of(call.callable);
   message.call.attempt = task.attempt;
   message.call.results = static_cast<std::uint32_t>(spec.results.size());
   message.call.arguments.resize(call.arguments.size());
@@ -133,7 +133,7 @@ void ClientEngine::forgotten(std::uint64_t number) {
 void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
   std::vector<ObjectId> ids;
   std::vector<Spec::Input> made;
-  const detail::Callable* callable = process::Registry::instance().find(message.call.function);
+  const detail::Callable* callable = engine::Registry::instance().find(message.call.function);
   bool possible = callable != nullptr && lineage_.numbered(message.number) == nullptr;
   wire::each_id(message, [&](ObjectId id, std::size_t position, bool is_made) {
     if (!is_made) return ids.push_back(id);

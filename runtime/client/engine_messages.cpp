@@ -59,8 +59,8 @@ Time ClientEngine::drain(Time now) {
 void ClientEngine::drain_socket() {
   for (;;) {
     auto received = socket_.receive(frame_);
-    if (received.kind == process::Received::Kind::empty) return;
-    if (received.kind == process::Received::Kind::closed) {
+    if (received.kind == os::Received::Kind::empty) return;
+    if (received.kind == os::Received::Kind::closed) {
       drain_agent(steady_now());  // it may have said why
       agent_gone("the node's agent has died");
       return;
@@ -292,10 +292,10 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   ErrorInfo info;
   info.code = Code::worker_died;
   info.outcome = Outcome::unknown;
-  const bool is_lost = process::is_out_of_reach(message.reason);
+  const bool is_lost = os::is_out_of_reach(message.reason);
   info.message =
       (is_lost ? "the process that ran it is " : "the process that ran it died: ") + message.reason;
-  if (process::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
+  if (os::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
   if (!peer.remote) info.origin.node = node_name_;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {
@@ -306,8 +306,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   }
   const Error error(info);
   if (!peer.dead)
-    tasks_.worker_died(message.peer, started, error, process::is_end_of_process(message.reason),
-                       now);
+    tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
   std::erase_if(incoming_, [&](const std::shared_ptr<Incoming>& call) {
     if (call->from != message.peer) return false;

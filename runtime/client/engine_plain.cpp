@@ -19,7 +19,7 @@ constexpr std::uint32_t kSendsPerLook = 16;
 const wire::FunctionKey& ClientEngine::key_of(const detail::Callable* callable) {
   auto& [known, key] = keys_[(reinterpret_cast<std::uintptr_t>(callable) / 64) % keys_.size()];
   if (known != callable) {
-    key = process::Registry::instance().key_of(callable);
+    key = engine::Registry::instance().key_of(callable);
     known = callable;
   }
   return key;

@@ -108,8 +108,7 @@ Error located_here(const ClientEngine& engine, const Error& error, const char* f
   info.origin.pid = ::getpid();
   if (info.origin.function.empty()) info.origin.function = function;
   info.origin.attempt = static_cast<int>(attempt);
-  if (info.code == Code::task_failed && !has_stack(info))
-    info.remote_stack = process::thrown_stack();
+  if (info.code == Code::task_failed && !has_stack(info)) info.remote_stack = os::thrown_stack();
   return Error(std::move(info));
 }
 
@@ -123,7 +122,7 @@ void InPlaceRuns::run(Task& task) noexcept {
   const detail::Callable& callable = *task.call.callable;
   const auto results = std::make_shared<Results>(engine_, callable);
   const std::shared_ptr<detail::ResultSink> sink = results;
-  const process::NoteThrows noting;
+  const os::NoteThrows noting;
   Arguments arguments;
   try {
     open(engine_, task.call, arguments);

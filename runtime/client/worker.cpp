@@ -200,7 +200,7 @@ class Worker {
 
   const detail::Callable* lookup(const wire::FunctionKey& key) {
     if (last_ != nullptr && key == last_key_) return last_;
-    const detail::Callable* callable = process::Registry::instance().find(key);
+    const detail::Callable* callable = engine::Registry::instance().find(key);
     if (callable == nullptr)
       throw InvalidArgument(
           Code::invalid_argument,
@@ -225,7 +225,7 @@ class Worker {
     lifetime_ = order.start.lifetime;
     restarted_ = order.start.restarted;
     const char* name = "constructor";
-    const process::NoteThrows noting;
+    const os::NoteThrows noting;
     try {
       class_ = lookup(order.start.creation.function);
       name = class_->name;
@@ -258,7 +258,7 @@ class Worker {
     Replier* sink = nullptr;
     bool deferred = false;
     std::optional<Duration> waited;  // before it ran
-    const process::NoteThrows noting;
+    const os::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
       sink = next_replier(call, callable->results);

@@ -21,14 +21,14 @@ std::int64_t wall_nanoseconds() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-ServerOptions options_of(process::ControlConfig config) {
+ServerOptions options_of(os::ControlConfig config) {
   ServerOptions options;
   options.cluster = config.cluster;
   options.node = config.node;
   options.keys = std::move(config.keys);
   options.listen = config.listen;
   options.data_folder = config.data_folder;
-  for (const process::Admitted& node : config.admitted) {
+  for (const os::Admitted& node : config.admitted) {
     options.admitted.push_back({.node = node.node, .key = node.key, .door = {}});
     options.service.expected.push_back(node.node);
   }
@@ -42,7 +42,7 @@ ServerOptions options_of(process::ControlConfig config) {
 }
 
 [[noreturn]] void fail(int launcher, const Error& error) {
-  (void)process::send_ready(launcher, {.door = {}, .error = error.message()});
+  (void)os::send_ready(launcher, {.door = {}, .error = error.message()});
   _exit(1);
 }
 
@@ -51,15 +51,15 @@ ServerOptions options_of(process::ControlConfig config) {
 void run_control(Fd launcher, const std::string&) {
   prctl(PR_SET_NAME, "troupe-control");
   prctl(PR_SET_DUMPABLE, 0);
-  process::raise_file_limit();   // some five for each node
+  os::raise_file_limit();        // some five for each node
   std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
   std::signal(SIGPIPE, SIG_IGN);
-  auto config = process::receive_control_config(launcher.get(), 10s);
+  auto config = os::receive_control_config(launcher.get(), 10s);
   if (!config) fail(launcher.get(), config.error());
   auto server = Server::open(options_of(std::move(*config)));
   if (!server) fail(launcher.get(), server.error());
-  const process::Ready ready{.door = (*server)->door(), .error = {}};
-  if (!process::send_ready(launcher.get(), ready)) _exit(1);
+  const os::Ready ready{.door = (*server)->door(), .error = {}};
+  if (!os::send_ready(launcher.get(), ready)) _exit(1);
   const Result<void> end = (*server)->run(launcher.get());
   if (!end) log_line("control ends: %s", end.error().message().c_str());
   server->reset();  // before the exit, which runs no destructor of the program's own

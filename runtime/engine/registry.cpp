@@ -5,7 +5,7 @@
 #include <link.h>
 #include <cstring>
 
-namespace troupe::process {
+namespace troupe::engine {
 namespace {
 
 std::uint64_t fold(const unsigned char* bytes, std::size_t size) {
@@ -128,10 +128,10 @@ std::string executable_build_id() {
   return text.empty() ? "none" : text;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::engine
 
 namespace troupe::detail {
 void register_callable(const Callable* callable) {
-  process::Registry::instance().add(callable);
+  engine::Registry::instance().add(callable);
 }
 }  // namespace troupe::detail

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace troupe::process {
+namespace troupe::engine {
 
 class Registry {
  public:
@@ -40,4 +40,4 @@ class Registry {
 /// Hex build-id of the executable, or a hash of its path and size when the linker wrote none.
 std::string executable_build_id();
 
-}  // namespace troupe::process
+}  // namespace troupe::engine

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 using nlohmann::json;
@@ -235,4 +235,4 @@ std::vector<FoundCluster> running_clusters() {
   return found;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

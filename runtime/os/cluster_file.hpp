@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 struct ClusterFile {
   ClusterId cluster;
@@ -57,4 +57,4 @@ struct FoundCluster {
 };
 std::vector<FoundCluster> running_clusters();
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 using nlohmann::json;
@@ -358,4 +358,4 @@ std::uint64_t file_limit() noexcept {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// Who control is and where it can be reached.
 struct ControlEndpoint {
@@ -109,4 +109,4 @@ void raise_file_limit() noexcept;
 /// How many files this process may have open.
 std::uint64_t file_limit() noexcept;
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr std::string_view kScheme = "tcp://";
@@ -66,4 +66,4 @@ Result<std::string> listen_address(const std::string& wanted, const std::string&
                    ", or give it an address of this machine that the other nodes reach");
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

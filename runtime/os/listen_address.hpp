@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// The door of a node that joins the cluster whose control is at `control_door`; any free port.
 /// With `wanted` empty it is the address of this machine from which packets go to control, so
@@ -18,4 +18,4 @@ Result<std::string> listen_address(const std::string& wanted, const std::string&
 /// The same without another host: the loopback address.
 inline constexpr const char* kListenHere = "tcp://127.0.0.1:*";
 
-}  // namespace troupe::process
+}  // namespace troupe::os

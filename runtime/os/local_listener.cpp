@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr std::size_t kMaxNameSize = 100;
@@ -133,4 +133,4 @@ Result<Visitor> knock(const std::string& name) {
   return visitor;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

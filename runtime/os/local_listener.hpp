@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// The name of a node's door; at most 100 bytes.
 std::string door_name(ClusterId cluster, NodeId node);
@@ -70,4 +70,4 @@ Fd life_of_peer(int socket);
 /// Unavailable (nobody listens there); InvalidArgument (another user does, or it is no name).
 Result<Visitor> knock(const std::string& name);
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace troupe::process {
+namespace troupe::os {
 
 Result<std::pair<Fd, Fd>> LocalSocket::pair() {
   int ends[2];
@@ -115,4 +115,4 @@ Received LocalSocket::receive(std::span<std::byte> buffer) {
   return received;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 inline constexpr std::size_t kMaxPacket = 32 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 4;
@@ -63,4 +63,4 @@ class LocalSocket {
   std::deque<Queued> queue_;
 };
 
-}  // namespace troupe::process
+}  // namespace troupe::os

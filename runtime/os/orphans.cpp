@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 /// The parent of a process, by what /proc says; 0: there is none.
@@ -68,4 +68,4 @@ std::size_t end_orphans(const std::function<bool(pid_t)>& is_own) {
   return left;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

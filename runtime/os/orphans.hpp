@@ -14,7 +14,7 @@
 #include <functional>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// From now on descendants whose parents have ended become children of this process.
 void adopt_orphans() noexcept;
@@ -26,4 +26,4 @@ std::vector<pid_t> children_of_this_process();
 /// to end; as they do, their own children may come in their place.
 std::size_t end_orphans(const std::function<bool(pid_t)>& is_own);
 
-}  // namespace troupe::process
+}  // namespace troupe::os

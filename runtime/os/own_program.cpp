@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr std::size_t kMaxLibraries = 64;
@@ -94,4 +94,4 @@ Result<OwnProgram> own_program() {
   return program;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

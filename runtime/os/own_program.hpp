@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 struct OwnProgram {
   std::string path;                    ///< absolute
@@ -27,4 +27,4 @@ Result<OwnProgram> own_program();
 /// This process's arguments as the kernel has them; never empty.
 std::vector<std::string> own_arguments();
 
-}  // namespace troupe::process
+}  // namespace troupe::os

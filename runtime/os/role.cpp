@@ -20,7 +20,7 @@
 
 extern char** environ;
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr const char* kVariable = "TROUPE_ROLE";
@@ -216,4 +216,4 @@ int count_threads() {
   return count;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

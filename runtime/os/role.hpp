@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 enum class Role { driver, agent, control, zygote, worker };
 
@@ -75,4 +75,4 @@ bool is_out_of_reach(const std::string& reason) noexcept;
 /// Threads of this process right now.
 int count_threads();
 
-}  // namespace troupe::process
+}  // namespace troupe::os

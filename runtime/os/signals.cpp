@@ -5,7 +5,7 @@
 #include <charconv>
 #include <iterator>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr int kLast = 64;
@@ -86,4 +86,4 @@ void ForkerSignals::restore() const noexcept {
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

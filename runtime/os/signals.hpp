@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// Bit n - 1 stands for signal n.
 struct SignalState {
@@ -52,4 +52,4 @@ class ForkerSignals {
   sigset_t children_{};
 };
 
-}  // namespace troupe::process
+}  // namespace troupe::os

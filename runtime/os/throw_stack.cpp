@@ -32,7 +32,7 @@ void troupe_note_throw(void* object, void* type, void (*destroy)(void*)) {
   std::abort();  // never reached
 }
 
-namespace troupe::process {
+namespace troupe::os {
 
 NoteThrows::NoteThrows() noexcept {
   if (t_noting++ == 0) t_count = 0;
@@ -58,4 +58,4 @@ std::string thrown_stack() {
   return text;
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

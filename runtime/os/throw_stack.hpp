@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace troupe::process {
+namespace troupe::os {
 
 /// While it lives, throws of this thread are noted (about 2 us each).
 class NoteThrows {
@@ -24,4 +24,4 @@ class NoteThrows {
 /// noted.
 std::string thrown_stack();
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -18,7 +18,7 @@
 #include <map>
 #include <set>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 struct ForkOrder {
@@ -193,4 +193,4 @@ Forked run_zygote(Fd fd) {
   return Zygote(std::move(fd)).run();
 }
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -20,7 +20,7 @@
 #include <deque>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 
 inline constexpr std::size_t kOrdersUnderWay = 64;  ///< of one zygote, not answered yet
 
@@ -72,4 +72,4 @@ struct Forked {
 };
 Forked run_zygote(Fd socket);
 
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -55,14 +55,14 @@ struct Node final : Programs::Out {
   void described(JobId job, const Result<Programs::Files>& result) override {
     files.emplace(job, result);
   }
-  void program(JobId job, const Result<process::Program>& result) override {
+  void program(JobId job, const Result<os::Program>& result) override {
     ready.emplace(job, result);
   }
   NodeId id;
   std::deque<Message>& wire;
   std::optional<Programs> programs;
   std::map<JobId, Result<Programs::Files>> files;
-  std::map<JobId, Result<process::Program>> ready;
+  std::map<JobId, Result<os::Program>> ready;
 };
 
 class ProgramsTest : public testing::Test {
@@ -125,7 +125,7 @@ class ProgramsTest : public testing::Test {
       ADD_FAILURE() << files.error().what();
     return job;
   }
-  Result<process::Program> want(const control::JobRecord& job) {
+  Result<os::Program> want(const control::JobRecord& job) {
     other->ready.erase(job.id);
     other->programs->want(job, now);
     EXPECT_TRUE(run_until([&] { return other->ready.count(job.id) != 0; }));
@@ -153,7 +153,7 @@ TEST_F(ProgramsTest, FilesThatLieAtTheSamePathAreUsedWhereTheyAre) {
   ASSERT_TRUE(program);
   EXPECT_EQ(program->path, program_path());
   EXPECT_EQ(program->arguments, (std::vector<std::string>{"app", "--fast"}));
-  EXPECT_EQ(program->signals, (process::SignalState{0x11000, 2})) << "as its driver began";
+  EXPECT_EQ(program->signals, (os::SignalState{0x11000, 2})) << "as its driver began";
   EXPECT_EQ(fs::read_symlink(fs::path(program->libraries) / "libown.so.1"), library_path());
   EXPECT_EQ(carried, 0);
 }

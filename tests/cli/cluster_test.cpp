@@ -67,24 +67,24 @@ TEST_F(Clusters, ABackgroundClusterIsShownAndStopped) {
 // The agent has no ring to such a process, so nothing that it would be told there may reach one.
 TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
   const json cluster = start({"--nodes", "1", "--cpus", "1"});
-  const auto file = process::read_cluster_file(cluster["file"].get<std::string>());
+  const auto file = os::read_cluster_file(cluster["file"].get<std::string>());
   ASSERT_TRUE(file) << file.error().message();
   wire::RequestLease lease;
   lease.backlog = 1;
   for (const wire::NodeMessage& request :
        std::vector<wire::NodeMessage>{lease, wire::WatchActor{}}) {
-    auto visitor = process::knock(file->socket_name);
+    auto visitor = os::knock(file->socket_name);
     ASSERT_TRUE(visitor) << visitor.error().message();
-    process::LocalSocket socket(std::move(visitor->socket));
+    os::LocalSocket socket(std::move(visitor->socket));
     wire::Hello hello;
     hello.protocol = kProtocolVersion;
     hello.kind = wire::ProcessKind::observer;
     wire::FrameWriter writer;
     ASSERT_TRUE(socket.send(writer.encode(wire::NodeMessage(hello)), {}));
     ASSERT_TRUE(socket.send(writer.encode(request), {}));
-    std::vector<std::byte> packet(process::kMaxPacket);
+    std::vector<std::byte> packet(os::kMaxPacket);
     EXPECT_TRUE(
-        eventually([&] { return socket.receive(packet).kind == process::Received::Kind::closed; }));
+        eventually([&] { return socket.receive(packet).kind == os::Received::Kind::closed; }));
   }
   EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "sum", "200"}).out, "2646700\n");
 }

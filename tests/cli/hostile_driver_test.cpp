@@ -21,7 +21,7 @@ namespace samples = wire::samples;
 /// The agents of these tests start zygotes from cli_program. Were it this program instead, each
 /// zygote would run these tests, and so on.
 const bool kIsNoZygote = [] {
-  if (process::inherited().role == process::Role::driver) return true;
+  if (os::inherited().role == os::Role::driver) return true;
   std::fprintf(stderr, "cli_test was started as a process of a cluster, and ends\n");
   _exit(98);
 }();
@@ -36,7 +36,7 @@ class HostileDriver : public Clusters {
   void begin(const std::string& nodes = "1") {
     ASSERT_TRUE(kIsNoZygote);
     cluster = start({"--nodes", nodes, "--cpus", "1"});
-    const auto file = process::read_cluster_file(cluster["file"].get<std::string>());
+    const auto file = os::read_cluster_file(cluster["file"].get<std::string>());
     ASSERT_TRUE(file) << file.error().message();
     door = file->socket_name;
   }

@@ -36,10 +36,10 @@ class RawDriver {
   /// `program`: what its workers are started from. It has to be another program than the test: a
   /// zygote of the test's own would run the tests.
   RawDriver(const std::string& door, const std::string& program) {
-    auto visitor = process::knock(door);
+    auto visitor = os::knock(door);
     auto bell = ring::Doorbell::create();
     if (!visitor || !bell) return;
-    socket_ = process::LocalSocket(std::move(visitor->socket));
+    socket_ = os::LocalSocket(std::move(visitor->socket));
     bell_ = std::make_shared<ring::Doorbell>(std::move(*bell));
     wire::Hello hello;
     hello.protocol = kProtocolVersion;
@@ -74,7 +74,7 @@ class RawDriver {
   /// Whatever they are; `by_socket`: as with descriptors, without any.
   void say_bytes(BlobView frame, bool by_socket = false) {
     if (by_socket)
-      (void)(frame.size() <= process::kMaxPacket && socket_.send(frame, {}));
+      (void)(frame.size() <= os::kMaxPacket && socket_.send(frame, {}));
     else if (channel_ && frame.size() <= ring::kMaxFrame)
       (void)channel_.send(frame);
   }
@@ -107,8 +107,8 @@ class RawDriver {
   void listen() {
     while (!cut_off_) {
       auto received = socket_.receive(packet_);
-      if (received.kind == process::Received::Kind::empty) break;
-      if (received.kind == process::Received::Kind::closed) {
+      if (received.kind == os::Received::Kind::empty) break;
+      if (received.kind == os::Received::Kind::closed) {
         cut_off_ = true;
         break;
       }
@@ -140,14 +140,14 @@ class RawDriver {
     if (heard_.size() > 1000) heard_.pop_front();
   }
 
-  process::LocalSocket socket_;
+  os::LocalSocket socket_;
   std::shared_ptr<ring::Doorbell> bell_;
   ring::Channel channel_;
   wire::Welcome welcome_;
   wire::FrameWriter writer_;
   std::deque<Heard> heard_;
   bool cut_off_ = false;
-  std::array<std::byte, process::kMaxPacket> packet_{};
+  std::array<std::byte, os::kMaxPacket> packet_{};
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_{};
 };
 

@@ -36,7 +36,7 @@ class Cli : public testing::Test {
   }
   /// A file of a cluster whose launcher is this process and at whose door nobody listens.
   std::string silent_cluster() {
-    process::ClusterFile file;
+    os::ClusterFile file;
     file.cluster = ClusterId::random();
     file.version = TROUPE_VERSION_TEXT;
     file.protocol = kProtocolVersion;
@@ -45,9 +45,9 @@ class Cli : public testing::Test {
     file.socket_name = "troupe-nobody-" + file.node.str();
     file.nodes = 1;
     file.launcher = getpid();
-    file.launched = process::start_of(getpid());
+    file.launched = os::start_of(getpid());
     const std::string path = (folder / "silent.json").string();
-    EXPECT_TRUE(process::write_cluster_file(path, file));
+    EXPECT_TRUE(os::write_cluster_file(path, file));
     return path;
   }
   fs::path folder;

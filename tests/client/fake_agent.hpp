@@ -33,8 +33,8 @@ class FakeAgent {
   static constexpr std::uint64_t kProcess = 7;  // the engine's index
 
   explicit FakeAgent(wire::ProcessKind kind = wire::ProcessKind::driver) {
-    auto [mine, theirs] = process::LocalSocket::pair().value();
-    socket_ = process::LocalSocket(std::move(mine));
+    auto [mine, theirs] = os::LocalSocket::pair().value();
+    socket_ = os::LocalSocket(std::move(mine));
     bell_ = ring::Doorbell::create().value();
     objectstore::HostOptions options;
     options.arena = Bytes{16 << 20};
@@ -164,7 +164,7 @@ class FakeAgent {
   }
 
   // Its end: the connection closes, and nothing more is said.
-  void die() { socket_ = process::LocalSocket(); }
+  void die() { socket_ = os::LocalSocket(); }
 
   std::unique_ptr<ClientEngine> engine;
   int extents = 0;     // granted
@@ -186,7 +186,7 @@ class FakeAgent {
     bell_.take(slots);
     for (;;) {
       auto received = socket_.receive(frame_);
-      if (received.kind != process::Received::Kind::packet) break;
+      if (received.kind != os::Received::Kind::packet) break;
       hear(BlobView(frame_.data(), received.size), std::move(received.descriptors));
     }
     std::size_t size = 0;
@@ -279,7 +279,7 @@ class FakeAgent {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  process::LocalSocket socket_;
+  os::LocalSocket socket_;
   ring::Doorbell bell_;
   std::shared_ptr<ring::Doorbell> engine_bell_;
   ring::Channel channel_;

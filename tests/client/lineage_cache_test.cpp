@@ -27,7 +27,7 @@ struct LineageOfAWorker : Driver {
   static wire::KeptCall kept(std::uint64_t number) {
     wire::KeptCall call;
     call.number = number;
-    call.call.function = process::Registry::instance().key_of(&kFunction);
+    call.call.function = engine::Registry::instance().key_of(&kFunction);
     return call;
   }
   void ask_for_orphan(std::uint64_t number) {

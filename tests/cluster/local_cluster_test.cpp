@@ -11,7 +11,7 @@
 #include <csignal>
 #include <mutex>
 
-namespace troupe::process {
+namespace troupe::boot {
 namespace {
 
 using namespace std::chrono_literals;
@@ -31,28 +31,28 @@ struct Play {
   _exit(0);
 }
 
-[[noreturn]] void stand_in(Role role, int socket, int start, const Play& play) {
+[[noreturn]] void stand_in(os::Role role, int socket, int start, const Play& play) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A fork keeps what an exec would close: the launcher's ends of its siblings' sockets.
   for (int fd = 3; fd < 1024; ++fd)
     if (fd != socket) ::close(fd);
-  if (role == Role::control) {
+  if (role == os::Role::control) {
     if (start >= play.control_fails_from) _exit(9);
-    auto config = receive_control_config(socket, 5s);
+    auto config = os::receive_control_config(socket, 5s);
     if (!config || config->keys.secret_key == net::SecretKey()) _exit(3);
     const bool again = config->listen != "tcp://127.0.0.1:*";
-    (void)send_ready(socket, {again ? config->listen : "tcp://127.0.0.1:77", ""});
+    (void)os::send_ready(socket, {again ? config->listen : "tcp://127.0.0.1:77", ""});
     serve(socket, false);
   }
-  auto config = receive_agent_config(socket, 5s);
+  auto config = os::receive_agent_config(socket, 5s);
   if (!config || config->control.door != "tcp://127.0.0.1:77") _exit(3);
   if (config->name == play.dying) ::raise(SIGKILL);
   if (config->name == play.silent) serve(socket, true);
   if (config->name == play.broken) {
-    (void)send_ready(socket, {"", "no shared memory is left"});
+    (void)os::send_ready(socket, {"", "no shared memory is left"});
     _exit(1);
   }
-  (void)send_ready(socket, {"tcp://127.0.0.1:88", ""});
+  (void)os::send_ready(socket, {"tcp://127.0.0.1:88", ""});
   serve(socket, play.deaf);
 }
 
@@ -69,8 +69,8 @@ struct Stage {
   explicit Stage(Play what) : play(std::move(what)) {
     options.cpus = 1;
     options.memory = Bytes{1u << 20};
-    options.starter = [this](Role role, Fd socket, const Program&) -> Result<pid_t> {
-      const int start = role == Role::control ? ++controls : 0;
+    options.starter = [this](os::Role role, Fd socket, const os::Program&) -> Result<pid_t> {
+      const int start = role == os::Role::control ? ++controls : 0;
       const pid_t pid = fork();
       if (pid == 0) stand_in(role, socket.get(), start, play);
       const std::lock_guard lock(mutex);
@@ -118,7 +118,7 @@ TEST(LocalCluster, ComesUpNamedAndGoesDownWhole) {
 TEST(LocalCluster, ADeadControlComesBackAsItselfAtTheSameDoor) {
   Stage stage({});
   auto cluster = LocalCluster::start(stage.options).value();
-  const ControlEndpoint before = cluster->control();
+  const os::ControlEndpoint before = cluster->control();
   for (std::size_t round = 1; round <= 3; ++round) {
     kill(cluster->control_pid(), SIGKILL);
     ASSERT_TRUE(stage.wait_for_events(round));
@@ -239,7 +239,7 @@ TEST(LocalCluster, BadNumbersOfNodesAreRefused) {
 
 TEST(LocalCluster, WhatCannotBeStartedIsNamed) {
   Stage stage({});
-  stage.options.starter = [](Role, Fd, const Program&) -> Result<pid_t> {
+  stage.options.starter = [](os::Role, Fd, const os::Program&) -> Result<pid_t> {
     return Error(Code::out_of_memory, "no more processes");
   };
   const Error error = failure(stage);
@@ -248,4 +248,4 @@ TEST(LocalCluster, WhatCannotBeStartedIsNamed) {
 }
 
 }  // namespace
-}  // namespace troupe::process
+}  // namespace troupe::boot

@@ -15,7 +15,7 @@
 #include <functional>
 #include <set>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 using namespace std::chrono_literals;
@@ -112,4 +112,4 @@ TEST_F(ZygoteBursts, EachOfManyEndsAtOnceIsReported) {
 }
 
 }  // namespace
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,4 +188,4 @@ TEST_F(ClusterFileTest, OnlyClustersThatRunAreFoundAndTheFilesOfOthersGo) {
 }
 
 }  // namespace
-}  // namespace troupe::process
+}  // namespace troupe::os

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <cstring>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 using namespace std::chrono_literals;
@@ -177,4 +177,4 @@ TEST(Launch, NoTextOfAPacketHoldsTheSecret) {
 }
 
 }  // namespace
-}  // namespace troupe::process
+}  // namespace troupe::os

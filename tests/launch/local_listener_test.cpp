@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::process {
+namespace troupe::os {
 namespace {
 
 constexpr uid_t kStranger = 65534;
@@ -172,4 +172,4 @@ TEST(LocalListener, AFullQueueDoesNotBlock) {
 }
 
 }  // namespace
-}  // namespace troupe::process
+}  // namespace troupe::os
