@@ -6,21 +6,22 @@
 ///     Work sent = communicator.send(activations, /*to=*/rank + 1);
 ///
 /// Rules:
-///  C-1  every rank makes the same calls in the same order with the same sizes, and sends match
-///       receives; a difference is found and ends the group with InvalidArgument, it never gives a
-///       wrong result;
-///  C-2  sums run over ranks in ascending order, so every rank gets the same bits, and the same
-///       inputs give the same bits on every back end of this kind. Subnormal numbers count as zero;
-///  C-3  every wait ends: in the result, or in an error. After an error the group, the group that
-///       it was split from and all of their splits are over for all ranks: make a new one. The rank
-///       that finds what is wrong says it for all of them, so all end with the same code and the
-///       same words: who is missing, and how far each rank has come;
-///  C-6  the operations of a communicator run in the order of the calls. Only those of one group()
-///       run side by side.
+///  COLL-1  every rank makes the same calls in the same order with the same sizes, and sends match
+///          receives; a difference is found and ends the group with InvalidArgument, it never gives
+///          a wrong result;
+///  COLL-2  sums run over ranks in ascending order, so every rank gets the same bits, and the same
+///          inputs give the same bits on every back end of this kind. Subnormal numbers count as
+///          zero;
+///  COLL-3  every wait ends: in the result, or in an error. After an error the group, the group
+///          that it was split from and all of their splits are over for all ranks: make a new one.
+///          The rank that finds what is wrong says it for all of them, so all end with the same
+///          code and the same words: who is missing, and how far each rank has come;
+///  COLL-6  the operations of a communicator run in the order of the calls. Only those of one
+///          group() run side by side.
 ///
 /// Errors of every operation, thrown by Work::wait(): TimedOut (a rank did not come within the
 /// timeout), WorkerDied (its process died), Cancelled (some rank aborted or left), InvalidArgument
-/// (C-1). What the outputs hold after an error is unspecified. Arguments that are wrong by
+/// (COLL-1). What the outputs hold after an error is unspecified. Arguments that are wrong by
 /// themselves are refused by the call: InvalidArgument, and the group goes on.
 ///
 /// A rank that leaves out one of several equal calls is not found there: its next one is taken for
@@ -177,13 +178,13 @@ class TROUPE_API Communicator {
   /// them, and the group goes on.
   std::unique_ptr<Communicator> split(int color, int key, Progress progress = Progress::caller);
 
-  /// Ends the group, and those that C-3 names: every rank's running and later operations end in
+  /// Ends the group, and those that COLL-3 names: every rank's running and later operations end in
   /// Cancelled with this reason (cut at 200 bytes). From any thread; never blocks. The first abort
   /// counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
-  /// Whether an error has ended this group or another that C-3 names, on whichever rank. From any
-  /// thread; never waits.
+  /// Whether an error has ended this group or another that COLL-3 names, on whichever rank. From
+  /// any thread; never waits.
   virtual bool is_over() const noexcept = 0;
   /// Whether it is over because this rank gave it up: by abort(), or by leaving an operation that
   /// had not ended, as an exception does that unwinds the stack.

@@ -5,18 +5,19 @@
 ///                                   .ldb = in, .b_op = Op::transpose, .c = y, .ldc = out});
 ///
 /// Rules for every operation:
-///  K-1  a call enqueues the work and returns; on the CPU the result is written when it returns.
-///       Calls on one queue take effect in their order;
-///  K-2  gradients of weights are f32 (f64 for type f64) and are added to; gradients of inputs are
-///       written, or added to where `add` says so;
-///  K-3  sums run in one fixed order, whatever the number of threads: equal inputs give equal bits
-///       on the same kind of device (products: with Blas::builtin, and on equal shapes with
-///       others);
-///  K-4  sizes are the caller's duty; 0 elements are fine, k = 0 gives beta * c and the epilogue;
-///  K-5  inputs and outputs do not overlap except where an operation says so; pointers need no
-///       alignment beyond their type's;
-///  K-6  the mathematics decides what is finite: a result is finite where the exact one fits its
-///       type, and an element that is not used does not reach the result.
+///  KERN-1  a call enqueues the work and returns; on the CPU the result is written when it returns.
+///          Calls on one queue take effect in their order;
+///  KERN-2  gradients of weights are f32 (f64 for type f64) and are added to; gradients of inputs
+///          are written, or added to where `add` says so;
+///  KERN-3  sums run in one fixed order, whatever the number of threads: equal inputs give equal
+///          bits on the same kind of device (products: with Blas::builtin, and on equal shapes with
+///          others);
+///  KERN-4  sizes are the caller's duty; 0 elements are fine, k = 0 gives beta * c and the
+///          epilogue;
+///  KERN-5  inputs and outputs do not overlap except where an operation says so; pointers need no
+///          alignment beyond their type's;
+///  KERN-6  the mathematics decides what is finite: a result is finite where the exact one fits its
+///          type, and an element that is not used does not reach the result.
 /// `type` is the type of activations and weights: of every operand that is a void pointer, except
 ///  - statistics: mean, rstd, lse, maximum, sum, target_logit, losses;
 ///  - gradients of weights: dweight, dbias, dtable, dpositions, the sums of column_sum, and c where

@@ -21,7 +21,7 @@ struct BackEnd {
   const char* name;
   Progress progress;
   Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
-  bool ordered = true;  ///< C-2, and what is said of 16-bit numbers and of NaNs
+  bool ordered = true;  ///< COLL-2, and what is said of 16-bit numbers and of NaNs
 };
 
 inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Pages: a README has at most 120 lines, the root's 200; links between pages lead somewhere; an invariant's id is defined once.
+# Pages: a README has at most 120 lines, the root's 200; links between pages lead somewhere; an invariant's id is defined once,
+# and its prefix is its room's: two letters or more.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 pages=$(find . -name '*.md' -not -path './build*' -not -path './.*/*' -printf '%P\n' | sort)
@@ -20,6 +21,13 @@ for page in $pages; do
     id=${id//[*- ]/}
     ! grep -q "^$id " "$ids" || offence "$page:$line: the invariant $id is defined a second time: $(sed -n "s/^$id //p" "$ids")"
     printf '%s %s:%s\n' "$id" "$page" "$line" >>"$ids"
-  done < <(grep -noE '^- (\*\*)?[A-Z]+-[0-9]+(\*\*|:)' "$page" | sed -E 's/:- /:/; s/\*\*//g; s/:$//' || true)
+    [[ $id != ?-* ]] || offence "$page:$line: $id says no room: give it a prefix such as TRAIN-1"
+  done < <(grep -noE '^- (\*\*)?[A-Z]+-[0-9]+(\*\*|:| )' "$page" | sed -E 's/:- /:/; s/\*\*//g; s/[: ]$//' || true)
 done
+# Headers list rules and cite them in their comments.
+while IFS=: read -r file line id; do
+  offence "$file:$line: ${id//[^A-Z0-9-]/} says no room: give it a prefix such as TRAIN-1"
+done < <(sources hpp cpp cu cuh | tr '\n' '\0' |
+  xargs -0 -r grep -noE '//.*[ (][A-Z]-[0-9]+([ ,:;.)]|$)' | sed -E 's/:\/\/.*[ (]([A-Z]-[0-9]+)[ ,:;.)]?$/:\1/' |
+  grep -vE ':N-1$' || true)
 finish "$count pages"

@@ -136,6 +136,16 @@ rm -r runtime/docs
 printf -- '- **A-1** One.\n- **A-1** Two.\n[page](nowhere.md)\n' >runtime/README.md
 expect pages '^runtime/README.md:2: the invariant A-1 is defined a second time'
 expect pages '^runtime/README.md:3: nowhere.md is not there'
+printf -- '- AB-1 One.\n- AB-1: Two.\n' >runtime/README.md
+expect pages '^runtime/README.md:2: the invariant AB-1 is defined a second time'
+printf -- '- T-1 One.\n' >runtime/README.md
+expect pages '^runtime/README.md:1: T-1 says no room'
+printf -- '- AB-1 One.\n' >runtime/README.md
+header runtime/a.hpp '///  T-2  every rank' 'int a;  // 2(N-1)/N bytes, UTF-8, AB-1'
+expect pages '^runtime/a.hpp:3: T-2 says no room'
+header runtime/a.hpp 'int a;  // 2(N-1)/N bytes, UTF-8, AB-1'
+clean pages
+rm runtime/a.hpp
 for ((i = 0; i < 121; i++)); do echo line; done >runtime/README.md
 expect pages 'a README has at most 120'
 rm runtime/README.md

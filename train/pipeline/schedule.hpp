@@ -5,13 +5,13 @@
 ///
 /// p ranks have v stages each, and a step has m micro-batches. Stage s of the p * v lies on rank
 /// s % p. Rules:
-///  P-1  sends and receives of a rank without a computation between them are one group: they are
-///       asked for at once, and the rank goes on when all of them have ended (group_end());
-///  P-2  a send ends when its receive has been asked for, and not before: a rendezvous. The n-th
-///       send of a rank to another one belongs to the n-th receive there;
-///  P-3  neighbouring stages on one rank (p = 1) hand over without a send;
-///  P-4  a stage's backward passes run in ascending order of micro-batches in all generated
-///       schedules, so that sums of gradients have the bits of the plain run.
+///  PIPE-1  sends and receives of a rank without a computation between them are one group: they are
+///          asked for at once, and the rank goes on when all of them have ended (group_end());
+///  PIPE-2  a send ends when its receive has been asked for, and not before: a rendezvous. The n-th
+///          send of a rank to another one belongs to the n-th receive there;
+///  PIPE-3  neighbouring stages on one rank (p = 1) hand over without a send;
+///  PIPE-4  a stage's backward passes run in ascending order of micro-batches in all generated
+///          schedules, so that sums of gradients have the bits of the plain run.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -68,7 +68,7 @@ constexpr int peer_stage(const Action& transfer) noexcept {
 constexpr int peer_rank(const Action& transfer, int p) noexcept {
   return rank_of_stage(peer_stage(transfer), p);
 }
-/// The end of the group of transfers that begins at `at` (P-1); `at` where a computation stands.
+/// The end of the group of transfers that begins at `at` (PIPE-1); `at` where a computation stands.
 TROUPE_API std::size_t group_end(const std::vector<Action>& actions, std::size_t at) noexcept;
 
 /// A schedule with its sends and receives. Throws InvalidArgument, one sentence that says what to

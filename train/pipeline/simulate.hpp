@@ -28,8 +28,8 @@ struct Timeline {
   double bubble = 0;                     ///< share of the ranks' time in which none computes
 };
 
-/// Sends are rendezvous (P-2). A schedule without any hands over at once and without cost. Throws
-/// InvalidArgument, one sentence, for a schedule that validate() refuses.
+/// Sends are rendezvous (PIPE-2). A schedule without any hands over at once and without cost.
+/// Throws InvalidArgument, one sentence, for a schedule that validate() refuses.
 TROUPE_API Timeline simulate(const Schedule& schedule, const Costs& costs = {});
 
 /// Micro-batches whose activations are kept at one time, from the begin of F to the end of B or W.

@@ -12,7 +12,7 @@ namespace troupe::train {
 ///    once, and the transfers that its neighbours on other ranks need, once;
 ///  - F comes before B or I, W behind I; receives come before what reads them, sends behind what
 ///    makes their data;
-///  - the n-th send of a rank to another is what the other receives n-th from it (P-2);
+///  - the n-th send of a rank to another is what the other receives n-th from it (PIPE-2);
 ///  - with sends as rendezvous every rank comes to its end.
 ///
 /// Throws InvalidArgument, one sentence that names the rank, the action and what to change; for a

@@ -8,8 +8,8 @@
 ///
 /// The group that it is made over has the same ranks and speaks for them. NCCL itself names no rank
 /// that is missing and finds no call that differs. So every operation is agreed on by its ranks
-/// over that group first, by a few words of shared memory; only then NCCL gets it. C-1 and C-3 of
-/// communicator.hpp hold as there, with its words, for all that happens before the devices begin.
+/// over that group first, by a few words of shared memory; only then NCCL gets it. COLL-1 and
+/// COLL-3 of communicator.hpp hold as there, with its words, for all that happens before the devices begin.
 ///
 /// - A call returns when its ranks have asked for the same and the operation is in the device's
 ///   queue; Work ends when the device has done it. Progress::thread changes nothing: NCCL is called
