@@ -4,7 +4,6 @@
 #include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 
-#include <cstdlib>
 #include <utility>
 
 namespace troupe::collective {
@@ -21,8 +20,7 @@ MeshShape complete(MeshShape shape, int ranks) noexcept {
 std::unique_ptr<Communicator> join_world(MeshShape& shape, Duration timeout) {
   if (timeout <= Duration::zero())
     throw InvalidArgument(Code::invalid_argument, "the timeout of a rendezvous must be positive");
-  const internal::Launch launch =
-      internal::read_launch([](const char* name) -> const char* { return std::getenv(name); });
+  const internal::Launch launch = internal::read_launch(Environment());
   shape = complete(shape, launch.world);
   internal::check(shape, launch.world);
   if (launch.world == 1) return nullptr;

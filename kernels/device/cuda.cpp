@@ -1,8 +1,9 @@
 #include "troupe/kernels/device/cuda.hpp"
 
+#include "troupe/runtime/base/environment.hpp"
+
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <vector>
 
 namespace troupe::kernels {
@@ -39,10 +40,11 @@ std::string beside_this() {
 
 void* open_plugin(std::string& why) {
   std::vector<std::string> paths;
-  if (const char* given = std::getenv("TROUPE_CUDA_PLUGIN"))
-    paths = {given};
-  else
+  const std::string named = Environment().text("TROUPE_CUDA_PLUGIN").value_or("");
+  if (named.empty())
     paths = {beside_this(), kPlugin};
+  else
+    paths = {named};
   for (const std::string& path : paths) {
     if (path.empty()) continue;
     if (void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;

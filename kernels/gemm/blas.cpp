@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 namespace troupe::kernels {
@@ -210,15 +209,20 @@ Sgemm loaded() {
 
 }  // namespace
 
+std::optional<Blas> blas_of(const Environment& environment) {
+  const auto named = environment.choice("TROUPE_BLAS", {"builtin", "onednn", "openblas"});
+  if (!named) return std::nullopt;
+  return static_cast<Blas>(*named);
+}
+
 Blas load_blas() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.chosen) return s.kind;
-  const char* given = std::getenv("TROUPE_BLAS");
-  const std::string wanted = given == nullptr ? "" : given;
-  if (wanted == "openblas" && use_locked(s, Blas::openblas)) return s.kind;
-  if (wanted != "builtin" && use_locked(s, Blas::onednn)) return s.kind;
-  if (wanted != "builtin" && use_locked(s, Blas::openblas)) return s.kind;
+  const std::optional<Blas> wanted = blas_of(Environment());
+  if (wanted == Blas::openblas && use_locked(s, Blas::openblas)) return s.kind;
+  if (wanted != Blas::builtin && use_locked(s, Blas::onednn)) return s.kind;
+  if (wanted != Blas::builtin && use_locked(s, Blas::openblas)) return s.kind;
   use_locked(s, Blas::builtin);
   return s.kind;
 }

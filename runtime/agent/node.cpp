@@ -131,11 +131,12 @@ int run_member(Fd launcher) {
 
 Node::Node(NodeOptions options)
     : options_(std::move(options)),
+      environment_(read_options(Environment())),
       id_(NodeId::random()),
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
+      lineage_cache_(references_, lineage_out_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_) {
   slots_.emplace_back();  // slot 0 is never used
@@ -146,13 +147,14 @@ Node::Node(NodeOptions options)
 
 Node::Node(NodeOptions options, os::AgentConfig config)
     : options_(std::move(options)),
+      environment_(read_options(Environment())),
       id_(config.node),
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       // A program's own cluster has all its nodes from the start; its list may be short for a
       // moment while control starts again.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      lineage_cache_(references_, lineage_out_, wire::lineage_limit(false)),
+      lineage_cache_(references_, lineage_out_, environment_.lineage),
       actors_(*this, to_network_, id_) {
   slots_.emplace_back();
   named_.start(id_);

@@ -25,6 +25,7 @@
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/object_accounting.hpp"
+#include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
@@ -542,6 +543,7 @@ class Node final : private ReferenceTable::Out,
   void drop_creation(const wire::Call& creation) override;
 
   NodeOptions options_;
+  const AgentOptions environment_;
   NodeId id_;
   ring::Doorbell bell_;
   std::unique_ptr<objectstore::Host> host_;
@@ -553,7 +555,6 @@ class Node final : private ReferenceTable::Out,
   bool spill_ready_ = false;              ///< the disk has an answer
   MemoryGuard guard_;
   Time next_guard_{};
-  std::uint64_t memory_limit_ = 0;       ///< of all workers together; 0: the machine's
   bool memory_pressure_ = false;         ///< processes are to be told, after the notices
   bool asks_for_transfers_ = false;      ///< that ask has no answer yet
   bool memory_came_ = false;             ///< transfers are to be told
@@ -610,8 +611,6 @@ class Node final : private ReferenceTable::Out,
     std::uint64_t bytes = 0;
   };
   ObjectAccounting accounting_;
-  std::uint64_t job_quota_ = 0;  ///< bytes of objects of one job on this node; 0: no limit
-  Duration patience_{};          ///< of who asks in vain
   struct TryAgain {
     ProcessIndex process = 0;
     std::uint64_t request = 0;

@@ -2,13 +2,11 @@
 /// what processes are told of it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,51 +19,6 @@ namespace {
 
 constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
 constexpr Duration kTryAgain = std::chrono::milliseconds(10);  ///< who is at its quota
-
-/// A list with colons between.
-std::vector<std::string> folders_in(const char* text) {
-  std::vector<std::string> folders;
-  std::istringstream list(text);
-  for (std::string one; std::getline(list, one, ':');)
-    if (!one.empty()) folders.push_back(one);
-  return folders;
-}
-
-/// `TROUPE_SPILL`: folders with colons between them, used in turn; empty: nothing is spilled.
-/// Without it the first folder for temporary files that can be used, on a disk rather than in
-/// memory.
-std::vector<std::vector<std::string>> spill_folders() {
-  if (const char* named = std::getenv("TROUPE_SPILL")) {
-    const std::vector<std::string> folders = folders_in(named);
-    if (folders.empty()) return {};
-    return {folders};
-  }
-  std::error_code none;
-  return {{"/var/tmp"}, {std::filesystem::temp_directory_path(none).string()}};
-}
-
-/// `TROUPE_SPILL_BYTES`: the most that this node has on disk, and of copies; else what the folders'
-/// file systems have, less a twentieth of each.
-Bytes spill_limit() {
-  return size_from_environment("TROUPE_SPILL_BYTES").value_or(Bytes{0});
-}
-
-/// `TROUPE_SPILL_PATIENCE_MS`: how long those who lack memory wait while nothing comes free.
-objectstore::SpillerOptions spiller_options() {
-  objectstore::SpillerOptions options;
-  const char* patience = std::getenv("TROUPE_SPILL_PATIENCE_MS");
-  if (patience == nullptr || *patience == 0) return options;
-  long long value = 0;
-  const char* end = patience + std::strlen(patience);
-  const auto parsed = std::from_chars(patience, end, value);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || value < 0 || value > 3'600'000)
-    throw InvalidArgument(Code::invalid_argument,
-                          std::string("the environment variable TROUPE_SPILL_PATIENCE_MS is '") +
-                              patience + "', which is not a number of milliseconds up to 3600000");
-  options.patience =
-      std::clamp<Duration>(std::chrono::milliseconds(value), Duration(0), options.at_most);
-  return options;
-}
 
 /// Bytes behind the name in a file of lines "name   number kB".
 std::uint64_t field_of(const std::string& text, const char* name) {
@@ -90,17 +43,6 @@ std::string group_folder() {
   return "/sys/fs/cgroup" + text.substr(at + 3, text.find('\n', at) - at - 3);
 }
 
-/// `TROUPE_NODE_MEMORY`: how much all workers of the node may use of their own; else what the
-/// machine and this process's control group have.
-std::uint64_t node_limit() {
-  return size_from_environment("TROUPE_NODE_MEMORY").value_or(Bytes{0}).count;
-}
-
-/// `TROUPE_JOB_BYTES`: the most that one job has of objects on this node, in memory and on disk.
-std::uint64_t job_quota() {
-  return size_from_environment("TROUPE_JOB_BYTES").value_or(Bytes{0}).count;
-}
-
 MachineMemory look_at_machine() {
   const std::string machine = contents("/proc/meminfo");
   MachineMemory seen{field_of(machine, "MemTotal:"), field_of(machine, "MemAvailable:"),
@@ -119,21 +61,21 @@ MachineMemory look_at_machine() {
 }  // namespace
 
 void Node::open_spiller() {
-  memory_limit_ = node_limit();
-  job_quota_ = job_quota();
-  const objectstore::SpillerOptions waiting = spiller_options();
-  patience_ = waiting.patience;
-  const bool named = std::getenv("TROUPE_SPILL") != nullptr;
-  for (auto& folders : spill_folders()) {
+  objectstore::SpillerOptions waiting;
+  waiting.patience = environment_.spill_patience;
+  const bool named = environment_.spill_folders.has_value();
+  std::vector<std::vector<std::string>> choices;
+  if (!named)
+    choices = default_spill_folders();
+  else if (!environment_.spill_folders->empty())
+    choices = {*environment_.spill_folders};
+  for (auto& folders : choices) {
     objectstore::SpillOptions options;
     options.folders = std::move(folders);
-    options.quota = spill_limit();
+    options.quota = environment_.spill_bytes;
     auto files = objectstore::SpillFiles::open(std::move(options));
     if (!files && named)  // whoever names a folder counts on it
-      throw InvalidArgument(Code::invalid_argument,
-                            "the environment variable TROUPE_SPILL names a folder that is of no "
-                            "use: " +
-                                files.error().message());
+      refuse_spill_folders(files.error());
     if (!files) continue;
     spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_, waiting);
     break;
@@ -148,21 +90,15 @@ void Node::open_spiller() {
   });
 }
 
-/// `TROUPE_SPILL_SHARED`: folders that every node of the cluster sees, with colons between.
 void Node::open_copies() {
-  const char* named = std::getenv("TROUPE_SPILL_SHARED");
   objectstore::SharedOptions options;
-  if (named != nullptr) options.folders = folders_in(named);
+  options.folders = environment_.shared_folders;
   if (options.folders.empty()) return;
   options.cluster = config_.cluster;
   options.node = id_;
-  options.quota = spill_limit();
+  options.quota = environment_.spill_bytes;
   auto opened = objectstore::SharedCopies::open(std::move(options));
-  if (!opened)
-    throw InvalidArgument(Code::invalid_argument,
-                          "the environment variable TROUPE_SPILL_SHARED names a folder that is of "
-                          "no use: " +
-                              opened.error().message());
+  if (!opened) refuse_shared_folders(opened.error());
   copies_ = *std::move(opened);
   references_.keep_copies();
 }
@@ -205,19 +141,20 @@ void Node::may_spill(const wire::Location& at) {
 /// extent of the usual size may be for little, so a job may exceed its quota by one for each of its
 /// processes.
 bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
-  if (job_quota_ == 0) return false;
+  if (environment_.job_bytes.count == 0) return false;
   const objectstore::HostStats store = host_->stats();
   std::uint64_t use = accounting_.bytes_of(from.job_number);
   for (const objectstore::ProcessStats& process : store.processes)
     if (process.process == from.store_index)
       use += process.extent_bytes - std::min(process.extent_bytes, process.bytes);
   const std::uint64_t wanted = message.bytes > store.usual_extent ? message.bytes : 0;
-  if (use < job_quota_ && wanted <= job_quota_ - use) {
+  if (use < environment_.job_bytes.count && wanted <= environment_.job_bytes.count - use) {
     from.at_quota.over();
     return false;
   }
   const Time now = steady_now();
-  const auto next = from.at_quota.asked(accounting_.freed_of(from.job_number), patience_, now);
+  const auto next =
+      from.at_quota.asked(accounting_.freed_of(from.job_number), environment_.spill_patience, now);
   if (next == QuotaWait::Next::pressure) send(from, wire::MemoryPressure{});
   if (next != QuotaWait::Next::refuse) {
     try_quota_again_.push_back({from.index, message.request, now + kTryAgain});
@@ -228,7 +165,7 @@ bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
       Error(Code::out_of_memory,
             "job " + from.job.str() + " has " + std::to_string(use) + " bytes of objects on " +
                 options_.name + " and asked for " + std::to_string(message.bytes) +
-                " more; one job may have " + std::to_string(job_quota_) +
+                " more; one job may have " + std::to_string(environment_.job_bytes.count) +
                 " bytes there, in memory and on disk (TROUPE_JOB_BYTES): drop references, "
                 "or start the nodes with a larger quota"));
   return true;
@@ -387,7 +324,7 @@ void Node::guard_memory() {
   const Time now = steady_now();
   if (now < next_guard_ || leases_.lease_count() == 0) return;
   next_guard_ = now + kGuardInterval;
-  const std::uint64_t limit = memory_limit_;
+  const std::uint64_t limit = environment_.node_memory.count;
   MachineMemory machine = look_at_machine();
   if (limit == 0 && !guard_.is_short(machine)) return;
   std::vector<WorkerMemory> uses;

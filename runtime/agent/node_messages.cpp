@@ -262,7 +262,7 @@ void Node::adopted(const wire::Adopt& message, const Process& from) {
   if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
                               {message.frame, message.waiting}, at))
     free(at);
-  if (!network_ && job_quota_ == 0) return;  // nobody asks
+  if (!network_ && environment_.job_bytes.count == 0) return;  // nobody asks
   const auto [entry, fresh] = made_.try_emplace({at.segment, at.slot, at.generation});
   if (!fresh) return;
   Made& object = entry->second;

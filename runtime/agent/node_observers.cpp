@@ -137,7 +137,7 @@ wire::MemoryReport Node::memory_report() {
     report.bad_folders = spill.disk.quarantined;
     report.asks_waiting = spill.waiting;
   }
-  report.job_quota_bytes = job_quota_;
+  report.job_quota_bytes = environment_.job_bytes.count;
   accounting_.each_job([&](std::uint64_t number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
     const auto job = jobs_.find(number);

@@ -44,15 +44,4 @@ std::optional<std::pair<std::string_view, std::string_view>> parse_pair(std::str
   return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
-std::optional<Bytes> size_from_environment(const char* name) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == 0) return std::nullopt;
-  const auto size = parse_size(text);
-  if (!size)
-    throw InvalidArgument(Code::invalid_argument, std::string("the environment variable ") + name +
-                                                      " is '" + text +
-                                                      "', which is not a size like 512MiB or 2GiB");
-  return size;
-}
-
 }  // namespace troupe

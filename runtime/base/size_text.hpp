@@ -1,7 +1,6 @@
-/// Sizes, amounts and pairs as people write them in flags and environment variables.
+/// Sizes, amounts and pairs as people write them in flags and variables of the environment.
 ///
 ///     std::optional<Bytes> store = parse_size("512MiB");   // also 512M, 1.5GiB, 2T, 4096, 4096B
-///     std::optional<Bytes> most = size_from_environment("TROUPE_SPILL_BYTES");
 #pragma once
 
 #include <optional>
@@ -21,9 +20,5 @@ std::optional<double> parse_amount(std::string_view text);
 
 /// The halves of NAME=VALUE, parts of `text`; nothing when one of them is missing.
 std::optional<std::pair<std::string_view, std::string_view>> parse_pair(std::string_view text);
-
-/// What a variable says; nothing when it is unset or empty. Throws InvalidArgument, which names the
-/// variable and its text, when that is no size.
-std::optional<Bytes> size_from_environment(const char* name);
 
 }  // namespace troupe

@@ -335,9 +335,8 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     options.address = g_flags.address;
     source = "--troupe-address " + text_of_address(options.address);
   }
-  const char* variable = std::getenv("TROUPE_ADDRESS");
-  if (options.nodes == 0 && options.address.empty() && variable != nullptr) {
-    options.address = variable;
+  if (options.nodes == 0 && options.address.empty()) {
+    options.address = os::address_of_environment();
     source = "TROUPE_ADDRESS=" + text_of_address(options.address);
   }
   // What a program asks of a cluster of its own does not hold where it is told to join one.

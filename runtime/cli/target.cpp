@@ -5,7 +5,6 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -14,7 +13,7 @@ namespace {
 
 /// The program takes this process's place.
 [[noreturn]] void become(const std::vector<std::string>& command, const std::string& address) {
-  setenv("TROUPE_ADDRESS", address.c_str(), 1);
+  os::set_address_of_environment(address);
   std::vector<char*> argv;
   for (const auto& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -26,9 +25,7 @@ namespace {
 }  // namespace
 
 Target find_cluster(const Request& request) {
-  const char* variable = std::getenv("TROUPE_ADDRESS");
-  std::string path = request.address;
-  if (path.empty() && variable != nullptr) path = variable;
+  const std::string path = request.address.empty() ? os::address_of_environment() : request.address;
   if (net::is_join_token(path))
     throw InvalidArgument(
         Code::invalid_argument,
@@ -49,9 +46,9 @@ Target find_cluster(const Request& request) {
 }
 
 Exit run_program(const Request& request, const std::vector<std::string>& command) {
-  const char* variable = std::getenv("TROUPE_ADDRESS");
-  if (request.address.empty() && variable != nullptr && net::is_join_token(variable))
-    become(command, variable);  // the program itself brings a node without slots
+  const std::string told = os::address_of_environment();
+  if (request.address.empty() && net::is_join_token(told))
+    become(command, told);  // the program itself brings a node without slots
   const Target target = find_cluster(request);
   if (auto visitor = os::knock(target.file.socket_name); !visitor)
     throw Error(visitor.error().code(),

@@ -84,6 +84,16 @@ Error located(const Error& reason, const detail::Call& call, const detail::Reque
   return Error(std::move(info));
 }
 
+/// A worker tells nobody of a text that is no size: its driver refuses it.
+Bytes lineage_limit_of(wire::ProcessKind kind) {
+  try {
+    return wire::lineage_limit(Environment());
+  } catch (const InvalidArgument&) {
+    if (kind == wire::ProcessKind::driver) throw;
+    return wire::kDefaultLineage;
+  }
+}
+
 }  // namespace
 
 ClientEngine* ClientEngine::current() noexcept {
@@ -91,9 +101,7 @@ ClientEngine* ClientEngine::current() noexcept {
 }
 
 ClientEngine::ClientEngine(Start start)
-    : kind_(start.kind),
-      lineage_(static_cast<Lineage::Out&>(*this),
-               wire::lineage_limit(start.kind == wire::ProcessKind::driver)) {
+    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)) {
   socket_ = os::LocalSocket(std::move(start.socket));
   try {
     begin(start);

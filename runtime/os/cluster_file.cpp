@@ -1,5 +1,6 @@
 #include "troupe/runtime/os/cluster_file.hpp"
 
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/version.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kAddress = "TROUPE_ADDRESS";
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::size_t kMaxText = 4096;
 constexpr const char* kPrefix = "cluster-";
@@ -116,6 +118,14 @@ Result<std::string> read_whole(const std::string& path) {
 }
 
 }  // namespace
+
+std::string address_of_environment() {
+  return Environment().text(kAddress).value_or("");
+}
+
+void set_address_of_environment(const std::string& address) {
+  setenv(kAddress, address.c_str(), 1);
+}
 
 std::string cluster_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");

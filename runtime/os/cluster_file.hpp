@@ -30,6 +30,12 @@ struct ClusterFile {
   std::uint64_t launched = 0;  ///< its start, as /proc has it; tells it from a later process
 };
 
+/// TROUPE_ADDRESS, by which a program finds a cluster that runs: the path of its file, or a join
+/// token. Empty: none.
+std::string address_of_environment();
+/// For the program that takes this process's place. Not while another thread reads the environment.
+void set_address_of_environment(const std::string& address);
+
 /// $XDG_RUNTIME_DIR/troupe, or /tmp/troupe-<uid>.
 std::string cluster_folder();
 /// Makes that folder with mode 0700 if it is missing. Errors: InvalidArgument when it is another

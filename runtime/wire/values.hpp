@@ -4,6 +4,7 @@
 
 #include "troupe/objectstore/location.hpp"
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 namespace troupe::wire {
@@ -30,8 +31,11 @@ inline std::int64_t actor_lease_word(Time until) noexcept {
   return until <= Time{} ? kServesNever : until.time_since_epoch().count();
 }
 
-/// TROUPE_LINEAGE: bytes of calls that are kept for computing lost values again; 64 MiB without it.
-/// Throws InvalidArgument for a text that is no size, or takes it for none unless `may_throw`.
-Bytes lineage_limit(bool may_throw);
+/// What holds without TROUPE_LINEAGE.
+inline constexpr Bytes kDefaultLineage{64 << 20};
+
+/// TROUPE_LINEAGE: bytes of calls that are kept for computing lost values again. Throws
+/// InvalidArgument for a text that is no size.
+Bytes lineage_limit(const Environment& environment);
 
 }  // namespace troupe::wire

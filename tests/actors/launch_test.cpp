@@ -15,10 +15,10 @@ namespace {
 using Values = std::map<std::string, std::string>;
 
 Launch read(const Values& values) {
-  return read_launch([&](const char* name) -> const char* {
+  return read_launch(Environment([&](const char* name) {
     const auto found = values.find(name);
     return found == values.end() ? nullptr : found->second.c_str();
-  });
+  }));
 }
 
 std::string refusal(const Values& values) {

@@ -116,8 +116,7 @@ Child start_failing(const Start& start, const std::string& words) {
 
 internal::Launch launch_of(const Start& start) {
   set_environment(start);
-  const auto launch =
-      internal::read_launch([](const char* name) -> const char* { return ::getenv(name); });
+  const auto launch = internal::read_launch(Environment());
   clear_environment();
   return launch;
 }

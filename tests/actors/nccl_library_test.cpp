@@ -16,11 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using Values = std::map<std::string, std::string>;
 
-std::vector<std::string> places(const Values& values) {
-  return candidates([&](const char* name) -> const char* {
+Environment environment_of(const Values& values) {
+  return Environment([&](const char* name) {
     const auto found = values.find(name);
     return found == values.end() ? nullptr : found->second.c_str();
   });
+}
+std::vector<std::string> places(const Values& values) {
+  return candidates(environment_of(values));
 }
 
 std::string refusal(const std::vector<std::string>& paths) {
@@ -50,6 +53,20 @@ struct Tree {
 TEST(NcclLibrary, TheVariableIsTheOnlyPlaceWhenItIsSet) {
   EXPECT_EQ(places({{"TROUPE_NCCL", "/opt/nccl.so"}, {"CUDA_HOME", "/x"}}),
             std::vector<std::string>{"/opt/nccl.so"});
+}
+
+TEST(NcclLibrary, OperationsAreSynchronisedByOneAndByNothingElse) {
+  const Values none, off{{"TROUPE_NCCL_SYNCHRONIZE", "0"}}, on{{"TROUPE_NCCL_SYNCHRONIZE", "1"}},
+      wrong{{"TROUPE_NCCL_SYNCHRONIZE", "yes"}};
+  EXPECT_FALSE(synchronizes(environment_of(none)));
+  EXPECT_FALSE(synchronizes(environment_of(off)));
+  EXPECT_TRUE(synchronizes(environment_of(on)));
+  try {
+    (void)synchronizes(environment_of(wrong));
+    FAIL() << "yes was taken";
+  } catch (const InvalidArgument& e) {
+    EXPECT_EQ(e.message(), "TROUPE_NCCL_SYNCHRONIZE is 'yes': give 0 or 1");
+  }
 }
 
 TEST(NcclLibrary, TheLoadersComesFirstThenTheToolkitsThenPips) {

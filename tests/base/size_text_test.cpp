@@ -27,23 +27,5 @@ TEST(SizeText, NothingElseIsASize) {
     EXPECT_FALSE(parse_size(text)) << text;
 }
 
-TEST(SizeText, AVariableThatIsNoSizeIsNamed) {
-  const char* name = "TROUPE_TEST_SIZE";
-  unsetenv(name);
-  EXPECT_FALSE(size_from_environment(name));
-  setenv(name, "", 1);
-  EXPECT_FALSE(size_from_environment(name));
-  setenv(name, "64M", 1);
-  EXPECT_EQ(size_from_environment(name), Bytes{64 << 20});
-  setenv(name, "plenty", 1);
-  try {
-    (void)size_from_environment(name);
-    FAIL() << "a word was taken for a size";
-  } catch (const InvalidArgument& error) {
-    EXPECT_NE(error.message().find("TROUPE_TEST_SIZE is 'plenty'"), std::string::npos);
-  }
-  unsetenv(name);
-}
-
 }  // namespace
 }  // namespace troupe

@@ -132,7 +132,21 @@ expect mutants '^tests/simulation/mutants/core_b.patch:1: does not apply'
 mkdir -p runtime/docs
 printf '`Actor` stands in `core.cpp` and `nobody_s_name`\n' >runtime/docs/a.md
 expect docs '^runtime/docs/a.md:1: nothing in the code is called nobody_s_name'
-rm -r runtime/docs
+printf '| `TROUPE_A` | what | `a.cpp` |\n| `TROUPE_B` | what | `train/b.cpp` |\n' >runtime/docs/environment.md
+echo 'auto a = getenv("TROUPE_A");' >runtime/a.cpp
+echo 'auto b = Environment().text("TROUPE_B");  // "TROUPE_B", TROUPE_C' >train/b.cpp
+clean environment
+echo 'auto a = Environment().text("TROUPE_A");' >runtime/b.cpp
+expect environment '^runtime/b.cpp:1: TROUPE_A is read in runtime/a.cpp already'
+echo 'auto a = Environment().text("TROUPE_C");' >runtime/b.cpp
+expect environment '^runtime/b.cpp:1: TROUPE_C has no row'
+echo 'auto a = getenv("HOME");' >runtime/b.cpp
+expect environment '^runtime/b.cpp:1: calls getenv'
+mv train/b.cpp runtime/b.cpp
+expect environment '^runtime/docs/environment.md:2: TROUPE_B is read in runtime/b.cpp, not in train/b.cpp'
+rm runtime/b.cpp
+expect environment '^runtime/docs/environment.md:2: nothing reads TROUPE_B'
+rm -r runtime/docs runtime/a.cpp
 printf -- '- **A-1** One.\n- **A-1** Two.\n[page](nowhere.md)\n' >runtime/README.md
 expect pages '^runtime/README.md:2: the invariant A-1 is defined a second time'
 expect pages '^runtime/README.md:3: nowhere.md is not there'

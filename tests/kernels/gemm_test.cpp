@@ -3,6 +3,7 @@
 #include "troupe/kernels/gemm/gemm.hpp"
 #include "helpers.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
+#include "troupe/runtime/base/error.hpp"
 
 namespace troupe::kernels {
 namespace {
@@ -105,6 +106,24 @@ INSTANTIATE_TEST_SUITE_P(Gemm, EachLibrary,
                                   : info.param == Blas::onednn ? "onednn"
                                                                : "openblas";
                          });
+
+TEST(Gemm, TheEnvironmentNamesOneOfThreeLibrariesOrIsRefused) {
+  const auto named = [](const char* text) {
+    return blas_of(Environment(
+        [text](const char* name) { return std::string(name) == "TROUPE_BLAS" ? text : nullptr; }));
+  };
+  EXPECT_EQ(named(nullptr), std::nullopt);
+  EXPECT_EQ(named(""), std::nullopt);
+  EXPECT_EQ(named("builtin"), Blas::builtin);
+  EXPECT_EQ(named("onednn"), Blas::onednn);
+  EXPECT_EQ(named("openblas"), Blas::openblas);
+  try {
+    (void)named("mkl");
+    FAIL() << "mkl was taken";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.message(), "TROUPE_BLAS is 'mkl': give builtin, onednn or openblas");
+  }
+}
 
 TEST(Gemm, SaysWhichLibraryItUses) {
   use_blas(Blas::builtin);

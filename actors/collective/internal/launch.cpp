@@ -23,13 +23,10 @@ void mix(std::uint64_t& hash, std::string_view part) noexcept {
 
 class Reader {
  public:
-  explicit Reader(const Variables& variables) : variables_(variables) {}
+  explicit Reader(const Environment& environment) : environment_(environment) {}
 
-  bool has(const char* name) const { return variables_(name) != nullptr; }
-  std::string text(const char* name) const {
-    const char* value = variables_(name);
-    return value == nullptr ? "" : value;
-  }
+  bool has(const char* name) const { return environment_.text(name).has_value(); }
+  std::string text(const char* name) const { return environment_.text(name).value_or(""); }
   std::string needed(const char* name) const {
     const std::string value = text(name);
     if (value.empty())
@@ -55,7 +52,7 @@ class Reader {
   }
 
  private:
-  const Variables& variables_;
+  const Environment& environment_;
 };
 
 void read_ranks(const Reader& read, Launch& launch) {
@@ -115,8 +112,8 @@ Launch of_slurm(const Reader& read) {
 
 }  // namespace
 
-Launch read_launch(const Variables& variables) {
-  const Reader read(variables);
+Launch read_launch(const Environment& environment) {
+  const Reader read(environment);
   const bool slurm = !read.has("RANK") && read.has("SLURM_PROCID");
   Launch launch = slurm ? of_slurm(read) : (read.needed("RANK"), of_torchrun(read));
   if (read.has("TROUPE_MASTER_PORT") && launch.world > 1) {

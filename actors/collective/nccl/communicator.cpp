@@ -5,7 +5,6 @@
 #include "troupe/runtime/base/deadline.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -203,8 +202,7 @@ std::unique_ptr<Communicator> join(std::unique_ptr<Communicator> host,
                           arena == nullptr ? "a group of NCCL is made over a local or shm group"
                                            : "a group of NCCL needs a CUDA device, not the CPU");
   std::unique_ptr<Control> control(static_cast<Control*>(host.release()));
-  Place place{device, std::make_shared<Comms>(library, abort_within),
-              std::getenv("TROUPE_NCCL_SYNCHRONIZE") != nullptr};
+  Place place{device, std::make_shared<Comms>(library, abort_within), synchronizes(Environment())};
   UniqueId id{};
   Request request;
   request.kind = OperationKind::broadcast;

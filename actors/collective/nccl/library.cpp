@@ -92,12 +92,9 @@ std::string version_text(int version) {
          std::to_string(version % 100);
 }
 
-std::vector<std::string> candidates(const Variables& variables) {
-  const auto value = [&](const char* name) {
-    const char* text = variables(name);
-    return std::string(text == nullptr ? "" : text);
-  };
-  if (const std::string given = value("TROUPE_NCCL"); !given.empty()) return {given};
+std::vector<std::string> candidates(const Environment& environment) {
+  const auto value = [&](const char* name) { return environment.text(name).value_or(""); };
+  if (const std::string named = value("TROUPE_NCCL"); !named.empty()) return {named};
   std::vector<std::string> paths{kFile};
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = value(name); !root.empty()) add_toolkit(root, paths);
@@ -108,6 +105,10 @@ std::vector<std::string> candidates(const Variables& variables) {
   add_pip("/usr/local", paths);
   add_pip("/usr", paths);
   return paths;
+}
+
+bool synchronizes(const Environment& environment) {
+  return environment.choice("TROUPE_NCCL_SYNCHRONIZE", {"0", "1"}) == std::size_t{1};
 }
 
 Library open_library(const std::vector<std::string>& candidates) {
@@ -133,8 +134,7 @@ Library open_library(const std::vector<std::string>& candidates) {
 const Library& library() {
   // Operations of several communicators begin on a device in the order of their calls.
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
-  static const Library nccl =
-      open_library(candidates([](const char* name) -> const char* { return std::getenv(name); }));
+  static const Library nccl = open_library(candidates(Environment()));
   return nccl;
 }
 

@@ -7,10 +7,10 @@
 /// oldest form of a configuration, which later versions read by its size and version.
 #pragma once
 
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/error.hpp"
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -76,13 +76,14 @@ struct Library {
 /// "2.28.9".
 std::string version_text(int version);
 
-/// The value of a variable of the environment; null when it is not set.
-using Variables = std::function<const char*(const char* name)>;
-
 /// Where NCCL is looked for, in order: TROUPE_NCCL alone when it is set; else libnccl.so.2 where
 /// the loader looks; the toolkit's (CUDA_HOME, CUDA_PATH, /usr/local/cuda); what pip has installed
 /// (nvidia/nccl/lib in site-packages).
-std::vector<std::string> candidates(const Variables& variables);
+std::vector<std::string> candidates(const Environment& environment);
+
+/// TROUPE_NCCL_SYNCHRONIZE: 1 has the device synchronised around each operation, to find the one
+/// that goes wrong. Throws InvalidArgument for what is neither 0 nor 1.
+bool synchronizes(const Environment& environment);
 
 /// Opens the first candidate that loads. Throws Unavailable, one sentence for each place, when none
 /// does, or when it lacks a function, or is older than 2.19.3 or of another major version.
