@@ -210,7 +210,6 @@ class Node final : private ReferenceTable::Out,
   void loop();
   void poll_once(Time until);
   void prepare_memory(bool idle);
-  void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void drain_bell();
   void drain_slot(std::uint32_t slot);
   void drain_ring(Process& process);
@@ -223,6 +222,7 @@ class Node final : private ReferenceTable::Out,
   bool settle();
   std::uint32_t take_slot();
   Time next_deadline() const;
+  void break_off(Process& process, const std::string& why);
 
   /// What the spiller answers.
   struct Spills final : objectstore::Spiller::Out {
@@ -299,9 +299,9 @@ class Node final : private ReferenceTable::Out,
   void tell_memory();
   void guard_memory();
   std::uint64_t memory_of(const Process& process) const;
+  void open_copies();
 
   // copies that other nodes can read (node_copies.cpp)
-  void open_copies();
   void serve_copies();
   Time copies_deadline() const;
   void begin_copy(ObjectId object, Time now);
@@ -370,22 +370,23 @@ class Node final : private ReferenceTable::Out,
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
-  void on_granted(const scheduling::Granted& grant);
-  void tell_lease(Process& worker, const scheduling::Granted& grant);
-  void on_refused(const scheduling::Refused& refused);
   control::NodeReport report_of_self() const;
-  void tell_pace(Time now);
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
   void refuse(Process& to, const std::string& why);
   void connect(Process& a, Process& b);
-  void carry_out_leases();
-  void send_notices();
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
   void say_to_control(const control::ToControl& message);
-  void break_off(Process& process, const std::string& why);
+
+  // what the tables have decided (node_outcomes.cpp)
+  void on_granted(const scheduling::Granted& grant);
+  void tell_lease(Process& worker, const scheduling::Granted& grant);
+  void on_refused(const scheduling::Refused& refused);
+  void carry_out_leases();
+  void send_notices();
+  wire::PeerReady answer_of(ObjectId object, const wire::Value& value);
 
   // workers (node_workers.cpp)
   Result<void> start_zygote(Job& job);
@@ -442,6 +443,8 @@ class Node final : private ReferenceTable::Out,
   void on_silent(NodeId node, bool silent) override;
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
+  void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
+  void tell_pace(Time now);
 
   // observers (node_observers.cpp)
   wire::MemoryReport memory_report();
@@ -480,7 +483,6 @@ class Node final : private ReferenceTable::Out,
   void release_answers();
   void halt_actors();
   void take_in(NodeId from, const wire::OwnedRef& ref);
-  wire::PeerReady answer_of(ObjectId object, const wire::Value& value);
   bool take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
                   BlobView payload);
   // RemoteTable::Out

@@ -210,6 +210,7 @@ class Replicas {
   void repair(Time now);
   void repair(ObjectId object, Orphan& orphan, Time now);
   void orphans_without(NodeId node, Time now);
+  // searches, and rounds of questions for names (replicas.cpp)
   bool may_end(const Kept& kept) const;
   bool ask_names();
   void search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes);

@@ -277,11 +277,6 @@ class ClientEngine final : public detail::Engine,
   void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
-  bool take_plain(Peer& peer, BlobView frame, Time now);
-  const wire::Reply& general(const wire::PlainReply& reply);
-  bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
-  void end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran, Time now,
-           bool light);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void take_back_waiting(Peer& peer);
@@ -290,9 +285,6 @@ class ClientEngine final : public detail::Engine,
   static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload, Time now);
-  void deliver_here(ActorCall& call);
-  bool is_own_call(const Entry& entry) const;
-  Error overdue(const Entry& entry, Duration timeout) const;
   void grant(const wire::LeaseGranted& granted, Time now);
   void reclaim(std::uint64_t lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
@@ -304,6 +296,10 @@ class ClientEngine final : public detail::Engine,
   Peer* find_peer(std::uint64_t process);
   void drop_peer(Peer& peer);
   void look_away(const Peer& peer) noexcept;
+  void drop_spent() noexcept;
+  void tell_fulfilled(Entry& result);
+  bool has_unanswered() const noexcept;
+  void show_gpus();
 
   // values and references (engine_objects.cpp)
   void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
@@ -312,21 +308,15 @@ class ClientEngine final : public detail::Engine,
   void wake(Entry& entry);
   void fire_woken();
   void finish_settling(Entry& entry);
-  void drop_spent() noexcept;
   void follow(Entry& entry);
   static void go_on_following(ClientEngine& engine, void* who, Entry&);
   void end_following();
   void arrive(Entry& entry, const wire::Value& value, BlobView payload);
   std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
   void need(Entry& entry, bool bytes);
-  void resume_with(Entry& entry, Resume* resume);
-  void resume(const Resume& resume);
-  void give_up_notices();
-  Result<void> await_ready(const detail::ObjectHandle& object);
   static Entry* named_by(const Entry& entry, std::size_t i);
   void promote(Entry& entry);
   void tell_promotion(Entry& entry);
-  void tell_fulfilled(Entry& result);
   void share(const detail::ObjectHandle& handle, const Receiver& to);
   detail::ObjectHandle find_held(ObjectId id);
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
@@ -337,12 +327,10 @@ class ClientEngine final : public detail::Engine,
   wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
   wire::Value record_of(Entry& entry, Blob& payload);
   detail::ObjectHandle object_of(OutgoingValue value);
-  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void free_entry(Entry* entry);
-  void report_unpins();
-  void collect_unless_locked();
   void collect_released();
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
+  void settle_agent_queue();
 
   // tasks that run where they are awaited (engine_in_place.cpp)
   bool run_awaited(Guard& lock, Entry& entry);
@@ -359,7 +347,6 @@ class ClientEngine final : public detail::Engine,
   bool recover(Entry& entry, std::uint64_t seen, Error& error);
   bool recover_pending(Entry& entry, Error& error);
   bool find_recompute_target(Entry& entry, Error& error);
-  void look_again(Entry& entry);
   Result<void> run_again(Spec& spec, const Entry* wanted);
   void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
   void unfollow(Entry& entry);
@@ -398,6 +385,11 @@ class ClientEngine final : public detail::Engine,
   Result<objectstore::Location> where_is(const wire::Location& name);
   Result<bool> need_extent(std::uint64_t bytes);
   void release_memory();
+  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
+  void report_unpins();
+  void collect_unless_locked();
+  static std::uint64_t next_serial() noexcept;
+  std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
   void shrink_arguments(detail::Call& call);
@@ -412,31 +404,17 @@ class ClientEngine final : public detail::Engine,
   static Waiter waiter_of(Task& task);
   void start(std::unique_ptr<Task>&& task, std::uint64_t sent_to = 0);
   void look_later();
-  bool has_unanswered() const noexcept;
   static const ErrorInfo* failed_argument(const detail::Call& call);
-  wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  void settle_agent_queue();
   bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                  bool& plain);
-  bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
-                  std::uint32_t attempt, std::uint32_t results);
-  template <class Record>
-  std::uint64_t send_ahead(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
-                           std::size_t results);
-  const wire::FunctionKey& key_of(const detail::Callable* callable);
-  void look_around() noexcept;
-  void wake_for_reply(Peer& peer);
-  void wake_late(std::uint64_t caller) noexcept;
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
   bool fits(const wire::Call& message, std::size_t beside);
   static void refuse(wire::Call& message);
   void take_back(const wire::Call& message, const Receiver& to);
   wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
-  void hand_back_unstarted();
-  void show_gpus();
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
@@ -445,8 +423,6 @@ class ClientEngine final : public detail::Engine,
     mark_.expect_own();
     return Guard(lock_);
   }
-  static std::uint64_t next_serial() noexcept;
-  std::uint32_t number_of(detail::CallSite at);
   /// Frees what was let go meanwhile; who lets go while another holds the lock leaves it to that.
   void unlock_and_collect(Guard& guard) {
     if (!has_leftovers()) {  // mostly
@@ -457,6 +433,36 @@ class ClientEngine final : public detail::Engine,
     collect_and_unlock(guard);
   }
   void collect_and_unlock(Guard& guard);
+  void deliver_here(ActorCall& call);
+
+  // the straight path of plain calls (engine_plain.cpp)
+  bool take_plain(Peer& peer, BlobView frame, Time now);
+  const wire::Reply& general(const wire::PlainReply& reply);
+  bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
+  void end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran, Time now,
+           bool light);
+  bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
+                  std::uint32_t attempt, std::uint32_t results);
+  template <class Record>
+  std::uint64_t send_ahead(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+                           std::size_t results);
+  const wire::FunctionKey& key_of(const detail::Callable* callable);
+  void look_around() noexcept;
+  void wake_for_reply(Peer& peer);
+  void wake_late(std::uint64_t caller) noexcept;
+
+  // waiting (engine_waiting.cpp)
+  bool is_own_call(const Entry& entry) const;
+  Error overdue(const Entry& entry, Duration timeout) const;
+  void resume_with(Entry& entry, Resume* resume);
+  void resume(const Resume& resume);
+  void give_up_notices();
+  Result<void> await_ready(const detail::ObjectHandle& object);
+  void look_again(Entry& entry);
+  void hand_back_unstarted();
+
+  // names of objects (engine_names.cpp)
+  wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
 
   const ProcessMark mark_;
   EngineLock lock_;

@@ -82,6 +82,8 @@ class Chaos {
   bool end_round(const Kind* how);
   void expect_nothing_left(const std::string& kind, Clock::time_point since);
   void sleep(std::chrono::milliseconds time);
+
+  // what it comes to (report.cpp)
   int report();
 
   // faults (faults.cpp)
@@ -99,7 +101,6 @@ class Chaos {
   Effect home_killed();
   Effect control_killed();
   Effect agent_and_control_killed();
-  Effect actor_node_and_control_killed();
   Effect driver_killed();
   Effect worker_stopped();
   Effect agent_stopped();
@@ -118,7 +119,8 @@ class Chaos {
   Effect clock_jumped();
   Effect machines_slept();
   Effect cpu_starved();
-  // (machine.cpp)
+
+  // faults of the machine (machine.cpp)
   Effect memory_hogged();
   Effect disk_filled();
   Effect data_damaged();

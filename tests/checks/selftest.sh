@@ -164,5 +164,18 @@ for ((i = 0; i < 121; i++)); do echo line; done >runtime/README.md
 expect pages 'a README has at most 120'
 rm runtime/README.md
 
+header runtime/a.hpp 'class A {' '  // the loop (a.cpp)' '  std::function<void(int)> idle_;' '  /// Twice.' \
+  '  Result<std::vector<int>> one(int a,' '                               int b) const;' '  bool two() const { return f(); }' \
+  '  static void three();' '' '  void four();' '};'
+printf 'Result<std::vector<int>> A::one(int a, int b) const {\n  four();\n}\n[[gnu::cold]] void A::three() {}\n' >runtime/a.cpp
+clean headings
+sed -i 's/A::three/A::other/' runtime/a.cpp
+expect headings '^runtime/a.hpp:10: three is not defined in runtime/a.cpp'
+sed -i 's/A::one/B::one_other/; s/A::other/A::three/' runtime/a.cpp
+expect headings '^runtime/a.hpp:7: one is not defined in runtime/a.cpp'
+rm runtime/a.cpp
+expect headings '^runtime/a.hpp:4: there is no runtime/a.cpp'
+rm runtime/a.hpp
+
 [[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
 echo 'each check finds what it is for'
