@@ -108,6 +108,7 @@ class Node final : private ReferenceTable::Out,
     Time heard{};                ///< when it last said something
     bool at_limit = false;       ///< it ends since the node or the system has no room for it
     bool doomed = false;         ///< to be buried after this pass
+    bool killed = false;         ///< by force, once its pid is known
     bool leaving = false;        ///< was told to end itself
     bool said_end = false;       ///< a driver: its program has ended, well or not
     bool hung_up = false;        ///< it says nothing any more
@@ -398,6 +399,7 @@ class Node final : private ReferenceTable::Out,
   void zygote_gone(Job& job);
   void watch_zygote(Job& job, pid_t pid);
   void zygote_process_ended(Job& job);
+  void worker_forked(Job& job, std::uint64_t token, pid_t pid);
   void worker_gone(std::uint64_t token, const std::string& reason);
   void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why,
                     bool at_limit = false);

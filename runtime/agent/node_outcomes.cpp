@@ -204,9 +204,12 @@ void Node::end_worker(ProcessIndex worker) {
   send(*process, wire::Shutdown{"no longer needed"});
 }
 
+/// A worker may serve before its zygote has said what its pid is; then it is killed when that comes.
 void Node::kill_worker(ProcessIndex worker) {
-  if (Process* process = find(worker); process != nullptr && process->pid > 0)
-    ::kill(process->pid, SIGKILL);
+  Process* process = find(worker);
+  if (process == nullptr) return;
+  process->killed = true;
+  if (process->pid > 0) ::kill(process->pid, SIGKILL);
 }
 
 void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {

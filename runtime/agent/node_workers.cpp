@@ -203,12 +203,7 @@ void Node::on_zygote(Job& job) {
         watch_zygote(job, event.pid);
         break;
       case os::ZygoteEvent::Kind::note: break;
-      case os::ZygoteEvent::Kind::forked:
-        if (const auto found = processes_.find(event.token); found != processes_.end()) {
-          found->second->pid = event.pid;
-          if (job.ended && !has_purpose(*found->second)) ::kill(event.pid, SIGKILL);
-        }
-        break;
+      case os::ZygoteEvent::Kind::forked: worker_forked(job, event.token, event.pid); break;
       case os::ZygoteEvent::Kind::exited:
         if (Process* worker = find(event.token); worker && starting_.count(event.token) != 0)
           drain_socket(*worker);  // there it says what it lacked
@@ -305,6 +300,16 @@ void Node::serve_lineage(const scheduling::Granted& grant) {
   } else if (const auto other = lineage_out_.find_process(job)) {
     lineage_cache_.serve(job, *other);
   }
+}
+
+/// It may have served for a while, and its end may have been decided meanwhile. One that is not
+/// known was buried: nobody else ends what its user's code still does.
+void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
+  const auto found = processes_.find(token);
+  const bool is_known = found != processes_.end();
+  if (is_known) found->second->pid = pid;
+  if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
+    ::kill(pid, SIGKILL);
 }
 
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {

@@ -5,10 +5,13 @@
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -21,7 +24,6 @@ namespace {
 using namespace std::chrono_literals;
 using troupe::Actor;
 using troupe::Context;
-using troupe::Ref;
 
 constexpr auto kBound = 20s;
 
@@ -30,6 +32,11 @@ struct Holder {
   int value;
   int get() const { return value; }
   int pid() const { return ::getpid(); }
+  /// From its node's agent, and goes on.
+  int hang_up() const {
+    for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
+    for (;;) ::pause();
+  }
 };
 struct Maker {
   /// Spawns with an argument that only a later method of its own gives.
@@ -122,6 +129,57 @@ TEST(ActorLives, AfterAKillThatMayRestartTheNextLifeAnswers) {
   EXPECT_EQ(ctx.get(fresh.call<&Holder::get>(), kBound), 4);
   ctx.kill(fresh, true);
   EXPECT_THROW(ctx.get(fresh.call<&Holder::get>(), kBound), troupe::ActorDied);
+}
+
+/// While it lives, zygotes of sessions that begin do not report what they have forked until the
+/// tally says so.
+class HeldReports {
+ public:
+  explicit HeldReports(const std::string& path) { ::setenv(kVariable, path.c_str(), 1); }
+  HeldReports(const HeldReports&) = delete;
+  HeldReports& operator=(const HeldReports&) = delete;
+  ~HeldReports() { ::unsetenv(kVariable); }
+  static void hold() {
+    if (const char* path = std::getenv(kVariable)) Tally(path).reaches(1);
+  }
+
+ private:
+  static constexpr const char* kVariable = "TROUPE_TEST_HOLD_REPORTS";
+};
+[[maybe_unused]] const int g_after_fork = ::pthread_atfork(nullptr, &HeldReports::hold, nullptr);
+
+/// Its process serves, and its node does not know which one that is.
+struct Unreported {
+  Scratch scratch;
+  troupe::Session session = start();
+  Context ctx = session.context();
+  Actor<Holder> holder = ctx.with({.max_restarts = 1}).spawn<Holder>(3);
+  int pid = ctx.get(holder.call<&Holder::pid>(), kBound);
+
+  void report() { Tally(scratch.path).add(1); }
+
+ private:
+  troupe::Session start() {
+    const HeldReports held(scratch.path);
+    return troupe::Session({.cpus = 1});
+  }
+};
+
+TEST(ActorLives, AKillBeforeTheReportOfTheProcessEndsThatLife) {
+  Unreported actor;
+  actor.ctx.kill(actor.holder, true);
+  (void)actor.ctx.cluster();  // answered after the kill was judged
+  actor.report();
+  EXPECT_NE(actor.ctx.get(actor.holder.call<&Holder::pid>(), kBound), actor.pid);
+}
+
+TEST(ActorLives, AProcessThatItsNodeGaveUpBeforeItsReportIsKilledAfterIt) {
+  Unreported actor;
+  EXPECT_THROW(actor.ctx.get(actor.holder.call<&Holder::hang_up>(), kBound), troupe::ActorDied);
+  EXPECT_EQ(::kill(actor.pid, 0), 0) << "it has ended by itself";
+  actor.report();
+  EXPECT_TRUE(eventually([&] { return ::kill(actor.pid, 0) != 0; }));
+  EXPECT_NE(actor.ctx.get(actor.holder.call<&Holder::pid>(), kBound), actor.pid);
 }
 
 void expect_names_come_and_go(Context& ctx) {
