@@ -1,4 +1,5 @@
-/// AsyncEvent: where a coroutine of an actor waits for another thread of its process.
+/// AsyncEvent: where a coroutine of an actor waits for another thread of its process. The other way
+/// round, notify_when_ready() tells a thread of a value that is ready.
 ///
 ///     class Sensor {
 ///      public:
@@ -66,5 +67,17 @@ class TROUPE_API AsyncEvent {
   bool set_ = false;
   std::optional<Waiter> waiter_;
 };
+
+/// Calls `told` once when the value of `ref` is ready, an error too, or when no wait for it can end
+/// any more; get() gives the one or the other then, and does not wait. Never blocks. `told` runs on
+/// any thread of the runtime, under its lock, or at once: it passes the news on, to a queue of the
+/// caller's, and neither blocks, throws nor uses the runtime. Throws Unavailable outside run() and
+/// Session, InvalidArgument for an empty Ref.
+template <class T>
+void notify_when_ready(const Ref<T>& ref, std::function<void()> told) {
+  const detail::ObjectHandle& object = detail::Access::handle(ref);
+  if (!object) throw InvalidArgument(Code::invalid_argument, "notify_when_ready() of an empty Ref");
+  detail::running_engine().notify_when_ready(object, std::move(told));
+}
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 #include "troupe/actors/loop_actor/loop_controller.hpp"
 
 #include "troupe/actors/loop_actor/internal/actor_system.hpp"
-#include "troupe/runtime/engine/engine.hpp"
+#include "troupe/runtime/callable.hpp"
 
 #include <algorithm>
 #include <map>
@@ -45,7 +45,7 @@ class Follower : public caf::event_based_actor {
       if (asked_.read) send(controller_, message_atom::value, id_, Message(asked_.read()));
       asked_ = ask_();
       // By its address: a follower that was forgotten is not kept until its loop speaks.
-      detail::running_engine().notify_when_ready(asked_.object, [me = address()] {
+      asked_.notify([me = address()] {
         if (const auto follower = caf::actor_cast<caf::actor>(me))
           caf::anon_send(follower, ready_atom::value);
       });
@@ -60,7 +60,7 @@ class Follower : public caf::event_based_actor {
     } catch (const Error& error) {
       return error;
     } catch (...) {
-      return detail::error_from_current_exception("take", detail::Phase::arguments);
+      return failure_of_current_exception("take");
     }
   }
 

@@ -10,6 +10,7 @@
 /// the death notice, and a delayed message is the deadline. Loops that wait cost nothing.
 #pragma once
 
+#include "troupe/runtime/async_event.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/context.hpp"
@@ -26,7 +27,7 @@ namespace troupe {
 namespace loops {
 /// A take() under way, and how its value is read when it is there.
 struct Asked {
-  detail::ObjectHandle object;
+  std::function<void(std::function<void()> told)> notify;  ///< as notify_when_ready()
   std::function<std::shared_ptr<void>()>
       read;  ///< never blocks; throws the error of the loop's end
 };
@@ -70,7 +71,7 @@ class LoopController {
     followers_.follow(id, [take = std::move(take)] {
       const Ref<std::vector<Event>> taken = take();
       return loops::Asked{
-          detail::Access::handle(taken),
+          [taken](std::function<void()> told) { notify_when_ready(taken, std::move(told)); },
           [taken] { return std::make_shared<std::vector<Event>>(Context::current().get(taken)); }};
     });
   }

@@ -48,17 +48,8 @@ check_layers() {
 
 # Rooms that use the others as a stranger does: only headers that users include, no name of detail or another's internal.
 strangers=' kernels actors train tune examples '
-# Files of theirs that do not keep to it. The list only shrinks: one that keeps to it must leave it.
-declare -A insider=(
-  [train/detail/gang.hpp]=0 [train/fit.cpp]=0 [train/worker.cpp]=0 [tune/detail/trial_host.hpp]=0 [tune/optimize.hpp]=0
-  [tune/trial.cpp]=0
-)
 # The namespace of a room's code below troupe, where it is not the room's name.
 declare -A namespace_of=([actors]=collective)
-
-intrude() {
-  if [[ -n ${insider[$1]:-} ]]; then insider[$1]=1; else offence "$1:$2: $3"; fi
-}
 
 check_stranger() {
   local file=$1 line=$2 target=$3 room=${1%%/*}
@@ -66,7 +57,7 @@ check_stranger() {
   case $target in
     runtime/base/* | objectstore/objectstore.hpp) ;;
     runtime/*/* | objectstore/* | */detail/*)
-      intrude "$file" "$line" "$room includes what users include of other rooms, not \"troupe/$target\"" ;;
+      offence "$file:$line: $room includes what users include of other rooms, not \"troupe/$target\"" ;;
   esac
 }
 
@@ -82,12 +73,8 @@ check_names() {
     while IFS=: read -r file line what; do
       what=$(grep -oE "$names" <<<"${what%%//*}" | head -1) || continue
       [[ $what != *"$own"::internal:: ]] || continue
-      intrude "$file" "$line" "$what is private to another room"
+      offence "$file:$line: $what is private to another room"
     done < <(grep -rnE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' "$names" "$room" || true)
-  done
-  for file in "${!insider[@]}"; do
-    [[ ! -f $file || ${insider[$file]} == 1 ]] ||
-      offence "$file:1: uses nothing private of other rooms any more: take it off the list in tests/checks/includes.sh"
   done
 }
 

@@ -78,11 +78,7 @@ header tune/a.hpp '#include "troupe/train/detail/b.hpp"'
 expect includes '^tune/a.hpp:3: tune includes what users include'
 header tune/a.hpp 'namespace troupe::tune::detail {' 'inline int a = detail::b();'
 clean includes
-header tune/trial.cpp 'int a = 1;'
-expect includes '^tune/trial.cpp:1: uses nothing private of other rooms any more'
-header tune/trial.cpp 'int a = troupe::detail::b();'
-clean includes
-rm train/a.hpp tune/a.hpp tune/trial.cpp
+rm train/a.hpp tune/a.hpp
 
 header runtime/a.hpp '#include <vector>' 'using Line = std::vector<int>;'
 header runtime/internal/b.hpp '#include "troupe/runtime/a.hpp"'
