@@ -131,8 +131,9 @@ class TROUPE_API Communicator {
  public:
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the group: ranks that still wait for this one end with Cancelled. Operations that have
-  /// not ended end the group.
+  /// Leaves the group: ranks that still wait for this one end with Cancelled. First it waits for the
+  /// operations that Work::wait(device) has left to a device, for each within its timeout; the other
+  /// ranks alone learn of an error. Any other operation that has not ended ends the group.
   virtual ~Communicator();
 
   int rank() const noexcept { return rank_; }

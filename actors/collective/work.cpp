@@ -51,6 +51,7 @@ void Work::wait(Time deadline) {
 void Work::wait(kernels::Device& device) {
   if (!flight_ || flight_->of_device() == nullptr || is_done()) return wait();
   device.wait(device.compute(), done());
+  flight_->left_to_device.store(true, std::memory_order_release);
   flight_.reset();
 }
 

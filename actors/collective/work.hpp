@@ -43,7 +43,7 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   void wait(Time deadline);
   /// Where a device carries the operation out, its compute() waits before all that it is given from
   /// now on, the host does not, and this Work is done; the group's later calls, and is_over(), tell
-  /// of an error. Elsewhere as wait().
+  /// of an error. The end of the communicator waits for the operation. Elsewhere as wait().
   void wait(kernels::Device& device);
   /// Whether wait() would not block.
   bool is_done() const noexcept;

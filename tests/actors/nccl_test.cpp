@@ -310,6 +310,39 @@ TEST_F(Nccl, ACommunicatorThatGoesEndsItsOperations) {
         << error;
 }
 
+// Each thing that a queue does is late, so that neither device has begun when its rank leaves.
+TEST_F(Nccl, ACommunicatorThatGoesWaitsForWhatItLeftToTheDevice) {
+  make(2, seconds(20), milliseconds(5));
+  const auto errors = on_all([&](Communicator& c) {
+    const auto rank = static_cast<std::size_t>(c.rank());
+    OnDevice x(device(c), 10, 1);
+    c.all_reduce(x.buffer()).wait(device(c));
+    c.all_reduce(x.buffer()).wait(device(c));
+    group[rank].reset();
+    EXPECT_EQ(x.last(), 4);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST_F(Nccl, WhatItLeftToTheDeviceKeepsACommunicatorForTheTimeoutAtMost) {
+  make(2);
+  fake_nccl().hold(1);
+  group[0]->set_timeout(milliseconds(200));
+  const Time start = steady_now();
+  const auto errors = on_all([&](Communicator& c) {
+    OnDevice x(device(c), 10, 1);
+    c.all_reduce(x.buffer()).wait(device(c));
+    if (c.rank() == 1) return c.barrier();
+    group[0].reset();
+    EXPECT_GE(steady_now() - start, milliseconds(200));
+  });
+  EXPECT_LT(steady_now() - start, seconds(10));
+  EXPECT_EQ(errors[0], "");
+  EXPECT_NE(errors[1].find("the device of rank 0 did not end all_reduce #1 within 200 ms"),
+            std::string::npos)
+      << errors[1];
+}
+
 TEST_F(Nccl, AnExceptionThatPassesAWorkEndsTheGroup) {
   make(2);
   fake_nccl().hold(3);
@@ -351,7 +384,6 @@ TEST_F(Nccl, AMeshHasGroupsOfTheDevice) {
     sum.wait(device);
     EXPECT_EQ(x.last(), rank % 2 == 0 ? 5.0f : 10.0f);
     EXPECT_EQ(y.last(), rank / 2 == 0 ? 3.0f : 12.0f);
-    mesh.world->barrier();
   });
   EXPECT_EQ(errors, std::vector<std::string>(4));
   EXPECT_EQ(fake_nccl().count("operations"), before + 8);

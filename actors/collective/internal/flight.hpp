@@ -35,6 +35,8 @@ struct Flight final : kernels::EventState {
   /// it carries when it goes.
   std::weak_ptr<Carrier> carrier;
   kernels::Event on_device;  ///< as `carrier`: happens when the device has done it
+  /// A device waits for it and nobody else: its Work is done.
+  std::atomic<bool> left_to_device = false;
 
   bool has_happened() const noexcept override;
   bool wait(Time until) const noexcept override;

@@ -167,19 +167,26 @@ void Comms::add(Under under) {
   poll();
 }
 
-bool Comms::is_busy(const NcclCommunicator& of) {
+std::vector<std::shared_ptr<Flight>> Comms::flights_of(const NcclCommunicator& of) {
+  std::vector<std::shared_ptr<Flight>> flights;
   const std::lock_guard lock(calls_);
-  return std::any_of(under_.begin(), under_.end(), [&](const Under& u) { return u.of == &of; });
+  if (!over_) settle_done();
+  for (const Under& under : under_)
+    if (under.of == &of) flights.push_back(under.flight);
+  return flights;
 }
 
+// Each of these waits ends: the watcher ends the group at an operation's limit.
 void Comms::drain(const NcclCommunicator& of) {
-  std::vector<std::shared_ptr<Flight>> flights;
-  {
-    const std::lock_guard lock(calls_);
-    for (const Under& under : under_)
-      if (under.of == &of) flights.push_back(under.flight);
-  }
+  for (const auto& flight : flights_of(of)) await(*flight, Time::max());
+}
+
+bool Comms::drain_device(const NcclCommunicator& of) {
+  const auto flights = flights_of(of);
+  for (const auto& flight : flights)
+    if (!flight->left_to_device.load(std::memory_order_acquire)) return false;
   for (const auto& flight : flights) await(*flight, Time::max());
+  return true;
 }
 
 void Comms::lower(const Flight& last, Time to) {

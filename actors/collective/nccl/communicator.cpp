@@ -57,7 +57,7 @@ NcclCommunicator::NcclCommunicator(Place place, std::unique_ptr<Control> control
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  if (place_.comms->is_busy(*this)) control_->abort("it left with operations under way");
+  if (!place_.comms->drain_device(*this)) control_->abort("it left with operations under way");
   place_.comms->leave(*entry_);
 }
 

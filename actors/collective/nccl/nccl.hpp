@@ -26,6 +26,8 @@
 ///   sends, let the device wait (Work::wait(device)) and the host go on.
 /// - A send ends when its receiver has the message. Who sends to itself receives in the same
 ///   exchange() or group().
+/// - The end of a communicator waits for the operations that Work::wait(device) has left to the
+///   device, each within its timeout, so a rank may leave right after its last call.
 /// - barrier() returns when every rank has called it and what each asked for before has ended.
 /// - An operation that the device has not done within the timeout ends the group with TimedOut, as
 ///   does the death of a process with WorkerDied and an error of NCCL with Cancelled. All of the

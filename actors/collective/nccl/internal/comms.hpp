@@ -54,9 +54,11 @@ class Comms final : public collective::internal::Carrier {
   void call(Entry& entry, const Request& request, const std::function<Result()>& calls);
   /// From now on this settles the operation.
   void add(Under under);
-  bool is_busy(const NcclCommunicator& of);
   /// Waits for what the communicator has asked for.
   void drain(const NcclCommunicator& of);
+  /// The same when a device alone waits for it. False, at once, when somebody has the Work of an
+  /// operation that has not ended.
+  bool drain_device(const NcclCommunicator& of);
   /// Gives the communicator back; aborts all when the group is over.
   void leave(Entry& entry);
   /// Precondition: the group is over. Aborts all communicators, then settles what was under way.
@@ -71,6 +73,8 @@ class Comms final : public collective::internal::Carrier {
 
  private:
   struct Trouble;
+  /// Operations of the communicator that have not ended.
+  std::vector<std::shared_ptr<Flight>> flights_of(const NcclCommunicator& of);
   void watch();
   /// Settles what is done, and ends what must end.
   void poll() noexcept;
