@@ -63,6 +63,8 @@ class TROUPE_API Engine {
   /// with the plan of what would fit.
   Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernels::Device& device,
          const OptimizerOptions& optimizer);
+  /// Waits for what the device and the mesh still do with the engine's memory, within the mesh's
+  /// timeouts. The mesh may go right after it, on one rank before the others.
   ~Engine();
 
   /// Initial weights: a function of the seed alone, the same in every layout.

@@ -127,5 +127,26 @@ TEST(EngineOnADevice, AnOperationThatOnlyTheDeviceWaitsForFailsTheStep) {
     EXPECT_NE(error.find(" did not end "), std::string::npos) << error;
 }
 
+// The first stage has sent the last weights of the tied embedding, and only its device waits for it.
+TEST(EngineOnADevice, ARankThatLeavesAfterItsLastCallEndsNoOther) {
+  for (const bool hashes : {false, true}) {
+    SCOPED_TRACE(hashes ? "weights_hash()" : "step()");
+    std::vector<HostDevice> devices;
+    collective::Mesh last;
+    const auto errors = on_devices({.pp = 2}, devices, [&](RankContext& context) {
+      {
+        Engine engine(gpt({}), {.pp = 2, .micro = 2}, context.mesh, context.device, {});
+        engine.initialize(1);
+        std::vector<Rows> parts = share_of({}, 0, 4, 0, 1, 2);
+        (void)engine.step(micros_of(parts));
+        if (hashes) (void)engine.weights_hash();
+      }
+      if (context.mesh.rank() == 1) last = std::move(context.mesh);
+    });
+    ASSERT_EQ(errors, std::vector<std::string>(2));
+    EXPECT_FALSE(last.world->is_over());
+  }
+}
+
 }  // namespace
 }  // namespace troupe::train::testing
