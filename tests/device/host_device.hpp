@@ -47,14 +47,19 @@ struct HostDeviceOptions {
   std::size_t bytes = std::size_t{256} << 20;  ///< of address space; memory is not used again
 };
 
-/// Two mappings of one piece of memory: the device's, which nobody may touch, and the host's.
+/// Two mappings of one piece of memory: the device's, which nobody may touch, and the host's. Their
+/// addresses have the same lower halves. So a number of 32 bits beside padding may look like memory
+/// of the device: it stays what it is when it becomes the host's.
 class TwoFaces {
  public:
   explicit TwoFaces(std::size_t bytes) : bytes_(bytes) {
     fd_ = ::memfd_create("host-device", MFD_CLOEXEC);
     if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) std::abort();
-    far_ = map(PROT_NONE);
-    near_ = map(PROT_READ | PROT_WRITE);
+    far_ = map(nullptr, PROT_NONE, 0);
+    if (far_ == nullptr) std::abort();
+    for (std::uintptr_t i = 1; near_ == nullptr && i <= kPlaces; ++i)
+      near_ = map(far_ - (i << 32), PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+    if (near_ == nullptr) std::abort();
   }
   TwoFaces(const TwoFaces&) = delete;
   TwoFaces& operator=(const TwoFaces&) = delete;
@@ -82,10 +87,14 @@ class TwoFaces {
   }
 
  private:
-  char* map(int protection) const noexcept {
-    void* base = ::mmap(nullptr, bytes_, protection, MAP_SHARED, fd_, 0);
-    if (base == MAP_FAILED) std::abort();
-    return static_cast<char*>(base);
+  static constexpr std::uintptr_t kPlaces = 1024;  // that are tried for the host's mapping
+  /// Null when the place is taken.
+  char* map(char* place, int protection, int flags) const noexcept {
+    void* base = ::mmap(place, bytes_, protection, MAP_SHARED | flags, fd_, 0);
+    if (base == MAP_FAILED) return nullptr;
+    if (place == nullptr || base == place) return static_cast<char*>(base);
+    ::munmap(base, bytes_);
+    return nullptr;
   }
   bool is_in(const void* memory, const char* base) const noexcept {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);

@@ -6,6 +6,9 @@
 
 #include <barrier>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 namespace troupe::train::testing {
@@ -58,6 +61,28 @@ void expect_equal(const Experiment& e) {
     EXPECT_EQ(device.strays(), "");
     EXPECT_EQ(device.host_waits(), 0);
   }
+}
+
+// Where a compiler cannot clear padding, beta and what lies beside it may look like an address.
+TEST(DeviceOfTheTests, ANumberBesidePaddingIsNoMemory) {
+  HostDevice gpu;
+  kernels::Device& device = gpu.device();
+  constexpr std::size_t kStep = 8 << 20;  // two addresses in eight have no normal number's bits
+  const kernels::Memory zeros = device.allocate(4), memory = device.allocate(8 * kStep);
+  kernels::Gemm product{.m = 1, .n = 1, .k = 1};
+  product.a = product.b = zeros.data();
+  product.lda = product.ldb = product.ldc = 1;
+  static_assert(offsetof(kernels::Gemm, c) == offsetof(kernels::Gemm, beta) + 8);
+  for (std::size_t i = 0; i < 8 && !std::isnormal(product.beta); ++i) {
+    product.c = static_cast<char*>(memory.data()) + i * kStep;
+    auto* bytes = reinterpret_cast<std::byte*>(&product);
+    std::memcpy(bytes + offsetof(kernels::Gemm, beta), bytes + offsetof(kernels::Gemm, c), 8);
+  }
+  ASSERT_TRUE(std::isnormal(product.beta));
+  device.kernels().fill(device.compute(), {.n = 1, .out = product.c, .factor = 1});
+  device.kernels().gemm(device.compute(), product);
+  device.compute().synchronize();
+  EXPECT_EQ(*gpu.near(static_cast<const float*>(product.c)), product.beta);
 }
 
 TEST(EngineOnADevice, AStepHasTheCpusBits) {
