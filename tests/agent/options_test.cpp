@@ -69,7 +69,9 @@ TEST(AgentOptions, refuse_what_is_of_no_use_and_name_the_variable) {
       (void)read({{name, "abc"}});
       ADD_FAILURE() << name << " was taken";
     } catch (const InvalidArgument& error) {
-      EXPECT_EQ(error.message(), name + " is 'abc': " + words);
+      std::string expected = name;
+      expected.append(" is 'abc': ").append(words);
+      EXPECT_EQ(error.message(), expected);
     }
 }
 
