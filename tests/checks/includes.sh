@@ -73,7 +73,7 @@ check_names() {
     while IFS=: read -r file line what; do
       what=$(grep -oE "$names" <<<"${what%%//*}" | head -1) || continue
       [[ $what != *"$own"::internal:: ]] || continue
-      offence "$file:$line: $what is private to another room"
+      offence "$file:$line: ${what#[^a-z]} is private to another room"
     done < <(grep -rnE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' "$names" "$room" || true)
   done
 }
