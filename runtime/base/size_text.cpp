@@ -15,8 +15,9 @@ std::optional<Bytes> parse_size(std::string_view text) {
       {"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
       {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
   double value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (parsed.ec != std::errc{} || !(value >= 0)) return std::nullopt;
   const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
   for (const auto& [name, shift] : kUnits) {
@@ -30,8 +31,9 @@ std::optional<Bytes> parse_size(std::string_view text) {
 
 std::optional<double> parse_amount(std::string_view text) {
   double value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (parsed.ec != std::errc{} || parsed.ptr != end || !(value >= 0) || value > 1e6)
     return std::nullopt;
   return value;

@@ -451,7 +451,7 @@ struct Sized {
   explicit Sized(std::size_t n) : values(n) {}
   std::vector<int> values;
   friend auto fields(Sized& s) { return std::tie(s.values); }
-  friend auto fields(const Sized& s) { return std::tie(s.values); }
+  [[maybe_unused]] friend auto fields(const Sized& s) { return std::tie(s.values); }
 };
 
 TEST(Parts, need_no_default_constructor) {

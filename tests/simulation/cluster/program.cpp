@@ -21,7 +21,7 @@ void Program::run() {
 bool Program::take_next() {
   if (process_.shutdown_) return false;
   if (!process_.starts_.empty()) {
-    current_.emplace();
+    current_.emplace(Current{});
     current_->start = std::move(process_.starts_.front());
     process_.starts_.pop_front();
     process_.begin_actor_lease();
@@ -29,7 +29,7 @@ bool Program::take_next() {
     return true;
   }
   if (process_.incoming_.empty()) return false;
-  current_.emplace();
+  current_.emplace(Current{});
   current_->call = std::move(process_.incoming_.front());
   process_.incoming_.pop_front();
   const Incoming& call = *current_->call;
