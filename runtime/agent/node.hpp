@@ -1,13 +1,14 @@
-/// The agent's event loop and what it keeps of each process of its node. Thin: the decisions are in
-/// LeaseTable, ReferenceTable, ActorHost (with control's Directory behind it) and the store's Host.
+/// The event loop of a node's agent, and what the agent keeps of each process of its node. The
+/// decisions are made by LeaseTable, ReferenceTable, ActorHost (with control's Directory behind it)
+/// and the store's Host. Node feeds them with messages and carries out what they decide.
 ///
-/// A private node serves the one driver at the other end of a socket. A node of a cluster has
-/// neighbours besides (RemoteTable, Network, Transfers), drivers that come in through its local
-/// door, and a zygote for each of their jobs.
+/// A private node serves the one driver at the other end of a socket. A node of a cluster also has
+/// neighbours (RemoteTable, Network, Transfers), drivers and observers that connect to its local
+/// socket, and a zygote for each job.
 ///
-/// One thread, no blocking call: rings and doorbell, process sockets, the zygotes' reports, the
-/// network, timers. After each pass over everything that was ready the reference counts are
-/// settled.
+/// One thread runs the loop and makes no blocking call. It reads rings and the doorbell, sockets of
+/// processes, reports of zygotes, the network and timers. After each pass over everything that was
+/// ready, it settles the reference counts.
 #pragma once
 
 #include "troupe/objectstore/shared_copies.hpp"
@@ -81,10 +82,10 @@ class Node final : private ReferenceTable::Out,
   ~Node() override;
   /// Serves until the driver at this socket is gone.
   void serve(Fd driver);
-  /// Serves until the launcher at this socket is gone, or this node has to end. Returns why, or an
-  /// empty string when the launcher ended it.
+  /// Serves until the launcher at this socket is gone, or this node has to end. Returns why the
+  /// node ended, or an empty string when the launcher ended it.
   std::string serve_cluster(Fd launcher);
-  /// Where other nodes reach this one.
+  /// Returns the address at which other nodes reach this one. Precondition: a node of a cluster.
   const std::string& door() const noexcept { return network_->door(); }
 
  private:
@@ -94,99 +95,100 @@ class Node final : private ReferenceTable::Out,
     os::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t slot = 0;                ///< of its channel, in our doorbell
+    std::uint32_t slot = 0;                ///< of its channel, in this agent's doorbell
     DoorbellSlots slots{2};                ///< in its doorbell: 0 is the socket, 1 this agent
-    std::uint32_t store_index = 0;         ///< 0: it has no tables
-    JobId job;                             ///< that it works for
-    scheduling::JobNumber job_number = 0;  ///< of this node
+    std::uint32_t store_index = 0;         ///< in the object store; 0: it has no tables there
+    JobId job;                             ///< the job that it works for
+    scheduling::JobNumber job_number = 0;  ///< this node's number of that job
     std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
-    bool introduced = false;     ///< said hello
-    pid_t pid = 0;               ///< of a child of ours
+    bool introduced = false;     ///< it got its Welcome; before, send() drops messages to it
+    pid_t pid = 0;               ///< a worker's, once its zygote has reported the fork; else 0
     Fd life;                     ///< readable when a driver or observer has ended
-    std::uint32_t told_pid = 0;  ///< for people
-    std::string sentence;        ///< why it is killed, when that is decided here
-    Time heard{};                ///< when it last said something
+    std::uint32_t told_pid = 0;  ///< the pid in its Hello: for reports and for /proc
+    std::string sentence;        ///< why it ends, if that is decided here; replaces its exit status
+    Time heard{};                ///< when its last message was read
     bool at_limit = false;       ///< it ends since the node or the system has no room for it
-    bool doomed = false;         ///< to be buried after this pass
-    bool killed = false;         ///< by force, once its pid is known
-    bool leaving = false;        ///< was told to end itself
+    bool doomed = false;         ///< bury() follows after this pass
+    bool killed = false;         ///< SIGKILL was sent, or follows once its pid is known
+    bool leaving = false;        ///< it was sent Shutdown and ends by itself
     bool said_end = false;       ///< a driver: its program has ended, well or not
-    bool hung_up = false;        ///< it says nothing any more
-    bool halted = false;         ///< SIGSTOP: see halt_actors()
+    bool hung_up = false;        ///< it closed its socket, for sending at least
+    bool halted = false;         ///< stopped by SIGSTOP: see halt_actors()
     Talker speaks_as = Talker::stranger;
-    std::uint64_t objections = 0;  ///< to what it has said
-    std::string reason;
-    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel → their slots there
-    std::vector<std::uint32_t> sites;  ///< its numbers of call sites → those of our accounting
+    std::uint64_t objections = 0;                 ///< messages of it that Authority has refused
+    std::string reason;                           ///< why it is doomed
+    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
+    std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
     std::optional<wire::ResourceDemand> leased;  ///< a worker's lease, as it was told last
-    QuotaWait at_quota;                          ///< it asks in vain, its job having enough
+    QuotaWait at_quota;                          ///< its wait for memory beyond its job's quota
   };
-  /// One driver's work, as far as this node has to do with it.
+  /// What this node keeps of a job, the work of one driver on any node.
   struct Job {
     JobId id;
     scheduling::JobNumber number = 0;
-    /// What its workers are started from is unknown, asked for, or there.
+    /// Whether the program of its workers is unknown, asked for, here, or not to be had.
     enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
     os::Program program;
-    std::string why;            ///< failed
-    bool ended = false;         ///< kept for detached actors
-    Time end_by = Time::max();  ///< its driver has ended, and then it ends in any case
-    os::LocalSocket farewell;   ///< of that driver, which waits for the end of the job
-    ProcessIndex driver = 0;    ///< if it is one of this node's, with
-    control::JobRecord record;  ///< what control is told of it
+    std::string why;            ///< for State::failed
+    bool ended = false;         ///< the job is over; kept for what still runs, as detached actors
+    Time end_by = Time::max();  ///< set when its driver has ended: end_job() follows at this time
+    os::LocalSocket farewell;   ///< of that driver, which waits until the job's end closes it
+    ProcessIndex driver = 0;    ///< 0: not a process of this node, or it has ended
+    control::JobRecord record;  ///< what StartJob tells control, for a driver of this node
     bool described = false;     ///< the record is complete
-    std::vector<bool> waiting;  ///< workers to start when there is a program → dedicated
+    std::vector<bool> waiting;  ///< workers to start when the program is here → dedicated
     os::ZygoteLink zygote;
     pid_t zygote_pid = 0;
     Fd zygote_life;                 ///< readable when it has ended
     bool zygote_ready = false;      ///< it has reached troupe::run
-    Time zygote_due = Time::max();  ///< its process ended before that, and left another to go on
+    Time zygote_due = Time::max();  ///< it ended too early: a child may take over until this time
     int failed_starts = 0;          ///< since a worker last came up
   };
-  /// A zygote that is about to be dead. Who was or was to be its child is buried then, and not
-  /// earlier: nobody else reports it.
+  /// A zygote that was told to end. Its workers, also those that it has not forked yet, are buried
+  /// when it has ended and not earlier: nobody else reports their deaths.
   struct EndingZygote {
     pid_t pid = 0;
     Fd handle;
-    Time until{};  ///< then it is killed
+    Time until{};  ///< it is killed at this time
     std::vector<ProcessIndex> orphans;
     std::string why;
   };
-  /// A channel to a local process whose other side stands for a process of another node.
+  /// A channel between a local process and a proxy process. This agent is its other side.
   struct ProxyChannel {
     ProcessIndex process = 0, proxy_process = 0;
     NodeId node;
-    ProcessIndex holder = 0;     ///< that node, in the life that it had then: whose counts refs are
-    std::uint32_t slot = 0;      ///< in our doorbell
-    std::uint32_t its_slot = 0;  ///< in the process's
+    ProcessIndex holder = 0;     ///< index of `node` when this was opened: holder of carried refs
+    std::uint32_t slot = 0;      ///< in this agent's doorbell
+    std::uint32_t its_slot = 0;  ///< in the process's doorbell
     ring::Channel channel;
-    std::uint64_t pushed = 0;  ///< frames that arrived
+    std::uint64_t pushed = 0;  ///< frames that arrived from the node
     struct Ending {
       std::string reason;
       std::uint64_t started = 0;
     };
-    std::optional<Ending> ending;  ///< when what arrived has entered the ring
+    std::optional<Ending> ending;  ///< PeerDied, due when all that arrived has entered the ring
   };
   using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;
   using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
-  /// Whose ring a slot of our doorbell is: a process's, or a proxy's.
+  /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
+  /// process: the slot is free.
   struct Slot {
     ProcessIndex process = 0, proxy_process = 0;
   };
-  /// What one pass of the loop waits for.
+  /// The descriptors that one pass of the loop waits for.
   class PollSet {
    public:
     void clear() {
       entries_.clear();
       whose_.clear();
     }
-    /// Returns its place; -1 is never ready.
+    /// Returns the position of the entry. A descriptor of -1 is never ready.
     std::size_t add(int fd, std::uint64_t whose = 0, int events = POLLIN) {
       entries_.push_back({fd, static_cast<short>(events), 0});
       whose_.push_back(whose);
       return entries_.size() - 1;
     }
-    /// How many are ready; 0 when none was in time.
+    /// Returns how many are ready: 0 when `most` has passed, negative after an error or a signal.
     int wait(Duration most) {
       const timespec limit{static_cast<time_t>(most.count() / 1'000'000'000),
                            static_cast<long>(most.count() % 1'000'000'000)};
@@ -200,7 +202,7 @@ class Node final : private ReferenceTable::Out,
     std::vector<pollfd> entries_;
     std::vector<std::uint64_t> whose_;
   };
-  /// Words for control of a node in a cluster.
+  /// The ControlPort of a node in a cluster: sends over the network.
   struct ToNetwork final : ControlPort {
     explicit ToNetwork(Node& n) : node(n) {}
     void send(control::ToControl message) override { node.say_to_control(message); }
@@ -225,7 +227,7 @@ class Node final : private ReferenceTable::Out,
   Time next_deadline() const;
   void break_off(Process& process, const std::string& why);
 
-  /// What the spiller answers.
+  /// Receives the answers of the spiller.
   struct Spills final : objectstore::Spiller::Out {
     explicit Spills(Node& n) : node(n) {}
     void granted(std::uint64_t ask, objectstore::ExtentGrant grant) override;
@@ -235,32 +237,36 @@ class Node final : private ReferenceTable::Out,
     void memory_pressure() override { node.memory_pressure_ = true; }
     Node& node;
   };
-  /// Somebody who waits for memory, or for an object to come back. kSelf waits for memory for
-  /// transfers, for an object of which it writes a copy, or for memory for one that it reads.
+  /// A request to the spiller that has no answer yet:
+  /// - extent: memory for `process`, or for transfers if that is kSelf;
+  /// - place: where an object lies now, for `process`;
+  /// - pull: an object that `node` wants and that is on disk;
+  /// - copy: the same for an object of which a copy is written to a shared folder;
+  /// - room: memory for bytes that are read from such a copy.
   struct Asked {
     enum class What : std::uint8_t { extent, place, pull, copy, room } what = What::extent;
     ProcessIndex process = 0;
-    std::uint64_t request = 0;  ///< extent, place: its number
-    NodeId node;                ///< pull: who wants it
+    std::uint64_t request = 0;  ///< extent, place: the number that `process` gave its request
+    NodeId node;                ///< pull
     wire::PullRequest pull;
     ObjectId object;  ///< copy, room
   };
-  /// Bytes that come from the copy of a dead node's object.
+  /// Bytes of an object that come, or are to come, from its copy in a shared folder.
   struct Reading {
-    NodeId node;
+    NodeId node;  ///< that wrote the copy
     std::uint64_t bytes = 0;
-    Time until{};  ///< an error follows
-    objectstore::Allocation memory;
-    bool given_up = false;  ///< it was told, but the disk's thread has the memory still
+    Time until{};                    ///< an error follows at this time
+    objectstore::Allocation memory;  ///< none while it waits for room
+    bool given_up = false;  ///< the error was told, but the disk's thread still uses the memory
   };
-  /// A value that is asked of a copy.
+  /// The value of an object that is asked of its copy in a shared folder.
   struct Looking {
     ProcessIndex owner = 0;
-    Time until{};               ///< an error follows
-    std::optional<Time> again;  ///< the folder could not say
+    Time until{};               ///< an error follows at this time
+    std::optional<Time> again;  ///< set: the folder could not be read and is asked again then
   };
 
-  /// What is known to be another's.
+  /// Tells Authority what is known to belong to another process.
   struct Claims final : Authority::Facts {
     explicit Claims(const Node& n) : node(n) {}
     bool may_return(ProcessIndex who, std::uint64_t lease) const override;
@@ -270,14 +276,15 @@ class Node final : private ReferenceTable::Out,
     bool may_create(ProcessIndex who, const wire::CreateActor& create) const override;
     const Node& node;
   };
-  /// Who makes the calls of processes that have ended.
+  /// Finds the processes that repeat the calls of processes that have ended.
   struct LineageOut final : LineageCache::Out {
     explicit LineageOut(Node& n) : node(n) {}
     std::optional<ProcessIndex> find_process(JobNumber job) override;
     void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
     Node& node;
   };
-  /// Requests of ours with such a key, and a job's number in it, are for them; others for actors.
+  /// Marks keys of the agent's own lease requests for such a process; the other bits are the job's
+  /// number. A key of the agent without this bit is the life of an actor.
   static constexpr std::uint64_t kForLineage = std::uint64_t{1} << 63;
 
   // memory (node_memory.cpp)
@@ -326,7 +333,7 @@ class Node final : private ReferenceTable::Out,
   ObjectId served(ObjectId object) const;
   bool gave_back_lent(const wire::Location& location);
   void serve_replicas();
-  // Replicas::Out; sending and index_of() are others', too
+  // Replicas::Out, but for send() and index_of(), which serve other parts as well
   std::vector<Replicas::Candidate> other_nodes() override;
   void replicated(ProcessIndex process, const wire::Replicated& answer) override;
   void found_here(ProcessIndex owner, ObjectId object) override;
@@ -555,21 +562,21 @@ class Node final : private ReferenceTable::Out,
   std::unique_ptr<objectstore::Spiller> spiller_;  ///< null: no folder to spill to
   std::map<std::uint64_t, Asked> asked_;
   std::uint64_t last_ask_ = 0;
-  std::vector<std::uint64_t> try_again_;  ///< to be told so after the notices
-  bool spill_ready_ = false;              ///< the disk has an answer
+  std::vector<std::uint64_t> try_again_;  ///< of asked_: to be asked anew, after the notices
+  bool spill_ready_ = false;              ///< the spiller's descriptor is ready
   MemoryGuard guard_;
   Time next_guard_{};
-  bool memory_pressure_ = false;         ///< processes are to be told, after the notices
-  bool asks_for_transfers_ = false;      ///< that ask has no answer yet
-  bool memory_came_ = false;             ///< transfers are to be told
-  std::optional<Error> memory_refused_;  ///< or so
+  bool memory_pressure_ = false;         ///< MemoryPressure is due, after the notices
+  bool asks_for_transfers_ = false;      ///< a request of short_of_memory() has no answer yet
+  bool memory_came_ = false;             ///< transfers are to be told of that answer
+  std::optional<Error> memory_refused_;  ///< the answer, if it is an error
   scheduling::LeaseTable leases_;
   ReferenceTable references_{*this};
   LineageOut lineage_out_{*this};
   LineageCache lineage_cache_;
-  std::unique_ptr<LocalControl> control_;      ///< of a private node
-  ToNetwork to_network_{*this};                ///< else
-  std::vector<control::FromControl> refused_;  ///< what could not be said to it is answered so
+  std::unique_ptr<LocalControl> control_;      ///< of a private node; null in a cluster
+  ToNetwork to_network_{*this};                ///< used in a cluster
+  std::vector<control::FromControl> refused_;  ///< answers to messages that no Link took
   ActorHost actors_;
   NamedSpawns named_spawns_;
   Claims claims_{*this};
@@ -577,21 +584,21 @@ class Node final : private ReferenceTable::Out,
   RemoteTable remote_{*this, [this] { return next_process_++; }};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   ProxyChannels proxies_;
-  ProxyChannels closed_;        ///< of which the process has yet to read that they are
-  std::set<ProxyKey> stalled_;  ///< that may not carry now
-  bool holds_answers_ = false;  ///< of actors, among those
-  bool halts_actors_ = false;
+  ProxyChannels closed_;        ///< until the process has read that they are: see Arrived
+  std::set<ProxyKey> stalled_;  ///< whose frames may not leave now
+  bool holds_answers_ = false;  ///< some of those hold answers of actors: see release_answers()
+  bool halts_actors_ = false;   ///< see halt_actors()
   SleepClock sleep_;
-  std::vector<Slot> slots_;                ///< by our doorbell slot
-  std::map<ProcessIndex, bool> starting_;  ///< workers being forked → dedicated
+  std::vector<Slot> slots_;                ///< by slot of this agent's doorbell; 0 is not used
+  std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
   scheduling::JobNumber next_job_ = 0;
   std::vector<EndingZygote> ending_zygotes_;
-  Time orphans_due_ = Time::max();  ///< children of dead zygotes are looked for
+  Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
   std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
-  std::deque<control::ToControl> driver_ends_;  ///< said again when control is another process
-  /// Of actors' lives; a life is also the key of its lease, whose owner is kSelf.
+  std::deque<control::ToControl> driver_ends_;  ///< sent again at each registration
+  /// By life of an actor. A life is also the key of its lease request, whose owner is kSelf.
   std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
   ProcessIndex driver_ = 0;
@@ -603,12 +610,12 @@ class Node final : private ReferenceTable::Out,
   std::array<std::byte, os::kMaxPacket> packet_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   PrefaultPolicy prefault_;
-  /// Rings are read in any order, so these may be read before a message of another process that
-  /// they follow (an adoption, a confirmation); when everything that was ready has been read, they
-  /// are carried out.
+  /// Locations to free and, below, requests of readers. Rings are read in any order: either may be
+  /// read before a message of another process that it follows (an Adopt, an ExtentMapped). Both are
+  /// therefore carried out when everything that was ready has been read.
   std::vector<wire::Location> frees_;
   InFlightRefs in_flight_refs_;
-  /// An object in the accounting, as it was when it was made.
+  /// An object in the accounting: what was added for it and is subtracted when it is freed.
   struct Made {
     scheduling::JobNumber job = 0;
     std::uint32_t site = 0;
@@ -639,21 +646,22 @@ class Node final : private ReferenceTable::Out,
   std::unique_ptr<Programs> programs_;
   control::ClusterNodes cluster_;
   std::set<NodeId> known_nodes_;
-  std::vector<NodeId> out_of_reach_;  ///< sorted; as control is told
-  Reports reporting_;                 ///< of what is free, to control
+  std::vector<NodeId> out_of_reach_;  ///< sorted; part of each NodeReport
+  Reports reporting_;                 ///< when control gets a NodeReport
   Time next_touch_{};
-  scheduling::PaceBook pace_;  ///< of all workers, since control was told last
+  scheduling::PaceBook pace_;  ///< of all workers, since the last NodePace
   Time next_pace_{};
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
+  /// A question of an observer that was passed on and has no answer yet.
   struct Inquiry {
     ProcessIndex process = 0;
     std::uint64_t request = 0;
     NodeId node;   ///< that was asked; zero: control
-    Time until{};  ///< an error follows
+    Time until{};  ///< the observer gets an error at this time
   };
   std::map<std::uint64_t, Inquiry> inquiries_;
-  Time inquiries_due_ = Time::max();  ///< the first of `until`
-  /// What another agent has asked for, and takes as fast as it can.
+  Time inquiries_due_ = Time::max();  ///< the earliest `until`
+  /// A memory report for another agent, sent in pieces as the network takes them.
   struct Report {
     std::uint64_t request = 0;
     Blob bytes;
@@ -661,33 +669,33 @@ class Node final : private ReferenceTable::Out,
   };
   std::map<NodeId, std::deque<Report>> reports_;
 
-  std::map<ProcessIndex, NodeId> dead_nodes_;  ///< an owner's copies are found by its id
+  std::map<ProcessIndex, NodeId> dead_nodes_;  ///< by index then; copies are found by the id
   Replicas replicas_{references_, *this, {.names = true}};
   NamedObjects named_{*this};
-  std::map<std::uint64_t, ObjectId> name_questions_;  ///< of copies whose owners are lost
+  std::map<std::uint64_t, ObjectId> name_questions_;  ///< of ask_name_of(), by request
   LocationQuery location_query_{*this};
-  /// A copy that this node keeps, at its location: how often its bytes serve as those of the object
-  /// itself, which holds the copy each time.
+  /// A replica that this node keeps and whose bytes also serve as those of the object itself. Each
+  /// such use holds the replica once.
   struct Lent {
     ObjectId copy;
-    int uses = 0, times = 0;
+    int uses = 0, times = 0;  ///< now; in all
   };
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Lent> lent_;
-  std::vector<ObjectId> returned_;  ///< copies that are held once too often
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Lent> lent_;  ///< by location
+  std::vector<ObjectId> returned_;  ///< one hold of each ends at serve_replicas()
 
-  // Copies in shared folders; without one there are none of these.
+  // Copies in shared folders; all empty where no such folder is given.
   CopyPlan copy_plan_;
   wire::PeerWriter copy_writer_;
   std::map<ObjectId, objectstore::Pinned> copying_;  ///< bytes that are being written
   std::map<ObjectId, Looking> looking_;
-  std::map<ObjectId, Reading> reading_;  ///< whose bytes are
-  std::deque<ObjectId> unread_;          ///< those that have no memory yet
-  std::vector<ObjectId> too_late_;       ///< wanted again of a folder that hangs
-  Time copies_due_ = Time::max();
+  std::map<ObjectId, Reading> reading_;
+  std::deque<ObjectId> unread_;     ///< of reading_: those that have no memory yet
+  std::vector<ObjectId> too_late_;  ///< of reading_: wanted again though `given_up`
+  Time copies_due_ = Time::max();   ///< the earliest time of looking_ and reading_
   std::uint64_t reading_bytes_ = 0;
-  bool copies_ready_ = false;                          ///< the disk has an answer
-  bool copies_fail_ = false;                           ///< that was said
-  std::unique_ptr<objectstore::SharedCopies> copies_;  ///< last: its thread uses what they hold
+  bool copies_ready_ = false;                          ///< the disk's thread has results
+  bool copies_fail_ = false;                           ///< a failure was logged, no success since
+  std::unique_ptr<objectstore::SharedCopies> copies_;  ///< last: its thread uses what is above
 };
 
 }  // namespace troupe::agent
