@@ -1,5 +1,5 @@
-/// The agent: one per node. It owns the node's shared memory and promoted refs, grants leases,
-/// starts and buries workers.
+/// The entry point of the agent, the process of a node that owns its shared memory and promoted
+/// refs, grants leases, and starts workers. boot/ calls it in a process whose role is agent.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -8,8 +8,10 @@
 
 namespace troupe::agent {
 
-/// A private agent: serves the one driver at the other end of the socket, and ends the node when
-/// that closes. `options` is "cpus,memory" with 0 for defaults. Ends the process; never returns.
+/// Runs an agent until its node ends, then ends the process. `options` is "cluster…" for a node of
+/// a cluster, whose launcher is at the other end of the socket and sends an os::AgentConfig. Else
+/// it is an os::NodeOffer as text for a private node, whose one driver is at the other end of the
+/// socket: the node ends when that closes.
 [[noreturn]] void run_agent(Fd driver, const std::string& options);
 
 }  // namespace troupe::agent

@@ -7,7 +7,7 @@
 namespace troupe::agent {
 namespace {
 
-/// Null: of another kind.
+/// Returns the value inside and sets `object`; null if the message is of another kind.
 template <class Message>
 const wire::Value* value_of(const wire::NodeMessage& message, ObjectId& object) {
   const auto* one = std::get_if<Message>(&message);

@@ -1,24 +1,25 @@
-/// Who may say what to an agent: one table, asked at the door, before a word does anything. A plain
-/// state machine without a state.
+/// Decides which process may send which message to an agent. Node::may_say() asks before a message
+/// has any effect. Tables without a state.
 ///
-/// Each kind of message has a row: which kinds of process say it, and what of their own it has to
-/// be about. Who is at the other end is known from the connection, never from the message. What
-/// observers ask of control through the agent has a table of its own.
+/// Each kind of message has a row: the kinds of process that may send it, and what of the sender's
+/// own it must be about. The sender is known from its connection, never from the message. A second
+/// table lists what may be asked of control through the agent.
 ///
 ///     const Objection no = authority.objection({index, Talker::worker}, message);
 ///     if (no == Objection::none) carry_out(message);
 ///
-/// A kind that such a process never says comes from no process of this build: its connection ends.
-/// A word about what is another's may be late rather than hostile: it is dropped, or answered with
-/// an error where it has an answer. Both are counted and logged with who said what.
+/// A message that such a process never sends comes from no process of this build: its connection
+/// ends. A message about another process's things may be late rather than hostile: it is dropped,
+/// or answered with an error if it has an answer. Both are counted, and logged with the sender.
 ///
-/// Other nodes' agents have a third table. Each part of the agent has what is theirs by the node
-/// that spoke, so the table says which part judges.
+/// A third table is for messages of other nodes' agents. Each part of the agent stores what belongs
+/// to a node under that node's id, so the row names the part that judges the message.
 ///
-/// Rings are read in any order, so a word may come before another process's that it follows. What
-/// nobody is known to own is therefore believed; only what is known to be another's is refused.
-/// Words without a rule of their own name the sender's things by numbers of the sender's, or
-/// objects, whose ids nobody guesses: who knows an id was given it.
+/// Rings are read in any order: a message may be read before one of another process that it
+/// follows. A message is therefore refused only if its subject is known to be another's, and let
+/// through if the subject has no known owner. Messages without a rule (Own::anything) name the
+/// sender's things by the sender's own numbers, or objects by their ids. An id cannot be guessed:
+/// a process that knows one was given it.
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -36,39 +37,39 @@ namespace troupe::agent {
 
 /// Kinds of speakers, as bits of a row.
 enum class Talker : std::uint8_t {
-  nobody = 0,  ///< it has said hello and has no answer yet
+  nobody = 0,  ///< it has sent its Hello and has no Welcome yet
   stranger = 1,
   driver = 2,
   worker = 4,
   observer = 8
 };
 
-/// What of the speaker's own a message is about.
+/// What of the sender's own a message must be about.
 enum class Own : std::uint8_t {
-  anything,  ///< see above
-  lease,     ///< that it has, or that is over
-  count,     ///< of a ref: its own, or what it gives to another and takes back
-  value,     ///< of an object that it makes, at a place that is not another's
-  place,     ///< of bytes that are not another's
-  actor,     ///< a new one
+  anything,  ///< no rule: see above
+  lease,     ///< a lease that it has, or one that is over
+  count,     ///< a count of a ref: its own, or one that it gives to another or takes back
+  value,     ///< the value of an object that it makes, at a place that is not another's
+  place,     ///< bytes that are not another's
+  actor,     ///< an actor that does not exist yet
 };
 
 struct Rule {
-  std::uint8_t speakers = 0;  ///< who may say it
+  std::uint8_t speakers = 0;  ///< Talkers that may send it
   Own own = Own::anything;
-  bool is_a_row = false;
+  bool is_a_row = false;  ///< false: the table lacks the kind
 };
 
-/// What of the speaking node's own a word of another agent is about, and who judges it.
+/// What of the sending node's own a message of another agent is about, and which part judges it.
 enum class PeerOwn : std::uint8_t {
   anything,  ///< a question or request that any node may have
   process,   ///< a process, lease or proxy of that node: RemoteTable
-  count,     ///< of a ref, for that node or in its name: ReferenceTable
-  object,    ///< that this node imports from it, or looks for there: ReferenceTable, Replicas
-  copy,      ///< that it asked for, or was asked for: Replicas
-  transfer,  ///< that was asked of it, or by it: Transfers
-  program,   ///< of a job whose driver is there: Programs
-  answer,    ///< to what it was asked: Node, LocationQuery
+  count,     ///< a count of a ref, for that node or in its name: ReferenceTable
+  object,    ///< an object imported from that node, or looked for there: ReferenceTable, Replicas
+  copy,      ///< a replica that it asked for, or was asked for: Replicas
+  transfer,  ///< a transfer that was asked of it, or by it: Transfers
+  program,   ///< the program of a job whose driver is there: Programs
+  answer,    ///< an answer to what it was asked: Node, LocationQuery
 };
 struct PeerRule {
   PeerOwn own = PeerOwn::anything;
@@ -81,7 +82,7 @@ template <class Variant>
 using Table = std::array<Rule, std::variant_size_v<Variant>>;
 using PeerTable = std::array<PeerRule, std::variant_size_v<wire::PeerMessage>>;
 
-/// The index of a kind among those of the variant.
+/// Returns the index of Message among the kinds of the variant; their number if it is none of them.
 template <class Message, class... Kinds>
 constexpr std::size_t kind_of(const std::variant<Kinds...>*) {
   std::size_t at = 0, found = sizeof...(Kinds);
@@ -108,7 +109,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   Table<M> t{};
   rows<M, w::Hello>(t, kStranger);
   rows<M, w::Shutdown>(t, kStranger | kProgram);  // strangers: workers that cannot start
-  rows<M, w::Inquire>(t, kAnyone);                // by its question: may_ask()
+  rows<M, w::Inquire>(t, kAnyone);                // may_ask() judges the question inside
   rows<M, w::ListNodes>(t, kProgram);
   // Leases.
   rows<M, w::RequestLease>(t, kProgram);
@@ -128,7 +129,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::Free>(t, kProgram, Own::place);
   rows<M, w::StoreAttached, w::NeedExtent, w::ExtentMapped, w::NeedReader, w::Adopt, w::CallSite,
        w::Unpinned, w::GiveBack, w::WhereIs>(t, kProgram);
-  // What only agents say.
+  // Only agents send these.
   rows<M, w::Welcome, w::Channel, w::PeerDied, w::LeaseGranted, w::LeaseRefused, w::LeaseReclaim,
        w::Ready, w::StartActor, w::ActorUpdate, w::FoundActor, w::GiveExtent, w::ExtentSealed,
        w::GiveReader, w::Recycle, w::Nodes, w::StoreTables, w::Forget, w::Answer, w::MemoryPressure,
@@ -136,8 +137,8 @@ constexpr Table<wire::NodeMessage> node_table() {
   return t;
 }
 
-/// What may be asked of control through an agent. Programs have messages of their own for what they
-/// need; an observer is whom a person asks with.
+/// What may be asked of control through an agent. Drivers and workers have messages of their own
+/// for what they need; observers ask for a person.
 constexpr Table<control::ToControl> question_table() {
   namespace c = control;
   using M = c::ToControl;
@@ -189,13 +190,14 @@ constexpr bool allows(const Rule& rule, Talker who) {
 
 enum class Objection : std::uint8_t {
   none,
-  never,    ///< such a process never says it
-  another,  ///< it is about what is another's
+  never,    ///< a process of this kind never sends it
+  another,  ///< it is about something of another process
 };
 
 class Authority {
  public:
-  /// What the tables of the agent know. Each is false only when it is known to be another's.
+  /// What the agent's other parts know. A function returns false only if the subject is known to be
+  /// another process's.
   class Facts {
    public:
     virtual ~Facts() = default;
@@ -211,7 +213,8 @@ class Authority {
   };
 
   explicit Authority(const Facts& facts) : facts_(facts) {}
-  /// Cost: a look at the table, and one at what the message is about.
+  /// Returns none if the message may take effect. Cost: one look at the table, and one at the
+  /// message's subject.
   Objection objection(Sender from, const wire::NodeMessage& message) const {
     const Rule& rule = authority::kNodeTable[message.index()];
     if (!authority::allows(rule, from.who)) [[unlikely]]
@@ -219,7 +222,7 @@ class Authority {
     if (rule.own == Own::anything || is_own(from.index, rule.own, message)) return Objection::none;
     return Objection::another;
   }
-  /// Whether such a process may ask this of control.
+  /// Returns whether a process of this kind may ask this of control.
   static bool may_ask(Talker who, const control::ToControl& question) {
     return authority::allows(authority::kQuestionTable[question.index()], who);
   }
@@ -230,9 +233,9 @@ class Authority {
   const Facts& facts_;
 };
 
-/// "LeaseReturned"
+/// Returns the kind of the message, such as "LeaseReturned".
 std::string name_of(const wire::NodeMessage& message);
-/// "driver"
+/// Returns a word for people, such as "driver".
 const char* name_of(Talker who) noexcept;
 
 }  // namespace troupe::agent

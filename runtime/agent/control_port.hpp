@@ -1,5 +1,5 @@
-/// Where an agent's words for control go: over the network, or to the Directory inside a private
-/// node.
+/// The way by which an agent's parts send messages to control: over the network, or to the
+/// Directory inside a private node.
 ///
 ///     port.send(control::WatchActor{actor});
 ///     // answers come to Node::on_control, later: never from inside send()
@@ -14,7 +14,7 @@ struct ControlPort {
   ControlPort(const ControlPort&) = delete;
   ControlPort& operator=(const ControlPort&) = delete;
   virtual ~ControlPort() = default;
-  /// In order; does not block and does not call back.
+  /// Sends in order. Does not block and does not call back.
   virtual void send(control::ToControl message) = 0;
 };
 

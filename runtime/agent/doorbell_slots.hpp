@@ -1,4 +1,5 @@
-/// Which slots of a process's doorbell are taken, and which of all slots a mark may mean.
+/// Slots of doorbells, for the agent: gives out those of a process's doorbell, and finds the slots
+/// that a mark in the agent's own may stand for.
 #pragma once
 
 #include "troupe/runtime/ring/doorbell.hpp"
@@ -9,12 +10,13 @@
 
 namespace troupe::agent {
 
-/// A slot that comes back is given out again. The process hears of the end of its last peer by the
-/// ring and of the next one by the socket, in any order: see ClientEngine::on_channel().
+/// Gives out the slots of one process's doorbell. A slot that is given back is given out again. The
+/// process learns of the death of the slot's old peer from its ring and of the new peer from its
+/// socket, in any order: see ClientEngine::on_channel().
 class DoorbellSlots {
  public:
   explicit DoorbellSlots(std::uint32_t first) noexcept : next_(first) {}
-  /// ring::kMaxSlots and more: none is left.
+  /// Returns a free slot; a number of ring::kMaxSlots or more says that none is left.
   std::uint32_t take() {
     if (free_.empty()) return next_++;
     const std::uint32_t slot = free_.back();
@@ -28,8 +30,8 @@ class DoorbellSlots {
   std::vector<std::uint32_t> free_;
 };
 
-/// The agent owns more slots than its doorbell has marks, in a large cluster: calls `look` with
-/// each that the mark of `slot` may mean.
+/// Calls `look` with each of `slots` slots that the mark of `slot` may stand for. In a large
+/// cluster the agent has more slots than its doorbell has marks, so they share marks.
 template <class Look>
 void each_slot_of_mark(std::uint32_t slot, std::size_t slots, const Look& look) {
   for (std::size_t at = slot % ring::kMaxSlots; at < slots; at += ring::kMaxSlots)

@@ -19,7 +19,7 @@ std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
 
 LocalControl::LocalControl(NodeId self)
     : self_(self), directory_(control::DirectoryOptions{}, kEpoch) {
-  directory_.start();  // nothing is known yet: nothing follows
+  directory_.start();  // the directory is empty, so this has no effects to carry out
 }
 
 std::vector<control::FromControl> LocalControl::poll(Time now) {
@@ -72,8 +72,9 @@ control::Directory::Out LocalControl::hear(control::ToControl& message, Time now
       message);
 }
 
-/// Nothing is durable here, so what would wait for a write leaves at once. The one place for an
-/// actor is this node; what it can never take, its lease table refuses.
+/// Carries out the directory's effects. Nothing is durable here, so effects that would wait for a
+/// write take place at once. The only place for an actor is this node; its lease table refuses an
+/// actor that it can never take.
 void LocalControl::carry_out(control::Directory::Out out,
                              std::vector<control::FromControl>& answers) {
   std::deque<control::DirectoryEvent> events;

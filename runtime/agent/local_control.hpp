@@ -1,13 +1,13 @@
-/// Control of a private node: the actor Directory and the names of objects inside the agent, with
-/// nothing durable and one place to put actors. A plain state machine.
+/// Control of a private node: the Directory of actors and the names of objects, inside the agent.
+/// Nothing is durable and there is one place for actors. A plain state machine.
 ///
 ///     LocalControl control(self);
 ///     control.send(control::KillActor{actor});                  // queued
 ///     for (auto& answer : control.poll(now)) on_control(answer);  // each pass of the loop
 ///     timer.set(control.next_deadline());
 ///
-/// It hears what concerns these; everything else that agents tell control is for a cluster and is
-/// ignored here.
+/// It handles messages about actors, names and the end of the job. Other messages to control
+/// concern a cluster and are ignored.
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"
@@ -24,11 +24,11 @@ class LocalControl final : public ControlPort {
  public:
   explicit LocalControl(NodeId self);
   void send(control::ToControl message) override { inbox_.push_back(std::move(message)); }
-  /// Hears what was sent and what is due by now; returns the answers in order. The caller handles
-  /// them and, while pending(), polls again. Costs nothing when there is nothing.
+  /// Handles what was sent and what is due by now; returns the answers in order. The caller handles
+  /// them and, while pending(), polls again. Cheap when nothing waits.
   std::vector<control::FromControl> poll(Time now);
   bool pending() const noexcept { return !inbox_.empty(); }
-  /// What control would say on its standard error since this was asked last.
+  /// Takes the lines that control would have written to its stderr since the last call.
   std::vector<std::string> take_lines() { return std::exchange(lines_, {}); }
   std::optional<Time> next_deadline() const { return directory_.next_deadline(); }
 

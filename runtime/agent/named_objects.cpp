@@ -26,7 +26,9 @@ void NamedObjects::ask(ProcessIndex process, const wire::NameObject& message, co
       what.bytes = facts.bytes;
       out_.hold_named(what.object, +1);
       break;
-    case wire::NameObject::Verb::forget:  // of what has the name now: said again, of nothing else
+    // First finds what has the name now, then forgets that very object: a repeated `forget` cannot
+    // take the name from an object that got it meanwhile.
+    case wire::NameObject::Verb::forget:
       question.forgets = true;
       [[fallthrough]];
     case wire::NameObject::Verb::find: question.message.verb = Verb::find; break;
@@ -54,14 +56,14 @@ bool NamedObjects::replied(const control::NamedObject& reply) {
   if (forgets && message.verb == Verb::find && reply.done) {
     gone.mapped().message.verb = Verb::forget;
     gone.mapped().message.what.object = reply.what.object;
-    gone.mapped().again = false;  // so was the question before
+    gone.mapped().again = false;  // only the `find` may have been sent twice
     send(std::move(gone.mapped()));
     return true;
   }
   if (message.verb == Verb::detach) keep(message.what.name, object, reply.done);
   wire::NamedObject answer;
   answer.request = request;
-  // What had the name has it no more: whoever was asked before may have seen to that.
+  // A repeated `forget` may find no such name, since an earlier control has carried it out: done.
   answer.found = reply.done || (message.verb == Verb::forget && again && !reply.error);
   answer.error = reply.error;
   if (message.verb == Verb::find && reply.done) {
@@ -73,8 +75,9 @@ bool NamedObjects::replied(const control::NamedObject& reply) {
   return true;
 }
 
-/// It is held for the question. Asked twice, it is kept once; what had the name before has it no
-/// more, though nobody may have said so here.
+/// Ends a `detach`. The object has been held since ask(): that count is kept for a new name.
+/// Otherwise one count is released: the object's own if it was detached twice or in vain, else that
+/// of the object that had the name before, whose ObjectForgotten may have been lost.
 void NamedObjects::keep(const std::string& name, ObjectId object, bool done) {
   ObjectId let_go = object;
   if (done) {

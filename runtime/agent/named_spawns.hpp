@@ -1,6 +1,6 @@
-/// Spawns with a name, put off until all that was let go before them has been settled: the name may
-/// be that of an actor whose last handle has just gone, and control is to hear of that first. A
-/// plain state machine.
+/// Delays CreateActor messages with a name until earlier releases of handles have been settled. The
+/// name may be that of an actor whose last handle was just released, and control must get that
+/// actor's HandlesGone first. A plain state machine.
 ///
 ///     spawns.add(process, std::move(message), payload, job, near);
 ///     for (auto& spawn : spawns.settled()) actors.create(...);   // after each
@@ -27,14 +27,14 @@ class NamedSpawns {
     Blob payload;
     JobId job;
     std::vector<std::pair<NodeId, std::uint64_t>> near;
-    std::uint64_t due = 0;  ///< settlements
+    std::uint64_t due = 0;  ///< set by add(): the settlement after which it is returned
   };
   void add(Spawn spawn) {
     spawn.due = settlements_ + kPasses;
     waiting_.push_back(std::move(spawn));
   }
   bool pending() const noexcept { return !waiting_.empty(); }
-  /// In order. The owner table has settled once more.
+  /// Counts one ReferenceTable::settle() and returns the spawns that are due, in order.
   std::vector<Spawn> settled() {
     ++settlements_;
     std::vector<Spawn> due;
@@ -46,7 +46,8 @@ class NamedSpawns {
   }
 
  private:
-  static constexpr std::uint64_t kPasses = 3;  ///< one more: a release may free what names another
+  /// Two settlements free an object, and one more frees an object that its value named.
+  static constexpr std::uint64_t kPasses = 3;
   std::uint64_t settlements_ = 0;
   std::deque<Spawn> waiting_;
 };

@@ -46,7 +46,7 @@ void refuse_shared_folders(const Error& why) {
 
 std::vector<std::vector<std::string>> default_spill_folders() {
   std::error_code none;
-  // A disk rather than memory.
+  // /var/tmp comes first: it is on a disk, while the other may be in memory.
   return {{"/var/tmp"}, {std::filesystem::temp_directory_path(none).string()}};
 }
 

@@ -1,4 +1,4 @@
-/// Values that say that there is none.
+/// Makes values of kind `error`, for the parts of the agent that end a wait for a lost object.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -16,7 +16,7 @@ inline wire::Value error_value(std::shared_ptr<const ErrorInfo> info) {
   return value;
 }
 
-/// An ObjectLost; its cause's node is named as its own.
+/// Returns an ObjectLost. The node of its cause is named as its own.
 inline wire::Value lost(std::string message, const Error* cause = nullptr) {
   ErrorInfo info;
   info.code = Code::object_lost;
@@ -28,7 +28,7 @@ inline wire::Value lost(std::string message, const Error* cause = nullptr) {
   return error_value(std::make_shared<const ErrorInfo>(std::move(info)));
 }
 
-/// To a node that takes this one for the owner, which it is not.
+/// Returns the answer to a node that takes this one for the owner of an object that it imports.
 inline wire::Value no_owner() {
   return lost("the node that owned the object is out of reach of all who were asked");
 }

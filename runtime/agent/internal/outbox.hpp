@@ -1,4 +1,5 @@
-/// Frames that wait for one peer, in batches; see wire/batch.hpp.
+/// The frames that an agent's Network has yet to send to one peer, packed into batches as in
+/// wire/batch.hpp.
 ///
 ///     outbox.append(wire::Talk::peer, frame, most);
 ///     while (!outbox.empty() && link.can_send(outbox.next_size())) link.send(outbox.take(), …);
@@ -16,8 +17,8 @@ namespace troupe::agent::internal {
 
 class Outbox {
  public:
-  /// A batch takes `most` bytes, or one frame that is larger. Cost: one copy; one allocation per
-  /// batch.
+  /// Adds a frame to the last batch. A batch takes `most` bytes, or one frame that is larger. Cost:
+  /// one copy; one allocation per batch.
   void append(wire::Talk talk, BlobView frame, std::size_t most) {
     const std::size_t size = wire::batched_size(frame.size());
     if (!open_.empty() && open_.size() + size > most) close();
@@ -25,7 +26,7 @@ class Outbox {
     wire::append_frame(open_, talk, frame);
     bytes_ += size;
   }
-  /// While more than 64 KiB of urgent frames wait, further ones are lost.
+  /// Adds a frame to the urgent batch. Drops it while more than 64 KiB of urgent frames wait.
   void append_urgent(wire::Talk talk, BlobView frame) {
     if (urgent_.size() > (64 << 10)) return;
     wire::append_frame(urgent_, talk, frame);
@@ -44,7 +45,7 @@ class Outbox {
 
   bool empty() const noexcept { return bytes_ == 0; }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Size of what take() will give. Precondition of both: !empty().
+  /// Returns the size of the batch that take() returns next. Precondition of both: !empty().
   std::size_t next_size() const noexcept { return next().size(); }
   Blob take() {
     Blob batch = std::exchange(const_cast<Blob&>(next()), {});
@@ -64,7 +65,7 @@ class Outbox {
   Blob urgent_, open_;
   std::deque<Blob> closed_;
   std::size_t bytes_ = 0;
-  std::size_t guess_ = 4096;  ///< of a batch's size
+  std::size_t guess_ = 4096;  ///< how much to reserve for the next batch
 };
 
 }  // namespace troupe::agent::internal
