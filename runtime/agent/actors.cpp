@@ -27,9 +27,9 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   return spec;
 }
 
-/// About a name, while the answers name an actor that is ending.
+/// How often a question about a name is repeated while the answer names an actor that is ending.
 constexpr std::uint32_t kMostQuestions = 100;
-/// Of one message of lives: well below what a Link takes, whatever a field's text is.
+/// Most bytes of one NodeHosts page: well below what a Link takes, whatever texts the fields have.
 constexpr std::size_t kPageBytes = 256 << 10;
 constexpr std::size_t kPageRows = 1024;
 constexpr std::uint64_t kLast = ~std::uint64_t{0};
@@ -58,8 +58,8 @@ wire::StartActor order_for(wire::CreateActor& create, std::uint64_t life, bool r
   return start;
 }
 
-/// A constructor that waits for an infeasible task throws that error; only the agent itself may say
-/// that the actor is infeasible.
+/// Returns the error of a constructor as control may get it. A constructor that waits for an
+/// infeasible task throws `infeasible`; only the agent itself may say that of the actor.
 std::shared_ptr<const ErrorInfo> thrown(const std::shared_ptr<const ErrorInfo>& error) {
   if (error->code != Code::infeasible) return error;
   ErrorInfo info = *error;
@@ -124,8 +124,8 @@ void ActorHost::ask_again(std::uint64_t request, const Question& question) {
   control_.send(control::FindActor{request, question.find.name_space, question.find.name});
 }
 
-/// Whether no handle of it is left. Control has been told, after it answered: the next answer
-/// knows.
+/// Returns whether the actor in the answer was made here and has no handle left. Control answered
+/// before it got HandlesGone, so the answer to a repeated question takes that into account.
 bool ActorHost::is_ending(const control::ActorReply& reply) const {
   if (reply.error || !reply.actor || reply.created || reply.owner != self_) return false;
   const auto made = made_.find(reply.actor);
@@ -135,7 +135,7 @@ bool ActorHost::is_ending(const control::ActorReply& reply) const {
 void ActorHost::replied(const control::ActorReply& reply) {
   const bool ending = is_ending(reply);
   if (const auto spawn = spawning_.find(reply.request); spawn != spawning_.end()) {
-    // Nobody may want it any more: one that is detached would stay.
+    // A detached actor is not asked for again: its process may have ended, and it would stay.
     const bool again = spawn->second.request != 0 && !spawn->second.message.spec.detached;
     if (ending && again && spawn->second.said < kMostQuestions) return say(spawn->second);
     return spawn_replied(spawn->second, reply);
@@ -144,7 +144,7 @@ void ActorHost::replied(const control::ActorReply& reply) {
       ending && asked != questions_.end() && ++asked->second.asked < kMostQuestions)
     return ask_again(reply.request, asked->second);
   if (const auto kill = killings_.find(reply.request); kill != killings_.end()) {
-    // Who is not registered is told so, and says it again.
+    // `unavailable`: this node is not registered; registered() sends the kill again.
     if (reply.error && reply.error->code != Code::unavailable)
       kill_refused(killings_.extract(kill).mapped(), reply.error);
     return;
@@ -162,20 +162,21 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
   if (const std::uint64_t request = std::exchange(spawning.request, 0); request != 0)
     out_.answer(process, found(request, reply), reply.owner);
   if (reply.created) {
-    ask_for(actor);  // to know when it lives, and when its arguments are not needed any more
-    // Said while control did not know it, that was for nobody.
+    ask_for(actor);  // to learn when it lives, and when its arguments are not needed any more
+    // A HandlesGone that came before control knew the actor had no effect.
     if (const auto made = made_.find(actor); made != made_.end() && made->second.handles_gone)
       control_.send(control::HandlesGone{actor});
     return;
   }
-  // With the name of another, who made it finds that one under it; unless it was told otherwise.
+  // Another actor has the name. The process that asked finds it by that name, unless an earlier
+  // answer said that its own actor was made: then its own is lost.
   std::shared_ptr<const ErrorInfo> error = reply.error;
   if (!error && again)
     error =
         Error(Code::actor_died, "the actor was lost with control, and its name is another's now",
               Outcome::not_executed)
             .shared_info();
-  const bool may_be_made = spawning.said > 1;  // by the control that has refused it once
+  const bool may_be_made = spawning.said > 1;  // since another copy of the message may be accepted
   forget_spawning(actor);
   drop_made(actor);
   if (error) {
@@ -187,10 +188,11 @@ void ActorHost::spawn_replied(Spawning& spawning, const control::ActorReply& rep
   }
   if (!may_be_made) return;
   kill(actor, false);
-  watched_.at(actor).told_end = true;  // control waits for that from who has asked for it
+  watched_.at(actor).told_end = true;  // control keeps the tombstone for a node that asked for it
 }
 
-/// Control has told the actor's fate, whatever has become of the answer to its maker.
+/// Ends the spawn: control has told of the actor's life or death. The answer to the spawn may have
+/// been lost, so the process that asked gets it now.
 void ActorHost::was_made(ActorId actor) {
   const auto at = spawning_of_.find(actor);
   if (at == spawning_of_.end()) return;
@@ -221,7 +223,7 @@ void ActorHost::unreferenced(ActorId actor) {
   control_.send(control::HandlesGone{actor});
 }
 
-/// In the name of each job that did.
+/// Sends the kill again, once in the name of each job that killed.
 void ActorHost::say_kill(ActorId actor, bool may_restart, std::uint64_t life) {
   for (const JobId job : killing_jobs_[actor]) {
     const auto waiting = std::find_if(killings_.begin(), killings_.end(), [&](const auto& one) {
@@ -232,7 +234,8 @@ void ActorHost::say_kill(ActorId actor, bool may_restart, std::uint64_t life) {
   }
 }
 
-/// It is not said again, and who waits for what would follow from it is told why nothing does.
+/// Forgets a kill that control has refused. The killer waits for the actor's end as a watcher: it
+/// gets an update with the refusal instead.
 void ActorHost::kill_refused(const Killing& kill, const std::shared_ptr<const ErrorInfo>& why) {
   const ActorId actor = kill.actor;
   const auto watched = watched_.find(actor);
@@ -262,7 +265,7 @@ void ActorHost::forget_killings(ActorId actor) {
 }
 
 void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer, JobId job) {
-  const Watched& watched = ask_for(actor);  // until it is over the kill may have to be said again
+  const Watched& watched = ask_for(actor);  // its updates say when the kill need not be sent again
   std::uint64_t request = 0;
   if (killing_jobs_[actor].insert(job).second && job)
     killings_[request = ++next_request_] = {actor, job, killer};
@@ -271,7 +274,7 @@ void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer, JobId
     killed_lives_.erase(actor);
     return control_.send(control::KillActor{actor, false, 0, job, request});
   }
-  // Said to another control it must not end the life that followed.
+  // The life is named: sent again to another control, the kill must not end the life that followed.
   std::uint64_t& life = killed_lives_[actor];
   life = std::max(life, watched.newest);
   if (life != 0) {
@@ -291,7 +294,8 @@ void ActorHost::tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex
   out_.publish(killer, update);
 }
 
-/// Control knows of this life, alive or on its way to it.
+/// Handles that control knows of this life, alive or about to be. A kill that waited for a first
+/// life now names it; a kill of an earlier life is over.
 void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
   Watched& watched = watched_.at(actor);
   watched.newest = std::max(watched.newest, incarnation);
@@ -310,6 +314,7 @@ void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
 // --- hosted here
 
 void ActorHost::start(const control::StartActorAt& order, Time now) {
+  // The upper half of an incarnation is the epoch of the control that gave it.
   if (order.incarnation >> 32 < control_epoch_ || (epoch_ != 0 && order.epoch != epoch_)) {
     control_.send(control::ActorStartFailed{order.spec->id, order.incarnation, nullptr});
     return;
@@ -347,7 +352,7 @@ void ActorHost::no_worker(std::uint64_t incarnation, const Error& why) {
 
 void ActorHost::worker_ended_early(std::uint64_t incarnation) {
   const auto at = lives_.find(incarnation);
-  if (at == lives_.end()) return;  // it was stopped, and asks for none
+  if (at == lives_.end()) return;  // the life was stopped meanwhile and needs no worker
   const control::ActorSpec& spec = *at->second.spec;
   out_.need_worker(incarnation, spec.demand, spec.job);
 }
@@ -414,11 +419,11 @@ void ActorHost::gone(Lives::iterator life, const Error& reason) {
   control::ActorGone news{actor, incarnation, reason.shared_info(), over.ending};
   control_.send(news);
   if (over.worker != 0) by_worker_.erase(over.worker);
-  // Control knew of the ends before, or this life would not have been.
+  // Control knew of the earlier lives' ends, or it would not have started this one.
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
   ended_.insert_or_assign({actor, incarnation}, Ended{std::move(over), std::move(news)});
   lives_.erase(life);
-  ask_for(actor).told_end = true;  // for what follows from it
+  ask_for(actor).told_end = true;  // to learn whether another life follows
   out_.release_worker(incarnation);
 }
 
@@ -458,7 +463,8 @@ void ActorHost::located(const control::ActorLocation& location, Time now) {
       break;
     case control::ActorState::dead: break;
     default:
-      // Only the end of a life is news; a control that has been restarted may not know it yet.
+      // Only the end of a life changes something. A control that was restarted may say `pending` of
+      // an actor of which it does not know yet that it lives.
       if (watched.alive ? location.incarnation <= watched.alive->incarnation : !location.error)
         return;
       watched.alive.reset();
@@ -471,7 +477,7 @@ void ActorHost::located(const control::ActorLocation& location, Time now) {
   if (location.state == control::ActorState::alive) lives(location.actor, location.incarnation);
 }
 
-/// What led to this life need not be said again.
+/// Forgets the messages that led to this life: they need not be sent again.
 void ActorHost::lives(ActorId actor, std::uint64_t incarnation) {
   was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.lower_bound({actor, incarnation}));
@@ -483,7 +489,6 @@ void ActorHost::silent(NodeId node, bool silent) {
   if (silent ? silent_.insert(node).second : silent_.erase(node) != 0) out_of_reach(node);
 }
 
-/// Who watches actors there is told of them again.
 void ActorHost::out_of_reach(NodeId node) {
   for (const auto& [actor, watched] : watched_)
     if (watched.alive && watched.alive->node == node)
@@ -510,7 +515,7 @@ void ActorHost::tell(ProcessIndex watcher, const control::ActorLocation& locatio
   out_.publish(watcher, update);
 }
 
-/// For the next life.
+/// Returns the update for watchers while they wait for the next life.
 wire::ActorUpdate ActorHost::waiting(const control::ActorLocation& location, Time now) const {
   wire::ActorUpdate update;
   update.actor = location.actor;
@@ -525,7 +530,7 @@ wire::ActorUpdate ActorHost::waiting(const control::ActorLocation& location, Tim
 
 void ActorHost::dead(ActorId actor) {
   if (watched_.at(actor).told_end || made_.count(actor) != 0)
-    control_.send(control::WatchActor{actor, false});  // it is not asked for again
+    control_.send(control::WatchActor{actor, false});  // nothing is sent about it again
   watched_.erase(actor);
   killed_.erase(actor);
   killed_lives_.erase(actor);
@@ -536,7 +541,7 @@ void ActorHost::dead(ActorId actor) {
   drop_made(actor);
 }
 
-/// Unless something here hangs on the actor's fate.
+/// Stops watching, unless something here depends on the actor's fate. Returns the next entry.
 ActorHost::WatchedActors::iterator ActorHost::stop_watching(WatchedActors::iterator watched) {
   const ActorId actor = watched->first;
   const auto ended = ended_.lower_bound({actor, 0});
@@ -560,7 +565,8 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   const Epoch before = std::exchange(control_epoch_, control_epoch);
   const bool another = before != 0 && before != control_epoch;
   epoch_ = epoch;
-  // Before the spawns: what an earlier control has begun and ended is not to begin again.
+  // Kills go before the spawns: an actor that was made and killed under an earlier control must not
+  // be made again.
   for (const ActorId actor : killed_) say_kill(actor, false, 0);
   for (auto& [request, spawning] : spawning_) {
     spawning.message.again |= another;
@@ -580,7 +586,7 @@ void ActorHost::control_lost() noexcept {
   for (auto& [request, spawning] : spawning_) spawning.may_be_lost = true;
 }
 
-/// All lives, those that ended among them, in messages that a Link takes.
+/// Sends NodeHosts with all lives, also those that ended, in pages that a Link takes.
 void ActorHost::tell_hosted(std::uint64_t number, Time now) {
   control::NodeHosts page;
   page.node = self_;
@@ -599,7 +605,7 @@ void ActorHost::tell_hosted(std::uint64_t number, Time now) {
       bytes = 0;
     }
     bytes += size;
-    // What led to a life that is older than the window does not count any more.
+    // Restarts before a life that has lasted longer than the window do not count any more.
     const Duration window = life.spec->restart_window;
     const bool forgiven = life.alive && window > Duration::zero() && now - life.since >= window;
     page.actors.push_back({*life.spec, incarnation, life.alive ? life.worker : 0,

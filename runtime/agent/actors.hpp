@@ -1,6 +1,6 @@
-/// The node's share of actors: what it hosts, what its processes made and watch. Control's
-/// Directory decides (names, places, restarts, death); this carries it out and reports. A plain
-/// state machine.
+/// The actors of one node: those that it hosts, and those that its processes made or watch.
+/// Control's Directory decides about names, places, restarts and deaths; ActorHost carries that out
+/// and reports. A plain state machine.
 ///
 ///     actors.create(message, payload, job, process);      // -> SpawnActor to control
 ///     actors.start(start_at, now);                             // -> out.need_worker(life, ...)
@@ -8,21 +8,22 @@
 ///     actors.created(worker, message);                    // -> ActorStarted to control
 ///     actors.located(location);                           // -> out.publish(watcher, update)
 ///
-/// A *life* is an incarnation: control gives each only once over all actors, so it names the
-/// actor's stay here by itself.
+/// A *life* is an incarnation. Control gives each incarnation number once over all actors, so the
+/// number alone names a life here.
 ///
-/// Whatever control was told may be lost with it, also what its machine has acknowledged. So a word
-/// on which an actor's fate hangs is kept and said again to the next control until what follows
-/// from it is heard: an actor that was made here until it lives or is dead, the end of a life until
-/// a later one lives or the actor is dead, a kill until the actor is dead or, if it may be
-/// restarted, the life that was meant is over.
+/// A message to control may be lost with control, even after its machine has acknowledged it. So
+/// each message on which an actor's fate depends is kept and sent again to the next control:
+/// - SpawnActor until the actor lives or is dead;
+/// - ActorGone until a later life lives or the actor is dead;
+/// - KillActor until the actor is dead or, if it may be restarted, until the life that was meant
+///   is over.
 ///
 /// Invariants: HOST-1 every life that control starts here is answered by ActorStarted or
-/// ActorStartFailed, or by ActorGone when its process ended first or its constructor threw though
-/// a life before had begun, and after ActorStarted by one ActorGone to each control that may not
-/// know of it. HOST-2 control is asked once about an actor,
-/// whoever watches it here. HOST-3 what a constructor's arguments hold is let go once, when its
-/// actor is dead or never was.
+/// ActorStartFailed. ActorGone answers instead when the process ended first, or when the
+/// constructor of a later life threw. After ActorStarted, each control that may not know of the
+/// life's end gets one ActorGone. HOST-2 control is asked once about an actor, however many
+/// processes watch it here. HOST-3 the refs among a constructor's arguments are released once, when
+/// the actor is dead or was never made.
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"
@@ -40,30 +41,32 @@ namespace troupe::agent {
 
 class ActorHost {
  public:
-  /// What follows here; must not call back in.
+  /// The effects of this state machine. A function must not call back into ActorHost.
   class Out {
    public:
     virtual ~Out() = default;
+    /// Asks for a worker; worker_ready(), no_worker() or worker_ended_early() answers.
     virtual void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
                              JobId job) = 0;
-    /// The life will not use the worker that was asked for or given.
+    /// Withdraws the request of need_worker(), or returns the worker that it got.
     virtual void release_worker(std::uint64_t life) = 0;
     /// `refs`: the refs among the constructor's arguments, with their owners.
     virtual void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
                              const std::vector<wire::OwnedRef>& refs) = 0;
-    /// Asks the worker to end when it has done what it was asked.
+    /// Asks the worker to end when it has run the calls that it received.
     virtual void end_worker(ProcessIndex worker) = 0;
     virtual void kill_worker(ProcessIndex worker) = 0;
-    /// About an actor of this node, or one that is alive nowhere.
+    /// Tells a watcher about an actor that lives at this node, or lives nowhere.
     virtual void publish(ProcessIndex watcher, const wire::ActorUpdate& update) = 0;
-    /// The actor is alive at another node.
-    /// `silent`: its node says nothing, and is not known to be dead.
+    /// Tells a watcher about an actor that lives at another node. `silent`: that node does not
+    /// answer, and is not known to be dead.
     virtual void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
                                 bool silent) = 0;
-    /// When found, the process is to be counted as a holder of `lifetime`, at its owner.
+    /// Sends the answer. If an actor was found, first counts the process as a holder of `lifetime`,
+    /// which `owner` owns.
     virtual void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) = 0;
     virtual NodeId owner_of(ObjectId object) = 0;
-    /// The actor will not be started again: what its constructor's arguments hold is let go.
+    /// Releases the refs among the constructor's arguments: the actor is not started again.
     virtual void drop_creation(const wire::Call& creation) = 0;
   };
 
@@ -72,59 +75,63 @@ class ActorHost {
 
   // --- from processes of this node
   using BytesByNode = std::vector<std::pair<NodeId, std::uint64_t>>;
-  /// `process` gets the FoundActor that the message asks for. `near`: where the bytes of its
-  /// arguments are; it goes there if nothing speaks against it.
+  /// Asks control to make an actor. `process` gets the FoundActor that the message asks for.
+  /// `near`: the nodes that have the bytes of the constructor's arguments; one of them is
+  /// preferred.
   void create(const wire::CreateActor& message, BlobView payload, JobId job,
               ProcessIndex process = 0, BytesByNode near = {});
   void created(ProcessIndex worker, const wire::ActorCreated& message);
   void watch(ActorId actor, ProcessIndex process);
-  /// `killer` hears which life a kill ends that may be followed by another: its later calls are the
-  /// next life's. 0: nobody.
-  /// `job`: whose process kills it, which control judges; zero: the agent itself does.
+  /// Asks control to end the actor or, with `may_restart`, its present life. `killer`: a process
+  /// that is then told which life ends, so that its later calls go to the next one; 0: none.
+  /// `job`: that of the killing process, for control to judge; zero: the agent itself kills.
   void kill(ActorId actor, bool may_restart, ProcessIndex killer = 0, JobId job = {});
   void find(ProcessIndex process, const wire::FindActor& message);
-  /// No handle is left of an actor that was made here: it ends when what it was asked is done.
+  /// Tells control that no handle is left of an actor that was made here: the actor ends when it
+  /// has run its calls. Does nothing for a detached actor.
   void unreferenced(ActorId actor);
-  /// Any process; if it hosted an actor, control hears of it.
+  /// Handles the death of any process of this node. If it hosted an actor, sends ActorGone.
   void worker_died(ProcessIndex worker, const Error& reason);
 
   // --- from the lease table
   void worker_ready(std::uint64_t life, ProcessIndex worker, std::vector<std::int32_t> gpus);
   void no_worker(std::uint64_t life, const Error& why);
-  /// The worker that was granted has ended before it was given to the life, which needs another.
+  /// Asks for another worker: the one that was granted ended before the life got it.
   void worker_ended_early(std::uint64_t life);
 
-  /// How long an actor that nobody holds may take to end: to run what it has told itself, its
-  /// destructor, and what that sends.
+  /// How long an actor without holders may take to end: to run its calls to itself and its
+  /// destructor, and to send what that sends.
   static constexpr Duration kEndGrace = std::chrono::seconds(10);
   void on_tick(Time now);
   Time next_deadline() const;
 
   // --- from control
   void start(const control::StartActorAt& order, Time now);
-  /// One that may finish what it was asked is killed kEndGrace later.
+  /// Ends a life. A graceful end becomes a kill after kEndGrace.
   void stop(const control::StopActorAt& order, Time now);
   void replied(const control::ActorReply& reply);
   void located(const control::ActorLocation& location, Time now);
-  /// The way to that node was lost and it is not dead: who calls its actors needs another.
+  /// Tells watchers of the node's actors again where these live. The connection to the node was
+  /// lost, but the node is not dead: the watchers need new proxies.
   void out_of_reach(NodeId node);
-  /// It says nothing and is not known to be dead; or it speaks again.
+  /// Tells watchers of the node's actors that it does not answer and is not known to be dead, or
+  /// (`silent` is false) that it answers again.
   void silent(NodeId node, bool silent);
-  /// Control has registered this node (again): it is told what is hosted here and, since it may be
-  /// another process that knows nothing, asked again whatever was not answered. From now on starts
-  /// by an earlier control, or for an earlier epoch of this node, are refused. `number`:
-  /// Registered's.
+  /// Handles Registered. Control may be another process that knows nothing: it is told what is
+  /// hosted here, and each message without an answer is sent again. From now on starts by an
+  /// earlier control, or for another epoch of this node, are refused. `number`: that of
+  /// Registered.
   void registered(Epoch epoch, Epoch control_epoch, std::uint64_t number, Time now);
-  /// What was said to control and not answered may be lost; it is said again once registered. Until
-  /// then control is not asked about actors that it may not have been asked to make: it would say
-  /// after a while that nobody knows them.
+  /// Notes that unanswered messages to control may be lost; registered() sends them again. Until
+  /// then control is not asked about actors whose SpawnActor may be lost: it would answer after a
+  /// while that they are dead.
   void control_lost() noexcept;
 
-  /// Whether this life of the actor is alive in that process.
+  /// Returns whether this life of the actor is alive in that process.
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
-  /// Whether that process is some actor's, alive or on its way to it.
+  /// Returns whether that process is an actor, or runs the constructor of one.
   bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
-  /// Whether it was made by a process of this node, and is not known to be dead.
+  /// Returns whether the actor was made by a process of this node and is not known to be dead.
   bool was_made_here(ActorId actor) const { return made_.count(actor) != 0; }
   std::size_t hosted() const noexcept { return lives_.size(); }
   std::size_t watched() const noexcept { return watched_.size(); }
@@ -136,18 +143,18 @@ class ActorHost {
     std::uint32_t restarts = 0;  ///< within the window before `since`
     Time since{};
     ProcessIndex worker = 0;
-    bool alive = false;
-    bool ending = false;  ///< told to end, and no other follows
+    bool alive = false;   ///< its constructor has returned
+    bool ending = false;  ///< told to end, and no other life follows
     Time kill_at = Time::max();
   };
   using Lives = std::map<std::uint64_t, Life>;
   struct Watched {
     std::set<ProcessIndex> watchers;
-    std::optional<control::ActorLocation> alive;  ///< the last that was heard, if it lives,
-    std::optional<wire::ActorUpdate> waits;       ///< ... or how the life before it ended
-    std::uint64_t newest = 0;                     ///< life that was heard of, alive or not
-    /// Of a life here, or asked for after a refusal: control is told when that is not said any
-    /// more.
+    std::optional<control::ActorLocation> alive;  ///< where it lives, as control said last,
+    std::optional<wire::ActorUpdate> waits;       ///< ... or how its last life ended
+    std::uint64_t newest = 0;                     ///< of the lives in control's messages
+    /// A life ended here, or a copy of a SpawnActor that was refused may have been accepted.
+    /// Control keeps the actor's tombstone until dead() sends WatchActor{off}.
     bool told_end = false;
   };
   using WatchedActors = std::map<ActorId, Watched>;
@@ -160,16 +167,16 @@ class ActorHost {
     Life life;
     control::ActorGone news;
   };
-  /// Until the actor is known to live, or is dead.
+  /// A SpawnActor, kept until the actor is known to live or is dead.
   struct Spawning {
     control::SpawnActor message;
-    std::uint32_t said = 0;    ///< how often
-    bool may_be_lost = false;  ///< not said since control was lost last
+    std::uint32_t said = 0;    ///< how often it was sent
+    bool may_be_lost = false;  ///< control was lost since it was sent
     bool replied = false;
-    ProcessIndex process = 0;   ///< who is to be told who has the name,
-    std::uint64_t request = 0;  ///< ... if this is not 0
+    ProcessIndex process = 0;   ///< gets the FoundActor,
+    std::uint64_t request = 0;  ///< ... with this number; 0: it got it, or wants none
   };
-  /// A kill that control may refuse.
+  /// A KillActor that control may refuse.
   struct Killing {
     ActorId actor;
     JobId job;
@@ -213,17 +220,19 @@ class ActorHost {
   WatchedActors watched_;
   std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
   std::set<ActorId> killed_;      ///< for good, not known to be dead
-  /// Whose processes have killed those, or the lives below: control may not take it from each.
+  /// The jobs whose processes have killed these actors, or lives of actors (killed_lives_). Control
+  /// may refuse the kill of one job and accept that of another.
   std::map<ActorId, std::set<JobId>> killing_jobs_;
-  std::map<std::uint64_t, Killing> killings_;  ///< by request, those that had no refusal
-  /// Killed, and may be restarted: the life that is to end, not known to be over; 0: the first that
-  /// is heard of.
+  std::map<std::uint64_t, Killing> killings_;  ///< by request, those that were not refused
+  /// Actors that were killed and may be restarted → the life that is to end and is not known to be
+  /// over; 0: the first life that control will tell of.
   std::map<ActorId, std::uint64_t> killed_lives_;
-  std::map<ActorId, std::vector<ProcessIndex>> killers_;  ///< of those 0, who are to hear which
+  std::map<ActorId, std::vector<ProcessIndex>> killers_;  ///< to be told which life that 0 became
   std::uint64_t next_request_ = 0;
   std::map<std::uint64_t, Spawning> spawning_;    ///< by request
-  std::map<ActorId, std::uint64_t> spawning_of_;  ///< the same by actor
-  /// Lives that ended here and whose actors' fate has not been heard of since.
+  std::map<ActorId, std::uint64_t> spawning_of_;  ///< the request by actor
+  /// Lives that ended here. Control has told neither of a later life that lives nor of the actor's
+  /// death.
   std::map<std::pair<ActorId, std::uint64_t>, Ended> ended_;
   std::map<std::uint64_t, Question> questions_;
   std::set<NodeId> silent_;

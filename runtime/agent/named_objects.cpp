@@ -26,9 +26,9 @@ void NamedObjects::ask(ProcessIndex process, const wire::NameObject& message, co
       what.bytes = facts.bytes;
       out_.hold_named(what.object, +1);
       break;
-    // First finds what has the name now, then forgets that very object: a repeated `forget` cannot
-    // take the name from an object that got it meanwhile.
     case wire::NameObject::Verb::forget:
+      // First finds what has the name now, then forgets that very object: a repeated `forget`
+      // cannot take the name from an object that got it meanwhile.
       question.forgets = true;
       [[fallthrough]];
     case wire::NameObject::Verb::find: question.message.verb = Verb::find; break;
