@@ -1,3 +1,4 @@
+/// Node's loop, its processes' ends, and run_agent().
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
@@ -27,8 +28,9 @@ Duration cpu_time(clockid_t clock) {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// What they have used until now, those that live, and the other threads of this process: an object
-/// that crosses to another node keeps a thread of each of the two agents busy, and no program.
+/// Returns the CPU time that all live processes and the other threads of this process have used.
+/// The threads count since a transfer to another node keeps a thread of each agent busy, and no
+/// program.
 template <class Processes>
 Duration cpu_time_beside_us(const Processes& processes) {
   Duration sum = cpu_time(CLOCK_PROCESS_CPUTIME_ID) - cpu_time(CLOCK_THREAD_CPUTIME_ID);
@@ -45,7 +47,7 @@ int usable_cpus() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-/// `newcomers_within`: for so long a node may come that has what no node has now.
+/// `newcomers_within`: how long a demand that no node can take waits for a new node.
 scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newcomers_within) {
   scheduling::LeaseOptions lease;
   lease.total.cpus = scheduling::amount_of(options.cpus);
@@ -69,15 +71,15 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
 std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
   objectstore::HostOptions store;
   store.arena = options.memory.count != 0 ? options.memory : objectstore::default_arena_bytes();
-  // Memory changes hands by the extent: in a small arena they are small.
+  // Memory is granted by the extent, so extents are small in a small arena.
   constexpr std::uint64_t kMiB = 1u << 20;
   store.extent =
       Bytes{std::clamp(store.arena.count / 16 / kMiB, std::uint64_t{1}, std::uint64_t{64}) * kMiB};
   return objectstore::Host::create(store).value();
 }
 
-/// Answers a driver's greeting with why there is no node for it. (An end of the socket that is
-/// closed unread would take its last words along.)
+/// Answers a driver's Hello with the reason why there is no node for it. The Hello is read first:
+/// closing a socket with unread data may discard the answer.
 void refuse(os::LocalSocket driver, const std::string& why) {
   std::array<std::byte, 4096> greeting;
   pollfd entry{driver.fd(), POLLIN, 0};
@@ -85,7 +87,7 @@ void refuse(os::LocalSocket driver, const std::string& why) {
   (void)driver.send(wire::FrameWriter().encode(wire::NodeMessage(wire::Shutdown{why})), {});
 }
 
-/// The node of one driver. Returns the exit code.
+/// Runs a private node for one driver. Returns the exit code.
 int run_private(Fd driver, const std::string& offer) {
   std::unique_ptr<Node> node;
   try {
@@ -100,8 +102,8 @@ int run_private(Fd driver, const std::string& offer) {
   return 0;
 }
 
-/// A node of a cluster: the launcher says which, and hears whether it serves. Returns the exit
-/// code.
+/// Runs a node of a cluster. The launcher sends its AgentConfig and is told whether it serves.
+/// Returns the exit code.
 int run_member(Fd launcher) {
   const int socket = launcher.get();
   std::unique_ptr<Node> node;
@@ -151,8 +153,8 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       id_(config.node),
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
-      // A program's own cluster has all its nodes from the start; its list may be short for a
-      // moment while control starts again.
+      // An embedded cluster has all its nodes from the start, but their list may lack some for a
+      // moment while control restarts.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       lineage_cache_(references_, lineage_out_, environment_.lineage),
       actors_(*this, to_network_, id_) {
@@ -239,7 +241,8 @@ void Node::loop() {
   }
 }
 
-/// True: there is more to settle.
+/// Settles the reference counts once, then makes the actors whose names waited for that. Returns
+/// true if there is more to settle.
 bool Node::settle() {
   const bool more = references_.settle();
   for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
@@ -252,8 +255,8 @@ bool Node::settle() {
   return more || named_spawns_.pending();
 }
 
-/// The ring of a worker that is about to be reaped has not been read: it may count a holder, or
-/// hold an adoption.
+/// Returns whether a process is dying whose ring is read only at its burial. The ring may hold a
+/// Hold or an Adopt, so nothing may be freed before.
 bool Node::has_unread() const {
   return std::any_of(processes_.begin(), processes_.end(),
                      [](const auto& entry) { return entry.second->doomed; });
@@ -305,7 +308,7 @@ void Node::poll_once(Time until) {
     if (process->life && !process->doomed) set.add(process->life.get(), index);
   const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_)
-    if (!process->doomed)  // nobody reads what is left there, and a closed socket is always ready
+    if (!process->doomed)  // its socket is not read any more; if closed it would always be ready
       set.add(process->socket.fd(), index, process->socket.events());
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
@@ -329,14 +332,15 @@ void Node::poll_once(Time until) {
   for (std::size_t i = first_process; i < set.size(); ++i)
     if (set.ready(i))
       if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
-  for (std::size_t i = first_life; i < first_process; ++i)  // after its last words
+  for (std::size_t i = first_life; i < first_process; ++i)  // after the last messages were read
     if (set.ready(i))
       if (Process* process = find(static_cast<ProcessIndex>(set.whose(i))))
         break_off(*process, "its process ended");
 }
 
-/// Some memory for later. (A nice thread's work would be taken from the programs, too, and a
-/// `SCHED_IDLE` one may keep its process from ending.)
+/// Touches some memory for later use, if PrefaultPolicy says so. This thread does it: the time of a
+/// nice thread would be taken from the programs too, and a `SCHED_IDLE` thread may keep its process
+/// from ending.
 void Node::prepare_memory(bool idle) {
   if (prefault_.next_deadline() == Time::max()) return;
   const Time now = steady_now();
@@ -347,7 +351,8 @@ void Node::prepare_memory(bool idle) {
 }
 
 void Node::drain_bell() {
-  // Until nothing is ready: settle() relies on everything published before having been read.
+  // Until nothing is ready: settle() relies on all that was published before having been read. The
+  // bound keeps writers that never pause from starving the rest of the loop.
   for (int pass = 0; pass < 1000 && bell_.take(ready_slots_); ++pass) {
     for (const std::uint32_t slot : ready_slots_)
       each_slot_of_mark(slot, slots_.size(), [this](std::uint32_t at) { drain_slot(at); });
@@ -403,8 +408,8 @@ void Node::on_timer() {
   end_late_jobs(now);
 }
 
-/// The process is to go: a driver by its own will, a worker by force. Its burial follows when all
-/// it sent was read.
+/// Ends the connection to a process; a worker is killed as well. bury() follows when all that the
+/// process sent has been read.
 void Node::break_off(Process& process, const std::string& why) {
   if (process.doomed) return;
   if (process.kind == wire::ProcessKind::worker && process.pid > 0) ::kill(process.pid, SIGKILL);
@@ -418,10 +423,10 @@ void Node::bury_doomed() {
     if (process->doomed) doomed.push_back(index);
   for (const ProcessIndex index : doomed) {
     Process& process = *processes_.at(index);
-    // A worker is dead for certain only when the zygote has reaped it; that report carries the
-    // reason too.
+    // A worker is certainly dead only when its zygote has reaped it. The zygote's report also says
+    // why it died.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
-    // One that was not forked yet may count as starting: whoever waits for it is told.
+    // A worker that was not forked yet may count as starting: worker_gone() ends its start.
     if (process.kind == wire::ProcessKind::worker)
       worker_gone(index, std::string(process.reason));
     else
@@ -429,9 +434,11 @@ void Node::bury_doomed() {
   }
 }
 
+/// Removes a process that has ended. Reads its last messages first, then tells its peers PeerDied,
+/// then every table.
 void Node::bury(Process& process) {
   const ProcessIndex index = process.index;
-  process.doomed = false;  // so that its last messages are read
+  process.doomed = false;  // drain_ring() reads nothing of a doomed process
   if (process.introduced && process.bell) drain_ring(process);
   for (auto at = proxies_.lower_bound({index, 0});
        at != proxies_.end() && at->first.first == index;)
@@ -441,7 +448,7 @@ void Node::bury(Process& process) {
   for (auto at = proxies_.lower_bound({index, 0});
        at != proxies_.end() && at->first.first == index;) {
     const auto proxy = at++;
-    if (proxy->second.ending) finish_proxy(proxy);  // nobody reads what is left in it
+    if (proxy->second.ending) finish_proxy(proxy);  // its process reads it no more
   }
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   if (const auto job = jobs_.find(process.job_number); process.kind == wire::ProcessKind::driver &&
@@ -461,7 +468,7 @@ void Node::bury(Process& process) {
     if (at == processes_.end() || peer == index) continue;
     Process& other = *at->second;
     if (find(peer) != nullptr) send(other, wire::PeerDied{index, process.reason});
-    other.slots.give_back(other.peers.extract(index).mapped());  // also when it is not buried yet
+    other.slots.give_back(other.peers.extract(index).mapped());  // also if `other` is doomed
   }
   remote_.process_died(index, process.reason);
   actors_.worker_died(index, reason);
@@ -470,7 +477,7 @@ void Node::bury(Process& process) {
   references_.process_died(index, reason);
   const InFlightRefs::Died given = in_flight_refs_.died(index, peers);
   for (const wire::Location& location : given.free) free(location);
-  for (const ProcessIndex to : given.asked)  // who has no channel has got nothing
+  for (const ProcessIndex to : given.asked)  // without a channel no frame has arrived
     if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   lineage_cache_.process_died(index);
@@ -485,7 +492,7 @@ void Node::bury(Process& process) {
 void run_agent(Fd socket, const std::string& options) {
   prctl(PR_SET_NAME, "troupe-agent");
   prctl(PR_SET_DUMPABLE, 0);
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole process group; the driver decides
   std::signal(SIGPIPE, SIG_IGN);
   os::adopt_orphans();
   os::raise_file_limit();

@@ -1,4 +1,5 @@
-/// The door of the agent: what a process says passes here, or does nothing.
+/// Node's check of what processes may send: every message of a process passes may_say() before it
+/// has an effect.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 
@@ -15,7 +16,8 @@ bool Node::Claims::may_return(ProcessIndex who, std::uint64_t lease) const {
   return !taker || *taker == who;
 }
 
-/// A process counts for another what it gives to it, and takes back what did not leave.
+/// A process counts a ref for a process or node to which it gives the ref, and takes the count back
+/// if the frame did not leave.
 bool Node::Claims::may_count(ProcessIndex who, const wire::Hold& hold) const {
   if (hold.process == who) return true;
   if (hold.process == kSelf || hold.process >= node.next_process_) return false;
@@ -40,7 +42,7 @@ bool Node::Claims::may_create(ProcessIndex, const wire::CreateActor& create) con
 
 // --- the door
 
-/// Without a word that it may not say, true. Else what follows has been done.
+/// Returns whether the process may send this message. If not, the consequence is carried out here.
 bool Node::may_say(Process& from, const wire::NodeMessage& message) {
   const Objection objection = authority_.objection({from.index, from.speaks_as}, message);
   if (objection == Objection::none) [[likely]]
@@ -49,8 +51,8 @@ bool Node::may_say(Process& from, const wire::NodeMessage& message) {
   return false;
 }
 
-/// Counts and logs what a process may not say, each time twice as many as before: a process that
-/// goes on so does not fill the disk. Returns the sentence.
+/// Counts a message that the process may not send, and returns a sentence about it. Logs the 1st,
+/// 2nd, 4th, 8th … of a process, so that one that goes on does not fill the disk.
 std::string Node::account_of(Process& from, const std::string& said) const {
   const std::string sentence = "a " + std::string(agent::name_of(from.speaks_as)) + " (process " +
                                std::to_string(from.told_pid) + " of job " + from.job.str() +

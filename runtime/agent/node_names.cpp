@@ -1,5 +1,5 @@
-/// Objects that have a name, and where the bytes of objects are: what processes and other nodes
-/// ask, with what NamedObjects and LocationQuery decide carried out.
+/// Node's questions about names and places of objects, from processes and other nodes. Carries out
+/// what NamedObjects and LocationQuery decide.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -48,7 +48,7 @@ void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
   send(*to, answer);
 }
 
-/// A name holds what it leads to, also when no node does.
+/// Asks control whether the object has a name: a name keeps its object even if no node holds it.
 void Node::ask_name_of(ObjectId object) {
   control::NameObject question{next_inquiry_++, control::NameObject::Verb::whose, {}};
   question.what.object = object;
@@ -71,6 +71,7 @@ void Node::on_locate(const Process& from, const wire::Locate& message) {
   location_query_.ask(from.index, message, steady_now());
 }
 
+/// Returns what this node knows of the object's bytes, after following recompute targets.
 wire::PeerPlace Node::place_of(ObjectId object) {
   wire::PeerPlace place;
   const wire::Value* value = references_.value_of(object);
@@ -79,7 +80,7 @@ wire::PeerPlace Node::place_of(ObjectId object) {
        ++step)
     value = references_.value_of(place.forward = value->forward);
   const ObjectId last = place.forward ? place.forward : object;
-  // What this node keeps for another is apart from what it holds as an importer.
+  // A replica that this node keeps has an object id of its own, beside that of the imported object.
   const bool elsewhere = value == nullptr || value->kind == wire::Value::Kind::remote;
   if (elsewhere && wire::has_copies(last))
     if (const wire::Value* copy = references_.value_of(wire::copy_of(last))) value = copy;

@@ -1,4 +1,5 @@
-/// Processes of other nodes: carries frames between them and ours, and counts the refs inside.
+/// Node and the processes of other nodes: carries frames between them and local processes through
+/// proxy channels, and counts the refs inside. Carries out what RemoteTable decides.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/plain.hpp"
@@ -11,7 +12,8 @@
 namespace troupe::agent {
 namespace {
 
-/// Values that lie in a node's memory do not leave it as locations.
+/// Returns whether the value names a place in a node's memory. Such a value may not be in a frame
+/// between nodes.
 bool is_place(const wire::Value& value) {
   return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
 }
@@ -22,8 +24,9 @@ bool names_place(const wire::CallMessage& message) {
   return reply != nullptr && is_place(reply->value);
 }
 
-/// Of a frame that names no object and no place: the call that it is, or 0 for a reply. Most are
-/// so, and nothing else in them concerns who carries them.
+/// Returns the sequence number of a plain call, 0 for a plain reply, nullopt for other frames. A
+/// plain frame names no object and no place, so that it can be carried without being decoded. Most
+/// frames are plain.
 std::optional<std::uint64_t> call_of_plain(BlobView frame) {
   BlobView payload;
   if (wire::PlainCall call; wire::read_plain(frame, call, payload)) return call.sequence;
@@ -43,8 +46,9 @@ ProcessIndex Node::owner_index(NodeId owner) {
   return owner == id_ || !owner ? kSelf : index_of(owner);
 }
 
-/// As the owner of a ref that leaves. An object with copies is found by others, too, when its owner
-/// is out of our reach.
+/// Returns the node to name as the owner of a ref that leaves this node; `otherwise` if there is
+/// none to name. A dead or unreachable owner is still named for an object with copies, since the
+/// receiver finds these by the owner's id.
 NodeId Node::name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const {
   if (const auto node = remote_.node_of(owner)) return *node;
   const auto dead = dead_nodes_.find(owner);
@@ -60,7 +64,7 @@ void Node::open_proxy(ProcessIndex index, ProcessIndex proxy_process, NodeId nod
   if (!memory) return break_off(*process, memory.error().message());
   const ProxyKey key{index, proxy_process};
   if (const auto before = proxies_.find(key); before != proxies_.end())
-    finish_proxy(before, true);  // it ends; its process has not read all of it, and never will
+    finish_proxy(before, true);  // an ending one that its process has not read; it never will
   ProxyChannel& proxy = proxies_[key];
   proxy.process = index;
   proxy.proxy_process = proxy_process;
@@ -84,8 +88,8 @@ void Node::read(ProcessIndex process) {
   if (Process* living = find(process)) drain_ring(*living);
 }
 
-/// What came for the process enters its ring first; what it has written and nobody carried is
-/// dropped.
+/// Frames that arrived for the process enter its ring first. Frames that it wrote and that were not
+/// carried are dropped.
 void Node::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                        std::uint64_t started) {
   const auto at = proxies_.find({process, proxy_process});
@@ -95,6 +99,8 @@ void Node::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const s
   finish_proxy(at);
 }
 
+/// Closes an ending proxy: tells its process PeerDied once all that arrived is in the ring, so that
+/// the process reads the last frames first. `at_once` does not wait for room in the ring.
 void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
   ProxyChannel& proxy = at->second;
   if (Process* process = find(proxy.process)) {
@@ -109,14 +115,16 @@ void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
     closed_.insert(std::move(closed));
 }
 
-/// The process writes no more into a proxy that is closed. Until it read that, it did.
+/// Drops what the process wrote into a proxy channel after this agent closed it. The process has
+/// now read PeerDied (it has sent Arrived), and has stopped writing.
 void Node::drop_written_since(ProxyKey key) {
   const auto closed = closed_.extract(key);
   if (closed) drop_unread(closed.mapped());
 }
 
-/// Refs in frames that nobody carries any more were counted for the other node. Precondition: what
-/// the process said of its counts has been read.
+/// Drops the frames in the channel and takes back the counts that the process took for the other
+/// node, one for each ref inside. Precondition: the process's Hold messages for these frames have
+/// been read.
 void Node::drop_unread(ProxyChannel& proxy) {
   std::size_t size = 0;
   while (proxy.channel.receive(frame_.data(), size) == ring::Pop::frame) {
@@ -142,12 +150,14 @@ void Node::note_entered(ProxyChannel& proxy) {
 void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
   const ProxyKey key{proxy.process, proxy.proxy_process};
   if (proxy.ending) return finish_proxy(proxies_.find(key));
-  // It has counted the refs in its frames through its own ring before.
+  // The process counted the refs of its frames over its own ring, before it wrote the frames. Those
+  // Hold messages have to be read first.
   Process* process = find(proxy.process);
   if (process != nullptr) drain_ring(*process);
   note_entered(proxy);
   std::size_t size = 0;
-  // An actor's answers stay here while it may live elsewhere already.
+  // An actor's answers stay here while this node may have been declared dead: another life of the
+  // actor may have begun elsewhere.
   const bool held = actors_.hosts(proxy.process) && !network_->may_serve(steady_now());
   if (held) holds_answers_ = true;
   for (;;) {
@@ -190,7 +200,8 @@ void Node::carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::Owne
   carried.from = proxy.process;
   carried.to = remote_.target(proxy.proxy_process).process;
   carried.refs = std::move(refs);
-  if (call != 0) proxy.channel.count_started(call);  // from here on nobody knows better
+  // The call counts as begun from here on: only the worker's agent learns when it really begins.
+  if (call != 0) proxy.channel.count_started(call);
   network_->send(proxy.node, carried, frame);
   remote_.carried(proxy.process, proxy.proxy_process);
 }
@@ -201,7 +212,8 @@ void Node::resume_stalled(NodeId node) {
       drain_proxy(at->second);
 }
 
-/// Control hears us again before it gave us up.
+/// Sends the answers of actors that drain_proxy() held back, once control has answered again and
+/// has not declared this node dead.
 void Node::release_answers() {
   if (!holds_answers_ || !network_->may_serve(steady_now())) return;
   holds_answers_ = false;
@@ -209,10 +221,11 @@ void Node::release_answers() {
     if (const auto at = proxies_.find(key); at != proxies_.end()) drain_proxy(at->second);
 }
 
-/// While this node may have been declared dead, its actors may live elsewhere: they stand still, so
-/// that they serve callers of this node no more than others. They go on if control takes us back in
-/// time, and end with the node if not. When this process does not run they know by themselves
-/// (client/actor_lease_timer.hpp).
+/// Stops the node's actors (SIGSTOP) while this node may have been declared dead, and lets them go
+/// on (SIGCONT) when it may serve again. Other lives of these actors may run elsewhere, so they must
+/// not serve callers of this node either. If control does not take the node back in time, they end
+/// with it. The word on the doorbell says until when actors may answer: an actor stops itself when
+/// this process does not run (client/actor_lease_timer.hpp).
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
@@ -233,12 +246,13 @@ void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
   references_.import_from(ref.object, owner_index(ref.owner), index_of(from));
 }
 
-/// The owner's answer, or its copy's. `by` has counted us for the refs inside; kSelf: nobody.
-/// False, and nothing has changed: there are too many.
+/// Takes the value of an imported object, as its owner or a copy says it. `by` counted this node
+/// for the refs inside; kSelf: no node did. Returns false, and changes nothing, if there are too
+/// many refs.
 bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
                       BlobView payload) {
   wire::Value value = ready.value;
-  if (value.kind == wire::Value::Kind::remote) {  // they are named beside it only
+  if (value.kind == wire::Value::Kind::remote) {  // its refs are listed in the message only
     if (ready.refs.size() > wire::kMaxRefs) return false;
     for (const wire::OwnedRef& ref : ready.refs) value.refs.push_back(ref.object);
   }
@@ -248,7 +262,8 @@ bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady
   return true;
 }
 
-/// Whether its refs are those that it names, in order, and it may be written into a ring.
+/// Returns whether the frame may be written into a ring: its refs are those that the message lists,
+/// in the same order, and it names no place in memory.
 bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
   if (payload.size() > ring::kMaxFrame) return false;
   if (frame.refs.empty() && call_of_plain(payload)) return true;
@@ -267,12 +282,13 @@ void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload)
   if (!is_as_named(frame, payload))
     return network_->drop(from, "it sent a frame whose refs are not those that it names");
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
-  if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))  // its caller must hear of it
+  // Drops the connection rather than the frame, so that the caller learns of it.
+  if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))
     return network_->drop(from, "this node may have been declared dead and serves no calls");
   const auto proxy_process = remote_.arrived(from, frame);
   if (!proxy_process) return;
   const auto found = proxies_.find({frame.to, *proxy_process});
-  if (found == proxies_.end()) return;  // no memory for it was left: the process is at its end
+  if (found == proxies_.end()) return;  // open_proxy() had no memory: the process is ending
   for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
   ProxyChannel& proxy = found->second;
   ++proxy.pushed;
